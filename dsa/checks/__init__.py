@@ -1,0 +1,1 @@
+"""Machine to diagnostics and verdicts."""

@@ -1,0 +1,135 @@
+"""What a document claims of its machine: properties about all runs, scenarios of single ones.
+
+Frozen values like the declarations; `dsa.lang` makes them, `dsa.checks` judges them.
+"""
+
+import attrs
+
+from dsa.declarations import Cancel, Emit
+from dsa.errors import Span
+from dsa.expr import Expr, Outcome, Value
+
+
+def _place() -> Span | None:
+    return attrs.field(default=None, eq=False, repr=False, kw_only=True)  # type: ignore[no-any-return]  # attrs' idiom
+
+
+@attrs.frozen
+class Always:
+    """`always P`."""
+
+    condition: Expr
+
+
+@attrs.frozen
+class Never:
+    """`never P`."""
+
+    condition: Expr
+
+
+@attrs.frozen
+class Unchanged:
+    """`on E: X, Y unchanged`: the expressions have the same value before and after every step at which E holds."""
+
+    trigger: Expr
+    expressions: tuple[Expr, ...]
+
+
+@attrs.frozen
+class LeadsTo:
+    """`P leads to Q [assuming fair E, F]`."""
+
+    cause: Expr
+    goal: Expr
+    fair: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class OnlyAfter:
+    """`Q only after P`."""
+
+    later: Expr
+    earlier: Expr
+
+
+@attrs.frozen
+class AtMost:
+    """`at most K E [between P and Q]`; `between` is the pair (P, Q)."""
+
+    bound: Expr
+    counted: Expr
+    between: tuple[Expr, Expr] | None = None
+
+
+@attrs.frozen
+class Possible:
+    """`possible P`."""
+
+    condition: Expr
+
+
+@attrs.frozen
+class EverywherePossible:
+    """`from everywhere possible P`."""
+
+    condition: Expr
+
+
+@attrs.frozen
+class Probability:
+    """`P with probability >= x`."""
+
+    condition: Expr
+    at_least: float
+
+
+@attrs.frozen
+class Expected:
+    """`expected E <= x`: the expected number of E in a run."""
+
+    counted: Expr
+    at_most: float
+
+
+Form = (
+    Always | Never | Unchanged | LeadsTo | OnlyAfter | AtMost | Possible | EverywherePossible | Probability | Expected
+)
+
+
+@attrs.frozen
+class Property:
+    """A claim about all runs, and where it stands."""
+
+    form: Form
+    span: Span | None = _place()
+
+
+@attrs.frozen
+class Refused:
+    """A scenario's action `refused` or `refused: REASON`."""
+
+    reason: str | None = None
+
+
+@attrs.frozen
+class ScenarioStep:
+    """One percept with the action, state, values and dependencies expected; None where nothing is compared."""
+
+    event: str
+    verdicts: tuple[tuple[str, Outcome], ...] = ()
+    action: tuple[Emit | Cancel, ...] | Refused = ()
+    state: str | None = None
+    values: tuple[tuple[str, Value], ...] = ()
+    dependencies: tuple[tuple[str, str], ...] | None = None
+    span: Span | None = _place()
+
+
+@attrs.frozen
+class Scenario:
+    """A table of percepts, run at the defaults or at its own parameters. Guards not named have passed."""
+
+    name: str
+    steps: tuple[ScenarioStep, ...]
+    parameters: tuple[tuple[str, Value], ...] = ()
+    span: Span | None = _place()

@@ -1,0 +1,130 @@
+"""Where text stands, what is wrong with it, and what this package raises.
+
+Takes nothing, gives the values that every other module reports with: `Span`, `Diagnostic`, the list
+of diagnostic codes, and the one exception tree. It must not know what a machine is.
+"""
+
+from collections.abc import Iterable
+from typing import Literal
+
+import attrs
+
+Severity = Literal["error", "warning", "info"]
+
+#: Every diagnostic code and what it means. 1xx syntax, 2xx structure and names, 3xx what exploration and proofs
+#: find, 4xx running. `specs/mistakes/` holds at least one document for each (a test compares the two lists).
+CODES: dict[str, str] = {
+    "DSA101": "The document has no usable name: its first-level heading.",
+    "DSA102": "A required section is missing, empty, or holds no table.",
+    "DSA103": "A table has a column that its section does not know, or the same column twice.",
+    "DSA104": "A table lacks a required column.",
+    "DSA105": "A row has more or fewer cells than the header.",
+    "DSA106": "A required cell is empty.",
+    "DSA107": "A cell is not of the form its column asks for.",
+    "DSA108": "An expression cannot be read.",
+    "DSA109": "A property cannot be read.",
+    "DSA110": "A heading looks like a section of the language and is none.",
+    "DSA111": "Sections exclude each other, or stand where they mean nothing.",
+    "DSA112": "A prompt has an unknown part or placeholder, or a part without its one fence.",
+    "DSA113": "A line that names another document cannot be followed.",
+    "DSA201": "A name is not declared.",
+    "DSA202": "A name is declared twice, or stands for two things.",
+    "DSA203": "A name is reserved or not well formed.",
+    "DSA204": "An expression has the wrong type.",
+    "DSA205": "A domain is empty or unbounded, or a value lies outside it.",
+    "DSA206": "The states have no single initial state, or their nesting is wrong.",
+    "DSA207": "A row leaves a final state, or a row's source or target cannot be one.",
+    "DSA208": "A variable is assigned more than once in a row.",
+    "DSA209": "A guard is read where it does not judge.",
+    "DSA210": "A row sets workflow state without its guards having passed (S9, Definition 4).",
+    "DSA211": "A row revokes workflow state, or sets it where no guard judges (reported, allowed).",
+    "DSA212": "A declared name is never used.",
+    "DSA213": "An effect is cancelled or emitted where that cannot be meant.",
+    "DSA214": "A step's requirement, use or goal cannot be met by the steps there are.",
+    "DSA301": "A state cannot be reached.",
+    "DSA302": "A row can never be taken.",
+    "DSA303": "A state that is not final has no way out.",
+    "DSA304": "Two rows are enabled at once.",
+    "DSA305": "An answer or a timer is not handled where it can arrive.",
+    "DSA306": "An update leaves its variable's domain.",
+    "DSA307": "An effect is emitted while it is outstanding.",
+    "DSA308": "Deadlock: not final, nothing outstanding, nothing accepted.",
+    "DSA309": "An outside event is refused at some values in a state that has rows for it.",
+    "DSA310": "A scenario does not run as written.",
+    "DSA311": "No scenario takes these rows.",
+    "DSA312": "Exploration stopped at its limit: what was not reached is unknown.",
+}
+
+
+@attrs.frozen
+class Span:
+    """A stretch of one line of a document.
+
+    Lines and columns count from 1; `end` is the column after the last character. `text` is the whole
+    line, so that a diagnostic can be shown without reading the document again.
+    """
+
+    path: str
+    line: int
+    column: int
+    end: int
+    text: str = attrs.field(repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}"
+
+
+@attrs.frozen
+class Diagnostic:
+    """One finding: a stable code, how bad it is, where, what was wrong, what to write instead."""
+
+    code: str
+    severity: Severity
+    message: str
+    span: Span
+    hint: str = ""
+
+    def render(self) -> str:
+        """Give the finding as people read it: place, code, message, the line with a caret, the hint."""
+        lines = [f"{self.span}: {self.severity} {self.code}: {self.message}"]
+        if self.span.text.strip():
+            gutter = f"{self.span.line:>5} | "
+            width = max(1, min(self.span.end, len(self.span.text) + 1) - self.span.column)
+            lines.append(gutter + self.span.text)
+            lines.append(" " * (len(gutter) - 2) + "| " + _indent(self.span) + "^" * width)
+        if self.hint:
+            lines.append(f"        hint: {self.hint}")
+        return "\n".join(lines)
+
+
+def _indent(span: Span) -> str:
+    """Give the white space before the caret; tabs stay tabs, so that it lines up in any terminal."""
+    return "".join("\t" if character == "\t" else " " for character in span.text[: span.column - 1])
+
+
+class DsaError(Exception):
+    """The root of everything this package raises on purpose."""
+
+
+class MachineError(DsaError, ValueError):
+    """Raised when a document is not a machine. `diagnostics` holds every finding, errors first."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self.diagnostics = tuple(diagnostics)
+        super().__init__("\n".join(finding.render() for finding in self.diagnostics))
+
+
+class OccurrenceError(DsaError, ValueError):
+    """Raised when an event occurrence is malformed: unknown event, missing, extra or unknown verdicts (S4)."""
+
+
+class ParameterError(DsaError, ValueError):
+    """Raised when a parameter is unknown or its value lies outside its domain."""
+
+
+class DocumentError(DsaError):
+    """Raised when a file cannot be read as a document at all. `path` names it."""
+
+    def __init__(self, path: str, message: str) -> None:
+        self.path = path
+        super().__init__(f"{path}: {message}")

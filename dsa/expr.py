@@ -1,0 +1,373 @@
+"""Expressions: their syntax tree, their types and domains, and what they evaluate to.
+
+Takes and gives frozen values. Every stage that executes a machine reads this tree; none calls `eval`.
+Names are unique over a whole machine (DESIGN.md section 2), so one flat environment `name -> value`
+is enough to evaluate in: variables and parameters map to their values, guards to their verdict, and, for
+properties, states, events and effects to whether they hold at the moment.
+"""
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Literal
+
+import attrs
+
+from dsa.errors import Span
+
+Value = bool | int | str
+Environment = Mapping[str, Value]
+NameKind = Literal["unresolved", "variable", "parameter", "state", "event", "effect", "pending"]
+Outcome = Literal["passed", "failed", "fatal"]
+OUTCOMES: tuple[Outcome, ...] = ("passed", "failed", "fatal")
+
+
+def _span() -> Span | None:
+    return attrs.field(default=None, eq=False, repr=False, kw_only=True)  # type: ignore[no-any-return]  # attrs' idiom
+
+
+@attrs.frozen
+class Boolean:
+    """`true` or `false`."""
+
+    value: bool
+    span: Span | None = _span()
+
+
+@attrs.frozen
+class Integer:
+    """A whole number."""
+
+    value: int
+    span: Span | None = _span()
+
+
+@attrs.frozen
+class Symbol:
+    """A value of an enumeration."""
+
+    value: str
+    span: Span | None = _span()
+
+
+@attrs.frozen
+class Name:
+    """A declared name. `kind` says of what, once names are resolved."""
+
+    name: str
+    kind: NameKind = "unresolved"
+    span: Span | None = _span()
+
+
+@attrs.frozen
+class Verdict:
+    """`g.passed`, `g.failed` or `g.fatal`: what guard `guard` said of the event."""
+
+    guard: str
+    outcome: Outcome
+    span: Span | None = _span()
+
+
+@attrs.frozen
+class Not:
+    """`not operand`."""
+
+    operand: "Expr"
+    span: Span | None = _span()
+
+
+@attrs.frozen
+class Negate:
+    """`-operand`."""
+
+    operand: "Expr"
+    span: Span | None = _span()
+
+
+@attrs.frozen
+class Arithmetic:
+    """`left operator right` with `+`, `-` or `*`."""
+
+    operator: Literal["+", "-", "*"]
+    left: "Expr"
+    right: "Expr"
+    span: Span | None = _span()
+
+
+@attrs.frozen
+class Compare:
+    """A comparison, chained as in Python: `first` followed by pairs of operator and operand."""
+
+    first: "Expr"
+    rest: tuple[tuple[str, "Expr"], ...]
+    span: Span | None = _span()
+
+
+@attrs.frozen
+class Member:
+    """`operand in {a, b}`."""
+
+    operand: "Expr"
+    choices: tuple["Expr", ...]
+    span: Span | None = _span()
+
+
+@attrs.frozen
+class And:
+    """Two or more conjuncts."""
+
+    operands: tuple["Expr", ...]
+    span: Span | None = _span()
+
+
+@attrs.frozen
+class Or:
+    """Two or more disjuncts."""
+
+    operands: tuple["Expr", ...]
+    span: Span | None = _span()
+
+
+Expr = Boolean | Integer | Symbol | Name | Verdict | Not | Negate | Arithmetic | Compare | Member | And | Or
+TRUE = Boolean(True)  # noqa: FBT003  (a node, not a flag)
+
+COMPARISONS: dict[str, Callable[[Value, Value], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_ARITHMETIC: dict[str, Callable[[int, int], int]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+
+
+def evaluate(expr: Expr, environment: Environment) -> Value:
+    """Evaluate a resolved and typed expression.
+
+    `environment` maps every name that occurs to its value, a guard to its verdict (`passed`, `failed`,
+    `fatal`), and `pending E` to whether effect E is outstanding. A missing name raises KeyError: it would be
+    a fault of the caller, not of the table.
+    """
+    match expr:
+        case Boolean(value) | Integer(value) | Symbol(value):
+            return value
+        case Name(name, kind):
+            return environment[f"pending {name}" if kind == "pending" else name]
+        case Verdict(guard, outcome):
+            return environment[guard] == outcome
+        case Not(operand):
+            return not evaluate(operand, environment)
+        case Negate(operand):
+            return -_integer(operand, environment)
+        case Arithmetic(sign, left, right):
+            return _ARITHMETIC[sign](_integer(left, environment), _integer(right, environment))
+        case Compare(first, rest):
+            return _compare(first, rest, environment)
+        case Member(operand, choices):
+            value = evaluate(operand, environment)
+            return any(value == evaluate(choice, environment) for choice in choices)
+        case And(operands):
+            return all(evaluate(operand, environment) for operand in operands)
+        case Or(operands):
+            return any(evaluate(operand, environment) for operand in operands)
+
+
+def _integer(expr: Expr, environment: Environment) -> int:
+    value = evaluate(expr, environment)
+    assert isinstance(value, int), f"{unparse(expr)} is not a number"  # typed in dsa.lang
+    return value
+
+
+def _compare(first: Expr, rest: tuple[tuple[str, Expr], ...], environment: Environment) -> bool:
+    left = evaluate(first, environment)
+    for sign, operand in rest:
+        right = evaluate(operand, environment)
+        if not COMPARISONS[sign](left, right):
+            return False
+        left = right
+    return True
+
+
+def holds(expr: Expr, environment: Environment) -> bool:
+    """Evaluate a condition."""
+    return evaluate(expr, environment) is True
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """Give the direct subexpressions, left to right."""
+    match expr:
+        case Not(operand) | Negate(operand):
+            return (operand,)
+        case Arithmetic(_, left, right):
+            return (left, right)
+        case Compare(first, rest):
+            return (first, *(operand for _, operand in rest))
+        case Member(operand, choices):
+            return (operand, *choices)
+        case And(operands) | Or(operands):
+            return operands
+        case _:
+            return ()
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Give the expression and all its subexpressions, left to right."""
+    yield expr
+    for child in children(expr):
+        yield from walk(child)
+
+
+def names(expr: Expr) -> frozenset[str]:
+    """Give the names of variables, parameters, states, events and effects that occur."""
+    return frozenset(node.name for node in walk(expr) if isinstance(node, Name))
+
+
+def guards_read(expr: Expr) -> frozenset[str]:
+    """Give the guards whose verdict the expression reads."""
+    return frozenset(node.guard for node in walk(expr) if isinstance(node, Verdict))
+
+
+def conjunction(operands: list[Expr]) -> Expr:
+    """Join conditions by `and`: none gives `true`, one gives itself, nested `and` is flattened."""
+    flat = [part for operand in operands for part in (operand.operands if isinstance(operand, And) else (operand,))]
+    return _joined(And, flat, TRUE)
+
+
+def disjunction(operands: list[Expr]) -> Expr:
+    """Join conditions by `or`: none gives `false`, one gives itself, nested `or` is flattened."""
+    flat = [part for operand in operands for part in (operand.operands if isinstance(operand, Or) else (operand,))]
+    return _joined(Or, flat, Boolean(False))  # noqa: FBT003
+
+
+def _joined(node: type[And] | type[Or], operands: list[Expr], empty: Expr) -> Expr:
+    if not operands:
+        return empty
+    return operands[0] if len(operands) == 1 else node(tuple(operands))
+
+
+# How tightly each node binds; an operand that binds less tightly than its place asks for is parenthesised.
+_OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _UNARY, _ATOM = range(8)
+
+
+def unparse(expr: Expr) -> str:
+    """Write the expression as a cell has it, with as few parentheses as keep its structure."""
+    return _unparse(expr, _OR)
+
+
+def _unparse(expr: Expr, needed: int) -> str:
+    text, level = _text(expr)
+    return f"({text})" if level < needed else text
+
+
+def _text(expr: Expr) -> tuple[str, int]:
+    match expr:
+        case Boolean(value):
+            return ("true" if value else "false"), _ATOM
+        case Integer(value):
+            return str(value), (_ATOM if value >= 0 else _UNARY)
+        case Symbol(value):
+            return value, _ATOM
+        case Name(name, kind):
+            return (f"pending {name}" if kind == "pending" else name), _ATOM
+        case Verdict(guard, outcome):
+            return f"{guard}.{outcome}", _ATOM
+        case Not(operand):
+            return f"not {_unparse(operand, _NOT)}", _NOT
+        case Negate(operand):
+            # `-3` is the number; the negation of the number 3 keeps its parentheses.
+            inner = _unparse(operand, _UNARY)
+            return (f"-({inner})" if isinstance(operand, Integer) else f"-{inner}"), _UNARY
+        case Arithmetic(sign, left, right):
+            level = _PRODUCT if sign == "*" else _SUM
+            return f"{_unparse(left, level)} {sign} {_unparse(right, level + 1)}", level
+        case Compare(first, rest):
+            tail = "".join(f" {sign} {_unparse(operand, _SUM)}" for sign, operand in rest)
+            return _unparse(first, _SUM) + tail, _COMPARE
+        case Member(operand, choices):
+            return f"{_unparse(operand, _SUM)} in {{{', '.join(unparse(choice) for choice in choices)}}}", _COMPARE
+        case And(operands):
+            return " and ".join(_unparse(operand, _NOT) for operand in operands), _AND
+        case Or(operands):
+            return " or ".join(_unparse(operand, _AND) for operand in operands), _OR
+
+
+@attrs.frozen
+class BooleanDomain:
+    """`bool`."""
+
+
+@attrs.frozen
+class RangeDomain:
+    """`low..high`, both included; bounds are expressions over parameters, `high` None means unbounded."""
+
+    low: Expr
+    high: Expr | None
+
+
+@attrs.frozen
+class EnumDomain:
+    """`{x, y, z}`, in the order written."""
+
+    values: tuple[str, ...]
+
+
+Domain = BooleanDomain | RangeDomain | EnumDomain
+
+
+@attrs.frozen
+class Interval:
+    """The whole numbers from `low` to `high`, both included; `high` None means without end."""
+
+    low: int
+    high: int | None
+
+    def contains(self, value: Value) -> bool:
+        """Tell whether `value` is one of them."""
+        return type(value) is int and self.low <= value and (self.high is None or value <= self.high)
+
+    def __str__(self) -> str:
+        return f"{self.low}..{'' if self.high is None else self.high}"
+
+
+@attrs.frozen
+class Choices:
+    """A finite set of values, in declared order: an enumeration, or `false`, `true`."""
+
+    values: tuple[Value, ...]
+
+    def contains(self, value: Value) -> bool:
+        """Tell whether `value` is one of them."""
+        return any(value == choice and type(value) is type(choice) for choice in self.values)
+
+    def __str__(self) -> str:
+        return "bool" if self.values == (False, True) else "{" + ", ".join(str(value) for value in self.values) + "}"
+
+
+Values = Interval | Choices
+
+
+def concrete(domain: Domain, environment: Environment) -> Values:
+    """Give the values a domain stands for at given parameter values."""
+    match domain:
+        case BooleanDomain():
+            return Choices((False, True))
+        case EnumDomain(values):
+            return Choices(values)
+        case RangeDomain(low, high):
+            return Interval(_integer(low, environment), None if high is None else _integer(high, environment))
+
+
+def unparse_domain(domain: Domain) -> str:
+    """Write a domain as a cell has it."""
+    match domain:
+        case BooleanDomain():
+            return "bool"
+        case EnumDomain(values):
+            return "{" + ", ".join(values) + "}"
+        case RangeDomain(low, high):
+            return f"{unparse(low)}..{'' if high is None else unparse(high)}"
+
+
+def show_value(value: Value) -> str:
+    """Write a value as a cell has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

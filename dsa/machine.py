@@ -1,0 +1,239 @@
+"""The machine: what a document declares, put together as one frozen value.
+
+Given by `dsa.lang`, taken by everything else. Facts that follow from the declarations (ancestors, the rows for an
+event, bounds at the parameters' values) are computed here once.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+import attrs
+
+from dsa.claims import Property, Scenario
+from dsa.declarations import (
+    OUTSIDE,
+    STAR,
+    TIMER_PREFIX,
+    Cases,
+    Effect,
+    Event,
+    Generator,
+    Guard,
+    Parameter,
+    Prompt,
+    State,
+    Transition,
+    Variable,
+    WorkflowStep,
+)
+from dsa.errors import ParameterError, Span
+from dsa.expr import (
+    Environment,
+    Expr,
+    Interval,
+    Value,
+    Values,
+    concrete,
+    evaluate,
+    guards_read,
+    show_value,
+    unparse_domain,
+)
+
+
+@attrs.frozen(slots=False)
+class Machine:
+    """A whole document. For a Steps document, `steps` and `goal` are kept beside what they expand into."""
+
+    name: str
+    transitions: tuple[Transition, ...]
+    states: tuple[State, ...]
+    initial: str
+    parameters: tuple[Parameter, ...] = ()
+    variables: tuple[Variable, ...] = ()
+    events: tuple[Event, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    generators: tuple[Generator, ...] = ()
+    properties: tuple[Property, ...] = ()
+    scenarios: tuple[Scenario, ...] = ()
+    cases: tuple[Cases, ...] = ()
+    prompts: tuple[Prompt, ...] = ()
+    constraints: str = ""
+    steps: tuple[WorkflowStep, ...] = ()
+    goal: Expr | None = None
+    span: Span | None = attrs.field(default=None, eq=False, repr=False, kw_only=True)
+
+    def at(self, values: Mapping[str, Value] | None = None, /, **more: Value) -> "Machine":
+        """Give the machine with other parameter values.
+
+        A name that is not a parameter but the first part of some (`rmax` of `rmax.g_test`, `rmax.g_impl`) sets
+        them all. Raises ParameterError for an unknown name or a value outside its domain.
+        """
+        wanted: dict[str, Value] = {}
+        for name, value in {**(values or {}), **more}.items():
+            wanted |= dict.fromkeys(self._parameters_named(name), value)
+        for parameter in self.parameters:
+            if parameter.name in wanted:
+                _require_in_domain(parameter, wanted[parameter.name])
+        changed = (attrs.evolve(p, default=wanted.get(p.name, p.default)) for p in self.parameters)
+        return attrs.evolve(self, parameters=tuple(changed)) if wanted else self
+
+    def _parameters_named(self, name: str) -> list[str]:
+        known = [parameter.name for parameter in self.parameters]
+        found = [name] if name in known else [other for other in known if other.startswith(f"{name}.")]
+        if not found:
+            allowed = ", ".join(known) or "none"
+            msg = f"machine {self.name} has no parameter '{name}'; it has: {allowed}"
+            raise ParameterError(msg)
+        return found
+
+    @cached_property
+    def constants(self) -> dict[str, Value]:
+        """The parameters' values."""
+        return {parameter.name: parameter.default for parameter in self.parameters}
+
+    @cached_property
+    def values_of(self) -> dict[str, Values]:
+        """For each variable, the values its domain holds at the parameters' values."""
+        return {variable.name: concrete(variable.domain, self.constants) for variable in self.variables}
+
+    @cached_property
+    def initial_values(self) -> tuple[Value, ...]:
+        """The variables' values at the start, in declared order."""
+        return tuple(evaluate(variable.initial, self.constants) for variable in self.variables)
+
+    @cached_property
+    def state_named(self) -> dict[str, State]:
+        """All states, parents included, by name."""
+        return {state.name: state for state in self.states}
+
+    @cached_property
+    def event_named(self) -> dict[str, Event]:
+        """All events by name, with `E.failed` for every effect that has answers (S7); timers are not in it."""
+        events = {event.name: event for event in self.events}
+        failures = (Event(f"{effect}.failed", effect) for effect in self.answers)
+        return events | {failure.name: failure for failure in failures}
+
+    @cached_property
+    def answers(self) -> dict[str, tuple[str, ...]]:
+        """For each effect that has answers, the declared events that answer it."""
+        found: dict[str, tuple[str, ...]] = {}
+        for event in self.events:
+            if event.origin != OUTSIDE:
+                found[event.origin] = (*found.get(event.origin, ()), event.name)
+        return found
+
+    @cached_property
+    def guard_named(self) -> dict[str, Guard]:
+        """All guards by name."""
+        return {guard.name: guard for guard in self.guards}
+
+    @cached_property
+    def judged_events(self) -> frozenset[str]:
+        """The events on which some guard gives a verdict."""
+        return frozenset(event for guard in self.guards for event in guard.judges)
+
+    @cached_property
+    def final_states(self) -> frozenset[str]:
+        """The names of the final states."""
+        return frozenset(state.name for state in self.states if state.kind == "final")
+
+    @cached_property
+    def parents(self) -> frozenset[str]:
+        """The names of the states that have children."""
+        return frozenset(state.parent for state in self.states if state.parent is not None)
+
+    @cached_property
+    def leaves(self) -> tuple[str, ...]:
+        """The names of the states a configuration can be in: those without children, in declared order."""
+        return tuple(state.name for state in self.states if state.name not in self.parents)
+
+    def ancestry(self, state: str) -> Iterator[str]:
+        """Give the state, its ancestors from the inside out, and `*` unless it is final (S3)."""
+        final = state in self.final_states
+        while state:
+            yield state
+            state = state.rpartition(".")[0]
+        if not final:
+            yield STAR
+
+    def entered(self, target: str) -> str:
+        """Give the leaf that is entered with `target`: its initial child, and so on inwards."""
+        while target in self.parents:
+            target = next(s.name for s in self.states if s.parent == target and s.kind == "initial")
+        return target
+
+    @cached_property
+    def rows_from(self) -> dict[tuple[str, str], tuple[Transition, ...]]:
+        """The rows as written, by source and event."""
+        rows: dict[tuple[str, str], tuple[Transition, ...]] = {}
+        for row in self.transitions:
+            rows[row.source, row.event] = (*rows.get((row.source, row.event), ()), row)
+        return rows
+
+    @cached_property
+    def events_from(self) -> dict[str, tuple[str, ...]]:
+        """The events and timers that each source has rows for."""
+        found: dict[str, tuple[str, ...]] = {}
+        for source, event in self.rows_from:
+            found[source] = (*found.get(source, ()), event)
+        return found
+
+    def rows_for(self, state: str, event: str) -> tuple[Transition, ...]:
+        """Give the rows for an event that is not a timer: those of the innermost source that has any (S3)."""
+        for source in self.ancestry(state):
+            if rows := self.rows_from.get((source, event)):
+                return rows
+        return ()
+
+    @cached_property
+    def _timers_of(self) -> dict[str, tuple[str, ...]]:
+        timers = {s: tuple(e for e in events if e.startswith(TIMER_PREFIX)) for s, events in self.events_from.items()}
+        return {source: events for source, events in timers.items() if events}
+
+    def armed(self, state: str) -> tuple[tuple[str, str], ...]:
+        """Give the timers armed in a state, innermost first, as pairs of source and `after DURATION` (S11)."""
+        if not self._timers_of:
+            return ()
+        return tuple((s, event) for s in self.ancestry(state) for event in self._timers_of.get(s, ()))
+
+    @cached_property
+    def failures_handled(self) -> frozenset[str]:
+        """The effects whose `E.failed` some row names: there it must be handled wherever E is outstanding (S7)."""
+        named = {row.event for row in self.transitions}
+        return frozenset(effect for effect in self.answers if f"{effect}.failed" in named)
+
+    def resolve_state(self, name: str) -> str | None:
+        """Give the full name of a state written by its full name or by its last part where that is unique."""
+        if name in self.state_named:
+            return name
+        found = [state.name for state in self.states if state.name.rpartition(".")[2] == name]
+        return found[0] if len(found) == 1 else None
+
+
+def read_guards(rows: tuple[Transition, ...]) -> tuple[str, ...]:
+    """Give the guards that rows for one event read, sorted: exactly these have a verdict (S2)."""
+    return tuple(sorted({guard for row in rows for guard in guards_read(row.condition)}))
+
+
+def _require_in_domain(parameter: Parameter, value: Value) -> None:
+    domain = concrete(parameter.domain, {})
+    if not domain.contains(value):
+        shown = unparse_domain(parameter.domain)
+        msg = f"parameter {parameter.name} = {show_value(value)} lies outside its domain {shown}"
+        raise ParameterError(msg)
+
+
+def minima(machine: Machine) -> dict[str, Value]:
+    """Give the smallest value of every parameter: the low bound, `false`, the first of an enumeration."""
+    smallest: dict[str, Value] = {}
+    for parameter in machine.parameters:
+        domain = concrete(parameter.domain, {})
+        smallest[parameter.name] = domain.low if isinstance(domain, Interval) else domain.values[0]
+    return smallest
+
+
+def environment(machine: Machine, values: tuple[Value, ...]) -> Environment:
+    """Give the flat environment of parameters and variables that expressions are evaluated in."""
+    return machine.constants | {variable.name: value for variable, value in zip(machine.variables, values, strict=True)}

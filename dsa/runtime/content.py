@@ -1,0 +1,123 @@
+"""What a generator is given and gives, and what a guard says: the paper's objects as frozen values.
+
+Names and fields are those of the agent program (seed 000; Definitions 2, 3, 5 and 6 of the paper). This module
+knows no model, no file and no process: `dsa.generators` and `dsa.guards` implement the two interfaces.
+"""
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Protocol
+
+import attrs
+
+
+@attrs.frozen
+class Usage:
+    """What one model call took. Token counts and cost are None when the provider did not say."""
+
+    model: str
+    seconds: float
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cost_usd: float | None = None
+
+
+@attrs.frozen
+class Artifact:
+    """One version of generated content; never changed.
+
+    `version` is the attempt, from 1. `artifact_id` addresses this record (content, step, attempt, parent), so a
+    model that repeats itself has distinct attempts; `parent_id` is the attempt that this one refines. A generator
+    gives only `content` and `usage`; the run fills in the rest.
+    """
+
+    content: str
+    version: int = 1
+    artifact_id: str = ""
+    parent_id: str | None = None
+    step: str = ""
+    usage: Usage | None = attrs.field(default=None, eq=False)
+
+    @property
+    def content_digest(self) -> str:
+        """SHA-256 of the text: equal for equal texts."""
+        return hashlib.sha256(self.content.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@attrs.frozen
+class GuardResult:
+    """A verdict with its feedback (Definition 6). Passed and fatal at once is a ValueError."""
+
+    passed: bool
+    feedback: str = ""
+    fatal: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse the one combination that means nothing."""
+        if self.passed and self.fatal:
+            msg = "a GuardResult cannot be passed and fatal at once"
+            raise ValueError(msg)
+
+
+class ArtifactRepository(Protocol):
+    """R of Definition 2, read-only: every version ever generated."""
+
+    def get_artifact(self, artifact_id: str) -> Artifact:
+        """Give one version; KeyError when there is none of that id."""
+
+    def get_provenance(self, artifact_id: str) -> list[Artifact]:
+        """Give the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
+
+
+@attrs.frozen
+class AmbientEnvironment:
+    """E = <R, Omega> of Definition 3."""
+
+    repository: ArtifactRepository | None = None
+    constraints: str = ""
+
+
+@attrs.frozen
+class Context:
+    """C = <E, C_local, H> of Definition 3.
+
+    `specification` is Psi, `current_artifact` the text last rejected, `feedback_history` pairs of rejected text
+    and feedback, oldest first. `dependencies` are the earlier artifacts that the step uses, by the name it gives
+    them.
+    """
+
+    ambient: AmbientEnvironment
+    specification: str
+    current_artifact: str | None = None
+    feedback_history: tuple[tuple[str, str], ...] = ()
+    dependencies: Mapping[str, Artifact] = attrs.field(factory=dict)
+
+
+DEFAULT_FEEDBACK_WRAPPER = "The attempt above was rejected:\n{feedback}\nWrite a new version that mends this."
+
+
+@attrs.frozen
+class PromptTemplate:
+    """The parts of a prompt. `{specification}` and the names of `dependencies` are placeholders, `{{` a brace."""
+
+    role: str = ""
+    constraints: str = ""
+    task: str = ""
+    feedback_wrapper: str = DEFAULT_FEEDBACK_WRAPPER
+
+
+class GeneratorInterface(ABC):
+    """a_gen of Definition 6: anything that answers a context with an artifact, a whole agent included."""
+
+    @abstractmethod
+    def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
+        """Generate an artifact; only `content` and `usage` need be set. Raises GenerationError."""
+
+
+class GuardInterface(ABC):
+    """G of Definition 6: judges an artifact, given the artifacts its step uses."""
+
+    @abstractmethod
+    def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:
+        """Judge. Raising means the guard itself failed, which is never read as a verdict."""

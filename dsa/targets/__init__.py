@@ -1,0 +1,1 @@
+"""Machine to text or class."""

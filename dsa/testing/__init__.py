@@ -1,0 +1,1 @@
+"""Strategies and suites for tests of machines."""

@@ -1,0 +1,1 @@
+"""The shipped machines: each a table (the truth), its bindings, and a README."""

@@ -1,0 +1,1 @@
+"""The dual-state agent of seeds 000 and 001."""

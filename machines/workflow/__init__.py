@@ -1,0 +1,1 @@
+"""Workflows of action pairs (seeds 000 and 001)."""
