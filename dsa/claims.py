@@ -7,7 +7,7 @@ import attrs
 
 from dsa.declarations import Cancel, Emit
 from dsa.errors import Span
-from dsa.expr import Expr, Outcome, Value
+from dsa.expr import Expr, Outcome, Value, show_number, unparse
 
 
 def _place() -> Span | None:
@@ -95,6 +95,45 @@ class Expected:
 Form = (
     Always | Never | Unchanged | LeadsTo | OnlyAfter | AtMost | Possible | EverywherePossible | Probability | Expected
 )
+
+
+def expressions(form: Form) -> tuple[Expr, ...]:
+    """Give every expression of a property, left to right."""
+    match form:
+        case Always(p) | Never(p) | Possible(p) | EverywherePossible(p) | Probability(p, _) | Expected(p, _):
+            return (p,)
+        case Unchanged(trigger, changed):
+            return (trigger, *changed)
+        case LeadsTo(left, right, _) | OnlyAfter(left, right):
+            return (left, right)
+        case AtMost(bound, counted, between):
+            return (bound, counted, *(between or ()))
+
+
+def show(form: Form) -> str:
+    """Write a property as its bullet has it."""
+    match form:
+        case Always(p):
+            return f"always {unparse(p)}"
+        case Never(p):
+            return f"never {unparse(p)}"
+        case Unchanged(trigger, changed):
+            return f"on {unparse(trigger)}: {', '.join(unparse(expr) for expr in changed)} unchanged"
+        case LeadsTo(cause, goal, fair):
+            return f"{unparse(cause)} leads to {unparse(goal)}" + (f" assuming fair {', '.join(fair)}" if fair else "")
+        case OnlyAfter(later, earlier):
+            return f"{unparse(later)} only after {unparse(earlier)}"
+        case AtMost(bound, counted, between):
+            scope = "" if between is None else f" between {' and '.join(unparse(e, closed=True) for e in between)}"
+            return f"at most {unparse(bound)} {unparse(counted, closed=True)}{scope}"
+        case Possible(p):
+            return f"possible {unparse(p)}"
+        case EverywherePossible(p):
+            return f"from everywhere possible {unparse(p)}"
+        case Probability(p, at_least):
+            return f"{unparse(p)} with probability >= {show_number(at_least)}"
+        case Expected(counted, at_most):
+            return f"expected {unparse(counted, closed=True)} <= {show_number(at_most)}"
 
 
 @attrs.frozen

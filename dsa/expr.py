@@ -8,6 +8,7 @@ properties, states, events and effects to whether they hold at the moment.
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
 from typing import Literal
 
 import attrs
@@ -249,9 +250,12 @@ def _joined(node: type[And] | type[Or], operands: list[Expr], empty: Expr) -> Ex
 _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _UNARY, _ATOM = range(8)
 
 
-def unparse(expr: Expr) -> str:
-    """Write the expression as a cell has it, with as few parentheses as keep its structure."""
-    return _unparse(expr, _OR)
+def unparse(expr: Expr, *, closed: bool = False) -> str:
+    """Write the expression as a cell has it, with as few parentheses as keep its structure.
+
+    With `closed`, an `and` or `or` at the top is parenthesised, so that words may follow it.
+    """
+    return _unparse(expr, _NOT if closed else _OR)
 
 
 def _unparse(expr: Expr, needed: int) -> str:
@@ -366,6 +370,11 @@ def unparse_domain(domain: Domain) -> str:
             return "{" + ", ".join(values) + "}"
         case RangeDomain(low, high):
             return f"{unparse(low)}..{'' if high is None else unparse(high)}"
+
+
+def show_number(number: float) -> str:
+    """Write a number in decimal digits, never with an exponent, so that it reads back exactly."""
+    return format(Decimal(repr(number)), "f")
 
 
 def show_value(value: Value) -> str:

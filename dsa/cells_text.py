@@ -1,0 +1,53 @@
+"""A row as the texts of its cells: what every writer of tables and diagrams says about a transition.
+
+Takes a `Transition`, gives plain text as it stands in a cell, not escaped for any format.
+"""
+
+from dsa.declarations import Assign, Revoke, Transition
+from dsa.expr import TRUE, Arithmetic, Name, Or, unparse
+
+COLUMNS = ("source", "event", "if", "update", "effects", "target")
+
+
+def transition_cells(row: Transition) -> dict[str, str]:
+    """Give the text of each of `COLUMNS`, in that order; a cell with nothing to say is empty."""
+    return {
+        "source": row.source,
+        "event": row.event,
+        "if": condition_text(row),
+        "update": "; ".join(update_texts(row)),
+        "effects": ", ".join(effect_texts(row)),
+        "target": row.target,
+    }
+
+
+def condition_text(row: Transition) -> str:
+    """Write the `if` cell: nothing, a condition, `else`, or `else and` a condition."""
+    if not row.is_else:
+        return "" if row.condition == TRUE else unparse(row.condition)
+    if row.condition == TRUE:
+        return "else"
+    # `and` binds more tightly than `or`: of all conditions only a disjunction needs parentheses here.
+    condition = f"({unparse(row.condition)})" if isinstance(row.condition, Or) else unparse(row.condition)
+    return f"else and {condition}"
+
+
+def update_texts(row: Transition) -> tuple[str, ...]:
+    """Write each update: `x = 1`, `x += 1` for `x = x + 1`, `x -= 1` for `x = x - 1`, `revoke x`."""
+    return tuple(_update_text(update) for update in row.updates)
+
+
+def _update_text(update: Assign | Revoke) -> str:
+    name = update.variable
+    if isinstance(update, Revoke):
+        return f"revoke {name}"
+    match update.value:
+        case Arithmetic("+" | "-" as sign, Name(left), right) if left == name:
+            return f"{name} {sign}= {unparse(right)}"
+        case value:
+            return f"{name} = {unparse(value)}"
+
+
+def effect_texts(row: Transition) -> tuple[str, ...]:
+    """Write each effect: its name, `cancel E` or `cancel`."""
+    return tuple(str(item) for item in row.effects)

@@ -1,0 +1,13 @@
+"""`dsa expand FILE`: the Transitions document that a Steps document stands for."""
+
+import click
+
+from dsa.edge.files import load
+from dsa.lang import dumps, expanded
+
+
+@click.command("expand")
+@click.argument("file")
+def command(file: str) -> None:
+    """Print the transitions that a Steps document stands for (another machine in canonical form)."""
+    click.echo(dumps(expanded(load(file))), nl=False)

@@ -1,0 +1,61 @@
+"""The program `dsa`: finds the command and imports only that one.
+
+Exit codes: 0 good; 1 findings, UNKNOWN or a failed run; 2 usage or unreadable input; 3 escalated or waiting.
+"""
+
+import importlib
+import os
+import sys
+
+import click
+
+from dsa.errors import DsaError
+
+#: Each command with the one line that `dsa --help` shows; `dsa/cli/NAME.py` holds it as `command`.
+COMMANDS = {
+    "check": "Check machines and specs: names, rows, exploration, scenarios.",
+    "demo": "Run the shipped katas with a real local model.",
+    "doctor": "Say what this machine offers and what is missing.",
+    "draw": "Draw a machine as Mermaid, DOT, SVG, PNG or a table.",
+    "expand": "Print the transitions that a Steps document stands for.",
+    "fmt": "Lay out the tables of documents.",
+    "new": "Write a starter document.",
+    "run": "Run a machine with a model.",
+    "why": "Say why an event is accepted or refused in a state.",
+}
+
+
+class _Lazy(click.Group):
+    """A group that knows its commands by name and imports one when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"dsa.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.command(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="dual-state-agents", prog_name="dsa")
+def program() -> None:
+    """State machines for LLM agents: one Markdown table that is checked, drawn, tested and run."""
+
+
+def main() -> None:
+    """Run the program; what this package raises on purpose becomes a message and exit code 2."""
+    try:
+        program(prog_name="dsa")
+    except DsaError as fault:
+        click.echo(f"{fault}", err=True)
+        sys.exit(2)
+    except BrokenPipeError:
+        # The reader of our output went away (`dsa draw ... | head`): nothing is wrong, and nothing can be said.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

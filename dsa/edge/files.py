@@ -1,0 +1,77 @@
+"""Finding and reading documents: a path, or the name of a shipped machine.
+
+Takes what a user wrote for FILE, gives text and machines. The only place where documents are opened.
+"""
+
+import os
+from importlib.resources import files
+from pathlib import Path
+
+from dsa.errors import DocumentError, MachineError
+from dsa.lang import Reading, machine_of, read_machine, read_spec
+from dsa.machine import Machine
+
+
+def shipped() -> dict[str, Path]:
+    """Give the shipped documents by name: `dual_state`, `katas/exhausted`, and the shipped specs as `specs/dual_state`."""
+    root = Path(str(files("machines")))
+    found = {path.parent.name: path for path in root.glob("*/machine.md")}
+    others = (path for path in root.glob("*/*.md") if path.name not in {"machine.md", "README.md"})
+    found |= {f"{path.parent.name}/{path.stem}": path for path in others if path.parent.name != "_specs"}
+    specs = root / "_specs" if (root / "_specs").is_dir() else root.parent / "specs"
+    named = (path for path in specs.glob("*.md") if path.stem in found)
+    return found | {f"specs/{path.stem}": path for path in named}
+
+
+def locate(name: str, beside: Path | None = None) -> Path:
+    """Give the path of a document: as written, relative to `beside`, or a shipped one. Raises DocumentError."""
+    written = Path(name)
+    candidates = [written] if beside is None else [beside / written, written]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    known = shipped()
+    if name in known:
+        return known[name]
+    if written.is_dir():
+        raise DocumentError(name, "is a folder; name a document in it")
+    raise DocumentError(
+        name, f"there is no such file, and no shipped machine of that name ({', '.join(sorted(known))})"
+    )
+
+
+def read_text(path: Path | str) -> str:
+    """Read a document as UTF-8, line ends kept. Raises DocumentError."""
+    try:
+        return Path(path).read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as fault:
+        raise DocumentError(str(path), f"is not UTF-8 text (byte {fault.start})") from fault
+    except OSError as fault:
+        raise DocumentError(str(path), fault.strerror or str(fault)) from fault
+
+
+def read_document(name: str) -> Reading:
+    """Read a machine or a spec, with everything found in it. Raises DocumentError when there is nothing to read."""
+    path = locate(name)
+    text = read_text(path)
+    shown = name if Path(name).is_file() else _shortened(path)
+    reference = machine_of(text)
+    if reference is None:
+        return read_machine(text, shown)
+    base = locate(reference, path.parent)
+    reading = read_machine(read_text(base), _shortened(base))
+    return reading if reading.machine is None else read_spec(text, reading.machine, shown)
+
+
+def load(name: str) -> Machine:
+    """Read the machine in a file, of a spec, or shipped under a name. Raises MachineError or DocumentError."""
+    reading = read_document(name)
+    if reading.machine is None:
+        raise MachineError(reading.diagnostics)
+    return reading.machine
+
+
+def _shortened(path: Path) -> str:
+    """Give a path as a person would write it: relative when it lies below the working folder."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative

@@ -1,0 +1,270 @@
+"""A document to a machine: sorts the sections, has each read, and puts the parts together.
+
+Takes text, gives a `Reading`: the machine, or None when there is an error, and everything found on the way. Every
+stage runs on what the stages before could read, so that one reading reports the faults of the whole document.
+"""
+
+import attrs
+
+from dsa.claims import Property, Scenario
+from dsa.declarations import STAY, Effect, Generator, Prompt, Transition
+from dsa.errors import Diagnostic, Span
+from dsa.lang import cells, declare, expand, nesting, prompts, rows
+from dsa.lang.columns import COLUMNS, NAMED, PARTS, SECTIONS, Record, records
+from dsa.lang.findings import Findings, did_you_mean
+from dsa.lang.markdown import Bullet, Cell, Document, Line, Section, read
+from dsa.lang.names import Declared, Names, require_references, require_unique
+from dsa.lang.properties import looks_like_property, read_property
+from dsa.lang.scenarios import read_scenario
+from dsa.lang.steps import Steps, read_steps
+from dsa.machine import Machine
+
+MACHINE_LINE, GOAL_LINE = "Machine:", "Goal:"
+_WITH_TRANSITIONS = ("variables", "events", "states", "transitions")
+_HEADING_WORDS = ("cases: NAME", "prompt: NAME", "scenario: NAME")
+
+
+@attrs.frozen
+class Reading:
+    """What reading a document gave. `machine` is None exactly when a diagnostic is an error."""
+
+    machine: Machine | None
+    diagnostics: tuple[Diagnostic, ...]
+
+
+@attrs.frozen
+class Parts:
+    """A document by kind of section."""
+
+    document: Document
+    sections: tuple[Section, ...]
+
+    def of(self, kind: str) -> tuple[Section, ...]:
+        """Give the sections of a kind, in order."""
+        return tuple(section for section in self.sections if section.kind == kind)
+
+    def line(self, word: str, *kinds: str) -> Cell | None:
+        """Find a paragraph line that starts with a word, before the sections or in some; give what follows it."""
+        inside = (block for section in self.sections if section.kind in kinds for block in section.blocks)
+        for block in (*self.document.preamble, *inside):
+            if isinstance(block, Line) and block.text.text.startswith(word):
+                text = block.text.text.removeprefix(word)
+                indent = len(text) - len(text.lstrip())
+                return attrs.evolve(block.text, text=text.strip(), column=block.text.column + len(word) + indent)
+        return None
+
+
+def read_machine(text: str, path: str = "<text>") -> Reading:
+    """Read a machine document."""
+    findings = Findings()
+    parts = sort_sections(read(text, path), findings)
+    name = _title(parts.document, findings)
+    if (reference := parts.line(MACHINE_LINE)) is not None:
+        hint = "a spec adds properties and scenarios to the machine it names; read it from its file"
+        findings.error("DSA111", "this document is a spec, not a machine", reference.span(), hint)
+    steps = _steps(parts, findings)
+    declared, written = _declared(parts, steps, findings)
+    require_unique(declared, findings)
+    names = declared.names()
+    transitions = expand.expand(steps).rows if steps else rows.resolved(written, names, findings)
+    targets = [] if steps else _targets(transitions)
+    initial = nesting.initial_state(declared.states, targets, parts.document.start, findings) if declared.states else ""
+    made = Machine(
+        name=name,
+        transitions=transitions,
+        states=declared.states,
+        initial=initial,
+        parameters=declared.parameters,
+        variables=declared.variables,
+        events=declared.events,
+        effects=declared.effects,
+        guards=declared.guards,
+        generators=_generators(parts, findings),
+        cases=tuple(prompts.read_cases(section, findings) for section in parts.of("cases")),
+        constraints="\n\n".join(prompts.read_constraints(s, parts.document.lines) for s in parts.of("constraints")),
+        steps=steps.steps if steps else (),
+        goal=steps.goal if steps else None,
+        span=parts.document.titles[0].span() if parts.document.titles else None,
+    )
+    made = attrs.evolve(made, prompts=_prompts(parts, made, findings))
+    _require_owners(parts, made, findings)
+    properties, scenarios = claims(parts, names, made, findings)
+    machine = attrs.evolve(made, properties=properties, scenarios=scenarios)
+    return Reading(None if findings.any_error else machine, findings.diagnostics)
+
+
+def sort_sections(document: Document, findings: Findings) -> Parts:
+    """Keep the sections of the language; warn of headings that look like one."""
+    known = []
+    for section in document.sections:
+        if section.kind not in SECTIONS:
+            _warn_unknown(section, findings)
+            continue
+        if section.kind in NAMED and not section.name:
+            hint = f"write '## {section.heading.text.strip()}: NAME'"
+            findings.error("DSA102", f"section {section.kind} needs a name", section.heading.span(), hint)
+            continue
+        known.append(section)
+    return Parts(document, tuple(known))
+
+
+def _warn_unknown(section: Section, findings: Findings) -> None:
+    bullets = (block.text for block in section.blocks if isinstance(block, Bullet))
+    if section.tables or any(looks_like_property(bullet) for bullet in bullets):
+        hint = did_you_mean(section.kind, SECTIONS)
+        message = f"'{section.heading.text}' is no section of the language, so what stands here is not read"
+        findings.warning("DSA110", message, section.heading.span(), hint)
+
+
+def _title(document: Document, findings: Findings) -> str:
+    if not document.titles:
+        hint = "start with a first-level heading: # name_of_the_machine"
+        findings.error("DSA101", "the document has no name", document.start, hint)
+        return "unnamed"
+    for extra in document.titles[1:]:
+        findings.error("DSA101", "the document has a second first-level heading", extra.span(), "use ## for sections")
+    probe = Findings()
+    name = cells.declared_name(document.titles[0], "a machine", probe)
+    for fault in probe.diagnostics:
+        findings.error("DSA101", fault.message, fault.span, fault.hint)
+    return name.name if name else "unnamed"
+
+
+def _records(parts: Parts, kind: str, findings: Findings, *, as_parts: bool = False) -> list[Record]:
+    columns = PARTS if as_parts else COLUMNS[kind]
+    found = []
+    for section in parts.of(kind):
+        if not section.tables and kind != "steps":
+            hint = _no_table_hint(section)
+            findings.error("DSA102", f"section {kind} has no table", section.heading.span(), hint)
+        found += records(section, columns, findings)
+    return found
+
+
+def _no_table_hint(section: Section) -> str:
+    if any(isinstance(block, Line) and "|" in block.text.text for block in section.blocks):
+        return "the header and the row of dashes below it must have the same number of cells"
+    return f"a table with the columns {', '.join(COLUMNS[section.kind].all)}"
+
+
+def _steps(parts: Parts, findings: Findings) -> Steps | None:
+    """Read the Steps table, if this is a Steps document."""
+    sections = parts.of("steps")
+    if not sections:
+        if not parts.of("transitions"):
+            hint = "write a section '## Transitions' (or '## Steps') with a table"
+            findings.error("DSA102", "the document has no transitions", parts.document.start, hint)
+        return None
+    for kind in _WITH_TRANSITIONS:
+        for section in parts.of(kind):
+            message = f"a Steps document has no section {kind}: Steps defines it"
+            findings.error("DSA111", message, section.heading.span(), "'dsa expand' prints what Steps stands for")
+    with_cases = frozenset(section.name for section in parts.of("cases"))
+    plan = read_steps(_records(parts, "steps", findings), parts.line(GOAL_LINE, "steps"), with_cases, findings)
+    if not plan.steps:
+        findings.error("DSA102", "section steps has no step", sections[0].heading.span(), "a table with a column step")
+        return None
+    for step in expand.unmet_requirements(plan):
+        if step.span is not None:
+            message = f"step {step.name} can never start: what it requires waits for it, or never passes"
+            findings.error("DSA214", message, step.span)
+    return plan
+
+
+def _declared(parts: Parts, steps: Steps | None, findings: Findings) -> tuple[Declared, list[rows.WrittenRow]]:
+    parameters = declare.parameters(_records(parts, "parameters", findings), findings)
+    guards = declare.guards(_records(parts, "guards", findings, as_parts=steps is not None), findings)
+    effects = declare.effects(_records(parts, "effects", findings), findings)
+    if steps:
+        made = expand.expand(steps)
+        emitted = [(item.effect, row.span) for row in made.rows for item in row.effects]
+        if not parts.of("effects"):
+            effects = declare.with_places(effects, [(name, span) for name, span in emitted if name and span])
+        _require_generated(effects, made.rows, parts, findings)
+        all_parameters = expand.with_parameters(made.parameters, parameters)
+        return Declared(all_parameters, made.variables, made.events, (*made.guards, *guards), effects, made.states), []
+    before = findings.count
+    written = rows.written(_records(parts, "transitions", findings), findings)
+    if not written and parts.of("transitions") and findings.count == before:
+        findings.error("DSA102", "section transitions has no rows", parts.of("transitions")[0].heading.span())
+    variables = declare.variables(_records(parts, "variables", findings), parameters, findings)
+    events = declare.events(_records(parts, "events", findings), findings)
+    if not parts.of("events"):
+        events = declare.from_outside(rows.mentioned_events(written))
+    if not parts.of("effects"):
+        effects = declare.with_places(effects, rows.mentioned_effects(written))
+    listed = nesting.with_parents(declare.states(_records(parts, "states", findings), findings))
+    states = listed if parts.of("states") else nesting.from_rows(rows.mentioned_states(written))
+    declared = Declared(parameters, variables, events, guards, effects, states)
+    require_references(declared, findings, effects_listed=bool(parts.of("effects")))
+    return declared, written
+
+
+def _require_generated(
+    effects: tuple[Effect, ...], made: tuple[Transition, ...], parts: Parts, findings: Findings
+) -> None:
+    """An Effects table is complete, in a Steps document too."""
+    listed = {effect.name for effect in effects}
+    missing = {item.effect for row in made for item in row.effects if item.effect} - listed
+    if missing and parts.of("effects"):
+        message = f"the Effects table does not list {', '.join(sorted(missing))}"
+        findings.error("DSA201", message, parts.of("effects")[0].heading.span(), "when present, it is complete")
+
+
+def _targets(transitions: tuple[Transition, ...]) -> list[tuple[str, Span]]:
+    found = ((row.target, row.span_of("target")) for row in transitions if row.target != STAY)
+    return [(target, span) for target, span in found if span is not None]
+
+
+def _generators(parts: Parts, findings: Findings) -> tuple[Generator, ...]:
+    return declare.generators(_records(parts, "generators", findings), findings)
+
+
+def _prompts(parts: Parts, machine: Machine, findings: Findings) -> tuple[Prompt, ...]:
+    uses = {step.name: tuple(name for name, _ in step.uses) for step in machine.steps}
+    for step in machine.steps:
+        if step.span is not None:
+            at = Cell(step.task, step.span.path, step.span.line, step.span.column, step.span.text)
+            prompts.require_placeholders(step.task, ("specification", *uses[step.name]), at, findings)
+    return tuple(
+        prompts.read_prompt(section, ("specification", *uses.get(section.name, ())), findings)
+        for section in parts.of("prompt")
+    )
+
+
+def _require_owners(parts: Parts, machine: Machine, findings: Findings) -> None:
+    """Report Cases and Prompts of nothing, and second ones of the same thing."""
+    steps = {step.name for step in machine.steps}
+    owners = {
+        "cases": (steps | {guard.name for guard in machine.guards}, "a step or a guard"),
+        "prompt": (steps | {effect.name for effect in machine.effects}, "a step or an effect"),
+    }
+    for kind, (known, words) in owners.items():
+        seen = set()
+        for section in parts.of(kind):
+            span = section.heading.span()
+            if section.name not in known:
+                message = f"section {kind} is of '{section.name}', which is not {words}"
+                findings.error("DSA201", message, span, did_you_mean(section.name, known))
+            elif section.name in seen:
+                findings.error("DSA202", f"a second section {kind} of '{section.name}'", span)
+            seen.add(section.name)
+
+
+def claims(
+    parts: Parts, names: Names, machine: Machine, findings: Findings
+) -> tuple[tuple[Property, ...], tuple[Scenario, ...]]:
+    """Read the properties and the scenarios of a document, a machine's own or a spec's."""
+    scope = names.moments("a property")
+    fair = [*names.effects, *names.events]
+
+    def require_fair(name: cells.Written) -> None:
+        if name.name not in fair:
+            hint = did_you_mean(name.name, fair)
+            findings.error("DSA201", f"'{name.name}' is no event and no effect", name.span, hint)
+
+    bullets = [block for section in parts.of("properties") for block in section.blocks if isinstance(block, Bullet)]
+    found = [read_property(bullet, scope, require_fair, findings) for bullet in bullets]
+    steps = frozenset(step.name for step in machine.steps)
+    scenarios = [read_scenario(s, names, machine.parameters, steps, findings) for s in parts.of("scenario")]
+    return tuple(item for item in found if item is not None), tuple(scenarios)

@@ -1,0 +1,244 @@
+"""Single cells to values: names, lists, domains, updates, effects, options, numbers.
+
+Takes a `Cell`, gives declarations' parts with names as written; whether they are declared is asked later, by
+`dsa.lang.build`. Faults go to the findings, and the function gives None.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import attrs
+
+from dsa.declarations import TIMER_PREFIX, Assign, Cancel, Emit, Revoke, parse_duration, show_duration
+from dsa.errors import Span
+from dsa.expr import TRUE, Arithmetic, BooleanDomain, Domain, EnumDomain, Expr, Name, RangeDomain
+from dsa.lang.exprs import NAME, RESERVED, Parser, UnreadableError
+from dsa.lang.findings import Findings
+from dsa.lang.markdown import Cell
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Written:
+    """A name as written, and where."""
+
+    name: str
+    span: Span
+
+
+def parsed(cell: Cell, read: Callable[[Parser], T], findings: Findings, code: str = "DSA107") -> T | None:
+    """Read a whole cell with a parser method; a fault becomes a diagnostic."""
+    try:
+        parser = Parser(cell)
+        value = read(parser)
+        parser.end()
+    except UnreadableError as fault:
+        findings.error(code, fault.message, cell.span(fault.start, fault.end), fault.hint)
+        return None
+    return value
+
+
+def declared_name(cell: Cell, what: str, findings: Findings) -> Written | None:
+    """Read the name that a row declares."""
+    name = cell.text.strip("`").strip()
+    if not NAME.fullmatch(name):
+        hint = "letters, digits and '_', not starting with a digit; parts joined by dots"
+        findings.error("DSA203", f"'{name}' cannot name {what}", cell.span(), hint)
+        return None
+    if reserved := [part for part in name.split(".") if part in RESERVED]:
+        findings.error("DSA203", f"'{reserved[0]}' is reserved and cannot name {what}", cell.span())
+        return None
+    return Written(name, cell.span())
+
+
+def name_list(cell: Cell, what: str, findings: Findings) -> tuple[Written, ...]:
+    """Read comma-separated names; an empty cell gives none."""
+
+    def read(parser: Parser) -> tuple[Written, ...]:
+        found = []
+        while parser.next.kind != "end":
+            token = parser.name(what)
+            found.append(Written(token.text, cell.span(token.start, token.end)))
+            if not parser.accept(","):
+                break
+        return tuple(found)
+
+    return parsed(cell, read, findings) or ()
+
+
+def condition(cell: Cell, findings: Findings) -> tuple[bool, Expr] | None:
+    """Read an `if` cell: whether it is an `else`, and the condition beside it, unresolved."""
+
+    def read(parser: Parser) -> tuple[bool, Expr]:
+        if parser.next.kind == "end":
+            return False, TRUE
+        if not parser.accept("else"):
+            return False, parser.expression()
+        if parser.next.kind == "end":
+            return True, TRUE
+        parser.expect("and", "'else' is the whole cell, or comes first: else and CONDITION")
+        rest = parser.conjunction()
+        if parser.at("or"):
+            parser.fail("'else' is joined by 'and' only", "put the rest in parentheses: else and (A or B)")
+        return True, rest
+
+    return parsed(cell, read, findings, "DSA108")
+
+
+def updates(cell: Cell, findings: Findings) -> tuple[Assign | Revoke, ...] | None:
+    """Read an `update` cell: `x = 1; y += 1; revoke z`, unresolved."""
+
+    def read(parser: Parser) -> tuple[Assign | Revoke, ...]:
+        found: list[Assign | Revoke] = []
+        while parser.next.kind != "end":
+            found.append(_update(parser, cell))
+            if not parser.accept(";"):
+                break
+        return tuple(found)
+
+    return parsed(cell, read, findings, "DSA108")
+
+
+def _update(parser: Parser, cell: Cell) -> Assign | Revoke:
+    start = parser.next.start
+    if parser.accept("revoke"):
+        token = parser.name("a workflow variable")
+        return Revoke(token.text, span=cell.span(start, token.end))
+    token = parser.name("a variable")
+    span = cell.span(token.start, token.end)
+    if parser.accept("="):
+        return Assign(token.text, parser.expression(), span=span)
+    for sign in ("+", "-"):
+        if parser.accept(f"{sign}="):
+            change = parser.sum()
+            return Assign(token.text, Arithmetic(sign, Name(token.text, span=span), change, span=span), span=span)
+    parser.fail("expected '=', '+=' or '-='", "updates are separated by ';'")
+
+
+def effects(cell: Cell, findings: Findings) -> tuple[Emit | Cancel, ...]:
+    """Read an `effects` cell: `a, b`, `cancel a`, `cancel`."""
+
+    def read(parser: Parser) -> tuple[Emit | Cancel, ...]:
+        found: list[Emit | Cancel] = []
+        while parser.next.kind != "end":
+            found.append(_effect(parser, cell))
+            if not parser.accept(","):
+                break
+        return tuple(found)
+
+    return parsed(cell, read, findings) or ()
+
+
+def _effect(parser: Parser, cell: Cell) -> Emit | Cancel:
+    start = parser.next.start
+    if not parser.accept("cancel"):
+        token = parser.name("the name of an effect")
+        return Emit(token.text, span=cell.span(token.start, token.end))
+    if parser.next.kind == "end" or parser.at(","):
+        return Cancel(None, span=cell.span(start, start + len("cancel")))
+    token = parser.name("the name of an effect after 'cancel'")
+    return Cancel(token.text, span=cell.span(start, token.end))
+
+
+def domain(cell: Cell, findings: Findings) -> Domain | None:
+    """Read a domain: `bool`, `low..high`, `low..`, `{x, y}`; bounds are unresolved expressions."""
+
+    def read(parser: Parser) -> Domain:
+        if parser.accept("bool"):
+            return BooleanDomain()
+        if parser.accept("{"):
+            values = [parser.name("a value").text]
+            while parser.accept(","):
+                values.append(parser.name("a value").text)
+            parser.expect("}")
+            return EnumDomain(tuple(values))
+        low = parser.sum()
+        parser.expect("..", "a domain is bool, low..high or {a, b}")
+        return RangeDomain(low, None if parser.next.kind == "end" else parser.sum())
+
+    found = parsed(cell, read, findings)
+    if isinstance(found, EnumDomain) and len(set(found.values)) < len(found.values):
+        findings.error("DSA202", "a value stands twice in this domain", cell.span())
+        return None
+    return found
+
+
+def events(cell: Cell, findings: Findings) -> tuple[Written, ...]:
+    """Read an `event` cell: names, or `after 30s` (given with its shortest unit), comma-separated."""
+    found: list[Written] = []
+    for text, offset in _pieces(cell, ","):
+        part = attrs.evolve(cell, text=text, column=cell.span(offset).column, escapes=())
+        if text.split(" ")[0] != "after":
+            found += name_list(part, "an event", findings)
+        elif (duration_ms := parse_duration(text.removeprefix("after").strip())) is None or duration_ms == 0:
+            findings.error("DSA107", f"'{text}' is no timer", part.span(), "write after 30s; units: ms, s, m, h, d")
+        else:
+            found.append(Written(TIMER_PREFIX + show_duration(duration_ms), part.span()))
+    return tuple(found)
+
+
+def _pieces(cell: Cell, separator: str) -> list[tuple[str, int]]:
+    """Cut a cell at a separator; give each piece without space and backticks around it, and its offset."""
+    found, offset = [], 0
+    for piece in cell.text.split(separator):
+        text = piece.strip(" \t`")
+        if text:
+            found.append((text, offset + piece.index(text)))
+        offset += len(piece) + len(separator)
+    return found
+
+
+def pairs(cell: Cell, separators: str, findings: Findings) -> tuple[tuple[str, str], ...]:
+    """Read `key = value` pairs; keys are names, values any text without the separators."""
+    found: list[tuple[str, str]] = []
+    separator = next((s for s in separators if s in cell.text), separators[0])
+    for text, offset in _pieces(attrs.evolve(cell, text=cell.plain) if cell.plain != cell.text else cell, separator):
+        key, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not NAME.fullmatch(key) or not value:
+            span = cell.span(offset, offset + len(text))
+            findings.error("DSA107", f"'{text}' is not of the form key = value", span)
+        elif key in dict(found):
+            findings.error("DSA202", f"'{key}' is given twice", cell.span(offset, offset + len(text)))
+        else:
+            found.append((key, value))
+    return tuple(found)
+
+
+def one_of(cell: Cell, allowed: tuple[str, ...], default: str, findings: Findings) -> str:
+    """Read a word out of a few; an empty cell gives the default."""
+    word = cell.text.strip("`").strip()
+    if not word or word in allowed:
+        return word or default
+    findings.error("DSA107", f"'{word}' is not allowed here", cell.span(), f"allowed: {', '.join(allowed)}, or nothing")
+    return default
+
+
+def whole_number(cell: Cell, findings: Findings) -> int | None:
+    """Read a whole number from 0; an empty cell gives None."""
+    return parsed(cell, Parser.integer, findings) if cell.text else None
+
+
+def duration_ms(cell: Cell, findings: Findings) -> int | None:
+    """Read a duration with its unit; an empty cell gives None."""
+    text = cell.text.strip("`").strip()
+    found = parse_duration(text)
+    if text and not found:
+        findings.error("DSA107", f"'{text}' is no duration", cell.span(), "write 30s; units: ms, s, m, h, d")
+    return found or None
+
+
+def probabilities(cell: Cell, findings: Findings) -> tuple[float, ...]:
+    """Read one probability, or several separated by commas, one per retry number."""
+
+    def read(parser: Parser) -> tuple[float, ...]:
+        found = [parser.number()]
+        while parser.accept(","):
+            found.append(parser.number())
+        return tuple(found)
+
+    found = parsed(cell, read, findings) or () if cell.text else ()
+    if any(value > 1 for value in found):
+        findings.error("DSA205", "a probability lies between 0 and 1", cell.span())
+        return ()
+    return found

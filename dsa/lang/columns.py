@@ -1,0 +1,111 @@
+"""Which sections there are, which columns each knows, and a section's tables as records by column.
+
+Takes sections, gives records; a header or a row that does not fit goes to the findings.
+"""
+
+from collections.abc import Mapping
+
+import attrs
+
+from dsa.errors import Span
+from dsa.lang.findings import Findings, did_you_mean
+from dsa.lang.markdown import Cell, Row, Section, Table
+
+NOTE = "note"
+
+
+@attrs.frozen
+class Columns:
+    """The columns of a section. `filled` are required and never empty, `required` may be empty in a row."""
+
+    filled: tuple[str, ...]
+    required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every column, in canonical order, without the note."""
+        return self.filled + self.required + self.optional
+
+
+COLUMNS: dict[str, Columns] = {
+    "parameters": Columns(("parameter", "domain", "default")),
+    "variables": Columns(("variable", "domain", "initial"), optional=("scope",)),
+    "events": Columns(("event", "from")),
+    "guards": Columns(("guard",), ("judges",), ("is", "options", "verdicts", "pass", "fatal")),
+    "generators": Columns(("generator",), optional=("is", "options")),
+    "effects": Columns(("effect",), optional=("kind", "in doubt", "time limit", "retries")),
+    "states": Columns(("state",), optional=("kind",)),
+    "transitions": Columns(("source", "event", "target"), optional=("if", "update", "effects")),
+    "steps": Columns(("step",), optional=("requires", "generator", "guard", "uses", "rmax", "task", "optional")),
+    "cases": Columns(("call", "expected")),
+    "scenario": Columns(("percept",), ("action",), ("state", "deps")),
+}
+#: In a Steps document every guard is a part of a step's guard, so nothing need be said of what it judges.
+PARTS = Columns(("guard",), optional=("judges", "is", "options", "verdicts", "pass", "fatal"))
+SECTIONS = frozenset(COLUMNS) | {"properties", "prompt", "constraints"}
+NAMED = frozenset({"cases", "prompt"})
+
+
+@attrs.frozen
+class Record:
+    """One row of a table by column; a column that the table leaves out reads as an empty cell."""
+
+    cells: Mapping[str, Cell]
+    span: Span
+
+    def __getitem__(self, column: str) -> Cell:
+        found = self.cells.get(column)
+        return (
+            found if found is not None else Cell("", self.span.path, self.span.line, self.span.column, self.span.text)
+        )
+
+
+def records(
+    section: Section, columns: Columns, findings: Findings, extra: frozenset[str] = frozenset()
+) -> list[Record]:
+    """Give the rows of all tables of a section. `extra` are further columns allowed (a scenario's variables)."""
+    found = []
+    for table in section.tables:
+        header = _header(table, section, columns, findings, extra)
+        if header is not None:
+            made = (_record(row, header, columns, findings) for row in table.rows)
+            found += [record for record in made if record is not None]
+    return found
+
+
+def _header(
+    table: Table, section: Section, columns: Columns, findings: Findings, extra: frozenset[str]
+) -> list[str] | None:
+    names = [cell.text.strip("`* ").lower() for cell in table.header.cells]
+    raw = [cell.text.strip("`* ") for cell in table.header.cells]
+    names = [word if word in extra else name for word, name in zip(raw, names, strict=True)]
+    allowed = {*columns.all, NOTE, *extra}
+    for name, cell in zip(names, table.header.cells, strict=True):
+        if name not in allowed:
+            hint = did_you_mean(name, allowed)
+            findings.error("DSA103", f"section {section.kind} has no column '{name}'", cell.span(), hint)
+        elif names.count(name) > 1:
+            findings.error("DSA103", f"the column '{name}' stands twice", cell.span())
+    missing = [column for column in columns.filled + columns.required if column not in names]
+    for column in missing:
+        message = f"section {section.kind} needs a column '{column}'"
+        findings.error(
+            "DSA104", message, table.header.span, f"required: {', '.join(columns.filled + columns.required)}"
+        )
+    return None if missing else names
+
+
+def _record(row: Row, names: list[str], columns: Columns, findings: Findings) -> Record | None:
+    if len(row.cells) != len(names):
+        message = f"this row has {len(row.cells)} cells, the header has {len(names)}"
+        hint = (
+            r"an empty cell is '| |'; a pipe inside a cell is '\|'; 'or' is written 'or'; a table ends at an empty line"
+        )
+        findings.error("DSA105", message, row.span, hint)
+        return None
+    cells = dict(zip(names, row.cells, strict=True))
+    empty = [column for column in columns.filled if not cells[column].text]
+    for column in empty:
+        findings.error("DSA106", f"the column '{column}' must not be empty", cells[column].span())
+    return None if empty else Record(cells, row.span)

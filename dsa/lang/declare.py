@@ -1,0 +1,252 @@
+"""The declaring tables to declarations: parameters, variables, events, guards, generators, effects, states.
+
+Takes records, gives frozen declarations in table order. Bounds and initial values are resolved here, since they
+read nothing but parameters; that names are unique and that events answer effects is asked by `dsa.lang.names`.
+"""
+
+from collections.abc import Mapping
+
+from dsa.declarations import (
+    OUTSIDE,
+    Effect,
+    Event,
+    Generator,
+    Guard,
+    Parameter,
+    Scope,
+    State,
+    StateKind,
+    Variable,
+)
+from dsa.errors import Span
+from dsa.expr import (
+    OUTCOMES,
+    Domain,
+    EnumDomain,
+    Expr,
+    Interval,
+    RangeDomain,
+    Value,
+    concrete,
+    evaluate,
+    show_value,
+    unparse_domain,
+)
+from dsa.lang import cells, typed
+from dsa.lang.columns import Record
+from dsa.lang.exprs import Parser
+from dsa.lang.findings import Findings, did_you_mean
+from dsa.lang.markdown import Cell
+
+
+def parameters(records: list[Record], findings: Findings) -> tuple[Parameter, ...]:
+    """Read the Parameters table; bounds are literal numbers, defaults literal values."""
+    found = []
+    for record in records:
+        name = cells.declared_name(record["parameter"], "a parameter", findings)
+        domain = _domain(record, typed.Scope("a parameter's bound"), findings)
+        if name is None or domain is None:
+            continue
+        value = literal(record["default"], domain, findings)
+        if value is not None and _fits(value, domain, record, {}, findings):
+            found.append(Parameter(name.name, domain, value, span=name.span))
+    return tuple(found)
+
+
+def variables(records: list[Record], known: tuple[Parameter, ...], findings: Findings) -> tuple[Variable, ...]:
+    """Read the Variables table; bounds and initial values are expressions over parameters."""
+    parameter_domains = {parameter.name: parameter.domain for parameter in known}
+    found = []
+    for record in records:
+        name = cells.declared_name(record["variable"], "a variable", findings)
+        scope = typed.Scope("a bound", parameters=parameter_domains)
+        domain = _domain(record, scope, findings)
+        if name is None or domain is None:
+            continue
+        initial = _initial(record, domain, parameter_domains, findings)
+        if initial is None or not _bounded(record, domain, findings):
+            continue
+        for values in _explored(known):
+            _fits(evaluate(initial, values), domain, record, values, findings, "initial")
+        word = cells.one_of(record["scope"], ("workflow", "environment"), "", findings)
+        where: Scope = "workflow" if word == "workflow" else "environment"
+        found.append(Variable(name.name, where, domain, initial, span=name.span))
+    return tuple(found)
+
+
+def _explored(known: tuple[Parameter, ...]) -> list[dict[str, Value]]:
+    """Give the parameter values that are explored by default: all defaults, and all minima."""
+    smallest: dict[str, Value] = {}
+    for parameter in known:
+        domain = concrete(parameter.domain, {})
+        smallest[parameter.name] = domain.low if isinstance(domain, Interval) else domain.values[0]
+    defaults = {parameter.name: parameter.default for parameter in known}
+    return [defaults] if defaults == smallest else [defaults, smallest]
+
+
+def _domain(record: Record, scope: typed.Scope, findings: Findings) -> Domain | None:
+    domain = cells.domain(record["domain"], findings)
+    if not isinstance(domain, RangeDomain):
+        return domain
+    resolver = typed.Resolver(scope, findings, record["domain"].span())
+    before = findings.count
+    low = resolver.expect(domain.low, "int")
+    high = None if domain.high is None else resolver.expect(domain.high, "int")
+    return RangeDomain(low, high) if findings.count == before else None
+
+
+def _bounded(record: Record, domain: Domain, findings: Findings) -> bool:
+    if isinstance(domain, RangeDomain) and domain.high is None:
+        hint = "give it an upper bound; what grows without bound belongs into the ledger, not into a variable"
+        findings.error("DSA205", "a variable's domain must be finite", record["domain"].span(), hint)
+        return False
+    return True
+
+
+def _initial(
+    record: Record, domain: Domain, parameter_domains: Mapping[str, Domain], findings: Findings
+) -> Expr | None:
+    cell = record["initial"]
+    expr = cells.parsed(cell, Parser.expression, findings, "DSA108")
+    if expr is None:
+        return None
+    symbols = frozenset(domain.values) if isinstance(domain, EnumDomain) else frozenset()
+    enums = [d.values for d in parameter_domains.values() if isinstance(d, EnumDomain)]
+    scope = typed.Scope(
+        "an initial value", parameters=parameter_domains, symbols=symbols.union(*enums) if enums else symbols
+    )
+    before = findings.count
+    resolved = typed.Resolver(scope, findings, cell.span()).expect(expr, typed.type_of(domain))
+    return resolved if findings.count == before else None
+
+
+def literal(cell: Cell, domain: Domain, findings: Findings) -> Value | None:
+    """Read a literal value of a domain: a number, `true`, `false`, or a value of the enumeration."""
+    expr = cells.parsed(cell, Parser.sum, findings, "DSA108")
+    if expr is None:
+        return None
+    symbols = frozenset(domain.values) if isinstance(domain, EnumDomain) else frozenset()
+    before = findings.count
+    scope = typed.Scope("a literal value", symbols=symbols)
+    resolved = typed.Resolver(scope, findings, cell.span()).expect(expr, typed.type_of(domain))
+    if findings.count > before:
+        return None
+    return evaluate(resolved, {})
+
+
+def _fits(
+    value: Value,
+    domain: Domain,
+    record: Record,
+    values: Mapping[str, Value],
+    findings: Findings,
+    column: str = "default",
+) -> bool:
+    if concrete(domain, values).contains(value):
+        return True
+    shown = unparse_domain(domain)
+    at = ", ".join(f"{name} = {show_value(given)}" for name, given in values.items())
+    message = f"{show_value(value)} lies outside {shown}" + (f" at {at}" if at else "")
+    findings.error("DSA205", message, record[column].span())
+    return False
+
+
+def events(records: list[Record], findings: Findings) -> tuple[Event, ...]:
+    """Read the Events table; that an origin is an effect is asked later."""
+    found = []
+    for record in records:
+        name = cells.declared_name(record["event"], "an event", findings)
+        origin = cells.parsed(record["from"], lambda parser: parser.name("'outside' or an effect").text, findings)
+        if name is not None and origin is not None:
+            found.append(Event(name.name, origin, span=name.span))
+    return tuple(found)
+
+
+def guards(records: list[Record], findings: Findings) -> tuple[Guard, ...]:
+    """Read the Guards table; that the events judged exist is asked later."""
+    found = []
+    for record in records:
+        name = cells.declared_name(record["guard"], "a guard", findings)
+        if name is None:
+            continue
+        said = cells.name_list(record["verdicts"], "a verdict", findings)
+        for verdict in said:
+            if verdict.name not in OUTCOMES:
+                hint = did_you_mean(verdict.name, OUTCOMES)
+                findings.error("DSA107", f"'{verdict.name}' is no verdict", verdict.span, hint)
+        outcomes = tuple(outcome for outcome in OUTCOMES if outcome in {verdict.name for verdict in said})
+        judged = cells.name_list(record["judges"], "an event", findings)
+        found.append(
+            Guard(
+                name.name,
+                tuple(event.name for event in judged),
+                _word(record, "is", "a registered kind of guard", findings),
+                cells.pairs(record["options"], ";", findings),
+                outcomes or OUTCOMES,
+                cells.probabilities(record["pass"], findings),
+                cells.probabilities(record["fatal"], findings),
+                span=name.span,
+            )
+        )
+    return tuple(found)
+
+
+def generators(records: list[Record], findings: Findings) -> tuple[Generator, ...]:
+    """Read the Generators table."""
+    found = []
+    for record in records:
+        name = cells.declared_name(record["generator"], "a generator", findings)
+        if name is not None:
+            kind = _word(record, "is", "a registered kind of generator", findings)
+            options = cells.pairs(record["options"], ";", findings)
+            found.append(Generator(name.name, kind, options, span=name.span))
+    return tuple(found)
+
+
+def _word(record: Record, column: str, what: str, findings: Findings) -> str:
+    cell = record[column]
+    found = cells.parsed(cell, lambda parser: parser.name(what).text, findings) if cell.text else None
+    return found or ""
+
+
+def effects(records: list[Record], findings: Findings) -> tuple[Effect, ...]:
+    """Read the Effects table: the driver's policy for each effect."""
+    found = []
+    for record in records:
+        name = cells.declared_name(record["effect"], "an effect", findings)
+        if name is not None:
+            found.append(
+                Effect(
+                    name.name,
+                    cells.one_of(record["kind"], ("actuator", "sensing", "internal"), "", findings),
+                    cells.one_of(record["in doubt"], ("retry", "ask", "fail"), "", findings),
+                    cells.duration_ms(record["time limit"], findings),
+                    cells.whole_number(record["retries"], findings),
+                    span=name.span,
+                )
+            )
+    return tuple(found)
+
+
+def states(records: list[Record], findings: Findings) -> tuple[State, ...]:
+    """Read the States table, as written: parents that are not listed are added by `dsa.lang.nesting`."""
+    found = []
+    for record in records:
+        name = cells.declared_name(record["state"], "a state", findings)
+        kind = cells.one_of(record["kind"], ("initial", "final"), "", findings)
+        if name is not None:
+            as_kind: StateKind = "initial" if kind == "initial" else "final" if kind == "final" else ""
+            found.append(State(name.name, as_kind, span=name.span))
+    return tuple(found)
+
+
+def from_outside(names: list[tuple[str, Span]]) -> tuple[Event, ...]:
+    """Give the events of a document without an Events table: all come from outside."""
+    return tuple(Event(name, OUTSIDE, span=span) for name, span in dict(names).items())
+
+
+def with_places(found: tuple[Effect, ...], names: list[tuple[str, Span]]) -> tuple[Effect, ...]:
+    """Give the effects of a document without an Effects table, in order of first mention."""
+    known = {effect.name for effect in found}
+    more = {name: Effect(name, span=span) for name, span in reversed(names) if name not in known}
+    return (*found, *(more[name] for name in dict.fromkeys(name for name, _ in names) if name in more))

@@ -1,0 +1,194 @@
+"""A machine to its canonical document: `loads(dumps(machine)) == machine`, and its SHA-256 is the machine's digest.
+
+Notes and prose are not part of a machine, so they are not written, and a digest does not change with them. To lay out a
+document that people wrote, use `dsa.lang.format`.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+
+from dsa.cells_text import COLUMNS, transition_cells
+from dsa.claims import Refused, Scenario, ScenarioStep, show
+from dsa.declarations import (
+    Effect,
+    Guard,
+    Parameter,
+    Prompt,
+    WorkflowStep,
+    show_duration,
+)
+from dsa.expr import OUTCOMES, show_number, show_value, unparse, unparse_domain
+from dsa.lang.expand import DEFAULT_GRANTS, GRANTS
+from dsa.lang.layout import escaped, table_lines
+from dsa.lang.steps import ANY_COUNT
+from dsa.machine import Machine
+
+Cells = Sequence[str]
+
+
+def dumps(machine: Machine) -> str:
+    """Write a machine as a document; a Steps machine as its Steps."""
+    sections = [f"# {machine.name}\n"]
+    for title, body in _sections(machine):
+        sections.append(f"## {title}\n{body}\n")
+    return "\n".join(sections)
+
+
+def digest(machine: Machine) -> str:
+    """Give the SHA-256 of the canonical document, in hexadecimal."""
+    return hashlib.sha256(dumps(machine).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _sections(machine: Machine) -> Iterator[tuple[str, str]]:
+    yield from _declarations(machine)
+    for cases in machine.cases:
+        rows = [(_text(case.call), _text(case.expected)) for case in cases.cases]
+        yield f"Cases: {cases.name}", _table(("call", "expected"), rows)
+    if machine.steps:
+        yield "Steps", _steps(machine)
+    else:
+        states = [(state.name, state.kind) for state in machine.states]
+        yield "States", _table(("state", "kind"), states)
+        cells = [transition_cells(row) for row in machine.transitions]
+        yield "Transitions", _table(COLUMNS, [[escaped(row[column]) for column in COLUMNS] for row in cells])
+    for prompt in machine.prompts:
+        yield f"Prompt: {prompt.name}", _prompt(prompt)
+    if machine.constraints:
+        yield "Constraints", machine.constraints
+    if machine.properties:
+        yield "Properties", "\n".join(f"- {show(item.form)}" for item in machine.properties)
+    for scenario in machine.scenarios:
+        yield f"Scenario: {scenario.name}", _scenario(scenario)
+
+
+def _declarations(machine: Machine) -> Iterator[tuple[str, str]]:
+    parameters, guards = _own_parameters(machine), _own_guards(machine)
+    if parameters:
+        rows = [(p.name, unparse_domain(p.domain), show_value(p.default)) for p in parameters]
+        yield "Parameters", _table(("parameter", "domain", "default"), rows)
+    if machine.variables and not machine.steps:
+        header = ("variable", "scope", "domain", "initial")
+        variables = [(v.name, v.scope, unparse_domain(v.domain), unparse(v.initial)) for v in machine.variables]
+        yield "Variables", _table(header, variables)
+    if machine.events and not machine.steps:
+        yield "Events", _table(("event", "from"), [(event.name, event.origin) for event in machine.events])
+    if guards:
+        yield "Guards", _columns(guards, _GUARD_COLUMNS)
+    if machine.generators:
+        generators = [(g.name, g.kind, _options(g.options)) for g in machine.generators]
+        yield "Generators", _table(("generator", "is", "options"), generators)
+    if machine.effects:
+        yield "Effects", _columns(machine.effects, _EFFECT_COLUMNS)
+
+
+def _own_parameters(machine: Machine) -> list[Parameter]:
+    """Give the parameters that a Steps table does not say by itself."""
+    if not machine.steps:
+        return list(machine.parameters)
+    bounds = {f"rmax.{step.name}" for step in machine.steps}
+    usual = Parameter(GRANTS, ANY_COUNT, DEFAULT_GRANTS)
+    return [p for p in machine.parameters if p != usual and not (p.name in bounds and p.domain == ANY_COUNT)]
+
+
+def _own_guards(machine: Machine) -> list[Guard]:
+    steps = {step.name for step in machine.steps}
+    return [guard for guard in machine.guards if guard.name not in steps]
+
+
+_GUARD_COLUMNS: dict[str, Callable[[Guard], str]] = {
+    "guard": lambda guard: guard.name,
+    "judges": lambda guard: ", ".join(guard.judges),
+    "is": lambda guard: guard.kind,
+    "options": lambda guard: _options(guard.options),
+    "verdicts": lambda guard: "" if guard.outcomes == OUTCOMES else ", ".join(guard.outcomes),
+    "pass": lambda guard: ", ".join(map(show_number, guard.pass_odds)),
+    "fatal": lambda guard: ", ".join(map(show_number, guard.fatal_odds)),
+}
+_EFFECT_COLUMNS: dict[str, Callable[[Effect], str]] = {
+    "effect": lambda effect: effect.name,
+    "kind": lambda effect: effect.kind,
+    "in doubt": lambda effect: effect.in_doubt,
+    "time limit": lambda effect: "" if effect.time_limit_ms is None else show_duration(effect.time_limit_ms),
+    "retries": lambda effect: "" if effect.retries is None else str(effect.retries),
+}
+
+
+def _columns(items: Sequence[Guard] | Sequence[Effect], columns: dict[str, Callable[..., str]]) -> str:
+    """Write a table, leaving out the columns that no row uses, except the first two."""
+    cells = {name: [write(item) for item in items] for name, write in columns.items()}
+    kept = [name for place, name in enumerate(cells) if place == 0 or name == "judges" or any(cells[name])]
+    return _table(kept, list(zip(*(cells[name] for name in kept), strict=True)))
+
+
+def _steps(machine: Machine) -> str:
+    defaults = machine.constants
+    header = ("step", "requires", "generator", "guard", "uses", "rmax", "optional", "task")
+    rows = [_step(step, str(defaults[f"rmax.{step.name}"])) for step in machine.steps]
+    goal = "" if machine.goal is None else f"\n\nGoal: {unparse(machine.goal)}"
+    return _table(header, rows) + goal
+
+
+def _step(step: WorkflowStep, rmax: str) -> Cells:
+    requires = ", ".join(step.requires) if isinstance(step.requires, tuple) else unparse(step.requires)
+    guards, optional = ", ".join(step.guards), "yes" if step.optional else ""
+    return (step.name, requires, step.generator, guards, _options(step.uses), rmax, optional, _text(step.task))
+
+
+def _options(options: tuple[tuple[str, str], ...]) -> str:
+    return escaped("; ".join(f"{key} = {value}" for key, value in options))
+
+
+def _text(text: str) -> str:
+    """Write a text cell; one that would read as a code span is put into a longer one."""
+    fence = "`"
+    while fence in text:
+        fence += "`"
+    whole = len(text) > 1 and text[0] == text[-1] == "`"
+    return escaped(f"{fence} {text} {fence}" if whole else text)
+
+
+def _prompt(prompt: Prompt) -> str:
+    parts = {"Role": prompt.role, "Constraints": prompt.constraints, "Task": prompt.task, "Feedback": prompt.feedback}
+    return "\n\n".join(f"### {title}\n{_fenced(text)}" for title, text in parts.items() if text)
+
+
+def _fenced(text: str) -> str:
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}\n{text}\n{fence}"
+
+
+def _scenario(scenario: Scenario) -> str:
+    steps = scenario.steps
+    variables = list(dict.fromkeys(name for step in steps for name, _ in step.values))
+    header = ["percept", "action"]
+    header += ["state"] if any(step.state for step in steps) else []
+    header += ["deps"] if any(step.dependencies is not None for step in steps) else []
+    rows = [[_scenario_cell(step, column) for column in (*header, *variables)] for step in steps]
+    settings = ", ".join(f"{name} = {show_value(value)}" for name, value in scenario.parameters)
+    return (f"Parameters: {settings}\n\n" if settings else "") + _table((*header, *variables), rows)
+
+
+def _scenario_cell(step: ScenarioStep, column: str) -> str:
+    if column == "percept":
+        return " ".join([step.event, ", ".join(f"{guard}.{outcome}" for guard, outcome in step.verdicts)]).strip()
+    if column == "action":
+        return action_text(step)
+    if column == "state":
+        return step.state or ""
+    if column == "deps":
+        return "-" if step.dependencies == () else _options(step.dependencies or ())
+    values = dict(step.values)
+    return show_value(values[column]) if column in values else ""
+
+
+def action_text(step: ScenarioStep) -> str:
+    """Write the action that a scenario's step expects."""
+    if isinstance(step.action, Refused):
+        return f"refused: {step.action.reason}" if step.action.reason else "refused"
+    return ", ".join(map(str, step.action))
+
+
+def _table(header: Cells, rows: Sequence[Cells]) -> str:
+    return "\n".join(table_lines(header, rows))

@@ -1,0 +1,275 @@
+"""Cell text to expression trees: the tokenizer and the parser. Names stay unresolved; `dsa.lang.typed` resolves them.
+
+Takes a `Cell`, gives expressions whose nodes know their place. What cannot be read raises `UnreadableError`,
+which the callers turn into a diagnostic; it never leaves `dsa.lang`.
+"""
+
+import re
+from typing import NoReturn
+
+import attrs
+
+from dsa.errors import Span
+from dsa.expr import (
+    COMPARISONS,
+    And,
+    Arithmetic,
+    Boolean,
+    Compare,
+    Expr,
+    Integer,
+    Member,
+    Name,
+    Negate,
+    Not,
+    Or,
+)
+from dsa.lang.markdown import Cell
+
+RESERVED = frozenset(
+    ["and", "or", "not", "in", "else", "true", "false", "pending", "cancel", "revoke", "after", "between"]
+)
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
+_TOKEN = re.compile(
+    r"(?P<number>[0-9]+(?:\.[0-9]+)?)"
+    rf"|(?P<name>{NAME.pattern})"
+    r"|(?P<sign>\.\.|<=|>=|==|!=|\+=|-=|[-+*<>=(){},;:])"
+    r"|(?P<space>[\s`]+)"
+    r"|(?P<other>&&|\|\||.)",
+    re.DOTALL,
+)
+_HINTS = {
+    "&&": "write 'and'",
+    "||": "write 'or'",
+    "|": "write 'or'",
+    "&": "write 'and'",
+    "!": "write 'not', or '!=' for unequal",
+    "/": "there is no division; multiply the other side",
+    "'": "values of an enumeration are written without quotes",
+    '"': "values of an enumeration are written without quotes",
+    "[": "write a set as {a, b}",
+    "%": "there is no remainder; count in a variable with a domain",
+}
+_MAX_DEPTH, _MAX_TERMS, _MAX_DIGITS, _MAX_DECIMALS = 60, 200, 18, 40
+
+
+class UnreadableError(Exception):
+    """Raised inside `dsa.lang` when a cell cannot be read; `start` and `end` are offsets in the cell."""
+
+    def __init__(self, message: str, start: int, end: int, hint: str = "") -> None:
+        self.message, self.start, self.end, self.hint = message, start, end, hint
+        super().__init__(message)
+
+
+@attrs.frozen
+class Token:
+    """A piece of a cell: `kind` is `number`, `name`, `sign`, or `end` at the end of the cell."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+def tokenize(cell: Cell) -> list[Token]:
+    """Cut a cell into tokens; backticks count as space. Raises UnreadableError at the first foreign character."""
+    tokens = []
+    for match in _TOKEN.finditer(cell.text):
+        kind = match.lastgroup or "other"
+        if kind == "other":
+            text = match[0]
+            raise UnreadableError(f"'{text}' means nothing here", match.start(), match.end(), _HINTS.get(text, ""))
+        if kind != "space":
+            tokens.append(Token(kind, match[0], match.start(), match.end()))
+    tokens.append(Token("end", "", len(cell.text), len(cell.text)))
+    return tokens
+
+
+class Parser:
+    """A recursive-descent parser over the tokens of one cell; each method reads what its name says."""
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+        self._tokens = tokenize(cell)
+        self._place = 0
+        self._depth = 0
+
+    @property
+    def next(self) -> Token:
+        """The token not yet read."""
+        return self._tokens[self._place]
+
+    def at(self, *texts: str) -> bool:
+        """Tell whether the next tokens are these."""
+        ahead = self._tokens[self._place : self._place + len(texts)]
+        return len(ahead) == len(texts) and all(token.text == text for token, text in zip(ahead, texts, strict=True))
+
+    def accept(self, *texts: str) -> bool:
+        """Read these tokens if they come next."""
+        found = self.at(*texts)
+        if found:
+            self._place += len(texts)
+        return found
+
+    def expect(self, text: str, hint: str = "") -> Token:
+        """Read this token, or fail."""
+        token = self.next
+        if token.text != text or token.kind == "end":
+            self.fail(f"expected '{text}'", hint)
+        self._place += 1
+        return token
+
+    def fail(self, message: str, hint: str = "") -> NoReturn:
+        """Fail at the next token."""
+        token = self.next
+        found = "the cell ends" if token.kind == "end" else f"found '{token.text}'"
+        raise UnreadableError(f"{message}, but {found}", token.start, max(token.end, token.start + 1), hint)
+
+    def end(self) -> None:
+        """Require that everything has been read."""
+        if self.next.kind != "end":
+            hint = "compare with '=='" if self.next.text == "=" else ""
+            if self.next.kind in {"name", "number"}:
+                hint = "an operator is missing"
+            self.fail("expected the end", hint)
+
+    def name(self, what: str) -> Token:
+        """Read a name that is not reserved."""
+        token = self.next
+        if token.kind != "name":
+            self.fail(f"expected {what}")
+        if token.text in RESERVED:
+            self.fail(f"expected {what}", f"'{token.text}' is a reserved word")
+        self._place += 1
+        return token
+
+    def take(self) -> Token:
+        """Read any token."""
+        token = self.next
+        self._place += 1
+        return token
+
+    def expression(self) -> Expr:
+        """Read a whole expression, `or` included."""
+        start = self.next.start
+        operands = [self.conjunction()]
+        while self.accept("or"):
+            operands.append(self.conjunction())
+        return operands[0] if len(operands) == 1 else Or(tuple(operands), span=self._since(start))
+
+    def conjunction(self) -> Expr:
+        """Read conditions joined by `and`."""
+        start = self.next.start
+        operands = [self.negation()]
+        while self.accept("and"):
+            operands.append(self.negation())
+        return operands[0] if len(operands) == 1 else And(tuple(operands), span=self._since(start))
+
+    def negation(self) -> Expr:
+        """Read a condition without `and` and `or` outside parentheses."""
+        start = self.next.start
+        if not self.accept("not"):
+            return self._comparison()
+        self._deeper()
+        operand = Not(self.negation(), span=self._since(start))
+        self._depth -= 1
+        return operand
+
+    def _comparison(self) -> Expr:
+        start = self.next.start
+        first = self.sum()
+        negated = self.at("not", "in") and self.accept("not")
+        if self.accept("in"):
+            member = Member(first, self._set(), span=self._since(start))
+            return Not(member, span=self._since(start)) if negated else member
+        rest: list[tuple[str, Expr]] = []
+        while self.next.kind == "sign" and self.next.text in COMPARISONS:
+            sign = self.take().text
+            rest.append((sign, self.sum()))
+        if self.at("="):
+            self.fail("a comparison cannot go on here", "compare with '=='")
+        return Compare(first, tuple(rest), span=self._since(start)) if rest else first
+
+    def _set(self) -> tuple[Expr, ...]:
+        self.expect("{", "write a set as {a, b}")
+        items = [self.sum()]
+        while self.accept(","):
+            items.append(self.sum())
+        self.expect("}")
+        return tuple(items)
+
+    def sum(self) -> Expr:
+        """Read an arithmetic expression."""
+        start = self.next.start
+        left = self._product()
+        for _ in range(_MAX_TERMS):
+            if not self.at("+") and not self.at("-"):
+                return left
+            sign = self.take().text
+            left = Arithmetic("+" if sign == "+" else "-", left, self._product(), span=self._since(start))
+        self.fail("the sum is too long")
+
+    def _product(self) -> Expr:
+        start = self.next.start
+        left = self._unary()
+        for _ in range(_MAX_TERMS):
+            if not self.accept("*"):
+                return left
+            left = Arithmetic("*", left, self._unary(), span=self._since(start))
+        self.fail("the product is too long")
+
+    def _unary(self) -> Expr:
+        start = self.next.start
+        if not self.accept("-"):
+            return self._atom()
+        if self.next.kind == "number":
+            return Integer(-self.integer(), span=self._since(start))
+        self._deeper()
+        operand = Negate(self._unary(), span=self._since(start))
+        self._depth -= 1
+        return operand
+
+    def _atom(self) -> Expr:
+        token = self.next
+        if token.kind == "number":
+            return Integer(self.integer(), span=self._since(token.start))
+        if self.accept("("):
+            self._deeper()
+            inner = self.expression()
+            self.expect(")")
+            self._depth -= 1
+            return inner
+        if token.text in {"true", "false"}:
+            self.take()
+            return Boolean(token.text == "true", span=self._since(token.start))
+        if self.accept("pending"):
+            name = self.name("the name of an effect after 'pending'")
+            return Name(name.text, "pending", span=self._since(token.start))
+        if token.text == "else":
+            self.fail("an expression cannot hold 'else'", "write 'else', or 'else and CONDITION', as the whole cell")
+        name = self.name("a name, a number or '('")
+        return Name(name.text, span=self._since(name.start))
+
+    def integer(self) -> int:
+        """Read a whole number without sign."""
+        token = self.next
+        if token.kind != "number" or "." in token.text:
+            self.fail("expected a whole number")
+        if len(token.text) > _MAX_DIGITS:
+            self.fail(f"a number has at most {_MAX_DIGITS} digits")
+        return int(self.take().text)
+
+    def number(self) -> float:
+        """Read a number, decimals allowed."""
+        token = self.next
+        if token.kind != "number" or len(token.text) > _MAX_DECIMALS:
+            self.fail("expected a number")
+        return float(self.take().text)
+
+    def _since(self, start: int) -> Span:
+        return self._cell.span(start, self._tokens[max(0, self._place - 1)].end)
+
+    def _deeper(self) -> None:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            self.fail(f"nested more than {_MAX_DEPTH} deep", "name a part in a guard or a variable")

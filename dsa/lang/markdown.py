@@ -1,0 +1,236 @@
+"""Text to sections, tables and lines, each with its place. Knows Markdown and nothing of machines.
+
+Blocks are found by markdown-it, so what GitHub would not show as a table, a heading or a list is none here either:
+tables inside lists, quotes, fences and comments are prose. Cells are split here, because their columns are needed.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+import attrs
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from dsa.errors import Span
+
+_NEWLINE = re.compile(r"\r\n?|\n")
+_CODE_SPAN = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1")
+
+
+@attrs.frozen
+class Cell:
+    r"""A piece of one line: its text without `\|` escapes, and where it stands.
+
+    `escapes` are the positions in `text` of pipes that were written `\|`, so that columns stay true.
+    """
+
+    text: str
+    path: str
+    line: int
+    column: int
+    source: str
+    escapes: tuple[int, ...] = ()
+
+    def span(self, start: int = 0, end: int | None = None) -> Span:
+        """Give the place of `text[start:end]`."""
+        stop = len(self.text) if end is None else end
+        return Span(
+            self.path, self.line, self._column(start), max(self._column(stop), self._column(start)), self.source
+        )
+
+    def _column(self, offset: int) -> int:
+        return self.column + offset + sum(1 for escape in self.escapes if escape < offset)
+
+    @property
+    def plain(self) -> str:
+        """The text without the backticks around the whole cell, if there are any."""
+        match = _CODE_SPAN.fullmatch(self.text)
+        if not match:
+            return self.text
+        inner = match[2]
+        return inner[1:-1] if inner.strip() and inner[0] == inner[-1] == " " else inner
+
+
+@attrs.frozen
+class Row:
+    """The cells of one line of a table."""
+
+    cells: tuple[Cell, ...]
+    span: Span
+
+
+@attrs.frozen
+class Table:
+    """A header and its rows; `first` and `last` are its lines, the alignment row included."""
+
+    header: Row
+    rows: tuple[Row, ...]
+    first: int
+    last: int
+
+
+@attrs.frozen
+class Heading:
+    """A heading of any level."""
+
+    level: int
+    title: Cell
+
+
+@attrs.frozen
+class Bullet:
+    """An item of a list that is not nested; continued lines are joined by spaces."""
+
+    text: Cell
+
+
+@attrs.frozen
+class Line:
+    """A line of a paragraph."""
+
+    text: Cell
+
+
+@attrs.frozen
+class Fence:
+    """A fenced code block; `content` ends with its newline."""
+
+    content: str
+    opening: Cell
+
+
+Block = Table | Heading | Bullet | Line | Fence
+
+
+@attrs.frozen
+class Section:
+    """A second-level heading and what stands under it. `title` is cut at its first colon: `kind: name`."""
+
+    heading: Cell
+    kind: str
+    name: str
+    blocks: tuple[Block, ...]
+    first: int
+    last: int
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables of the section."""
+        return tuple(block for block in self.blocks if isinstance(block, Table))
+
+
+@attrs.frozen
+class Document:
+    """A whole text: its first-level headings, what stands before the first section, and the sections."""
+
+    path: str
+    lines: tuple[str, ...]
+    titles: tuple[Cell, ...]
+    preamble: tuple[Block, ...]
+    sections: tuple[Section, ...]
+
+    @property
+    def start(self) -> Span:
+        """The first line, for findings about the document as a whole."""
+        first = self.lines[0] if self.lines else ""
+        return Span(self.path, 1, 1, max(2, len(first) + 1), first)
+
+
+@cache
+def _reader() -> MarkdownIt:
+    reader = MarkdownIt("commonmark").enable("table")
+    reader.core.ruler.enableOnly(["normalize", "block"])
+    return reader
+
+
+def read(text: str, path: str) -> Document:
+    """Read a text into its blocks. Any text is a document; nothing is raised."""
+    lines = tuple(_NEWLINE.split(text))
+    titles: list[Cell] = []
+    groups: list[tuple[Heading | None, list[Block]]] = [(None, [])]
+    for block in _blocks(_reader().parse(text), path, lines):
+        if isinstance(block, Heading) and block.level == 1:
+            titles.append(block.title)
+        if isinstance(block, Heading) and block.level <= 2:  # noqa: PLR2004  (sections are second-level headings)
+            groups.append((block, []))
+        else:
+            groups[-1][1].append(block)
+    preamble = tuple(b for heading, blocks in groups if heading is None or heading.level == 1 for b in blocks)
+    starts = [heading.title.line for heading, _ in groups if heading] + [len(lines) + 1]
+    sections = [
+        _section(heading.title, blocks, starts[place])
+        for place, (heading, blocks) in enumerate(groups[1:], start=1)
+        if heading is not None and heading.level == 2  # noqa: PLR2004
+    ]
+    return Document(path, lines, tuple(titles), preamble, tuple(sections))
+
+
+def _section(heading: Cell, blocks: list[Block], end: int) -> Section:
+    kind, _, name = heading.text.partition(":")
+    return Section(heading, kind.strip().lower(), name.strip().strip("`"), tuple(blocks), heading.line, end - 1)
+
+
+def _blocks(tokens: list[Token], path: str, lines: tuple[str, ...]) -> Iterator[Block]:
+    """Give the blocks that are not nested in another, except for the items of lists."""
+    depth_of_items = 2  # bullet_list_open, list_item_open, then the item's paragraph
+    for place, token in enumerate(tokens):
+        if token.map is None:
+            continue
+        first, last = token.map
+        if token.type == "table_open" and token.level == 0:
+            yield _table(path, lines, first, last)
+        elif token.type == "heading_open" and token.level == 0:
+            content = tokens[place + 1].content
+            yield Heading(int(token.tag[1:]), _piece(path, lines, first, content))
+        elif token.type == "fence" and token.level == 0:
+            yield Fence(token.content, Cell(lines[first], path, first + 1, 1, lines[first]))
+        elif token.type == "paragraph_open" and token.level == 0:
+            for offset, content in enumerate(tokens[place + 1].content.split("\n")):
+                yield Line(_piece(path, lines, first + offset, content.strip()))
+        elif (
+            token.type == "paragraph_open"
+            and token.level == depth_of_items
+            and tokens[place - 1].type == "list_item_open"
+        ):
+            yield Bullet(_piece(path, lines, first, " ".join(tokens[place + 1].content.split("\n"))))
+
+
+def _piece(path: str, lines: tuple[str, ...], index: int, content: str) -> Cell:
+    """Give a text that starts somewhere on a line."""
+    source = lines[index] if index < len(lines) else ""
+    start = source.find(content.split("\n", maxsplit=1)[0][:20]) if content else -1
+    return Cell(content, path, index + 1, max(0, start) + 1, source)
+
+
+def _table(path: str, lines: tuple[str, ...], first: int, last: int) -> Table:
+    rows = [Row(split_row(lines[i], path, i + 1), _content(path, lines, i)) for i in (first, *range(first + 2, last))]
+    return Table(rows[0], tuple(rows[1:]), first + 1, last)
+
+
+def _content(path: str, lines: tuple[str, ...], index: int) -> Span:
+    source = lines[index]
+    return Span(path, index + 1, len(source) - len(source.lstrip()) + 1, len(source.rstrip()) + 1, source)
+
+
+def split_row(source: str, path: str, line: int) -> tuple[Cell, ...]:
+    r"""Split a line of a table into cells as GitHub does: at every `|` that has no backslash before it."""
+    begin, stop = len(source) - len(source.lstrip()), len(source.rstrip())
+    edges = [i for i in range(begin, stop) if source[i] == "|" and (i == begin or source[i - 1] != "\\")]
+    starts, ends = [begin, *(edge + 1 for edge in edges)], [*edges, stop]
+    pieces = list(zip(starts, ends, strict=True))
+    if pieces and not source[slice(*pieces[0])].strip():
+        pieces = pieces[1:]
+    if pieces and not source[slice(*pieces[-1])].strip() and edges and edges[-1] == stop - 1:
+        pieces = pieces[:-1]
+    return tuple(_cell(source, start, end, path, line) for start, end in pieces)
+
+
+def _cell(source: str, start: int, end: int, path: str, line: int) -> Cell:
+    raw = source[start:end]
+    text, indent = raw.strip(), len(raw) - len(raw.lstrip())
+    if "\\|" not in text:
+        return Cell(text, path, line, start + indent + 1, source)
+    parts = text.split("\\|")
+    escapes = tuple(sum(len(part) for part in parts[: i + 1]) + i for i in range(len(parts) - 1))
+    return Cell("|".join(parts), path, line, start + indent + 1, source, escapes)

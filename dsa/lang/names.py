@@ -1,0 +1,186 @@
+"""Every declared name, what it stands for, and that it stands for one thing only (DESIGN section 2).
+
+Takes declarations, gives `Names`, from which the scopes of all expressions are made.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from dsa.declarations import OUTSIDE, Effect, Event, Guard, Parameter, State, Variable
+from dsa.errors import Span
+from dsa.expr import OUTCOMES, Domain, EnumDomain, NameKind
+from dsa.lang.cells import Written
+from dsa.lang.findings import Findings, did_you_mean
+from dsa.lang.typed import Scope
+
+_ARTICLES = {"event": "an event", "effect": "an effect"}
+
+
+@attrs.frozen
+class Names:
+    """The declared names by kind. `effects` maps each to whether it has answers; `events` holds `E.failed` too."""
+
+    parameters: dict[str, Domain]
+    variables: dict[str, Domain]
+    variable_scopes: dict[str, str]
+    guards: dict[str, tuple[str, ...]]
+    judged: dict[str, tuple[str, ...]]
+    events: dict[str, str]
+    effects: dict[str, bool]
+    states: dict[str, str]
+    final_states: frozenset[str]
+    symbols: frozenset[str]
+
+    def full_state(self, name: str) -> str | None:
+        """Give the full name of a state written in full, or by its last part where that is unique."""
+        if name in self.states:
+            return name
+        found = [full for full in self.states if full.rpartition(".")[2] == name]
+        return found[0] if len(found) == 1 else None
+
+    def kinds(self) -> dict[str, str]:
+        """Give what every name is, in words."""
+        found = dict.fromkeys(self.states, "a state")
+        found |= dict.fromkeys(self.events, "an event") | dict.fromkeys(self.effects, "an effect")
+        found |= dict.fromkeys(self.guards, "a guard") | dict.fromkeys(self.parameters, "a parameter")
+        return found | dict.fromkeys(self.variables, "a variable")
+
+    def scope(self, place: str, *, with_guards: bool = True) -> Scope:
+        """Give the scope of a row's cells: variables, parameters, and verdicts where they may be read."""
+        return Scope(
+            place,
+            parameters=self.parameters,
+            variables=self.variables,
+            guards=self.guards if with_guards else {},
+            symbols=self.symbols,
+            others=self.kinds(),
+        )
+
+    def moments(self, place: str) -> Scope:
+        """Give the scope of a property: everything, with states by their last part where that is unique."""
+        kinds: dict[str, NameKind] = dict.fromkeys(self.states, "state")
+        full = {}
+        for state in self.states:
+            short = state.rpartition(".")[2]
+            if short not in kinds and short not in self.symbols and self.full_state(short) == state:
+                kinds[short], full[short] = "state", state
+        for name in self.events:
+            kinds[name] = "event"
+        for name in self.effects:
+            kinds[name] = "effect"
+        answered = frozenset(effect for effect, has_answers in self.effects.items() if has_answers)
+        return Scope(
+            place, self.parameters, self.variables, self.guards, self.symbols, kinds, full, answered, self.kinds()
+        )
+
+    def report_unknown(self, kind: str, place: Written, findings: Findings) -> None:
+        """Report a name that is not declared as what it is used for."""
+        tables: dict[str, Iterable[str]] = {
+            "state": self.states,
+            "event": self.events,
+            "effect": self.effects,
+            "variable": self.variables,
+        }
+        article = _ARTICLES.get(kind, f"a {kind}")
+        actual = self.kinds().get(place.name)
+        same_end = [full for full in self.states if full.rpartition(".")[2] == place.name]
+        if kind == "state" and len(same_end) > 1:
+            message, hint = f"'{place.name}' may be {' or '.join(same_end)}", "write the full name"
+        else:
+            message = (
+                f"'{place.name}' is {actual}, not {article}" if actual else f"{kind} '{place.name}' is not declared"
+            )
+            hint = did_you_mean(place.name, tables[kind], f"no {kind} is declared")
+        findings.error("DSA201", message, place.span, hint)
+
+
+@attrs.frozen
+class Declared:
+    """All declarations of a document."""
+
+    parameters: tuple[Parameter, ...]
+    variables: tuple[Variable, ...]
+    events: tuple[Event, ...]
+    guards: tuple[Guard, ...]
+    effects: tuple[Effect, ...]
+    states: tuple[State, ...]
+
+    def names(self) -> Names:
+        """Give the names by kind."""
+        answered = {event.origin for event in self.events} - {OUTSIDE}
+        effects = {effect.name: effect.name in answered for effect in self.effects}
+        events = {event.name: event.origin for event in self.events}
+        domains = [p.domain for p in self.parameters] + [v.domain for v in self.variables]
+        return Names(
+            {parameter.name: parameter.domain for parameter in self.parameters},
+            {variable.name: variable.domain for variable in self.variables},
+            {variable.name: variable.scope for variable in self.variables},
+            {guard.name: guard.outcomes for guard in self.guards},
+            {guard.name: guard.judges for guard in self.guards},
+            events | {f"{effect}.failed": effect for effect, has_answers in effects.items() if has_answers},
+            effects,
+            {state.name: state.kind for state in self.states},
+            frozenset(state.name for state in self.states if state.kind == "final"),
+            frozenset(value for domain in domains if isinstance(domain, EnumDomain) for value in domain.values),
+        )
+
+
+def require_unique(declared: Declared, findings: Findings) -> None:
+    """Report names that are declared twice, or that are another thing's implied name or an enumeration's value."""
+    seen: dict[str, tuple[str, int]] = {}
+    for name, what, span in _declarations(declared):
+        if name in seen and span is not None:
+            before, line = seen[name]
+            message = f"'{name}' is already {before}" + (f" (line {line})" if line else "")
+            findings.error("DSA202", message, span, "names are unique over the whole document")
+        seen.setdefault(name, (what, span.line if span else 0))
+    for name, what, span in _implied(declared):
+        if name in seen:
+            findings.error("DSA202", f"'{name}' is declared, but it also means {what}", span)
+
+
+def _declarations(declared: Declared) -> Iterator[tuple[str, str, Span | None]]:
+    kinds: dict[str, tuple[Parameter | Variable | Event | Guard | Effect | State, ...]] = {
+        "a parameter": declared.parameters,
+        "a variable": declared.variables,
+        "an event": declared.events,
+        "a guard": declared.guards,
+        "an effect": declared.effects,
+        "a state": declared.states,
+    }
+    for what, items in kinds.items():
+        for item in items:
+            yield item.name, what, item.span
+
+
+def _implied(declared: Declared) -> Iterator[tuple[str, str, Span]]:
+    for guard in declared.guards:
+        for outcome in OUTCOMES:
+            if guard.span is not None:
+                yield f"{guard.name}.{outcome}", f"a verdict of guard {guard.name}", guard.span
+    answered = {event.origin for event in declared.events}
+    for effect in declared.effects:
+        if effect.name in answered and effect.span is not None:
+            yield f"{effect.name}.failed", f"the failure of effect {effect.name}", effect.span
+    holders = [(p.name, p.domain, p.span) for p in declared.parameters]
+    holders += [(v.name, v.domain, v.span) for v in declared.variables]
+    for name, domain, span in holders:
+        if isinstance(domain, EnumDomain) and span is not None:
+            for value in domain.values:
+                yield value, f"a value of {name}", span
+
+
+def require_references(declared: Declared, findings: Findings, *, effects_listed: bool) -> None:
+    """Report events that answer no effect, and guards that judge no event."""
+    names = declared.names()
+    for event in declared.events:
+        if event.origin != OUTSIDE and event.origin not in names.effects and event.span is not None:
+            listed = "the Effects table does not list it" if effects_listed else "no row emits it"
+            hint = did_you_mean(event.origin, [*names.effects, OUTSIDE])
+            findings.error("DSA201", f"{event.name} answers '{event.origin}', but {listed}", event.span, hint)
+    for guard in declared.guards:
+        for judged in guard.judges:
+            if judged not in names.events and guard.span is not None:
+                message = f"guard {guard.name} judges '{judged}', which is no event"
+                findings.error("DSA201", message, guard.span, did_you_mean(judged, names.events))

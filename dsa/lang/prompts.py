@@ -1,0 +1,89 @@
+"""The sections Cases, Prompt and Constraints to values.
+
+Takes sections, gives texts and Python literals as text; nothing here is executed.
+"""
+
+import ast
+import re
+
+from dsa.declarations import Case, Cases, Prompt
+from dsa.lang.columns import COLUMNS, Record, records
+from dsa.lang.findings import Findings, did_you_mean
+from dsa.lang.markdown import Cell, Fence, Heading, Section
+
+PARTS = ("role", "constraints", "task", "feedback")
+#: `{name}` is a placeholder; `{{` and `}}` are braces.
+_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}\n]*)\}")
+
+
+def read_cases(section: Section, findings: Findings) -> Cases:
+    """Read one Cases section."""
+    if not section.tables:
+        hint = "a table with the columns call and expected"
+        findings.error("DSA102", "this section has no table", section.heading.span(), hint)
+    found = [_case(record, findings) for record in records(section, COLUMNS["cases"], findings)]
+    cases = tuple(case for case in found if case is not None)
+    return Cases(section.name, cases, span=section.heading.span())
+
+
+def _case(record: Record, findings: Findings) -> Case | None:
+    call, expected = record["call"].plain, record["expected"].plain
+    tree = _python(call)
+    if not isinstance(tree, ast.Call):
+        hint = "write it as Python: add(2, 3)"
+        findings.error("DSA107", f"'{call}' is not a call", record["call"].span(), hint)
+        return None
+    try:
+        ast.literal_eval(expected)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        hint = "write a Python literal: 5, 'text', [1, 2], None"
+        findings.error("DSA107", f"'{expected}' is not a literal value", record["expected"].span(), hint)
+        return None
+    return Case(call, expected, span=record.span)
+
+
+def _python(text: str) -> ast.expr | None:
+    try:
+        return ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return None
+
+
+def read_prompt(section: Section, allowed: tuple[str, ...], findings: Findings) -> Prompt:
+    """Read one Prompt section: third-level headings, each followed by one fence. `allowed` are the placeholders."""
+    parts: dict[str, str] = {}
+    for place, block in enumerate(section.blocks):
+        if not isinstance(block, Heading):
+            continue
+        part = block.title.text.strip().lower()
+        following = section.blocks[place + 1] if place + 1 < len(section.blocks) else None
+        if part not in PARTS:
+            message = f"a prompt has no part '{block.title.text}'"
+            findings.error("DSA112", message, block.title.span(), did_you_mean(part, PARTS))
+        elif part in parts:
+            findings.error("DSA112", f"the part {part} stands twice", block.title.span())
+        elif not isinstance(following, Fence):
+            hint = "put its text between two lines of ```"
+            findings.error("DSA112", f"the part {part} is not followed by a fence", block.title.span(), hint)
+        else:
+            parts[part] = following.content.removesuffix("\n")
+            also = ("feedback",) if part == "feedback" else ()
+            require_placeholders(parts[part], (*allowed, *also), following.opening, findings)
+    if not parts:
+        hint = "### Role, ### Constraints, ### Task, ### Feedback, each with one fence"
+        findings.error("DSA112", "this prompt has no parts", section.heading.span(), hint)
+    return Prompt(section.name, **parts, span=section.heading.span())
+
+
+def require_placeholders(text: str, allowed: tuple[str, ...], cell: Cell, findings: Findings) -> None:
+    """Report the placeholders of a text that nothing will fill in."""
+    for match in _PLACEHOLDER.finditer(text):
+        name = match[1]
+        if name is not None and name not in allowed:
+            hint = did_you_mean(name, allowed) + "; a brace is written '{{' or '}}'"
+            findings.error("DSA112", f"nothing fills in the placeholder '{{{name}}}'", cell.span(), hint)
+
+
+def read_constraints(section: Section, lines: tuple[str, ...]) -> str:
+    """Give the text of the Constraints section, as written."""
+    return "\n".join(lines[section.first : section.last]).strip()

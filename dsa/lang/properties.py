@@ -1,0 +1,146 @@
+"""The bullets of a Properties section to typed properties.
+
+Takes bullets and the scope of moments (states, events, effects, verdicts and values), gives `Property` values.
+"""
+
+from collections.abc import Callable
+
+import attrs
+
+from dsa.claims import (
+    Always,
+    AtMost,
+    EverywherePossible,
+    Expected,
+    Form,
+    LeadsTo,
+    Never,
+    OnlyAfter,
+    Possible,
+    Probability,
+    Property,
+    Unchanged,
+)
+from dsa.lang.cells import Written
+from dsa.lang.exprs import Parser, UnreadableError
+from dsa.lang.findings import Findings
+from dsa.lang.markdown import Bullet, Cell
+from dsa.lang.typed import Resolver, Scope
+
+FORMS = (
+    "always P | never P | on E: X unchanged | P leads to Q [assuming fair E] | Q only after P | "
+    "at most K E [between P and Q] | possible P | from everywhere possible P | P with probability >= x | expected E <= x"
+)
+
+
+def looks_like_property(cell: Cell) -> bool:
+    """Tell whether a bullet reads as a property, whatever its names."""
+    try:
+        _form(Parser(cell))
+    except UnreadableError:
+        return False
+    return True
+
+
+def read_property(
+    bullet: Bullet, scope: Scope, effects: Callable[[Written], None], findings: Findings
+) -> Property | None:
+    """Read and type one bullet. `effects` is asked about each name after `assuming fair`."""
+    cell = bullet.text
+    try:
+        form = _form(Parser(cell))
+    except UnreadableError as fault:
+        hint = fault.hint or f"a property is one of: {FORMS}"
+        findings.error("DSA109", fault.message, cell.span(fault.start, fault.end), hint)
+        return None
+    before = findings.count
+    if isinstance(form, LeadsTo):
+        for name in form.fair:
+            start = cell.text.rfind(name)
+            effects(Written(name, cell.span(start, start + len(name))))
+    typed = _typed(form, Resolver(scope, findings, cell.span()))
+    return Property(typed, span=cell.span()) if findings.count == before else None
+
+
+def _form(parser: Parser) -> Form:
+    form = _leading(parser)
+    if form is None:
+        form = _infix(parser)
+    parser.end()
+    return form
+
+
+def _leading(parser: Parser) -> Form | None:
+    """Read the forms that begin with a word of their own; a name of that spelling is followed by something else."""
+    if parser.accept("always"):
+        return Always(parser.expression())
+    if parser.accept("never"):
+        return Never(parser.expression())
+    if parser.accept("possible"):
+        return Possible(parser.expression())
+    if parser.accept("from", "everywhere", "possible"):
+        return EverywherePossible(parser.expression())
+    if parser.accept("at", "most"):
+        return _at_most(parser)
+    if parser.accept("expected"):
+        counted = parser.sum()
+        parser.expect("<=")
+        return Expected(counted, parser.number())
+    if parser.accept("on"):
+        return _unchanged(parser)
+    return None
+
+
+def _at_most(parser: Parser) -> AtMost:
+    bound, counted = parser.sum(), parser.negation()
+    if not parser.accept("between"):
+        return AtMost(bound, counted)
+    hint = "in 'between P and Q', 'and' and 'or' inside P or Q need parentheses"
+    opened = parser.negation()
+    parser.expect("and", hint)
+    return AtMost(bound, counted, (opened, parser.negation()))
+
+
+def _unchanged(parser: Parser) -> Unchanged:
+    trigger = parser.expression()
+    parser.expect(":", "write: on E: X unchanged")
+    expressions = [parser.expression()]
+    while parser.accept(","):
+        expressions.append(parser.expression())
+    parser.expect("unchanged", "write: on E: X unchanged")
+    return Unchanged(trigger, tuple(expressions))
+
+
+def _infix(parser: Parser) -> Form:
+    left = parser.expression()
+    if parser.accept("leads", "to"):
+        goal, fair = parser.expression(), []
+        if parser.accept("assuming", "fair"):
+            fair.append(parser.name("an event or effect").text)
+            while parser.accept(","):
+                fair.append(parser.name("an event or effect").text)
+        return LeadsTo(left, goal, tuple(fair))
+    if parser.accept("only", "after"):
+        return OnlyAfter(left, parser.expression())
+    if parser.accept("with", "probability"):
+        parser.expect(">=")
+        return Probability(left, parser.number())
+    parser.fail("expected 'leads to', 'only after' or 'with probability >= x'")
+
+
+def _typed(form: Form, resolver: Resolver) -> Form:
+    condition = resolver.condition
+    match form:
+        case Always() | Never() | Possible() | EverywherePossible() | Probability():
+            return attrs.evolve(form, condition=condition(form.condition))
+        case Unchanged(trigger, expressions):
+            return Unchanged(condition(trigger), tuple(resolver.infer(expr)[0] for expr in expressions))
+        case LeadsTo(cause, goal, fair):
+            return LeadsTo(condition(cause), condition(goal), fair)
+        case OnlyAfter(later, earlier):
+            return OnlyAfter(condition(later), condition(earlier))
+        case AtMost(bound, counted, between):
+            scoped = None if between is None else (condition(between[0]), condition(between[1]))
+            return AtMost(resolver.expect(bound, "int"), condition(counted), scoped)
+        case Expected():
+            return attrs.evolve(form, counted=condition(form.counted))

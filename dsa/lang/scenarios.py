@@ -1,0 +1,149 @@
+"""The Scenario sections to scenarios: percepts, expected actions, states, values and dependencies.
+
+Takes sections and the declared names; whether a scenario runs as written is asked by `dsa.checks`.
+"""
+
+import attrs
+
+from dsa.claims import Refused, Scenario, ScenarioStep
+from dsa.declarations import TIMER_PREFIX, Cancel, Emit, Parameter, parse_duration, show_duration
+from dsa.expr import OUTCOMES, Outcome, Value
+from dsa.lang import cells
+from dsa.lang.columns import COLUMNS, Record, records
+from dsa.lang.declare import literal
+from dsa.lang.exprs import Parser
+from dsa.lang.findings import Findings, did_you_mean
+from dsa.lang.markdown import Cell, Line, Section
+from dsa.lang.names import Names
+
+REASONS = ("finished", "late", "invalid_state", "ambiguous", "out_of_domain", "emitted_twice")
+_PARAMETERS = "Parameters:"
+
+
+def read_scenario(
+    section: Section, names: Names, parameters: tuple[Parameter, ...], steps: frozenset[str], findings: Findings
+) -> Scenario:
+    """Read one Scenario section; a row that cannot be read is reported and left out."""
+    values: tuple[tuple[str, Value], ...] = ()
+    for block in section.blocks:
+        if isinstance(block, Line) and block.text.text.startswith(_PARAMETERS):
+            values += _parameters(block.text, parameters, findings)
+    rows = records(section, COLUMNS["scenario"], findings, frozenset(names.variables))
+    if not section.tables:
+        findings.error(
+            "DSA102", "this scenario has no table", section.heading.span(), "columns: percept, action, state"
+        )
+    found = [_step(record, names, steps, findings) for record in rows]
+    done = tuple(step for step in found if step is not None)
+    return Scenario(section.name or section.kind, done, values, span=section.heading.span())
+
+
+def _parameters(cell: Cell, known: tuple[Parameter, ...], findings: Findings) -> tuple[tuple[str, Value], ...]:
+    text = cell.text.removeprefix(_PARAMETERS)
+    rest = attrs.evolve(cell, text=text.strip(), column=cell.column + len(cell.text) - len(text.lstrip()), escapes=())
+    found = []
+    for name, written in cells.pairs(rest, ",;", findings):
+        matching = [p for p in known if p.name == name] or [p for p in known if p.name.startswith(f"{name}.")]
+        if not matching:
+            hint = did_you_mean(name, [parameter.name for parameter in known], "the machine has no parameters")
+            findings.error("DSA201", f"'{name}' is no parameter", rest.span(), hint)
+            continue
+        value = literal(attrs.evolve(rest, text=written), matching[0].domain, findings)
+        if value is not None:
+            found.append((name, value))
+    return tuple(found)
+
+
+def _step(record: Record, names: Names, steps: frozenset[str], findings: Findings) -> ScenarioStep | None:
+    before = findings.count
+    event, verdicts = _percept(record["percept"], names, findings)
+    action = _action(record["action"], names, findings)
+    state = _state(record["state"], names, findings)
+    values = _values(record, names, findings)
+    dependencies = () if record["deps"].text == "-" else cells.pairs(record["deps"], ";,", findings) or None
+    for _, step in dependencies or ():
+        if step not in steps:
+            findings.error("DSA201", f"'{step}' is no step", record["deps"].span(), did_you_mean(step, steps))
+    if findings.count > before:
+        return None
+    return ScenarioStep(event, verdicts, action, state, values, dependencies, span=record.span)
+
+
+def _percept(cell: Cell, names: Names, findings: Findings) -> tuple[str, tuple[tuple[str, Outcome], ...]]:
+    text = cell.text.strip("`").strip()
+    if text.split(" ")[0] == TIMER_PREFIX.strip():
+        duration_ms = parse_duration(text.removeprefix(TIMER_PREFIX).strip())
+        if duration_ms is None:
+            findings.error("DSA107", f"'{text}' is no timer", cell.span(), "write after 30s; units: ms, s, m, h, d")
+        return TIMER_PREFIX + show_duration(duration_ms or 0), ()
+
+    def read(parser: Parser) -> tuple[cells.Written, list[cells.Written]]:
+        token = parser.name("an event")
+        event = cells.Written(token.text, cell.span(token.start, token.end))
+        said = []
+        while parser.next.kind != "end":
+            token = parser.name("a verdict such as g.failed")
+            said.append(cells.Written(token.text, cell.span(token.start, token.end)))
+            if not parser.accept(","):
+                break
+        return event, said
+
+    found = cells.parsed(cell, read, findings)
+    if found is None:
+        return "", ()
+    event, said = found
+    if event.name not in names.events:
+        names.report_unknown("event", event, findings)
+    verdicts = [_verdict(word, event.name, names, findings) for word in said]
+    return event.name, tuple(sorted(verdict for verdict in verdicts if verdict is not None))
+
+
+def _verdict(word: cells.Written, event: str, names: Names, findings: Findings) -> tuple[str, Outcome] | None:
+    guard, _, said = word.name.rpartition(".")
+    outcome = next((known for known in OUTCOMES if known == said and known in names.guards.get(guard, ())), None)
+    if outcome is None:
+        known = [f"{name}.{outcome}" for name, outcomes in names.guards.items() for outcome in outcomes]
+        findings.error("DSA201", f"'{word.name}' is no verdict", word.span, did_you_mean(word.name, known))
+        return None
+    if event in names.events and event not in names.judged[guard]:
+        findings.error("DSA209", f"guard {guard} does not judge {event}", word.span)
+        return None
+    return guard, outcome
+
+
+def _action(cell: Cell, names: Names, findings: Findings) -> tuple[Emit | Cancel, ...] | Refused:
+    word, colon, reason = (part.strip() for part in cell.text.strip("`").partition(":"))
+    if word == "refused":
+        if colon and reason not in REASONS:
+            hint = did_you_mean(reason, REASONS)
+            findings.error("DSA107", f"'{reason}' is no reason for a refusal", cell.span(), hint)
+        return Refused(reason or None)
+    if cell.text in {"", "-"}:
+        return ()
+    items = cells.effects(cell, findings)
+    for item in items:
+        if item.effect is not None and item.effect not in names.effects and item.span is not None:
+            names.report_unknown("effect", cells.Written(item.effect, item.span), findings)
+    return items
+
+
+def _state(cell: Cell, names: Names, findings: Findings) -> str | None:
+    if not cell.text:
+        return None
+    name = cells.parsed(cell, lambda parser: parser.name("a state").text, findings)
+    if name is None:
+        return None
+    full = names.full_state(name)
+    if full is None:
+        names.report_unknown("state", cells.Written(name, cell.span()), findings)
+    return full
+
+
+def _values(record: Record, names: Names, findings: Findings) -> tuple[tuple[str, Value], ...]:
+    found = []
+    for column, cell in record.cells.items():
+        if column in names.variables and cell.text and column not in COLUMNS["scenario"].all:
+            value = literal(cell, names.variables[column], findings)
+            if value is not None:
+                found.append((column, value))
+    return tuple(found)

@@ -1,0 +1,110 @@
+"""The Steps table: its rows as `WorkflowStep` values, and what they require of each other.
+
+Takes records, gives steps with their retry bounds and the goal; `dsa.lang.expand` makes them a machine.
+"""
+
+import re
+
+import attrs
+
+from dsa.declarations import WorkflowStep
+from dsa.expr import BooleanDomain, Expr, Integer, Name, RangeDomain, names
+from dsa.lang import cells, typed
+from dsa.lang.columns import Record
+from dsa.lang.exprs import Parser
+from dsa.lang.findings import Findings, did_you_mean
+from dsa.lang.markdown import Cell
+
+DEFAULT_RMAX = 3
+DEFAULT_GENERATOR = "llm"
+ANY_COUNT = RangeDomain(Integer(0), None)
+_NAMES_ONLY = re.compile(r"[\w\s.,`]*")
+
+
+@attrs.frozen
+class Steps:
+    """All steps in table order, each step's retry bound, and the goal (None: every step that is not optional)."""
+
+    steps: tuple[WorkflowStep, ...]
+    rmax: dict[str, int]
+    goal: Expr | None
+
+
+def read_steps(records: list[Record], goal: Cell | None, with_cases: frozenset[str], findings: Findings) -> Steps:
+    """Read the Steps table and the line `Goal: EXPRESSION`. `with_cases` are the names that have a Cases section."""
+    named = [(cells.declared_name(record["step"], "a step", findings), record) for record in records]
+    step_names = [name.name for name, _ in named if name is not None]
+    steps, rmax = [], {}
+    for name, record in named:
+        if name is not None:
+            steps.append(_step(name, record, step_names, with_cases, findings))
+            rmax[name.name] = DEFAULT_RMAX if (bound := cells.whole_number(record["rmax"], findings)) is None else bound
+    return Steps(tuple(steps), rmax, None if goal is None else _goal(goal, step_names, findings))
+
+
+def _step(
+    name: cells.Written, record: Record, step_names: list[str], with_cases: frozenset[str], findings: Findings
+) -> WorkflowStep:
+    guards = tuple(part.name for part in cells.name_list(record["guard"], "a guard", findings))
+    if not guards and name.name in with_cases:
+        guards = ("cases",)
+    if not guards and not record["guard"].text:
+        hint = f"name one, or write a section '## Cases: {name.name}'"
+        findings.error("DSA106", f"step {name.name} has no guard", record["guard"].span(), hint)
+    generators = cells.name_list(record["generator"], "a generator", findings)
+    if len(generators) > 1:
+        findings.error("DSA107", "a step has one generator", generators[1].span)
+    return WorkflowStep(
+        name.name,
+        generators[0].name if generators else DEFAULT_GENERATOR,
+        guards,
+        _requires(name.name, record["requires"], step_names, findings),
+        _uses(name.name, record["uses"], step_names, findings),
+        record["task"].plain,
+        cells.one_of(record["optional"], ("yes", "no"), "no", findings) == "yes",
+        span=name.span,
+    )
+
+
+def _requires(step: str, cell: Cell, step_names: list[str], findings: Findings) -> tuple[str, ...] | Expr:
+    """Read a list of steps, or an expression over them."""
+    words = cell.text.replace("`", " ").split()
+    if _NAMES_ONLY.fullmatch(cell.text) and not {"and", "or", "not", "true", "false"} & set(words):
+        listed = cells.name_list(cell, "a step", findings)
+        for name in listed:
+            _require_step(step, name, step_names, findings)
+        return tuple(name.name for name in listed)
+    expr = cells.parsed(cell, Parser.expression, findings, "DSA108")
+    resolved = () if expr is None else _over_steps(expr, cell, step_names, findings, "a requirement")
+    if isinstance(resolved, Name):
+        return (resolved.name,)
+    if not isinstance(resolved, tuple) and step in names(resolved):
+        findings.error("DSA214", f"step {step} requires itself", cell.span())
+    return resolved
+
+
+def _require_step(step: str, name: cells.Written, step_names: list[str], findings: Findings) -> None:
+    if name.name not in step_names:
+        hint = did_you_mean(name.name, step_names)
+        findings.error("DSA214", f"'{name.name}' is no step", name.span, hint)
+    elif name.name == step:
+        findings.error("DSA214", f"step {step} requires itself", name.span)
+
+
+def _over_steps(expr: Expr, cell: Cell, step_names: list[str], findings: Findings, place: str) -> Expr:
+    scope = typed.Scope(place, variables=dict.fromkeys(step_names, BooleanDomain()))
+    return typed.Resolver(scope, findings, cell.span()).condition(expr)
+
+
+def _goal(cell: Cell, step_names: list[str], findings: Findings) -> Expr | None:
+    expr = cells.parsed(cell, Parser.expression, findings, "DSA108")
+    return None if expr is None else _over_steps(expr, cell, step_names, findings, "the goal")
+
+
+def _uses(step: str, cell: Cell, step_names: list[str], findings: Findings) -> tuple[tuple[str, str], ...]:
+    uses = cells.pairs(cell, ";,", findings)
+    for _, used in uses:
+        if used not in step_names or used == step:
+            hint = did_you_mean(used, [name for name in step_names if name != step])
+            findings.error("DSA214", f"'{used}' is no other step", cell.span(), hint)
+    return uses

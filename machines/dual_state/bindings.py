@@ -1,0 +1,165 @@
+"""What the dual-state agent's effects do (seed 001's actions), for one action pair and for workflows of them.
+
+Each policy reads the run, asks a generator or a guard, records what came of it, and answers with ids, never with
+contents. Which step is in progress follows from the state (`dsa.runtime.views.step_of`).
+"""
+
+from dsa.declarations import Prompt
+from dsa.edge.binding import generator_name
+from dsa.edge.judging import dependencies_of, judge
+from dsa.edge.threads import in_thread
+from dsa.machine import Machine
+from dsa.runtime.content import (
+    DEFAULT_FEEDBACK_WRAPPER,
+    AmbientEnvironment,
+    Artifact,
+    Context,
+    PromptTemplate,
+    Usage,
+)
+from dsa.runtime.ledger import ArtifactEntry, Judgement, VerdictEntry
+from dsa.runtime.policies import Action, Policy, PolicyContext, Step, answering, event_step, text_step
+from dsa.runtime.views import guards_for, step_of
+
+PERSON = "person"
+
+
+def template_for(machine: Machine, step: str, effect: str) -> PromptTemplate | None:
+    """Give a step's prompt: its section, else that of the effect, else its task; None when there is none."""
+    sections = {prompt.name: prompt for prompt in machine.prompts}
+    prompt = sections.get(step) or sections.get(effect) or Prompt(step)
+    task = prompt.task or next((declared.task for declared in machine.steps if declared.name == step), "")
+    if not (prompt.role or prompt.constraints or task or prompt.feedback):
+        return None
+    return PromptTemplate(prompt.role, prompt.constraints, task, prompt.feedback or DEFAULT_FEEDBACK_WRAPPER)
+
+
+def context_for(context: PolicyContext, step: str) -> Context:
+    """Compose C of Definition 3 for a step: E, the specification, what was rejected and why, what it uses."""
+    run, artifacts = context.run, context.artifacts
+    rejected = [(artifacts.get_artifact(r.artifact_id).content, r.feedback) for r in run.step(step).history]
+    return Context(
+        AmbientEnvironment(artifacts, run.machine.constraints),
+        specification=run.specification if isinstance(run.specification, str) else "",
+        current_artifact=rejected[-1][0] if rejected else None,
+        feedback_history=tuple(rejected),
+        dependencies=dependencies_of(run, artifacts, step),
+    )
+
+
+@answering("artifact")
+async def query_llm(action: Action, context: PolicyContext) -> list[Step]:
+    """Generate the next attempt of the step being entered, store it, and answer `artifact` with its id."""
+    machine, step = context.run.machine, step_of(context.run.machine, action.payload["target"])
+    name = generator_name(machine, step)
+    asked = context_for(context, step)
+    template = template_for(machine, step, action.policy)
+    generator, started_s = context.generator(name), context.now_s()
+    made = await in_thread(lambda: generator.generate(asked, template))
+    if not isinstance(made, Artifact):
+        msg = f"generator {name} gave {type(made).__name__}, not an Artifact"
+        raise TypeError(msg)
+    usage = made.usage or Usage("", context.now_s() - started_s)
+    history = context.run.step(step).history
+    refined = history[-1].artifact_id if history else None
+    return _stored(action, context, made.content, step=step, parent=refined, author=name, usage=usage)
+
+
+def _stored(
+    action: Action,
+    context: PolicyContext,
+    content: str,
+    *,
+    step: str,
+    parent: str | None,
+    author: str,
+    usage: Usage | None = None,
+) -> list[Step]:
+    """Store one version of a step's artifact, record it, and answer with its id."""
+    uses = dependencies_of(context.run, context.artifacts, step)
+    used = tuple(dict.fromkeys(artifact.artifact_id for artifact in uses.values()))
+    version = context.run.step(step).attempts + 1
+    artifact = context.artifacts.store(
+        Artifact(content, version, parent_id=parent, step=step, usage=usage, dependency_ids=used)
+    )
+    usage = usage or Usage("", 0.0)
+    context.record(
+        ArtifactEntry(
+            action.payload["key"],
+            step,
+            version,
+            artifact.artifact_id,
+            artifact.content_digest,
+            artifact.parents,
+            author,
+            usage.model,
+            usage.seconds,
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            usage.cost_usd,
+        )
+    )
+    return [event_step(action.policy, "artifact", data={"artifact_id": artifact.artifact_id})]
+
+
+@answering("verdict")
+async def execute_guard(action: Action, context: PolicyContext) -> list[Step]:
+    """Judge the step's newest artifact with the guards that the rows for `verdict` read, and answer `verdict`.
+
+    An event that brought a text of its own (`amended`, data `{"content": ...}`) has it stored first.
+    """
+    machine, step = context.run.machine, step_of(context.run.machine, action.payload["target"])
+    data = action.payload["data"]
+    if isinstance(data, dict) and "content" in data:
+        amended = context.run.step(step).latest
+        _stored(action, context, data["content"], step=step, parent=amended, author=PERSON)
+    view = context.run.step(step)
+    if view.latest is None:
+        msg = f"step {step} has no artifact to judge"
+        raise LookupError(msg)
+    artifact = context.artifacts.get_artifact(view.latest)
+    uses, started_s = dependencies_of(context.run, context.artifacts, step), context.now_s()
+    names = guards_for(machine, action.payload["target"], "verdict")
+    said = [await judge(name, context.guard(name), artifact, uses) for name in names]
+    seconds = context.now_s() - started_s
+    entry = VerdictEntry(action.payload["key"], step, artifact.version, artifact.artifact_id, said, seconds)
+    context.record(entry)
+    verdicts = {judgement.guard: judgement.outcome for judgement in said}
+    data = {"artifact_id": artifact.artifact_id, "feedback": entry.feedback}
+    return [event_step(action.policy, "verdict", verdicts=verdicts, data=data)]
+
+
+async def refine_context(action: Action, context: PolicyContext) -> list[Step]:
+    """Add a person's rejection to the history (Definition 5); a guard's is there already, from its verdict."""
+    if action.payload["event"] == "rejected":
+        step = step_of(context.run.machine, action.payload["source"])
+        view, data = context.run.step(step), action.payload["data"]
+        if view.latest is not None:
+            said = (Judgement(PERSON, "failed", data if isinstance(data, str) else ""),)
+            context.record(VerdictEntry(action.payload["key"], step, view.attempts, view.latest, said))
+    return []
+
+
+async def advance_state(action: Action, context: PolicyContext) -> list[Step]:  # noqa: ARG001  (a policy's signature)
+    """Say that the workflow may go on, where the machine asks; the row itself has set the workflow state."""
+    return [event_step(action.policy, event) for event in action.actions]
+
+
+async def reply(action: Action, context: PolicyContext) -> list[Step]:
+    """Tell the user how the step that is left ended: which artifact, and the last feedback."""
+    step = step_of(context.run.machine, action.payload["source"])
+    view = context.run.step(step)
+    feedback = view.history[-1].feedback if len(view.history) else ""
+    return [text_step(action.policy, feedback, about={"step": step, "artifact_id": view.latest})]
+
+
+effects: dict[str, Policy] = {
+    "query_llm": query_llm,
+    "execute_guard": execute_guard,
+    "advance_state": advance_state,
+    "refine_context": refine_context,
+    "reply_to_user": reply,
+    "reply_failure": reply,
+    "reply_precondition_not_met": reply,
+    "escalate_to_user": reply,
+}
