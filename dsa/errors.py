@@ -128,3 +128,28 @@ class DocumentError(DsaError):
     def __init__(self, path: str, message: str) -> None:
         self.path = path
         super().__init__(f"{path}: {message}")
+
+
+class BindingError(DsaError, ValueError):
+    """Raised when a name of the table has no implementation, or a wrong one. `span` is its place, if it has one."""
+
+    def __init__(self, message: str, span: Span | None = None, hint: str = "") -> None:
+        self.span = span
+        self.hint = hint
+        place = f"{span}: " if span else ""
+        super().__init__(place + message + (f"\n        hint: {hint}" if hint else ""))
+
+
+class GenerationError(DsaError):
+    """Raised when a generator gives no artifact. `reason` is one stable word, the message one sentence or two."""
+
+    def __init__(self, message: str, reason: str = "failed") -> None:
+        self.reason = reason
+        super().__init__(message)
+
+
+class ModelUnavailable(GenerationError):  # noqa: N818  # it says what is the case
+    """Raised when a model, or the package that runs it, is not installed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, reason="unavailable")

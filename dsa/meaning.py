@@ -68,7 +68,7 @@ class Refusal:
 
     reason: Reason
     configuration: Configuration
-    message: str
+    message: str = attrs.field(eq=False)
     rows: tuple[Transition, ...] = ()
     accepted: tuple[str, ...] = ()
 

@@ -7,7 +7,7 @@ import os
 from importlib.resources import files
 from pathlib import Path
 
-from dsa.errors import DocumentError, MachineError
+from dsa.errors import Diagnostic, DocumentError, MachineError
 from dsa.lang import Reading, machine_of, read_machine, read_spec
 from dsa.machine import Machine
 
@@ -55,12 +55,26 @@ def read_document(name: str) -> Reading:
     path = locate(name)
     text = read_text(path)
     shown = name if Path(name).is_file() else _shortened(path)
-    reference = machine_of(text)
-    if reference is None:
+    found = machine_of(text, shown)
+    if found is None:
         return read_machine(text, shown)
-    base = locate(reference, path.parent)
-    reading = read_machine(read_text(base), _shortened(base))
+    reference, span = found
+    try:
+        base = locate(reference, path.parent)
+        described = read_text(base)
+    except DocumentError:
+        message = f"'{reference}' is no document that can be read"
+        hint = f"write a path from this document's folder, or a shipped machine: {', '.join(_machines())}"
+        return Reading(None, (Diagnostic("DSA113", "error", message, span, hint),))
+    if machine_of(described) is not None:
+        message = f"{reference} is a spec, not a machine"
+        return Reading(None, (Diagnostic("DSA113", "error", message, span, "name the machine that it names"),))
+    reading = read_machine(described, _shortened(base))
     return reading if reading.machine is None else read_spec(text, reading.machine, shown)
+
+
+def _machines() -> list[str]:
+    return sorted(name for name, path in shipped().items() if path.name == "machine.md")
 
 
 def load(name: str) -> Machine:

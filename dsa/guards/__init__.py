@@ -1,1 +1,8 @@
 """The library of guards."""
+
+from dsa.guards.cases import CasesGuard
+from dsa.guards.code import SyntaxGuard, extract_code
+from dsa.guards.compose import AllOf, Combination
+from dsa.guards.library import build_guard, register
+
+__all__ = ["AllOf", "CasesGuard", "Combination", "SyntaxGuard", "build_guard", "extract_code", "register"]

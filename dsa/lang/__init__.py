@@ -2,7 +2,7 @@
 
 from dsa.errors import MachineError
 from dsa.lang.build import Reading, read_machine
-from dsa.lang.dump import digest, dumps
+from dsa.lang.dump import digest, dumps, scenario_text
 from dsa.lang.expand import expanded
 from dsa.lang.format import formatted
 from dsa.lang.spec import machine_of, read_spec
@@ -18,6 +18,7 @@ __all__ = [
     "machine_of",
     "read_machine",
     "read_spec",
+    "scenario_text",
 ]
 
 

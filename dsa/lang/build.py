@@ -26,10 +26,11 @@ _HEADING_WORDS = ("cases: NAME", "prompt: NAME", "scenario: NAME")
 
 @attrs.frozen
 class Reading:
-    """What reading a document gave. `machine` is None exactly when a diagnostic is an error."""
+    """What reading a document gave. `machine` is None exactly when a diagnostic is an error; `name` is the heading's."""
 
     machine: Machine | None
     diagnostics: tuple[Diagnostic, ...]
+    name: str = ""
 
 
 @attrs.frozen
@@ -62,13 +63,15 @@ def read_machine(text: str, path: str = "<text>") -> Reading:
     if (reference := parts.line(MACHINE_LINE)) is not None:
         hint = "a spec adds properties and scenarios to the machine it names; read it from its file"
         findings.error("DSA111", "this document is a spec, not a machine", reference.span(), hint)
+        return Reading(None, findings.diagnostics)
     steps = _steps(parts, findings)
     declared, written = _declared(parts, steps, findings)
     require_unique(declared, findings)
     names = declared.names()
     transitions = expand.expand(steps).rows if steps else rows.resolved(written, names, findings)
     targets = [] if steps else _targets(transitions)
-    initial = nesting.initial_state(declared.states, targets, parts.document.start, findings) if declared.states else ""
+    at = parts.of("states")[0].heading.span() if parts.of("states") else parts.document.start
+    initial = nesting.initial_state(declared.states, targets, at, findings) if declared.states else ""
     made = Machine(
         name=name,
         transitions=transitions,
@@ -90,7 +93,7 @@ def read_machine(text: str, path: str = "<text>") -> Reading:
     _require_owners(parts, made, findings)
     properties, scenarios = claims(parts, names, made, findings)
     machine = attrs.evolve(made, properties=properties, scenarios=scenarios)
-    return Reading(None if findings.any_error else machine, findings.diagnostics)
+    return Reading(None if findings.any_error else machine, findings.diagnostics, name)
 
 
 def sort_sections(document: Document, findings: Findings) -> Parts:
@@ -143,7 +146,7 @@ def _records(parts: Parts, kind: str, findings: Findings, *, as_parts: bool = Fa
 
 def _no_table_hint(section: Section) -> str:
     if any(isinstance(block, Line) and "|" in block.text.text for block in section.blocks):
-        return "the header and the row of dashes below it must have the same number of cells"
+        return "a row of dashes stands below the header, with as many cells as it has"
     return f"a table with the columns {', '.join(COLUMNS[section.kind].all)}"
 
 
@@ -160,11 +163,12 @@ def _steps(parts: Parts, findings: Findings) -> Steps | None:
             message = f"a Steps document has no section {kind}: Steps defines it"
             findings.error("DSA111", message, section.heading.span(), "'dsa expand' prints what Steps stands for")
     with_cases = frozenset(section.name for section in parts.of("cases"))
-    plan = read_steps(_records(parts, "steps", findings), parts.line(GOAL_LINE, "steps"), with_cases, findings)
+    records_of_steps, before = _records(parts, "steps", findings), findings.count
+    plan = read_steps(records_of_steps, parts.line(GOAL_LINE, "steps"), with_cases, findings)
     if not plan.steps:
         findings.error("DSA102", "section steps has no step", sections[0].heading.span(), "a table with a column step")
         return None
-    for step in expand.unmet_requirements(plan):
+    for step in expand.unmet_requirements(plan) if findings.count == before else ():
         if step.span is not None:
             message = f"step {step.name} can never start: what it requires waits for it, or never passes"
             findings.error("DSA214", message, step.span)
@@ -173,7 +177,7 @@ def _steps(parts: Parts, findings: Findings) -> Steps | None:
 
 def _declared(parts: Parts, steps: Steps | None, findings: Findings) -> tuple[Declared, list[rows.WrittenRow]]:
     parameters = declare.parameters(_records(parts, "parameters", findings), findings)
-    guards = declare.guards(_records(parts, "guards", findings, as_parts=steps is not None), findings)
+    guards, judged = declare.guards(_records(parts, "guards", findings, as_parts=steps is not None), findings)
     effects = declare.effects(_records(parts, "effects", findings), findings)
     if steps:
         made = expand.expand(steps)
@@ -188,7 +192,7 @@ def _declared(parts: Parts, steps: Steps | None, findings: Findings) -> tuple[De
     if not written and parts.of("transitions") and findings.count == before:
         findings.error("DSA102", "section transitions has no rows", parts.of("transitions")[0].heading.span())
     variables = declare.variables(_records(parts, "variables", findings), parameters, findings)
-    events = declare.events(_records(parts, "events", findings), findings)
+    events, origins = declare.events(_records(parts, "events", findings), findings)
     if not parts.of("events"):
         events = declare.from_outside(rows.mentioned_events(written))
     if not parts.of("effects"):
@@ -196,7 +200,7 @@ def _declared(parts: Parts, steps: Steps | None, findings: Findings) -> tuple[De
     listed = nesting.with_parents(declare.states(_records(parts, "states", findings), findings))
     states = listed if parts.of("states") else nesting.from_rows(rows.mentioned_states(written))
     declared = Declared(parameters, variables, events, guards, effects, states)
-    require_references(declared, findings, effects_listed=bool(parts.of("effects")))
+    require_references(declared, origins, judged, findings, effects_listed=bool(parts.of("effects")))
     return declared, written
 
 
@@ -222,10 +226,6 @@ def _generators(parts: Parts, findings: Findings) -> tuple[Generator, ...]:
 
 def _prompts(parts: Parts, machine: Machine, findings: Findings) -> tuple[Prompt, ...]:
     uses = {step.name: tuple(name for name, _ in step.uses) for step in machine.steps}
-    for step in machine.steps:
-        if step.span is not None:
-            at = Cell(step.task, step.span.path, step.span.line, step.span.column, step.span.text)
-            prompts.require_placeholders(step.task, ("specification", *uses[step.name]), at, findings)
     return tuple(
         prompts.read_prompt(section, ("specification", *uses.get(section.name, ())), findings)
         for section in parts.of("prompt")
@@ -265,6 +265,5 @@ def claims(
 
     bullets = [block for section in parts.of("properties") for block in section.blocks if isinstance(block, Bullet)]
     found = [read_property(bullet, scope, require_fair, findings) for bullet in bullets]
-    steps = frozenset(step.name for step in machine.steps)
-    scenarios = [read_scenario(s, names, machine.parameters, steps, findings) for s in parts.of("scenario")]
+    scenarios = [read_scenario(section, names, machine, findings) for section in parts.of("scenario")]
     return tuple(item for item in found if item is not None), tuple(scenarios)

@@ -27,16 +27,25 @@ class Written:
     span: Span
 
 
-def parsed(cell: Cell, read: Callable[[Parser], T], findings: Findings, code: str = "DSA107") -> T | None:
-    """Read a whole cell with a parser method; a fault becomes a diagnostic."""
+def parsed(
+    cell: Cell, read: Callable[[Parser], T], findings: Findings, code: str = "DSA107", hint: str | None = None
+) -> T | None:
+    """Read a whole cell with a parser method; a fault becomes a diagnostic. `hint` is for what follows too much."""
     try:
         parser = Parser(cell)
         value = read(parser)
-        parser.end()
+        parser.end(hint)
     except UnreadableError as fault:
         findings.error(code, fault.message, cell.span(fault.start, fault.end), fault.hint)
         return None
     return value
+
+
+def one_name(cell: Cell, what: str, findings: Findings) -> str | None:
+    """Read a cell that holds one name."""
+    return parsed(
+        cell, lambda parser: parser.name(what).text, findings, hint="one name stands here: letters, digits, '_' and '.'"
+    )
 
 
 def declared_name(cell: Cell, what: str, findings: Findings) -> Written | None:
@@ -64,7 +73,7 @@ def name_list(cell: Cell, what: str, findings: Findings) -> tuple[Written, ...]:
                 break
         return tuple(found)
 
-    return parsed(cell, read, findings) or ()
+    return parsed(cell, read, findings, hint="names have letters, digits, '_' and '.', and are separated by ','") or ()
 
 
 def condition(cell: Cell, findings: Findings) -> tuple[bool, Expr] | None:
@@ -97,7 +106,7 @@ def updates(cell: Cell, findings: Findings) -> tuple[Assign | Revoke, ...] | Non
                 break
         return tuple(found)
 
-    return parsed(cell, read, findings, "DSA108")
+    return parsed(cell, read, findings, "DSA108", "updates are separated by ';'")
 
 
 def _update(parser: Parser, cell: Cell) -> Assign | Revoke:
@@ -113,7 +122,8 @@ def _update(parser: Parser, cell: Cell) -> Assign | Revoke:
         if parser.accept(f"{sign}="):
             change = parser.sum()
             return Assign(token.text, Arithmetic(sign, Name(token.text, span=span), change, span=span), span=span)
-    parser.fail("expected '=', '+=' or '-='", "updates are separated by ';'")
+    name = token.text
+    parser.fail("expected '=', '+=' or '-='", f"write {name} = VALUE, {name} += 1 or {name} -= 1")
 
 
 def effects(cell: Cell, findings: Findings) -> tuple[Emit | Cancel, ...]:
@@ -127,7 +137,7 @@ def effects(cell: Cell, findings: Findings) -> tuple[Emit | Cancel, ...]:
                 break
         return tuple(found)
 
-    return parsed(cell, read, findings) or ()
+    return parsed(cell, read, findings, hint="effects are separated by ','") or ()
 
 
 def _effect(parser: Parser, cell: Cell) -> Emit | Cancel:
@@ -154,10 +164,12 @@ def domain(cell: Cell, findings: Findings) -> Domain | None:
             parser.expect("}")
             return EnumDomain(tuple(values))
         low = parser.sum()
-        parser.expect("..", "a domain is bool, low..high or {a, b}")
+        if not parser.accept(".."):
+            raise UnreadableError(f"'{cell.plain}' is no domain", 0, len(cell.text), forms)
         return RangeDomain(low, None if parser.next.kind == "end" else parser.sum())
 
-    found = parsed(cell, read, findings)
+    forms = "a domain is bool, low..high or {a, b}"
+    found = parsed(cell, read, findings, hint=forms)
     if isinstance(found, EnumDomain) and len(set(found.values)) < len(found.values):
         findings.error("DSA202", "a value stands twice in this domain", cell.span())
         return None
@@ -191,18 +203,27 @@ def _pieces(cell: Cell, separator: str) -> list[tuple[str, int]]:
 
 def pairs(cell: Cell, separators: str, findings: Findings) -> tuple[tuple[str, str], ...]:
     """Read `key = value` pairs; keys are names, values any text without the separators."""
-    found: list[tuple[str, str]] = []
+    return tuple((key, value.text) for key, value in pair_cells(cell, separators, findings))
+
+
+def pair_cells(cell: Cell, separators: str, findings: Findings) -> list[tuple[str, Cell]]:
+    """Read `key = value` pairs as `pairs` does; values know their places."""
+    found: dict[str, Cell] = {}
     separator = next((s for s in separators if s in cell.text), separators[0])
-    for text, offset in _pieces(attrs.evolve(cell, text=cell.plain) if cell.plain != cell.text else cell, separator):
+    indent = cell.text.index(cell.plain)
+    inner = attrs.evolve(cell, text=cell.plain, column=cell.column + indent) if indent else cell
+    for text, offset in _pieces(inner, separator):
         key, equals, value = (part.strip() for part in text.partition("="))
+        span = inner.span(offset, offset + len(text))
         if not equals or not NAME.fullmatch(key) or not value:
-            span = cell.span(offset, offset + len(text))
-            findings.error("DSA107", f"'{text}' is not of the form key = value", span)
-        elif key in dict(found):
-            findings.error("DSA202", f"'{key}' is given twice", cell.span(offset, offset + len(text)))
+            hint = f"pairs are separated by '{separator}'"
+            findings.error("DSA107", f"'{text}' is not of the form key = value", span, hint)
+        elif key in found:
+            findings.error("DSA202", f"'{key}' is given twice", span)
         else:
-            found.append((key, value))
-    return tuple(found)
+            place = inner.span(offset + len(text) - len(value)).column
+            found[key] = attrs.evolve(inner, text=value, column=place, escapes=())
+    return list(found.items())
 
 
 def one_of(cell: Cell, allowed: tuple[str, ...], default: str, findings: Findings) -> str:
@@ -235,10 +256,16 @@ def probabilities(cell: Cell, findings: Findings) -> tuple[float, ...]:
         found = [parser.number()]
         while parser.accept(","):
             found.append(parser.number())
+        parser.end()
         return tuple(found)
 
-    found = parsed(cell, read, findings) or () if cell.text else ()
+    hint = "write numbers between 0 and 1, one per retry, separated by ',': 0.9, 0.8"
+    try:
+        found = read(Parser(cell)) if cell.text else ()
+    except UnreadableError as fault:
+        findings.error("DSA107", "this is no probability", cell.span(fault.start, fault.end), hint)
+        return ()
     if any(value > 1 for value in found):
-        findings.error("DSA205", "a probability lies between 0 and 1", cell.span())
+        findings.error("DSA205", "a probability lies between 0 and 1", cell.span(), hint)
         return ()
     return found

@@ -44,6 +44,21 @@ COLUMNS: dict[str, Columns] = {
 #: In a Steps document every guard is a part of a step's guard, so nothing need be said of what it judges.
 PARTS = Columns(("guard",), optional=("judges", "is", "options", "verdicts", "pass", "fatal"))
 SECTIONS = frozenset(COLUMNS) | {"properties", "prompt", "constraints"}
+#: Words of other tools for our columns, for hints.
+_MEANT = {
+    "guard": "if",
+    "condition": "if",
+    "when": "if",
+    "action": "effects",
+    "actions": "effects",
+    "assignments": "update",
+    "to": "target",
+    "next": "target",
+    "state": "source",
+    "comment": "note",
+    "remarks": "note",
+    "description": "note",
+}
 NAMED = frozenset({"cases", "prompt"})
 
 
@@ -83,7 +98,7 @@ def _header(
     allowed = {*columns.all, NOTE, *extra}
     for name, cell in zip(names, table.header.cells, strict=True):
         if name not in allowed:
-            hint = did_you_mean(name, allowed)
+            hint = f"did you mean '{meant}'?" if (meant := _MEANT.get(name)) in allowed else did_you_mean(name, allowed)
             findings.error("DSA103", f"section {section.kind} has no column '{name}'", cell.span(), hint)
         elif names.count(name) > 1:
             findings.error("DSA103", f"the column '{name}' stands twice", cell.span())
@@ -98,7 +113,8 @@ def _header(
 
 def _record(row: Row, names: list[str], columns: Columns, findings: Findings) -> Record | None:
     if len(row.cells) != len(names):
-        message = f"this row has {len(row.cells)} cells, the header has {len(names)}"
+        count = len(row.cells)
+        message = f"this row has {count} cell{'s' if count > 1 else ''}, the header has {len(names)}"
         hint = (
             r"an empty cell is '| |'; a pipe inside a cell is '\|'; 'or' is written 'or'; a table ends at an empty line"
         )

@@ -6,6 +6,8 @@ read nothing but parameters; that names are unique and that events answer effect
 
 from collections.abc import Mapping
 
+import attrs
+
 from dsa.declarations import (
     OUTSIDE,
     Effect,
@@ -21,6 +23,7 @@ from dsa.declarations import (
 from dsa.errors import Span
 from dsa.expr import (
     OUTCOMES,
+    BooleanDomain,
     Domain,
     EnumDomain,
     Expr,
@@ -33,6 +36,7 @@ from dsa.expr import (
     unparse_domain,
 )
 from dsa.lang import cells, typed
+from dsa.lang.cells import Written
 from dsa.lang.columns import Record
 from dsa.lang.exprs import Parser
 from dsa.lang.findings import Findings, did_you_mean
@@ -47,7 +51,7 @@ def parameters(records: list[Record], findings: Findings) -> tuple[Parameter, ..
         domain = _domain(record, typed.Scope("a parameter's bound"), findings)
         if name is None or domain is None:
             continue
-        value = literal(record["default"], domain, findings)
+        value = literal(record["default"], domain, findings) if _not_empty(record, domain, {}, findings) else None
         if value is not None and _fits(value, domain, record, {}, findings):
             found.append(Parameter(name.name, domain, value, span=name.span))
     return tuple(found)
@@ -56,18 +60,20 @@ def parameters(records: list[Record], findings: Findings) -> tuple[Parameter, ..
 def variables(records: list[Record], known: tuple[Parameter, ...], findings: Findings) -> tuple[Variable, ...]:
     """Read the Variables table; bounds and initial values are expressions over parameters."""
     parameter_domains = {parameter.name: parameter.domain for parameter in known}
+    others = {record["variable"].plain: "a variable" for record in records}
     found = []
     for record in records:
         name = cells.declared_name(record["variable"], "a variable", findings)
-        scope = typed.Scope("a bound", parameters=parameter_domains)
+        scope = typed.Scope("a bound", parameters=parameter_domains, others=others)
         domain = _domain(record, scope, findings)
         if name is None or domain is None:
             continue
-        initial = _initial(record, domain, parameter_domains, findings)
+        initial = _initial(record, domain, attrs.evolve(scope, place="an initial value"), findings)
         if initial is None or not _bounded(record, domain, findings):
             continue
         for values in _explored(known):
-            _fits(evaluate(initial, values), domain, record, values, findings, "initial")
+            if _not_empty(record, domain, values, findings):
+                _fits(evaluate(initial, values), domain, record, values, findings, "initial")
         word = cells.one_of(record["scope"], ("workflow", "environment"), "", findings)
         where: Scope = "workflow" if word == "workflow" else "environment"
         found.append(Variable(name.name, where, domain, initial, span=name.span))
@@ -103,18 +109,28 @@ def _bounded(record: Record, domain: Domain, findings: Findings) -> bool:
     return True
 
 
-def _initial(
-    record: Record, domain: Domain, parameter_domains: Mapping[str, Domain], findings: Findings
-) -> Expr | None:
+def _not_empty(record: Record, domain: Domain, values: Mapping[str, Value], findings: Findings) -> bool:
+    span = concrete(domain, values)
+    if not isinstance(span, Interval) or span.high is None or span.low <= span.high:
+        return True
+    message = f"the domain {unparse_domain(domain)} is empty" + _at(values)
+    findings.error("DSA205", message, record["domain"].span(), "the lower bound comes first")
+    return False
+
+
+def _at(values: Mapping[str, Value]) -> str:
+    shown = ", ".join(f"{name} = {show_value(given)}" for name, given in values.items())
+    return f" at {shown}" if shown else ""
+
+
+def _initial(record: Record, domain: Domain, scope: typed.Scope, findings: Findings) -> Expr | None:
     cell = record["initial"]
     expr = cells.parsed(cell, Parser.expression, findings, "DSA108")
     if expr is None:
         return None
     symbols = frozenset(domain.values) if isinstance(domain, EnumDomain) else frozenset()
-    enums = [d.values for d in parameter_domains.values() if isinstance(d, EnumDomain)]
-    scope = typed.Scope(
-        "an initial value", parameters=parameter_domains, symbols=symbols.union(*enums) if enums else symbols
-    )
+    enums = [d.values for d in scope.parameters.values() if isinstance(d, EnumDomain)]
+    scope = attrs.evolve(scope, symbols=symbols.union(*enums))
     before = findings.count
     resolved = typed.Resolver(scope, findings, cell.span()).expect(expr, typed.type_of(domain))
     return resolved if findings.count == before else None
@@ -126,10 +142,13 @@ def literal(cell: Cell, domain: Domain, findings: Findings) -> Value | None:
     if expr is None:
         return None
     symbols = frozenset(domain.values) if isinstance(domain, EnumDomain) else frozenset()
-    before = findings.count
-    scope = typed.Scope("a literal value", symbols=symbols)
-    resolved = typed.Resolver(scope, findings, cell.span()).expect(expr, typed.type_of(domain))
-    if findings.count > before:
+    probe = Findings()
+    resolver = typed.Resolver(typed.Scope("a literal value", symbols=symbols), probe, cell.span())
+    resolved = resolver.expect(expr, typed.type_of(domain))
+    if probe.any_error:
+        words = {BooleanDomain: ("true", "false"), RangeDomain: ()}.get(type(domain), sorted(symbols))
+        hint = did_you_mean(cell.plain, words, "write a whole number")
+        findings.error("DSA205", f"'{cell.plain}' is not a value of {unparse_domain(domain)}", cell.span(), hint)
         return None
     return evaluate(resolved, {})
 
@@ -144,27 +163,27 @@ def _fits(
 ) -> bool:
     if concrete(domain, values).contains(value):
         return True
-    shown = unparse_domain(domain)
-    at = ", ".join(f"{name} = {show_value(given)}" for name, given in values.items())
-    message = f"{show_value(value)} lies outside {shown}" + (f" at {at}" if at else "")
+    message = f"{show_value(value)} lies outside {unparse_domain(domain)}" + _at(values)
     findings.error("DSA205", message, record[column].span())
     return False
 
 
-def events(records: list[Record], findings: Findings) -> tuple[Event, ...]:
-    """Read the Events table; that an origin is an effect is asked later."""
-    found = []
+def events(records: list[Record], findings: Findings) -> tuple[tuple[Event, ...], list[Written]]:
+    """Read the Events table; give the origins as written too, since that they are effects is asked later."""
+    found, origins = [], []
     for record in records:
         name = cells.declared_name(record["event"], "an event", findings)
-        origin = cells.parsed(record["from"], lambda parser: parser.name("'outside' or an effect").text, findings)
+        origin = cells.one_name(record["from"], "'outside' or an effect", findings)
         if name is not None and origin is not None:
             found.append(Event(name.name, origin, span=name.span))
-    return tuple(found)
+            origins.append(Written(origin, record["from"].span()))
+    return tuple(found), origins
 
 
-def guards(records: list[Record], findings: Findings) -> tuple[Guard, ...]:
-    """Read the Guards table; that the events judged exist is asked later."""
-    found = []
+def guards(records: list[Record], findings: Findings) -> tuple[tuple[Guard, ...], list[Written]]:
+    """Read the Guards table; give the judged events as written too, since that they exist is asked later."""
+    found: list[Guard] = []
+    judged: list[Written] = []
     for record in records:
         name = cells.declared_name(record["guard"], "a guard", findings)
         if name is None:
@@ -175,11 +194,12 @@ def guards(records: list[Record], findings: Findings) -> tuple[Guard, ...]:
                 hint = did_you_mean(verdict.name, OUTCOMES)
                 findings.error("DSA107", f"'{verdict.name}' is no verdict", verdict.span, hint)
         outcomes = tuple(outcome for outcome in OUTCOMES if outcome in {verdict.name for verdict in said})
-        judged = cells.name_list(record["judges"], "an event", findings)
+        events_judged = cells.name_list(record["judges"], "an event", findings)
+        judged += events_judged
         found.append(
             Guard(
                 name.name,
-                tuple(event.name for event in judged),
+                tuple(event.name for event in events_judged),
                 _word(record, "is", "a registered kind of guard", findings),
                 cells.pairs(record["options"], ";", findings),
                 outcomes or OUTCOMES,
@@ -188,7 +208,7 @@ def guards(records: list[Record], findings: Findings) -> tuple[Guard, ...]:
                 span=name.span,
             )
         )
-    return tuple(found)
+    return tuple(found), judged
 
 
 def generators(records: list[Record], findings: Findings) -> tuple[Generator, ...]:
@@ -205,8 +225,7 @@ def generators(records: list[Record], findings: Findings) -> tuple[Generator, ..
 
 def _word(record: Record, column: str, what: str, findings: Findings) -> str:
     cell = record[column]
-    found = cells.parsed(cell, lambda parser: parser.name(what).text, findings) if cell.text else None
-    return found or ""
+    return (cells.one_name(cell, what, findings) if cell.text else None) or ""
 
 
 def effects(records: list[Record], findings: Findings) -> tuple[Effect, ...]:

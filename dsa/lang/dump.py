@@ -7,7 +7,6 @@ document that people wrote, use `dsa.lang.format`.
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 
-from dsa.cells_text import COLUMNS, transition_cells
 from dsa.claims import Refused, Scenario, ScenarioStep, show
 from dsa.declarations import (
     Effect,
@@ -19,9 +18,9 @@ from dsa.declarations import (
 )
 from dsa.expr import OUTCOMES, show_number, show_value, unparse, unparse_domain
 from dsa.lang.expand import DEFAULT_GRANTS, GRANTS
-from dsa.lang.layout import escaped, table_lines
 from dsa.lang.steps import ANY_COUNT
 from dsa.machine import Machine
+from dsa.tables import COLUMNS, escaped, table_lines, transition_cells
 
 Cells = Sequence[str]
 
@@ -58,7 +57,7 @@ def _sections(machine: Machine) -> Iterator[tuple[str, str]]:
     if machine.properties:
         yield "Properties", "\n".join(f"- {show(item.form)}" for item in machine.properties)
     for scenario in machine.scenarios:
-        yield f"Scenario: {scenario.name}", _scenario(scenario)
+        yield f"Scenario: {scenario.name}", scenario_text(scenario)
 
 
 def _declarations(machine: Machine) -> Iterator[tuple[str, str]]:
@@ -159,7 +158,8 @@ def _fenced(text: str) -> str:
     return f"{fence}\n{text}\n{fence}"
 
 
-def _scenario(scenario: Scenario) -> str:
+def scenario_text(scenario: Scenario) -> str:
+    """Write the body of a Scenario section: its parameters and its table."""
     steps = scenario.steps
     variables = list(dict.fromkeys(name for step in steps for name, _ in step.values))
     header = ["percept", "action"]

@@ -5,9 +5,7 @@ which the callers turn into a diagnostic; it never leaves `dsa.lang`.
 """
 
 import re
-from typing import NoReturn
-
-import attrs
+from typing import NamedTuple, NoReturn
 
 from dsa.errors import Span
 from dsa.expr import (
@@ -61,8 +59,7 @@ class UnreadableError(Exception):
         super().__init__(message)
 
 
-@attrs.frozen
-class Token:
+class Token(NamedTuple):
     """A piece of a cell: `kind` is `number`, `name`, `sign`, or `end` at the end of the cell."""
 
     kind: str
@@ -101,8 +98,10 @@ class Parser:
 
     def at(self, *texts: str) -> bool:
         """Tell whether the next tokens are these."""
-        ahead = self._tokens[self._place : self._place + len(texts)]
-        return len(ahead) == len(texts) and all(token.text == text for token, text in zip(ahead, texts, strict=True))
+        for place, text in enumerate(texts, self._place):
+            if self._tokens[place].text != text:  # the end's text is empty, so this never looks beyond it
+                return False
+        return True
 
     def accept(self, *texts: str) -> bool:
         """Read these tokens if they come next."""
@@ -122,16 +121,20 @@ class Parser:
     def fail(self, message: str, hint: str = "") -> NoReturn:
         """Fail at the next token."""
         token = self.next
-        found = "the cell ends" if token.kind == "end" else f"found '{token.text}'"
+        found = "nothing follows" if token.kind == "end" else f"found '{token.text}'"
         raise UnreadableError(f"{message}, but {found}", token.start, max(token.end, token.start + 1), hint)
 
-    def end(self) -> None:
-        """Require that everything has been read."""
-        if self.next.kind != "end":
-            hint = "compare with '=='" if self.next.text == "=" else ""
-            if self.next.kind in {"name", "number"}:
-                hint = "an operator is missing"
-            self.fail("expected the end", hint)
+    def reject(self, message: str, hint: str = "") -> NoReturn:
+        """Fail at the next token with words that name it already."""
+        token = self.next
+        raise UnreadableError(message, token.start, max(token.end, token.start + 1), hint)
+
+    def end(self, hint: str | None = None) -> None:
+        """Require that everything has been read; `hint` says what else might follow."""
+        token = self.next
+        if token.kind != "end":
+            missing = "an operator is missing before it" if token.kind in {"name", "number"} else ""
+            self.reject(f"'{token.text}' cannot stand here", missing if hint is None else hint)
 
     def name(self, what: str) -> Token:
         """Read a name that is not reserved."""
@@ -187,7 +190,7 @@ class Parser:
             sign = self.take().text
             rest.append((sign, self.sum()))
         if self.at("="):
-            self.fail("a comparison cannot go on here", "compare with '=='")
+            self.reject("'=' does not compare", "write '=='")
         return Compare(first, tuple(rest), span=self._since(start)) if rest else first
 
     def _set(self) -> tuple[Expr, ...]:
@@ -246,7 +249,9 @@ class Parser:
             name = self.name("the name of an effect after 'pending'")
             return Name(name.text, "pending", span=self._since(token.start))
         if token.text == "else":
-            self.fail("an expression cannot hold 'else'", "write 'else', or 'else and CONDITION', as the whole cell")
+            self.reject(
+                "'else' cannot stand inside an expression", "write 'else', or 'else and CONDITION', as the whole cell"
+            )
         name = self.name("a name, a number or '('")
         return Name(name.text, span=self._since(name.start))
 
@@ -254,7 +259,7 @@ class Parser:
         """Read a whole number without sign."""
         token = self.next
         if token.kind != "number" or "." in token.text:
-            self.fail("expected a whole number")
+            self.fail("expected a whole number from 0")
         if len(token.text) > _MAX_DIGITS:
             self.fail(f"a number has at most {_MAX_DIGITS} digits")
         return int(self.take().text)

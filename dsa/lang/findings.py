@@ -42,11 +42,11 @@ class Findings:
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Suggest the known word nearest to a mistyped one; else list the known words, or say `otherwise`."""
+    """Suggest the known word nearest to a mistyped one; else list the known words, or say `otherwise` if there is none."""
     words = sorted(set(known))
     lowered = {candidate.lower(): candidate for candidate in words}
     if near := difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.6):
         return f"did you mean '{lowered[near[0]]}'?"
-    if otherwise or not words:
+    if not words:
         return otherwise
     return f"known here: {', '.join(words[:12])}{', ...' if len(words) > 12 else ''}"  # noqa: PLR2004  (a line's worth)

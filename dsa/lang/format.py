@@ -13,8 +13,8 @@ from dsa.lang import cells
 from dsa.lang.columns import COLUMNS, NOTE
 from dsa.lang.exprs import Parser, UnreadableError
 from dsa.lang.findings import Findings
-from dsa.lang.layout import escaped, table_lines
 from dsa.lang.markdown import Cell, Table, read
+from dsa.tables import escaped, table_lines
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 

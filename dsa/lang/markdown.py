@@ -7,6 +7,7 @@ tables inside lists, quotes, fences and comments are prose. Cells are split here
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import accumulate
 
 import attrs
 from markdown_it import MarkdownIt
@@ -22,7 +23,8 @@ _CODE_SPAN = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1")
 class Cell:
     r"""A piece of one line: its text without `\|` escapes, and where it stands.
 
-    `escapes` are the positions in `text` of pipes that were written `\|`, so that columns stay true.
+    `escapes` are the positions in `text` of pipes that were written `\|`, so that columns stay true. A bullet may go on
+    over further lines: `continued` gives the offset in `text` at which each of them starts, and its own piece.
     """
 
     text: str
@@ -31,16 +33,22 @@ class Cell:
     column: int
     source: str
     escapes: tuple[int, ...] = ()
+    continued: tuple[tuple[int, "Cell"], ...] = ()
 
     def span(self, start: int = 0, end: int | None = None) -> Span:
-        """Give the place of `text[start:end]`."""
+        """Give the place of `text[start:end]`; where that covers several lines, its part on the first of them."""
         stop = len(self.text) if end is None else end
+        for offset, piece in reversed(self.continued):
+            if start >= offset:
+                return piece.span(start - offset, stop - offset)
+            stop = min(stop, offset - 1)
         return Span(
             self.path, self.line, self._column(start), max(self._column(stop), self._column(start)), self.source
         )
 
     def _column(self, offset: int) -> int:
-        return self.column + offset + sum(1 for escape in self.escapes if escape < offset)
+        written = self.column + offset
+        return written + sum(1 for escape in self.escapes if escape < offset) if self.escapes else written
 
     @property
     def plain(self) -> str:
@@ -94,10 +102,11 @@ class Line:
 
 @attrs.frozen
 class Fence:
-    """A fenced code block; `content` ends with its newline."""
+    """A fenced code block; `content` ends with its newline, `body` are its lines."""
 
     content: str
     opening: Cell
+    body: tuple[Cell, ...]
 
 
 Block = Table | Heading | Bullet | Line | Fence
@@ -184,7 +193,9 @@ def _blocks(tokens: list[Token], path: str, lines: tuple[str, ...]) -> Iterator[
             content = tokens[place + 1].content
             yield Heading(int(token.tag[1:]), _piece(path, lines, first, content))
         elif token.type == "fence" and token.level == 0:
-            yield Fence(token.content, Cell(lines[first], path, first + 1, 1, lines[first]))
+            inside = token.content.split("\n")[:-1]
+            body = tuple(_piece(path, lines, first + 1 + place, content) for place, content in enumerate(inside))
+            yield Fence(token.content, Cell(lines[first], path, first + 1, 1, lines[first]), body)
         elif token.type == "paragraph_open" and token.level == 0:
             for offset, content in enumerate(tokens[place + 1].content.split("\n")):
                 yield Line(_piece(path, lines, first + offset, content.strip()))
@@ -193,7 +204,7 @@ def _blocks(tokens: list[Token], path: str, lines: tuple[str, ...]) -> Iterator[
             and token.level == depth_of_items
             and tokens[place - 1].type == "list_item_open"
         ):
-            yield Bullet(_piece(path, lines, first, " ".join(tokens[place + 1].content.split("\n"))))
+            yield Bullet(_joined(path, lines, first, tokens[place + 1].content.split("\n")))
 
 
 def _piece(path: str, lines: tuple[str, ...], index: int, content: str) -> Cell:
@@ -201,6 +212,14 @@ def _piece(path: str, lines: tuple[str, ...], index: int, content: str) -> Cell:
     source = lines[index] if index < len(lines) else ""
     start = source.find(content.split("\n", maxsplit=1)[0][:20]) if content else -1
     return Cell(content, path, index + 1, max(0, start) + 1, source)
+
+
+def _joined(path: str, lines: tuple[str, ...], index: int, contents: list[str]) -> Cell:
+    """Give the lines of an item as one text, joined by spaces."""
+    pieces = [_piece(path, lines, index + place, content.strip()) for place, content in enumerate(contents)]
+    offsets = accumulate(len(piece.text) + 1 for piece in pieces[:-1])
+    text = " ".join(piece.text for piece in pieces)
+    return attrs.evolve(pieces[0], text=text, continued=tuple(zip(offsets, pieces[1:], strict=True)))
 
 
 def _table(path: str, lines: tuple[str, ...], first: int, last: int) -> Table:
@@ -228,7 +247,8 @@ def split_row(source: str, path: str, line: int) -> tuple[Cell, ...]:
 
 def _cell(source: str, start: int, end: int, path: str, line: int) -> Cell:
     raw = source[start:end]
-    text, indent = raw.strip(), len(raw) - len(raw.lstrip())
+    text = raw.strip()
+    indent = len(raw) - len(raw.lstrip()) if text else min(1, len(raw))
     if "\\|" not in text:
         return Cell(text, path, line, start + indent + 1, source)
     parts = text.split("\\|")

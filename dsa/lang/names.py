@@ -4,6 +4,7 @@ Takes declarations, gives `Names`, from which the scopes of all expressions are 
 """
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 import attrs
 
@@ -17,7 +18,7 @@ from dsa.lang.typed import Scope
 _ARTICLES = {"event": "an event", "effect": "an effect"}
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class Names:
     """The declared names by kind. `effects` maps each to whether it has answers; `events` holds `E.failed` too."""
 
@@ -32,29 +33,43 @@ class Names:
     final_states: frozenset[str]
     symbols: frozenset[str]
 
+    @cached_property
+    def _ending(self) -> dict[str, list[str]]:
+        """The full names of the states, by their last part."""
+        found: dict[str, list[str]] = {}
+        for full in self.states:
+            found.setdefault(full.rpartition(".")[2], []).append(full)
+        return found
+
     def full_state(self, name: str) -> str | None:
         """Give the full name of a state written in full, or by its last part where that is unique."""
         if name in self.states:
             return name
-        found = [full for full in self.states if full.rpartition(".")[2] == name]
+        found = self._ending.get(name, [])
         return found[0] if len(found) == 1 else None
 
+    @cached_property
     def kinds(self) -> dict[str, str]:
-        """Give what every name is, in words."""
+        """What every name is, in words."""
         found = dict.fromkeys(self.states, "a state")
         found |= dict.fromkeys(self.events, "an event") | dict.fromkeys(self.effects, "an effect")
         found |= dict.fromkeys(self.guards, "a guard") | dict.fromkeys(self.parameters, "a parameter")
         return found | dict.fromkeys(self.variables, "a variable")
 
-    def scope(self, place: str, *, with_guards: bool = True) -> Scope:
-        """Give the scope of a row's cells: variables, parameters, and verdicts where they may be read."""
+    @cached_property
+    def conditions(self) -> Scope:
+        """The scope of `if` cells: variables, parameters and verdicts."""
+        return attrs.evolve(self.updates, place="a condition", guards=self.guards)
+
+    @cached_property
+    def updates(self) -> Scope:
+        """The scope of `update` cells: variables and parameters."""
         return Scope(
-            place,
+            "an update",
             parameters=self.parameters,
             variables=self.variables,
-            guards=self.guards if with_guards else {},
             symbols=self.symbols,
-            others=self.kinds(),
+            others=self.kinds,
         )
 
     def moments(self, place: str) -> Scope:
@@ -71,7 +86,7 @@ class Names:
             kinds[name] = "effect"
         answered = frozenset(effect for effect, has_answers in self.effects.items() if has_answers)
         return Scope(
-            place, self.parameters, self.variables, self.guards, self.symbols, kinds, full, answered, self.kinds()
+            place, self.parameters, self.variables, self.guards, self.symbols, kinds, full, answered, self.kinds
         )
 
     def report_unknown(self, kind: str, place: Written, findings: Findings) -> None:
@@ -83,8 +98,8 @@ class Names:
             "variable": self.variables,
         }
         article = _ARTICLES.get(kind, f"a {kind}")
-        actual = self.kinds().get(place.name)
-        same_end = [full for full in self.states if full.rpartition(".")[2] == place.name]
+        actual = self.kinds.get(place.name)
+        same_end = self._ending.get(place.name, [])
         if kind == "state" and len(same_end) > 1:
             message, hint = f"'{place.name}' may be {' or '.join(same_end)}", "write the full name"
         else:
@@ -137,7 +152,10 @@ def require_unique(declared: Declared, findings: Findings) -> None:
         seen.setdefault(name, (what, span.line if span else 0))
     for name, what, span in _implied(declared):
         if name in seen:
-            findings.error("DSA202", f"'{name}' is declared, but it also means {what}", span)
+            kind, line = seen[name]
+            where = f" (line {line})" if line else ""
+            message = f"'{name}' would mean {what}, but it is already {kind}{where}"
+            findings.error("DSA202", message, span, "names are unique over the whole document")
 
 
 def _declarations(declared: Declared) -> Iterator[tuple[str, str, Span | None]]:
@@ -171,16 +189,21 @@ def _implied(declared: Declared) -> Iterator[tuple[str, str, Span]]:
                 yield value, f"a value of {name}", span
 
 
-def require_references(declared: Declared, findings: Findings, *, effects_listed: bool) -> None:
-    """Report events that answer no effect, and guards that judge no event."""
+def require_references(
+    declared: Declared,
+    origins: Iterable[Written],
+    judged: Iterable[Written],
+    findings: Findings,
+    *,
+    effects_listed: bool,
+) -> None:
+    """Report origins that are no effects, and judged events that are none."""
     names = declared.names()
-    for event in declared.events:
-        if event.origin != OUTSIDE and event.origin not in names.effects and event.span is not None:
+    for origin in origins:
+        if origin.name != OUTSIDE and origin.name not in names.effects:
             listed = "the Effects table does not list it" if effects_listed else "no row emits it"
-            hint = did_you_mean(event.origin, [*names.effects, OUTSIDE])
-            findings.error("DSA201", f"{event.name} answers '{event.origin}', but {listed}", event.span, hint)
-    for guard in declared.guards:
-        for judged in guard.judges:
-            if judged not in names.events and guard.span is not None:
-                message = f"guard {guard.name} judges '{judged}', which is no event"
-                findings.error("DSA201", message, guard.span, did_you_mean(judged, names.events))
+            hint = did_you_mean(origin.name, [*names.effects, OUTSIDE])
+            findings.error("DSA201", f"'{origin.name}' is no effect: {listed}", origin.span, hint)
+    for event in judged:
+        if event.name not in names.events:
+            names.report_unknown("event", event, findings)

@@ -51,7 +51,7 @@ def initial_state(states: tuple[State, ...], targets: Iterable[tuple[str, Span]]
         if len(twins) > 1 and state is not twins[0]:
             where = f"of {state.parent}" if state.parent else "of the machine"
             message = f"{twins[0].name} and {state.name} are both the initial state {where}"
-            findings.error("DSA206", message, state.span or at)
+            findings.error("DSA206", message, state.span or at, "mark one of them")
     top = [state for state in marked if state.parent is None] or marked
     if not marked:
         findings.error("DSA206", "no state is initial", at, "mark one with kind 'initial' in the States table")

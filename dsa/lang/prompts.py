@@ -68,20 +68,22 @@ def read_prompt(section: Section, allowed: tuple[str, ...], findings: Findings) 
         else:
             parts[part] = following.content.removesuffix("\n")
             also = ("feedback",) if part == "feedback" else ()
-            require_placeholders(parts[part], (*allowed, *also), following.opening, findings)
+            for line in following.body:
+                require_placeholders(line, (*allowed, *also), findings)
     if not parts:
         hint = "### Role, ### Constraints, ### Task, ### Feedback, each with one fence"
         findings.error("DSA112", "this prompt has no parts", section.heading.span(), hint)
     return Prompt(section.name, **parts, span=section.heading.span())
 
 
-def require_placeholders(text: str, allowed: tuple[str, ...], cell: Cell, findings: Findings) -> None:
-    """Report the placeholders of a text that nothing will fill in."""
-    for match in _PLACEHOLDER.finditer(text):
+def require_placeholders(cell: Cell, allowed: tuple[str, ...], findings: Findings) -> None:
+    """Report the placeholders of a line or a cell that nothing will fill in."""
+    for match in _PLACEHOLDER.finditer(cell.text):
         name = match[1]
         if name is not None and name not in allowed:
-            hint = did_you_mean(name, allowed) + "; a brace is written '{{' or '}}'"
-            findings.error("DSA112", f"nothing fills in the placeholder '{{{name}}}'", cell.span(), hint)
+            hint = did_you_mean(name, allowed).rstrip("?") + "; a brace is written '{{' or '}}'"
+            message = f"nothing fills in the placeholder '{{{name}}}'"
+            findings.error("DSA112", message, cell.span(match.start(), match.end()), hint)
 
 
 def read_constraints(section: Section, lines: tuple[str, ...]) -> str:

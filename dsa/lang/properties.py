@@ -3,6 +3,7 @@
 Takes bullets and the scope of moments (states, events, effects, verdicts and values), gives `Property` values.
 """
 
+import difflib
 from collections.abc import Callable
 
 import attrs
@@ -33,6 +34,22 @@ FORMS = (
 )
 
 
+_LEADING = {
+    "always": "always P",
+    "never": "never P",
+    "on": "on E: X unchanged",
+    "at": "at most K E [between P and Q]",
+    "possible": "possible P",
+    "from": "from everywhere possible P",
+    "expected": "expected E <= x",
+}
+_INFIX = {
+    "leads": "P leads to Q [assuming fair E]",
+    "only": "Q only after P",
+    "probability": "P with probability >= x",
+}
+
+
 def looks_like_property(cell: Cell) -> bool:
     """Tell whether a bullet reads as a property, whatever its names."""
     try:
@@ -50,7 +67,7 @@ def read_property(
     try:
         form = _form(Parser(cell))
     except UnreadableError as fault:
-        hint = fault.hint or f"a property is one of: {FORMS}"
+        hint = fault.hint or _form_meant(cell.text.split())
         findings.error("DSA109", fault.message, cell.span(fault.start, fault.end), hint)
         return None
     before = findings.count
@@ -62,11 +79,24 @@ def read_property(
     return Property(typed, span=cell.span()) if findings.count == before else None
 
 
+def _form_meant(words: list[str]) -> str:
+    """Show the form that a bullet seems to be, or all of them."""
+    if words and words[0] in _LEADING:
+        return f"write: {_LEADING[words[0]]}"
+    if near := next((form for word, form in _INFIX.items() if word in words), None):
+        return f"write: {near}"
+    if typed := difflib.get_close_matches("".join(words[:1]), _LEADING, n=1, cutoff=0.8):
+        return f"did you mean '{typed[0]}'?"
+    return f"a property is one of: {FORMS}"
+
+
 def _form(parser: Parser) -> Form:
     form = _leading(parser)
     if form is None:
         form = _infix(parser)
-    parser.end()
+    parser.end(
+        "in 'between P and Q', 'and' and 'or' inside P or Q need parentheses" if isinstance(form, AtMost) else ""
+    )
     return form
 
 

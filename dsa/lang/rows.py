@@ -12,7 +12,7 @@ from dsa.errors import Span
 from dsa.expr import TRUE, Expr, Verdict, walk
 from dsa.lang import cells, typed
 from dsa.lang.columns import Record
-from dsa.lang.findings import Findings, did_you_mean
+from dsa.lang.findings import Findings
 from dsa.lang.names import Names
 
 _COLUMNS = ("source", "event", "if", "update", "effects", "target")
@@ -58,16 +58,16 @@ def written(records: list[Record], findings: Findings) -> list[WrittenRow]:
 
 def _sources(record: Record, findings: Findings) -> tuple[cells.Written, ...]:
     cell = record["source"]
-    if cell.plain in {STAR, r"\*"}:
-        return (cells.Written(STAR, cell.span()),)
+    if cell.plain in {STAR, r"\*", STAY}:
+        return (cells.Written(STAY if cell.plain == STAY else STAR, cell.span()),)
     return cells.name_list(cell, "a state, or '*'", findings)
 
 
 def _target(record: Record, findings: Findings) -> cells.Written | None:
     cell = record["target"]
-    if cell.plain == STAY:
-        return cells.Written(STAY, cell.span())
-    name = cells.parsed(cell, lambda parser: parser.name("a state, or '='").text, findings)
+    if cell.plain in {STAY, STAR}:
+        return cells.Written(cell.plain, cell.span())
+    name = cells.one_name(cell, "a state, or '='", findings)
     return None if name is None else cells.Written(name, cell.span())
 
 
@@ -128,7 +128,7 @@ def _event(place: cells.Written, names: Names, findings: Findings) -> str:
 
 
 def _condition(row: WrittenRow, names: Names, findings: Findings) -> Expr:
-    resolver = typed.Resolver(names.scope("a condition"), findings, row.span)
+    resolver = typed.Resolver(names.conditions, findings, row.span)
     condition = resolver.condition(row.condition)
     for node in walk(condition):
         if isinstance(node, Verdict):
@@ -151,7 +151,7 @@ def _update(update: Assign | Revoke, names: Names, findings: Findings) -> Assign
             message = f"{update.variable} is an environment variable; 'revoke' is for workflow variables"
             findings.error("DSA204", message, span, f"write {update.variable} = VALUE")
         return update
-    resolver = typed.Resolver(names.scope("an update", with_guards=False), findings, span)
+    resolver = typed.Resolver(names.updates, findings, span)
     return attrs.evolve(update, value=resolver.expect(update.value, typed.type_of(names.variables[update.variable])))
 
 
@@ -173,9 +173,11 @@ def _effect(item: Emit | Cancel, names: Names, findings: Findings) -> Emit | Can
 def _require_places(row: WrittenRow, sources: list[str], target: str, names: Names, findings: Findings) -> None:
     for source, place in zip(sources, row.sources, strict=True):
         if source == STAY:
-            findings.error("DSA207", "'=' is a target, not a source", place.span)
+            findings.error(
+                "DSA207", "'=' is a target, not a source", place.span, "'*' is every state that is not final"
+            )
         elif source in names.final_states:
             message = f"{source} is final, so no row can leave it"
             findings.error("DSA207", message, place.span, "a run that rests and goes on is not in a final state")
     if target == STAR:
-        findings.error("DSA207", "'*' is a source, not a target", row.target.span, did_you_mean(STAR, names.states))
+        findings.error("DSA207", "'*' is a source, not a target", row.target.span, "name a state, or write '=' to stay")

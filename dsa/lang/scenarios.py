@@ -7,7 +7,7 @@ import attrs
 
 from dsa.claims import Refused, Scenario, ScenarioStep
 from dsa.declarations import TIMER_PREFIX, Cancel, Emit, Parameter, parse_duration, show_duration
-from dsa.expr import OUTCOMES, Outcome, Value
+from dsa.expr import OUTCOMES, Outcome, Value, concrete, unparse_domain
 from dsa.lang import cells
 from dsa.lang.columns import COLUMNS, Record, records
 from dsa.lang.declare import literal
@@ -15,25 +15,24 @@ from dsa.lang.exprs import Parser
 from dsa.lang.findings import Findings, did_you_mean
 from dsa.lang.markdown import Cell, Line, Section
 from dsa.lang.names import Names
+from dsa.machine import Machine
 
 REASONS = ("finished", "late", "invalid_state", "ambiguous", "out_of_domain", "emitted_twice")
 _PARAMETERS = "Parameters:"
 
 
-def read_scenario(
-    section: Section, names: Names, parameters: tuple[Parameter, ...], steps: frozenset[str], findings: Findings
-) -> Scenario:
-    """Read one Scenario section; a row that cannot be read is reported and left out."""
+def read_scenario(section: Section, names: Names, machine: Machine, findings: Findings) -> Scenario:
+    """Read one Scenario section of a machine; a row that cannot be read is reported and left out."""
     values: tuple[tuple[str, Value], ...] = ()
     for block in section.blocks:
         if isinstance(block, Line) and block.text.text.startswith(_PARAMETERS):
-            values += _parameters(block.text, parameters, findings)
+            values += _parameters(block.text, machine.parameters, findings)
     rows = records(section, COLUMNS["scenario"], findings, frozenset(names.variables))
     if not section.tables:
         findings.error(
             "DSA102", "this scenario has no table", section.heading.span(), "columns: percept, action, state"
         )
-    found = [_step(record, names, steps, findings) for record in rows]
+    found = [_step(record, names, machine, findings) for record in rows]
     done = tuple(step for step in found if step is not None)
     return Scenario(section.name or section.kind, done, values, span=section.heading.span())
 
@@ -42,40 +41,65 @@ def _parameters(cell: Cell, known: tuple[Parameter, ...], findings: Findings) ->
     text = cell.text.removeprefix(_PARAMETERS)
     rest = attrs.evolve(cell, text=text.strip(), column=cell.column + len(cell.text) - len(text.lstrip()), escapes=())
     found = []
-    for name, written in cells.pairs(rest, ",;", findings):
+    for name, cell_of_value in cells.pair_cells(rest, ",;", findings):
         matching = [p for p in known if p.name == name] or [p for p in known if p.name.startswith(f"{name}.")]
         if not matching:
             hint = did_you_mean(name, [parameter.name for parameter in known], "the machine has no parameters")
             findings.error("DSA201", f"'{name}' is no parameter", rest.span(), hint)
             continue
-        value = literal(attrs.evolve(rest, text=written), matching[0].domain, findings)
-        if value is not None:
+        value = literal(cell_of_value, matching[0].domain, findings)
+        outside = [p for p in matching if value is not None and not concrete(p.domain, {}).contains(value)]
+        for parameter in outside:
+            message = f"{cell_of_value.text} lies outside {parameter.name}'s domain {unparse_domain(parameter.domain)}"
+            findings.error("DSA205", message, cell_of_value.span())
+        if value is not None and not outside:
             found.append((name, value))
     return tuple(found)
 
 
-def _step(record: Record, names: Names, steps: frozenset[str], findings: Findings) -> ScenarioStep | None:
+def _step(record: Record, names: Names, machine: Machine, findings: Findings) -> ScenarioStep | None:
     before = findings.count
-    event, verdicts = _percept(record["percept"], names, findings)
+    event, verdicts = _percept(record["percept"], names, machine, findings)
     action = _action(record["action"], names, findings)
     state = _state(record["state"], names, findings)
     values = _values(record, names, findings)
-    dependencies = () if record["deps"].text == "-" else cells.pairs(record["deps"], ";,", findings) or None
-    for _, step in dependencies or ():
-        if step not in steps:
-            findings.error("DSA201", f"'{step}' is no step", record["deps"].span(), did_you_mean(step, steps))
+    dependencies = _dependencies(record["deps"], machine, findings)
     if findings.count > before:
         return None
     return ScenarioStep(event, verdicts, action, state, values, dependencies, span=record.span)
 
 
-def _percept(cell: Cell, names: Names, findings: Findings) -> tuple[str, tuple[tuple[str, Outcome], ...]]:
+def _dependencies(cell: Cell, machine: Machine, findings: Findings) -> tuple[tuple[str, str], ...] | None:
+    if cell.text in {"", "-"}:
+        return () if cell.text else None
+    steps = [step.name for step in machine.steps]
+    pairs = cells.pair_cells(cell, ";,", findings)
+    for _, step in pairs:
+        if step.text not in steps:
+            hint = did_you_mean(step.text, steps, "only the steps of a Steps document have dependencies")
+            findings.error("DSA201", f"'{step.text}' is no step", step.span(), hint)
+    return tuple((name, step.text) for name, step in pairs)
+
+
+def _timer(cell: Cell, text: str, machine: Machine, findings: Findings) -> str:
+    duration_ms = parse_duration(text.removeprefix(TIMER_PREFIX).strip())
+    if not duration_ms:
+        findings.error("DSA107", f"'{text}' is no timer", cell.span(), "write after 30s; units: ms, s, m, h, d")
+        return ""
+    event = TIMER_PREFIX + show_duration(duration_ms)
+    timers = {row.event for row in machine.transitions if row.is_timer}
+    if event not in timers:
+        hint = did_you_mean(event, timers, "no row has a timer")
+        findings.error("DSA201", f"no row has the timer '{event}'", cell.span(), hint)
+    return event
+
+
+def _percept(
+    cell: Cell, names: Names, machine: Machine, findings: Findings
+) -> tuple[str, tuple[tuple[str, Outcome], ...]]:
     text = cell.text.strip("`").strip()
     if text.split(" ")[0] == TIMER_PREFIX.strip():
-        duration_ms = parse_duration(text.removeprefix(TIMER_PREFIX).strip())
-        if duration_ms is None:
-            findings.error("DSA107", f"'{text}' is no timer", cell.span(), "write after 30s; units: ms, s, m, h, d")
-        return TIMER_PREFIX + show_duration(duration_ms or 0), ()
+        return _timer(cell, text, machine, findings), ()
 
     def read(parser: Parser) -> tuple[cells.Written, list[cells.Written]]:
         token = parser.name("an event")
@@ -88,7 +112,7 @@ def _percept(cell: Cell, names: Names, findings: Findings) -> tuple[str, tuple[t
                 break
         return event, said
 
-    found = cells.parsed(cell, read, findings)
+    found = cells.parsed(cell, read, findings, hint="a percept is an event, then verdicts separated by ','")
     if found is None:
         return "", ()
     event, said = found
@@ -106,7 +130,8 @@ def _verdict(word: cells.Written, event: str, names: Names, findings: Findings) 
         findings.error("DSA201", f"'{word.name}' is no verdict", word.span, did_you_mean(word.name, known))
         return None
     if event in names.events and event not in names.judged[guard]:
-        findings.error("DSA209", f"guard {guard} does not judge {event}", word.span)
+        hint = f"it judges: {', '.join(names.judged[guard]) or 'nothing'}"
+        findings.error("DSA209", f"guard {guard} does not judge {event}", word.span, hint)
         return None
     return guard, outcome
 
@@ -130,7 +155,7 @@ def _action(cell: Cell, names: Names, findings: Findings) -> tuple[Emit | Cancel
 def _state(cell: Cell, names: Names, findings: Findings) -> str | None:
     if not cell.text:
         return None
-    name = cells.parsed(cell, lambda parser: parser.name("a state").text, findings)
+    name = cells.one_name(cell, "a state", findings)
     if name is None:
         return None
     full = names.full_state(name)
@@ -141,9 +166,9 @@ def _state(cell: Cell, names: Names, findings: Findings) -> str | None:
 
 def _values(record: Record, names: Names, findings: Findings) -> tuple[tuple[str, Value], ...]:
     found = []
-    for column, cell in record.cells.items():
-        if column in names.variables and cell.text and column not in COLUMNS["scenario"].all:
-            value = literal(cell, names.variables[column], findings)
+    for variable, domain in names.variables.items():
+        if variable in record.cells and record[variable].text and variable not in COLUMNS["scenario"].all:
+            value = literal(record[variable], domain, findings)
             if value is not None:
-                found.append((column, value))
+                found.append((variable, value))
     return tuple(found)

@@ -5,6 +5,7 @@ Takes the spec's text and the machine; finding and reading the machine's file is
 
 import attrs
 
+from dsa.errors import Span
 from dsa.lang.build import MACHINE_LINE, Reading, claims, sort_sections
 from dsa.lang.columns import SECTIONS
 from dsa.lang.findings import Findings
@@ -15,11 +16,10 @@ from dsa.machine import Machine
 _ALLOWED = frozenset({"properties", "scenario"})
 
 
-def machine_of(text: str) -> str | None:
-    """Give what a spec's line `Machine: PATH` names, or None when the text is no spec."""
-    findings = Findings()
-    line = sort_sections(read(text, ""), findings).line(MACHINE_LINE)
-    return None if line is None else line.plain.strip()
+def machine_of(text: str, path: str = "<text>") -> tuple[str, Span] | None:
+    """Give what a spec's line `Machine: PATH` names, and where, or None when the text is no spec."""
+    line = sort_sections(read(text, path), Findings()).line(MACHINE_LINE)
+    return None if line is None else (line.plain.strip(), line.span())
 
 
 def read_spec(text: str, machine: Machine, path: str = "<text>") -> Reading:
@@ -35,4 +35,4 @@ def read_spec(text: str, machine: Machine, path: str = "<text>") -> Reading:
     )
     properties, scenarios = claims(parts, declared.names(), machine, findings)
     added = attrs.evolve(machine, properties=machine.properties + properties, scenarios=machine.scenarios + scenarios)
-    return Reading(None if findings.any_error else added, findings.diagnostics)
+    return Reading(None if findings.any_error else added, findings.diagnostics, machine.name)

@@ -14,6 +14,7 @@ from dsa.lang.columns import Record
 from dsa.lang.exprs import Parser
 from dsa.lang.findings import Findings, did_you_mean
 from dsa.lang.markdown import Cell
+from dsa.lang.prompts import require_placeholders
 
 DEFAULT_RMAX = 3
 DEFAULT_GENERATOR = "llm"
@@ -53,13 +54,15 @@ def _step(
         findings.error("DSA106", f"step {name.name} has no guard", record["guard"].span(), hint)
     generators = cells.name_list(record["generator"], "a generator", findings)
     if len(generators) > 1:
-        findings.error("DSA107", "a step has one generator", generators[1].span)
+        findings.error("DSA107", "a step has one generator", generators[1].span, "write one name")
+    uses = _uses(name.name, record["uses"], step_names, findings)
+    require_placeholders(record["task"], ("specification", *(used for used, _ in uses)), findings)
     return WorkflowStep(
         name.name,
         generators[0].name if generators else DEFAULT_GENERATOR,
         guards,
         _requires(name.name, record["requires"], step_names, findings),
-        _uses(name.name, record["uses"], step_names, findings),
+        uses,
         record["task"].plain,
         cells.one_of(record["optional"], ("yes", "no"), "no", findings) == "yes",
         span=name.span,
@@ -102,9 +105,9 @@ def _goal(cell: Cell, step_names: list[str], findings: Findings) -> Expr | None:
 
 
 def _uses(step: str, cell: Cell, step_names: list[str], findings: Findings) -> tuple[tuple[str, str], ...]:
-    uses = cells.pairs(cell, ";,", findings)
+    uses = cells.pair_cells(cell, ";,", findings)
     for _, used in uses:
-        if used not in step_names or used == step:
-            hint = did_you_mean(used, [name for name in step_names if name != step])
-            findings.error("DSA214", f"'{used}' is no other step", cell.span(), hint)
-    return uses
+        if used.text not in step_names or used.text == step:
+            hint = did_you_mean(used.text, [name for name in step_names if name != step])
+            findings.error("DSA214", f"'{used.text}' is no other step", used.span(), hint)
+    return tuple((name, used.text) for name, used in uses)

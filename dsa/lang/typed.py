@@ -92,13 +92,13 @@ class Resolver:
 
     def expect(self, expr: Expr, wanted: Type) -> Expr:
         """Resolve an expression that must have a type."""
-        resolved, found = self.infer(expr)
+        resolved, found = self.infer(expr, wanted)
         if found is not None and not agree(found, wanted):
             self._wrong(expr, f"expected {show_type(wanted)}, but this is {show_type(found)}", _advice(expr, found))
         return resolved
 
-    def infer(self, expr: Expr) -> tuple[Expr, Type | None]:
-        """Resolve an expression and give its type, or None after a fault."""
+    def infer(self, expr: Expr, wanted: Type | None = None) -> tuple[Expr, Type | None]:
+        """Resolve an expression and give its type, or None after a fault; `wanted` only makes for better hints."""
         match expr:
             case Boolean():
                 return expr, "bool"
@@ -107,7 +107,7 @@ class Resolver:
             case Symbol(value):
                 return expr, (value,)
             case Name():
-                return self._name(expr)
+                return self._name(expr, wanted)
             case Verdict():
                 return expr, "bool"
             case Not(operand):
@@ -127,7 +127,7 @@ class Resolver:
         first, left = self.infer(expr.first)
         rest: list[tuple[str, Expr]] = []
         for sign, operand in expr.rest:
-            resolved, right = self.infer(operand)
+            resolved, right = self.infer(operand, left)
             ordered = sign not in {"==", "!="}
             for side, kind in ((expr.first if not rest else None, left), (operand, right)):
                 if ordered and side is not None and kind not in {None, "int"}:
@@ -142,13 +142,13 @@ class Resolver:
         operand, kind = self.infer(expr.operand)
         choices = []
         for choice in expr.choices:
-            resolved, found = self.infer(choice)
+            resolved, found = self.infer(choice, kind)
             if kind is not None and found is not None and not agree(kind, found):
                 self._wrong(choice, f"{show_type(kind)} can never equal {show_type(found)}", _choices(kind))
             choices.append(resolved)
         return attrs.evolve(expr, operand=operand, choices=tuple(choices))
 
-    def _name(self, node: Name) -> tuple[Expr, Type | None]:
+    def _name(self, node: Name, wanted: Type | None) -> tuple[Expr, Type | None]:
         scope, name = self._scope, node.name
         if node.kind == "pending":
             return self._pending(node)
@@ -163,7 +163,7 @@ class Resolver:
             return Symbol(name, span=node.span), (name,)
         if name in scope.moments:
             return Name(scope.full.get(name, name), scope.moments[name], span=node.span), "bool"
-        self._unknown(node)
+        self._unknown(node, wanted)
         return node, None
 
     def _verdict(self, node: Name, guard: str, outcome: str) -> tuple[Expr, Type | None]:
@@ -185,8 +185,9 @@ class Resolver:
             self._report("DSA201", f"'{node.name}' is no effect that has answers", node, hint)
         return node, None
 
-    def _unknown(self, node: Name) -> None:
+    def _unknown(self, node: Name, wanted: Type | None) -> None:
         scope, name = self._scope, node.name
+        guard = name.rpartition(".")[0]
         if name in {"True", "False"}:
             self._report("DSA201", f"'{name}' is not declared", node, f"write '{name.lower()}'")
         elif name in scope.guards:
@@ -195,8 +196,13 @@ class Resolver:
         elif name in scope.others:
             hint = did_you_mean(name, scope.known())
             self._report("DSA201", f"'{name}' is {scope.others[name]}, which {scope.place} cannot read", node, hint)
+        elif guard in scope.others and scope.others[guard] == "a guard":
+            message = f"'{name}' is a verdict, which {scope.place} cannot read"
+            self._report("DSA209", message, node, "write one row for each verdict")
         else:
-            hint = did_you_mean(name, scope.known(), f"nothing is declared that {scope.place} can read")
+            hint = did_you_mean(name, scope.known(), f"{scope.place} can read no names")
+            if isinstance(wanted, tuple) and hint.startswith("known"):
+                hint = _choices(wanted)
             self._report("DSA201", f"'{name}' is not declared", node, hint)
 
     def _wrong(self, expr: Expr, message: str, hint: str = "") -> None:
@@ -211,4 +217,6 @@ def _choices(kind: Type) -> str:
 
 
 def _advice(expr: Expr, found: Type) -> str:
+    if isinstance(expr, Integer):
+        return "write true or false" if expr.value in {0, 1} else ""
     return f"compare it: {expr.name} > 0" if isinstance(expr, Name) and found == "int" else ""

@@ -28,8 +28,9 @@ class Artifact:
     """One version of generated content; never changed.
 
     `version` is the attempt, from 1. `artifact_id` addresses this record (content, step, attempt, parent), so a
-    model that repeats itself has distinct attempts; `parent_id` is the attempt that this one refines. A generator
-    gives only `content` and `usage`; the run fills in the rest.
+    model that repeats itself has distinct attempts; `parent_id` is the attempt that this one refines,
+    `dependency_ids` are the earlier artifacts that its step used. A generator gives only `content` and `usage`;
+    the run fills in the rest.
     """
 
     content: str
@@ -38,6 +39,12 @@ class Artifact:
     parent_id: str | None = None
     step: str = ""
     usage: Usage | None = attrs.field(default=None, eq=False)
+    dependency_ids: tuple[str, ...] = ()
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """The ids of what this artifact came from: the attempt it refines, then its dependencies."""
+        return ((self.parent_id,) if self.parent_id else ()) + self.dependency_ids
 
     @property
     def content_digest(self) -> str:
@@ -84,7 +91,7 @@ class Context:
 
     `specification` is Psi, `current_artifact` the text last rejected, `feedback_history` pairs of rejected text
     and feedback, oldest first. `dependencies` are the earlier artifacts that the step uses, by the name it gives
-    them.
+    them. `step` names the workflow's step, where there is one.
     """
 
     ambient: AmbientEnvironment
@@ -92,6 +99,7 @@ class Context:
     current_artifact: str | None = None
     feedback_history: tuple[tuple[str, str], ...] = ()
     dependencies: Mapping[str, Artifact] = attrs.field(factory=dict)
+    step: str = ""
 
 
 DEFAULT_FEEDBACK_WRAPPER = "The attempt above was rejected:\n{feedback}\nWrite a new version that mends this."

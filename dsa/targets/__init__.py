@@ -1,1 +1,29 @@
-"""Machine to text or class."""
+"""A machine as text for people and other tools, and as a python-statemachine class.
+
+Takes a machine, gives text (or, `dsa.targets.statechart`, a class). No files, no renderers: `dsa.edge.render` has them.
+"""
+
+from collections.abc import Callable
+
+from dsa.errors import DsaError
+from dsa.machine import Machine
+from dsa.targets.dot import dot
+from dsa.targets.mermaid import mermaid
+from dsa.targets.table import table
+
+FORMATS: dict[str, Callable[[Machine], str]] = {"mermaid": mermaid, "dot": dot, "table": table}
+
+
+class FormatError(DsaError, ValueError):
+    """Raised when a machine is asked for in a format that there is none of."""
+
+
+def emit(machine: Machine, format: str) -> str:  # noqa: A002  (the word of the command line, and a public name)
+    """Write a machine in one of `FORMATS`. Raises FormatError for any other."""
+    if format not in FORMATS:
+        msg = f"there is no format '{format}'; there is: {', '.join(FORMATS)}"
+        raise FormatError(msg)
+    return FORMATS[format](machine)
+
+
+__all__ = ["FORMATS", "FormatError", "dot", "emit", "mermaid", "table"]

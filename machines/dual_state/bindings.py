@@ -17,11 +17,9 @@ from dsa.runtime.content import (
     PromptTemplate,
     Usage,
 )
-from dsa.runtime.ledger import ArtifactEntry, Judgement, VerdictEntry
+from dsa.runtime.ledger import PERSON, ArtifactEntry, Judgement, VerdictEntry
 from dsa.runtime.policies import Action, Policy, PolicyContext, Step, answering, event_step, text_step
 from dsa.runtime.views import guards_for, step_of
-
-PERSON = "person"
 
 
 def template_for(machine: Machine, step: str, effect: str) -> PromptTemplate | None:
@@ -44,6 +42,7 @@ def context_for(context: PolicyContext, step: str) -> Context:
         current_artifact=rejected[-1][0] if rejected else None,
         feedback_history=tuple(rejected),
         dependencies=dependencies_of(run, artifacts, step),
+        step=step,
     )
 
 

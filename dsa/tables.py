@@ -1,7 +1,9 @@
-"""A row as the texts of its cells: what every writer of tables and diagrams says about a transition.
+"""A row as the texts of its cells, and texts as an aligned Markdown table: what every writer of tables shares.
 
-Takes a `Transition`, gives plain text as it stands in a cell, not escaped for any format.
+Takes a `Transition`, gives plain text as it stands in a cell, not escaped for any format; takes cells, gives lines.
 """
+
+from collections.abc import Sequence
 
 from dsa.declarations import Assign, Revoke, Transition
 from dsa.expr import TRUE, Arithmetic, Name, Or, unparse
@@ -51,3 +53,19 @@ def _update_text(update: Assign | Revoke) -> str:
 def effect_texts(row: Transition) -> tuple[str, ...]:
     """Write each effect: its name, `cancel E` or `cancel`."""
     return tuple(str(item) for item in row.effects)
+
+
+def escaped(text: str) -> str:
+    r"""Write a text so that it stays in its cell: `|` becomes `\|`."""
+    return text.replace("|", "\\|")
+
+
+def table_lines(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Give the lines of a table, columns padded to the widest cell; texts must be escaped already."""
+    widths = [max(3, *(len(row[place]) for row in (header, *rows))) for place in range(len(header))]
+    rule = ["-" * width for width in widths]
+    return [_line(cells, widths) for cells in (header, rule, *rows)]
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "| " + " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) + " |"

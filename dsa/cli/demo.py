@@ -1,0 +1,43 @@
+"""`dsa demo`: the shipped katas with a real model; says how each document should end, and whether it did."""
+
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from dsa.cli.outcome import headline, show
+from dsa.cli.run import run_with_model
+from dsa.edge.binding import DEFAULT_MODEL
+from dsa.edge.files import load, locate
+from dsa.edge.runs import DEFAULT_RUNS
+
+#: Each document, how it should end, and what it shows.
+SHOWN = (
+    ("katas/katas", "succeeded", "small functions: some pass at once, some need retries"),
+    ("katas/exhausted", "failed", "a function that this model cannot write: the retries run out"),
+)
+
+
+@click.command("demo")
+@click.option("--model", default=DEFAULT_MODEL, show_default=True, help="local, scripted:FILE, or a LiteLLM name.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Another seed gives other texts and attempts.")
+@click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
+def command(model: str, seed: int, root: str) -> None:
+    """Run the shipped katas. Exit code 0 when each document ended as announced, else 1."""
+    console = Console()
+    as_announced = True
+    for name, expected, shows in SHOWN:
+        machine = load(name)
+        announced = f" {shows}; this should end: {expected}"
+        console.print(Text.assemble((f"{machine.name}:", "bold"), announced), soft_wrap=True)
+        performed = run_with_model(machine, locate(name), "", model=model, seed=seed, root=Path(root), console=console)
+        show(performed, console)
+        ended = performed.rest.kind == "finished" and performed.rest.run.outcome == expected
+        if not ended:
+            told = f"announced: {expected}; it ended: {headline(performed.rest)}"
+            console.print(Text(told, "bold red"), soft_wrap=True)
+        as_announced &= ended
+        console.print()
+    sys.exit(0 if as_announced else 1)

@@ -1,0 +1,141 @@
+"""A run as people watch it: one row for each attempt, on a terminal as a table that grows, elsewhere as plain lines.
+
+Takes ledger entries as they are appended; prints to the console it is given and decides nothing.
+"""
+
+from types import TracebackType
+from typing import Self
+
+import attrs
+from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from dsa.edge.binding import GENERATING_EFFECT
+from dsa.expr import Outcome
+from dsa.machine import Machine
+from dsa.runtime.ledger import ArtifactEntry, Entry, IntentEntry, ResultEntry, VerdictEntry
+from dsa.runtime.views import step_of
+
+_WORDS: dict[Outcome, str] = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}
+_STYLES = {"passed": "green", "rejected": "yellow", "fatal": "bold red", "error": "bold red"}
+_VERDICT_WIDTH = 9
+_PLAIN_FEEDBACK = 70
+_MARGIN = 3  # lines for the table's head, and what stands above it
+
+
+@attrs.frozen
+class Row:
+    """One attempt: what is known of it so far. An empty verdict means that it is under way."""
+
+    step: str
+    attempt: int
+    artifact_id: str = ""
+    verdict: str = ""
+    feedback: str = ""
+    seconds: float = 0.0
+
+    @property
+    def doing(self) -> str:
+        """What is being done now."""
+        return "checking" if self.artifact_id else "generating"
+
+
+class Progress:
+    """Shows a run. Pass `observe` to the driver; use it as a context manager so that the terminal is given back."""
+
+    def __init__(self, machine: Machine, console: Console, *, quiet: bool = False) -> None:
+        self._machine = machine
+        self._console = console
+        self._quiet = quiet
+        self._rows: list[Row] = []
+        self._width = max((len(step.name) for step in machine.steps), default=len(step_of(machine, "")))
+        self._live = Live(console=console, refresh_per_second=8, transient=False) if self._draws else None
+        self._spinner = Spinner("dots")
+
+    @property
+    def _draws(self) -> bool:
+        return self._console.is_terminal and not self._quiet
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.update(self._table(len(self._rows)))
+            self._live.stop()
+
+    def observe(self, entry: Entry) -> None:
+        """Take note of one ledger entry and show what it changes."""
+        match entry:
+            case IntentEntry(effect=effect, target=target) if effect == GENERATING_EFFECT:
+                step = step_of(self._machine, target)
+                self._rows.append(Row(step, 1 + sum(row.step == step for row in self._rows)))
+            case ArtifactEntry():
+                self._generated(entry)
+            case VerdictEntry():
+                self._judged(entry)
+            case ResultEntry():
+                self._failed(entry)
+            case _:
+                return
+        if self._live is not None:
+            self._live.update(self._table(self._console.height - _MARGIN))
+
+    def _generated(self, entry: ArtifactEntry) -> None:
+        row = Row(entry.step, entry.attempt, entry.artifact_id, seconds=entry.seconds)
+        if self._rows and not self._rows[-1].artifact_id and self._rows[-1].step == entry.step:
+            self._rows[-1] = row
+        else:
+            self._rows.append(row)  # a person's text: nobody was asked for it
+
+    def _judged(self, entry: VerdictEntry) -> None:
+        for number, row in enumerate(self._rows):
+            if row.artifact_id == entry.artifact_id:
+                verdict, feedback = _WORDS[entry.outcome], " ".join(entry.feedback.split())
+                seconds = row.seconds + entry.seconds
+                self._rows[number] = attrs.evolve(row, verdict=verdict, feedback=feedback, seconds=seconds)
+                self._print(self._rows[number])
+
+    def _failed(self, entry: ResultEntry) -> None:
+        """Show an attempt that ended with neither artifact nor verdict."""
+        faults = [step["payload"] for step in entry.steps if step["payload"].get("error") is True]
+        if faults and self._rows and not self._rows[-1].verdict:
+            message = " ".join(str(faults[0].get("message", "")).split())
+            self._rows[-1] = attrs.evolve(self._rows[-1], verdict="error", feedback=message)
+            self._print(self._rows[-1])
+
+    def _print(self, row: Row) -> None:
+        """Print one finished attempt as a plain line."""
+        if self._quiet or self._draws:
+            return
+        feedback = row.feedback if len(row.feedback) <= _PLAIN_FEEDBACK else row.feedback[:_PLAIN_FEEDBACK] + "..."
+        line = (
+            f"{row.step:<{self._width}}  attempt {row.attempt:>2}  {row.verdict:<{_VERDICT_WIDTH}}"
+            f"{row.seconds:6.1f} s  {feedback}"
+        )
+        self._console.print(line.rstrip(), highlight=False, markup=False, soft_wrap=True)
+
+    def _table(self, most: int) -> Table:
+        """Draw the newest rows; while the run goes on, no more than the terminal has room for."""
+        table = Table(box=None, pad_edge=False)
+        table.add_column("step", style="bold", no_wrap=True)
+        table.add_column("attempt", justify="right", no_wrap=True)
+        table.add_column("verdict", no_wrap=True)
+        table.add_column("seconds", justify="right", no_wrap=True)
+        table.add_column("feedback", overflow="ellipsis", no_wrap=True, ratio=1)
+        for row in self._rows[-max(1, most) :]:
+            verdict = Text(row.verdict, _STYLES.get(row.verdict, "")) if row.verdict else self._doing(row)
+            seconds = f"{row.seconds:.1f}" if row.seconds else ""
+            table.add_row(row.step, str(row.attempt), verdict, seconds, Text(row.feedback, "dim"))
+        return table
+
+    def _doing(self, row: Row) -> Spinner:
+        self._spinner.update(text=Text(row.doing, "dim"))
+        return self._spinner

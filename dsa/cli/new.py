@@ -1,0 +1,41 @@
+"""`dsa new NAME`: a starter document. `dsa new --scenarios FILE`: scenarios for the rows that none takes yet."""
+
+from pathlib import Path
+
+import click
+
+from dsa.checks.witnesses import scenarios_for_untaken_rows
+from dsa.cli.starters import STEPS, TRANSITIONS
+from dsa.edge.files import load
+from dsa.lang import formatted, scenario_text
+from dsa.lang.exprs import NAME, RESERVED
+
+
+@click.command("new")
+@click.argument("name")
+@click.option("--steps", is_flag=True, help="Start from a Steps table instead of transitions.")
+@click.option("--scenarios", is_flag=True, help="NAME is a document: print scenarios for the rows that none takes.")
+def command(name: str, *, steps: bool, scenarios: bool) -> None:
+    """Write a starter document NAME.md in this folder, ready for `dsa check` and `dsa run`."""
+    if scenarios:
+        _print_scenarios(name)
+        return
+    if not NAME.fullmatch(name) or set(name.split(".")) & RESERVED:
+        raise click.UsageError(f"'{name}' is no name: letters, digits and '_', not starting with a digit")
+    path = Path(f"{name}.md")
+    text = formatted((STEPS if steps else TRANSITIONS).format(name=name))
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as fault:
+        raise click.UsageError(f"{path} is there already; nothing was written") from fault
+    click.echo(f"wrote {path}; next: dsa check {path}")
+
+
+def _print_scenarios(file: str) -> None:
+    machine = load(file)
+    found = scenarios_for_untaken_rows(machine)
+    for scenario in found:
+        click.echo(f"## Scenario: {scenario.name}\n{scenario_text(scenario)}\n")
+    if not found:
+        click.echo("every row that can be taken is taken by a scenario", err=True)

@@ -1,0 +1,177 @@
+"""What stands behind the names of a table: policies, guards, generators, found and checked before the first event.
+
+Takes a machine and where to look, gives a `Binding`. Running a file runs the code beside it; nothing else in this
+package does.
+"""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+
+import attrs
+
+from dsa.declarations import Emit
+from dsa.errors import BindingError, Span
+from dsa.expr import guards_read
+from dsa.generators.library import build_generator
+from dsa.guards.library import build_guard
+from dsa.machine import Machine
+from dsa.runtime.content import GeneratorInterface, GuardInterface
+from dsa.runtime.policies import Answering, Policy
+
+ENTRY_POINTS = "dsa.bindings"
+BINDINGS_FILE = "bindings.py"
+DEFAULT_GENERATOR = "llm"
+DEFAULT_MODEL = "local"
+GENERATING_EFFECT = "query_llm"
+
+
+@attrs.frozen
+class Binding:
+    """Each effect's policy, each guard's GuardInterface, each generator, by the names of the table."""
+
+    effects: Mapping[str, Policy]
+    guards: Mapping[str, GuardInterface] = attrs.field(factory=dict)
+    generators: Mapping[str, GeneratorInterface] = attrs.field(factory=dict)
+
+
+def bind(
+    machine: Machine,
+    *,
+    path: Path | None = None,
+    module: str | None = None,
+    model: str = DEFAULT_MODEL,
+    seed: int | None = None,
+) -> Binding:
+    """Bind every name of the machine, or raise one BindingError that lists all names and lines that cannot be.
+
+    `module` is a module's name or file, else `bindings.py` beside `path` is used; names it does not give come from the
+    entry points of the group `dsa.bindings` (the dual-state agent's are there). ModelUnavailable passes through.
+    """
+    given = _merged(_modules(machine, path, module))
+    faults: list[str] = []
+    effects = {name: given.effects[name] for name, _ in effect_names(machine) if name in given.effects}
+    faults += effect_faults(machine, effects)
+    guards: dict[str, GuardInterface] = {}
+    for name, span in _guards_read(machine).items():
+        try:
+            guards[name] = given.guards.get(name) or build_guard(name, machine, extra=given.guards)
+        except BindingError as error:
+            faults.append(str(error) if error.span else f"{_place(span)}{error}")
+    generators = dict(given.generators)
+    for name in _generators_needed(machine):
+        try:
+            generators[name] = given.generators.get(name) or build_generator(
+                name, machine, model=model, seed=seed, extra=given.generators
+            )
+        except BindingError as error:
+            faults.append(str(error))
+    if faults:
+        raise BindingError("\n".join(faults))
+    return Binding(effects, guards, generators)
+
+
+def effect_names(machine: Machine) -> Iterator[tuple[str, Span | None]]:
+    """Give each effect that a row emits, once, with the place of the first such row."""
+    seen: set[str] = set()
+    for row in machine.transitions:
+        for item in row.effects:
+            if isinstance(item, Emit) and item.effect not in seen:
+                seen.add(item.effect)
+                yield item.effect, item.span or row.span
+
+
+def effect_faults(machine: Machine, effects: Mapping[str, Policy]) -> list[str]:
+    """Say which effects have no policy, and which policies answer with events that the machine does not declare."""
+    faults = []
+    for name, span in effect_names(machine):
+        policy = effects.get(name)
+        if policy is None:
+            faults.append(f"{_place(span)}the effect '{name}' has no policy: give one in `effects` of {BINDINGS_FILE}")
+        elif isinstance(policy, Answering):
+            declared = machine.answers.get(name, ())
+            undeclared = sorted(policy.answers.difference(declared))
+            faults.extend(
+                f"{_place(span)}the policy of '{name}' answers '{event}', which is no event from {name}; "
+                f"declared: {', '.join(declared) or 'none'}"
+                for event in undeclared
+            )
+    return faults
+
+
+def _place(span: Span | None) -> str:
+    return f"{span}: " if span else ""
+
+
+def _guards_read(machine: Machine) -> dict[str, Span | None]:
+    """Give each guard that a row reads, with the place of its declaration."""
+    read = {guard for row in machine.transitions for guard in guards_read(row.condition)}
+    return {guard.name: guard.span for guard in machine.guards if guard.name in read}
+
+
+def _generators_needed(machine: Machine) -> tuple[str, ...]:
+    if not any(name == GENERATING_EFFECT for name, _ in effect_names(machine)):
+        return ()
+    if machine.steps:
+        return tuple(dict.fromkeys(step.generator for step in machine.steps))
+    return (generator_name(machine, ""),)
+
+
+def generator_name(machine: Machine, step: str) -> str:
+    """Name the generator of a step: its own, else the machine's only one, else `llm`."""
+    named = next((declared.generator for declared in machine.steps if declared.name == step), None)
+    if named is None and len(machine.generators) == 1:
+        named = machine.generators[0].name
+    return named or DEFAULT_GENERATOR
+
+
+# -- where bindings come from ---------------------------------------------------------------------------------------
+
+
+def _modules(machine: Machine, path: Path | None, module: str | None) -> Iterator[ModuleType]:
+    """Give the modules to look in, the nearest first."""
+    if module is not None:
+        yield _named(module)
+    elif path is not None and (beside := path.parent / BINDINGS_FILE).is_file():
+        yield _from_file(beside)
+    found = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (point.name != machine.name, point.name))
+    for point in found:
+        yield importlib.import_module(point.module)
+
+
+def _named(module: str) -> ModuleType:
+    if module.endswith(".py"):
+        return _from_file(Path(module))
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # the module is there; something that it needs is not
+        raise BindingError(f"there is no module '{module}'; give a module's name or a .py file") from error
+
+
+def _from_file(path: Path) -> ModuleType:
+    name = f"dsa_bindings_{abs(hash(path.resolve())):x}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise BindingError(f"{path}: no such Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and attrs look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def _merged(modules: Iterable[ModuleType]) -> Binding:
+    """Put modules together; the first to give a name wins."""
+    effects: dict[str, Policy] = {}
+    guards: dict[str, GuardInterface] = {}
+    generators: dict[str, GeneratorInterface] = {}
+    for module in modules:
+        effects = {**getattr(module, "effects", {}), **effects}
+        guards = {**getattr(module, "guards", {}), **guards}
+        generators = {**getattr(module, "generators", {}), **generators}
+    return Binding(effects, guards, generators)

@@ -1,0 +1,68 @@
+"""Guards at work: what they say of an artifact, and the verdicts that an event needs when it arrives (S2).
+
+Guards are foreign code: they run in a thread, and what they give is checked. What they raise is the caller's to
+report; it is never read as a verdict.
+"""
+
+import json
+from collections.abc import Mapping
+
+import attrs
+
+from dsa.declarations import OUTSIDE
+from dsa.edge.threads import in_thread
+from dsa.expr import Outcome
+from dsa.meaning import Occurrence
+from dsa.runtime.artifacts import ArtifactStore
+from dsa.runtime.content import Artifact, GuardInterface, GuardResult
+from dsa.runtime.ledger import Judgement
+from dsa.runtime.run import Run
+from dsa.runtime.views import guards_for, step_of
+
+
+async def judge(
+    name: str, guard: GuardInterface, artifact: Artifact, dependencies: Mapping[str, Artifact]
+) -> Judgement:
+    """Ask one guard in a thread. Raises what it raises, and TypeError when it gives no GuardResult."""
+    result = await in_thread(lambda: guard.validate(artifact, **dependencies))
+    if not isinstance(result, GuardResult):
+        msg = f"guard {name} gave {type(result).__name__}, not a GuardResult"
+        raise TypeError(msg)
+    outcome: Outcome = "passed" if result.passed else "fatal" if result.fatal else "failed"
+    return Judgement(name, outcome, result.feedback)
+
+
+def dependencies_of(run: Run, artifacts: ArtifactStore, step: str) -> dict[str, Artifact]:
+    """Give the finalised artifacts that a step uses, by the names it gives them; one not finalised is left out."""
+    uses = next((declared.uses for declared in run.machine.steps if declared.name == step), ())
+    accepted = {name: run.step(used).accepted for name, used in uses}
+    return {name: artifacts.get_artifact(found) for name, found in accepted.items() if found is not None}
+
+
+async def with_exact_verdicts(
+    run: Run, occurrence: Occurrence, key: str | None, guards: Mapping[str, GuardInterface], artifacts: ArtifactStore
+) -> Occurrence:
+    """Give the occurrence with one verdict for each guard that is read as it arrives, and no others.
+
+    Verdicts that came with it are kept; the other guards judge the event's artifact, or its data as a text.
+    An occurrence that will be refused whatever the verdicts is given back as it is.
+    """
+    event = run.machine.event_named.get(occurrence.event)
+    if event is None or run.finished or (event.origin != OUTSIDE and run.keys.get(event.origin) != key):
+        return occurrence
+    given = dict(occurrence.verdicts)
+    verdicts: dict[str, Outcome] = {}
+    for name in guards_for(run.machine, run.configuration.state, occurrence.event):
+        if name in given:
+            verdicts[name] = given[name]
+        else:
+            uses = dependencies_of(run, artifacts, step_of(run.machine, run.configuration.state))
+            verdicts[name] = (await judge(name, guards[name], artifact_of(occurrence.data, artifacts), uses)).outcome
+    return attrs.evolve(occurrence, verdicts=verdicts)
+
+
+def artifact_of(data: object, artifacts: ArtifactStore) -> Artifact:
+    """Give what an event is about: the artifact whose id it carries, or its data as a text."""
+    if isinstance(data, dict) and "artifact_id" in data:
+        return artifacts.get_artifact(data["artifact_id"])
+    return Artifact(data if isinstance(data, str) else json.dumps(data))

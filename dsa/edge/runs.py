@@ -1,0 +1,102 @@
+"""A run on disk: one directory that people can read, written as the run goes.
+
+`DIR/<run id>/` holds `machine.md` (the text that runs), `ledger.jsonl` (one entry a line, written when it is appended), a
+file per artifact named after step, attempt and verdict, at the end the final code and the diagram. It is a record to
+look at; the durable store is another thing.
+"""
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from secrets import token_hex
+from typing import Self, TextIO
+
+from dsa.machine import Machine
+from dsa.runtime.artifacts import ArtifactStore
+from dsa.runtime.content import Artifact
+from dsa.runtime.ledger import ArtifactEntry, Entry, VerdictEntry, dump_line
+from dsa.runtime.run import Run
+
+DEFAULT_RUNS = ".dsa"
+_CODE_GUARDS = frozenset({"syntax", "cases", "tests"})
+_OUTCOME_WORDS = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def new_run_id(machine: Machine, *, now: datetime | None = None, entropy: str | None = None) -> str:
+    """Make a run id that sorts by time and is unique: `20260131T120000-dual_state-9f3a1c`."""
+    moment = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%S")
+    return f"{moment}-{_UNSAFE.sub('_', machine.name)}-{entropy or token_hex(3)}"
+
+
+class RunDirectory:
+    """The directory of one run. Pass `observe` to the driver; use it as a context manager to have it closed."""
+
+    def __init__(self, root: Path, run_id: str, machine: Machine, text: str, artifacts: ArtifactStore) -> None:
+        self.path = root / run_id
+        self.path.mkdir(parents=True)
+        (self.path / "machine.md").write_text(text, encoding="utf-8")
+        self._ledger: TextIO = (self.path / "ledger.jsonl").open("w", encoding="utf-8")
+        self._artifacts = artifacts
+        self._suffix = _suffix(machine)
+        self._files: dict[str, Path] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ledger.close()
+
+    def observe(self, entry: Entry) -> None:
+        """Write an entry, and the artifact that it is about."""
+        self._ledger.write(dump_line(entry) + "\n")
+        self._ledger.flush()
+        if isinstance(entry, ArtifactEntry):
+            path = self.path / f"{_UNSAFE.sub('_', entry.step)}-{entry.attempt}{self._suffix}"
+            _write(path, self._artifacts.get_artifact(entry.artifact_id).content)
+            self._files[entry.artifact_id] = path
+        elif isinstance(entry, VerdictEntry) and entry.artifact_id in self._files:
+            path = self._files[entry.artifact_id]
+            word = _OUTCOME_WORDS[entry.outcome]
+            stem = f"{_UNSAFE.sub('_', entry.step)}-{entry.attempt}-{word}"
+            self._files[entry.artifact_id] = path.rename(path.with_name(stem + self._suffix))
+
+    def write_final(self, run: Run) -> Path | None:
+        """Write what the workflow made, one file; None when no step has passed."""
+        accepted = accepted_artifacts(run, self._artifacts)
+        if not accepted:
+            return None
+        path = self.path / f"final{self._suffix}"
+        _write(path, final_text(accepted))
+        return path
+
+    def write_diagram(self, svg: str) -> Path:
+        """Write the machine's diagram."""
+        path = self.path / "diagram.svg"
+        path.write_text(svg, encoding="utf-8")
+        return path
+
+
+def accepted_artifacts(run: Run, artifacts: ArtifactStore) -> list[Artifact]:
+    """Give the finalised artifact of each step, in the order of the workflow."""
+    order = [step.name for step in run.machine.steps]
+    names = sorted(run.steps, key=lambda name: order.index(name) if name in order else len(order))
+    accepted = (run.steps[name].accepted for name in names)
+    return [artifacts.get_artifact(found) for found in accepted if found is not None]
+
+
+def final_text(accepted: list[Artifact]) -> str:
+    """Put the finalised artifacts together; with several, each under a comment that says what it is."""
+    if len(accepted) == 1:
+        return accepted[0].content
+    return "\n\n".join(f"# {a.step}, attempt {a.version}\n{a.content.strip()}\n" for a in accepted)
+
+
+def _suffix(machine: Machine) -> str:
+    kinds = {guard for step in machine.steps for guard in step.guards}
+    kinds |= {guard.kind or guard.name for guard in machine.guards}
+    return ".py" if kinds & _CODE_GUARDS or machine.cases else ".txt"
+
+
+def _write(path: Path, content: str) -> None:
+    path.write_bytes(content.encode("utf-8", "surrogatepass"))

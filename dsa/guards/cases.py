@@ -1,0 +1,215 @@
+"""Judge code by calls and the values that they must give.
+
+Takes calls with expected values, gives a guard. The code runs in an isolated process (`dsa.edge.isolated`) that
+reports what each call gave; the expected values stay here. Neither exit status nor printed text means anything.
+"""
+
+import ast
+import json
+import re
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from dsa.declarations import Case
+from dsa.edge.isolated import Bounds, Isolated, run_isolated
+from dsa.guards.code import extract_code, syntax_fault
+from dsa.runtime.content import Artifact, GuardInterface, GuardResult
+
+_PROGRAM = Path(__file__).with_name("cases_child.py").read_text(encoding="utf-8")
+_MOST_DETAILED = 3
+_MOST_LISTED = 10
+_MOST_TEXT = 160
+_UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\U0010ffff]+")
+
+
+class CasesGuard(GuardInterface):
+    """Pass code whose every call gives the expected value, of the same type all the way down (True is not 1).
+
+    `cases` are `Case` objects or pairs of a call and what is expected: a text is read as a Python literal, like in
+    the table; anything else is the value itself. Calls are trusted text; floats must match exactly. The feedback
+    names the first wrong calls and what they gave, never what was expected unless `show_expected`. Raises ValueError
+    for no cases, a call that is no expression, an expected text that is no literal.
+    """
+
+    def __init__(
+        self, cases: Iterable[Case | tuple[str, object]], timeout_s: float = 10, *, show_expected: bool = False
+    ) -> None:
+        self._cases = tuple(_checked(case) for case in cases)
+        if not self._cases:
+            raise ValueError("a cases guard needs at least one case")
+        self._bounds = Bounds(timeout_s=timeout_s)
+        self._show_expected = show_expected
+
+    def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
+        """Run the code of the artifact and compare. Raises IsolationError where no process can be isolated."""
+        code = extract_code(artifact.content)
+        if fault := syntax_fault(code):
+            return GuardResult(passed=False, feedback=fault)
+        payload = json.dumps({"code": code, "calls": [call for call, _ in self._cases]})
+        outcome = run_isolated(_PROGRAM, payload, self._bounds)
+        feedback = self._judge(outcome)
+        return GuardResult(passed=not feedback, feedback=feedback)
+
+    def _judge(self, outcome: Isolated) -> str:
+        """Give the feedback; empty when every call gave what was expected and nothing else was reported."""
+        report = _read_report(outcome.results, len(self._cases))
+        if report.unloadable:
+            return f"The code cannot be loaded: {_clip(report.unloadable)}"
+        stopped = ""
+        if not report.whole or outcome.ended == "flooded":
+            pending = self._cases[len(report.answers) :]
+            reached = (
+                f"at {_clip(pending[0][0])}"
+                if pending and report.loaded
+                else "at the end"
+                if report.loaded
+                else "while the code was loaded"
+            )
+            stopped = f"The run stopped {reached}: {_reason(outcome, report, self._bounds)}"
+        return _compose(stopped, self._wrong_calls(report), len(self._cases))
+
+    def _wrong_calls(self, report: "_Report") -> list[str]:
+        wrong = []
+        for (call, expected), (kind, text) in zip(self._cases, report.answers, strict=False):
+            if said := _fault(kind, text, expected):
+                wanted = f", expected {_clip(repr(expected))}" if self._show_expected else ""
+                wrong.append(f"{_clip(call)} {said}{wanted}")
+        return wrong
+
+
+def _checked(case: Case | tuple[str, object]) -> tuple[str, object]:
+    """Give call and expected value, or raise ValueError."""
+    call, expected = (case.call, case.expected) if isinstance(case, Case) else case
+    try:
+        ast.parse(call.strip(), mode="eval")
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(f"the call '{call}' is not a Python expression") from error
+    if not isinstance(expected, str):
+        return call.strip(), expected
+    try:
+        return call.strip(), ast.literal_eval(expected.strip())
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(f"'{expected}', expected of {call}, is not a Python literal") from error
+
+
+# -- what the child reported --------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class _Report:
+    """What could be read: it is `whole` when every record is there, in order, once, and nothing else."""
+
+    loaded: bool = False
+    unloadable: str = ""
+    answers: tuple[tuple[str, str], ...] = ()
+    whole: bool = False
+    forged: bool = False
+
+
+def _read_report(results: bytes, count: int) -> _Report:
+    lines = results.split(b"\n")[:-1]  # what no line end follows was cut off
+    report = _Report()
+    for line in lines:
+        report = _extended(report, _parse_record(line), count)
+        if report.forged:
+            break
+    return report
+
+
+def _parse_record(line: bytes) -> list[Any]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return []
+    return record if isinstance(record, list) else []
+
+
+def _extended(report: _Report, record: list[Any], count: int) -> _Report:
+    """Add the one record that may come next; any other is forged."""
+    if report.whole or report.unloadable:
+        return attrs.evolve(report, forged=True, whole=False, unloadable="")
+    match record:
+        case ["loaded"] if not report.loaded:
+            return attrs.evolve(report, loaded=True)
+        case ["unloadable", str(text)] if not report.loaded:
+            return attrs.evolve(report, unloadable=text or "no reason given")
+        case [int(number), "value" | "raised" | "odd" as kind, str(text)] if (
+            report.loaded and not isinstance(number, bool) and number == len(report.answers) < count
+        ):
+            return attrs.evolve(report, answers=(*report.answers, (kind, text)))
+        case ["end"] if report.loaded and len(report.answers) == count:
+            return attrs.evolve(report, whole=True)
+    return attrs.evolve(report, forged=True)
+
+
+def _fault(kind: str, text: str, expected: object) -> str:
+    """Tell what is wrong with one answer; empty when it is the expected value."""
+    if kind == "raised":
+        return f"raised {_clip(text)}"
+    if kind == "value":
+        try:
+            if _typed(ast.literal_eval(text)) == _typed(expected):
+                return ""
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            return "gave something that cannot be read"
+    return f"gave {_clip(text)}"
+
+
+def _typed(value: object) -> object:
+    """Give a value that is equal for equal values of equal types only, all the way down."""
+    if isinstance(value, list | tuple):
+        return type(value), tuple(_typed(item) for item in value)
+    if isinstance(value, set | frozenset):
+        return type(value), frozenset(_typed(item) for item in value)
+    if isinstance(value, dict):
+        return type(value), frozenset((_typed(key), _typed(item)) for key, item in value.items())
+    return type(value), value
+
+
+# -- what is said about it ----------------------------------------------------------------------------------------
+
+
+def _reason(outcome: Isolated, report: _Report, bounds: Bounds) -> str:
+    if report.forged:
+        return "the code wrote to the channel of the results."
+    if outcome.ended == "flooded":
+        return f"the results are larger than {bounds.result_bytes // 1024} kB."
+    if outcome.ended == "timeout":
+        return f"it did not finish within {bounds.timeout_s:g} s."
+    if outcome.ended == "signalled":
+        if outcome.cpu_s > bounds.cpu_s - 0.5:
+            return f"it used more than {bounds.cpu_s} s of processor time."
+        return f"the process was killed ({_signal_name(outcome.code)}), by a crash or for using too much."
+    if outcome.ended == "exited":
+        return "the process ended before all calls were done."
+    return "the process was lost."
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _compose(stopped: str, wrong: list[str], count: int) -> str:
+    """Show the first faults in detail, name the calls of the others, within some hundred characters."""
+    lines = [stopped] if stopped else []
+    if wrong:
+        lines.append(f"{len(wrong)} of {count} calls failed:" if count > 1 else "The call failed:")
+    lines += wrong[:_MOST_DETAILED]
+    if others := wrong[_MOST_DETAILED:]:
+        named = ", ".join(other.split(" gave ")[0].split(" raised ")[0] for other in others[:_MOST_LISTED])
+        more = len(others) - _MOST_LISTED
+        lines.append(f"also {named}" + (f" and {more} more" if more > 0 else ""))
+    return "\n".join(lines)
+
+
+def _clip(text: str) -> str:
+    """Give at most some 160 printable characters on one line."""
+    plain = _UNPRINTABLE.sub(" ", text)
+    return plain if len(plain) <= _MOST_TEXT else f"{plain[:_MOST_TEXT]}..."

@@ -1,0 +1,72 @@
+"""Find the code in a model's reply, and judge whether it is Python at all.
+
+Takes the text of an artifact, gives the code or a verdict. It parses; it never runs anything.
+"""
+
+import ast
+import re
+import warnings
+
+from dsa.runtime.content import Artifact, GuardInterface, GuardResult
+
+_FENCE = re.compile(r"^ {0,3}(?P<ticks>`{3,}|~{3,})[ \t]*(?P<language>[^\s`]*)[^`\n]*$", re.MULTILINE)
+_ASSIGNMENT = r"[A-Za-z_]\w*(?: *: *[\w\[\], .|]+)? = "
+_CODE_LINE = re.compile(rf"^(?:(?:async )?def |import |from |class |@|{_ASSIGNMENT})", re.MULTILINE)
+_PYTHON = frozenset({"python", "py", "python3"})
+
+
+def extract_code(reply: str) -> str:
+    """Give the code of a reply.
+
+    That is the first fence marked as Python; else the first fence without a language; else all from the first line
+    that begins like code (`def`, `import`, `from`, `class`, `@`, `name =`); else the whole reply. A fence that is not closed
+    reaches to the end. Line ends come out as line feeds.
+    """
+    text = reply.replace("\r\n", "\n").replace("\r", "\n")
+    fences = _fences(text)
+    for wanted in (_PYTHON, frozenset({""})):
+        for language, body in fences:
+            if language in wanted:
+                return body
+    start = _CODE_LINE.search(text)
+    return text[start.start() :] if start else text
+
+
+def _fences(text: str) -> list[tuple[str, str]]:
+    """Give language and body of every fence, in order; a fence is closed by one at least as long (CommonMark)."""
+    found = []
+    at = 0
+    while opening := _FENCE.search(text, at):
+        ticks = opening["ticks"]
+        closing = re.compile(rf"^ {{0,3}}{ticks[0]}{{{len(ticks)},}}[ \t]*$", re.MULTILINE).search(text, opening.end())
+        end = closing.start() if closing else len(text)
+        found.append((opening["language"].lower(), text[opening.end() + 1 : end]))
+        at = closing.end() if closing else len(text)
+    return found
+
+
+class SyntaxGuard(GuardInterface):
+    """Pass what `ast.parse` accepts; the feedback names line and message. No code at all fails."""
+
+    def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
+        """Judge the code in the artifact."""
+        fault = syntax_fault(extract_code(artifact.content))
+        return GuardResult(passed=not fault, feedback=fault)
+
+
+def syntax_fault(code: str) -> str:
+    """Tell what keeps the code from being Python; empty when nothing does."""
+    if not code.strip():
+        return "There is no code in the answer."
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an odd escape is no syntax error
+            ast.parse(code)
+    except SyntaxError as error:
+        place = f" in line {error.lineno}" if error.lineno else ""
+        return f"The code has a syntax error{place}: {error.msg}."
+    except ValueError:  # a NUL in newer Pythons, a lone surrogate
+        return "The code holds characters that no source file may hold."
+    except (RecursionError, MemoryError):
+        return "The code is nested too deeply to be read."
+    return ""

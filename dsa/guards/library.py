@@ -1,0 +1,146 @@
+"""The kinds of guards there are, and the guard that a machine means by a name.
+
+Takes a name, a machine and the user's own guards, gives a GuardInterface; every mistake is a BindingError with its
+line. It runs no guard.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import attrs
+
+from dsa.declarations import Cases, Guard
+from dsa.errors import BindingError, Span
+from dsa.guards.cases import CasesGuard
+from dsa.guards.code import SyntaxGuard
+from dsa.guards.compose import AllOf, Combination
+from dsa.machine import Machine
+from dsa.runtime.content import GuardInterface
+from dsa.runtime.kinds import Kind, closest, kind_of
+
+_Build = TypeVar("_Build", bound=Callable[..., GuardInterface])
+
+#: Every kind by its name. Arguments named `cases` come from the section Cases, `parts` from the option `of`.
+KINDS: dict[str, Kind] = {}
+
+_SUPPLIABLE = frozenset({"cases", "parts"})
+_OF = "of"
+
+
+def register(kind: str) -> Callable[[_Build], _Build]:
+    """Make a class or function available as a kind of guard: its arguments are the options, its docstring describes it.
+
+    Arguments `cases` (tuple of Case) and `parts` (guards by name, from the option `of`) are supplied. TypeError for
+    an argument that no table can give.
+    """
+
+    def add(build: _Build) -> _Build:
+        KINDS[kind] = kind_of(kind, build, _SUPPLIABLE)
+        return build
+
+    return add
+
+
+register("syntax")(SyntaxGuard)
+register("cases")(CasesGuard)
+register("in_order")(AllOf)
+
+
+@register("all")
+def _all(parts: Mapping[str, GuardInterface]) -> Combination:
+    """Pass when all parts pass; every part is asked."""
+    return Combination(parts, "all")
+
+
+@register("any")
+def _any(parts: Mapping[str, GuardInterface]) -> Combination:
+    """Pass when any part passes and none is fatal."""
+    return Combination(parts, "any")
+
+
+@register("at_least")
+def _at_least(parts: Mapping[str, GuardInterface], k: int) -> Combination:
+    """Pass when at least k parts pass and none is fatal."""
+    return Combination(parts, "at_least", k)
+
+
+def build_guard(name: str, machine: Machine, extra: Mapping[str, GuardInterface] | None = None) -> GuardInterface:
+    """Build the guard of a name: a workflow step's, a declared guard, or a kind.
+
+    `extra` has the user's own guards, by guard name or by kind. A step's guards are asked in order; its part
+    `cases` takes the section Cases named after the step, or else after itself. Raises BindingError.
+    """
+    return _Builder(machine, dict(extra or {})).build(name)
+
+
+@attrs.frozen
+class _Builder:
+    machine: Machine
+    extra: dict[str, GuardInterface]
+
+    def build(self, name: str) -> GuardInterface:
+        if name in self.extra:
+            return self.extra[name]
+        for step in self.machine.steps:
+            if step.name == name:
+                parts = {part: self._part(part, (name,), step.span) for part in step.guards}
+                return parts[step.guards[0]] if len(parts) == 1 else AllOf(parts)
+        return self._part(name, (), None)
+
+    def _part(self, name: str, above: tuple[str, ...], span: Span | None) -> GuardInterface:
+        """Build a declared guard or a kind; `above` are the names it was reached through, outermost first."""
+        if name in above:
+            raise BindingError(f"guard {name} is a part of itself: {' of '.join((name, *reversed(above)))}", span)
+        row = self.machine.guard_named.get(name, Guard(name))
+        span = row.span or span
+        for known in (name, row.kind):
+            if known in self.extra:
+                return self._own(self.extra[known], row, span)
+        kind = KINDS.get(row.kind or name)
+        if kind is None:
+            names = {*KINDS, *self.extra, *self.machine.guard_named} - {name}
+            missing = f"guard {name} is of kind '{row.kind}', which" if row.kind else f"guard {name}"
+            raise BindingError(f"{missing} is not bound to anything", span, closest(row.kind or name, names))
+        return self._made(kind, row, above, span)
+
+    @staticmethod
+    def _own(guard: GuardInterface, row: Guard, span: Span | None) -> GuardInterface:
+        if row.options:
+            raise BindingError(f"guard {row.name} is bound to an object of yours, which takes no options", span)
+        return guard
+
+    def _made(self, kind: Kind, row: Guard, above: tuple[str, ...], span: Span | None) -> GuardInterface:
+        owner = f"guard {row.name}"
+        supplied: dict[str, Any] = {}
+        options = row.options
+        if "parts" in kind.supplied:
+            supplied["parts"] = self._parts(kind, row, above, span)
+            options = tuple(option for option in options if option[0] != _OF)
+        if "cases" in kind.supplied:
+            section = self._cases(row.name, above, span)
+            supplied["cases"] = section.cases
+            span = section.span or span
+        arguments = kind.arguments(options, owner, row.span or span)
+        try:
+            guard = kind.build(**supplied, **arguments)
+        except ValueError as error:
+            raise BindingError(f"{owner}: {error}", span) from error
+        if not isinstance(guard, GuardInterface):
+            raise BindingError(f"kind {kind.name} built {type(guard).__name__}, which is no GuardInterface", span)
+        return guard
+
+    def _parts(self, kind: Kind, row: Guard, above: tuple[str, ...], span: Span | None) -> dict[str, GuardInterface]:
+        names = [part.strip() for part in dict(row.options).get(_OF, "").split(",") if part.strip()]
+        if not names:
+            raise BindingError(f"guard {row.name} is of kind {kind.name}, which needs parts", span, f"{_OF} = a, b")
+        return {part: self._part(part, (*above, row.name), span) for part in names}
+
+    def _cases(self, name: str, above: tuple[str, ...], span: Span | None) -> Cases:
+        sections = {section.name: section for section in self.machine.cases}
+        wanted = (*above[:1], name)
+        for section in wanted:
+            if section in sections:
+                return sections[section]
+        raise BindingError(
+            f"guard {name} needs cases, and there are none", span, f"add a section '## Cases: {wanted[0]}'"
+        )

@@ -1,0 +1,60 @@
+"""What a run has cost, added up from its ledger: calls, tokens, seconds, money. What nobody knows is counted as such."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+
+from dsa.runtime.ledger import PERSON, ArtifactEntry, Entry, ResultEntry, VerdictEntry
+
+
+@attrs.frozen
+class Totals:
+    """Sums over a ledger. `uncounted_calls` are those whose provider gave no token counts; their tokens are not in.
+
+    `failed_calls` gave no artifact. `cost_usd` is None when the cost of any call is unknown.
+    """
+
+    calls: int = 0
+    failed_calls: int = 0
+    uncounted_calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    model_seconds: float = 0.0
+    guard_seconds: float = 0.0
+    cost_usd: float | None = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the sums as a JSON object."""
+        return attrs.asdict(self)
+
+
+def totals(ledger: Iterable[Entry], generating: str) -> Totals:
+    """Add up a ledger. `generating` is the effect that asks a model; what a person wrote costs nothing."""
+    sums = Totals()
+    for entry in ledger:
+        if isinstance(entry, ArtifactEntry) and entry.author != PERSON:
+            sums = _with_call(sums, entry)
+        elif isinstance(entry, VerdictEntry):
+            sums = attrs.evolve(sums, guard_seconds=sums.guard_seconds + entry.seconds)
+        elif isinstance(entry, ResultEntry) and entry.effect == generating and _failed(entry):
+            sums = attrs.evolve(sums, calls=sums.calls + 1, failed_calls=sums.failed_calls + 1, cost_usd=None)
+    return sums
+
+
+def _failed(entry: ResultEntry) -> bool:
+    return any(step["payload"].get("error") is True for step in entry.steps)
+
+
+def _with_call(sums: Totals, entry: ArtifactEntry) -> Totals:
+    counted = entry.prompt_tokens is not None and entry.completion_tokens is not None
+    known = sums.cost_usd is not None and entry.cost_usd is not None
+    return attrs.evolve(
+        sums,
+        calls=sums.calls + 1,
+        uncounted_calls=sums.uncounted_calls + (not counted),
+        prompt_tokens=sums.prompt_tokens + (entry.prompt_tokens or 0),
+        completion_tokens=sums.completion_tokens + (entry.completion_tokens or 0),
+        model_seconds=sums.model_seconds + entry.seconds,
+        cost_usd=(sums.cost_usd or 0.0) + (entry.cost_usd or 0.0) if known else None,
+    )

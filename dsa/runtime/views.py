@@ -1,0 +1,84 @@
+"""What a run has done step by step, folded from its ledger: attempts, feedback history, finalised artifacts.
+
+WorkflowState and EnvironmentState of the agent program are read off these values; nothing here decides anything.
+"""
+
+import attrs
+
+from dsa.declarations import Assign, Transition
+from dsa.expr import Outcome
+from dsa.machine import Machine, read_guards
+from dsa.runtime.ledger import ArtifactEntry, Ledger, VerdictEntry
+
+
+@attrs.frozen
+class Rejection:
+    """An artifact that a guard or a person turned down, and why."""
+
+    artifact_id: str
+    outcome: Outcome
+    feedback: str
+
+
+@attrs.frozen
+class StepView:
+    """One step of a workflow, as far as it has got.
+
+    `attempts` counts its artifacts over the whole run, `latest` is the newest of them. `history` is H of
+    Definition 3: the rejections since the step last passed, the last and a fatal one included.
+    `accepted` is the artifact finalised by the row that set the step's workflow variable, named by `variable`.
+    """
+
+    name: str
+    attempts: int = 0
+    latest: str | None = None
+    history: Ledger[Rejection] = attrs.field(factory=Ledger)
+    accepted: str | None = None
+    variable: str | None = None
+
+    def generated(self, entry: ArtifactEntry) -> "StepView":
+        """Give the view after one more artifact."""
+        return attrs.evolve(self, attempts=self.attempts + 1, latest=entry.artifact_id)
+
+    def judged(self, entry: VerdictEntry) -> "StepView":
+        """Give the view after a verdict: a rejection joins the history, a pass ends it (Definition 8)."""
+        if entry.outcome == "passed":
+            return self.fresh()
+        rejection = Rejection(entry.artifact_id, entry.outcome, entry.feedback)
+        return attrs.evolve(self, history=self.history.append(rejection))
+
+    def finalised(self, variable: str) -> "StepView":
+        """Give the view after a row has set the step's workflow variable."""
+        return attrs.evolve(self.fresh(), accepted=self.latest, variable=variable)
+
+    def fresh(self) -> "StepView":
+        """Give the view with an empty history: what comes next is a new execution."""
+        return attrs.evolve(self, history=Ledger())
+
+    def revoked(self) -> "StepView":
+        """Give the view without a finalised artifact."""
+        return attrs.evolve(self, accepted=None, variable=None)
+
+
+def step_of(machine: Machine, state: str) -> str:
+    """Name the step that a state works on: the last part of `generating.STEP`, `validating.STEP` and the like.
+
+    A machine without dotted states has one step, called like its one guard, or like the machine when it has
+    several.
+    """
+    last = state.rpartition(".")[2]
+    if "." in state or any(step.name == last for step in machine.steps):
+        return last
+    judging = [guard.name for guard in machine.guards if guard.judges]
+    return judging[0] if len(judging) == 1 else machine.name
+
+
+def guards_for(machine: Machine, state: str, event: str) -> tuple[str, ...]:
+    """Give the guards that need a verdict when an event arrives in a state (S2), sorted."""
+    return read_guards(machine.rows_for(state, event))
+
+
+def workflow_variables_set(machine: Machine, row: Transition) -> tuple[str, ...]:
+    """Give the workflow variables that a row assigns."""
+    workflow = {variable.name for variable in machine.variables if variable.scope == "workflow"}
+    return tuple(u.variable for u in row.updates if isinstance(u, Assign) and u.variable in workflow)

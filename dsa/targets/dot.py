@@ -1,0 +1,166 @@
+"""A machine as Graphviz DOT; `dsa.edge.render` makes pictures of it.
+
+Takes a machine, gives text; the same machine gives the same text. Only what Graphviz and its port graphviz-pure draw
+alike is used. Colour never stands alone: a verdict is also a kind of line, and a row that sets workflow state is a
+double line, so that the picture reads the same in black and white.
+"""
+
+from collections.abc import Collection, Iterator
+from html import escape
+
+import attrs
+
+from dsa.declarations import Transition
+from dsa.expr import Outcome
+from dsa.machine import Machine
+from dsa.targets.picture import (
+    Arrow,
+    Box,
+    Frame,
+    Waiting,
+    caption,
+    label_lines,
+    label_text,
+    outcome_of,
+    picture,
+    sets_workflow,
+    waiting_lines,
+)
+
+#: For each verdict: colour, style and width of the line, and how the legend calls it.
+_LINE: dict[Outcome | None, tuple[str, str, str, str]] = {
+    "passed": ("#1a6b35", "solid", "1", "green"),
+    "failed": ("#8a5a00", "dashed", "1", "dashed"),
+    "fatal": ("#a3261b", "dotted", "1.8", "dotted"),
+    None: ("#333333", "solid", "1", ""),
+}
+_INK = "#000000"
+_FAINT = "#b0b0b0"
+_HEAD = (
+    'graph [fontname="Helvetica", fontsize=10, nodesep=0.4, ranksep=0.4, pad=0.2]',
+    'node [fontname="Helvetica", fontsize=12, shape=box, style=rounded, color="#333333", margin="0.12,0.06"]',
+    'edge [fontname="Helvetica", fontsize=10, color="#333333", arrowsize=0.8]',
+)
+
+
+def dot(machine: Machine, *, waiting: Waiting | None = None, trace: Collection[int | Transition] | None = None) -> str:
+    """Draw a machine as a Graphviz digraph, ending in a newline.
+
+    `waiting` maps each state to the effects that may be outstanding in it, as exploration finds them; without it they
+    are estimated from the rows (`picture.may_wait`). `trace` holds rows, or their line numbers: they are drawn
+    heavy and all others faint.
+    """
+    drawn = picture(machine, waiting)
+    pens = _Pens(machine, trace)
+    lines = [*_HEAD, *pens.legend(), *_inside(drawn.frame, pens)]
+    lines += (_arrow(arrow, pens) for arrow in drawn.arrows)
+    return "\n".join([f"digraph {_quoted(machine.name)} {{", *(f"  {line}" for line in lines), "}"]) + "\n"
+
+
+@attrs.frozen
+class _Pens:
+    """How each row is drawn."""
+
+    machine: Machine
+    trace: Collection[int | Transition] | None
+
+    def is_faint(self, row: Transition) -> bool:
+        """Tell whether the row is one that the trace did not take."""
+        if self.trace is None:
+            return False
+        return row not in self.trace and (row.span is None or row.span.line not in self.trace)
+
+    def ink(self, row: Transition) -> str:
+        """Give the colour of the row's text."""
+        return _FAINT if self.is_faint(row) else _INK
+
+    def line(self, row: Transition) -> str:
+        """Give the attributes of the row's arrow."""
+        colour, style, width, _ = _LINE[outcome_of(row)]
+        if self.is_faint(row):
+            colour = _FAINT
+        if sets_workflow(self.machine, row):
+            colour = f"{colour}:#ffffff:{colour}"
+        if self.trace is not None and not self.is_faint(row):
+            width = "2.5"
+        return f'color="{colour}", style={style}, penwidth={width}'
+
+    def legend(self) -> Iterator[str]:
+        """Explain the kinds of line that occur; nothing when all lines are plain."""
+        outcomes = {outcome_of(row) for row in self.machine.transitions}
+        parts = [f"{called} = {outcome}" for outcome, (*_, called) in _LINE.items() if outcome and outcome in outcomes]
+        if any(sets_workflow(self.machine, row) for row in self.machine.transitions):
+            parts.append("double (in boxes: bold) = sets workflow state")
+        if self.trace is not None:
+            parts.append("heavy = taken")
+        if parts:
+            yield f"label={_quoted('Lines: ' + ', '.join(parts))}"
+
+
+def _inside(frame: Frame, pens: _Pens) -> Iterator[str]:
+    if frame.entry is not None:
+        yield f'{_entry(frame.name)} [shape=circle, style=filled, fillcolor="#333333", label="", width=0.14]'
+    for item in frame.inside:
+        if isinstance(item, Box):
+            yield _box(item, pens)
+        else:
+            yield f"subgraph {_quoted(f'cluster {item.name}')} {{"
+            yield f'  label=<<B>{escape(item.name)}</B>>; fontsize=12; style=rounded; color="#808080"; margin=14'
+            yield from (f"  {line}" for line in _inside(item, pens))
+            yield "}"
+    if frame.entry is not None:
+        yield f"{_entry(frame.name)} -> {_head(frame.entry, pens.machine)}"
+
+
+def _box(box: Box, pens: _Pens) -> str:
+    cells = [f"<B>{escape(caption(box))}</B>"]
+    cells += (f'<FONT POINT-SIZE="10"><I>{escape(line)}</I></FONT>' for line in waiting_lines(box))
+    rows = "".join(f"<TR><TD>{cell}</TD></TR>" for cell in cells)
+    if box.internal:
+        rows += "<HR/>" + "".join(_internal(row, pens) for row in box.internal)
+    label = f'<<TABLE BORDER="0" CELLSPACING="0" CELLPADDING="1">{rows}</TABLE>>'
+    kind = ', style="rounded,dashed"' if box.stands_for_all else ", peripheries=2" if box.is_final else ""
+    return f"{_tail(box.source, pens.machine)} [label={label}{kind}]"
+
+
+def _internal(row: Transition, pens: _Pens) -> str:
+    text = escape(label_text(row))
+    if sets_workflow(pens.machine, row):
+        text = f"<B>{text}</B>"
+    return f'<TR><TD ALIGN="LEFT"><FONT POINT-SIZE="10" COLOR="{pens.ink(row)}">{text}</FONT></TD></TR>'
+
+
+def _arrow(arrow: Arrow, pens: _Pens) -> str:
+    ends = f"{_tail(arrow.source, pens.machine)} -> {_head(arrow.target, pens.machine)}"
+    return f"{ends} [label=<{_label(arrow.row, pens.ink(arrow.row))}>, {pens.line(arrow.row)}]"
+
+
+def _label(row: Transition, ink: str) -> str:
+    lines = []
+    for line in label_lines(row):
+        text = escape(line.text)
+        lines.append((f"<B>{text}</B>" if line.kind == "event" else text) + '<BR ALIGN="LEFT"/>')
+    # A table, because its spacing keeps the text off the arrow; white, because a frame's border may pass behind it.
+    cell = f'<TD BGCOLOR="#ffffff"><FONT COLOR="{ink}">{"".join(lines)}</FONT></TD>'
+    return f'<TABLE BORDER="0" CELLSPACING="3" CELLPADDING="0"><TR>{cell}</TR></TABLE>'
+
+
+# Names have no spaces, so these ids cannot meet.
+
+
+def _tail(source: str, machine: Machine) -> str:
+    """Give the box that a source's rows leave: a leaf, or the box that stands for a parent's or `*`'s states."""
+    return _quoted(source if source in machine.leaves else f"{source} any")
+
+
+def _head(target: str, machine: Machine) -> str:
+    """Give what is entered: a leaf, or the dot that leads to a parent's initial child."""
+    return _entry(target) if target in machine.parents else _quoted(target)
+
+
+def _entry(frame_name: str) -> str:
+    return _quoted(f"{frame_name} entry")
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,100 @@
+"""A machine as a Mermaid `stateDiagram-v2`, as GitHub and many editors render it.
+
+Takes a machine, gives text; the same machine gives the same text. Every id is made here (`s_review_draft`) and the
+true name is its label: Mermaid's grammar trips over dots and over names such as `end`, `note` and `state`.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+from dsa.declarations import Transition
+from dsa.machine import Machine
+from dsa.targets.picture import Box, Frame, Waiting, caption, is_around, label_lines, label_text, picture
+
+Direction = Literal["LR", "RL", "TB", "BT"]
+
+# Mermaid reads the labels of arrows (only those) as Markdown: `_x_` and `__x__` would be emphasised. Entities would not
+# do instead of the backslash: state diagrams show `#95;` as it is.
+_LEADING_UNDERSCORE = re.compile(r"(?<![A-Za-z0-9_.])(_+)")
+_INDENT = "    "
+
+
+def mermaid(machine: Machine, *, direction: Direction = "TB", waiting: Waiting | None = None) -> str:
+    """Draw a machine as a Mermaid state diagram, ending in a newline.
+
+    `waiting` maps each state to the effects that may be outstanding in it, as exploration finds them; without it they
+    are estimated from the rows (`picture.may_wait`).
+    """
+    drawn = picture(machine, waiting)
+    ids = _Ids()
+    ids.give(drawn.frame)
+    lines = [f"direction {direction}", *_inside(drawn.frame, ids)]
+    for arrow in drawn.arrows:
+        # An arrow from a state to the frame around it breaks Mermaid's layout; it goes to what is entered.
+        target = machine.entered(arrow.target) if is_around(arrow.target, arrow.source) else arrow.target
+        lines.append(f"{ids.source[arrow.source]} --> {ids.target[target]} : {_label(arrow.row)}")
+    if standing_for_all := ids.standing_for_all():
+        lines += ["classDef every stroke-dasharray:5 4", f"class {','.join(standing_for_all)} every"]
+    return "\n".join(["stateDiagram-v2", *(_INDENT + line for line in lines)]) + "\n"
+
+
+class _Ids:
+    """The ids of the boxes that arrows leave, and of the states and parents that arrows enter."""
+
+    def __init__(self) -> None:
+        self.source: dict[str, str] = {}
+        self.target: dict[str, str] = {}
+        self._used: set[str] = set()
+
+    def give(self, frame: Frame) -> None:
+        """Give ids to everything in a frame, in the order in which it is drawn."""
+        for item in frame.inside:
+            if isinstance(item, Frame):
+                self.target[item.name] = self._unused(f"s_{item.name}")
+                self.give(item)
+            elif item.stands_for_all:
+                self.source[item.source] = self._unused(f"any_{frame.name or 'state'}")
+            else:
+                self.source[item.source] = self.target[item.source] = self._unused(f"s_{item.source}")
+
+    def standing_for_all(self) -> list[str]:
+        """Give the ids of the boxes that stand for a parent's or `*`'s states."""
+        return [box_id for source, box_id in self.source.items() if self.target.get(source) != box_id]
+
+    def _unused(self, wanted: str) -> str:
+        """Give an id of letters, digits and `_`; `a.b` and `a_b` get different ones."""
+        wanted = wanted.replace(".", "_")
+        while wanted in self._used:
+            wanted += "_"
+        self._used.add(wanted)
+        return wanted
+
+
+def _inside(frame: Frame, ids: _Ids) -> Iterator[str]:
+    if frame.entry is not None:
+        yield f"[*] --> {ids.target[frame.entry]}"
+    for item in frame.inside:
+        if isinstance(item, Box):
+            yield from _box(item, ids)
+        else:
+            yield f'state "{item.name}" as {ids.target[item.name]} {{'
+            yield from (_INDENT + line for line in _inside(item, ids))
+            yield "}"
+
+
+def _box(box: Box, ids: _Ids) -> Iterator[str]:
+    box_id = ids.source[box.source]
+    yield f'state "{caption(box)}" as {box_id}'
+    if box.waits_for:
+        yield f"{box_id} : waits for {', '.join(box.waits_for)}"
+    for row in box.internal:
+        yield f"{box_id} : {label_text(row)}"
+    if box.is_final:
+        yield f"{box_id} --> [*]"
+
+
+def _label(row: Transition) -> str:
+    """Give an arrow's label. It ends at `:`, `;` and line ends, which no part of a row contains."""
+    text = "<br/>".join(line.text for line in label_lines(row))
+    return _LEADING_UNDERSCORE.sub(lambda found: found[0].replace("_", r"\_"), text)

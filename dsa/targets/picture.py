@@ -1,0 +1,221 @@
+"""What every diagram of a machine shows, before any syntax: frames, boxes, arrows, and what a state waits for.
+
+Takes a machine; gives frozen values in table order. The notations (`mermaid`, `dot`) only spell them.
+
+A row with target `=` leaves nothing (S11), so it is a line inside its source's box (an internal transition), not an
+arrow. A row of a parent or of `*` starts at a box that stands for the states it applies to.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import attrs
+
+from dsa.tables import condition_text, effect_texts, update_texts
+from dsa.declarations import OUTSIDE, STAR, STAY, Transition
+from dsa.expr import Not, Outcome, Verdict, walk
+from dsa.machine import Machine
+from dsa.meaning import after_effects, start
+
+Waiting = Mapping[str, frozenset[str]]
+LineKind = Literal["event", "if", "update", "effects"]
+
+
+@attrs.frozen
+class Line:
+    """One line of a label: which part of the row it belongs to, and the text."""
+
+    kind: LineKind
+    text: str
+
+
+@attrs.frozen
+class Box:
+    """A state without children, or (`stands_for_all`) the source of its frame's own rows.
+
+    `source` is what rows have in their source cell. `waits_for` are the effects that may be outstanding, sorted;
+    `internal` the rows with target `=`.
+    """
+
+    source: str
+    stands_for_all: bool
+    is_final: bool
+    waits_for: tuple[str, ...]
+    internal: tuple[Transition, ...]
+
+
+@attrs.frozen
+class Frame:
+    """A parent state, or the whole picture (`name` empty), with what stands in it; `entry` is its initial child."""
+
+    name: str
+    entry: str | None
+    inside: "tuple[Box | Frame, ...]"
+
+
+@attrs.frozen
+class Arrow:
+    """A row that is drawn as an arrow, from a source to a state or a parent."""
+
+    source: str
+    target: str
+    row: Transition
+
+
+@attrs.frozen
+class Picture:
+    """A machine, ready to be spelled: the outermost frame, and the arrows in table order."""
+
+    frame: Frame
+    arrows: tuple[Arrow, ...]
+
+
+def picture(machine: Machine, waiting: Waiting | None = None) -> Picture:
+    """Lay out a machine. `waiting` maps states to the effects outstanding there; None estimates it (`may_wait`)."""
+    shown = may_wait(machine) if waiting is None else waiting
+    children = _children(machine)
+    arrows = (Arrow(row.source, row.target, row) for row in machine.transitions if row.target != STAY)
+    return Picture(_frame(machine, shown, children, ""), tuple(arrows))
+
+
+def caption(box: Box) -> str:
+    """Give what is written at the top of a box."""
+    if not box.stands_for_all:
+        return box.source
+    return "any state that is not final" if box.source == STAR else f"any state of {box.source}"
+
+
+def waiting_lines(box: Box, width: int = 30) -> tuple[str, ...]:
+    """Write what a box waits for as lines of about `width` characters; none when it waits for nothing."""
+    units = ["waits for", *re.split(r"(?<=,) ", ", ".join(box.waits_for))]
+    return tuple(line.text for line in _filled("effects", units, width)) if box.waits_for else ()
+
+
+def is_around(parent: str, state: str) -> bool:
+    """Tell whether `state` is `parent` or lies inside it."""
+    return state == parent or state.startswith(f"{parent}.")
+
+
+def _children(machine: Machine) -> dict[str, list[str]]:
+    """Give the names directly inside each parent, `""` for the top; parents that are not declared are there too."""
+    found: dict[str, list[str]] = {"": []}
+    for state in machine.states:
+        parts = state.name.split(".")
+        for depth in range(len(parts)):
+            parent, name = ".".join(parts[:depth]), ".".join(parts[: depth + 1])
+            siblings = found.setdefault(parent, [])
+            if name not in siblings:
+                siblings.append(name)
+    return found
+
+
+def _frame(machine: Machine, waiting: Waiting, children: dict[str, list[str]], name: str) -> Frame:
+    inside: list[Box | Frame] = []
+    source = name or STAR
+    if any(row.source == source for row in machine.transitions):
+        inside.append(_box(machine, waiting, source, stands_for_all=True))
+    for child in children[name]:
+        if child not in children:
+            inside.append(_box(machine, waiting, child, stands_for_all=False))
+            continue
+        frame = _frame(machine, waiting, children, child)
+        inside += [frame] if _means_something(frame) else frame.inside
+    initial = [child for child in children[name] if child in machine.state_named]
+    entry = next((child for child in initial if machine.state_named[child].kind == "initial"), None)
+    return Frame(name, entry if name else machine.initial, tuple(inside))
+
+
+def _means_something(frame: Frame) -> bool:
+    """Tell whether a parent can be entered or has rows; another is a mere prefix of names and would tear rows apart."""
+    return frame.entry is not None or any(isinstance(item, Box) and item.stands_for_all for item in frame.inside)
+
+
+def _box(machine: Machine, waiting: Waiting, source: str, *, stands_for_all: bool) -> Box:
+    internal = tuple(row for row in machine.transitions if row.source == source and row.target == STAY)
+    waits_for = () if stands_for_all else tuple(sorted(waiting.get(source, frozenset())))
+    return Box(source, stands_for_all, source in machine.final_states, waits_for, internal)
+
+
+def may_wait(machine: Machine) -> dict[str, frozenset[str]]:
+    """Give, for each leaf, the effects that may be outstanding there, judged from the rows alone.
+
+    An over-approximation: conditions are not read, so a state may be shown to wait for what exploration would
+    rule out; nothing that can be outstanding is missing. Leaves that no row enters wait for nothing.
+    """
+    initial = start(machine)
+    found: dict[str, frozenset[str]] = {initial.state: initial.outstanding}
+    queue = [initial.state]
+    while queue:
+        leaf = queue.pop()
+        for row in _rows_at(machine, leaf, found[leaf]):
+            entered = leaf if row.target == STAY else machine.entered(row.target)
+            after = found.get(entered, frozenset()) | _left_outstanding(machine, found[leaf], row, entered)
+            if entered not in found or after != found[entered]:
+                found[entered] = after
+                queue.append(entered)
+    return {leaf: found.get(leaf, frozenset()) for leaf in machine.leaves}
+
+
+def _rows_at(machine: Machine, leaf: str, waits_for: frozenset[str]) -> Iterator[Transition]:
+    """Give the rows that can be taken in a leaf, whatever the values: an answer needs its effect outstanding (S7)."""
+    if leaf in machine.final_states:
+        return
+    for event in machine.event_named.values():
+        if event.origin == OUTSIDE or event.origin in waits_for:
+            yield from machine.rows_for(leaf, event.name)
+    for source, event_name in machine.armed(leaf):
+        yield from machine.rows_from[source, event_name]
+
+
+def _left_outstanding(machine: Machine, waits_for: frozenset[str], row: Transition, entered: str) -> frozenset[str]:
+    # An effect that the row emits need not be outstanding before it; taking it as not, the row is never refused.
+    emitted = {str(item) for item in row.effects}
+    return after_effects(machine, waits_for - emitted, row, entered)[0]
+
+
+def label_lines(row: Transition, width: int = 30) -> tuple[Line, ...]:
+    """Write a row as lines: the event, [condition], each update, the effects; `/ ` begins what the row does.
+
+    Conditions and effects fill lines of about `width` characters; an operand longer than that stays whole.
+    """
+    condition = condition_text(row)
+    asks = _filled("if", re.split(r"(?<=,) | (?=(?:and|or) )", f"[{condition}]"), width) if condition else []
+    updates = [Line("update", text) for text in update_texts(row)]
+    effects = _filled("effects", re.split(r"(?<=,) ", ", ".join(effect_texts(row))), width) if row.effects else []
+    does = [*updates, *effects]
+    if does:
+        does[0] = attrs.evolve(does[0], text=f"/ {does[0].text}")
+    return (Line("event", row.event), *asks, *does)
+
+
+def label_text(row: Transition) -> str:
+    """Write a row on one line: `event [condition] / updates, effects`."""
+    condition, does = condition_text(row), ", ".join([*update_texts(row), *effect_texts(row)])
+    return row.event + (f" [{condition}]" if condition else "") + (f" / {does}" if does else "")
+
+
+def _filled(kind: LineKind, units: list[str], width: int) -> list[Line]:
+    """Fill lines with whole units, at least one a line."""
+    texts = [units[0]]
+    for unit in units[1:]:
+        if len(texts[-1]) + 1 + len(unit) > width:
+            texts.append(unit)
+        else:
+            texts[-1] += f" {unit}"
+    return [Line(kind, text) for text in texts]
+
+
+def sets_workflow(machine: Machine, row: Transition) -> bool:
+    """Tell whether the row assigns or revokes workflow state (S9)."""
+    workflow = {variable.name for variable in machine.variables if variable.scope == "workflow"}
+    return any(update.variable in workflow for update in row.updates)
+
+
+def outcome_of(row: Transition) -> Outcome | None:
+    """Give the one verdict that the row's condition speaks of, or None: none, several, or a negated one."""
+    nodes = list(walk(row.condition))
+    outcomes = {node.outcome for node in nodes if isinstance(node, Verdict)}
+    if len(outcomes) != 1 or any(isinstance(node, Not) for node in nodes):
+        return None
+    return next(iter(outcomes))

@@ -1,0 +1,276 @@
+"""A machine as a python-statemachine class: the second, independent engine, and the way into its ecosystem.
+
+Takes a machine; gives a `StateChart` subclass, and `StatechartRun`, which feeds it occurrences and answers with the
+values of `dsa.meaning.step`. It must not call `step`: which row is taken, and which state is entered, is
+python-statemachine's choice.
+
+The class is flat: one state per leaf, with the rows that S3 and S11 supply to it. Its own hierarchy would not be as
+faithful: there an outer transition is taken when every inner one's condition is false (S3: inner rows replace
+outer ones), and a final child ends its parent only (here it ends the run).
+
+Why each strict flag is set: an exception in a callback must escape instead of becoming an event, an event that
+nothing handles must raise, the state must not change before the row's own code has agreed to it, and a target equal to
+the current state leaves and re-enters it (S11; `=` is a transition without target). Ids are made here, because
+states or events named `model`, `send` or `states` would overwrite the library's own attributes.
+"""
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from dsa.declarations import OUTSIDE, STAY, Assign, Emit, Transition
+from dsa.errors import OccurrenceError
+from dsa.expr import Environment, Value, evaluate, holds, show_value
+from dsa.machine import Machine, environment, read_guards
+from dsa.meaning import (
+    Configuration,
+    Occurrence,
+    Reason,
+    Refusal,
+    Taken,
+    accepted_events,
+    after_effects,
+    require_known,
+    start,
+)
+
+if TYPE_CHECKING:
+    from statemachine import StateChart
+
+#: A timer is its source and `after DURATION`; any other event has no source.
+EventKey = tuple[str | None, str]
+
+_STRICT = {
+    "catch_errors_as_events": False,
+    "allow_event_without_transition": False,
+    "atomic_configuration_update": True,
+    "enable_self_transition_entries": True,
+    # Unreachable states and dead ends are findings of dsa.checks, with a place; here they would only be exceptions.
+    "validate_disconnected_states": False,
+    "validate_trap_states": False,
+    "validate_final_reachability": False,
+}
+
+
+def statechart(machine: Machine) -> "type[StateChart]":
+    """Build the python-statemachine class of a machine at its parameter values.
+
+    An instance needs a `Memory` as its model and takes `send(event_id, occurrence=Occurrence(..))` with the ids of
+    `event_ids`; `StatechartRun` does both. An event that no row accepts raises `TransitionNotAllowed`, a row that
+    cannot be taken `RowRefusedError`, missing or extra verdicts `OccurrenceError`; nothing changes then.
+    """
+    from statemachine.io import create_machine_class_from_definition
+
+    names, events = state_ids(machine), event_ids(machine)
+    initial = start(machine).state
+    states: dict[str, dict[str, Any]] = {}
+    for leaf, state_id in names.items():
+        transitions = {events[key]: _transitions(machine, names, leaf, rows) for key, rows in supplied(machine, leaf)}
+        final = leaf in machine.final_states
+        states[state_id] = {"name": leaf, "initial": leaf == initial, "final": final, "on": transitions}
+    class_name = re.sub(r"\W", "_", machine.name) or "machine"
+    return create_machine_class_from_definition(class_name, states=states, **_STRICT)  # type: ignore[no-any-return]  # the library is not typed for us
+
+
+def state_ids(machine: Machine) -> dict[str, str]:
+    """Give the id of each leaf in the class: `s3_review_draft`, unique by its number, clear of reserved names."""
+    return {leaf: f"s{index}_{_identifier(leaf)}" for index, leaf in enumerate(machine.leaves)}
+
+
+def event_ids(machine: Machine) -> dict[EventKey, str]:
+    """Give the id of each event, `E.failed` and timer in the class: `e1_verdict`, `e7_after_30s`."""
+    timers = [(source, event) for source, event in machine.rows_from if event not in machine.event_named]
+    keys: list[EventKey] = [*((None, event) for event in machine.event_named), *timers]
+    return {key: f"e{index}_{_identifier(key[1])}" for index, key in enumerate(keys)}
+
+
+def _identifier(name: str) -> str:
+    return re.sub(r"\W", "_", name)
+
+
+def supplied(machine: Machine, leaf: str) -> list[tuple[EventKey, tuple[Transition, ...]]]:
+    """Give the rows of a leaf by event: the innermost source's for events (S3), each armed timer's own (S11)."""
+    if leaf in machine.final_states:
+        return []
+    events = ((event, machine.rows_for(leaf, event)) for event in machine.event_named)
+    found: list[tuple[EventKey, tuple[Transition, ...]]] = [((None, event), rows) for event, rows in events if rows]
+    found.extend(((source, event), machine.rows_from[source, event]) for source, event in machine.armed(leaf))
+    return found
+
+
+def _transitions(
+    machine: Machine, names: dict[str, str], leaf: str, rows: tuple[Transition, ...]
+) -> list[dict[str, Any]]:
+    """Give the definitions of one leaf's transitions for one event, in table order."""
+    definitions = []
+    for row in rows:
+        entered = leaf if row.target == STAY else machine.entered(row.target)
+        code = _RowCode(machine, row, rows, entered)
+        target = None if row.target == STAY else names[entered]
+        definitions.append({"target": target, "validators": code.admit, "cond": code.enabled, "on": code.take})
+    return definitions
+
+
+@attrs.define(eq=False)
+class Memory:
+    """What an instance of the class remembers: python-statemachine's state id, the values, what is outstanding.
+
+    `row`, `effects` and `cancelled` are those of the last row taken.
+    """
+
+    values: tuple[Value, ...]
+    outstanding: frozenset[str]
+    state: str | None = None
+    row: Transition | None = None
+    effects: tuple[str, ...] = ()
+    cancelled: tuple[str, ...] = ()
+
+
+class RowRefusedError(Exception):
+    """Raised inside the engine by a row that cannot be taken; `reason`, `message` and `rows` are a Refusal's."""
+
+    def __init__(self, reason: Reason, message: str, rows: tuple[Transition, ...] = ()) -> None:
+        self.reason, self.message, self.rows = reason, message, rows
+        super().__init__(message)
+
+
+@attrs.frozen(eq=False)
+class _RowCode:
+    """The callables of one row in one leaf; python-statemachine hands in `model` and `occurrence` by name."""
+
+    machine: Machine
+    row: Transition
+    rows: tuple[Transition, ...]
+    entered: str
+
+    def admit(self, model: Memory, occurrence: Occurrence) -> None:
+        """Refuse what is late, then what has other verdicts than these rows read (S4)."""
+        if why := _late(self.machine, model, occurrence):
+            raise RowRefusedError("late", why)
+        needed, given = read_guards(self.rows), tuple(guard for guard, _ in occurrence.verdicts)
+        if needed != given:
+            msg = f"'{occurrence.event}' needs verdicts of ({', '.join(needed)}), not of ({', '.join(given)})"
+            raise OccurrenceError(msg)
+
+    def enabled(self, model: Memory, occurrence: Occurrence) -> bool:
+        """Tell whether this row's condition is true here, with `else` as S3 has it."""
+        return self._is_enabled(self.row, self._known(model, occurrence))
+
+    def take(self, model: Memory, occurrence: Occurrence) -> None:
+        """Update the memory, or raise and change nothing; the engine moves to the target after this returns."""
+        known = self._known(model, occurrence)
+        # The engine stops at the first row whose condition is true; S4 asks that it be the only one.
+        rivals = tuple(row for row in self.rows if self._is_enabled(row, known))
+        if len(rivals) > 1:
+            raise RowRefusedError("ambiguous", f"{len(rivals)} rows are enabled at once", rivals)
+        values = self._updated(model.values, known)
+        outstanding, cancelled, twice = after_effects(self.machine, model.outstanding, self.row, self.entered)
+        if twice is not None:
+            raise RowRefusedError("emitted_twice", f"{twice} is still outstanding", (self.row,))
+        model.values, model.outstanding, model.row = values, outstanding, self.row
+        model.effects = tuple(item.effect for item in self.row.effects if isinstance(item, Emit))
+        model.cancelled = cancelled
+
+    def _known(self, model: Memory, occurrence: Occurrence) -> Environment:
+        return {**environment(self.machine, model.values), **dict(occurrence.verdicts)}
+
+    def _is_enabled(self, row: Transition, known: Environment) -> bool:
+        if row.is_else and any(holds(other.condition, known) for other in self.rows if not other.is_else):
+            return False
+        return holds(row.condition, known)
+
+    def _updated(self, before: tuple[Value, ...], known: Environment) -> tuple[Value, ...]:
+        """Give the values after the updates, all of which read the values before (S5)."""
+        updates = {update.variable: update for update in self.row.updates}
+        after: list[Value] = []
+        for index, variable in enumerate(self.machine.variables):
+            update = updates.get(variable.name)
+            if update is None:
+                value = before[index]
+            elif isinstance(update, Assign):
+                value = evaluate(update.value, known)
+            else:
+                value = self.machine.initial_values[index]
+            domain = self.machine.values_of[variable.name]
+            if not domain.contains(value):
+                why = f"{variable.name} = {show_value(value)} lies outside {domain}"
+                raise RowRefusedError("out_of_domain", why, (self.row,))
+            after.append(value)
+        return tuple(after)
+
+
+def _late(machine: Machine, memory: Memory, occurrence: Occurrence) -> str:
+    """Say why an answer comes too late, or give the empty text; a timer that is not armed has no transition."""
+    if occurrence.source is not None:
+        return ""
+    origin = machine.event_named[occurrence.event].origin
+    if origin == OUTSIDE or origin in memory.outstanding:
+        return ""
+    return f"{occurrence.event} answers {origin}, which is not outstanding"
+
+
+class StatechartRun:
+    """A machine running on python-statemachine, from any configuration; mutable, for one thread.
+
+    `send` answers like `dsa.meaning.step` at the run's configuration, and moves on when a row was taken.
+    """
+
+    def __init__(self, machine: Machine, configuration: Configuration | None = None) -> None:
+        self.machine = machine
+        self._class = statechart(machine)
+        self._id_of_state = state_ids(machine)
+        self._state_of_id = {state_id: leaf for leaf, state_id in self._id_of_state.items()}
+        self._id_of_event = event_ids(machine)
+        self._rows = {leaf: dict(supplied(machine, leaf)) for leaf in machine.leaves}
+        self._place(configuration or start(machine))
+
+    def _place(self, configuration: Configuration) -> None:
+        state_id = self._id_of_state[configuration.state]
+        self._memory = Memory(configuration.values, configuration.outstanding, state_id)
+        self._chart = self._class(model=self._memory)
+
+    @property
+    def configuration(self) -> Configuration:
+        """Where the run is; may be set to any configuration of the machine."""
+        state = self._state_of_id[self._chart.current_state_value]
+        return Configuration(state, self._memory.values, self._memory.outstanding)
+
+    @configuration.setter
+    def configuration(self, configuration: Configuration) -> None:
+        if self._chart.is_terminated:  # the engine stops for good when it enters a final state
+            self._place(configuration)
+            return
+        self._memory.values, self._memory.outstanding = configuration.values, configuration.outstanding
+        self._chart.current_state_value = self._id_of_state[configuration.state]
+
+    def send(self, occurrence: Occurrence) -> Taken | Refusal:
+        """Let the engine take a row, or refuse and change nothing; raises OccurrenceError as `step` does."""
+        require_known(self.machine, occurrence)
+        event_id = self._id_of_event[occurrence.source, occurrence.event]
+        try:
+            self._chart.send(event_id, occurrence=occurrence)
+        except RowRefusedError as refused:
+            return self._refusal(refused.reason, refused.message, refused.rows)
+        except self._chart.TransitionNotAllowed:
+            return self._not_allowed(occurrence)
+        assert self._memory.row is not None, "the engine took no row and did not say so"
+        return Taken(self.configuration, self._memory.row, self._memory.effects, self._memory.cancelled)
+
+    def _not_allowed(self, occurrence: Occurrence) -> Refusal:
+        """Say which of S4's reasons lies behind the engine's TransitionNotAllowed."""
+        state = self.configuration.state
+        if state in self.machine.final_states:
+            return self._refusal("finished", f"{state} is final")
+        rows = self._rows[state].get((occurrence.source, occurrence.event), ())
+        if rows:
+            return self._refusal("invalid_state", f"no row for {occurrence.event} is enabled", rows)
+        if occurrence.source is not None:
+            return self._refusal("late", f"the timer '{occurrence.event}' of {occurrence.source} is not armed")
+        if why := _late(self.machine, self._memory, occurrence):
+            return self._refusal("late", why)
+        return self._refusal("invalid_state", f"no row for {occurrence.event} here")
+
+    def _refusal(self, reason: Reason, message: str, rows: tuple[Transition, ...] = ()) -> Refusal:
+        here = self.configuration
+        return Refusal(reason, here, message, rows, accepted_events(self.machine, here.state))

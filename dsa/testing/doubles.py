@@ -1,0 +1,88 @@
+"""Stand-ins for what a run meets outside: a generator and a guard that follow a list, and a clock that stands still.
+
+They implement the interfaces that the driver uses, so a test runs the real driver and the real table.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Iterable
+from itertools import count
+
+from dsa.runtime.content import Artifact, Context, GeneratorInterface, GuardInterface, GuardResult, PromptTemplate
+
+
+class Texts(GeneratorInterface):
+    """Give the listed texts one after the other; raise those that are exceptions. `asked` holds every context."""
+
+    def __init__(self, texts: Iterable[str | Exception]) -> None:
+        self._texts = iter(texts)
+        self.asked: list[tuple[Context, PromptTemplate | None]] = []
+
+    def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
+        """Give the next text. AssertionError when there is none left."""
+        self.asked.append((context, template))
+        text = next(self._texts, None)
+        assert text is not None, "the list of texts has come to its end"
+        if isinstance(text, Exception):
+            raise text
+        return Artifact(text)
+
+
+class Verdicts(GuardInterface):
+    """Give the listed results one after the other; raise those that are exceptions. `judged` holds every call.
+
+    A text is a rejection with that feedback, an empty text a pass.
+    """
+
+    def __init__(self, results: Iterable[GuardResult | str | Exception]) -> None:
+        self._results = iter(results)
+        self.judged: list[tuple[Artifact, dict[str, Artifact]]] = []
+
+    def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:
+        """Give the next result. AssertionError when there is none left."""
+        self.judged.append((artifact, dependencies))
+        result = next(self._results, None)
+        assert result is not None, "the list of results has come to its end"
+        if isinstance(result, Exception):
+            raise result
+        return GuardResult(not result, result) if isinstance(result, str) else result
+
+
+class StillClock:
+    """A `dsa.edge.clock.Clock` that moves only when it is told to."""
+
+    def __init__(self) -> None:
+        self._now_s = 0.0
+        self._order = count()
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+
+    def now_s(self) -> float:
+        """Give the seconds that it was moved."""
+        return self._now_s
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait until the clock has been moved so far."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._now_s + seconds, next(self._order), future))
+        await future
+
+    @property
+    def waiting(self) -> int:
+        """How many sleep."""
+        return sum(not future.done() for _, _, future in self._sleepers)
+
+    async def settle(self) -> None:
+        """Let everything run that can run without time and without threads."""
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+    async def advance(self, seconds: float) -> None:
+        """Move the clock and wake those whose time has come, in order; what they do is done when this returns."""
+        await self.settle()
+        goal_s = self._now_s + seconds
+        while self._sleepers and self._sleepers[0][0] <= goal_s:
+            self._now_s, _, future = heapq.heappop(self._sleepers)
+            if not future.done():
+                future.set_result(None)
+            await self.settle()
+        self._now_s = goal_s

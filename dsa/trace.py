@@ -1,0 +1,97 @@
+"""Traces: what a machine does on a sequence of occurrences, step by step.
+
+Takes a machine and occurrences, gives a frozen `Trace` that prints only what changed. Knows no files.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from dsa.declarations import Transition
+from dsa.expr import Value, show_value
+from dsa.machine import Machine
+from dsa.meaning import Configuration, Occurrence, Taken, start, step
+
+
+@attrs.frozen
+class TraceStep:
+    """One step taken: what happened, by which row, the state after it, and the variables it changed."""
+
+    occurrence: Occurrence
+    row: Transition
+    state: str
+    changed: tuple[tuple[str, Value], ...]
+    effects: tuple[str, ...]
+    cancelled: tuple[str, ...]
+
+    @property
+    def line(self) -> int | None:
+        """The row's line in its document, from 1; None for a machine built in Python."""
+        return self.row.span.line if self.row.span else None
+
+
+@attrs.frozen
+class Trace:
+    """A run from the start: parameters, the state and values it begins with, and its steps."""
+
+    parameters: tuple[tuple[str, Value], ...]
+    state: str
+    values: tuple[tuple[str, Value], ...]
+    steps: tuple[TraceStep, ...] = ()
+
+    def show(self) -> str:
+        """Write the trace as aligned text: one line for the start, one for each step, with what it changed."""
+        rows = [("0", "start", self.state, "", show_values(self.values), "")]
+        for number, taken in enumerate(self.steps, 1):
+            line = f"line {taken.line}" if taken.line else ""
+            effects = ", ".join([*taken.effects, *(f"cancelled {effect}" for effect in taken.cancelled)])
+            changed = show_values(taken.changed)
+            rows.append((str(number), show_occurrence(taken.occurrence), taken.state, line, changed, effects))
+        widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+        lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+        heading = [f"at {show_values(self.parameters)}"] if self.parameters else []
+        return "\n".join([*heading, *(line.rstrip() for line in lines)])
+
+
+def follow(machine: Machine, occurrences: Iterable[Occurrence]) -> Trace:
+    """Run a machine from its start; raises ValueError at the first occurrence that is refused."""
+    configuration = start(machine)
+    names = tuple(variable.name for variable in machine.variables)
+    steps = []
+    for occurrence in occurrences:
+        taken = step(machine, configuration, occurrence)
+        if not isinstance(taken, Taken):
+            msg = f"{show_occurrence(occurrence)} is refused in {configuration.state}: {taken.message}"
+            raise ValueError(msg)  # noqa: TRY004  (the sequence is wrong, not its type)
+        steps.append(_step(names, configuration, occurrence, taken))
+        configuration = taken.configuration
+    values = tuple(zip(names, machine.initial_values, strict=True))
+    return Trace(tuple(machine.constants.items()), machine.entered(machine.initial), values, tuple(steps))
+
+
+def _step(names: tuple[str, ...], before: Configuration, occurrence: Occurrence, taken: Taken) -> TraceStep:
+    after = taken.configuration
+    triples = zip(names, before.values, after.values, strict=True)
+    changed = tuple((name, new) for name, old, new in triples if old != new)
+    return TraceStep(occurrence, taken.transition, after.state, changed, taken.effects, taken.cancelled)
+
+
+def show_occurrence(occurrence: Occurrence) -> str:
+    """Write an occurrence as a scenario has it: `verdict g.failed`; a timer with the state it belongs to."""
+    verdicts = ", ".join(f"{guard}.{outcome}" for guard, outcome in occurrence.verdicts)
+    where = f"of {occurrence.source}" if occurrence.source else ""
+    return " ".join(part for part in (occurrence.event, where, verdicts) if part)
+
+
+def show_events(occurrences: Sequence[Occurrence], most: int = 9) -> str:
+    """Say in one line what happened; of a longer trace, the first two and the last of `most` events."""
+    if len(occurrences) <= most:
+        return ", ".join(map(show_occurrence, occurrences))
+    left_out = f"({len(occurrences) - most} more)"
+    first, last = map(show_occurrence, occurrences[:2]), map(show_occurrence, occurrences[2 - most :])
+    return ", ".join([*first, left_out, *last])
+
+
+def show_values(values: Iterable[tuple[str, Value]]) -> str:
+    """Write values as a document has them: `satisfied = true, retries = 0`."""
+    return ", ".join(f"{name} = {show_value(value)}" for name, value in values)

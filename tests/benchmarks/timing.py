@@ -1,0 +1,45 @@
+"""Ratios in one run: every contender is timed in every round, and the median of the rounds' ratios is reported.
+
+Machines are shared and noisy, so absolute times mean little; a ratio taken within one round drifts with the machine.
+"""
+
+import gc
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+
+def per_call_us(work: Callable[[], int]) -> float:
+    """Give microseconds of processor time per unit; `work` does something and says how many units it did."""
+    gc.collect()
+    begun = time.process_time()
+    units = work()
+    return (time.process_time() - begun) * 1e6 / units
+
+
+def rounds(contenders: Mapping[str, Callable[[], int]], count: int) -> dict[str, list[float]]:
+    """Time every contender once a round."""
+    taken: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(count):
+        for name, work in contenders.items():
+            taken[name].append(per_call_us(work))
+    return taken
+
+
+def median_ratio(taken: Mapping[str, Sequence[float]], name: str, base: str) -> float:
+    """Give the median over the rounds of one contender's time over another's."""
+    return statistics.median(a / b for a, b in zip(taken[name], taken[base], strict=True))
+
+
+def process_seconds(arguments: Sequence[str]) -> float:
+    """Give the wall time of a whole Python process."""
+    begun = time.perf_counter()
+    subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
+    return time.perf_counter() - begun
+
+
+def verdict(*, good: bool) -> str:
+    """Say whether a limit was kept."""
+    return "ok" if good else "MISSED"

@@ -1,0 +1,206 @@
+"""`dsa run` and `dsa demo` as people use them; the model alone follows a script."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from dsa.cli.demo import command as demo
+from dsa.cli.run import command as run
+from dsa.cli.run import default_specification
+from dsa.edge.files import load
+from dsa.lang import loads
+from dsa.runtime.ledger import load_lines
+from dsa.runtime.run import replay
+
+GOOD, BAD = "def add(a, b):\n    return a + b\n", "def add(a, b):\n    return a - b\n"
+
+
+@pytest.fixture
+def invoke(tmp_path, monkeypatch):
+    """Run a command in an empty folder, with a script of these texts as its model."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(command, *arguments, texts=(), script=None):
+        script = script or "".join(f"```python\n{text}```\n" for text in texts)
+        (tmp_path / "script.md").write_text(script)
+        return CliRunner().invoke(command, [*arguments, "--model", "scripted:script.md"])
+
+    return call
+
+
+def directory(tmp_path):
+    (only,) = (tmp_path / ".dsa").iterdir()
+    return only
+
+
+def test_a_run_that_succeeds(invoke, tmp_path):
+    result = invoke(run, "dual_state", texts=[BAD, GOOD])
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert lines[0].split()[:4] == ["g", "attempt", "1", "rejected"]
+    assert lines[0].endswith("add(2, 3) gave -1")
+    assert lines[1].split()[:4] == ["g", "attempt", "2", "passed"]
+    assert lines[2] == "succeeded"
+    assert GOOD in result.output
+    assert "2 made, 1 rejected" in result.output
+    assert "2 model calls, tokens unknown" in result.output
+    kept = directory(tmp_path)
+    assert {path.name for path in kept.iterdir()} >= {"machine.md", "ledger.jsonl", "g-1-rejected.py", "g-2-passed.py"}
+    assert (kept / "final.py").read_text() == GOOD
+    assert "<svg" in (kept / "diagram.svg").read_text()
+    machine = loads((kept / "machine.md").read_text())
+    assert replay(machine, load_lines((kept / "ledger.jsonl").read_text())).outcome == "succeeded"
+
+
+def test_a_run_that_exhausts_its_retries(invoke, tmp_path):
+    result = invoke(run, "dual_state", "--param", "rmax=1", texts=[BAD, BAD, GOOD])
+    assert result.exit_code == 1
+    assert "failed at g after 2 attempts" in result.output
+    assert not list(directory(tmp_path).glob("final*"))
+    assert len(list(directory(tmp_path).glob("*-rejected.py"))) == 2
+
+
+FATAL = """
+from dsa.runtime.content import GuardInterface, GuardResult
+class Never(GuardInterface):
+    def validate(self, artifact, **dependencies):
+        return GuardResult(False, "never this", fatal=True)
+guards = {"g": Never(), "g_test": Never(), "tests": Never()}
+"""
+
+
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [
+        ("dual_state", "escalated at g after 1 attempt"),
+        ("workflow", "waiting in escalated.g_test for: aborted, amended, approved, granted, rejected"),
+    ],
+)
+def test_a_person_is_needed(invoke, tmp_path, machine, said):
+    (tmp_path / "mine.py").write_text(FATAL)
+    result = invoke(run, machine, "add", "--with", "mine.py", texts=[GOOD])
+    assert result.exit_code == 3
+    assert said in result.output
+    assert [path.name for path in directory(tmp_path).glob("g*")] in (["g-1-fatal.py"], ["g_test-1-fatal.py"])
+
+
+def test_a_model_that_fails_is_one_sentence_and_nothing_is_lost(invoke, tmp_path):
+    result = invoke(run, "dual_state", texts=[BAD])
+    assert result.exit_code == 1
+    line = next(row.span.line for row in load("dual_state").transitions if "query_llm" in map(str, row.effects))
+    again = [row.span.line for row in load("dual_state").transitions if "query_llm" in map(str, row.effects)][-1]
+    assert line != again
+    (stopped,) = (text for text in result.output.splitlines() if text.startswith("stopped"))
+    assert stopped.startswith(f"stopped: query_llm (line {again}) failed: script.md has no reply left")
+    assert "Traceback" not in result.output
+    kept = directory(tmp_path)
+    assert (kept / "g-1-rejected.py").exists()
+    assert load_lines((kept / "ledger.jsonl").read_text())[-1].effect == "query_llm"
+
+
+def test_json_is_one_object_and_nothing_else(invoke):
+    result = invoke(run, "dual_state", "--json", texts=[BAD, GOOD])
+    told = json.loads(result.output)
+    assert (told["outcome"], told["exit_code"], told["values"]["satisfied"]) == ("succeeded", 0, True)
+    assert [(a["step"], a["attempt"], a["verdict"]) for a in told["attempts"]] == [
+        ("g", 1, "failed"),
+        ("g", 2, "passed"),
+    ]
+    assert told["accepted"] == {"g": GOOD}
+    assert told["totals"]["calls"] == 2
+
+
+def test_quiet_prints_no_progress(invoke):
+    result = invoke(run, "dual_state", "--quiet", texts=[GOOD])
+    assert result.output.startswith("succeeded\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nowhere.md"], "nowhere.md: there is no such file"),
+        (["dual_state", "--param", "rmax=-1"], "rmax = -1 lies outside its domain"),
+        (["dual_state", "--param", "retries=1"], "no parameter 'retries'"),
+        (["dual_state", "--param", "rmax"], "write NAME=VALUE"),
+        (["dual_state", "--with", "nowhere.py"], "nowhere.py"),
+        (["dual_state", "--model", "scripted:nowhere.md"], "nowhere.md"),
+        (["workflow"], "needs a SPECIFICATION"),
+        (["broken.md"], "broken.md:1:1: error DSA"),
+    ],
+)
+def test_what_cannot_be_read_or_bound_is_a_message_and_exit_2(tmp_path, arguments, said):
+    """Through the real program, since it is `main` that turns errors into messages."""
+    (tmp_path / "broken.md").write_text("nothing here")
+    program = [sys.executable, "-c", "from dsa.cli.main import main; main()", "run", *arguments]
+    done = subprocess.run(program, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / ".dsa").exists()
+
+
+def test_what_to_ask_for_follows_from_the_cases():
+    assert default_specification(load("dual_state")) == "Write Python code so that these calls work: add(2, 3)"
+    assert default_specification(load("katas/katas")) == ""
+
+
+KATAS = """
+## add
+```python
+def add(a, b): return a + b
+```
+## parity
+```python
+def is_even(n): return n % 2 == 0
+```
+## reverse
+```python
+def reverse_text(text): return text[::-1]
+```
+## mirror
+```python
+def is_palindrome(text): return True
+```
+```python
+def is_palindrome(text): return text == text[::-1]
+```
+## largest
+```python
+def largest(numbers): return max(numbers)
+```
+## factorial
+```python
+def factorial(n): return n * factorial(n - 1) if n else 1
+```
+## edit_distance
+"""
+WRONG = "```python\ndef edit_distance(a, b): return 0\n```\n"
+RIGHT = """```python
+def edit_distance(a, b):
+    if not a or not b:
+        return len(a) + len(b)
+    if a[0] == b[0]:
+        return edit_distance(a[1:], b[1:])
+    return 1 + min(edit_distance(a[1:], b), edit_distance(a, b[1:]), edit_distance(a[1:], b[1:]))
+```
+"""
+
+
+def test_the_demo_says_how_each_document_should_end_and_both_do(invoke, tmp_path):
+    result = invoke(demo, script=KATAS + WRONG * 3)
+    assert result.exit_code == 0, result.output
+    assert "this should end: succeeded" in result.output
+    assert "this should end: failed" in result.output
+    assert "failed at edit_distance after 3 attempts" in result.output
+    first, second = sorted((tmp_path / ".dsa").iterdir(), key=lambda path: "exhausted" in path.name)
+    assert len(list(first.glob("*-passed.py"))) == 6
+    assert len(list(second.glob("*-rejected.py"))) == 3
+
+
+def test_the_demo_is_not_content_with_another_end(invoke):
+    result = invoke(demo, script=KATAS + WRONG + RIGHT)
+    assert result.exit_code == 1
+    assert "announced: failed; it ended: succeeded" in result.output

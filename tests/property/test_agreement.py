@@ -1,0 +1,72 @@
+"""The compiled step answers as `dsa.meaning.step` does, on any machine, whatever it is given."""
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dsa.errors import OccurrenceError
+from dsa.fast import compile_groups, compile_step
+from dsa.meaning import Refusal, Taken, start, step
+from dsa.testing.strategies import configurations, machines, occurrences
+
+SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
+
+
+def answer(machine, act, configuration, occurrence):
+    """Give what `act` answers, or that the occurrence is malformed."""
+    try:
+        return act(configuration, occurrence)
+    except OccurrenceError as malformed:
+        return str(malformed)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=SLOW)
+@given(st.data())
+def test_the_compiled_step_agrees_with_the_reference(data):
+    machine = data.draw(machines(claims=False))
+    fast = compile_step(machine)
+    configuration = start(machine)
+    for _ in range(data.draw(st.integers(1, 12))):
+        if data.draw(st.integers(0, 2)) == 0:
+            configuration = data.draw(configurations(machine))
+        occurrence = data.draw(occurrences(machine, configuration))
+        expected = answer(machine, lambda c, o: step(machine, c, o), configuration, occurrence)
+        assert answer(machine, fast, configuration, occurrence) == expected
+        assert answer(machine, fast, configuration, occurrence) == expected  # from what it remembers
+        if isinstance(expected, Taken):
+            configuration = expected.configuration
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
+@given(st.data())
+def test_the_generated_groups_know_the_reason_of_every_refusal(data):
+    machine = data.draw(machines(claims=False))
+    groups = compile_groups(machine)
+    for _ in range(data.draw(st.integers(1, 12))):
+        configuration = data.draw(configurations(machine))
+        occurrence = data.draw(occurrences(machine, configuration, malformed=False))
+        key = (configuration.state, occurrence.event)
+        if occurrence.source is not None:
+            key = (configuration.state, occurrence.source, occurrence.event)
+        expected = step(machine, configuration, occurrence)
+        if key not in groups:
+            assert isinstance(expected, Refusal)
+            assert expected.reason in {"finished", "late", "invalid_state"}
+        else:
+            found = groups[key](configuration, occurrence)
+            assert found == (expected if isinstance(expected, Taken) else expected.reason)
+
+
+def test_random_machines_meet_every_reason_of_refusal():
+    met = set()
+
+    @settings(max_examples=200, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
+    @given(st.data())
+    def search(data):
+        machine = data.draw(machines(claims=False))
+        for _ in range(5):
+            configuration = data.draw(configurations(machine))
+            answer = step(machine, configuration, data.draw(occurrences(machine, configuration, malformed=False)))
+            met.add(answer.reason if isinstance(answer, Refusal) else "taken")
+
+    search()
+    assert met == {"taken", "finished", "late", "invalid_state", "ambiguous", "out_of_domain", "emitted_twice"}

@@ -1,0 +1,99 @@
+"""python-statemachine and `step` in lockstep: the same answers, refusals and their reasons included."""
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dsa.errors import OccurrenceError
+from dsa.lang import loads
+from dsa.machine import read_guards
+from dsa.meaning import Configuration, Occurrence, Taken, start, step
+from dsa.targets.statechart import StatechartRun
+from dsa.testing.strategies import configurations, machines, occurrences
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = sorted((ROOT / "machines").glob("*/machine.md"))
+
+
+def answer(take, *arguments):
+    """Give the answer, or the class of the error that an occurrence which is malformed raises."""
+    try:
+        return take(*arguments)
+    except OccurrenceError as error:
+        return type(error)
+
+
+def both(machine, run, here, occurrence):
+    """Feed both engines at one configuration, compare, and give where they are after."""
+    expected = answer(step, machine, here, occurrence)
+    assert answer(run.send, occurrence) == expected
+    after = expected.configuration if isinstance(expected, Taken) else here
+    assert run.configuration == after
+    return after
+
+
+def lockstep(data, machine):
+    run = StatechartRun(machine)
+    here = start(machine)
+    assert run.configuration == here
+    for index in range(12):
+        if index % 4 == 3:
+            here = run.configuration = data.draw(configurations(machine))
+        here = both(machine, run, here, data.draw(occurrences(machine, here)))
+
+
+SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+
+@settings(SLOW, max_examples=60)
+@given(st.data())
+def test_random_machines_agree(data):
+    lockstep(data, data.draw(machines(claims=False)))
+
+
+@pytest.mark.full
+@settings(SLOW, max_examples=300)
+@given(st.data())
+def test_300_random_machines_agree(data):
+    lockstep(data, data.draw(machines(claims=False)))
+
+
+def walk(machine, seed, count):
+    """Feed `count` random occurrences; start anew when a run has ended, and now and then in the middle."""
+    chance, run = random.Random(seed), StatechartRun(machine)
+    keys = [*((None, event) for event in machine.event_named), *(k for k in machine.rows_from if k[1][:6] == "after ")]
+    here, taken = start(machine), 0
+    for _ in range(count):
+        if (here.state in machine.final_states and chance.random() < 0.8) or chance.random() < 0.01:
+            here = run.configuration = start(machine)
+        likely = [key for key in keys if _is_likely(machine, here, *key)]
+        source, event = chance.choice(likely if likely and chance.random() < 0.8 else keys)
+        rows = machine.rows_from[source, event] if source else machine.rows_for(here.state, event)
+        verdicts = {guard: chance.choice(machine.guard_named[guard].outcomes) for guard in read_guards(rows)}
+        after = both(machine, run, here, Occurrence(event, verdicts, source))
+        taken += after is not here
+        here = after
+    return taken
+
+
+def _is_likely(machine, here: Configuration, source, event) -> bool:
+    if source is not None:
+        return (source, event) in machine.armed(here.state)
+    origin = machine.event_named[event].origin
+    return bool(machine.rows_for(here.state, event)) and (origin == "outside" or origin in here.outstanding)
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)
+def test_a_shipped_machine_agrees_on_random_walks(path):
+    machine = loads(path.read_text(encoding="utf-8"), path.name)
+    assert walk(machine, seed=1, count=2_000) > 500
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)
+def test_a_shipped_machine_agrees_on_100_000_random_occurrences(path):
+    machine = loads(path.read_text(encoding="utf-8"), path.name)
+    assert walk(machine, seed=2, count=100_000) > 25_000

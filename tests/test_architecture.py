@@ -1,0 +1,147 @@
+"""The arrows point down, and nothing grows without bound: DESIGN sections 1 and the layout rules, as a test.
+
+Imports are read from the source, also those inside functions, so a dodge is found too.
+"""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted(path for top in ("dsa", "machines") for path in (ROOT / top).rglob("*.py"))
+
+#: What each part of `dsa` may import of `dsa`. A part may always import itself.
+CORE = {"errors", "expr", "declarations", "claims", "machine", "meaning", "fast", "trace", "tables"}
+ALLOWED = {
+    "lang": CORE,
+    "checks": CORE,
+    "targets": CORE,
+    "runtime": CORE,
+    "guards": CORE | {"runtime", "edge.isolated"},
+    "generators": CORE | {"runtime"},
+    "edge": CORE | {"lang", "checks", "targets", "runtime", "guards", "generators"},
+    "testing": CORE | {"lang", "checks", "targets", "runtime", "edge"},
+    "cli": CORE | {"lang", "checks", "targets", "runtime", "guards", "generators", "edge", "testing"},
+}
+#: Within the core, each module may import those before it.
+CORE_ORDER = ["errors", "expr", "declarations", "claims", "machine", "meaning", "fast", "trace", "tables"]
+PURE = {"lang", "checks", "targets", "runtime", *CORE}
+IMPURE_MODULES = {
+    "asyncio", "git", "http", "httpx", "io", "litellm", "multiprocessing", "os", "pathlib", "random", "shutil", "signal",
+    "socket", "sqlite3", "subprocess", "sys", "tempfile", "threading", "time", "urllib", "uuid", "xllamacpp",
+}  # fmt: skip
+#: Heavy packages: imported inside the function that uses them, never at the top of a module.
+HEAVY = {"litellm", "numpy", "scipy", "statemachine", "xllamacpp", "z3", "dd"}
+MAX_LINES, MAX_FUNCTION_LINES = 400, 40
+#: Files and functions that may be longer, with the reason. At most five.
+EXCEPTIONS: dict[str, str] = {}
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _part(module: str) -> str:
+    pieces = module.split(".")
+    return pieces[1] if len(pieces) > 1 else ""
+
+
+def _without_type_checking(tree: ast.Module) -> ast.Module:
+    """Leave out what only type checkers import."""
+    tree.body = [n for n in tree.body if not (isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING")]
+    return tree
+
+
+def _imports(path: Path) -> list[tuple[str, int, bool]]:
+    """Give every module imported, its line, and whether it stands inside a function."""
+    tree = _without_type_checking(ast.parse(path.read_text()))
+    inside = {
+        id(n) for f in ast.walk(tree) if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef) for n in ast.walk(f)
+    }
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, node.lineno, id(node) in inside) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            local = [n for n in names if (ROOT / Path(*n.split("."))).with_suffix(".py").exists()]
+            found += [(name, node.lineno, id(node) in inside) for name in (local or [node.module or ""])]
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_module)
+def test_imports_point_down(path: Path) -> None:
+    module = _module(path)
+    if module == "dsa" or module.startswith("machines"):  # the public names; the bindings, which may use everything
+        return
+    part = _part(module)
+    allowed = set(CORE_ORDER[: CORE_ORDER.index(part)]) if part in CORE_ORDER else ALLOWED[part] | {part}
+    for name, line, _ in _imports(path):
+        assert not name.startswith("machines"), f"{path}:{line}: dsa must not import the machines"
+        if name.startswith("dsa."):
+            target = name.removeprefix("dsa.")
+            known = target.split(".")[0] in allowed or any(target.startswith(part) for part in allowed if "." in part)
+            assert known, f"{path}:{line}: {part} imports {target}"
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if _part(_module(p)) in PURE], ids=_module)
+def test_the_core_does_no_input_or_output(path: Path) -> None:
+    for name, line, _ in _imports(path):
+        assert name.split(".")[0] not in IMPURE_MODULES, f"{path}:{line}: imports {name}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_module)
+def test_only_heavy_packages_are_imported_inside_functions(path: Path) -> None:
+    for name, line, inside in _imports(path):
+        heavy = name.split(".")[0] in HEAVY
+        assert inside == heavy, f"{path}:{line}: {name} {'is heavy' if heavy else 'dodges a cycle?'}"
+
+
+def test_help_imports_no_heavy_package() -> None:
+    code = "import sys, dsa.cli.main; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not (HEAVY | {"markdown_it", "rich", "git"}) & set(loaded)
+
+
+def test_no_import_cycles() -> None:
+    graph = {_module(path): {name for name, _, _ in _imports(path) if name.startswith("dsa")} for path in SOURCES}
+
+    def reaches(start: str) -> set[str]:
+        seen: set[str] = set()
+        todo = [start]
+        while todo:
+            for target in graph.get(todo.pop(), ()):
+                if target not in seen:
+                    seen.add(target)
+                    todo.append(target)
+        return seen
+
+    cyclic = sorted(module for module in graph if module in reaches(module))
+    assert cyclic == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_module)
+def test_files_and_functions_are_short(path: Path) -> None:
+    name = str(path.relative_to(ROOT))
+    text = path.read_text()
+    if name not in EXCEPTIONS:
+        assert text.count("\n") <= MAX_LINES, f"{name} has {text.count(chr(10))} lines"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            where = f"{name}:{node.name}"
+            assert lines <= MAX_FUNCTION_LINES or where in EXCEPTIONS, f"{where} has {lines} lines"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_module)
+def test_every_module_says_what_it_is(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text())), f"{path} has no docstring"
+
+
+def test_exceptions_are_few() -> None:
+    assert len(EXCEPTIONS) <= 5
+    assert all((ROOT / name.split(":")[0]).exists() for name in EXCEPTIONS)

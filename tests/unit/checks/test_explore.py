@@ -1,0 +1,135 @@
+import itertools
+
+import pytest
+from example_machines import (
+    add,
+    chain,
+    compare,
+    dual_state,
+    emits,
+    jugs,
+    passed,
+    placed,
+    ranged,
+    states,
+    two_phase_commit,
+)
+
+from dsa.checks.explore import explore
+from dsa.declarations import Event, Guard, Transition, Variable
+from dsa.expr import Integer
+from dsa.machine import Machine
+from dsa.meaning import Configuration, step
+
+
+@pytest.mark.parametrize(("machine", "configurations", "transitions"), [
+    (dual_state(rmax=3), 15, 17),
+    (dual_state(rmax=0), 6, 5),
+    (jugs(), 16, 96),
+    (two_phase_commit(3), 288, 1145),
+    (chain(1001), 2006, 4001),
+])  # fmt: skip
+def test_exact_counts(machine, configurations, transitions):
+    found = explore(machine)
+    assert (found.configurations, found.transitions, found.complete) == (configurations, transitions, True)
+
+
+def test_counts_are_those_of_a_plain_search_with_the_reference():
+    machine = dual_state(rmax=2)
+    moves = [("specification", {}), ("artifact", {}), *(("verdict", {"g": g}) for g in ("passed", "failed", "fatal"))]
+    found = explore(machine)
+    accepted = 0
+    from dsa.meaning import Occurrence, OccurrenceError, Taken
+
+    for configuration, (event, verdicts) in itertools.product(found.reached(), moves):
+        try:
+            accepted += isinstance(step(machine, configuration, Occurrence(event, verdicts)), Taken)
+        except OccurrenceError:
+            continue
+    assert accepted == found.transitions
+
+
+def test_what_was_reached():
+    found = explore(dual_state(rmax=0))
+    assert found.states == {"idle", "generating", "validating", "succeeded", "failed", "escalated"}
+    assert found.rows == {0, 1, 2, 4, 5}  # at rmax 0 nothing is refined
+    assert found.parameters == {"rmax": 0}
+    assert not found.refusals
+    assert not found.deadlocks
+
+
+def test_traces_are_shortest_and_real():
+    machine = dual_state(rmax=1)
+    found = explore(machine)
+    trace = found.trace_to(Configuration("failed", (False, 1), frozenset()))
+    assert [taken.occurrence.event for taken in trace.steps] == [
+        "specification", "artifact", "verdict", "artifact", "verdict",
+    ]  # fmt: skip
+    assert [taken.state for taken in trace.steps][-1] == "failed"
+    assert [taken.line for taken in trace.steps] == [40, 41, 43, 41, 45]
+
+
+def test_traces_are_shortest_in_a_graph_with_detours():
+    found = explore(jugs())
+    depths = {len(found.trace_to(configuration).steps) for configuration in found.reached()}
+    four = [c for c in found.reached() if c.values[1] == 4]
+    assert min(len(found.trace_to(c).steps) for c in four) == 6  # the film's answer
+    assert max(depths) == 7
+
+
+def test_only_outcomes_that_a_guard_has_are_tried():
+    assert explore(dual_state(rmax=0, guards=("passed", "failed"))).transitions == 4
+
+
+def test_failures_happen_only_where_a_row_names_them():
+    rows = (Transition("a", "go", "b", effects=emits("ask")), Transition("b", "answer", "a"))
+    events = (Event("go"), Event("answer", "ask"))
+    assert explore(Machine("m", rows, states("a", ["b"]), "a", events=events)).transitions == 2
+    rows += (Transition("b", "ask.failed", "a"),)
+    assert explore(Machine("m", rows, states("a", ["b"]), "a", events=events)).transitions == 3
+
+
+def test_armed_timers_fire_also_those_of_ancestors():
+    rows = (Transition("a", "after 30s", "b"), Transition("*", "after 2m", "="))
+    found = explore(Machine("m", rows, states("a", (), ["b"]), "a"))
+    assert (found.configurations, found.transitions) == (2, 2)
+
+
+def test_the_first_refusal_of_each_kind_is_kept():
+    rows = placed([
+        Transition("a", "e", "=", updates=(add("x", 1),)),
+        Transition("a", "f", "=", compare("x", "<", 1)),
+        Transition("a", "f", "=", compare("x", "<", 2)),
+    ])  # fmt: skip
+    machine = Machine(
+        "m", rows, states("a"), "a",
+        variables=(Variable("x", "environment", ranged(0, 2), Integer(0)),), events=(Event("e"), Event("f")),
+    )  # fmt: skip
+    kinds = {w.refusal.reason: (w.configuration.values, w.occurrence.event) for w in explore(machine).refusals}
+    assert kinds == {"ambiguous": ((0,), "f"), "out_of_domain": ((2,), "e"), "invalid_state": ((2,), "f")}
+
+
+def test_a_missing_case_is_kept_for_each_verdict():
+    rows = (Transition("a", "e", "=", passed()),)
+    machine = Machine("m", rows, states("a"), "a", events=(Event("e"),), guards=(Guard("g", ("e",)),))
+    assert [w.occurrence.verdicts for w in explore(machine).refusals] == [(("g", "failed"),), (("g", "fatal"),)]
+
+
+def test_a_deadlock_is_not_final_and_waits_for_nothing():
+    rows = (Transition("a", "go", "b"), Transition("b", "go", "=", compare("x", ">", 0)))
+    machine = Machine(
+        "m", rows, states("a", ["b"]), "a",
+        variables=(Variable("x", "environment", ranged(0, 1), Integer(0)),), events=(Event("go"),),
+    )  # fmt: skip
+    assert explore(machine).deadlocks == (Configuration("b", (0,), frozenset()),)
+
+
+def test_limits_are_told():
+    found = explore(two_phase_commit(3), max_states=50)
+    assert not found.complete
+    assert found.configurations < 100
+    seconds = itertools.count()
+    assert not explore(two_phase_commit(3), time_limit_s=1, clock=lambda: next(seconds)).complete
+    assert explore(jugs(), clock=lambda: next(seconds)).seconds == 1
+    with pytest.raises(ValueError, match="clock"):
+        explore(jugs(), time_limit_s=1)

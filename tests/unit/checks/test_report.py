@@ -1,0 +1,210 @@
+"""`check` on the shipped dual_state with one fault planted: each is found at its line, with a witness."""
+
+import pytest
+
+from dsa.checks.report import NOT_JUDGED, check
+from dsa.errors import ParameterError
+from dsa.lang import loads
+
+REFINE = "g.failed and retries < rmax | retries += 1                  | refine_context, query_llm     | generating |"
+FATAL = "| validating | verdict       | g.fatal                     |                               | escalate_to_user              | escalated  |\n"
+ELSE = "| validating | verdict       | else                        |                               | refine_context, reply_failure | failed     |\n"
+ARTIFACT = "| generating | artifact      |                             |                               | execute_guard                 | validating |"
+
+
+def line(text, part):
+    (found,) = [number for number, content in enumerate(text.split("\n"), 1) if part in content]
+    return found
+
+
+def test_the_shipped_machine_is_clean(plant):
+    _, found = plant()
+    assert set(found) == {"DSA311"}
+    assert found["DSA311"].severity == "warning"
+
+
+def test_a_bound_that_is_off_by_one_leaves_the_domain(plant):
+    text, found = plant((REFINE, REFINE.replace("retries < rmax", "retries <= rmax")))
+    overflow = found["DSA306"]
+    assert overflow.span.line == line(text, "retries <= rmax |")
+    assert overflow.span.text[overflow.span.column - 1 :].startswith("retries += 1")
+    assert "retries = 4 lies outside 0..3" in overflow.message
+    assert "retries = 3, rmax = 3" in overflow.message
+    assert "specification, artifact, verdict g.failed" in overflow.message
+    assert "failed cannot be reached" in found["DSA301"].message
+
+
+def test_the_same_is_found_at_the_minima_when_the_defaults_hide_it(plant):
+    _, found = plant(("g.failed and retries < rmax", "g.failed and (retries < rmax or rmax == 0)"))
+    assert "retries = 0, rmax = 0" in found["DSA306"].message
+
+
+def test_a_missing_fatal_row_is_an_unhandled_answer(plant):
+    text, found = plant((FATAL, ""), (ELSE, ELSE.replace("else ", "g.failed and retries == rmax ")))
+    unhandled = found["DSA305"]
+    assert unhandled.severity == "error"
+    assert text.split("\n")[unhandled.span.line - 1].startswith("| validating | verdict")
+    assert "verdict g.fatal is not handled in validating at retries = 0" in unhandled.message
+    assert "reached by: specification, artifact" in unhandled.message
+
+
+def test_every_missing_case_of_a_group_is_named(plant):
+    _, found = plant((FATAL, ""), (ELSE, ""))
+    assert "g.fatal" in found["DSA305"].message
+    assert "likewise verdict g.failed in validating" in found["DSA305"].message
+
+
+def test_workflow_state_set_without_a_pass(plant):
+    text, found = plant((ELSE, ELSE.replace("|                               |", "| satisfied = false |")))
+    broken = found["DSA210"]
+    assert broken.span.line == line(text, "satisfied = false")
+    assert "satisfied" in broken.message
+    assert "g.failed" in broken.message
+
+
+def test_an_answer_that_no_row_of_a_state_handles_stands_where_its_effect_is_emitted(plant):
+    text, found = plant(
+        ("| artifact      | query_llm     | a         |", "| artifact | query_llm | a |\n| progress | query_llm | |"),
+        (ARTIFACT, ARTIFACT + "\n| validating | progress | | | | = |"),
+    )
+    unhandled = found["DSA305"]
+    assert unhandled.span.line == line(text, "| idle       | specification |")
+    assert unhandled.span.text[unhandled.span.column - 1 :].startswith("query_llm")
+    assert "progress is not handled in generating; reached by: specification" in unhandled.message
+
+
+def test_an_unreachable_state_and_only_that(plant):
+    text, found = plant(("| failed     | final   |", "| failed     | final   |\n| limbo      |         |"))
+    assert found["DSA301"].span.line == line(text, "limbo")
+    assert "DSA303" not in found
+    assert "DSA302" not in found
+
+
+def test_an_unreachable_parent_is_reported_once(plant):
+    text, found = plant(
+        ("| failed     | final   |", "| failed | final |\n| review | |\n| review.a | initial |\n| review.b | |"),
+        (ARTIFACT, ARTIFACT + "\n| review | specification | | | | review.b |"),
+    )
+    assert found["DSA301"].span.line == line(text, "| review |")
+    assert found["DSA301"].message.startswith("review cannot be reached")
+
+
+def test_a_dead_end(plant):
+    text, found = plant(("| escalated  | final   |", "| escalated  |         |"))
+    assert found["DSA303"].span.line == line(text, "| escalated  |         |")
+    assert "DSA308" not in found  # the dead end explains it
+
+
+def test_a_dead_row(plant):
+    text, found = plant((ELSE, ELSE + "| validating | verdict | else and retries > rmax | | | failed |\n"))
+    assert found["DSA302"].span.line == line(text, "retries > rmax")
+    assert found["DSA302"].severity == "error"
+
+
+def test_with_parameters_given_what_they_leave_out_is_a_warning(plant):
+    _, found = plant(parameters={"rmax": 0})
+    assert found["DSA302"].severity == "warning"
+
+
+def test_an_overlap_names_both_rows_and_the_values(plant):
+    text, found = plant(("| g.fatal                     |", "| g.fatal or retries == 2 |"))
+    overlap = found["DSA304"]
+    assert overlap.span.line == line(text, "retries == 2")
+    assert "and 50 are enabled at once" in overlap.message
+    assert "retries = 2, rmax = 3" in overlap.message
+    assert "reached by: specification" in overlap.message
+
+
+def test_an_effect_emitted_twice(plant):
+    text, found = plant((ARTIFACT, ARTIFACT.replace("execute_guard ", "execute_guard, execute_guard ")))
+    twice = found["DSA307"]
+    assert twice.span.line == line(text, "execute_guard, execute_guard")
+    assert "execute_guard is still outstanding when generating on artifact" in twice.message
+
+
+def test_an_inner_row_does_not_fall_through_to_its_parent(plant):
+    inner = "| generating.fast | artifact | retries > 0 | | execute_guard | validating |"
+    text, found = plant(
+        ("| generating |         |", "| generating |         |\n| generating.fast | initial |"),
+        (ARTIFACT, f"{inner}\n{ARTIFACT}"),
+    )
+    unhandled = found["DSA305"]
+    assert unhandled.span.line == line(text, "| generating.fast | artifact |")
+    assert "retries = 0" in unhandled.message
+    assert "the rows of generating do not step in" in unhandled.hint
+
+
+def test_an_unhandled_timer(plant):
+    text, found = plant((ARTIFACT, ARTIFACT + "\n| generating | after 30s | retries > 0 | | | failed |"))
+    assert found["DSA305"].span.line == line(text, "after 30s")
+    assert "the timer after 30s of generating is not handled in generating at retries = 0" in found["DSA305"].message
+
+
+def test_a_failure_that_is_named_once_must_be_handled_everywhere(plant):
+    _, found = plant((ARTIFACT, ARTIFACT + "\n| generating | query_llm.failed | | | | failed |"))
+    assert "DSA305" not in found
+    _, found = plant((ARTIFACT, ARTIFACT + "\n| generating | execute_guard.failed | | | | failed |"))
+    assert "execute_guard.failed is not handled in validating" in found["DSA305"].message
+
+
+def test_an_outside_event_that_is_refused_at_some_values_is_a_warning(plant):
+    _, found = plant(
+        ("| specification | outside       | Psi       |", "| specification | outside | |\n| abort | outside | |"),
+        (ARTIFACT, ARTIFACT + "\n| generating | abort | retries > 0 | | cancel query_llm | failed |"),
+    )
+    assert found["DSA309"].severity == "warning"
+    assert "abort is refused in generating at retries = 0; reached by: specification" in found["DSA309"].message
+
+
+def test_a_deadlock(plant):
+    text, found = plant(
+        ("| escalated  | final   |", "| escalated  |         |"),
+        (ELSE, ELSE + "| escalated | specification | retries > rmax | | | failed |\n"),
+    )
+    assert found["DSA308"].span.line == line(text, "| escalated  |         |")
+    assert "deadlock in escalated at satisfied = false, retries = 0" in found["DSA308"].message
+
+
+def test_a_start_outside_its_domain_is_reported_and_not_explored():
+    # dsa.lang asks this at the defaults and minima; other values come from --param
+    text = "# m\n\n## Parameters\n| parameter | domain | default |\n| - | - | - |\n| p | 0..9 | 0 |\n\n## Variables\n"
+    text += "| variable | domain | initial |\n| - | - | - |\n| x | p..5 | p |\n\n## Transitions\n"
+    text += "| source | event | update | target |\n| - | - | - | - |\n| a | e | x = x | = |\n"
+    report = check(loads(text), parameters={"p": 7})
+    assert report.explorations == ()
+    assert [finding.code for finding in report.diagnostics] == ["DSA205"]
+    assert "x starts as 7, outside 7..5, at p = 7" in report.diagnostics[0].message
+
+
+def test_a_limit_leaves_the_rest_unknown(plant):
+    _, found = plant(max_states=3)
+    assert found["DSA312"].severity == "error"
+    assert "DSA301" not in found
+
+
+def test_strictness_an_unknown_parameter_and_properties():
+    from pathlib import Path
+
+    text = (Path(__file__).parents[3] / "machines/dual_state/machine.md").read_text(encoding="utf-8")
+    machine = loads(text)
+    assert not check(machine).failed
+    assert check(machine, strict=True).failed
+    with pytest.raises(ParameterError):
+        check(machine, parameters={"rmin": 1})
+    report = check(machine)
+    assert [exploration.parameters["rmax"] for exploration in report.explorations] == [3, 0]
+    assert report.properties[0].text == "always retries <= rmax"
+    assert {claim.verdict for claim in report.properties} == {"UNKNOWN"}
+    assert report.properties[0].reason == NOT_JUDGED
+
+
+def test_defaults_that_are_the_minima_are_explored_once(plant):
+    _, found = plant(("| rmax      | 0..    | 3       |", "| rmax | 0.. | 0 |"))
+    assert "(explored: rmax = 0)" in found["DSA302"].message
+
+
+def test_diagnostics_are_sorted_by_line():
+    text = "# m\n\n## States\n| state | kind |\n| - | - |\n| a | initial |\n| b | |\n| c | |\n\n## Transitions\n"
+    text += "| source | event | target |\n| - | - | - |\n| a | e | = |\n| a | e | b |\n"
+    lines = [finding.span.line for finding in check(loads(text)).diagnostics]
+    assert lines == sorted(lines)

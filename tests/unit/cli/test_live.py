@@ -1,0 +1,65 @@
+import io
+
+from rich.console import Console
+
+from dsa.cli.live import Progress
+from dsa.edge.files import load
+from dsa.runtime.ledger import ArtifactEntry, IntentEntry, Judgement, ResultEntry, VerdictEntry
+from dsa.runtime.policies import error_step
+
+MACHINE = load("workflow")
+
+
+def attempt(step, number, outcome, feedback=""):
+    target = f"generating.{step}"
+    yield IntentEntry(f"r/{number}/1", "query_llm", "artifact", 1, "idle", target)
+    yield ArtifactEntry(f"r/{number}/1", step, number, f"{step}{number}", "", seconds=1.25)
+    yield VerdictEntry(f"r/{number}/2", step, number, f"{step}{number}", [Judgement(step, outcome, feedback)], 0.25)
+
+
+def shown(entries, *, terminal=False, quiet=False, height=24):
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=72, height=height, color_system=None)
+    with Progress(MACHINE, console, quiet=quiet) as progress:
+        for entry in entries:
+            progress.observe(entry)
+    return console.file.getvalue()
+
+
+ENTRIES = [*attempt("g_test", 1, "failed", "first\nsecond [bold]"), *attempt("g_test", 2, "passed")]
+
+
+def test_plain_lines_one_for_each_attempt():
+    assert shown(ENTRIES) == (
+        "g_test  attempt  1  rejected    1.5 s  first second [bold]\ng_test  attempt  2  passed      1.5 s\n"
+    )
+
+
+def test_long_feedback_is_cut():
+    (line,) = shown(attempt("g_test", 1, "fatal", "x" * 500)).splitlines()
+    assert line.endswith("xxx...")
+    assert len(line) < 120
+
+
+def test_quiet_is_quiet():
+    assert shown(ENTRIES, quiet=True) == ""
+    assert shown(ENTRIES, quiet=True, terminal=True) == ""
+
+
+def test_a_call_that_failed_is_shown():
+    fault = error_step("query_llm", "timeout", "too slow").to_json()
+    first = next(attempt("g_test", 1, "passed"))
+    assert "error" in shown([first, ResultEntry("r/1/1", "query_llm", (fault,))])
+
+
+def test_on_a_terminal_the_whole_table_stands_there_in_the_end():
+    entries = [entry for number in range(1, 41) for entry in attempt("g_test", number, "failed", f"no {number}.")]
+    text = shown(entries, terminal=True, height=10)
+    last_table = text.rpartition("step")[2]
+    for number in range(1, 41):
+        assert f"no {number}." in last_table
+
+
+def test_a_persons_text_is_an_attempt_of_its_own():
+    person = list(attempt("g_test", 2, "passed"))[1:]
+    text = shown([*attempt("g_test", 1, "fatal"), *person])
+    assert [line.split()[2:4] for line in text.splitlines()] == [["1", "fatal"], ["2", "passed"]]

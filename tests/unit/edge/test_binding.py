@@ -1,0 +1,151 @@
+from pathlib import Path
+
+import pytest
+
+from dsa.edge.binding import bind, effect_faults, generator_name
+from dsa.edge.files import load, locate
+from dsa.errors import BindingError
+from dsa.guards.cases import CasesGuard
+from dsa.lang import loads
+from machines.dual_state.bindings import effects
+from machines.workflow.bindings import PassesTests
+
+TABLE = """# m
+## Events
+| event | from |
+| - | - |
+| go | outside |
+| artifact | query_llm |
+| launched | launch |
+## Guards
+| guard | judges | is |
+| - | - | - |
+| nice | launched | pretty |
+| unread | launched | ugly |
+## Transitions
+| source | event | if | effects | target |
+| - | - | - | - | - |
+| idle | go | | launch, notify, query_llm | busy |
+| busy | artifact | | | = |
+| busy | launched | nice.passed | notify | over |
+| busy | launched | else | | over |
+"""
+
+BINDINGS = """
+from dsa.runtime.content import GuardInterface, GuardResult, GeneratorInterface, Artifact
+from dsa.runtime.policies import answering
+
+class Nice(GuardInterface):
+    def validate(self, artifact, **dependencies):
+        return GuardResult(True)
+
+class Mine(GeneratorInterface):
+    def generate(self, context, template=None):
+        return Artifact("mine")
+
+@answering("launched")
+async def launch(action, context):
+    return []
+
+async def notify(action, context):
+    return []
+
+effects = {"launch": launch, "notify": notify}
+guards = {"nice": Nice()}
+generators = {"llm": Mine()}
+"""
+
+
+def line_of(text):
+    return next(n for n, line in enumerate(TABLE.splitlines(), start=1) if line.startswith(text))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "machine.md").write_text(TABLE)
+    return tmp_path
+
+
+def test_all_unbound_names_are_one_error_with_their_lines(folder):
+    with pytest.raises(BindingError) as caught:
+        bind(loads(TABLE, "m.md"), path=folder / "machine.md")
+    lines = str(caught.value).splitlines()
+    launched, guard = line_of("| idle | go"), line_of("| nice")
+    assert [line.split(": ")[0].rpartition(":")[0] for line in lines if "hint" not in line] == [
+        f"m.md:{launched}",
+        f"m.md:{launched}",
+        f"m.md:{guard}",
+    ]
+    for name in ("launch", "notify", "nice"):
+        assert name in str(caught.value)
+    assert "guard unread" not in str(caught.value), "only what rows read must be bound"
+
+
+def test_bindings_beside_the_file_are_used_and_the_rest_is_built_in(folder):
+    (folder / "bindings.py").write_text(BINDINGS)
+    bound = bind(loads(TABLE), path=folder / "machine.md")
+    assert set(bound.effects) == {"launch", "notify", "query_llm"}
+    assert bound.effects["query_llm"] is effects["query_llm"]
+    assert list(bound.guards) == ["nice"]
+    assert bound.generators["llm"].generate(None).content == "mine"
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_a_module_is_used_instead_of_what_lies_beside_the_file(folder, monkeypatch, by_name):
+    (folder / "bindings.py").write_text("raise RuntimeError('must not be run')")
+    (folder / "other_bindings_of_this_test.py").write_text(BINDINGS)
+    monkeypatch.syspath_prepend(str(folder))
+    module = "other_bindings_of_this_test" if by_name else str(folder / "other_bindings_of_this_test.py")
+    assert "launch" in bind(loads(TABLE), path=folder / "machine.md", module=module).effects
+
+
+@pytest.mark.parametrize("module", ["no_such_module_at_all", "/no/such/file.py"])
+def test_a_module_that_is_not_there_is_a_binding_error(module):
+    with pytest.raises(BindingError, match=r"no such|no module"):
+        bind(load("dual_state"), module=module)
+
+
+def test_a_module_that_lacks_something_says_what(folder):
+    (folder / "lacking_module_of_this_test.py").write_text("import something_that_is_not_installed")
+    with pytest.raises(ModuleNotFoundError, match="something_that_is_not_installed"):
+        bind(load("dual_state"), module=str(folder / "lacking_module_of_this_test.py"))
+
+
+def test_a_policy_must_answer_with_what_the_machine_declares():
+    machine = loads(
+        TABLE.replace("| artifact | query_llm |", "| text | query_llm |").replace("| busy | artifact", "| busy | text")
+    )
+    (fault,) = (fault for fault in effect_faults(machine, effects) if "query_llm" in fault)
+    assert "answers 'artifact', which is no event from query_llm; declared: text" in fault
+
+
+def test_shipped_machines_bind_with_nothing_given():
+    dual_state = bind(load("dual_state"))
+    assert isinstance(dual_state.guards["g"], CasesGuard)
+    assert set(dual_state.generators) == {"llm"}
+    workflow = bind(load("workflow"), path=locate("workflow"))
+    assert set(workflow.guards) == {"g_test", "g_impl"}
+    assert set(workflow.effects) == {
+        *("query_llm", "execute_guard", "advance_state", "refine_context"),
+        *("reply_to_user", "reply_failure", "escalate_to_user"),
+    }
+
+
+def test_a_step_names_its_generator_and_a_plain_machine_has_one():
+    assert generator_name(load("workflow"), "g_impl") == "llm"
+    assert generator_name(load("dual_state"), "g") == "llm"
+    text = "\n## Generators\n| generator | is |\n| - | - |\n| mine | llm |\n"
+    assert generator_name(loads(Path(locate("dual_state")).read_text() + text), "g") == "mine"
+
+
+def test_the_workflow_guard_runs_the_tests_of_the_earlier_step():
+    from dsa.runtime.content import Artifact
+
+    guard, code = PassesTests(), Artifact("def add(a, b):\n    return a - b\n")
+    tests = Artifact("def test_add():\n    assert add(2, 2) == 4, 'two and two'\n")
+    assert "two and two" in guard.validate(code, test=tests).feedback
+    assert guard.validate(Artifact("def add(a, b): return a + b"), test=tests).passed
+    for missing in ({}, {"test": Artifact("x = 1")}, {"test": Artifact("def test_(")}):
+        result = guard.validate(code, **missing)
+        assert (result.passed, result.fatal) == (False, False)
+        assert result.feedback

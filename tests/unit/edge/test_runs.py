@@ -1,0 +1,56 @@
+from datetime import UTC, datetime
+
+from dsa.edge.files import load
+from dsa.edge.runs import RunDirectory, new_run_id
+from dsa.meaning import Occurrence
+from dsa.runtime.artifacts import MemoryArtifacts
+from dsa.runtime.content import Artifact
+from dsa.runtime.ledger import ArtifactEntry, Judgement, VerdictEntry, load_lines
+from dsa.runtime.run import begin
+
+
+def test_run_ids_sort_by_time_and_differ():
+    machine = load("dual_state")
+    early = new_run_id(machine, now=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), entropy="ff")
+    late = new_run_id(machine, now=datetime(2026, 1, 2, 3, 4, 6, tzinfo=UTC), entropy="00")
+    assert early == "20260102T030405-dual_state-ff"
+    assert early < late
+    assert len({new_run_id(machine) for _ in range(50)}) == 50
+
+
+def test_a_directory_is_written_as_the_run_goes(tmp_path):
+    machine, artifacts = load("workflow"), MemoryArtifacts()
+    run, _ = begin(machine, "r1")
+    with RunDirectory(tmp_path, "r1", machine, "# workflow\n", artifacts) as directory:
+        for entry in run.ledger:
+            directory.observe(entry)
+        run, _ = run.feed(Occurrence("specification", data="add"))
+        for entry in run.ledger[1:]:
+            directory.observe(entry)
+        made = artifacts.store(Artifact("x = '\ud800é'", step="g_test"))
+        stored = ArtifactEntry("k", "g_test", 1, made.artifact_id, made.content_digest)
+        run = run.record(stored)
+        directory.observe(stored)
+        assert (directory.path / "g_test-1.py").exists(), "the artifact is there before its verdict"
+        assert load_lines((directory.path / "ledger.jsonl").read_text()) == run.ledger
+        rejected = VerdictEntry("k", "g_test", 1, made.artifact_id, [Judgement("g_test", "failed", "no")])
+        directory.observe(rejected)
+        assert directory.write_final(run) is None
+    assert sorted(path.name for path in directory.path.iterdir()) == [
+        "g_test-1-rejected.py",
+        "ledger.jsonl",
+        "machine.md",
+    ]
+    assert (directory.path / "machine.md").read_text() == "# workflow\n"
+    assert (directory.path / "g_test-1-rejected.py").read_bytes().decode("utf-8", "surrogatepass") == made.content
+
+
+def test_what_a_person_says_later_renames_the_file_again(tmp_path):
+    machine, artifacts = load("workflow"), MemoryArtifacts()
+    made = artifacts.store(Artifact("x", step="g_test"))
+    with RunDirectory(tmp_path, "r1", machine, "", artifacts) as directory:
+        directory.observe(ArtifactEntry("k", "g_test", 1, made.artifact_id, ""))
+        for outcome in ("fatal", "failed"):
+            directory.observe(VerdictEntry("k", "g_test", 1, made.artifact_id, [Judgement("g", outcome)]))
+    assert (directory.path / "g_test-1-rejected.py").exists()
+    assert not (directory.path / "g_test-1-fatal.py").exists()

@@ -1,0 +1,157 @@
+import http.server
+import json
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from dsa.errors import GenerationError
+from dsa.generators.lite import LiteLLMGenerator
+from dsa.runtime.content import AmbientEnvironment, Context, PromptTemplate
+
+pytest.importorskip("litellm", reason="the extra `llm` is not installed")
+
+CONTEXT = Context(AmbientEnvironment(constraints="Be brief."), "Say hi", feedback_history=(("hello", "too long"),))
+ANSWER = {
+    "id": "1", "object": "chat.completion", "created": 1, "model": "m",
+    "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "hi"}}],
+    "usage": {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15},
+}  # fmt: skip
+
+
+@contextmanager
+def serving(status, body, received=None, hang=None):
+    """A real server that gives one answer to every request; with `hang` it waits for that event first."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            request = self.rfile.read(int(self.headers["content-length"]))
+            if received is not None:
+                received.append(json.loads(request))
+            if hang:
+                hang.wait(30)
+                return
+            text = body if isinstance(body, bytes) else json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *args):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        if hang:
+            hang.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def fault(message, **more):
+    return {"error": {"message": message, "type": "x", **more}}
+
+
+def test_sends_the_rendered_prompt_and_gives_the_reply_with_its_usage(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    received = []
+    with serving(200, ANSWER, received) as base:
+        generator = LiteLLMGenerator("openai/m", seed=1, temperature=0.2, max_tokens=9, api_base=base)
+        artifact = generator.generate(CONTEXT, PromptTemplate(role="You greet.", task="Do: {specification}"))
+        generator.generate(CONTEXT)
+    assert artifact.content == "hi"
+    usage = artifact.usage
+    assert (usage.model, usage.prompt_tokens, usage.completion_tokens, usage.cost_usd) == ("openai/m", 12, 3, None)
+    (message,) = received[0]["messages"]
+    assert message["role"] == "user"
+    for part in ("You greet.", "Be brief.", "too long", "Do: Say hi"):
+        assert part in message["content"]
+    assert (received[0]["model"], received[0]["temperature"], received[0]["max_tokens"]) == ("m", 0.2, 9)
+    assert received[0]["seed"] != received[1]["seed"]
+
+
+def test_the_address_may_come_from_the_environment(monkeypatch):
+    with serving(200, ANSWER) as base:
+        monkeypatch.setenv("OPENAI_BASE_URL", base)
+        assert LiteLLMGenerator("openai/m").generate(CONTEXT).content == "hi"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "reason", "advice"),
+    [
+        (401, fault("no"), "authentication", "set the provider's key"),
+        (403, fault("no"), "authentication", "set the provider's key"),
+        (404, fault("no"), "not_found", "check its name"),
+        (429, fault("no"), "rate_limit", "wait, or use another model"),
+        (500, fault("no"), "server_error", "try again later"),
+        (503, fault("no"), "server_error", "try again later"),
+        (400, fault("the maximum context length is 10", code="context_length_exceeded"), "context_too_long", "shorten"),
+        (
+            400,
+            fault("request (99 tokens) exceeds the available context size (9 tokens)"),
+            "context_too_long",
+            "shorten",
+        ),
+        (400, fault("odd request"), "failed", "odd request"),
+        (200, b"<html>", "bad_answer", "check the address"),
+        (200, {**ANSWER, "choices": []}, "bad_answer", "without text"),
+        (200, {**ANSWER, "choices": [{"index": 0, "message": {"role": "assistant"}}]}, "bad_answer", "without text"),
+    ],
+)
+def test_errors_of_providers_come_out_as_one_sentence_and_what_to_do(status, body, reason, advice):
+    with serving(status, body) as base, pytest.raises(GenerationError) as raised:
+        LiteLLMGenerator("openai/m", api_base=base).generate(CONTEXT)
+    assert raised.value.reason == reason
+    assert advice in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_closed_port_is_unreachable():
+    server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
+    server.server_close()
+    with pytest.raises(
+        GenerationError, match=rf"cannot be reached at http://127.0.0.1:{server.server_port}/v1"
+    ) as raised:
+        LiteLLMGenerator("openai/m", api_base=f"http://127.0.0.1:{server.server_port}/v1").generate(CONTEXT)
+    assert raised.value.reason == "unreachable"
+
+
+def test_an_answer_that_does_not_come_is_a_timeout():
+    with serving(200, ANSWER, hang=threading.Event()) as base, pytest.raises(GenerationError) as raised:
+        LiteLLMGenerator("openai/m", api_base=base, timeout_s=0.3).generate(CONTEXT)
+    assert (raised.value.reason, "within 0.3 s" in str(raised.value)) == ("timeout", True)
+
+
+def test_a_name_that_no_provider_has_and_a_missing_key_are_told(monkeypatch):
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    with pytest.raises(GenerationError, match="knows no provider for 'nonsense'; write it as provider/model"):
+        LiteLLMGenerator("nonsense").generate(CONTEXT)
+    with pytest.raises(GenerationError, match="set the provider's key"):
+        LiteLLMGenerator("anthropic/claude-3-haiku-20240307").generate(CONTEXT)
+
+
+@pytest.mark.model
+def test_asks_a_real_model_over_http():
+    xllamacpp = pytest.importorskip("xllamacpp")
+    from dsa.generators.local import model_path
+
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = str(model_path())
+    parameters.n_ctx = 1024
+    parameters.verbosity = -1
+    parameters.warmup = False
+    server = xllamacpp.Server(parameters)
+    generator = LiteLLMGenerator("openai/smollm2", api_base=f"{server.listening_address}/v1", max_tokens=20)
+    artifact = generator.generate(Context(AmbientEnvironment(), "Say hello."))
+    assert artifact.content.strip()
+    assert artifact.usage.completion_tokens <= 20
+    assert artifact.usage.prompt_tokens > 3
+    with pytest.raises(GenerationError) as raised:
+        generator.generate(Context(AmbientEnvironment(), "word " * 3000))
+    assert raised.value.reason == "context_too_long"

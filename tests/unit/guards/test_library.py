@@ -1,0 +1,138 @@
+import pytest
+
+from dsa.declarations import Case, Cases, Guard, WorkflowStep
+from dsa.errors import BindingError, Span
+from dsa.guards.code import SyntaxGuard
+from dsa.guards.library import KINDS, build_guard, register
+from dsa.machine import Machine
+from dsa.runtime.content import Artifact, GuardInterface, GuardResult
+
+GOOD = Artifact(content="def f(): return 1")
+SPAN = Span("m.md", 7, 3, 5, "| g | cases |")
+
+
+def machine(*guards, cases=(), steps=()):
+    return Machine("m", (), (), "", guards=guards, cases=cases, steps=steps)
+
+
+def cases(name, expected="1"):
+    return Cases(name, (Case("f()", expected),))
+
+
+def test_builds_a_declared_guard_from_its_kind_and_cases():
+    guard = build_guard("g", machine(Guard("g", kind="cases"), cases=(cases("g"),)))
+    assert guard.validate(GOOD).passed
+
+
+def test_the_kind_is_the_name_where_none_is_given():
+    assert isinstance(build_guard("syntax", machine(Guard("syntax"))), SyntaxGuard)
+    assert isinstance(build_guard("syntax", machine()), SyntaxGuard)
+
+
+def test_a_step_asks_its_guards_in_order_and_takes_its_own_cases_first():
+    step = WorkflowStep("g_impl", "llm", ("syntax", "cases"))
+    both = machine(steps=(step,), cases=(cases("cases", "2"), cases("g_impl", "1")))
+    assert build_guard("g_impl", both).validate(GOOD).passed
+    assert build_guard("g_impl", both).validate(Artifact(content="f(")).feedback.startswith("syntax: ")
+    only_general = machine(steps=(step,), cases=(cases("cases", "2"),))
+    assert build_guard("g_impl", only_general).validate(GOOD).feedback.startswith("cases: ")
+
+
+def test_a_step_may_name_declared_guards():
+    step = WorkflowStep("s", "llm", ("mine",))
+    declared = machine(Guard("mine", kind="cases"), steps=(step,), cases=(cases("mine"),))
+    assert build_guard("s", declared).validate(GOOD).passed
+
+
+def test_options_are_read_by_their_type():
+    options = (("show_expected", "yes"), ("timeout_s", "2.5"))
+    guard = build_guard("g", machine(Guard("g", kind="cases", options=options), cases=(cases("g", "2"),)))
+    assert guard.validate(GOOD).feedback == "The call failed:\nf() gave 1, expected 2"
+
+
+def test_compositions_are_built_of_their_parts():
+    rows = (
+        Guard("strong", kind="at_least", options=(("k", "2"), ("of", "syntax, a, b"))),
+        Guard("a", kind="cases"),
+        Guard("b", kind="any", options=(("of", "c, a"),)),
+        Guard("c", kind="cases"),
+    )
+    built = build_guard("strong", machine(*rows, cases=(cases("a", "2"), cases("c", "1"))))
+    assert built.validate(GOOD).passed
+    assert "a: " in built.validate(Artifact(content="f = 1")).feedback
+
+
+class Mine(GuardInterface):
+    def validate(self, artifact, **dependencies):
+        return GuardResult(passed=False, feedback="mine")
+
+
+def test_the_users_guards_come_first_by_name_and_by_kind():
+    mine = Mine()
+    assert build_guard("syntax", machine(), {"syntax": mine}) is mine
+    assert build_guard("g", machine(Guard("g", kind="special")), {"special": mine}) is mine
+    of = machine(Guard("g", kind="all", options=(("of", "syntax, special"),)))
+    assert build_guard("g", of, {"special": mine}).validate(GOOD).feedback == "special: mine"
+
+
+def test_users_register_kinds_with_options(monkeypatch):
+    monkeypatch.setattr("dsa.guards.library.KINDS", dict(KINDS))
+
+    @register("longest")
+    class Longest(GuardInterface):
+        """Pass at most so many characters."""
+
+        def __init__(self, limit: int, words: tuple[str, ...] = ()) -> None:
+            self.limit, self.words = limit, words
+
+        def validate(self, artifact, **dependencies):
+            return GuardResult(passed=len(artifact.content) <= self.limit)
+
+    options = (("limit", "3"), ("words", "a, b"))
+    built = build_guard("g", machine(Guard("g", kind="longest", options=options)))
+    assert (built.limit, built.words) == (3, ("a", "b"))
+
+
+def test_every_kind_describes_itself_and_its_options():
+    assert {name: (kind.description.endswith((".", ")")), len(kind.options)) for name, kind in KINDS.items()} == {
+        "syntax": (True, 0),
+        "cases": (True, 2),
+        "in_order": (True, 0),
+        "all": (True, 0),
+        "any": (True, 0),
+        "at_least": (True, 1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("guard", "message"),
+    [
+        (Guard("g", kind="casse", span=SPAN), "m.md:7:3: guard g is of kind 'casse', which is not bound to anything"),
+        (Guard("g", kind="casse"), "did you mean 'cases'?"),
+        (Guard("g", kind="cases"), "add a section '## Cases: g'"),
+        (Guard("g", kind="syntax", options=(("level", "1"),)), "no option 'level'"),
+        (Guard("g", kind="all"), "which needs parts"),
+        (Guard("g", kind="at_least", options=(("of", "syntax"),)), "needs the option 'k'"),
+        (Guard("g", kind="at_least", options=(("of", "syntax"), ("k", "two"))), "'k' of guard g is 'two', not a whole"),
+        (Guard("g", kind="at_least", options=(("of", "syntax"), ("k", "2"))), "at least 2 of 1 guards"),
+        (Guard("g", kind="all", options=(("of", "g"),)), "guard g is a part of itself: g of g"),
+        (Guard("g", kind="all", options=(("of", "syntex"),)), "did you mean 'syntax'?"),
+        (Guard("g", kind="special", options=(("a", "1"),)), "takes no options"),
+    ],
+)
+def test_every_mistake_is_one_error_that_says_what_to_do(guard, message):
+    with pytest.raises(BindingError) as raised:
+        build_guard("g", machine(guard), {"special": Mine()})
+    assert message in str(raised.value)
+
+
+def test_a_longer_cycle_is_shown():
+    rows = (Guard("a", kind="all", options=(("of", "b"),)), Guard("b", kind="any", options=(("of", "a"),)))
+    with pytest.raises(BindingError, match="guard a is a part of itself: a of b of a"):
+        build_guard("a", machine(*rows))
+
+
+def test_a_case_that_means_nothing_is_a_binding_error_with_its_place():
+    bad = Cases("g", (Case("f(", "1"),), span=SPAN)
+    with pytest.raises(BindingError, match=r"m.md:7:3: guard g: the call 'f\(' is not a Python expression"):
+        build_guard("g", machine(Guard("g", kind="cases"), cases=(bad,)))

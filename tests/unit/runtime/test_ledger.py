@@ -1,0 +1,92 @@
+import tracemalloc
+
+import pytest
+
+from dsa.runtime.ledger import (
+    ArtifactEntry,
+    EventEntry,
+    IntentEntry,
+    Judgement,
+    Ledger,
+    MachineEntry,
+    RefusalEntry,
+    ResultEntry,
+    StepEntry,
+    VerdictEntry,
+    dump_line,
+    from_json,
+    load_lines,
+    to_json,
+)
+
+ENTRIES = [
+    MachineEntry("r", "m", "d", {"rmax": 3, "deep": True}),
+    EventEntry(1, "verdict", {"g": "failed"}, data={"a": [1, None]}, key="r/1/1"),
+    EventEntry(2, "after 30s", source="waiting"),
+    StepEntry(1, 12, "a", "b", {"x": 1}, {"g": "id"}),
+    RefusalEntry(2, "late", "why", ("a", "b")),
+    IntentEntry("r/1/1", "query_llm", "specification", 12, "idle", "generating"),
+    ResultEntry("r/1/1", "query_llm", ({"id": "1", "payload": {}},)),
+    ArtifactEntry("r/1/1", "g", 1, "id", "digest", ("p",), "llm", "model", 0.5, 3, None, 0.0),
+    VerdictEntry("r/2/1", "g", 1, "id", (Judgement("g", "failed", "no"), Judgement("h", "passed", "fine"))),
+]
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: type(entry).__name__)
+def test_every_kind_of_entry_survives_json(entry):
+    assert from_json(to_json(entry)) == entry
+    assert list(load_lines(dump_line(entry))) == [entry]
+
+
+def test_pairs_are_written_as_objects():
+    assert to_json(ENTRIES[0])["parameters"] == {"rmax": 3, "deep": True}
+
+
+def test_an_entry_of_no_known_kind_is_refused():
+    with pytest.raises(KeyError):
+        from_json({"kind": "rumour"})
+
+
+def test_appending_gives_a_new_value_and_leaves_the_old_one_alone():
+    one = Ledger([1])
+    two = one.append(2)
+    assert (list(one), list(two), len(one), two[-1], two[0:2]) == ([1], [1, 2], 1, 2, (1, 2))
+
+
+def test_two_continuations_of_one_ledger_do_not_see_each_other():
+    one = Ledger([1])
+    left, right = one.append(2), one.append(3)
+    assert (list(one), list(left), list(right.append(4)), list(left.append(5))) == ([1], [1, 2], [1, 3, 4], [1, 2, 5])
+
+
+def test_indices_end_where_the_value_ends_though_the_storage_goes_on():
+    one = Ledger([1])
+    one.append(2)
+    with pytest.raises(IndexError):
+        one[1]
+    assert one[-1] == 1
+    assert one == Ledger([1])
+    assert one != Ledger([1, 2])
+
+
+def test_appending_shares_storage():
+    """O(1) amortised: a thousand values of growing length hold one list, not half a million entries."""
+    ledgers = [Ledger([0])]
+    for number in range(1_000):
+        ledgers.append(ledgers[-1].append(number))
+    tracemalloc.start()
+    more = [ledgers[-1]]
+    for number in range(1_000):
+        more.append(more[-1].append(number))
+    size_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(more[-1]) == 2_001
+    assert size_bytes < 500_000
+
+
+def test_the_worst_judgement_is_the_outcome_and_only_rejections_speak():
+    said = [Judgement("a", "passed", "good"), Judgement("b", "failed", "bad"), Judgement("c", "fatal", "worse")]
+    assert VerdictEntry("k", "g", 1, "id", said).outcome == "fatal"
+    assert VerdictEntry("k", "g", 1, "id", said[:2]).outcome == "failed"
+    assert VerdictEntry("k", "g", 1, "id", said[:1]).outcome == "passed"
+    assert VerdictEntry("k", "g", 1, "id", said).feedback == "bad\nworse"

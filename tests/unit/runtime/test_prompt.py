@@ -1,0 +1,57 @@
+import pytest
+
+from dsa.runtime.content import AmbientEnvironment, Artifact, Context, PromptTemplate
+from dsa.runtime.prompt import fill, placeholders, render
+
+AMBIENT = AmbientEnvironment(constraints="No network.")
+
+
+def test_the_parts_stand_in_their_order_with_everything_in_them():
+    template = PromptTemplate("You write Python.", "Plain functions.", "Write it.", "Rejected: {feedback}")
+    context = Context(AMBIENT, "An LRU cache", "class A", (("class A", "no get"), ("class B", "no put")))
+    assert render(template, context) == (
+        "# ROLE\nYou write Python.\n\n"
+        "# CONSTRAINTS\nPlain functions.\n\n"
+        "# CONTEXT\nNo network.\n\nSpecification:\nAn LRU cache\n\n"
+        "# HISTORY\n--- Attempt 1 ---\nclass A\nRejected: no get\n\n--- Attempt 2 ---\nclass B\nRejected: no put\n\n"
+        "# TASK\nWrite it."
+    )
+
+
+def test_what_a_placeholder_takes_is_not_said_twice():
+    test = Artifact("def test(): {x}")
+    context = Context(AmbientEnvironment(), "Psi", dependencies={"test": test, "other": Artifact("O")})
+    text = render(PromptTemplate(task="Implement {specification} to pass {test}"), context)
+    assert text == "# CONTEXT\nother:\nO\n\n# TASK\nImplement Psi to pass def test(): {x}"
+
+
+def test_what_is_put_in_is_not_looked_at_again():
+    values = {"a": "{b} {{ {unknown}", "b": "never"}
+    assert fill("{a} {{b}", values) == "{b} {{ {unknown} {b}"
+
+
+def test_braces_that_are_no_placeholder_stay():
+    assert fill('{"x": 1} { } {}', {}) == '{"x": 1} { } {}'
+    assert placeholders('{a} {{b} {"x"} {g.c}') == {"a", "g.c"}
+
+
+def test_an_unknown_placeholder_is_an_error():
+    with pytest.raises(ValueError, match=r"specificaton.*known are: specification"):
+        render(PromptTemplate(task="{specificaton}"), Context(AmbientEnvironment(), "x"))
+
+
+def test_feedback_may_hold_braces():
+    context = Context(AmbientEnvironment(), "S", "a", (("a{b}", "got {1: 2}"),))
+    assert "a{b}\nThe attempt above was rejected:\ngot {1: 2}\n" in render(PromptTemplate(task="T"), context)
+
+
+def test_without_a_template_the_prompt_is_plain():
+    context = Context(AMBIENT, "Psi", "a2", (("a1", "f1"), ("a2", "f2")), {"test": Artifact("T")})
+    assert render(None, context) == (
+        "No network.\n\nPsi\n\ntest:\nT\n\nPrevious attempt:\na2\n\nFeedback:\nAttempt 1: f1\nAttempt 2: f2"
+    )
+    assert render(None, Context(AmbientEnvironment(), "Psi")) == "Psi"
+
+
+def test_without_a_task_the_specification_is_the_task():
+    assert render(PromptTemplate(role="R"), Context(AmbientEnvironment(), "Psi")).endswith("# TASK\nPsi")

@@ -1,0 +1,293 @@
+import attrs
+import pytest
+
+from dsa.errors import OccurrenceError
+from dsa.lang import loads
+from dsa.meaning import Occurrence
+from dsa.runtime.ledger import (
+    ArtifactEntry,
+    EventEntry,
+    IntentEntry,
+    Judgement,
+    RefusalEntry,
+    StepEntry,
+    VerdictEntry,
+    dump_line,
+    load_lines,
+)
+from dsa.runtime.run import ArmTimer, DropTimer, ReplayError, Stop, begin, replay
+from dsa.runtime.views import step_of
+
+LOOP = """# loop
+## Parameters
+| parameter | domain | default |
+| - | - | - |
+| rmax | 0.. | 1 |
+## Variables
+| variable | scope | domain | initial |
+| - | - | - | - |
+| sigma | workflow | bool | false |
+| retries | environment | 0..rmax | 0 |
+## Events
+| event | from |
+| - | - |
+| specification | outside |
+| again | outside |
+| artifact | query_llm |
+| verdict | execute_guard |
+## Guards
+| guard | judges |
+| - | - |
+| g | verdict |
+## Transitions
+| source | event | if | update | effects | target |
+| - | - | - | - | - | - |
+| idle | specification | | | query_llm | generating |
+| generating | artifact | | | execute_guard | validating |
+| generating | again | | | cancel query_llm, query_llm | generating |
+| validating | verdict | g.passed | sigma = true; retries = 0 | note, done | passed |
+| validating | verdict | g.failed and retries < rmax | retries += 1 | query_llm | generating |
+| validating | verdict | else | | | stuck |
+| passed, stuck | specification | | revoke sigma; retries = 0 | query_llm | generating |
+"""
+
+MACHINE = loads(LOOP)
+
+
+def artifact(run, name, key="k", step="g"):
+    attempt = run.step(step).attempts + 1
+    return run.record(ArtifactEntry(key, step, attempt, name, "digest"))
+
+
+def verdict(run, name, outcome, feedback="", step="g"):
+    said = (Judgement("g", outcome, feedback),)
+    return run.record(VerdictEntry("k", step, run.step(step).attempts, name, said))
+
+
+def attempt(run, name, outcome, feedback=""):
+    """Take a run through one attempt."""
+    run = artifact(run, name)
+    run, _ = run.feed(Occurrence("artifact"))
+    run = verdict(run, name, outcome, feedback)
+    return run.feed(Occurrence("verdict", {"g": outcome}))[0]
+
+
+def started(data="Psi"):
+    run, commands = begin(MACHINE, "r", digest="abc")
+    assert commands == ()
+    return run.feed(Occurrence("specification", data=data))
+
+
+def test_effects_come_back_under_stable_keys_with_the_line_of_their_row():
+    run, commands = started()
+    line = next(row.span.line for row in MACHINE.transitions if row.source == "idle")
+    assert commands == (IntentEntry("r/1/1", "query_llm", "specification", line, "idle", "generating"),)
+    assert run.keys == {"query_llm": "r/1/1"}
+    assert list(run.ledger)[1:] == [
+        EventEntry(1, "specification", data="Psi"),
+        StepEntry(1, line, "idle", "generating"),
+        commands[0],
+    ]
+
+
+def test_effects_without_answers_have_keys_and_are_not_outstanding():
+    run, _ = started()
+    run, _ = run.feed(Occurrence("artifact"))
+    run, commands = run.feed(Occurrence("verdict", {"g": "passed"}))
+    assert [command.key for command in commands] == ["r/3/1", "r/3/2"]
+    assert run.keys == {}
+
+
+def test_an_answer_under_another_key_is_late_and_changes_nothing():
+    first, _ = started()
+    second, commands = first.feed(Occurrence("again"))
+    assert commands[0] == Stop("r/1/1", "query_llm")
+    assert commands[1].key == "r/2/1"
+    late, nothing = second.feed(Occurrence("artifact"), "r/1/1")
+    assert nothing == ()
+    assert late.configuration == second.configuration
+    assert late.keys == second.keys
+    assert late.ledger[-1] == RefusalEntry(3, "late", "r/1/1 is not outstanding", ("again", "artifact"))
+    taken, _ = late.feed(Occurrence("artifact"), "r/2/1")
+    assert taken.configuration.state == "validating"
+
+
+def test_the_key_of_another_effect_is_no_excuse():
+    run, _ = started()
+    run, _ = run.feed(Occurrence("artifact"), "r/1/1")
+    run, _ = run.feed(Occurrence("verdict", {"g": "passed"}), "r/1/1")
+    assert run.ledger[-1].reason == "late"
+
+
+def test_a_refusal_is_recorded_and_changes_nothing_else():
+    run, _ = begin(MACHINE, "r")
+    refused, commands = run.feed(Occurrence("again"))
+    assert commands == ()
+    assert refused.configuration == run.configuration
+    assert refused.ledger[-1].reason == "invalid_state"
+    assert refused.ledger[-1].accepted == ("specification",)
+
+
+def test_a_malformed_occurrence_raises_and_leaves_no_trace():
+    run, _ = started()
+    with pytest.raises(OccurrenceError):
+        run.feed(Occurrence("gossip"))
+    assert len(run.ledger) == 4
+
+
+def test_every_rejection_is_in_the_history_the_last_and_the_fatal_one_too():
+    run, _ = started()
+    run = attempt(run, "a1", "failed", "no")
+    assert run.configuration.state == "generating"
+    run = attempt(run, "a2", "fatal", "never")
+    assert run.configuration.state == "stuck"
+    assert [(r.artifact_id, r.outcome, r.feedback) for r in run.step("g").history] == [
+        ("a1", "failed", "no"),
+        ("a2", "fatal", "never"),
+    ]
+    assert run.step("g").attempts == 2
+    assert run.step("g").accepted is None
+
+
+def test_a_new_execution_starts_with_an_empty_history():
+    run, _ = started()
+    run = attempt(attempt(run, "a1", "failed", "no"), "a2", "failed", "no")
+    run, _ = run.feed(Occurrence("specification", data="other"))
+    assert len(run.step("g").history) == 0
+    assert run.specification == "other"
+    assert run.step("g").attempts == 2
+
+
+def test_the_row_that_sets_workflow_state_finalises_the_newest_artifact():
+    run, _ = started()
+    run = attempt(attempt(run, "a1", "failed", "no"), "a2", "passed")
+    assert run.sigma == {"sigma": True}
+    assert run.step("g").accepted == "a2"
+    assert len(run.step("g").history) == 0
+    assert run.ledger[-3].accepted == (("g", "a2"),)
+    assert run.ledger[-3].changed == (("sigma", True), ("retries", 0))
+
+
+def test_what_is_revoked_is_not_accepted_any_more():
+    run, _ = started()
+    run = attempt(run, "a1", "passed")
+    run, _ = run.feed(Occurrence("specification", data="more"))
+    assert run.sigma == {"sigma": False}
+    assert run.step("g").accepted is None
+
+
+def test_a_run_is_the_fold_over_its_ledger():
+    run, _ = started()
+    run = attempt(run, "a1", "failed", "no")
+    run, _ = run.feed(Occurrence("again"))
+    run, _ = run.feed(Occurrence("verdict", {"g": "passed"}))  # refused
+    run = attempt(run, "a2", "passed")
+    text = "\n".join(dump_line(entry) for entry in run.ledger)
+    assert replay(MACHINE, load_lines(text)) == run
+
+
+def test_a_ledger_of_another_table_is_refused_at_the_entry_that_differs():
+    run, _ = started()
+    run = attempt(run, "a1", "failed", "no")
+    rows = [attrs.evolve(r, target="stuck") if r.target == "passed" else r for r in MACHINE.transitions]
+    assert replay(attrs.evolve(MACHINE, transitions=tuple(rows)), run.ledger).configuration == run.configuration
+    rows = [attrs.evolve(r, target="passed") if r.event == "artifact" else r for r in MACHINE.transitions]
+    with pytest.raises(ReplayError) as caught:
+        replay(attrs.evolve(MACHINE, transitions=tuple(rows)), run.ledger)
+    assert isinstance(run.ledger[caught.value.position], StepEntry)
+
+
+def test_a_ledger_with_an_entry_too_many_is_refused():
+    run, _ = started()
+    for broken in ([], list(run.ledger)[1:], [*run.ledger, run.ledger[2]]):
+        with pytest.raises(ReplayError):
+            replay(MACHINE, broken)
+
+
+TIMED = loads("""# timed
+## Events
+| event | from |
+| - | - |
+| go | outside |
+| back | outside |
+| stay | outside |
+| same | outside |
+| up | outside |
+| out | outside |
+## States
+| state | kind |
+| - | - |
+| idle | initial |
+| work | |
+| work.a | initial |
+| work.b | |
+| over | final |
+## Transitions
+| source | event | target |
+| - | - | - |
+| idle | go | work |
+| idle | after 5s | work |
+| work.a | go | work.b |
+| work.b | back | work.a |
+| work.a | stay | = |
+| work.a | same | work.a |
+| work | up | work |
+| work | out | over |
+| work | after 1m | = |
+| work.a | after 100ms | work.a |
+| work.b | after 2s | = |
+| * | after 1h | over |
+""")
+
+IDLE, A, B = ("idle", "after 5s"), ("work.a", "after 100ms"), ("work.b", "after 2s")
+WORK, ANY = ("work", "after 1m"), ("*", "after 1h")
+DURATIONS = {IDLE: 5_000, A: 100, B: 2_000, WORK: 60_000, ANY: 3_600_000}
+
+
+def armed(*timers):
+    return {ArmTimer(*timer, DURATIONS[timer]) for timer in timers}
+
+
+def dropped(*timers):
+    return {DropTimer(*timer) for timer in timers}
+
+
+def timers_after(*events):
+    """Give what the last of these events does to timers."""
+    run, commands = begin(TIMED, "r")
+    for event in events:
+        timer = {"IDLE": IDLE, "A": A, "B": B, "WORK": WORK, "ANY": ANY}.get(event)
+        occurrence = Occurrence(timer[1], source=timer[0]) if timer else Occurrence(event)
+        run, commands = run.feed(occurrence)
+        assert not isinstance(run.ledger[-1], RefusalEntry), event
+    return set(commands)
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ((), armed(IDLE, ANY)),
+        (("go",), dropped(IDLE) | armed(WORK, A)),
+        (("go", "go"), dropped(A) | armed(B)),
+        (("go", "stay"), set()),
+        (("go", "same"), dropped(A) | armed(A)),
+        (("go", "up"), dropped(A) | armed(A)),
+        (("go", "go", "up"), dropped(B) | armed(A)),
+        (("go", "A"), dropped(A) | armed(A)),
+        (("go", "WORK"), armed(WORK)),
+        (("go", "go", "B"), armed(B)),
+        (("go", "out"), dropped(A, WORK, ANY)),
+        (("go", "ANY"), dropped(A, WORK, ANY)),
+        (("IDLE",), dropped(IDLE) | armed(WORK, A)),
+    ],
+)
+def test_timers_follow_the_states(events, expected):
+    """S11: armed on entering, dropped on leaving, started again when the row does not leave."""
+    assert timers_after(*events) == expected
+
+
+def test_the_step_in_progress_is_the_last_part_of_the_state():
+    assert step_of(MACHINE, "validating") == "g"
+    assert step_of(MACHINE, "generating.g_test") == "g_test"
+    two = attrs.evolve(MACHINE, guards=(*MACHINE.guards, attrs.evolve(MACHINE.guards[0], name="h")))
+    assert step_of(two, "validating") == "loop"

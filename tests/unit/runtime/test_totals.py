@@ -1,0 +1,24 @@
+import pytest
+
+from dsa.runtime.ledger import ArtifactEntry, Judgement, ResultEntry, VerdictEntry
+from dsa.runtime.policies import error_step
+from dsa.runtime.totals import totals
+
+
+def call(author="llm", prompt=10, completion=5, cost=0.25, seconds=1.5):
+    return ArtifactEntry("k", "g", 1, "id", "d", (), author, "m", seconds, prompt, completion, cost)
+
+
+def test_everything_is_added_up_and_people_cost_nothing():
+    verdict = VerdictEntry("k", "g", 1, "id", [Judgement("g", "passed")], seconds=0.5)
+    sums = totals([call(), verdict, call(), call("person"), verdict], "query_llm")
+    assert (sums.calls, sums.prompt_tokens, sums.completion_tokens, sums.cost_usd) == (2, 20, 10, 0.5)
+    assert (sums.model_seconds, sums.guard_seconds) == pytest.approx((3.0, 1.0))
+
+
+def test_what_is_unknown_is_not_called_nothing():
+    failed = ResultEntry("k", "query_llm", (error_step("query_llm", "X", "y").to_json(),))
+    other = ResultEntry("k", "execute_guard", (error_step("execute_guard", "X", "y").to_json(),))
+    sums = totals([call(prompt=None), call(cost=None), call(), failed, other], "query_llm")
+    assert (sums.calls, sums.failed_calls, sums.uncounted_calls) == (4, 1, 1)
+    assert sums.cost_usd is None

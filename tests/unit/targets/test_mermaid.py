@@ -1,0 +1,76 @@
+"""Mermaid text that its parser accepts, whatever the names."""
+
+import re
+from itertools import pairwise
+
+from hypothesis import given, settings
+
+from dsa.declarations import Emit, Event, State, Transition
+from dsa.machine import Machine
+from dsa.targets.mermaid import mermaid
+from dsa.testing.strategies import machines
+
+# The part of Mermaid's grammar that we use. A label must not hold `:` or `;`: Mermaid ends it there.
+STATE = r"(s|any)_\w+"
+LINE = re.compile(
+    rf"""stateDiagram-v2 | direction\ TB | \}} | classDef\ every\ stroke-dasharray:5\ 4
+    | class\ {STATE}(,{STATE})*\ every
+    | \[\*\]\ -->\ {STATE} | {STATE}\ -->\ \[\*\]
+    | state\ "[A-Za-z0-9_. ]+"\ as\ {STATE}(\ \{{)?
+    | {STATE}\ :\ [^:;#]+ | {STATE}\ -->\ {STATE}\ :\ [^:;#]+""",
+    re.VERBOSE,
+)
+
+
+def machine_of(*names: str, events: tuple[str, ...] = ("go",), effects: tuple[str, ...] = ()) -> Machine:
+    """Give a chain through the names, one event after the other."""
+    rows = tuple(
+        Transition(one, events[index % len(events)], other, effects=tuple(Emit(effect) for effect in effects))
+        for index, (one, other) in enumerate(pairwise(names))
+    )
+    states = tuple(State(name, "initial" if index == 0 else "") for index, name in enumerate(names))
+    return Machine("m", rows, states, names[0], events=tuple(Event(name) for name in events))
+
+
+@settings(deadline=None, max_examples=40)
+@given(machines(claims=False))
+def test_every_line_is_of_the_grammar_and_braces_balance(machine):
+    text = mermaid(machine)
+    for line in text.splitlines():
+        assert LINE.fullmatch(line.strip()), line
+    assert text.count(" {\n") == len(re.findall(r"^ *\}$", text, re.MULTILINE))
+
+
+def test_no_id_is_a_word_of_mermaid_and_the_true_name_is_the_label():
+    text = mermaid(machine_of("end", "state", "note", "default", "a.b", "__proto__"))
+    ids = set(re.findall(r"-->\s(\w+)", text))
+    assert ids.isdisjoint({"end", "state", "note", "default", "__proto__"})
+    assert 'state "end" as s_end' in text
+    assert 'state "a.b" as s_a_b' in text
+
+
+def test_names_that_differ_in_a_dot_have_different_ids():
+    text = mermaid(machine_of("a.b", "a_b"))
+    assert 'state "a.b" as s_a_b\n' in text
+    assert 'state "a_b" as s_a_b_\n' in text
+    assert "s_a_b --> s_a_b_ : go" in text
+
+
+def test_a_leading_underscore_in_a_label_is_not_read_as_emphasis():
+    text = mermaid(machine_of("a", "b", events=("_go_",), effects=("__init__", "tell_me")))
+    assert r" : \_go_<br/>/ \_\_init__, tell_me" in text
+
+
+def test_a_row_into_the_frame_around_its_source_goes_to_the_state_entered(review):
+    text = mermaid(review)
+    assert "s_idle --> s_review : submitted" in text
+    assert "s_review_checking --> s_review_drafting : checked<br/>[g.failed" in text
+
+
+def test_what_a_state_waits_for_is_in_its_box(dual_state):
+    assert "s_validating : waits for execute_guard\n" in mermaid(dual_state)
+    assert "waits" not in mermaid(dual_state, waiting={})
+
+
+def test_the_direction_is_the_callers(dual_state):
+    assert mermaid(dual_state, direction="LR").splitlines()[1].strip() == "direction LR"

@@ -1,0 +1,144 @@
+"""What every diagram shows."""
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dsa.declarations import Emit, Event, State, Transition
+from dsa.expr import And, Compare, Integer, Name, Not, Or, Verdict
+from dsa.machine import Machine
+from dsa.meaning import Taken, start, step
+from dsa.targets.picture import (
+    Frame,
+    label_lines,
+    label_text,
+    may_wait,
+    outcome_of,
+    picture,
+    sets_workflow,
+)
+from dsa.testing.strategies import machines, occurrences
+
+PASSED, FAILED = Verdict("g", "passed"), Verdict("g", "failed")
+LOW = Compare(Name("retries", "variable"), (("<", Integer(3)),))
+
+
+def test_states_nest_and_sources_for_many_states_come_first(review):
+    frame = picture(review).frame
+    every, idle, inner, closed = frame.inside
+    assert (every.source, every.stands_for_all) == ("*", True)
+    assert (idle.source, idle.stands_for_all, closed.is_final) == ("idle", False, True)
+    assert isinstance(inner, Frame)
+    assert inner.entry == "review.drafting"
+    assert [item.source for item in inner.inside] == [
+        "review", "review.drafting", "review.checking", "review.waiting", "review.done",
+    ]  # fmt: skip
+
+
+def test_parents_that_are_not_declared_have_frames():
+    machine = Machine("m", (), (State("a.b.c", "initial"), State("d", "initial")), "d")
+    outer = picture(machine).frame.inside[0]
+    assert (outer.name, outer.entry) == ("a.b", "a.b.c")
+    assert [item.source for item in outer.inside] == ["a.b.c"]
+
+
+def test_a_parent_that_is_never_entered_and_has_no_rows_has_no_frame():
+    machine = Machine("m", (), (State("idle", "initial"), State("generating.x"), State("generating.y")), "idle")
+    assert [item.source for item in picture(machine).frame.inside] == ["idle", "generating.x", "generating.y"]
+
+
+def test_every_row_is_an_arrow_or_a_line_in_a_box(review):
+    drawn = picture(review)
+    assert [arrow.row for arrow in drawn.arrows] == [row for row in review.transitions if row.target != "="]
+    assert [row.event for row in drawn.frame.inside[0].internal] == ["draft"]
+
+
+def test_waiting_that_is_given_is_shown_instead_of_the_estimate(dual_state):
+    assert _waits(dual_state, None)["generating"] == ("query_llm",)
+    assert _waits(dual_state, {"generating": frozenset({"z", "a"})}) == {"generating": ("a", "z")}
+
+
+def _waits(machine, waiting):
+    return {box.source: box.waits_for for box in picture(machine, waiting).frame.inside if box.waits_for}
+
+
+def test_an_effect_is_carried_until_answered_cancelled_or_final(review):
+    assert {state: set(waits) for state, waits in may_wait(review).items() if waits} == {
+        "review.drafting": {"write_draft"},
+        "review.checking": {"run_checks"},
+        # `after 30s` carries write_draft here; it cancels run_checks.
+        "review.waiting": {"write_draft"},
+    }
+
+
+def test_an_answer_cannot_be_taken_where_its_effect_cannot_be_outstanding():
+    rows = (Transition("a", "go", "b"), Transition("b", "done", "c", effects=(Emit("ask"),)))
+    states = (State("a", "initial"), State("b"), State("c"))
+    machine = Machine("m", rows, states, "a", events=(Event("go"), Event("done", "ask")))
+    assert may_wait(machine) == {"a": frozenset(), "b": frozenset(), "c": frozenset()}
+
+
+def test_a_row_is_estimated_as_taken_although_its_effect_may_be_outstanding():
+    """`b` is entered with `ask` outstanding or not; only if it is not, the row that emits it again is taken."""
+    rows = (
+        Transition("a", "loud", "b", effects=(Emit("ask"),)),
+        Transition("a", "still", "b"),
+        Transition("b", "still", "c", effects=(Emit("ask"), Emit("tell"))),
+    )
+    events = (Event("loud"), Event("still"), Event("told", "tell"), Event("asked", "ask"))
+    machine = Machine("m", rows, (State("a", "initial"), State("b"), State("c")), "a", events=events)
+    assert may_wait(machine)["c"] == {"ask", "tell"}
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.data())
+def test_whatever_a_run_waits_for_is_in_the_estimate(data):
+    machine = data.draw(machines(claims=False))
+    estimate, here = may_wait(machine), start(machine)
+    for _ in range(10):
+        answer = step(machine, here, data.draw(occurrences(machine, here, malformed=False)))
+        if isinstance(answer, Taken):
+            here = answer.configuration
+            assert here.outstanding <= estimate[here.state]
+
+
+def test_a_label_breaks_between_operands_and_effects():
+    condition = And((PASSED, LOW, LOW, LOW))
+    effects = tuple(Emit(name) for name in ("refine_context", "query_llm", "reply"))
+    lines = label_lines(Transition("a", "verdict", "b", condition, effects=effects), width=30)
+    assert [line.text for line in lines] == [
+        "verdict",
+        "[g.passed and retries < 3",
+        "and retries < 3",
+        "and retries < 3]",
+        "/ refine_context, query_llm,",
+        "reply",
+    ]
+
+
+def test_a_label_on_one_line(dual_state):
+    assert label_text(dual_state.transitions[2]) == (
+        "verdict [g.passed] / satisfied = true, retries = 0, advance_state, reply_to_user"
+    )
+
+
+@pytest.mark.parametrize(
+    ("condition", "outcome"),
+    [
+        (PASSED, "passed"),
+        (And((FAILED, LOW)), "failed"),
+        (Or((PASSED, FAILED)), None),
+        (Not(PASSED), None),
+        (LOW, None),
+    ],
+)
+def test_a_row_speaks_of_a_verdict_only_when_it_is_one_and_not_negated(condition, outcome):
+    assert outcome_of(Transition("a", "e", "b", condition)) == outcome
+
+
+def test_assigning_and_revoking_workflow_state_is_marked(review):
+    marked = [row.event for row in review.transitions if sets_workflow(review, row)]
+    assert marked == ["withdrawn", "checked"]
+    plain = attrs.evolve(review, variables=tuple(attrs.evolve(v, scope="environment") for v in review.variables))
+    assert not any(sets_workflow(plain, row) for row in plain.transitions)

@@ -1,0 +1,169 @@
+"""The compiled step on known machines; on random ones: tests/property/test_agreement.py."""
+
+import attrs
+import pytest
+from example_machines import add, assign, chain, compare, dual_state, emits, passed, placed, ranged, states, var
+
+from dsa import fast
+from dsa.declarations import Event, Guard, Parameter, Revoke, State, Transition, Variable
+from dsa.errors import OccurrenceError
+from dsa.expr import Boolean, BooleanDomain, EnumDomain, Integer, Negate, Symbol
+from dsa.fast import compile_groups, compile_step
+from dsa.machine import Machine
+from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
+
+
+def verdict(outcome):
+    return Occurrence("verdict", {"g": outcome})
+
+
+def test_a_whole_run_gives_what_the_reference_gives():
+    machine = dual_state(rmax=1)
+    act, configuration = compile_step(machine), start(machine)
+    run = ["specification", "artifact", "failed", "artifact", "failed"]
+    for word in run:
+        occurrence = verdict(word) if word == "failed" else Occurrence(word)
+        result = act(configuration, occurrence)
+        assert result == step(machine, configuration, occurrence)
+        assert isinstance(result, Taken)
+        configuration = result.configuration
+    assert configuration == Configuration("failed", (False, 1), frozenset())
+
+
+def test_a_taken_row_is_decided_without_the_reference():
+    group = compile_groups(dual_state())["validating", "verdict"]
+    result = group(Configuration("validating", (False, 2), frozenset({"execute_guard"})), verdict("failed"))
+    assert result.configuration == Configuration("generating", (False, 3), frozenset({"query_llm"}))
+    assert result.effects == ("refine_context", "query_llm")
+
+
+def test_refusals_and_malformed_occurrences_are_those_of_the_reference():
+    machine = dual_state()
+    act, idle = compile_step(machine), start(machine)
+    late = act(idle, Occurrence("artifact"))
+    assert isinstance(late, Refusal)
+    assert late == step(machine, idle, Occurrence("artifact"))
+    for wrong in (
+        Occurrence("nothing"),
+        Occurrence("specification", {"g": "passed"}),
+        Occurrence("after 30s", source="idle"),
+    ):
+        with pytest.raises(OccurrenceError):
+            act(idle, wrong)
+    with pytest.raises(OccurrenceError):
+        act(Configuration("validating", (False, 0), frozenset({"execute_guard"})), Occurrence("verdict"))
+
+
+def test_parameters_are_those_of_the_machine_given():
+    at = Configuration("validating", (False, 3), frozenset({"execute_guard"}))
+    assert compile_step(dual_state(rmax=3))(at, verdict("failed")).configuration.state == "failed"
+    assert compile_step(dual_state(rmax=4))(at, verdict("failed")).configuration.state == "generating"
+
+
+def test_names_of_the_user_never_get_into_the_source():
+    hostile = "__import__('os')"
+    rows = (
+        Transition("class", "def", "=", compare("lambda", "==", hostile), updates=(assign("v0", 1), assign("k", 2))),
+    )
+    machine = Machine(
+        "hostile",
+        rows,
+        states("class"),
+        "class",
+        variables=(
+            Variable("lambda", "environment", EnumDomain((hostile, "x")), Symbol(hostile)),
+            Variable("v0", "environment", ranged(0, 2), Integer(0)),
+            Variable("k", "environment", ranged(0, 2), Integer(0)),
+            Variable("c", "workflow", BooleanDomain(), Boolean(value=False)),
+        ),
+        events=(Event("def"),),
+    )
+    result = compile_step(machine)(start(machine), Occurrence("def"))
+    assert result == step(machine, start(machine), Occurrence("def"))
+    assert result.configuration.values == (hostile, 1, 2, False)
+
+
+def test_a_negative_parameter_keeps_its_sign_in_arithmetic():
+    machine = Machine(
+        "negative",
+        (Transition("a", "e", "=", compare(Negate(var("p")), "==", 3), updates=(assign("x", Negate(var("p"))),)),),
+        states("a"),
+        "a",
+        parameters=(Parameter("p", ranged(-5, 5), -3),),
+        variables=(Variable("x", "environment", ranged(0, 3), Integer(0)),),
+        events=(Event("e"),),
+    )
+    assert compile_step(machine)(start(machine), Occurrence("e")).configuration.values == (3,)
+
+
+@pytest.mark.parametrize(("row", "reason"), [
+    (Transition("a", "e", "=", updates=(add("x", 2),)), "out_of_domain"),
+    (Transition("a", "e", "=", updates=(assign("x", var("y")),)), None),
+    (Transition("a", "e", "=", effects=emits("ask", "ask")), "emitted_twice"),
+    (Transition("a", "e", "=", effects=emits("ask", "cancel ask", "ask")), None),
+    (Transition("a", "e", "=", compare("x", ">", 0)), "invalid_state"),
+    (Transition("a", "e", "=", updates=(Revoke("w"),)), None),
+])  # fmt: skip
+def test_each_reason_is_told_by_the_generated_group(row, reason):
+    machine = Machine(
+        "m",
+        (row,),
+        states("a"),
+        "a",
+        variables=(
+            Variable("x", "environment", ranged(0, 1), Integer(0)),
+            Variable("y", "environment", ranged(0, 3), Integer(1)),
+            Variable("w", "workflow", BooleanDomain(), Boolean(value=True)),
+        ),
+        events=(Event("e"), Event("answer", "ask")),
+    )
+    result = compile_groups(machine)["a", "e"](start(machine), Occurrence("e"))
+    assert result == reason or (reason is None and result == step(machine, start(machine), Occurrence("e")))
+
+
+def test_rows_of_the_innermost_source_replace_the_outer_ones():
+    rows = [Transition("*", "e", "b"), Transition("a", "e", "a.two"), Transition("a.one", "e", "=")]
+    tree = (State("a", "initial"), State("a.one", "initial"), State("a.two"), State("b"))
+    machine = Machine("nested", placed(rows), tree, "a", events=(Event("e"),))
+    act = compile_step(machine)
+    for leaf in machine.leaves:
+        at = Configuration(leaf, (), frozenset())
+        assert act(at, Occurrence("e")) == step(machine, at, Occurrence("e"))
+    assert act(Configuration("a.two", (), frozenset()), Occurrence("e")).transition is machine.transitions[1]
+
+
+def test_a_timer_is_found_by_its_source():
+    rows = [Transition("a", "after 30s", "b"), Transition("a.one", "after 30s", "=")]
+    tree = (State("a", "initial"), State("a.one", "initial"), State("b", "final"))
+    machine = Machine("timed", placed(rows), tree, "a")
+    act = compile_step(machine)
+    assert act(start(machine), Occurrence("after 30s", source="a")).configuration.state == "b"
+    assert act(start(machine), Occurrence("after 30s", source="a.one")).configuration.state == "a.one"
+
+
+def test_results_are_remembered_and_no_more_than_the_limit(monkeypatch):
+    monkeypatch.setattr(fast, "REMEMBERED", 1)
+    machine = dual_state()
+    act = compile_step(machine)
+    first = act(start(machine), Occurrence("specification"))
+    assert act(start(machine), Occurrence("specification")) is first
+    second = act(first.configuration, Occurrence("artifact"))
+    assert act(first.configuration, Occurrence("artifact")) is not second
+    assert act(first.configuration, Occurrence("artifact")) == second
+
+
+def test_a_guard_that_says_less_is_not_believed_when_it_says_more():
+    machine = attrs.evolve(dual_state(), guards=(Guard("g", ("verdict",), outcomes=("passed", "failed")),))
+    at = Configuration("validating", (False, 0), frozenset({"execute_guard"}))
+    with pytest.raises(OccurrenceError, match="cannot say"):
+        compile_step(machine)(at, verdict("fatal"))
+    assert compile_step(machine)(at, verdict("passed")).transition.condition == passed()
+
+
+def test_a_thousand_rows_compile_and_run():
+    machine = chain(1001)
+    assert len(machine.transitions) == 1001
+    act, configuration = compile_step(machine), start(machine)
+    for occurrence in (Occurrence("specification"), *[Occurrence("artifact"), verdict("passed")] * 250):
+        configuration = act(configuration, occurrence).configuration
+    assert configuration.state == "done"
