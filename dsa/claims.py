@@ -125,7 +125,7 @@ def show(form: Form) -> str:
             return f"{unparse(later)} only after {unparse(earlier)}"
         case AtMost(bound, counted, between):
             scope = "" if between is None else f" between {' and '.join(unparse(e, closed=True) for e in between)}"
-            return f"at most {unparse(bound)} {unparse(counted, closed=True)}{scope}"
+            return f"at most {unparse(bound)} {unparse(counted, alone=True)}{scope}"
         case Possible(p):
             return f"possible {unparse(p)}"
         case EverywherePossible(p):
@@ -133,7 +133,7 @@ def show(form: Form) -> str:
         case Probability(p, at_least):
             return f"{unparse(p)} with probability >= {show_number(at_least)}"
         case Expected(counted, at_most):
-            return f"expected {unparse(counted, closed=True)} <= {show_number(at_most)}"
+            return f"expected {unparse(counted, alone=True)} <= {show_number(at_most)}"
 
 
 @attrs.frozen

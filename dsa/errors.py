@@ -89,12 +89,27 @@ class Diagnostic:
         lines = [f"{self.span}: {self.severity} {self.code}: {self.message}"]
         if self.span.text.strip():
             gutter = f"{self.span.line:>5} | "
-            width = max(1, min(self.span.end, len(self.span.text) + 1) - self.span.column)
-            lines.append(gutter + self.span.text)
-            lines.append(" " * (len(gutter) - 2) + "| " + _indent(self.span) + "^" * width)
+            span = _near(self.span)
+            width = max(1, min(span.end, len(span.text) + 1) - span.column)
+            lines.append(gutter + span.text)
+            lines.append(" " * (len(gutter) - 2) + "| " + _indent(span) + "^" * width)
         if self.hint:
             lines.append(f"        hint: {self.hint}")
         return "\n".join(lines)
+
+
+_WIDEST, _BEFORE = 400, 100
+
+
+def _near(span: Span) -> Span:
+    """Cut a very long line to what stands around the place, so that thousands of findings in it stay readable."""
+    if len(span.text) <= _WIDEST:
+        return span
+    start = max(0, min(span.column - 1 - _BEFORE, len(span.text) - _WIDEST))
+    text = ("..." if start else "") + span.text[start : start + _WIDEST]
+    shift = start - (len("...") if start else 0)
+    end = min(span.end, start + _WIDEST + 1)
+    return Span(span.path, span.line, span.column - shift, max(end, span.column) - shift, text)
 
 
 def _indent(span: Span) -> str:

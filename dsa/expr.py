@@ -250,12 +250,13 @@ def _joined(node: type[And] | type[Or], operands: list[Expr], empty: Expr) -> Ex
 _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _UNARY, _ATOM = range(8)
 
 
-def unparse(expr: Expr, *, closed: bool = False) -> str:
+def unparse(expr: Expr, *, closed: bool = False, alone: bool = False) -> str:
     """Write the expression as a cell has it, with as few parentheses as keep its structure.
 
-    With `closed`, an `and` or `or` at the top is parenthesised, so that words may follow it.
+    With `closed`, an `and` or `or` at the top is parenthesised, so that words may follow it; with `alone`, everything is
+    that is not a name or a number, so that anything may stand around it.
     """
-    return _unparse(expr, _NOT if closed else _OR)
+    return _unparse(expr, _ATOM if alone else _NOT if closed else _OR)
 
 
 def _unparse(expr: Expr, needed: int) -> str:
@@ -288,7 +289,7 @@ def _text(expr: Expr) -> tuple[str, int]:
             tail = "".join(f" {sign} {_unparse(operand, _SUM)}" for sign, operand in rest)
             return _unparse(first, _SUM) + tail, _COMPARE
         case Member(operand, choices):
-            return f"{_unparse(operand, _SUM)} in {{{', '.join(unparse(choice) for choice in choices)}}}", _COMPARE
+            return f"{_unparse(operand, _SUM)} in {{{', '.join(_unparse(choice, _SUM) for choice in choices)}}}", _COMPARE
         case And(operands):
             return " and ".join(_unparse(operand, _NOT) for operand in operands), _AND
         case Or(operands):

@@ -1,8 +1,8 @@
 """The compiled step: Python source generated from a machine's rows, once per machine.
 
 Takes a machine, gives a function that answers as `dsa.meaning.step` does. One function is generated for each group of
-rows (one source, one event); two dictionaries lead from (leaf, event) and (leaf, source, timer) to it. No text of the
-user gets into the source: variables, guards, states and rows are numbered there. Whatever is not plainly taken (a
+rows (one source, one event); a dictionary leads from (leaf, event) or (leaf, source, timer) to it. No text of the user
+gets into the source: variables, guards, states and rows are numbered there. Whatever is not plainly taken (a
 refusal, a malformed occurrence) is left to the reference for its value and its message.
 
 Configurations are trusted to hold one value of its domain for each variable, as all that `start` and `step` give do.

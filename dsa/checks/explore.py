@@ -54,6 +54,7 @@ class Exploration:
     deadlocks: tuple[Configuration, ...]
     complete: bool
     seconds: float | None = attrs.field(default=None, eq=False)
+    engine: str = attrs.field(default="breadth-first", kw_only=True)
     _tree: "_Tree | None" = attrs.field(default=None, eq=False, repr=False)
     _taken: dict[int, tuple[Configuration, Occurrence]] = attrs.field(factory=dict, eq=False, repr=False)
 

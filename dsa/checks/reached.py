@@ -161,8 +161,11 @@ def _deadlock(exploration: Exploration, configuration: Configuration) -> Diagnos
     machine, state = exploration.machine, configuration.state
     pairs = zip((variable.name for variable in machine.variables), configuration.values, strict=True)
     at = show_values(pairs)
-    where = f"{f' at {at}' if at else ''}; {_reach(exploration, configuration)}"
-    message = f"deadlock in {state}: it is not final, nothing is outstanding, and nothing is accepted{where}"
+    where = f"{state} at {at}" if at else state
+    message = (
+        f"deadlock in {where}: it is not final, nothing is outstanding, and nothing is accepted; "
+        f"{_reach(exploration, configuration)}"
+    )
     hint = "add a row for what can happen here, emit an effect that has answers on the way in, or make it final"
     return Diagnostic("DSA308", "error", message, place(machine.state_named[state].span), hint)
 

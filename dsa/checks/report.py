@@ -36,13 +36,17 @@ class PropertyResult:
 
 @attrs.frozen
 class Report:
-    """What one run of the checks found. `diagnostics` are sorted by line, then code."""
+    """What one run of the checks found.
+
+    `diagnostics` are sorted by line, then code. `assumptions` are sentences: what was taken for granted (S7).
+    """
 
     name: str
     explorations: tuple[Exploration, ...]
     diagnostics: tuple[Diagnostic, ...]
     properties: tuple[PropertyResult, ...]
     scenarios: tuple[ScenarioResult, ...]
+    assumptions: tuple[str, ...] = ()
     strict: bool = False
 
     @property
@@ -79,7 +83,14 @@ def check(
         found += from_explorations(explorations, given=parameters is not None)
     found += from_scenarios(machine, results)
     judged = tuple(PropertyResult(_text(claim), claim.span.line if claim.span else 0) for claim in machine.properties)
-    return Report(machine.name, tuple(explorations), _sorted(found), judged, results, strict)
+    return Report(machine.name, tuple(explorations), _sorted(found), judged, results, _assumptions(machine), strict)
+
+
+def _assumptions(machine: Machine) -> tuple[str, ...]:
+    """Say of which effects nobody handles the failure: the run stops there, and can be resumed (S7)."""
+    unhandled = [effect for effect in machine.answers if effect not in machine.failures_handled]
+    rows = " or ".join(f"{effect}.failed" for effect in unhandled)
+    return (f"no row is for {rows}: such a failure stops the run, which can then be resumed",) if unhandled else ()
 
 
 def _valuations(machine: Machine, parameters: Mapping[str, Value] | None) -> tuple[Machine, ...]:

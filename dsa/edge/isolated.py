@@ -79,7 +79,7 @@ def run_isolated(program: str, payload: str, bounds: Bounds | None = None, *, na
     raises IsolationError where the system cannot fork.
     """
     if os.name != "posix":
-        raise IsolationError("code can be run in isolation on Linux and macOS only: use the `llm` side elsewhere")
+        raise IsolationError("code of a model is run on Linux and macOS only: this system cannot isolate it")
     bounds = bounds or Bounds()
     started = time.monotonic()
     with _working_directory() as directory, contextlib.ExitStack() as opened:

@@ -101,7 +101,7 @@ def sort_sections(document: Document, findings: Findings) -> Parts:
     known = []
     for section in document.sections:
         if section.kind not in SECTIONS:
-            _warn_unknown(section, findings)
+            _warn_unknown(document, section, findings)
             continue
         if section.kind in NAMED and not section.name:
             hint = f"write '## {section.heading.text.strip()}: NAME'"
@@ -111,12 +111,13 @@ def sort_sections(document: Document, findings: Findings) -> Parts:
     return Parts(document, tuple(known))
 
 
-def _warn_unknown(section: Section, findings: Findings) -> None:
+def _warn_unknown(document: Document, section: Section, findings: Findings) -> None:
     bullets = (block.text for block in section.blocks if isinstance(block, Bullet))
     if section.tables or any(looks_like_property(bullet) for bullet in bullets):
         hint = did_you_mean(section.kind, SECTIONS)
         message = f"'{section.heading.text}' is no section of the language, so what stands here is not read"
         findings.warning("DSA110", message, section.heading.span(), hint)
+        findings.doubt("\n".join(document.lines[section.first : section.last]))
 
 
 def _title(document: Document, findings: Findings) -> str:
@@ -140,7 +141,19 @@ def _records(parts: Parts, kind: str, findings: Findings, *, as_parts: bool = Fa
         if not section.tables and kind != "steps":
             hint = _no_table_hint(section)
             findings.error("DSA102", f"section {kind} has no table", section.heading.span(), hint)
+            findings.doubt("\n".join(parts.document.lines[section.first : section.last]))
         found += records(section, columns, findings)
+    return found
+
+
+def _filled(parts: Parts, kind: str, findings: Findings) -> list[Record]:
+    """Give the rows of a section that, when it is there, declares all of a kind: without rows it declares nothing."""
+    before = findings.count
+    found = _records(parts, kind, findings)
+    if parts.of(kind) and not found and findings.count == before:
+        hint = f"list them all, or leave the section out: the rows then declare the {kind}"
+        findings.error("DSA102", f"section {kind} has no rows", parts.of(kind)[0].heading.span(), hint)
+        findings.doubt_all()
     return found
 
 
@@ -157,16 +170,21 @@ def _steps(parts: Parts, findings: Findings) -> Steps | None:
         if not parts.of("transitions"):
             hint = "write a section '## Transitions' (or '## Steps') with a table"
             findings.error("DSA102", "the document has no transitions", parts.document.start, hint)
+            findings.doubt_all()
         return None
     for kind in _WITH_TRANSITIONS:
         for section in parts.of(kind):
             message = f"a Steps document has no section {kind}: Steps defines it"
             findings.error("DSA111", message, section.heading.span(), "'dsa expand' prints what Steps stands for")
+            findings.doubt("\n".join(parts.document.lines[section.first : section.last]))
     with_cases = frozenset(section.name for section in parts.of("cases"))
     records_of_steps, before = _records(parts, "steps", findings), findings.count
     plan = read_steps(records_of_steps, parts.line(GOAL_LINE, "steps"), with_cases, findings)
     if not plan.steps:
-        findings.error("DSA102", "section steps has no step", sections[0].heading.span(), "a table with a column step")
+        if not findings.any_error:
+            hint = "a table with a column step"
+            findings.error("DSA102", "section steps has no step", sections[0].heading.span(), hint)
+        findings.doubt_all()
         return None
     for step in expand.unmet_requirements(plan) if findings.count == before else ():
         if step.span is not None:
@@ -192,13 +210,13 @@ def _declared(parts: Parts, steps: Steps | None, findings: Findings) -> tuple[De
     if not written and parts.of("transitions") and findings.count == before:
         findings.error("DSA102", "section transitions has no rows", parts.of("transitions")[0].heading.span())
     variables = declare.variables(_records(parts, "variables", findings), parameters, findings)
-    events, origins = declare.events(_records(parts, "events", findings), findings)
+    events, origins = declare.events(_filled(parts, "events", findings), findings)
     if not parts.of("events"):
         events = declare.from_outside(rows.mentioned_events(written))
     if not parts.of("effects"):
         effects = declare.with_places(effects, rows.mentioned_effects(written))
-    listed = nesting.with_parents(declare.states(_records(parts, "states", findings), findings))
-    states = listed if parts.of("states") else nesting.from_rows(rows.mentioned_states(written))
+    listed = nesting.with_parents(declare.states(_filled(parts, "states", findings), findings))
+    states = listed if parts.of("states") else nesting.from_rows(rows.mentioned_states(written), rows.first_source(written))
     declared = Declared(parameters, variables, events, guards, effects, states)
     require_references(declared, origins, judged, findings, effects_listed=bool(parts.of("effects")))
     return declared, written
@@ -245,7 +263,7 @@ def _require_owners(parts: Parts, machine: Machine, findings: Findings) -> None:
             span = section.heading.span()
             if section.name not in known:
                 message = f"section {kind} is of '{section.name}', which is not {words}"
-                findings.error("DSA201", message, span, did_you_mean(section.name, known))
+                findings.error("DSA201", message, span, did_you_mean(section.name, known), about=section.name)
             elif section.name in seen:
                 findings.error("DSA202", f"a second section {kind} of '{section.name}'", span)
             seen.add(section.name)
@@ -261,7 +279,7 @@ def claims(
     def require_fair(name: cells.Written) -> None:
         if name.name not in fair:
             hint = did_you_mean(name.name, fair)
-            findings.error("DSA201", f"'{name.name}' is no event and no effect", name.span, hint)
+            findings.error("DSA201", f"'{name.name}' is no event and no effect", name.span, hint, about=name.name)
 
     bullets = [block for section in parts.of("properties") for block in section.blocks if isinstance(block, Bullet)]
     found = [read_property(bullet, scope, require_fair, findings) for bullet in bullets]

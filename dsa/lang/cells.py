@@ -12,7 +12,7 @@ import attrs
 from dsa.declarations import TIMER_PREFIX, Assign, Cancel, Emit, Revoke, parse_duration, show_duration
 from dsa.errors import Span
 from dsa.expr import TRUE, Arithmetic, BooleanDomain, Domain, EnumDomain, Expr, Name, RangeDomain
-from dsa.lang.exprs import NAME, RESERVED, Parser, UnreadableError
+from dsa.lang.exprs import MAX_NAME, NAME, RESERVED, Parser, UnreadableError
 from dsa.lang.findings import Findings
 from dsa.lang.markdown import Cell
 
@@ -54,6 +54,9 @@ def declared_name(cell: Cell, what: str, findings: Findings) -> Written | None:
     if not NAME.fullmatch(name):
         hint = "letters, digits and '_', not starting with a digit; parts joined by dots"
         findings.error("DSA203", f"'{name}' cannot name {what}", cell.span(), hint)
+        return None
+    if len(name) > MAX_NAME:
+        findings.error("DSA203", f"a name has at most {MAX_NAME} characters", cell.span())
         return None
     if reserved := [part for part in name.split(".") if part in RESERVED]:
         findings.error("DSA203", f"'{reserved[0]}' is reserved and cannot name {what}", cell.span())
@@ -181,7 +184,7 @@ def events(cell: Cell, findings: Findings) -> tuple[Written, ...]:
     found: list[Written] = []
     for text, offset in _pieces(cell, ","):
         part = attrs.evolve(cell, text=text, column=cell.span(offset).column, escapes=())
-        if text.split(" ")[0] != "after":
+        if text.split()[0] != "after":
             found += name_list(part, "an event", findings)
         elif (duration_ms := parse_duration(text.removeprefix("after").strip())) is None or duration_ms == 0:
             findings.error("DSA107", f"'{text}' is no timer", part.span(), "write after 30s; units: ms, s, m, h, d")

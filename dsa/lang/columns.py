@@ -3,7 +3,8 @@
 Takes sections, gives records; a header or a row that does not fit goes to the findings.
 """
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
@@ -83,10 +84,21 @@ def records(
     found = []
     for table in section.tables:
         header = _header(table, section, columns, findings, extra)
-        if header is not None:
-            made = (_record(row, header, columns, findings) for row in table.rows)
-            found += [record for record in made if record is not None]
+        made = [_record(row, header, columns, findings) if header else None for row in table.rows]
+        found += [record for record in made if record is not None]
+        for row, record in zip(table.rows, made, strict=True):
+            if record is None:
+                findings.doubt(row.span.text)
     return found
+
+
+def declaring(found: Iterable[Record], findings: Findings) -> Iterator[Record]:
+    """Give the rows that declare something; the names in one that turns out to have a fault are in doubt."""
+    for record in found:
+        before = findings.count
+        yield record
+        if findings.count > before:
+            findings.doubt(record.span.text)
 
 
 def _header(
@@ -99,11 +111,15 @@ def _header(
     for name, cell in zip(names, table.header.cells, strict=True):
         if name not in allowed:
             hint = f"did you mean '{meant}'?" if (meant := _MEANT.get(name)) in allowed else did_you_mean(name, allowed)
-            findings.error("DSA103", f"section {section.kind} has no column '{name}'", cell.span(), hint)
+            message = f"section {section.kind} has no column '{name}'"
+            findings.error("DSA103", message, cell.span(), hint, about=cell.text if extra else "")
         elif names.count(name) > 1:
             findings.error("DSA103", f"the column '{name}' stands twice", cell.span())
     missing = [column for column in columns.filled + columns.required if column not in names]
+    strangers = [name for name in names if name not in allowed]
     for column in missing:
+        if difflib.get_close_matches(column, strangers) or column in map(_MEANT.get, strangers):
+            continue  # it is there, under a wrong name
         message = f"section {section.kind} needs a column '{column}'"
         findings.error(
             "DSA104", message, table.header.span, f"required: {', '.join(columns.filled + columns.required)}"
@@ -121,7 +137,7 @@ def _record(row: Row, names: list[str], columns: Columns, findings: Findings) ->
         findings.error("DSA105", message, row.span, hint)
         return None
     cells = dict(zip(names, row.cells, strict=True))
-    empty = [column for column in columns.filled if not cells[column].text]
+    empty = [column for column in columns.filled if not cells[column].text.strip("` ,")]
     for column in empty:
         findings.error("DSA106", f"the column '{column}' must not be empty", cells[column].span())
     return None if empty else Record(cells, row.span)

@@ -37,7 +37,7 @@ from dsa.expr import (
 )
 from dsa.lang import cells, typed
 from dsa.lang.cells import Written
-from dsa.lang.columns import Record
+from dsa.lang.columns import Record, declaring
 from dsa.lang.exprs import Parser
 from dsa.lang.findings import Findings, did_you_mean
 from dsa.lang.markdown import Cell
@@ -46,7 +46,7 @@ from dsa.lang.markdown import Cell
 def parameters(records: list[Record], findings: Findings) -> tuple[Parameter, ...]:
     """Read the Parameters table; bounds are literal numbers, defaults literal values."""
     found = []
-    for record in records:
+    for record in declaring(records, findings):
         name = cells.declared_name(record["parameter"], "a parameter", findings)
         domain = _domain(record, typed.Scope("a parameter's bound"), findings)
         if name is None or domain is None:
@@ -62,7 +62,7 @@ def variables(records: list[Record], known: tuple[Parameter, ...], findings: Fin
     parameter_domains = {parameter.name: parameter.domain for parameter in known}
     others = {record["variable"].plain: "a variable" for record in records}
     found = []
-    for record in records:
+    for record in declaring(records, findings):
         name = cells.declared_name(record["variable"], "a variable", findings)
         scope = typed.Scope("a bound", parameters=parameter_domains, others=others)
         domain = _domain(record, scope, findings)
@@ -72,8 +72,10 @@ def variables(records: list[Record], known: tuple[Parameter, ...], findings: Fin
         if initial is None or not _bounded(record, domain, findings):
             continue
         for values in _explored(known):
-            if _not_empty(record, domain, values, findings):
-                _fits(evaluate(initial, values), domain, record, values, findings, "initial")
+            if not _not_empty(record, domain, values, findings) or not _fits(
+                evaluate(initial, values), domain, record, values, findings, "initial"
+            ):
+                break
         word = cells.one_of(record["scope"], ("workflow", "environment"), "", findings)
         where: Scope = "workflow" if word == "workflow" else "environment"
         found.append(Variable(name.name, where, domain, initial, span=name.span))
@@ -138,7 +140,7 @@ def _initial(record: Record, domain: Domain, scope: typed.Scope, findings: Findi
 
 def literal(cell: Cell, domain: Domain, findings: Findings) -> Value | None:
     """Read a literal value of a domain: a number, `true`, `false`, or a value of the enumeration."""
-    expr = cells.parsed(cell, Parser.sum, findings, "DSA108")
+    expr = cells.parsed(cell, Parser.literal, findings, "DSA108")
     if expr is None:
         return None
     symbols = frozenset(domain.values) if isinstance(domain, EnumDomain) else frozenset()
@@ -171,7 +173,7 @@ def _fits(
 def events(records: list[Record], findings: Findings) -> tuple[tuple[Event, ...], list[Written]]:
     """Read the Events table; give the origins as written too, since that they are effects is asked later."""
     found, origins = [], []
-    for record in records:
+    for record in declaring(records, findings):
         name = cells.declared_name(record["event"], "an event", findings)
         origin = cells.one_name(record["from"], "'outside' or an effect", findings)
         if name is not None and origin is not None:
@@ -184,7 +186,7 @@ def guards(records: list[Record], findings: Findings) -> tuple[tuple[Guard, ...]
     """Read the Guards table; give the judged events as written too, since that they exist is asked later."""
     found: list[Guard] = []
     judged: list[Written] = []
-    for record in records:
+    for record in declaring(records, findings):
         name = cells.declared_name(record["guard"], "a guard", findings)
         if name is None:
             continue
@@ -214,7 +216,7 @@ def guards(records: list[Record], findings: Findings) -> tuple[tuple[Guard, ...]
 def generators(records: list[Record], findings: Findings) -> tuple[Generator, ...]:
     """Read the Generators table."""
     found = []
-    for record in records:
+    for record in declaring(records, findings):
         name = cells.declared_name(record["generator"], "a generator", findings)
         if name is not None:
             kind = _word(record, "is", "a registered kind of generator", findings)
@@ -231,7 +233,7 @@ def _word(record: Record, column: str, what: str, findings: Findings) -> str:
 def effects(records: list[Record], findings: Findings) -> tuple[Effect, ...]:
     """Read the Effects table: the driver's policy for each effect."""
     found = []
-    for record in records:
+    for record in declaring(records, findings):
         name = cells.declared_name(record["effect"], "an effect", findings)
         if name is not None:
             found.append(
@@ -250,7 +252,7 @@ def effects(records: list[Record], findings: Findings) -> tuple[Effect, ...]:
 def states(records: list[Record], findings: Findings) -> tuple[State, ...]:
     """Read the States table, as written: parents that are not listed are added by `dsa.lang.nesting`."""
     found = []
-    for record in records:
+    for record in declaring(records, findings):
         name = cells.declared_name(record["state"], "a state", findings)
         kind = cells.one_of(record["kind"], ("initial", "final"), "", findings)
         if name is not None:
@@ -261,7 +263,8 @@ def states(records: list[Record], findings: Findings) -> tuple[State, ...]:
 
 def from_outside(names: list[tuple[str, Span]]) -> tuple[Event, ...]:
     """Give the events of a document without an Events table: all come from outside."""
-    return tuple(Event(name, OUTSIDE, span=span) for name, span in dict(names).items())
+    first = dict(reversed(names))
+    return tuple(Event(name, OUTSIDE, span=first[name]) for name in dict.fromkeys(name for name, _ in names))
 
 
 def with_places(found: tuple[Effect, ...], names: list[tuple[str, Span]]) -> tuple[Effect, ...]:

@@ -52,12 +52,15 @@ def _sections(machine: Machine) -> Iterator[tuple[str, str]]:
         yield "Transitions", _table(COLUMNS, [[escaped(row[column]) for column in COLUMNS] for row in cells])
     for prompt in machine.prompts:
         yield f"Prompt: {prompt.name}", _prompt(prompt)
-    if machine.constraints:
-        yield "Constraints", machine.constraints
     if machine.properties:
         yield "Properties", "\n".join(f"- {show(item.form)}" for item in machine.properties)
     for scenario in machine.scenarios:
-        yield f"Scenario: {scenario.name}", scenario_text(scenario)
+        # A heading may close with '#', so one that ends in '#' must.
+        name = _plain(scenario.name) + (" #" if scenario.name.endswith("#") else "")
+        yield f"Scenario: {name}", scenario_text(scenario)
+    if machine.constraints:
+        # Last, because it is text as written: a fence left open in it would swallow what follows.
+        yield "Constraints", machine.constraints
 
 
 def _declarations(machine: Machine) -> Iterator[tuple[str, str]]:
@@ -138,12 +141,17 @@ def _options(options: tuple[tuple[str, str], ...]) -> str:
 
 
 def _text(text: str) -> str:
-    """Write a text cell; one that would read as a code span is put into a longer one."""
+    """Write a text cell."""
+    return escaped(_plain(text))
+
+
+def _plain(text: str) -> str:
+    """Write a text as it stands; one that would read as a code span is put into a longer one."""
     fence = "`"
     while fence in text:
         fence += "`"
     whole = len(text) > 1 and text[0] == text[-1] == "`"
-    return escaped(f"{fence} {text} {fence}" if whole else text)
+    return f"{fence} {text} {fence}" if whole else text
 
 
 def _prompt(prompt: Prompt) -> str:

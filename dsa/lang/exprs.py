@@ -48,7 +48,8 @@ _HINTS = {
     "[": "write a set as {a, b}",
     "%": "there is no remainder; count in a variable with a domain",
 }
-_MAX_DEPTH, _MAX_TERMS, _MAX_DIGITS, _MAX_DECIMALS = 60, 200, 18, 40
+MAX_NAME = 200
+_MAX_DEPTH, _MAX_TERMS, _MAX_DIGITS, _MAX_DECIMALS = 60, 100, 18, 40
 
 
 class UnreadableError(Exception):
@@ -90,6 +91,7 @@ class Parser:
         self._tokens = tokenize(cell)
         self._place = 0
         self._depth = 0
+        self._terms = 0
 
     @property
     def next(self) -> Token:
@@ -143,6 +145,8 @@ class Parser:
             self.fail(f"expected {what}")
         if token.text in RESERVED:
             self.fail(f"expected {what}", f"'{token.text}' is a reserved word")
+        if len(token.text) > MAX_NAME:
+            self.reject(f"a name has at most {MAX_NAME} characters")
         self._place += 1
         return token
 
@@ -205,21 +209,25 @@ class Parser:
         """Read an arithmetic expression."""
         start = self.next.start
         left = self._product()
-        for _ in range(_MAX_TERMS):
-            if not self.at("+") and not self.at("-"):
-                return left
-            sign = self.take().text
+        while self.at("+") or self.at("-"):
+            sign = self._operator().text
             left = Arithmetic("+" if sign == "+" else "-", left, self._product(), span=self._since(start))
-        self.fail("the sum is too long")
+        return left
 
     def _product(self) -> Expr:
         start = self.next.start
         left = self._unary()
-        for _ in range(_MAX_TERMS):
-            if not self.accept("*"):
-                return left
+        while self.at("*"):
+            self._operator()
             left = Arithmetic("*", left, self._unary(), span=self._since(start))
-        self.fail("the product is too long")
+        return left
+
+    def _operator(self) -> Token:
+        """Read an arithmetic operator. Each makes the tree deeper, and whatever walks a tree recurses."""
+        self._terms += 1
+        if self._terms > _MAX_TERMS:
+            self.reject(f"a cell has at most {_MAX_TERMS} arithmetic operators")
+        return self.take()
 
     def _unary(self) -> Expr:
         start = self.next.start
@@ -255,6 +263,15 @@ class Parser:
         name = self.name("a name, a number or '('")
         return Name(name.text, span=self._since(name.start))
 
+    def literal(self) -> Expr:
+        """Read a single value: a number with its sign, or a word."""
+        if self.at("("):
+            self.reject("a value stands here, not an expression")
+        value = self._unary()
+        if isinstance(value, Negate):
+            self.reject("a value stands here, not an expression")
+        return value
+
     def integer(self) -> int:
         """Read a whole number without sign."""
         token = self.next
@@ -277,4 +294,4 @@ class Parser:
     def _deeper(self) -> None:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
-            self.fail(f"nested more than {_MAX_DEPTH} deep", "name a part in a guard or a variable")
+            self.reject(f"nested more than {_MAX_DEPTH} deep", "name a part in a guard or a variable")

@@ -56,8 +56,7 @@ class Cell:
         match = _CODE_SPAN.fullmatch(self.text)
         if not match:
             return self.text
-        inner = match[2]
-        return inner[1:-1] if inner.strip() and inner[0] == inner[-1] == " " else inner
+        return match[2].strip()
 
 
 @attrs.frozen
@@ -80,10 +79,11 @@ class Table:
 
 @attrs.frozen
 class Heading:
-    """A heading of any level."""
+    """A heading of any level; `last` is its last line, which an underlined heading has below its title."""
 
     level: int
     title: Cell
+    last: int
 
 
 @attrs.frozen
@@ -155,6 +155,8 @@ def _reader() -> MarkdownIt:
 
 def read(text: str, path: str) -> Document:
     """Read a text into its blocks. Any text is a document; nothing is raised."""
+    if text.startswith("\ufeff"):  # a byte order mark is no part of the text; a space keeps the columns
+        text = text.replace("\ufeff", " ", 1)
     lines = tuple(_NEWLINE.split(text))
     titles: list[Cell] = []
     groups: list[tuple[Heading | None, list[Block]]] = [(None, [])]
@@ -168,16 +170,17 @@ def read(text: str, path: str) -> Document:
     preamble = tuple(b for heading, blocks in groups if heading is None or heading.level == 1 for b in blocks)
     starts = [heading.title.line for heading, _ in groups if heading] + [len(lines) + 1]
     sections = [
-        _section(heading.title, blocks, starts[place])
+        _section(heading, blocks, starts[place])
         for place, (heading, blocks) in enumerate(groups[1:], start=1)
         if heading is not None and heading.level == 2  # noqa: PLR2004
     ]
     return Document(path, lines, tuple(titles), preamble, tuple(sections))
 
 
-def _section(heading: Cell, blocks: list[Block], end: int) -> Section:
-    kind, _, name = heading.text.partition(":")
-    return Section(heading, kind.strip().lower(), name.strip().strip("`"), tuple(blocks), heading.line, end - 1)
+def _section(heading: Heading, blocks: list[Block], end: int) -> Section:
+    kind, _, name = heading.title.text.partition(":")
+    plain = attrs.evolve(heading.title, text=name.strip()).plain
+    return Section(heading.title, kind.strip().lower(), plain, tuple(blocks), heading.last, end - 1)
 
 
 def _blocks(tokens: list[Token], path: str, lines: tuple[str, ...]) -> Iterator[Block]:
@@ -191,7 +194,7 @@ def _blocks(tokens: list[Token], path: str, lines: tuple[str, ...]) -> Iterator[
             yield _table(path, lines, first, last)
         elif token.type == "heading_open" and token.level == 0:
             content = tokens[place + 1].content
-            yield Heading(int(token.tag[1:]), _piece(path, lines, first, content))
+            yield Heading(int(token.tag[1:]), _piece(path, lines, first, " ".join(content.split())), last)
         elif token.type == "fence" and token.level == 0:
             inside = token.content.split("\n")[:-1]
             body = tuple(_piece(path, lines, first + 1 + place, content) for place, content in enumerate(inside))

@@ -78,7 +78,7 @@ class Names:
         full = {}
         for state in self.states:
             short = state.rpartition(".")[2]
-            if short not in kinds and short not in self.symbols and self.full_state(short) == state:
+            if short not in self.kinds and short not in self.symbols and self.full_state(short) == state:
                 kinds[short], full[short] = "state", state
         for name in self.events:
             kinds[name] = "event"
@@ -107,7 +107,7 @@ class Names:
                 f"'{place.name}' is {actual}, not {article}" if actual else f"{kind} '{place.name}' is not declared"
             )
             hint = did_you_mean(place.name, tables[kind], f"no {kind} is declared")
-        findings.error("DSA201", message, place.span, hint)
+        findings.error("DSA201", message, place.span, hint, about=place.name)
 
 
 @attrs.frozen
@@ -150,8 +150,10 @@ def require_unique(declared: Declared, findings: Findings) -> None:
             message = f"'{name}' is already {before}" + (f" (line {line})" if line else "")
             findings.error("DSA202", message, span, "names are unique over the whole document")
         seen.setdefault(name, (what, span.line if span else 0))
-    for name, what, span in _implied(declared):
-        if name in seen:
+    for name, what, span in _implied(declared):  # values come last: one of them may be a value of several domains
+        if name not in seen and not what.startswith("a value"):
+            seen[name] = (what, span.line)
+        elif name in seen and seen[name][0] != what:
             kind, line = seen[name]
             where = f" (line {line})" if line else ""
             message = f"'{name}' would mean {what}, but it is already {kind}{where}"
@@ -203,7 +205,8 @@ def require_references(
         if origin.name != OUTSIDE and origin.name not in names.effects:
             listed = "the Effects table does not list it" if effects_listed else "no row emits it"
             hint = did_you_mean(origin.name, [*names.effects, OUTSIDE])
-            findings.error("DSA201", f"'{origin.name}' is no effect: {listed}", origin.span, hint)
+            message = f"'{origin.name}' is no effect: {listed}"
+            findings.error("DSA201", message, origin.span, hint, about=origin.name)
     for event in judged:
         if event.name not in names.events:
             names.report_unknown("event", event, findings)

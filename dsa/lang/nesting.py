@@ -17,25 +17,23 @@ def with_parents(states: Iterable[State]) -> tuple[State, ...]:
     """Add the parents that dotted names imply, each before its first child."""
     listed = tuple(states)
     known = {state.name for state in listed}
-    found: dict[str, State] = {}
+    found: list[State] = []
     for state in listed:
         parts = state.name.split(".")
         for length in range(1, len(parts)):
             parent = ".".join(parts[:length])
-            if parent not in known and parent not in found:
-                found[parent] = State(parent, span=state.span)
-        found.setdefault(state.name, state)
-    return tuple(found.values())
+            if parent not in known:
+                known.add(parent)
+                found.append(State(parent, span=state.span))
+        found.append(state)
+    return tuple(found)
 
 
-def from_rows(mentioned: list[tuple[str, Span]]) -> tuple[State, ...]:
-    """Give the states of a document without a States table: those its rows mention; the first source is initial."""
+def from_rows(mentioned: list[tuple[str, Span]], initial: str) -> tuple[State, ...]:
+    """Give the states of a document without a States table: those its rows mention. `initial` is the initial one."""
     names = dict.fromkeys(name for name, _ in mentioned)
     spans = dict(reversed(mentioned))
-    states = [State(name, span=spans[name]) for name in names]
-    if states:
-        states[0] = attrs.evolve(states[0], kind="initial")
-    return with_parents(states)
+    return with_parents(State(name, "initial" if name == initial else "", span=spans[name]) for name in names)
 
 
 def initial_state(states: tuple[State, ...], targets: Iterable[tuple[str, Span]], at: Span, findings: Findings) -> str:
@@ -54,9 +52,10 @@ def initial_state(states: tuple[State, ...], targets: Iterable[tuple[str, Span]]
             findings.error("DSA206", message, state.span or at, "mark one of them")
     top = [state for state in marked if state.parent is None] or marked
     if not marked:
-        findings.error("DSA206", "no state is initial", at, "mark one with kind 'initial' in the States table")
+        hint = "mark one with kind 'initial' in the States table"
+        findings.error("DSA206", "no state is initial", at, hint, about=_all(states))
         return states[0].name if states else ""
-    if len(top) > 1 and top[0].parent is not None:
+    if top[0].parent is not None and len({state.parent for state in top}) > 1:
         message = "no top-level state is initial, and several nested ones are"
         findings.error("DSA206", message, at, "mark the top-level state that the machine starts in")
     _require_entries(states, [(top[0].name, top[0].span or at), *targets], findings)
@@ -80,4 +79,11 @@ def _require_entries(states: tuple[State, ...], targets: Iterable[tuple[str, Spa
             inner = entries[inner]
         if inner in parents:
             hint = "mark one of its children with kind 'initial' in the States table, or name the child"
-            findings.error("DSA206", f"{inner} has children and none is initial, so it cannot be entered", span, hint)
+            message = f"{inner} has children and none is initial, so it cannot be entered"
+            children = (state for state in states if state.parent == inner)
+            findings.error("DSA206", message, span, hint, about=_all(children))
+
+
+def _all(states: Iterable[State]) -> str:
+    """Name several states at once: that none of them is initial may follow from a fault in the row of one."""
+    return ".".join(state.name for state in states)

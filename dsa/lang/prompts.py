@@ -5,6 +5,9 @@ Takes sections, gives texts and Python literals as text; nothing here is execute
 
 import ast
 import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from dsa.declarations import Case, Cases, Prompt
 from dsa.lang.columns import COLUMNS, Record, records
@@ -34,7 +37,8 @@ def _case(record: Record, findings: Findings) -> Case | None:
         findings.error("DSA107", f"'{call}' is not a call", record["call"].span(), hint)
         return None
     try:
-        ast.literal_eval(expected)
+        with _quiet():
+            ast.literal_eval(expected)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         hint = "write a Python literal: 5, 'text', [1, 2], None"
         findings.error("DSA107", f"'{expected}' is not a literal value", record["expected"].span(), hint)
@@ -42,9 +46,18 @@ def _case(record: Record, findings: Findings) -> Case | None:
     return Case(call, expected, span=record.span)
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Python from warning of what people wrote: `'\\d'` is text, even where warnings are errors."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
 def _python(text: str) -> ast.expr | None:
     try:
-        return ast.parse(text, mode="eval").body
+        with _quiet():
+            return ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return None
 
@@ -52,6 +65,7 @@ def _python(text: str) -> ast.expr | None:
 def read_prompt(section: Section, allowed: tuple[str, ...], findings: Findings) -> Prompt:
     """Read one Prompt section: third-level headings, each followed by one fence. `allowed` are the placeholders."""
     parts: dict[str, str] = {}
+    before = findings.count
     for place, block in enumerate(section.blocks):
         if not isinstance(block, Heading):
             continue
@@ -70,7 +84,7 @@ def read_prompt(section: Section, allowed: tuple[str, ...], findings: Findings) 
             also = ("feedback",) if part == "feedback" else ()
             for line in following.body:
                 require_placeholders(line, (*allowed, *also), findings)
-    if not parts:
+    if not any(parts.values()) and findings.count == before:
         hint = "### Role, ### Constraints, ### Task, ### Feedback, each with one fence"
         findings.error("DSA112", "this prompt has no parts", section.heading.span(), hint)
     return Prompt(section.name, **parts, span=section.heading.span())
@@ -88,4 +102,5 @@ def require_placeholders(cell: Cell, allowed: tuple[str, ...], findings: Finding
 
 def read_constraints(section: Section, lines: tuple[str, ...]) -> str:
     """Give the text of the Constraints section, as written."""
-    return "\n".join(lines[section.first : section.last]).strip()
+    text = "\n".join(lines[section.first : section.last]).rstrip()
+    return text[len(text) - len(text.lstrip("\n")) :]

@@ -4,6 +4,7 @@ Takes bullets and the scope of moments (states, events, effects, verdicts and va
 """
 
 import difflib
+import re
 from collections.abc import Callable
 
 import attrs
@@ -53,7 +54,7 @@ _INFIX = {
 def looks_like_property(cell: Cell) -> bool:
     """Tell whether a bullet reads as a property, whatever its names."""
     try:
-        _form(Parser(cell))
+        _form(cell)
     except UnreadableError:
         return False
     return True
@@ -65,7 +66,7 @@ def read_property(
     """Read and type one bullet. `effects` is asked about each name after `assuming fair`."""
     cell = bullet.text
     try:
-        form = _form(Parser(cell))
+        form = _form(cell)
     except UnreadableError as fault:
         hint = fault.hint or _form_meant(cell.text.split())
         findings.error("DSA109", fault.message, cell.span(fault.start, fault.end), hint)
@@ -73,7 +74,7 @@ def read_property(
     before = findings.count
     if isinstance(form, LeadsTo):
         for name in form.fair:
-            start = cell.text.rfind(name)
+            start = max(place.start() for place in re.finditer(rf"(?<![\w.]){re.escape(name)}(?![\w.])", cell.text))
             effects(Written(name, cell.span(start, start + len(name))))
     typed = _typed(form, Resolver(scope, findings, cell.span()))
     return Property(typed, span=cell.span()) if findings.count == before else None
@@ -90,18 +91,28 @@ def _form_meant(words: list[str]) -> str:
     return f"a property is one of: {FORMS}"
 
 
-def _form(parser: Parser) -> Form:
-    form = _leading(parser)
-    if form is None:
-        form = _infix(parser)
+def _form(cell: Cell) -> Form:
+    """Read a property; one that begins with a word such as `on` may still be about a state of that name."""
+    try:
+        return _whole(cell, _leading)
+    except UnreadableError as fault:
+        try:
+            return _whole(cell, _infix)
+        except UnreadableError as other:
+            raise max(fault, other, key=lambda each: each.start) from None  # the one that understood more
+
+
+def _whole(cell: Cell, read: Callable[[Parser], Form]) -> Form:
+    parser = Parser(cell)
+    form = read(parser)
     parser.end(
         "in 'between P and Q', 'and' and 'or' inside P or Q need parentheses" if isinstance(form, AtMost) else ""
     )
     return form
 
 
-def _leading(parser: Parser) -> Form | None:
-    """Read the forms that begin with a word of their own; a name of that spelling is followed by something else."""
+def _leading(parser: Parser) -> Form:
+    """Read the forms that begin with a word of their own."""
     if parser.accept("always"):
         return Always(parser.expression())
     if parser.accept("never"):
@@ -118,7 +129,7 @@ def _leading(parser: Parser) -> Form | None:
         return Expected(counted, parser.number())
     if parser.accept("on"):
         return _unchanged(parser)
-    return None
+    parser.fail("expected the first word of a property")
 
 
 def _at_most(parser: Parser) -> AtMost:

@@ -16,6 +16,8 @@ from dsa.lang.findings import Findings
 from dsa.lang.names import Names
 
 _COLUMNS = ("source", "event", "if", "update", "effects", "target")
+#: What stands in these is declared by standing there, where the document has no table for it.
+_DECLARING = ("source", "event", "effects", "target")
 
 
 @attrs.frozen
@@ -53,6 +55,8 @@ def written(records: list[Record], findings: Findings) -> list[WrittenRow]:
         )
         if findings.count == before:
             found.append(row)
+        for column in _DECLARING if findings.count > before else ():
+            findings.doubt(record[column].text)
     return found
 
 
@@ -77,10 +81,20 @@ def mentioned_states(rows: Iterable[WrittenRow]) -> list[tuple[str, Span]]:
     return [(name, span) for name, span in found if name not in {STAR, STAY}]
 
 
+def first_source(rows: Iterable[WrittenRow]) -> str:
+    """Give the first source that is a state, or else the first target, or the empty text."""
+    sources = [place.name for row in rows for place in row.sources]
+    targets = [row.target.name for row in rows]
+    return next((name for name in (*sources, *targets) if name not in {STAR, STAY}), "")
+
+
 def mentioned_events(rows: Iterable[WrittenRow]) -> list[tuple[str, Span]]:
     """Give the events that rows mention, without timers."""
-    places = (event for row in rows for event in row.events)
-    return [(event.name, event.span) for event in places if not event.name.startswith(TIMER_PREFIX)]
+    several = list(rows)
+    failures = {f"{effect}.failed" for effect, _ in mentioned_effects(several)}
+    places = (event for row in several for event in row.events)
+    names = ((event.name, event.span) for event in places if not event.name.startswith(TIMER_PREFIX))
+    return [(name, span) for name, span in names if name not in failures]
 
 
 def mentioned_effects(rows: Iterable[WrittenRow]) -> list[tuple[str, Span]]:
@@ -130,8 +144,10 @@ def _event(place: cells.Written, names: Names, findings: Findings) -> str:
 def _condition(row: WrittenRow, names: Names, findings: Findings) -> Expr:
     resolver = typed.Resolver(names.conditions, findings, row.span)
     condition = resolver.condition(row.condition)
+    reported = set()
     for node in walk(condition):
-        if isinstance(node, Verdict):
+        if isinstance(node, Verdict) and node.guard not in reported:
+            reported.add(node.guard)
             strangers = [event.name for event in row.events if event.name not in names.judged.get(node.guard, ())]
             if strangers:
                 judged = ", ".join(names.judged.get(node.guard, ())) or "nothing"

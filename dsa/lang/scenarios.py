@@ -9,7 +9,7 @@ from dsa.claims import Refused, Scenario, ScenarioStep
 from dsa.declarations import TIMER_PREFIX, Cancel, Emit, Parameter, parse_duration, show_duration
 from dsa.expr import OUTCOMES, Outcome, Value, concrete, unparse_domain
 from dsa.lang import cells
-from dsa.lang.columns import COLUMNS, Record, records
+from dsa.lang.columns import COLUMNS, NOTE, Record, records
 from dsa.lang.declare import literal
 from dsa.lang.exprs import Parser
 from dsa.lang.findings import Findings, did_you_mean
@@ -45,7 +45,7 @@ def _parameters(cell: Cell, known: tuple[Parameter, ...], findings: Findings) ->
         matching = [p for p in known if p.name == name] or [p for p in known if p.name.startswith(f"{name}.")]
         if not matching:
             hint = did_you_mean(name, [parameter.name for parameter in known], "the machine has no parameters")
-            findings.error("DSA201", f"'{name}' is no parameter", rest.span(), hint)
+            findings.error("DSA201", f"'{name}' is no parameter", rest.span(), hint, about=name)
             continue
         value = literal(cell_of_value, matching[0].domain, findings)
         outside = [p for p in matching if value is not None and not concrete(p.domain, {}).contains(value)]
@@ -77,7 +77,7 @@ def _dependencies(cell: Cell, machine: Machine, findings: Findings) -> tuple[tup
     for _, step in pairs:
         if step.text not in steps:
             hint = did_you_mean(step.text, steps, "only the steps of a Steps document have dependencies")
-            findings.error("DSA201", f"'{step.text}' is no step", step.span(), hint)
+            findings.error("DSA201", f"'{step.text}' is no step", step.span(), hint, about=step.text)
     return tuple((name, step.text) for name, step in pairs)
 
 
@@ -90,7 +90,7 @@ def _timer(cell: Cell, text: str, machine: Machine, findings: Findings) -> str:
     timers = {row.event for row in machine.transitions if row.is_timer}
     if event not in timers:
         hint = did_you_mean(event, timers, "no row has a timer")
-        findings.error("DSA201", f"no row has the timer '{event}'", cell.span(), hint)
+        findings.error("DSA201", f"no row has the timer '{event}'", cell.span(), hint, about=TIMER_PREFIX.strip())
     return event
 
 
@@ -127,7 +127,8 @@ def _verdict(word: cells.Written, event: str, names: Names, findings: Findings) 
     outcome = next((known for known in OUTCOMES if known == said and known in names.guards.get(guard, ())), None)
     if outcome is None:
         known = [f"{name}.{outcome}" for name, outcomes in names.guards.items() for outcome in outcomes]
-        findings.error("DSA201", f"'{word.name}' is no verdict", word.span, did_you_mean(word.name, known))
+        hint = did_you_mean(word.name, known)
+        findings.error("DSA201", f"'{word.name}' is no verdict", word.span, hint, about=word.name)
         return None
     if event in names.events and event not in names.judged[guard]:
         hint = f"it judges: {', '.join(names.judged[guard]) or 'nothing'}"
@@ -167,7 +168,7 @@ def _state(cell: Cell, names: Names, findings: Findings) -> str | None:
 def _values(record: Record, names: Names, findings: Findings) -> tuple[tuple[str, Value], ...]:
     found = []
     for variable, domain in names.variables.items():
-        if variable in record.cells and record[variable].text and variable not in COLUMNS["scenario"].all:
+        if variable in record.cells and record[variable].text and variable not in {*COLUMNS["scenario"].all, NOTE}:
             value = literal(record[variable], domain, findings)
             if value is not None:
                 found.append((variable, value))

@@ -10,7 +10,7 @@ import attrs
 from dsa.declarations import WorkflowStep
 from dsa.expr import BooleanDomain, Expr, Integer, Name, RangeDomain, names
 from dsa.lang import cells, typed
-from dsa.lang.columns import Record
+from dsa.lang.columns import Record, declaring
 from dsa.lang.exprs import Parser
 from dsa.lang.findings import Findings, did_you_mean
 from dsa.lang.markdown import Cell
@@ -33,14 +33,31 @@ class Steps:
 
 def read_steps(records: list[Record], goal: Cell | None, with_cases: frozenset[str], findings: Findings) -> Steps:
     """Read the Steps table and the line `Goal: EXPRESSION`. `with_cases` are the names that have a Cases section."""
-    named = [(cells.declared_name(record["step"], "a step", findings), record) for record in records]
-    step_names = [name.name for name, _ in named if name is not None]
+    named = _named(records, findings)
+    step_names = [name.name for name, _ in named]
     steps, rmax = [], {}
     for name, record in named:
-        if name is not None:
-            steps.append(_step(name, record, step_names, with_cases, findings))
-            rmax[name.name] = DEFAULT_RMAX if (bound := cells.whole_number(record["rmax"], findings)) is None else bound
+        steps.append(_step(name, record, step_names, with_cases, findings))
+        rmax[name.name] = DEFAULT_RMAX if (bound := cells.whole_number(record["rmax"], findings)) is None else bound
     return Steps(tuple(steps), rmax, None if goal is None else _goal(goal, step_names, findings))
+
+
+def _named(records: list[Record], findings: Findings) -> list[tuple[cells.Written, Record]]:
+    """Give the rows whose step has a name of its own, which no dot splits: dots nest the states made of it."""
+    found: dict[str, tuple[cells.Written, Record]] = {}
+    for record in declaring(records, findings):
+        name = cells.declared_name(record["step"], "a step", findings)
+        if name is None:
+            continue
+        if "." in name.name:
+            findings.error("DSA203", f"'{name.name}' cannot name a step", name.span, "a step's name has no dots")
+        elif name.name in found:
+            first = found[name.name][0].span.line
+            message = f"'{name.name}' is already a step (line {first})"
+            findings.error("DSA202", message, name.span, "names are unique over the whole document")
+        else:
+            found[name.name] = (name, record)
+    return list(found.values())
 
 
 def _step(
@@ -89,7 +106,7 @@ def _requires(step: str, cell: Cell, step_names: list[str], findings: Findings) 
 def _require_step(step: str, name: cells.Written, step_names: list[str], findings: Findings) -> None:
     if name.name not in step_names:
         hint = did_you_mean(name.name, step_names)
-        findings.error("DSA214", f"'{name.name}' is no step", name.span, hint)
+        findings.error("DSA214", f"'{name.name}' is no step", name.span, hint, about=name.name)
     elif name.name == step:
         findings.error("DSA214", f"step {step} requires itself", name.span)
 
@@ -109,5 +126,6 @@ def _uses(step: str, cell: Cell, step_names: list[str], findings: Findings) -> t
     for _, used in uses:
         if used.text not in step_names or used.text == step:
             hint = did_you_mean(used.text, [name for name in step_names if name != step])
-            findings.error("DSA214", f"'{used.text}' is no other step", used.span(), hint)
+            missed = "" if used.text == step else used.text
+            findings.error("DSA214", f"'{used.text}' is no other step", used.span(), hint, about=missed)
     return tuple((name, used.text) for name, used in uses)

@@ -182,7 +182,7 @@ class Resolver:
             self._report("DSA201", "'pending' is for properties", node, f"{self._scope.place} cannot read it")
         else:
             hint = did_you_mean(node.name, self._scope.answered)
-            self._report("DSA201", f"'{node.name}' is no effect that has answers", node, hint)
+            self._report("DSA201", f"'{node.name}' is no effect that has answers", node, hint, about=node.name)
         return node, None
 
     def _unknown(self, node: Name, wanted: Type | None) -> None:
@@ -203,13 +203,13 @@ class Resolver:
             hint = did_you_mean(name, scope.known(), f"{scope.place} can read no names")
             if isinstance(wanted, tuple) and hint.startswith("known"):
                 hint = _choices(wanted)
-            self._report("DSA201", f"'{name}' is not declared", node, hint)
+            self._report("DSA201", f"'{name}' is not declared", node, hint, about=name)
 
     def _wrong(self, expr: Expr, message: str, hint: str = "") -> None:
         self._report("DSA204", message, expr, hint)
 
-    def _report(self, code: str, message: str, expr: Expr, hint: str) -> None:
-        self._findings.error(code, message, expr.span or self._at, hint)
+    def _report(self, code: str, message: str, expr: Expr, hint: str, about: str = "") -> None:
+        self._findings.error(code, message, expr.span or self._at, hint, about=about)
 
 
 def _choices(kind: Type) -> str:

@@ -205,7 +205,7 @@ _ENDS = ("\n", "\n", "\n", "\r\n", "\r")
 def shipped_texts() -> tuple[str, ...]:
     """Give the machine documents of this tree, those of DESIGN's examples among them."""
     root = Path(__file__).resolve().parents[2]
-    found = sorted((root / "machines").glob("*/*.md")) + sorted((root / "specs").rglob("*.md"))
+    found = sorted((root / "machines").glob("*/*.md")) + sorted((root / "specs" / "conformance").glob("*.md"))
     return tuple(path.read_bytes().decode("utf-8") for path in found if path.name != "README.md")
 
 

@@ -4,7 +4,7 @@ All take the same events: `artifact` and a failed `verdict` in turn, with so lar
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 RMAX = 10**9
 Work = Callable[[], int]
@@ -41,41 +41,29 @@ def by_hand(events: int) -> Work:
 
 
 def automat(events: int) -> Work:
-    """Automat has no guards: the caller chooses the input."""
-    from automat import MethodicalMachine
+    """Automat's typed builder. It has no guards: the caller chooses the input."""
+    from automat import TypeMachineBuilder
 
-    class Agent:
-        machine = MethodicalMachine()
+    class Memory:
+        retries = 0
 
-        @machine.state(initial=True)
-        def generating(self) -> None: ...
+    class Inputs(Protocol):
+        def artifact(self) -> tuple[str, ...]: ...
+        def failed(self) -> tuple[str, ...]: ...
 
-        @machine.state()
-        def validating(self) -> None: ...
+    builder = TypeMachineBuilder(Inputs, Memory)
+    generating, validating = builder.state("generating"), builder.state("validating")
+    generating.upon(Inputs.artifact).to(validating).returns(("execute_guard",))
 
-        @machine.input()
-        def artifact(self) -> None: ...
+    @validating.upon(Inputs.failed).to(generating)
+    def refine(inputs: Inputs, memory: Memory) -> tuple[str, ...]:
+        memory.retries += 1
+        return ("refine_context", "query_llm")
 
-        @machine.input()
-        def failed(self) -> None: ...
-
-        @machine.output()
-        def execute_guard(self) -> str:
-            return "execute_guard"
-
-        @machine.output()
-        def refine(self) -> str:
-            self.retries += 1
-            return "refine_context"
-
-        generating.upon(artifact, enter=validating, outputs=[execute_guard])
-        validating.upon(failed, enter=generating, outputs=[refine])
-
-        def __init__(self) -> None:
-            self.retries = 0
+    new = builder.build()
 
     def work() -> int:
-        agent = Agent()
+        agent = new(Memory())
         for _ in range(events // 2):
             agent.artifact()
             agent.failed()

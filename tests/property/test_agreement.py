@@ -1,13 +1,20 @@
 """The compiled step answers as `dsa.meaning.step` does, on any machine, whatever it is given."""
 
+import random
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dsa.errors import OccurrenceError
 from dsa.fast import compile_groups, compile_step
-from dsa.meaning import Refusal, Taken, start, step
+from dsa.lang import loads
+from dsa.machine import read_guards
+from dsa.meaning import Occurrence, Refusal, Taken, accepted_events, candidates, start, step
 from dsa.testing.strategies import configurations, machines, occurrences
 
+MACHINES = Path(__file__).parents[2] / "machines"
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
 
 
@@ -54,6 +61,31 @@ def test_the_generated_groups_know_the_reason_of_every_refusal(data):
         else:
             found = groups[key](configuration, occurrence)
             assert found == (expected if isinstance(expected, Taken) else expected.reason)
+
+
+@pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("path", sorted(MACHINES.glob("*/machine.md")), ids=lambda path: path.parent.name)
+def test_shipped_machines_agree_on_random_walks(path, count):
+    machine = loads(path.read_text(encoding="utf-8"))
+    fast, chance, configuration = compile_step(machine), random.Random(count), start(machine)
+    events = [event for event, *_ in machine.event_named.items()]
+    timers = [(row.event, row.source) for row in machine.transitions if row.is_timer]
+    taken = 0
+    for _ in range(count):
+        event, source = chance.choice([(event, None) for event in events] + timers)
+        if chance.random() < 0.9:  # mostly what can happen here
+            here = [*accepted_events(machine, configuration.state)]
+            event, source = (chance.choice(here), None) if here else (event, source)
+        rows = candidates(machine, configuration.state, Occurrence(event, source=source))
+        verdicts = {guard: chance.choice(machine.guard_named[guard].outcomes) for guard in read_guards(rows)}
+        occurrence = Occurrence(event, verdicts, source)
+        expected = answer(machine, lambda c, o: step(machine, c, o), configuration, occurrence)
+        assert answer(machine, fast, configuration, occurrence) == expected
+        if isinstance(expected, Taken):
+            taken, configuration = taken + 1, expected.configuration
+        elif configuration.state in machine.final_states:
+            configuration = start(machine)
+    assert taken > count / 2
 
 
 def test_random_machines_meet_every_reason_of_refusal():

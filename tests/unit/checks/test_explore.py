@@ -19,7 +19,7 @@ from dsa.checks.explore import explore
 from dsa.declarations import Event, Guard, Transition, Variable
 from dsa.expr import Integer
 from dsa.machine import Machine
-from dsa.meaning import Configuration, step
+from dsa.meaning import Configuration, Occurrence, Taken, step
 
 
 @pytest.mark.parametrize(("machine", "configurations", "transitions"), [
@@ -39,7 +39,7 @@ def test_counts_are_those_of_a_plain_search_with_the_reference():
     moves = [("specification", {}), ("artifact", {}), *(("verdict", {"g": g}) for g in ("passed", "failed", "fatal"))]
     found = explore(machine)
     accepted = 0
-    from dsa.meaning import Occurrence, OccurrenceError, Taken
+    from dsa.meaning import OccurrenceError
 
     for configuration, (event, verdicts) in itertools.product(found.reached(), moves):
         try:

@@ -1,10 +1,15 @@
 """`check` on the shipped dual_state with one fault planted: each is found at its line, with a witness."""
 
+from pathlib import Path
+
 import pytest
+from example_machines import dual_state, emits, jugs, placed, states
 
 from dsa.checks.report import NOT_JUDGED, check
+from dsa.declarations import Event, Transition
 from dsa.errors import ParameterError
 from dsa.lang import loads
+from dsa.machine import Machine
 
 REFINE = "g.failed and retries < rmax | retries += 1                  | refine_context, query_llm     | generating |"
 FATAL = "| validating | verdict       | g.fatal                     |                               | escalate_to_user              | escalated  |\n"
@@ -83,9 +88,9 @@ def test_an_unreachable_state_and_only_that(plant):
 def test_an_unreachable_parent_is_reported_once(plant):
     text, found = plant(
         ("| failed     | final   |", "| failed | final |\n| review | |\n| review.a | initial |\n| review.b | |"),
-        (ARTIFACT, ARTIFACT + "\n| review | specification | | | | review.b |"),
+        (ARTIFACT, ARTIFACT + "\n| review | specification |  |  |  | review.b |"),
     )
-    assert found["DSA301"].span.line == line(text, "| review |")
+    assert found["DSA301"].span.line == line(text, "| review | |")
     assert found["DSA301"].message.startswith("review cannot be reached")
 
 
@@ -111,7 +116,7 @@ def test_an_overlap_names_both_rows_and_the_values(plant):
     overlap = found["DSA304"]
     assert overlap.span.line == line(text, "retries == 2")
     assert "and 50 are enabled at once" in overlap.message
-    assert "retries = 2, rmax = 3" in overlap.message
+    assert "on verdict g.passed at retries = 2" in overlap.message
     assert "reached by: specification" in overlap.message
 
 
@@ -156,6 +161,30 @@ def test_an_outside_event_that_is_refused_at_some_values_is_a_warning(plant):
     assert "abort is refused in generating at retries = 0; reached by: specification" in found["DSA309"].message
 
 
+def test_where_an_effect_was_emitted_is_found_some_steps_back():
+    rows = placed([
+        Transition("a", "go", "b", effects=emits("ask")),
+        Transition("b", "answer", "a"),
+        Transition("b", "more", "c"),
+        Transition("c", "more", "d"),
+        Transition("d", "more", "="),
+    ])  # fmt: skip
+    events = (Event("go"), Event("more"), Event("answer", "ask"))
+    machine = Machine("m", rows, states("a", ["b", "c", "d"]), "a", events=events)
+    unhandled = [finding for finding in check(machine).diagnostics if finding.code == "DSA305"]
+    assert [finding.message.split(";")[0] for finding in unhandled] == [
+        "the answer of ask, answer is not handled in c", "the answer of ask, answer is not handled in d",
+    ]  # fmt: skip
+    assert [(finding.span.line, finding.span.column) for finding in unhandled] == [(40, 43), (40, 43)]
+
+
+def test_failures_that_nobody_handles_are_an_assumption():
+    assert check(dual_state()).assumptions == (
+        "no row is for query_llm.failed or execute_guard.failed: such a failure stops the run, which can then be resumed",
+    )
+    assert check(jugs()).assumptions == ()
+
+
 def test_a_deadlock(plant):
     text, found = plant(
         ("| escalated  | final   |", "| escalated  |         |"),
@@ -183,7 +212,6 @@ def test_a_limit_leaves_the_rest_unknown(plant):
 
 
 def test_strictness_an_unknown_parameter_and_properties():
-    from pathlib import Path
 
     text = (Path(__file__).parents[3] / "machines/dual_state/machine.md").read_text(encoding="utf-8")
     machine = loads(text)

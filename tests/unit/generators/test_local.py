@@ -84,11 +84,10 @@ def test_a_run_repeats_itself_and_differs_by_seed_attempt_and_step():
 @pytest.mark.model
 def test_a_text_does_not_depend_on_the_calls_before_it():
     """The model's cache of a prompt that it has just read gives slightly other numbers, and then another text."""
-    gcd = context("Write a Python function `def gcd(a, b)` that returns the greatest common divisor of a and b.")
     for seed in range(4):
+        fresh = context(f"Write variant {seed} of `def gcd(a, b)` that returns the greatest common divisor of a and b.")
         generator = LocalGenerator(seed=seed, max_tokens=60)
-        LocalGenerator(max_tokens=1).generate(context())
-        assert generator.generate(gcd).content == generator.generate(gcd).content
+        assert generator.generate(fresh).content == generator.generate(fresh).content
 
 
 @pytest.mark.model

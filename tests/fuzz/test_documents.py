@@ -1,0 +1,68 @@
+"""Whatever the text, reading gives a machine or says why not, and laying out never fails."""
+
+import re
+
+import pytest
+
+from dsa.lang import dumps, formatted, loads, read_machine
+from dsa.meaning import start
+from dsa.testing.documents import NASTY, shipped_texts, slowest, texts
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+def require_sound(text: str) -> bool:
+    """Read and lay out a text, and check all that is promised of any text; give whether it is a machine."""
+    reading = read_machine(text)
+    is_error = any(finding.severity == "error" for finding in reading.diagnostics)
+    assert (reading.machine is None) == is_error
+    lines = _LINE_END.split(text.replace("\ufeff", " ", 1) if text.startswith("\ufeff") else text)
+    for finding in reading.diagnostics:
+        span = finding.span
+        assert 1 <= span.line <= len(lines), finding
+        assert span.text == lines[span.line - 1], finding
+        assert 1 <= span.column <= span.end <= len(span.text) + 2, finding
+        assert len(finding.message) < 1_000, finding
+        assert len(finding.render()) < 4_000, finding
+    laid_out = formatted(text)
+    assert formatted(laid_out) == laid_out
+    again = read_machine(laid_out)
+    assert again.machine == reading.machine
+    if reading.machine is None:
+        return False
+    written = dumps(reading.machine)
+    assert loads(written) == reading.machine
+    assert dumps(loads(written)) == written
+    start(reading.machine)
+    return True
+
+
+def require_all_sound(count: int, seed: int) -> None:
+    machines = sum(require_sound(text) for text in texts(count, seed))
+    assert count * 0.1 < machines < count * 0.6, "texts that are all right, or none, try nothing"
+
+
+def test_any_text_is_read_and_laid_out():
+    require_all_sound(600, seed=2026)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(20))
+def test_any_of_many_texts_is_read_and_laid_out(seed):
+    require_all_sound(1_000, seed)
+
+
+@pytest.mark.parametrize("place", range(len(NASTY)))
+def test_a_nasty_value_in_each_kind_of_cell_is_read(place):
+    words = ("initial |", "0..rmax |", "g.passed |", "retries += 1 |", "query_llm |", "generating |", "verdict g.failed |")
+    for text in (shipped for shipped in shipped_texts() if shipped.startswith("# dual_state")):
+        for word in words:
+            require_sound(text.replace(word, NASTY[place] + " |", 1))
+        require_sound(text.replace("- always retries", f"- always {NASTY[place]}"))
+        require_sound(text.replace("## Scenario: refinement loop", f"## Scenario: {NASTY[place]}"))
+
+
+def test_the_slowest_text_is_found():
+    seconds, text = slowest(20, 1, read_machine)
+    assert seconds > 0
+    assert text in set(texts(20, 1))

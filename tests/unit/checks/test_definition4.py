@@ -1,0 +1,92 @@
+"""S9: two accepted and two refused forms of each kind of row."""
+
+import pytest
+from example_machines import FALSE, assign, compare, failed, fatal, passed, placed, ranged, states, var
+
+from dsa.checks.definition4 import definition4, possible
+from dsa.declarations import Event, Guard, Revoke, Transition, Variable
+from dsa.expr import TRUE, And, BooleanDomain, Integer, Not, Or
+from dsa.machine import Machine
+
+SET = (assign("sigma", TRUE),)
+BOTH = And((passed("g"), passed("h")))
+
+
+def codes(*rows, judges=("judged",), outcomes=("passed", "failed", "fatal")):
+    machine = Machine(
+        "m", placed(rows), states("a"), "a",
+        variables=(
+            Variable("sigma", "workflow", BooleanDomain(), FALSE),
+            Variable("flag", "environment", BooleanDomain(), FALSE),
+            Variable("x", "environment", ranged(0, 3), Integer(0)),
+        ),
+        events=(Event("judged"), Event("approved")),
+        guards=(Guard("g", judges, outcomes=outcomes), Guard("h", judges)),
+    )  # fmt: skip
+    return [finding.code for finding in definition4(machine)]
+
+
+def row(condition=TRUE, updates=SET, event="judged", **more):
+    return Transition("a", event, "=", condition, updates=updates, **more)
+
+
+@pytest.mark.parametrize("condition", [
+    passed(),
+    BOTH,
+    And((passed(), Or((passed("h"), fatal("g"))))),
+    And((compare("x", "<", 3), passed())),
+    Not(Or((failed(), fatal()))),
+    And((passed(), Not(failed()))),
+    And((Or((var("flag"), Not(var("flag")))), passed())),
+    Or((And((var("flag"), Not(var("flag")))), passed())),  # the first half can never be true
+])  # fmt: skip
+def test_a_condition_that_implies_its_guards_passed(condition):
+    assert codes(row(condition)) == []
+
+
+@pytest.mark.parametrize("condition", [
+    TRUE,
+    failed(),
+    Not(fatal()),
+    Or((passed(), failed())),
+    Or((passed(), var("flag"))),
+    Or((passed("g"), passed("h"))),
+    And((passed("g"), Not(fatal("h")))),
+    compare("x", "<", 3),
+])  # fmt: skip
+def test_a_condition_that_does_not(condition):
+    assert codes(row(condition)) == ["DSA210"]
+
+
+def test_whatever_the_value():
+    assert codes(row(failed(), (assign("sigma", FALSE),))) == ["DSA210"]
+
+
+def test_only_outcomes_that_the_guard_has_count():
+    assert codes(row(Not(failed())), outcomes=("passed", "failed")) == []
+
+
+def test_else_reads_what_its_siblings_read():
+    others = [row(failed(), ()), row(fatal(), ())]
+    assert codes(row(is_else=True), *others) == []
+    assert codes(row(is_else=True), others[0]) == ["DSA210"]
+    assert codes(row(is_else=True), row(compare("x", "<", 1), ())) == ["DSA210"]
+    assert codes(row(passed(), is_else=True), row(failed("h"), ()), row(fatal("h"), ())) == []
+
+
+def test_a_revocation_and_a_persons_word_are_reported_and_allowed():
+    assert codes(row(failed(), (Revoke("sigma"),))) == ["DSA211"]
+    assert codes(row(event="approved")) == ["DSA211"]
+
+
+def test_an_event_that_some_row_reads_a_verdict_on_is_judged_everywhere():
+    assert codes(row(event="approved"), judges=("approved",)) == ["DSA210"]
+
+
+def test_environment_variables_are_free():
+    assert codes(row(failed(), (assign("flag", TRUE),))) == []
+
+
+def test_an_atom_has_one_value_within_a_condition():
+    assert not possible(And((var("flag"), Not(var("flag")))), {})
+    assert possible(And((var("flag"), Not(compare("x", "<", 1)))), {})

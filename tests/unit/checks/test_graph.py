@@ -1,0 +1,52 @@
+import pytest
+from example_machines import emits, placed, states
+
+from dsa.checks.graph import dead_ends, vain_effects
+from dsa.declarations import Event, State, Transition
+from dsa.machine import Machine
+
+EVENTS = (Event("e"), Event("answer", "ask"))
+
+
+def machine(*rows, tree=None):
+    return Machine("m", placed(rows), tree or states("a", (), ["z"]), "a", events=EVENTS)
+
+
+def test_a_state_that_only_inherits_rows_is_no_dead_end():
+    tree = (State("a", "initial"), State("a.b", "initial"), State("c"), State("z", "final"))
+    assert not dead_ends(machine(Transition("a", "e", "a"), Transition("c", "e", "z"), tree=tree))
+    assert not dead_ends(machine(Transition("*", "e", "z"), tree=tree))
+    (found,) = dead_ends(machine(Transition("a", "e", "z"), tree=tree))
+    assert found.code == "DSA303"
+    assert found.message.startswith("c is not final")
+
+
+@pytest.mark.parametrize(("effects", "target", "message"), [
+    (emits("ask", "cancel ask"), "a", "ask is emitted and cancelled by the same row"),
+    (emits("ask", "cancel"), "a", "ask is emitted and cancelled by the same row"),
+    (emits("log", "cancel log"), "a", "log has no answers"),
+    (emits("ask"), "z", "ask has answers, but z is final"),
+])  # fmt: skip
+def test_effects_in_vain(effects, target, message):
+    found = vain_effects(machine(Transition("a", "e", target, effects=effects)))
+    assert message in found[0].message
+    assert {finding.code for finding in found} == {"DSA213"}
+    assert found[0].span.line == 40
+    assert found[0].span.column == 43  # the effects cell
+
+
+def test_an_effect_that_nothing_emits_cannot_be_cancelled():
+    (found,) = vain_effects(machine(Transition("a", "e", "a", effects=emits("cancel ask"))))
+    assert "no row emits ask" in found.message
+
+
+@pytest.mark.parametrize("effects", [emits("cancel ask", "ask"), emits("log", "cancel"), emits("cancel", "ask")])
+def test_effects_that_are_meant(effects):
+    assert not vain_effects(machine(Transition("a", "e", "a", effects=effects)))
+
+
+def test_a_machine_without_text_has_findings_at_a_neutral_place():
+    bare = Machine("m", (Transition("a", "e", "b"),), (State("a", "initial"), State("b")), "a", events=EVENTS)
+    (found,) = dead_ends(bare)
+    assert str(found.span) == "<python>:1:1"
+    assert found.render()

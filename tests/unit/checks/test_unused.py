@@ -1,0 +1,54 @@
+import attrs
+from example_machines import FALSE, dual_state, ranged, var
+
+from dsa.checks.unused import unused
+from dsa.claims import Always, Property, Scenario, ScenarioStep
+from dsa.declarations import Effect, Event, Generator, Guard, Parameter, Variable
+from dsa.expr import BooleanDomain
+
+
+def names(machine):
+    found = unused(machine)
+    assert {finding.code for finding in found} <= {"DSA212"}
+    assert {finding.severity for finding in found} <= {"warning"}
+    return [finding.message.split(" is never used")[0] for finding in found]
+
+
+def grown(**more):
+    machine = dual_state()
+    return attrs.evolve(machine, **{field: (*getattr(machine, field), *items) for field, items in more.items()})
+
+
+def test_everything_of_dual_state_is_used():
+    assert names(dual_state()) == []
+
+
+def test_each_kind_of_name_that_nothing_uses():
+    machine = grown(
+        parameters=[Parameter("p", ranged(0, None), 0)],
+        variables=[Variable("v", "environment", BooleanDomain(), FALSE)],
+        events=[Event("e")],
+        effects=[Effect("f")],
+        guards=[Guard("h", ("verdict",))],
+        generators=[Generator("llm")],
+    )
+    assert names(machine) == ["generator llm", "parameter p", "variable v", "event e", "effect f", "guard h"]
+
+
+def test_a_property_or_a_scenario_uses_a_variable_and_a_domain_a_parameter():
+    more = grown(
+        parameters=[Parameter("p", ranged(0, None), 0)],
+        variables=[Variable("v", "environment", ranged(0, "p"), var("p"))],
+    )
+    assert names(more) == ["variable v"]
+    assert names(attrs.evolve(more, properties=(Property(Always(var("v"))),))) == []
+    scenario = Scenario("s", (ScenarioStep("specification", values=(("v", 0),)),))
+    assert names(attrs.evolve(more, scenarios=(scenario,))) == []
+
+
+def test_a_part_of_a_composition_is_used():
+    machine = grown(guards=[Guard("h"), Guard("i")])
+    assert names(machine) == ["guard h", "guard i"]
+    (g, *parts) = machine.guards
+    composed = attrs.evolve(g, options=(("k", "1"), ("of", "h, i")))
+    assert names(attrs.evolve(machine, guards=(composed, *parts))) == []

@@ -1,0 +1,50 @@
+import pytest
+from example_machines import dual_state, two_phase_commit
+
+from dsa.checks.why import why
+from dsa.errors import OccurrenceError
+
+
+def test_every_verdict_and_value_is_explained():
+    found = why(dual_state(), "verdict", "validating")
+    assert found.source == "validating"
+    assert sum(case.count for case in found.cases) == 3 * 4
+    outcomes = {(case.verdicts[0][1], dict(case.values)["retries"] < 3): case for case in found.cases}
+    exhausted = outcomes["failed", False]
+    refine = exhausted.rows[1]
+    assert not refine.enabled
+    assert refine.conjuncts == (("g.failed", True), ("retries < rmax", False))
+    assert exhausted.rows[3].enabled
+    assert exhausted.rows[3].conjuncts[0] == ("else", True)
+
+
+def test_values_and_verdicts_that_are_given_are_the_only_ones():
+    found = why(dual_state(), "verdict", "validating", {"retries": 3}, {"g": "failed"})
+    (case,) = found.cases
+    assert (case.outcome, case.count) == ("taken", 1)
+    assert "=> line 45: validating | verdict | failed" in found.show()
+    assert "false: retries < rmax" in found.show()
+
+
+def test_an_event_without_rows_is_refused_and_says_what_is_accepted():
+    found = why(dual_state(), "verdict", "idle")
+    assert found.source is None
+    assert found.show() == "verdict has no row in idle: it is refused. Accepted there: specification."
+    assert "Accepted there: nothing" in why(dual_state(), "verdict", "failed").show()
+
+
+def test_refusals_are_named():
+    shown = why(dual_state(exhaust=None), "verdict", "validating", {"retries": 3}, {"g": "failed"}).show()
+    assert "refused: no row is enabled" in shown
+    assert why(two_phase_commit(), "commit", "deciding").cases[0].outcome == "invalid_state"
+
+
+@pytest.mark.parametrize(("event", "state", "values", "verdicts"), [
+    ("verdikt", "validating", {}, {}),
+    ("verdict", "nowhere", {}, {}),
+    ("verdict", "validating", {"retries": 9}, {}),
+    ("verdict", "validating", {}, {"g": "maybe"}),
+])  # fmt: skip
+def test_unknown_names_are_told(event, state, values, verdicts):
+    with pytest.raises(OccurrenceError):
+        why(dual_state(), event, state, values, verdicts)
