@@ -7,12 +7,11 @@ condition would need arithmetic to be understood (`x < 1 and x > 2 or g.passed`)
 """
 
 from collections.abc import Iterator, Mapping
-from itertools import product
 
 from dsa.checks.places import cell, place
 from dsa.declarations import Assign, Revoke, Transition
 from dsa.errors import Diagnostic
-from dsa.expr import And, Boolean, Expr, Not, Or, Verdict, conjunction, disjunction, guards_read
+from dsa.expr import And, Boolean, Expr, Not, Or, Outcome, Verdict, conjunction, disjunction, guards_read
 from dsa.machine import Machine, read_guards
 
 Known = Mapping[Expr | str, object]
@@ -58,21 +57,26 @@ def _unguarded(machine: Machine, row: Transition, rows: tuple[Transition, ...]) 
         condition, guards = conjunction([condition, Not(disjunction(plain))]), read_guards(rows)
     if not guards:
         return f"the row reads no verdict, and {row.event} is judged"
-    said = [machine.guard_named[guard].outcomes for guard in guards]
-    for outcomes in product(*said):
-        verdicts: dict[Expr | str, object] = dict(zip(guards, outcomes, strict=True))
-        if set(outcomes) != {"passed"} and possible(condition, verdicts):
-            shown = ", ".join(f"{guard}.{outcome}" for guard, outcome in verdicts.items() if outcome != "passed")
-            return f"the row can be taken on {shown}"
+    outcomes = {guard.name: guard.outcomes for guard in machine.guards}
+    for guard in guards:
+        for outcome in outcomes[guard]:
+            if outcome != "passed" and possible(condition, outcomes, {guard: outcome}):
+                return f"the row can be taken on {guard}.{outcome}"
     return ""
 
 
-def possible(condition: Expr, known: Known) -> bool:
-    """Tell whether a condition can be true: `known` has the verdicts, every other atom is free."""
-    value = _value(condition, known)
-    if isinstance(value, bool):
-        return value
-    return any(possible(condition, {**known, value: choice}) for choice in (True, False))
+def possible(condition: Expr, outcomes: Mapping[str, tuple[Outcome, ...]], known: Known) -> bool:
+    """Tell whether a condition can be true, given the verdicts and atoms known; all others are free.
+
+    Decides one unknown at a time, and only those that the condition then still hangs on.
+    """
+    unknown = _value(condition, known)
+    if isinstance(unknown, bool):
+        return unknown
+    if isinstance(unknown, Verdict):
+        guard = unknown.guard
+        return any(possible(condition, outcomes, {**known, guard: said}) for said in outcomes[guard])
+    return any(possible(condition, outcomes, {**known, unknown: choice}) for choice in (True, False))
 
 
 def _value(expr: Expr, known: Known) -> bool | Expr:
@@ -81,7 +85,7 @@ def _value(expr: Expr, known: Known) -> bool | Expr:
         case Boolean(value):
             return value
         case Verdict(guard, outcome):
-            return known[guard] == outcome
+            return known[guard] == outcome if guard in known else expr
         case Not(operand):
             inner = _value(operand, known)
             return not inner if isinstance(inner, bool) else inner

@@ -8,6 +8,7 @@ limit or the seconds hands one in.
 
 from collections.abc import Callable, Iterator
 from itertools import product
+from math import inf, prod
 
 import attrs
 
@@ -22,6 +23,8 @@ MAX_STATES = 1_000_000
 _CONFIGURATIONS_PER_LOOK_AT_THE_CLOCK = 512
 #: The reference is asked at most so often which rows one occurrence concerns when it is refused for one reason.
 _LOOKS = 64
+#: An event on which more combinations of verdicts are possible is not explored: some nine guards read at once.
+_MAX_COMBINATIONS = 20_000
 
 Clock = Callable[[], float]
 Move = tuple[Occurrence, Attempt | None]
@@ -128,6 +131,7 @@ class _Search:
         self._tree = _Tree(start(machine))
         self._groups = compile_groups(machine)
         self._moves: dict[tuple[str, frozenset[str]], tuple[Move, ...]] = {}
+        self._complete = True
         self._transitions = 0
         self._taken: dict[int, tuple[Configuration, Occurrence]] = {}
         self._refusals: dict[tuple[object, ...], Witness] = {}
@@ -136,17 +140,15 @@ class _Search:
 
     def run(self, time_limit_s: float | None, clock: Clock | None) -> Exploration:
         began_s = clock() if clock else 0.0
-        order, complete = self._tree.order, True
+        ends_s = inf if time_limit_s is None else began_s + time_limit_s
+        order = self._tree.order
         for place, configuration in enumerate(order):  # grows while it is walked
-            if len(order) > self._max_states:
-                complete = False
+            late = clock and place % _CONFIGURATIONS_PER_LOOK_AT_THE_CLOCK == 0 and clock() >= ends_s
+            if late or len(order) > self._max_states:
+                self._complete = False
                 break
-            if clock and time_limit_s is not None and place % _CONFIGURATIONS_PER_LOOK_AT_THE_CLOCK == 0:
-                complete = clock() - began_s < time_limit_s
-                if not complete:
-                    break
             self._leave(place, configuration)
-        return self._result(complete, clock() - began_s if clock else None)
+        return self._result(clock() - began_s if clock else None)
 
     def _leave(self, place: int, configuration: Configuration) -> None:
         """Try everything that can happen in one configuration."""
@@ -192,7 +194,11 @@ class _Search:
         rows = machine.rows_from[source, event] if source else machine.rows_for(state, event)
         attempt = self._groups.get((state, source, event) if source else (state, event))
         guards = read_guards(rows)
-        for outcomes in product(*(machine.guard_named[guard].outcomes for guard in guards)):
+        said = [machine.guard_named[guard].outcomes for guard in guards]
+        if prod(map(len, said)) > _MAX_COMBINATIONS:
+            self._complete = False
+            return
+        for outcomes in product(*said):
             yield Occurrence(event, tuple(zip(guards, outcomes, strict=True)), source), attempt
 
     def _refused(self, configuration: Configuration, occurrence: Occurrence, reason: Reason) -> None:
@@ -219,7 +225,7 @@ class _Search:
             return
         self._deadlocks.setdefault(state, configuration)
 
-    def _result(self, complete: bool, seconds: float | None) -> Exploration:  # noqa: FBT001  (private)
+    def _result(self, seconds: float | None) -> Exploration:
         rows = self._machine.transitions
         return Exploration(
             self._machine,
@@ -229,7 +235,7 @@ class _Search:
             frozenset(place for place, row in enumerate(rows) if id(row) in self._taken),
             tuple(self._refusals.values()),
             tuple(self._deadlocks.values()),
-            complete,
+            self._complete,
             seconds,
             self._tree,
             self._taken,

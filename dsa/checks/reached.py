@@ -174,7 +174,7 @@ def _limit(exploration: Exploration) -> Diagnostic:
     at = show_values(exploration.parameters.items())
     where = f" at {at}" if at else ""
     message = f"exploration stopped after {exploration.configurations} configurations{where}; the rest is unknown"
-    hint = "allow more with --max-states or --time-limit, or give smaller values with --param"
+    hint = "allow more (--max-states, --time-limit), give smaller values (--param), or read fewer guards on one event"
     return Diagnostic("DSA312", "error", message, place(exploration.machine.span), hint)
 
 

@@ -15,7 +15,7 @@ from dsa.expr import And, Choices, Environment, Expr, Outcome, Value, Values, ho
 from dsa.machine import Machine, read_guards
 from dsa.meaning import enabled_rows
 
-_VALUES_TRIED = 4096
+_CASES_TRIED = 4096
 
 
 @attrs.frozen
@@ -45,7 +45,7 @@ class Case:
 class Why:
     """The answer: the source that supplies the rows (None: there are none), and the cases.
 
-    `complete` is False when the domains have more values than are tried.
+    `complete` is False when there are more cases than are tried.
     """
 
     event: str
@@ -63,7 +63,7 @@ class Why:
         lines = [f"{self.event} in {self.state}: the rows of {self.source} decide"]
         for case in self.cases:
             lines += ["", *_show_case(case)]
-        return "\n".join(lines + ([] if self.complete else ["", f"(only the first {_VALUES_TRIED} valuations)"]))
+        return "\n".join(lines + ([] if self.complete else ["", f"(only the first {_CASES_TRIED} cases)"]))
 
 
 def _show_case(case: Case) -> Iterator[str]:
@@ -105,15 +105,14 @@ def why(
         accepted = sorted({known for source in sources for known in machine.events_from.get(source, ())})
         return Why(event, full, None, accepted=tuple(accepted))
     found: dict[object, Case] = {}
-    said = tuple(_verdicts(machine, rows, verdicts or {}))
-    valuations = _valuations(machine, rows, values or {})
-    tried = list(islice(valuations, _VALUES_TRIED))
-    for spoken in said:
-        for valuation in tried:
-            case = _case(machine, rows, spoken, valuation)
-            known = found.setdefault((case.verdicts, case.outcome, case.rows), attrs.evolve(case, count=0))
-            found[case.verdicts, case.outcome, case.rows] = attrs.evolve(known, count=known.count + 1)
-    return Why(event, full, rows[0].source, tuple(found.values()), complete=next(valuations, None) is None)
+    said = _verdicts(machine, rows, verdicts or {})
+    combined = ((spoken, valuation) for spoken in said for valuation in _valuations(machine, rows, values or {}))
+    for spoken, valuation in islice(combined, _CASES_TRIED):
+        case = _case(machine, rows, spoken, valuation)
+        key = (case.verdicts, case.outcome, case.rows)
+        known = found.get(key)
+        found[key] = attrs.evolve(known, count=known.count + 1) if known else case
+    return Why(event, full, rows[0].source, tuple(found.values()), complete=next(combined, None) is None)
 
 
 def _require_known(machine: Machine, event: str, values: Mapping[str, Value], verdicts: Mapping[str, Outcome]) -> None:
@@ -159,7 +158,7 @@ def _listed(values: Values) -> tuple[Value, ...]:
     if isinstance(values, Choices):
         return values.values
     assert values.high is not None, "variables are finite"
-    return tuple(range(values.low, min(values.high, values.low + _VALUES_TRIED) + 1))
+    return tuple(range(values.low, min(values.high, values.low + _CASES_TRIED) + 1))
 
 
 def _case(

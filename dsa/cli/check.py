@@ -99,6 +99,8 @@ def _show(file: str, reading: Reading, report: Report | None) -> None:
     good = sum(result.ok for result in report.scenarios)
     scenarios = f", {good} of {len(report.scenarios)} scenarios run as written" if report.scenarios else ""
     click.echo(f"{file}: {counts}{scenarios}")
+    for assumption in report.assumptions:
+        click.echo(f"{file}: assumed: {assumption}")
     if report.properties:
         click.echo(f"{file}: {len(report.properties)} properties UNKNOWN: {NOT_JUDGED}")
 

@@ -214,11 +214,13 @@ def guards(records: list[Record], findings: Findings) -> tuple[tuple[Guard, ...]
 
 
 def generators(records: list[Record], findings: Findings) -> tuple[Generator, ...]:
-    """Read the Generators table."""
-    found = []
+    """Read the Generators table; no other declaration has these names, so that they are unique is asked here."""
+    found: list[Generator] = []
     for record in declaring(records, findings):
         name = cells.declared_name(record["generator"], "a generator", findings)
         if name is not None:
+            if any(name.name == other.name for other in found):
+                findings.error("DSA202", f"'{name.name}' is already a generator", name.span)
             kind = _word(record, "is", "a registered kind of generator", findings)
             options = cells.pairs(record["options"], ";", findings)
             found.append(Generator(name.name, kind, options, span=name.span))

@@ -5,10 +5,11 @@ run one at a time; when every requirement is a list of earlier steps that are no
 otherwise a state `choosing` takes the first step that is ready, and the conditions are made exclusive (S3).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
+from dsa.claims import ScenarioStep
 from dsa.declarations import (
     Assign,
     Cancel,
@@ -283,9 +284,16 @@ def unmet_requirements(plan: Steps) -> list[WorkflowStep]:
 def expanded(machine: Machine) -> Machine:
     """Give the Transitions machine that a Steps machine stands for; another machine as it is.
 
-    Steps, goal and the steps' prompts are left out: they say how the steps' generators are asked, not how the
-    machine moves.
+    Steps, goal, the steps' prompts and the dependencies in scenarios are left out: they say how the steps' generators are
+    asked, not how the machine moves.
     """
+    if not machine.steps:
+        return machine
     steps = {step.name for step in machine.steps}
     prompts = tuple(prompt for prompt in machine.prompts if prompt.name not in steps)
-    return attrs.evolve(machine, steps=(), goal=None, prompts=prompts)
+    scenarios = tuple(attrs.evolve(s, steps=tuple(_without_dependencies(s.steps))) for s in machine.scenarios)
+    return attrs.evolve(machine, steps=(), goal=None, prompts=prompts, scenarios=scenarios)
+
+
+def _without_dependencies(steps: Iterable[ScenarioStep]) -> Iterator[ScenarioStep]:
+    return (attrs.evolve(step, dependencies=None) for step in steps)

@@ -73,7 +73,7 @@ def _expression(cell: Cell) -> str | None:
 
 def _condition(cell: Cell) -> str | None:
     words = cell.text.split(maxsplit=1)
-    if words[0] != "else":
+    if words[:1] != ["else"]:
         return _expression(cell)
     return None if cells.condition(cell, Findings()) is None else " ".join(cell.text.split())
 

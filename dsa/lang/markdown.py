@@ -15,6 +15,8 @@ from markdown_it.token import Token
 
 from dsa.errors import Span
 
+#: What counts as space at the edges of a cell: what CommonMark and JavaScript's trim take for it, fewer than Python does.
+_SPACE = " \t\n\v\f\r\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 _NEWLINE = re.compile(r"\r\n?|\n")
 _CODE_SPAN = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1")
 
@@ -232,26 +234,26 @@ def _table(path: str, lines: tuple[str, ...], first: int, last: int) -> Table:
 
 def _content(path: str, lines: tuple[str, ...], index: int) -> Span:
     source = lines[index]
-    return Span(path, index + 1, len(source) - len(source.lstrip()) + 1, len(source.rstrip()) + 1, source)
+    return Span(path, index + 1, len(source) - len(source.lstrip(_SPACE)) + 1, len(source.rstrip(_SPACE)) + 1, source)
 
 
 def split_row(source: str, path: str, line: int) -> tuple[Cell, ...]:
     r"""Split a line of a table into cells as GitHub does: at every `|` that has no backslash before it."""
-    begin, stop = len(source) - len(source.lstrip()), len(source.rstrip())
+    begin, stop = len(source) - len(source.lstrip(_SPACE)), len(source.rstrip(_SPACE))
     edges = [i for i in range(begin, stop) if source[i] == "|" and (i == begin or source[i - 1] != "\\")]
     starts, ends = [begin, *(edge + 1 for edge in edges)], [*edges, stop]
     pieces = list(zip(starts, ends, strict=True))
-    if pieces and not source[slice(*pieces[0])].strip():
+    if pieces and not source[slice(*pieces[0])].strip(_SPACE):
         pieces = pieces[1:]
-    if pieces and not source[slice(*pieces[-1])].strip() and edges and edges[-1] == stop - 1:
+    if pieces and not source[slice(*pieces[-1])].strip(_SPACE) and edges and edges[-1] == stop - 1:
         pieces = pieces[:-1]
     return tuple(_cell(source, start, end, path, line) for start, end in pieces)
 
 
 def _cell(source: str, start: int, end: int, path: str, line: int) -> Cell:
     raw = source[start:end]
-    text = raw.strip()
-    indent = len(raw) - len(raw.lstrip()) if text else min(1, len(raw))
+    text = raw.strip(_SPACE)
+    indent = len(raw) - len(raw.lstrip(_SPACE)) if text else min(1, len(raw))
     if "\\|" not in text:
         return Cell(text, path, line, start + indent + 1, source)
     parts = text.split("\\|")

@@ -6,8 +6,6 @@ the initial one. Faults go to the findings.
 
 from collections.abc import Iterable
 
-import attrs
-
 from dsa.declarations import State
 from dsa.errors import Span
 from dsa.lang.findings import Findings

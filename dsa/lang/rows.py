@@ -64,7 +64,7 @@ def _sources(record: Record, findings: Findings) -> tuple[cells.Written, ...]:
     cell = record["source"]
     if cell.plain in {STAR, r"\*", STAY}:
         return (cells.Written(STAY if cell.plain == STAY else STAR, cell.span()),)
-    return cells.name_list(cell, "a state, or '*'", findings)
+    return cells.name_list(cell, "a state ('*' stands alone)", findings)
 
 
 def _target(record: Record, findings: Findings) -> cells.Written | None:

@@ -168,6 +168,13 @@ def test_single_occurrence(row: dict[str, str], engine: str):
     said = f"taken {answer.configuration.state}" if taken else f"refused {answer.reason}"
     assert said == row["answer"]
     assert taken or answer.configuration == before
+    if "outstanding" in row:
+        assert sorted(answer.configuration.outstanding) == _names(row["outstanding"])
+        assert sorted(answer.cancelled) == _names(row["cancelled"])
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def plain(value: object) -> object:

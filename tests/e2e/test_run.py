@@ -15,6 +15,7 @@ from dsa.edge.binding import Binding, bind
 from dsa.edge.driver import Driver
 from dsa.edge.files import load, locate
 from dsa.expr import show_value
+from dsa.lang import loads
 from dsa.meaning import Occurrence, Taken, start, step
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import GuardInterface, GuardResult
@@ -203,6 +204,67 @@ def test_the_workflow_hands_the_test_on_and_keeps_all_attempts():
     assert contents == ["def test_add(:", TEST_ADD, BAD, GOOD]
 
 
+def escalated_workflow(*sent, texts):
+    machine, generator = load("workflow"), Texts(texts)
+    guards = {guard.name: ReadsTheText() for guard in machine.guards}
+    rest, artifacts = drive(machine, Binding(effects, guards, {"llm": generator}), "Psi", *sent)
+    return rest, artifacts, generator
+
+
+def test_what_a_person_rejects_is_in_the_history_with_their_words():
+    rest, _, generator = escalated_workflow(("rejected", "not like this"), texts=["awful", "good", "good"])
+    assert rest.run.outcome == "succeeded"
+    context, _ = generator.asked[1]
+    assert context.feedback_history == (("awful", ""), ("awful", "not like this"))
+
+
+def test_what_a_person_amends_is_stored_judged_and_used():
+    rest, artifacts, generator = escalated_workflow(("amended", {"content": "mine"}), texts=["awful", "good"])
+    accepted = artifacts.get_artifact(rest.run.step("g_test").accepted)
+    assert (accepted.content, accepted.version) == ("mine", 2)
+    assert [a.content for a in artifacts.get_provenance(accepted.artifact_id)] == ["awful", "mine"]
+    assert [e.author for e in rest.run.ledger if isinstance(e, ArtifactEntry)] == ["llm", "person", "llm"]
+    context, _ = generator.asked[1]
+    assert context.dependencies["test"] == accepted
+
+
+def test_what_a_person_approves_is_the_artifact_that_was_escalated():
+    rest, artifacts, _ = escalated_workflow(("approved", None), texts=["awful", "good"])
+    assert artifacts.get_artifact(rest.run.step("g_test").accepted).content == "awful"
+
+
+CHOOSING = """# choosing
+## Steps
+| step | requires | guard | rmax | optional | task |
+| - | - | - | - | - | - |
+| draft | | syntax | 0 | | Draft |
+| polish | draft | syntax | 0 | yes | Polish |
+| fallback | draft and not polish | syntax | 0 | | Fall back |
+| never | fallback and polish | syntax | 0 | | Never |
+
+Goal: GOAL
+"""
+
+
+@pytest.mark.parametrize(
+    ("goal", "texts", "expected"),
+    [
+        ("polish or fallback", ["good", "good"], "succeeded"),
+        ("polish or fallback", ["good", "bad", "good"], "succeeded"),
+        ("never", ["good", "good"], "failed"),
+        ("polish", ["good", "bad", "good"], "failed"),
+    ],
+)
+def test_a_workflow_that_chooses(goal, texts, expected):
+    machine = loads(CHOOSING.replace("GOAL", goal))
+    guards = {guard.name: ReadsTheText() for guard in machine.guards}
+    rest, _ = drive(machine, Binding(effects, guards, {"llm": Texts(texts)}), "Psi")
+    assert (rest.kind, rest.run.outcome) == ("finished", expected), story(rest)
+    assert replay(machine, rest.run.ledger) == rest.run
+    if expected == "failed":
+        assert story(rest).splitlines()[-2] == "advanced: reply_precondition_not_met -> failed"
+
+
 # -- every row matters ------------------------------------------------------------------------------------------------
 
 DUAL_STATE = {
@@ -307,17 +369,20 @@ def shipped(name):
 
 
 def play(machine, script):
-    """Run a script and tell what happened, a crash included."""
-    binding = Binding(
-        effects,
-        {guard.name: ReadsTheText() for guard in machine.guards},
-        {"llm": Texts(item for item in script if item in TEXTS)},
-    )
+    """Run a script: its texts are the model's, the rest is what a person sends."""
+    guards = {guard.name: ReadsTheText() for guard in machine.guards}
+    generator = Texts(item for item in script if item in TEXTS)
     data = {"amended": {"content": "good"}, "rejected": "not like this"}
     sent = [(item, data.get(item)) for item in script if item not in TEXTS]
+    rest, _ = drive(machine, Binding(effects, guards, {"llm": generator}), "Psi", *sent)
+    return rest
+
+
+def told(machine, script):
+    """Tell what a script leads to; a mutant may break anything, and that is noticed too."""
     try:
-        return "\n" + story(drive(machine, binding, "Psi", *sent)[0])
-    except Exception as error:  # noqa: BLE001  (a mutant may break anything)
+        return "\n" + story(play(machine, script))
+    except Exception as error:  # noqa: BLE001  (whatever it is)
         return f"\n{type(error).__name__}: {error}"
 
 
@@ -328,18 +393,12 @@ CASES = [(name, script) for name, scripts in MACHINES.items() for script in scri
     ("name", "script"), CASES, ids=lambda value: value if isinstance(value, str) else "+".join(value)
 )
 def test_the_run_is_as_expected(name, script):
-    assert play(shipped(name), script) == MACHINES[name][script]
+    assert told(shipped(name), script) == MACHINES[name][script]
 
 
 def rows_taken(machine, script):
     """Give the positions of the rows that a script takes."""
-    binding = Binding(
-        effects,
-        {guard.name: ReadsTheText() for guard in machine.guards},
-        {"llm": Texts(item for item in script if item in TEXTS)},
-    )
-    data = {"amended": {"content": "good"}, "rejected": "not like this"}
-    rest, _ = drive(machine, binding, "Psi", *((item, data.get(item)) for item in script if item not in TEXTS))
+    rest = play(machine, script)
     configuration, found = start(machine), set()
     for entry in rest.run.ledger:
         if isinstance(entry, EventEntry):
@@ -376,6 +435,6 @@ def test_no_row_can_be_deleted_or_retargeted_unnoticed(name):
                 )
                 mutants[f"{row} retargeted to {target}"] = attrs.evolve(machine, transitions=moved)
         for what, mutant in mutants.items():
-            if all(play(mutant, script) == MACHINES[name][script] for script in scripts):
+            if all(told(mutant, script) == MACHINES[name][script] for script in scripts):
                 unnoticed.append(what)
     assert unnoticed == []

@@ -25,15 +25,16 @@ def require_sound(text: str) -> bool:
         assert len(finding.message) < 1_000, finding
         assert len(finding.render()) < 4_000, finding
     laid_out = formatted(text)
-    assert formatted(laid_out) == laid_out
-    again = read_machine(laid_out)
-    assert again.machine == reading.machine
+    if laid_out != text:
+        assert formatted(laid_out) == laid_out
+        assert read_machine(laid_out).machine == reading.machine
     if reading.machine is None:
         return False
     written = dumps(reading.machine)
-    assert loads(written) == reading.machine
-    assert dumps(loads(written)) == written
-    start(reading.machine)
+    again = loads(written)
+    assert again == reading.machine
+    assert dumps(again) == written
+    start(again)
     return True
 
 
@@ -43,7 +44,7 @@ def require_all_sound(count: int, seed: int) -> None:
 
 
 def test_any_text_is_read_and_laid_out():
-    require_all_sound(600, seed=2026)
+    require_all_sound(1_000, seed=2026)
 
 
 @pytest.mark.full
@@ -52,14 +53,17 @@ def test_any_of_many_texts_is_read_and_laid_out(seed):
     require_all_sound(1_000, seed)
 
 
+#: One cell of each kind in dual_state; a third of them is tried with each value.
+_CELLS = ("| initial", "| 0..rmax", "| g.passed", "| retries += 1", "| query_llm", "| generating", "| verdict g.failed", "| 0..", "| cases")
+
+
 @pytest.mark.parametrize("place", range(len(NASTY)))
-def test_a_nasty_value_in_each_kind_of_cell_is_read(place):
-    words = ("initial |", "0..rmax |", "g.passed |", "retries += 1 |", "query_llm |", "generating |", "verdict g.failed |")
-    for text in (shipped for shipped in shipped_texts() if shipped.startswith("# dual_state")):
-        for word in words:
-            require_sound(text.replace(word, NASTY[place] + " |", 1))
-        require_sound(text.replace("- always retries", f"- always {NASTY[place]}"))
-        require_sound(text.replace("## Scenario: refinement loop", f"## Scenario: {NASTY[place]}"))
+def test_a_nasty_value_is_read_wherever_it_stands(place):
+    text = next(shipped for shipped in shipped_texts() if shipped.startswith("# dual_state"))
+    nasty = NASTY[place]
+    require_sound(text.replace("- always retries", f"- always {nasty}").replace(": refinement loop", f": {nasty}"))
+    for word in _CELLS[place % 3 :: 3]:
+        require_sound(text.replace(f"{word} ", f"| {nasty} ", 1))
 
 
 def test_the_slowest_text_is_found():

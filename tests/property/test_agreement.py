@@ -26,7 +26,7 @@ def answer(machine, act, configuration, occurrence):
         return str(malformed)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
 @given(st.data())
 def test_the_compiled_step_agrees_with_the_reference(data):
     machine = data.draw(machines(claims=False))

@@ -88,5 +88,16 @@ def test_environment_variables_are_free():
 
 
 def test_an_atom_has_one_value_within_a_condition():
-    assert not possible(And((var("flag"), Not(var("flag")))), {})
-    assert possible(And((var("flag"), Not(compare("x", "<", 1)))), {})
+    assert not possible(And((var("flag"), Not(var("flag")))), {}, {})
+    assert possible(And((var("flag"), Not(compare("x", "<", 1)))), {}, {})
+
+
+def test_many_guards_take_no_more_than_their_number():
+    names = [f"g{number}" for number in range(40)]
+    rows = placed([Transition("a", "judged", "=", And(tuple(map(passed, names))), updates=SET)])
+    machine = Machine(
+        "m", rows, states("a"), "a",
+        variables=(Variable("sigma", "workflow", BooleanDomain(), FALSE),),
+        events=(Event("judged"),), guards=tuple(Guard(name, ("judged",)) for name in names),
+    )  # fmt: skip
+    assert definition4(machine) == ()

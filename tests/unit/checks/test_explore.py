@@ -17,7 +17,7 @@ from example_machines import (
 
 from dsa.checks.explore import explore
 from dsa.declarations import Event, Guard, Transition, Variable
-from dsa.expr import Integer
+from dsa.expr import And, Integer
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Taken, step
 
@@ -124,12 +124,19 @@ def test_a_deadlock_is_not_final_and_waits_for_nothing():
     assert explore(machine).deadlocks == (Configuration("b", (0,), frozenset()),)
 
 
+def test_too_many_verdicts_at_once_are_told():
+    names = [f"g{number}" for number in range(30)]
+    rows = (Transition("a", "e", "=", And(tuple(map(passed, names)))),)
+    guards = tuple(Guard(name, ("e",)) for name in names)
+    assert not explore(Machine("m", rows, states("a"), "a", events=(Event("e"),), guards=guards)).complete
+
+
 def test_limits_are_told():
     found = explore(two_phase_commit(3), max_states=50)
     assert not found.complete
     assert found.configurations < 100
     seconds = itertools.count()
     assert not explore(two_phase_commit(3), time_limit_s=1, clock=lambda: next(seconds)).complete
-    assert explore(jugs(), clock=lambda: next(seconds)).seconds == 1
+    assert explore(jugs(), clock=lambda: next(seconds)).seconds == 2  # began, looked once, ended
     with pytest.raises(ValueError, match="clock"):
         explore(jugs(), time_limit_s=1)

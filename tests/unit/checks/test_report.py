@@ -182,6 +182,10 @@ def test_failures_that_nobody_handles_are_an_assumption():
     assert check(dual_state()).assumptions == (
         "no row is for query_llm.failed or execute_guard.failed: such a failure stops the run, which can then be resumed",
     )
+    handled = dual_state(stopped=Transition("generating", "query_llm.failed", "failed"))
+    assert check(handled).assumptions == (
+        "no row is for execute_guard.failed: such a failure stops the run, which can then be resumed",
+    )
     assert check(jugs()).assumptions == ()
 
 

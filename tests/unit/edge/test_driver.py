@@ -93,6 +93,15 @@ class Hands:
         return []
 
 
+def finish(playing):
+    """Run to the end; what hangs fails."""
+
+    async def bounded():
+        return await asyncio.wait_for(playing, 20)
+
+    return asyncio.run(bounded())
+
+
 def driver_of(machine, effects_, guards=None, generators=None, clock=None, observe=lambda _entry: None):
     run, commands = begin(machine, "r")
     binding = Binding(effects_, guards or {}, generators or {})
@@ -118,7 +127,7 @@ def test_one_without_answers_completes_before_the_next_starts_and_two_with_answe
         assert (rest.kind, rest.run.outcome) == ("finished", "done")
         assert replay(TWO_AT_ONCE, rest.run.ledger) == rest.run
 
-    asyncio.run(play())
+    finish(play())
 
 
 def test_cancel_stops_the_task_and_the_other_one_goes_on():
@@ -136,7 +145,7 @@ def test_cancel_stops_the_task_and_the_other_one_goes_on():
         assert rest.run.outcome == "done"
         assert "left ends" not in hands.log
 
-    asyncio.run(play())
+    finish(play())
 
 
 def test_a_final_state_cancels_what_is_under_way():
@@ -151,7 +160,7 @@ def test_a_final_state_cancels_what_is_under_way():
         assert rest.run.outcome == "done"
         assert "left cancelled" in hands.log
 
-    asyncio.run(play())
+    finish(play())
 
 
 def test_an_answer_that_comes_in_spite_of_cancelling_is_late_and_recorded():
@@ -175,7 +184,7 @@ def test_an_answer_that_comes_in_spite_of_cancelling_is_late_and_recorded():
         assert rest.run.outcome == "done"
         assert replay(TWO_AT_ONCE, rest.run.ledger) == rest.run
 
-    asyncio.run(play())
+    finish(play())
 
 
 def test_a_timer_fires_when_its_time_has_come_and_not_before():
@@ -191,7 +200,7 @@ def test_a_timer_fires_when_its_time_has_come_and_not_before():
         assert hands.log == ["log starts", "log ends"]
         assert (await driver.drive(Occurrence("stop"))).run.outcome == "done"
 
-    asyncio.run(play())
+    finish(play())
 
 
 def test_a_timer_is_dropped_when_its_state_is_left():
@@ -206,7 +215,7 @@ def test_a_timer_is_dropped_when_its_state_is_left():
         with pytest.raises(asyncio.CancelledError):
             await driving
 
-    asyncio.run(play())
+    finish(play())
 
 
 def test_the_time_limit_of_an_effect_is_a_failure_that_a_row_can_handle():
@@ -222,7 +231,7 @@ def test_the_time_limit_of_an_effect_is_a_failure_that_a_row_can_handle():
         await clock.advance(5)
         assert (await driving).run.configuration.state == "bored"
 
-    asyncio.run(play())
+    finish(play())
 
 
 def test_the_run_waits_when_only_people_can_go_on_and_can_be_driven_again():
@@ -238,7 +247,7 @@ def test_the_run_waits_when_only_people_can_go_on_and_can_be_driven_again():
         refused = await driver.drive(Occurrence("stop"))
         assert (refused.kind, refusals(refused.run)) == ("waiting", ["invalid_state"])
 
-    asyncio.run(play())
+    finish(play())
 
 
 def test_nobody_outside_can_answer_for_an_effect():
@@ -253,7 +262,7 @@ def test_nobody_outside_can_answer_for_an_effect():
             with pytest.raises(OccurrenceError):
                 driver.send(occurrence)
 
-    asyncio.run(play())
+    finish(play())
 
 
 def test_an_effect_without_answers_that_fails_stops_the_run():
@@ -269,7 +278,7 @@ def test_an_effect_without_answers_that_fails_stops_the_run():
         hands_log.extend(hands.log)
         return rest
 
-    rest = asyncio.run(play())
+    rest = finish(play())
     assert rest.kind == "stopped"
     line = next(row.span.line for row in TWO_AT_ONCE.transitions if row.source == "idle")
     assert (rest.failure.what, rest.failure.line, rest.failure.message) == ("log", line, "disk full")
@@ -296,7 +305,7 @@ def test_an_answer_that_is_none_is_a_failure_of_the_effect(steps):
     async def play():
         return await driver_of(TWO_AT_ONCE, Hands().effects(left=odd)).drive(Occurrence("go"))
 
-    rest = asyncio.run(play())
+    rest = finish(play())
     assert rest.kind == "stopped"
     assert rest.failure.what == "left"
     assert rest.failure.code in {"BAD_ANSWER", "GONE"}
@@ -316,9 +325,90 @@ def test_steps_are_numbered_under_the_key_of_their_effect():
         driving.cancel()
         return driver.run
 
-    run = asyncio.run(play())
+    run = finish(play())
     result = next(entry for entry in run.ledger if isinstance(entry, ResultEntry) and entry.effect == "left")
     assert [step["id"] for step in result.steps] == ["r/1/2/1", "r/1/2/2"]
+
+
+HOLES = loads("""# holes
+## Variables
+| variable | domain | initial |
+| - | - | - |
+| n | 0..1 | 1 |
+## Events
+| event | from |
+| - | - |
+| go | outside |
+| slow | outside |
+| same | outside |
+| left_done | left |
+## States
+| state | kind |
+| - | - |
+| idle | initial |
+| working | |
+| bored | |
+| done | final |
+## Transitions
+| source | event | if | update | effects | target |
+| - | - | - | - | - | - |
+| idle | go | | | left | working |
+| idle | slow | | | log | = |
+| idle | same | | | | idle |
+| idle | after 5s | | | | bored |
+| working | left_done | | n += 1 | | done |
+| bored | go | | | | done |
+""")
+
+
+def test_an_answer_that_the_table_cannot_take_stops_the_run():
+    async def play():
+        clock, hands = StillClock(), Hands()
+        driver = driver_of(HOLES, hands.effects(), clock=clock)
+        hands.gates["left"].set()
+        return await driver.drive(Occurrence("go"))
+
+    rest = finish(play())
+    assert (rest.kind, rest.failure.code, rest.run.configuration.state) == ("stopped", "out_of_domain", "working")
+    assert "left_done in working" in str(rest.failure)
+
+
+def test_a_timer_that_fired_for_an_earlier_stay_is_forgotten():
+    """It stood behind an event by which its state was left and entered again."""
+
+    async def play():
+        clock, hands, gate = StillClock(), Hands(), asyncio.Event()
+
+        async def slow(_action, _context):
+            await gate.wait()
+            return []
+
+        driver = driver_of(HOLES, hands.effects(log=slow), clock=clock)
+        driving = asyncio.create_task(driver.drive(Occurrence("slow")))
+        await clock.settle()
+        driver.send(Occurrence("same"))
+        await clock.advance(5)
+        gate.set()
+        await clock.settle()
+        assert driver.run.configuration.state == "idle"
+        await clock.advance(5)
+        assert (await driving).run.configuration.state == "bored"
+
+    finish(play())
+
+
+def test_nothing_is_left_under_way_when_the_run_has_stopped():
+    async def broken(_action, _context):
+        raise OSError("disk full")
+
+    async def play():
+        clock, hands = StillClock(), Hands()
+        rest = await driver_of(TWO_AT_ONCE, hands.effects(tidy=broken), clock=clock).drive(Occurrence("go"))
+        assert rest.kind == "stopped"
+        assert hands.log == ["log starts", "log ends", "left starts", "left cancelled"]
+        assert clock.waiting == 0
+
+    finish(play())
 
 
 # -- guards and generators ----------------------------------------------------------------------------------------
@@ -378,7 +468,7 @@ def run_agent(text, texts, verdicts, polite=("",), specification="please"):
     driver = driver_of(
         machine, effects, {"g": guard, "polite": Verdicts(polite)}, {"llm": generator}, observe=entries.append
     )
-    rest = asyncio.run(driver.drive(Occurrence("specification", data=specification)))
+    rest = finish(driver.drive(Occurrence("specification", data=specification)))
     assert entries == list(rest.run.ledger), "whoever watches sees every entry, in order"
     assert replay(machine, rest.run.ledger) == rest.run
     return rest, generator, guard
@@ -460,4 +550,4 @@ def test_data_that_is_no_json_is_refused_before_anything_happens():
             driver.send(Occurrence("go", data=object()))
         return driver.run
 
-    assert len(asyncio.run(play()).ledger) == 1
+    assert len(finish(play()).ledger) == 1

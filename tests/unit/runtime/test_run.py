@@ -112,11 +112,36 @@ def test_an_answer_under_another_key_is_late_and_changes_nothing():
     assert taken.configuration.state == "validating"
 
 
+PAIR = loads("""# pair
+## Events
+| event | from |
+| - | - |
+| go | outside |
+| left_done | left |
+| right_done | right |
+## Transitions
+| source | event | effects | target |
+| - | - | - | - |
+| idle | go | left, right, cancel left, left | = |
+| idle | left_done | | = |
+| idle | right_done | | = |
+""")
+
+
 def test_the_key_of_another_effect_is_no_excuse():
-    run, _ = started()
-    run, _ = run.feed(Occurrence("artifact"), "r/1/1")
-    run, _ = run.feed(Occurrence("verdict", {"g": "passed"}), "r/1/1")
+    run, _ = begin(PAIR, "r")
+    run, _ = run.feed(Occurrence("go"))
+    run, _ = run.feed(Occurrence("left_done"), run.keys["right"])
     assert run.ledger[-1].reason == "late"
+    run, _ = run.feed(Occurrence("right_done"), run.keys["right"])
+    assert not isinstance(run.ledger[-1], RefusalEntry)
+
+
+def test_an_effect_that_its_own_row_cancels_never_starts():
+    run, _ = begin(PAIR, "r")
+    run, commands = run.feed(Occurrence("go"))
+    assert [command.key for command in commands] == ["r/1/2", "r/1/3"]
+    assert run.keys == {"right": "r/1/2", "left": "r/1/3"}
 
 
 def test_a_refusal_is_recorded_and_changes_nothing_else():

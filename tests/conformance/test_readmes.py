@@ -1,0 +1,51 @@
+"""What the machines' README files show is what the commands print; `...` stands for anything."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dsa.cli.main import program
+
+ROOT = Path(__file__).parents[2]
+READMES = sorted((ROOT / "machines").glob("*/README.md"))
+EXAMPLE = re.compile(r"<!-- example: (\S+) -->\n(~+)\w*\n(.*?)\n\2\n", re.DOTALL)
+MERMAID = re.compile(r"```mermaid\n(.*?)\n```", re.DOTALL)
+CONSOLE = re.compile(r"```console\n(.*?)\n```", re.DOTALL)
+
+
+def _commands() -> list[tuple[Path, str, str]]:
+    found = []
+    for readme in READMES:
+        for block in CONSOLE.findall(readme.read_text(encoding="utf-8")):
+            command, _, shown = block.removeprefix("$ dsa ").partition("\n")
+            found.append((readme, command, shown))
+    return found
+
+
+def _pattern(shown: str) -> re.Pattern[str]:
+    return re.compile(re.escape(shown).replace(r"\.\.\.", ".*"), re.DOTALL)
+
+
+@pytest.mark.parametrize(("readme", "command", "shown"), _commands(), ids=[command for _, command, _ in _commands()])
+def test_a_readme_shows_what_is_printed(readme: Path, command: str, shown: str, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, _, text in EXAMPLE.findall(readme.read_text(encoding="utf-8")):
+        (tmp_path / name).write_text(text + "\n", encoding="utf-8")
+    done = CliRunner().invoke(program, shlex.split(command))
+    assert done.exit_code == 0, done.output
+    assert _pattern(shown).fullmatch(done.output.strip()), done.output
+
+
+@pytest.mark.parametrize("readme", READMES, ids=lambda readme: readme.parent.name)
+def test_a_diagram_is_the_one_that_is_drawn(readme: Path):
+    for shown in MERMAID.findall(readme.read_text(encoding="utf-8")):
+        done = CliRunner().invoke(program, ["draw", readme.parent.name, "--format", "mermaid"])
+        assert shown == done.output.rstrip()
+
+
+def test_every_machine_folder_with_bindings_has_a_readme_that_shows_something():
+    shown = {readme for readme, _, _ in _commands()}
+    assert shown == {path.parent / "README.md" for path in (ROOT / "machines").glob("*/machine.md")}

@@ -1,0 +1,54 @@
+"""`specs/semantics.md` and `specs/table.md` speak of all that there is, and the shipped specs show every row taken."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from dsa.checks import check
+from dsa.edge.files import load
+from dsa.errors import CODES
+from dsa.lang.columns import COLUMNS
+from dsa.lang.exprs import RESERVED
+from dsa.meaning import Reason
+
+SPECS = Path(__file__).parents[2] / "specs"
+SEMANTICS = (SPECS / "semantics.md").read_text(encoding="utf-8")
+TABLE = (SPECS / "table.md").read_text(encoding="utf-8")
+#: The columns as table.md marks them: `**` required and filled, `*` required, nothing optional.
+COLUMN_LINE = re.compile(r"^\| `([a-z ]+)`\s*(\**)\s*\|", re.MULTILINE)
+
+
+def test_the_rules_are_numbered_from_1_to_12():
+    assert re.findall(r"^## S(\d+) ", SEMANTICS, re.MULTILINE) == [str(number) for number in range(1, 13)]
+
+
+def test_the_rules_name_every_reason_of_refusal():
+    assert [reason for reason in get_args(Reason) if f"`{reason}`" not in SEMANTICS] == []
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_the_columns_of_a_section_are_those_of_the_page(kind: str):
+    sections = {text.split("\n", 1)[0].partition(":")[0].lower(): text for text in TABLE.split("\n### ")[1:]}
+    written = dict(COLUMN_LINE.findall(sections[kind].split("\n#### ")[0]))
+    columns = COLUMNS[kind]
+    expected = dict.fromkeys(columns.filled, "**") | dict.fromkeys(columns.required, "*")
+    assert written == expected | dict.fromkeys(columns.optional, "")
+
+
+def test_the_page_lists_every_code_with_its_meaning():
+    listed = dict(re.findall(r"^\| (DSA\d+) \| (.*?) *\|$", TABLE, re.MULTILINE))
+    assert listed == CODES
+
+
+def test_the_page_lists_the_reserved_words():
+    sentence = TABLE[TABLE.index("Reserved as a part:") :].split("\n", 1)[0]
+    assert set(re.findall(r"`(\w+)`", sentence)) == RESERVED
+
+
+@pytest.mark.parametrize("name", ["dual_state", "workflow"])
+def test_scenarios_take_every_row_and_run_as_written(name: str):
+    report = check(load(str(SPECS / f"{name}.md")))
+    assert [result.message for result in report.scenarios if not result.ok] == []
+    assert [finding.message for finding in report.diagnostics if finding.severity != "info"] == []
