@@ -181,7 +181,12 @@ class Machine:
         return found
 
     def rows_for(self, state: str, event: str) -> tuple[Transition, ...]:
-        """Give the rows for an event that is not a timer: those of the innermost source that has any (S3)."""
+        """Give the rows for an event that is not a timer: those of the innermost source that has any (S3).
+
+        A final state has none, its parents' rows included.
+        """
+        if state in self.final_states:
+            return ()
         for source in self.ancestry(state):
             if rows := self.rows_from.get((source, event)):
                 return rows
@@ -194,7 +199,7 @@ class Machine:
 
     def armed(self, state: str) -> tuple[tuple[str, str], ...]:
         """Give the timers armed in a state, innermost first, as pairs of source and `after DURATION` (S11)."""
-        if not self._timers_of:
+        if not self._timers_of or state in self.final_states:
             return ()
         return tuple((s, event) for s in self.ancestry(state) for event in self._timers_of.get(s, ()))
 

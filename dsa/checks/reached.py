@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 
 from dsa.checks.explore import Exploration, Witness
 from dsa.checks.places import cell, changed_by, place, read_by, show_relevant, show_rows
-from dsa.declarations import OUTSIDE, STAR, Transition
+from dsa.declarations import OUTSIDE, STAR, STAY, Emit, Transition
 from dsa.errors import Diagnostic, Severity, Span
 from dsa.expr import show_value
 from dsa.machine import Machine
-from dsa.meaning import Configuration, Taken, candidates, step
+from dsa.meaning import Configuration, Taken, after_effects, candidates, step
 from dsa.trace import show_events, show_occurrence, show_values
 
 
@@ -108,7 +108,16 @@ def _impossible(exploration: Exploration, witness: Witness) -> Diagnostic:
         case _:
             message = f"{witness.refusal.message} when {state} on {what} emits it again{where}"
             hint = "write 'cancel EFFECT' before it, or wait for its answer"
-            return Diagnostic("DSA307", "error", message, cell(rows[0], "effects"), hint)
+            return Diagnostic("DSA307", "error", message, _second_emission(exploration, witness), hint)
+
+
+def _second_emission(exploration: Exploration, witness: Witness) -> Span:
+    """Give the place where an outstanding effect is emitted again."""
+    machine, row = exploration.machine, witness.refusal.rows[0]
+    state = witness.configuration.state if row.target == STAY else machine.entered(row.target)
+    _, _, twice = after_effects(machine, witness.configuration.outstanding, row, state)
+    spans = [item.span for item in row.effects if isinstance(item, Emit) and item.effect == twice and item.span]
+    return spans[-1] if spans else cell(row, "effects")
 
 
 def _unhandled(exploration: Exploration, witnesses: list[Witness]) -> Diagnostic:

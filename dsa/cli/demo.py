@@ -40,4 +40,6 @@ def command(model: str, seed: int, root: str) -> None:
             console.print(Text(told, "bold red"), soft_wrap=True)
         as_announced &= ended
         console.print()
+        if performed.rest.kind == "stopped":
+            break  # without a model the other one has nothing to show either
     sys.exit(0 if as_announced else 1)

@@ -76,7 +76,18 @@ def name_list(cell: Cell, what: str, findings: Findings) -> tuple[Written, ...]:
                 break
         return tuple(found)
 
-    return parsed(cell, read, findings, hint="names have letters, digits, '_' and '.', and are separated by ','") or ()
+    hint = "names have letters, digits, '_' and '.', and are separated by ','"
+    return _once(parsed(cell, read, findings, hint=hint) or (), findings)
+
+
+def _once(names: tuple[Written, ...], findings: Findings) -> tuple[Written, ...]:
+    """Report names that stand twice in one cell; give each once."""
+    found: dict[str, Written] = {}
+    for name in names:
+        if name.name in found:
+            findings.error("DSA202", f"'{name.name}' stands twice in this cell", name.span)
+        found.setdefault(name.name, name)
+    return tuple(found.values())
 
 
 def condition(cell: Cell, findings: Findings) -> tuple[bool, Expr] | None:
@@ -190,7 +201,7 @@ def events(cell: Cell, findings: Findings) -> tuple[Written, ...]:
             findings.error("DSA107", f"'{text}' is no timer", part.span(), "write after 30s; units: ms, s, m, h, d")
         else:
             found.append(Written(TIMER_PREFIX + show_duration(duration_ms), part.span()))
-    return tuple(found)
+    return _once(tuple(found), findings)
 
 
 def _pieces(cell: Cell, separator: str) -> list[tuple[str, int]]:

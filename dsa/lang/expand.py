@@ -41,7 +41,7 @@ from dsa.expr import (
     Verdict,
     conjunction,
 )
-from dsa.lang.steps import ANY_COUNT, Steps
+from dsa.lang.steps import ANY_COUNT, Steps, is_chain
 from dsa.machine import Machine
 
 GRANTS, GRANTS_USED = "grants", "grants_used"
@@ -64,16 +64,6 @@ class Expansion:
 def sigma(step: str) -> Name:
     """Give the workflow variable that says a step has passed."""
     return Name(f"sigma.{step}", "variable")
-
-
-def is_chain(plan: Steps) -> bool:
-    """Tell whether the steps can simply follow each other in table order."""
-    seen: set[str] = set()
-    for step in plan.steps:
-        if not isinstance(step.requires, tuple) or not seen.issuperset(step.requires):
-            return False
-        seen |= set() if step.optional else {step.name}
-    return plan.goal is None
 
 
 def goal_of(plan: Steps) -> Expr:

@@ -210,3 +210,4 @@ def require_references(
     for event in judged:
         if event.name not in names.events:
             names.report_unknown("event", event, findings)
+            findings.doubt(event.span.text)  # that its guard judges nothing else follows from it

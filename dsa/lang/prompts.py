@@ -48,7 +48,7 @@ def _case(record: Record, findings: Findings) -> Case | None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Python from warning of what people wrote: `'\\d'` is text, even where warnings are errors."""
+    r"""Keep Python from warning of what people wrote: `'\d'` is text, even where warnings are errors."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -23,6 +23,7 @@ from dsa.claims import (
     Property,
     Unchanged,
 )
+from dsa.expr import Name, Verdict, walk
 from dsa.lang.cells import Written
 from dsa.lang.exprs import Parser, UnreadableError
 from dsa.lang.findings import Findings
@@ -77,6 +78,8 @@ def read_property(
             start = max(place.start() for place in re.finditer(rf"(?<![\w.]){re.escape(name)}(?![\w.])", cell.text))
             effects(Written(name, cell.span(start, start + len(name))))
     typed = _typed(form, Resolver(scope, findings, cell.span()))
+    if isinstance(typed, Unchanged):
+        _require_lasting(typed, cell, findings)
     return Property(typed, span=cell.span()) if findings.count == before else None
 
 
@@ -185,3 +188,12 @@ def _typed(form: Form, resolver: Resolver) -> Form:
             return AtMost(resolver.expect(bound, "int"), condition(counted), scoped)
         case Expected():
             return attrs.evolve(form, counted=condition(form.counted))
+
+
+def _require_lasting(form: Unchanged, cell: Cell, findings: Findings) -> None:
+    """Report what only happens at a moment, and so has no value before and after a step."""
+    for node in (node for expr in form.expressions for node in walk(expr)):
+        if isinstance(node, Verdict) or (isinstance(node, Name) and node.kind in {"event", "effect"}):
+            what = f"{node.guard}.{node.outcome}" if isinstance(node, Verdict) else node.name
+            message = f"'{what}' happens at a moment, so it cannot stay unchanged"
+            findings.error("DSA204", message, node.span or cell.span(), "compare variables, states or 'pending E'")

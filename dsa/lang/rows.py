@@ -152,7 +152,7 @@ def _condition(row: WrittenRow, names: Names, findings: Findings) -> Expr:
             if strangers:
                 judged = ", ".join(names.judged.get(node.guard, ())) or "nothing"
                 message = f"guard {node.guard} does not judge {', '.join(strangers)}"
-                findings.error("DSA209", message, node.span or row.span, f"it judges: {judged}")
+                findings.error("DSA209", message, node.span or row.span, f"it judges: {judged}", about=node.guard)
     return condition
 
 

@@ -26,7 +26,10 @@ def read_scenario(section: Section, names: Names, machine: Machine, findings: Fi
     values: tuple[tuple[str, Value], ...] = ()
     for block in section.blocks:
         if isinstance(block, Line) and block.text.text.startswith(_PARAMETERS):
-            values += _parameters(block.text, machine.parameters, findings)
+            more = _parameters(block.text, machine.parameters, findings)
+            for name in dict(values).keys() & dict(more).keys():
+                findings.error("DSA202", f"'{name}' is given twice", block.text.span())
+            values += more
     rows = records(section, COLUMNS["scenario"], findings, frozenset(names.variables))
     if not section.tables:
         findings.error(
@@ -132,7 +135,7 @@ def _verdict(word: cells.Written, event: str, names: Names, findings: Findings) 
         return None
     if event in names.events and event not in names.judged[guard]:
         hint = f"it judges: {', '.join(names.judged[guard]) or 'nothing'}"
-        findings.error("DSA209", f"guard {guard} does not judge {event}", word.span, hint)
+        findings.error("DSA209", f"guard {guard} does not judge {event}", word.span, hint, about=guard)
         return None
     return guard, outcome
 

@@ -19,6 +19,7 @@ from dsa.lang.prompts import require_placeholders
 DEFAULT_RMAX = 3
 DEFAULT_GENERATOR = "llm"
 ANY_COUNT = RangeDomain(Integer(0), None)
+_OWN_PLACEHOLDERS = ("specification", "feedback")
 _NAMES_ONLY = re.compile(r"[\w\s.,`]*")
 
 
@@ -39,7 +40,10 @@ def read_steps(records: list[Record], goal: Cell | None, with_cases: frozenset[s
     for name, record in named:
         steps.append(_step(name, record, step_names, with_cases, findings))
         rmax[name.name] = DEFAULT_RMAX if (bound := cells.whole_number(record["rmax"], findings)) is None else bound
-    return Steps(tuple(steps), rmax, None if goal is None else _goal(goal, step_names, findings))
+    plan = Steps(tuple(steps), rmax, None if goal is None else _goal(goal, step_names, findings))
+    for _, record in named:
+        _require_made_before(record, plan, findings)
+    return plan
 
 
 def _named(records: list[Record], findings: Findings) -> list[tuple[cells.Written, Record]]:
@@ -123,9 +127,51 @@ def _goal(cell: Cell, step_names: list[str], findings: Findings) -> Expr | None:
 
 def _uses(step: str, cell: Cell, step_names: list[str], findings: Findings) -> tuple[tuple[str, str], ...]:
     uses = cells.pair_cells(cell, ";,", findings)
-    for _, used in uses:
+    for name, used in uses:
+        if name in _OWN_PLACEHOLDERS:
+            message = f"'{name}' means something else in prompts; use the artifact under another name"
+            findings.error("DSA202", message, cell.span())
         if used.text not in step_names or used.text == step:
             hint = did_you_mean(used.text, [name for name in step_names if name != step])
             missed = "" if used.text == step else used.text
             findings.error("DSA214", f"'{used.text}' is no other step", used.span(), hint, about=missed)
     return tuple((name, used.text) for name, used in uses)
+
+
+def is_chain(plan: Steps) -> bool:
+    """Tell whether the steps can simply follow each other in table order."""
+    seen: set[str] = set()
+    for step in plan.steps:
+        if not isinstance(step.requires, tuple) or not seen.issuperset(step.requires):
+            return False
+        seen |= set() if step.optional else {step.name}
+    return plan.goal is None
+
+
+def _require_made_before(record: Record, plan: Steps, findings: Findings) -> None:
+    """Report the uses of a step that may not have passed when this one starts, where that can be told."""
+    name = record["step"].text.strip("`")
+    passed = _passed_before(name, plan)
+    known = {step.name for step in plan.steps} - {name}
+    for _, used in cells.pair_cells(record["uses"], ";,", Findings()):
+        if passed is not None and used.text in known - passed:
+            hint = f"put {used.text} into the column requires" + ("" if is_chain(plan) else ", as a list")
+            message = f"step {name} uses what {used.text} made, but {used.text} may not have passed by then"
+            findings.error("DSA214", message, used.span(), hint)
+
+
+def _passed_before(name: str, plan: Steps) -> set[str] | None:
+    """Give the steps that have surely passed when a step starts; None when a requirement is no list."""
+    if is_chain(plan):
+        order = [step.name for step in plan.steps]
+        return {step.name for step in plan.steps[: order.index(name)] if not step.optional}
+    required = {step.name: step.requires for step in plan.steps}
+    found: set[str] = set()
+    todo = [name]
+    while todo:
+        needs = required.get(todo.pop(), ())
+        if not isinstance(needs, tuple):
+            return None
+        todo += [need for need in needs if need not in found]
+        found |= set(needs)
+    return found

@@ -12,11 +12,11 @@ from typing import Literal
 
 import attrs
 
-from dsa.tables import condition_text, effect_texts, update_texts
 from dsa.declarations import OUTSIDE, STAR, STAY, Transition
 from dsa.expr import Not, Outcome, Verdict, walk
 from dsa.machine import Machine
 from dsa.meaning import after_effects, start
+from dsa.tables import condition_text, effect_texts, update_texts
 
 Waiting = Mapping[str, frozenset[str]]
 LineKind = Literal["event", "if", "update", "effects"]

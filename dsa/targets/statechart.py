@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dsa.declarations import OUTSIDE, STAY, Assign, Emit, Transition
+from dsa.declarations import OUTSIDE, STAY, Assign, Cancel, Emit, Transition
 from dsa.errors import OccurrenceError
 from dsa.expr import Environment, Value, evaluate, holds, show_value
 from dsa.machine import Machine, environment, read_guards
@@ -30,7 +30,6 @@ from dsa.meaning import (
     Refusal,
     Taken,
     accepted_events,
-    after_effects,
     require_known,
     start,
 )
@@ -165,12 +164,26 @@ class _RowCode:
         if len(rivals) > 1:
             raise RowRefusedError("ambiguous", f"{len(rivals)} rows are enabled at once", rivals)
         values = self._updated(model.values, known)
-        outstanding, cancelled, twice = after_effects(self.machine, model.outstanding, self.row, self.entered)
-        if twice is not None:
-            raise RowRefusedError("emitted_twice", f"{twice} is still outstanding", (self.row,))
+        outstanding, cancelled = self._waiting(model.outstanding)
         model.values, model.outstanding, model.row = values, outstanding, self.row
         model.effects = tuple(item.effect for item in self.row.effects if isinstance(item, Emit))
         model.cancelled = cancelled
+
+    def _waiting(self, before: frozenset[str]) -> tuple[frozenset[str], tuple[str, ...]]:
+        """Give what is outstanding after the row, and what it dropped: S7 written once more, as a second engine's."""
+        answered = OUTSIDE if self.row.is_timer else self.machine.event_named[self.row.event].origin
+        now, dropped = [effect for effect in before if effect != answered], list[str]()
+        for item in self.row.effects:
+            if isinstance(item, Cancel):
+                gone = [effect for effect in now if item.effect in (None, effect)]
+                now, dropped = [effect for effect in now if effect not in gone], dropped + gone
+            elif item.effect in now:
+                raise RowRefusedError("emitted_twice", f"{item.effect} is still outstanding", (self.row,))
+            elif item.effect in self.machine.answers:
+                now.append(item.effect)
+        if self.entered in self.machine.final_states:
+            now, dropped = [], dropped + [effect for effect in now if effect in before]
+        return frozenset(now), tuple(sorted(set(dropped)))
 
     def _known(self, model: Memory, occurrence: Occurrence) -> Environment:
         return {**environment(self.machine, model.values), **dict(occurrence.verdicts)}

@@ -71,7 +71,8 @@ def claim(draw: st.DrawFn, skeleton: Skeleton) -> Property:
         case 6:
             return Property(Expected(label(draw, moments), chosen(draw, (0.5, 2.0, 12.25))))
         case 7:
-            return Property(Unchanged(p, (q, number(draw, skeleton.vocabulary))[: draw(st.integers(1, 2))]))
+            lasting = (condition(draw, skeleton.vocabulary), number(draw, skeleton.vocabulary))
+            return Property(Unchanged(p, lasting[: draw(st.integers(1, 2))]))
         case 8:
             machine = skeleton.machine
             names = [event.name for event in machine.events] + [effect.name for effect in machine.effects]

@@ -1,0 +1,49 @@
+import asyncio
+import threading
+
+import pytest
+
+from dsa.edge.threads import in_thread
+
+
+def raising(error):
+    def call():
+        raise error
+
+    return call
+
+
+def test_a_result_comes_back_and_the_call_was_made_elsewhere():
+    assert asyncio.run(in_thread(threading.current_thread)) is not threading.main_thread()
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (OSError("gone"), OSError),
+        (SystemExit(7), RuntimeError),
+        (KeyboardInterrupt(), RuntimeError),
+        (StopIteration(), RuntimeError),
+    ],
+)
+def test_what_is_raised_comes_back_but_nothing_ends_the_program(error, expected):
+    with pytest.raises(expected):
+        asyncio.run(in_thread(raising(error)))
+
+
+def test_a_call_that_never_returns_can_be_given_up():
+    released = threading.Event()
+
+    async def play():
+        task = asyncio.create_task(in_thread(released.wait))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(play())
+    stuck = [thread for thread in threading.enumerate() if thread.name == "dsa-call"]
+    assert all(thread.daemon for thread in stuck), "the interpreter can end without them"
+    released.set()
+    for thread in stuck:
+        thread.join(10)

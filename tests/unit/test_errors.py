@@ -1,0 +1,53 @@
+import pytest
+
+from dsa.errors import CODES, Diagnostic, DsaError, MachineError, Span
+from dsa.lang import loads
+
+
+def test_a_finding_shows_its_line_with_a_caret_below_the_place():
+    finding = Diagnostic("DSA201", "error", "'x' is not declared", Span("m.md", 12, 5, 7, "ab \txy z"), "did you mean 'y'?")
+    assert finding.render().split("\n") == [
+        "m.md:12:5: error DSA201: 'x' is not declared",
+        "   12 | ab \txy z",
+        "      |    \t^^",
+        "        hint: did you mean 'y'?",
+    ]
+
+
+@pytest.mark.parametrize("span", [Span("m.md", 1, 1, 1, ""), Span("m.md", 3, 1, 2, "  ")])
+def test_an_empty_line_is_not_shown(span):
+    assert "\n" not in Diagnostic("DSA101", "error", "nothing", span).render()
+
+
+def test_a_place_behind_the_line_still_has_a_caret():
+    assert Diagnostic("DSA108", "error", "m", Span("m.md", 1, 5, 6, "abcd")).render().endswith("    ^")
+
+
+@pytest.mark.parametrize("column", [1, 50, 390, 25_000, 49_990])
+def test_of_a_very_long_line_only_the_place_is_shown(column):
+    text = "".join(f"{n % 10}" for n in range(50_000))
+    shown, carets = Diagnostic("DSA201", "error", "m", Span("m.md", 1, column, column + 5, text)).render().split("\n")[1:3]
+    assert len(shown) < 500
+    assert carets.count("^") == 5
+    at = carets.index("^")
+    assert shown[at : at + 5] == text[column - 1 : column + 4]
+
+
+def test_many_faults_in_one_long_line_stay_readable():
+    text = "# m\n## Transitions\n|source|event|if|target|\n|-|-|-|-|\n|a|go|" + " and ".join(["b"] * 2_000) + "|a|\n"
+    with pytest.raises(MachineError) as caught:
+        loads(text)
+    assert len(caught.value.diagnostics) == 2_000
+    assert len(str(caught.value)) < 2_000 * 1_200
+
+
+def test_every_code_has_a_meaning_and_a_place_in_the_list():
+    assert list(CODES) == sorted(CODES)
+    assert all(meaning.endswith(".") for meaning in CODES.values())
+
+
+def test_a_machine_error_is_a_value_error_that_carries_its_findings():
+    with pytest.raises(DsaError) as caught:
+        loads("")
+    assert isinstance(caught.value, ValueError)
+    assert {finding.code for finding in caught.value.diagnostics} == {"DSA101", "DSA102"}
