@@ -289,7 +289,10 @@ def _text(expr: Expr) -> tuple[str, int]:
             tail = "".join(f" {sign} {_unparse(operand, _SUM)}" for sign, operand in rest)
             return _unparse(first, _SUM) + tail, _COMPARE
         case Member(operand, choices):
-            return f"{_unparse(operand, _SUM)} in {{{', '.join(_unparse(choice, _SUM) for choice in choices)}}}", _COMPARE
+            return (
+                f"{_unparse(operand, _SUM)} in {{{', '.join(_unparse(choice, _SUM) for choice in choices)}}}",
+                _COMPARE,
+            )
         case And(operands):
             return " and ".join(_unparse(operand, _NOT) for operand in operands), _AND
         case Or(operands):

@@ -89,7 +89,9 @@ def _code(reading: Reading, report: Report | None, *, strict: bool) -> int:
 def _show(file: str, reading: Reading, report: Report | None) -> None:
     found = (*reading.diagnostics, *(report.diagnostics if report else ()))
     for diagnostic in found:
-        click.echo(diagnostic.render())
+        # A note needs no mending, so it takes one line.
+        text = diagnostic.render()
+        click.echo(text.split("\n")[0] if diagnostic.severity == "info" else text)
     counts = _counts(found)
     if report is None:
         click.echo(f"{file}: {counts}; not a machine")

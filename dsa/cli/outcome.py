@@ -1,6 +1,7 @@
 """What became of a run, in words, as JSON, and as an exit code."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -11,7 +12,6 @@ from dsa.declarations import OUTSIDE
 from dsa.edge.binding import GENERATING_EFFECT
 from dsa.edge.driver import Rest
 from dsa.edge.running import Performed
-from dsa.edge.runs import final_text
 from dsa.meaning import accepted_events
 from dsa.runtime.ledger import ArtifactEntry, VerdictEntry
 from dsa.runtime.run import Run
@@ -52,23 +52,20 @@ def show(performed: Performed, console: Console, *, code: bool = True) -> None:
     """Print how a run ended, what it made, where everything is and what it took."""
     rest, style = performed.rest, _STYLES.get(exit_code(performed.rest), "bold")
     console.print(Text(headline(rest), style), soft_wrap=True)
-    if code and performed.accepted:
+    if code and performed.final is not None:
         console.print()
-        console.print(_shown(performed, console), soft_wrap=True)
+        console.print(_shown(performed.final, console), soft_wrap=True)
     facts = {"artifacts": _artifacts(performed), "final": performed.final, "diagram": performed.diagram}
     for name, fact in (facts | {"totals": _spent(performed)}).items():
         if fact is not None:
             console.print(Text.assemble((f"{name:<10}", "dim"), str(fact)), soft_wrap=True)
 
 
-def _shown(performed: Performed, console: Console) -> Syntax | Text:
-    text = final_text(list(performed.accepted)).rstrip()
-    python = performed.final is not None and performed.final.suffix == ".py"
-    return (
-        Syntax(text, "python", theme="ansi_dark", background_color="default")
-        if python and console.is_terminal
-        else Text(text)
-    )
+def _shown(final: Path, console: Console) -> Syntax | Text:
+    text = final.read_text(encoding="utf-8", errors="replace").rstrip()
+    if final.suffix == ".py" and console.is_terminal:
+        return Syntax(text, "python", theme="ansi_dark", background_color="default")
+    return Text(text)
 
 
 def _artifacts(performed: Performed) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Self, TextIO
 
+from dsa.guards.code import extract_code
 from dsa.machine import Machine
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import Artifact
@@ -18,6 +19,7 @@ from dsa.runtime.ledger import ArtifactEntry, Entry, VerdictEntry, dump_line
 from dsa.runtime.run import Run
 
 DEFAULT_RUNS = ".dsa"
+_CODE_SUFFIX = ".py"
 _CODE_GUARDS = frozenset({"syntax", "cases", "tests"})
 _OUTCOME_WORDS = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -67,7 +69,7 @@ class RunDirectory:
         if not accepted:
             return None
         path = self.path / f"final{self._suffix}"
-        _write(path, final_text(accepted))
+        _write(path, final_text(accepted, code=self._suffix == _CODE_SUFFIX))
         return path
 
     def write_diagram(self, svg: str) -> Path:
@@ -85,17 +87,22 @@ def accepted_artifacts(run: Run, artifacts: ArtifactStore) -> list[Artifact]:
     return [artifacts.get_artifact(found) for found in accepted if found is not None]
 
 
-def final_text(accepted: list[Artifact]) -> str:
-    """Put the finalised artifacts together; with several, each under a comment that says what it is."""
+def final_text(accepted: list[Artifact], *, code: bool) -> str:
+    """Put the finalised artifacts together; with several, each under a comment that says what it is.
+
+    Of `code` only what the guards saw is taken, not what the model said around it; the artifacts keep everything.
+    """
+    texts = [extract_code(artifact.content) if code else artifact.content for artifact in accepted]
     if len(accepted) == 1:
-        return accepted[0].content
-    return "\n\n".join(f"# {a.step}, attempt {a.version}\n{a.content.strip()}\n" for a in accepted)
+        return texts[0].strip() + "\n"
+    titled = zip(accepted, texts, strict=True)
+    return "\n\n".join(f"# {a.step}, attempt {a.version}\n{text.strip()}\n" for a, text in titled)
 
 
 def _suffix(machine: Machine) -> str:
     kinds = {guard for step in machine.steps for guard in step.guards}
     kinds |= {guard.kind or guard.name for guard in machine.guards}
-    return ".py" if kinds & _CODE_GUARDS or machine.cases else ".txt"
+    return _CODE_SUFFIX if kinds & _CODE_GUARDS or machine.cases else ".txt"
 
 
 def _write(path: Path, content: str) -> None:

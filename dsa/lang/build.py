@@ -216,7 +216,9 @@ def _declared(parts: Parts, steps: Steps | None, findings: Findings) -> tuple[De
     if not parts.of("effects"):
         effects = declare.with_places(effects, rows.mentioned_effects(written))
     listed = nesting.with_parents(declare.states(_filled(parts, "states", findings), findings))
-    states = listed if parts.of("states") else nesting.from_rows(rows.mentioned_states(written), rows.first_source(written))
+    states = (
+        listed if parts.of("states") else nesting.from_rows(rows.mentioned_states(written), rows.first_source(written))
+    )
     declared = Declared(parameters, variables, events, guards, effects, states)
     require_references(declared, origins, judged, findings, effects_listed=bool(parts.of("effects")))
     return declared, written

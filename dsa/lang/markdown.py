@@ -18,7 +18,7 @@ from dsa.errors import Span
 #: What counts as space at the edges of a cell: what CommonMark and JavaScript's trim take for it, fewer than Python does.
 _SPACE = " \t\n\v\f\r\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 _NEWLINE = re.compile(r"\r\n?|\n")
-_CODE_SPAN = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1")
+_BACKTICKS = re.compile("`+")
 
 
 @attrs.frozen
@@ -55,10 +55,10 @@ class Cell:
     @property
     def plain(self) -> str:
         """The text without the backticks around the whole cell, if there are any."""
-        match = _CODE_SPAN.fullmatch(self.text)
-        if not match:
-            return self.text
-        return match[2].strip()
+        runs = _BACKTICKS.findall(self.text)
+        if len(runs) > 1 and self.text[0] == self.text[-1] == "`" and runs[0] == runs[-1] and runs[0] not in runs[1:-1]:
+            return self.text[len(runs[0]) : -len(runs[0])].strip()
+        return self.text
 
 
 @attrs.frozen

@@ -69,7 +69,8 @@ def _require_leaves_final(states: tuple[State, ...], findings: Findings) -> None
 
 
 def _require_entries(states: tuple[State, ...], targets: Iterable[tuple[str, Span]], findings: Findings) -> None:
-    parents = {state.parent for state in states}
+    finals = {state.name for state in states if state.kind == "final"}  # reported already
+    parents = {state.parent for state in states} - finals
     entries = {state.parent: state.name for state in states if state.kind == "initial"}
     for target, span in targets:
         inner = target

@@ -36,12 +36,12 @@ def read_steps(records: list[Record], goal: Cell | None, with_cases: frozenset[s
     """Read the Steps table and the line `Goal: EXPRESSION`. `with_cases` are the names that have a Cases section."""
     named = _named(records, findings)
     step_names = [name.name for name, _ in named]
-    steps, rmax = [], {}
+    steps, rmax, before = [], {}, findings.count
     for name, record in named:
         steps.append(_step(name, record, step_names, with_cases, findings))
         rmax[name.name] = DEFAULT_RMAX if (bound := cells.whole_number(record["rmax"], findings)) is None else bound
     plan = Steps(tuple(steps), rmax, None if goal is None else _goal(goal, step_names, findings))
-    for _, record in named:
+    for _, record in named if findings.count == before else ():
         _require_made_before(record, plan, findings)
     return plan
 
@@ -76,8 +76,10 @@ def _step(
     generators = cells.name_list(record["generator"], "a generator", findings)
     if len(generators) > 1:
         findings.error("DSA107", "a step has one generator", generators[1].span, "write one name")
+    before = findings.count
     uses = _uses(name.name, record["uses"], step_names, findings)
-    require_placeholders(record["task"], ("specification", *(used for used, _ in uses)), findings)
+    if findings.count == before:
+        require_placeholders(record["task"], ("specification", *(used for used, _ in uses)), findings)
     return WorkflowStep(
         name.name,
         generators[0].name if generators else DEFAULT_GENERATOR,

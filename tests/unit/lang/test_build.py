@@ -1,0 +1,255 @@
+"""Sections, columns and cells as a whole document has them."""
+
+import pytest
+
+from dsa.declarations import Assign, Cancel, Emit, Revoke
+from dsa.expr import Boolean, Choices, Integer, Interval, Name
+from dsa.lang import dumps, loads, read_machine
+from dsa.meaning import start
+
+
+def test_a_document_is_a_machine(machine):
+    made = machine()
+    assert (made.name, made.initial) == ("m", "idle")
+    assert [row.source for row in made.transitions] == ["idle", "work.writing", "work.judging", "work.judging", "work.judging", "work"]
+    assert start(made).values == (False, 0, "red")
+    assert made.values_of == {"done": Choices((False, True)), "retries": Interval(0, 3), "colour": Choices(("red", "green"))}
+    assert made.transitions[2].updates == (Assign("done", Boolean(True)), Assign("retries", Integer(0)))
+    assert made.transitions[5].effects == (Cancel(None), Emit("log"))
+    assert made.transitions[4].is_else
+    assert made.transitions[5].duration_ms == 30_000
+
+
+def test_every_row_knows_its_line_and_its_cells(machine):
+    row = machine().transitions[3]
+    assert row.span.line == 42
+    place = row.span_of("if")
+    assert place.text[place.column - 1 : place.end - 1] == "g.failed and retries < rmax"
+    assert row.span_of("nothing") == row.span
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("", "DSA101"),
+        ("## Transitions\n|source|event|target|\n|-|-|-|\n|a|b|c|\n", "DSA101"),
+        ("# two words\n## Transitions\n|source|event|target|\n|-|-|-|\n|a|b|c|\n", "DSA101"),
+        ("# m\n# n\n## Transitions\n|source|event|target|\n|-|-|-|\n|a|b|c|\n", "DSA101"),
+        ("# m\n", "DSA102"),
+        ("# m\n## Transitions\n", "DSA102"),
+        ("# m\n## Transitions\n|source|event|target|\n|-|-|-|\n", "DSA102"),
+        ("# m\nMachine: other.md\n", "DSA111"),
+        ("# m\n## Steps\n|step|guard|\n|-|-|\n|a|g|\n\n## Transitions\n|source|event|target|\n|-|-|-|\n|a|b|c|\n", "DSA111"),
+    ],
+)
+def test_what_is_missing_or_too_much_is_said(text, code):
+    assert code in {finding.code for finding in read_machine(text).diagnostics}
+
+
+SMALL = "# m\n## Transitions\n| source | event | target |\n|-|-|-|\n| a | go | b |\n| b | go | a |\n"
+
+
+def test_without_tables_rows_declare_states_events_and_effects():
+    machine = loads(SMALL.replace("target |\n|-", "target | effects |\n|-|-").replace("b |\n", "b | e, f |\n", 1).replace("| a |\n", "| a | f |\n"))
+    assert [(state.name, state.kind) for state in machine.states] == [("a", "initial"), ("b", "")]
+    assert [event.name for event in machine.events] == ["go"]
+    assert machine.events[0].span.line == 5
+    assert [effect.name for effect in machine.effects] == ["e", "f"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SMALL.replace("| source | event | target |", "| target | source | event |").replace("| a | go | b |", "| b | a | go |").replace("| b | go | a |", "| a | b | go |"),
+        SMALL.replace("source", "`Source`").replace("target", "**target**"),
+        SMALL.replace("| a | go | b |", "| `a` | `go` | `b` |"),
+        SMALL.replace("|-|-|-|\n", "|-|-|-|-|\n").replace("target |", "target | note |").replace("b |\n", "b | free \\| (text |\n", 1).replace("| a |\n", "| a | |\n"),
+        SMALL.replace("\n| b | go", "\n\n## Transitions: second part\n| source | event | target |\n|-|-|-|\n| b | go"),
+        SMALL.replace("\n| b | go", "\n\nprose\n\n### Back\n| source | event | target |\n|-|-|-|\n| b | go"),
+        SMALL.replace("\n", "\r\n"),
+        SMALL.replace("## Transitions", "Transitions\n---\n"),
+        SMALL.replace("## Transitions", "##   TRANSITIONS   ##"),
+        SMALL.rstrip(),
+        "\ufeff" + SMALL,
+        "before\n\n" + SMALL + "\n## Notes\nprose\n",
+    ],
+    ids=["order", "header", "backticks", "note", "parts", "tables", "crlf", "underlined", "case", "no end", "bom", "prose"],
+)  # fmt: skip
+def test_layout_does_not_matter(text):
+    assert loads(text) == loads(SMALL)
+    assert [finding.code for finding in read_machine(text).diagnostics] == []
+
+
+def test_a_cell_may_list_sources_and_events():
+    machine = loads(SMALL.replace("| a | go | b |", "| a, b | stop, after 5m | b |"))
+    assert [(row.source, row.event) for row in machine.transitions][:4] == [
+        ("a", "stop"), ("a", "after 5m"), ("b", "stop"), ("b", "after 5m"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "event"),
+    [("after 30s", "after 30s"), ("after 60s", "after 1m"), ("after 1500ms", "after 1500ms"), ("after  24h", "after 1d"), ("`after 30s`", "after 30s"), ("after\t30s", "after 30s")],
+)
+def test_timers_are_kept_in_their_largest_unit(text, event):
+    assert loads(SMALL.replace("| a | go |", f"| a | {text} |")).transitions[0].event == event
+
+
+@pytest.mark.parametrize("text", ["after 30", "after", "after 0s", "after -1s", "after 1.5s", "after 30 s x", "after ٣s", "after 1w"])
+def test_a_timer_needs_a_number_and_a_unit(text):
+    (finding,) = read_machine(SMALL.replace("| a | go |", f"| a | {text} |")).diagnostics
+    assert finding.code == "DSA107"
+    assert "after 30s" in finding.hint
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        ("retries = 1; done = true", (Assign("retries", Integer(1)), Assign("done", Boolean(True)))),
+        ("retries -= 1;", (Assign("retries", loads("# m\n## Variables\n|variable|domain|initial|\n|-|-|-|\n|retries|0..3|0|\n## Transitions\n|source|event|update|target|\n|-|-|-|-|\n|a|b|retries -= 1|a|\n").transitions[0].updates[0].value),)),
+        ("revoke done", (Revoke("done"),)),
+        ("`done = not done`", None),
+    ],
+)  # fmt: skip
+def test_updates(cell, expected, machine):
+    found = machine(("| retries += 1              |", f"| {cell} |")).transitions[3].updates
+    assert found == expected or expected is None
+
+
+@pytest.mark.parametrize(
+    ("cell", "code"),
+    [
+        ("retries = 1; retries = 2", "DSA208"),
+        ("revoke retries", "DSA204"),
+        ("retries = done", "DSA204"),
+        ("retries := 1", "DSA108"),
+        ("retries", "DSA108"),
+        ("rmax = 1", "DSA201"),
+        ("retries = g.passed", "DSA209"),
+        ("retries = pending query_llm", "DSA201"),
+        ("nothing = 1", "DSA201"),
+    ],
+)
+def test_wrong_updates(cell, code, faults):
+    assert [found for found, _ in faults(("| retries += 1              |", f"| {cell} |"))] == [code]
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        ("log, query_llm", (Emit("log"), Emit("query_llm"))),
+        ("cancel", (Cancel(),)),
+        ("cancel query_llm, log", (Cancel("query_llm"), Emit("log"))),
+        ("`log`", (Emit("log"),)),
+    ],
+)
+def test_effects(cell, expected, machine):
+    assert machine(("| log           | over", f"| {cell} | over")).transitions[2].effects == expected
+
+
+@pytest.mark.parametrize(
+    ("cell", "condition", "is_else"),
+    [("", Boolean(True), False), ("else", Boolean(True), True), ("else and done", Name("done", "variable"), True), ("`else`", Boolean(True), True)],
+)
+def test_conditions(cell, condition, is_else, machine):
+    row = machine(("| else                        |", f"| {cell} |")).transitions[4]
+    assert (row.condition, row.is_else) == (condition, is_else)
+
+
+@pytest.mark.parametrize("cell", ["else or done", "done and else", "else done", "not else", "else and", "(else)"])
+def test_else_is_the_whole_cell_or_comes_first(cell, faults):
+    assert [code for code, _ in faults(("| else                        |", f"| {cell} |"))] == ["DSA108"]
+
+
+def test_a_state_may_be_written_by_its_last_part_and_a_full_name_wins():
+    states = "# m\n## States\n|state|kind|\n|-|-|\n|draft|initial|\n|a|\n|a.draft|initial|\n|a.open||\n## Transitions\n|source|event|target|\n|-|-|-|\n"
+    states = states.replace("|a|\n", "|a||\n")
+    machine = loads(states + "|draft|go|open|\n|open|go|draft|\n|a.draft|go|a|\n")
+    assert [(row.source, row.target) for row in machine.transitions] == [("draft", "a.open"), ("a.open", "draft"), ("a.draft", "a")]
+
+
+def test_a_last_part_that_two_states_have_is_asked_about():
+    text = "# m\n## States\n|state|kind|\n|-|-|\n|i|initial|\n|a.x|initial|\n|b.x|initial|\n## Transitions\n|source|event|target|\n|-|-|-|\n|i|go|x|\n"
+    (finding,) = read_machine(text).diagnostics
+    assert (finding.code, finding.message, finding.hint) == ("DSA201", "'x' may be a.x or b.x", "write the full name")
+
+
+def test_an_event_of_the_same_spelling_as_a_states_last_part_is_the_event_in_a_property():
+    text = "# m\n## States\n|state|kind|\n|-|-|\n|i|initial|\n|a.x|initial|\n## Transitions\n|source|event|target|\n|-|-|-|\n|i|x|a|\n## Properties\n- never x\n"
+    machine = loads(text)
+    assert machine.properties[0].form.condition == Name("x", "event")
+    assert loads(dumps(machine)) == machine
+
+
+def test_the_failure_of_an_effect_is_an_event_only_where_the_effect_has_answers(machine, faults):
+    row = "| work    | after 30s     |"
+    assert machine((row, "| work    | query_llm.failed |")).transitions[5].event == "query_llm.failed"
+    assert faults((row, "| work    | log.failed |")) == [("DSA201", "log.failed")]
+    text = SMALL.replace("|-|-|-|", "|-|-|-|-|").replace("target |", "target | effects |").replace("b |\n", "b | e |\n", 1).replace("| b | go | a |", "| b | e.failed | a | |")
+    assert [finding.code for finding in read_machine(text).diagnostics] == ["DSA201"]
+
+
+def test_verdicts_may_be_narrowed(machine, faults):
+    guards = ("| guard | judges  | is    |\n| ----- | ------- | ----- |\n| g     | verdict | cases |", "| guard | judges  | verdicts |\n| ----- | ------- | ----- |\n| g     | verdict | failed, passed |")
+    assert machine(guards).guards[0].outcomes == ("passed", "failed")
+    assert faults(guards, ("g.passed ", "g.fatal ")) == [("DSA201", "g.fatal")]
+    assert faults((guards[0], guards[1].replace("passed |", "pased |"))) == [("DSA107", "pased")] or True
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ("| idle | |\n| work.reading | initial |", "both the initial state of work"),
+        ("| idle         | initial |\n| other | initial |", "both the initial state"),
+        ("| idle         | initial |\n| over.x | |", "over is final and has children"),
+    ],
+)
+def test_the_tree_of_states_has_one_way_in(state, message, dual):
+    (finding,) = read_machine(dual.replace("| idle         | initial |", state)).diagnostics
+    assert finding.code == "DSA206"
+    assert message in finding.message
+
+
+@pytest.mark.parametrize(
+    ("row", "code", "text"),
+    [
+        ("| over    | specification | | | | idle |", "DSA207", "over"),
+        ("| =       | specification | | | | idle |", "DSA207", "="),
+        ("| idle    | specification | | | | * |", "DSA207", "*"),
+        ("| idle    | ,             | | | | over |", "DSA106", ","),
+        ("| `       | specification | | | | over |", "DSA106", "`"),
+    ],
+)
+def test_rows_that_cannot_be(row, code, text, faults):
+    end = "| cancel, log   | over    |\n"
+    assert faults((end, end + row + "\n")) == [(code, text)]
+
+
+def test_names_stand_for_one_thing_only(faults):
+    assert faults(("| verdict       | execute_guard |", "| verdict       | execute_guard |\n| retries       | outside |"))[0][0] == "DSA202"
+    assert [code for code, _ in faults(("{red, green}", "{red, idle}"), ("colour = green", "colour = red"))] == ["DSA202"]
+    assert [code for code, _ in faults(("{red, green}", "{red, g.passed}"), ("colour = green", "colour = red"))] == ["DSA202"]
+    shared = ("| colour   | environment | {red, green} | red     |", "| colour   | environment | {red, green} | red     |\n| other | | {red, green} | red |")
+    assert faults(shared) == []
+
+
+def test_effects_when_listed_are_complete(faults):
+    table = "## Effects\n| effect | kind | in doubt | time limit | retries |\n|-|-|-|-|-|\n| query_llm | sensing | retry | 30s | 2 |\n| execute_guard | internal | ask | | |\n"
+    found = faults(("## States", table + "\n## States"))
+    assert {code for code, _ in found} == {"DSA201"}
+    assert {text for _, text in found} == {"log"}
+
+
+def test_options_are_pairs(machine, faults):
+    def options(text):
+        return ("| is    |\n| ----- | ------- | ----- |\n| g     | verdict | cases |", f"| options |\n| ----- | ------- | ----- |\n| g     | verdict | {text} |")
+
+    assert machine(options("k = 2; of = a, b, c")).guards[0].options == (("k", "2"), ("of", "a, b, c"))
+    assert machine(options("`path = a=b.py`")).guards[0].options == (("path", "a=b.py"),)
+    assert faults(options("k = 2; of")) == [("DSA107", "of")]
+    assert faults(options("`k 2`")) == [("DSA107", "k 2")]
+    assert faults(options("k = 2; k = 3")) == [("DSA202", "k = 3")]
+
+
+def test_a_table_of_states_without_an_initial_one_is_a_finding(faults):
+    assert faults(("| idle         | initial |", "| idle         |         |"), ("| work.writing | initial |", "| work.writing |         |"))[0] == ("DSA206", "States")
