@@ -36,12 +36,12 @@ def read_steps(records: list[Record], goal: Cell | None, with_cases: frozenset[s
     """Read the Steps table and the line `Goal: EXPRESSION`. `with_cases` are the names that have a Cases section."""
     named = _named(records, findings)
     step_names = [name.name for name, _ in named]
-    steps, rmax, before = [], {}, findings.count
+    steps, rmax = [], {}
     for name, record in named:
         steps.append(_step(name, record, step_names, with_cases, findings))
         rmax[name.name] = DEFAULT_RMAX if (bound := cells.whole_number(record["rmax"], findings)) is None else bound
     plan = Steps(tuple(steps), rmax, None if goal is None else _goal(goal, step_names, findings))
-    for _, record in named if findings.count == before else ():
+    for _, record in named:
         _require_made_before(record, plan, findings)
     return plan
 
@@ -94,6 +94,14 @@ def _step(
 
 def _requires(step: str, cell: Cell, step_names: list[str], findings: Findings) -> tuple[str, ...] | Expr:
     """Read a list of steps, or an expression over them."""
+    before = findings.count
+    found = _required(step, cell, step_names, findings)
+    if findings.count > before:
+        findings.doubt(step)  # what it may use follows from what it requires
+    return found
+
+
+def _required(step: str, cell: Cell, step_names: list[str], findings: Findings) -> tuple[str, ...] | Expr:
     words = cell.text.replace("`", " ").split()
     if _NAMES_ONLY.fullmatch(cell.text) and not {"and", "or", "not", "true", "false"} & set(words):
         listed = cells.name_list(cell, "a step", findings)
@@ -159,7 +167,7 @@ def _require_made_before(record: Record, plan: Steps, findings: Findings) -> Non
         if passed is not None and used.text in known - passed:
             hint = f"put {used.text} into the column requires" + ("" if is_chain(plan) else ", as a list")
             message = f"step {name} uses what {used.text} made, but {used.text} may not have passed by then"
-            findings.error("DSA214", message, used.span(), hint)
+            findings.error("DSA214", message, used.span(), hint, about=name)
 
 
 def _passed_before(name: str, plan: Steps) -> set[str] | None:

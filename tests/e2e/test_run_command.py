@@ -175,6 +175,10 @@ def largest(numbers): return max(numbers)
 ```python
 def factorial(n): return n * factorial(n - 1) if n else 1
 ```
+## fibonacci
+```python
+def fibonacci(n): return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+```
 ## edit_distance
 """
 WRONG = "```python\ndef edit_distance(a, b): return 0\n```\n"
@@ -196,7 +200,7 @@ def test_the_demo_says_how_each_document_should_end_and_both_do(invoke, tmp_path
     assert "this should end: failed" in result.output
     assert "failed at edit_distance after 3 attempts" in result.output
     first, second = sorted((tmp_path / ".dsa").iterdir(), key=lambda path: "exhausted" in path.name)
-    assert len(list(first.glob("*-passed.py"))) == 6
+    assert len(list(first.glob("*-passed.py"))) == 7
     assert len(list(second.glob("*-rejected.py"))) == 3
 
 

@@ -69,7 +69,7 @@ def test_workflow_state_set_without_a_pass(plant):
 
 def test_an_answer_that_no_row_of_a_state_handles_stands_where_its_effect_is_emitted(plant):
     text, found = plant(
-        ("| artifact      | query_llm     | a         |", "| artifact | query_llm | a |\n| progress | query_llm | |"),
+        ("| artifact      | query_llm     | a        |", "| artifact | query_llm | a |\n| progress | query_llm | |"),
         (ARTIFACT, ARTIFACT + "\n| validating | progress | | | | = |"),
     )
     unhandled = found["DSA305"]
@@ -154,7 +154,7 @@ def test_a_failure_that_is_named_once_must_be_handled_everywhere(plant):
 
 def test_an_outside_event_that_is_refused_at_some_values_is_a_warning(plant):
     _, found = plant(
-        ("| specification | outside       | Psi       |", "| specification | outside | |\n| abort | outside | |"),
+        ("| specification | outside       | Psi      |", "| specification | outside | |\n| abort | outside | |"),
         (ARTIFACT, ARTIFACT + "\n| generating | abort | retries > 0 | | cancel query_llm | failed |"),
     )
     assert found["DSA309"].severity == "warning"

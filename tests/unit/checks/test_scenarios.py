@@ -132,7 +132,7 @@ def test_rows_no_scenario_takes_are_listed_once():
 
 def test_a_verdict_that_no_row_reads_here_is_an_error():
     text = DUAL_STATE.replace(
-        "| artifact      | query_llm     | a         |", "| artifact | query_llm | |\n| look | outside | |"
+        "| artifact      | query_llm     | a        |", "| artifact | query_llm | |\n| look | outside | |"
     )
     text = (
         text.replace("| g     | verdict |", "| g     | verdict, look |")

@@ -3,6 +3,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,9 @@ def test_a_watching_process_that_was_stopped_is_killed(scratch):
     body = "os.kill(os.getppid(), signal.SIGSTOP)\ntime.sleep(600)"
     outcome = run_isolated(program(body), "", Bounds(timeout_s=0.2), namespaces=False)
     assert (outcome.ended, outcome.features) == ("timeout", frozenset())
+    give_up = time.monotonic() + 5
+    while _working_in(scratch) and time.monotonic() < give_up:  # killed, perhaps not yet gone
+        os.sched_yield()
     assert _working_in(scratch) == []
 
 

@@ -69,7 +69,7 @@ def test_line_ends_do_not_matter(end):
     ],
 )
 def test_cells_are_split_as_github_splits_them(line, expected):
-    assert [text for text in texts(line)] == (expected if line else []) or texts(line) == expected
+    assert list(texts(line)) == (expected if line else []) or texts(line) == expected
 
 
 def test_columns_stay_true_behind_escaped_pipes():
@@ -108,19 +108,23 @@ def test_a_heading_over_two_lines_is_one_line_of_text():
 def test_blocks_are_found_with_their_lines():
     (section,) = read("## s\n\none\ntwo\n\n- a\n- b\n  c\n\n### T\n```py\nx\n```\n", "m.md").sections
     one, two, a, b, heading, fence = section.blocks
-    assert isinstance(one, Line) and isinstance(two, Line)
+    assert isinstance(one, Line)
+    assert isinstance(two, Line)
     assert (one.text.line, two.text.line) == (3, 4)
-    assert isinstance(a, Bullet) and isinstance(b, Bullet)
+    assert isinstance(a, Bullet)
+    assert isinstance(b, Bullet)
     assert (a.text.text, b.text.text) == ("a", "b c")
-    assert isinstance(heading, Heading) and heading.level == 3
-    assert isinstance(fence, Fence) and fence.content == "x\n"
+    assert isinstance(heading, Heading)
+    assert heading.level == 3
+    assert isinstance(fence, Fence)
+    assert fence.content == "x\n"
 
 
 def test_a_bullet_over_several_lines_knows_where_each_stands():
     (section,) = read("## s\n- always a and\n  b or\nc\n", "m.md").sections
     text = section.blocks[0].text
     assert text.text == "always a and b or c"
-    places = [(place.line, place.column, place.end) for place in map(lambda word: text.span(*word), ((0, 6), (13, 14), (18, 19)))]
+    places = [(place.line, place.column, place.end) for place in (text.span(*word) for word in ((0, 6), (13, 14), (18, 19)))]
     assert places == [(2, 3, 9), (3, 3, 4), (4, 1, 2)]
     assert text.span().end == len("- always a and") + 1
 
