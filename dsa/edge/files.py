@@ -28,22 +28,26 @@ def locate(name: str, beside: Path | None = None) -> Path:
     written = Path(name)
     candidates = [written] if beside is None else [beside / written, written]
     for candidate in candidates:
-        if candidate.is_file():
+        if _is_file(candidate):
             return candidate
     known = shipped()
     if name in known:
         return known[name]
-    if written.is_dir():
+    if os.path.isdir(written):  # noqa: PTH112  (as below)
         raise DocumentError(name, "is a folder; name a document in it")
     raise DocumentError(
         name, f"there is no such file, and no shipped machine of that name ({', '.join(sorted(known))})"
     )
 
 
+def _is_file(path: Path) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113  (Path's raises OSError for a name too long for any file)
+
+
 def read_text(path: Path | str) -> str:
-    """Read a document as UTF-8, line ends kept. Raises DocumentError."""
+    """Read a document as UTF-8, line ends and a byte order mark kept. Raises DocumentError."""
     try:
-        return Path(path).read_bytes().decode("utf-8-sig")
+        return Path(path).read_bytes().decode("utf-8")
     except UnicodeDecodeError as fault:
         raise DocumentError(str(path), f"is not UTF-8 text (byte {fault.start})") from fault
     except OSError as fault:
@@ -54,7 +58,7 @@ def read_document(name: str) -> Reading:
     """Read a machine or a spec, with everything found in it. Raises DocumentError when there is nothing to read."""
     path = locate(name)
     text = read_text(path)
-    shown = name if Path(name).is_file() else _shortened(path)
+    shown = name if _is_file(Path(name)) else _shortened(path)
     found = machine_of(text, shown)
     if found is None:
         return read_machine(text, shown)

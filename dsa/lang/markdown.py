@@ -25,8 +25,8 @@ _BACKTICKS = re.compile("`+")
 class Cell:
     r"""A piece of one line: its text without `\|` escapes, and where it stands.
 
-    `escapes` are the positions in `text` of pipes that were written `\|`, so that columns stay true. A bullet may go on
-    over further lines: `continued` gives the offset in `text` at which each of them starts, and its own piece.
+    `escapes` are the positions in `text` of pipes that were written `\|`, so that columns stay true. A bullet or a
+    heading may go on over further lines: `continued` gives the offset in `text` at which each of them starts, and its own piece.
     """
 
     text: str
@@ -196,7 +196,7 @@ def _blocks(tokens: list[Token], path: str, lines: tuple[str, ...]) -> Iterator[
             yield _table(path, lines, first, last)
         elif token.type == "heading_open" and token.level == 0:
             content = tokens[place + 1].content
-            yield Heading(int(token.tag[1:]), _piece(path, lines, first, " ".join(content.split())), last)
+            yield Heading(int(token.tag[1:]), _joined(path, lines, first, content.split("\n")), last)
         elif token.type == "fence" and token.level == 0:
             inside = token.content.split("\n")[:-1]
             body = tuple(_piece(path, lines, first + 1 + place, content) for place, content in enumerate(inside))
@@ -220,7 +220,7 @@ def _piece(path: str, lines: tuple[str, ...], index: int, content: str) -> Cell:
 
 
 def _joined(path: str, lines: tuple[str, ...], index: int, contents: list[str]) -> Cell:
-    """Give the lines of an item as one text, joined by spaces."""
+    """Give the lines of an item or a heading as one text, joined by spaces."""
     pieces = [_piece(path, lines, index + place, content.strip()) for place, content in enumerate(contents)]
     offsets = accumulate(len(piece.text) + 1 for piece in pieces[:-1])
     text = " ".join(piece.text for piece in pieces)

@@ -54,7 +54,17 @@ def test_any_of_many_texts_is_read_and_laid_out(seed):
 
 
 #: One cell of each kind in dual_state; a third of them is tried with each value.
-_CELLS = ("| initial", "| 0..rmax", "| g.passed", "| retries += 1", "| query_llm", "| generating", "| verdict g.failed", "| 0..", "| cases")
+_CELLS = (
+    "| initial",
+    "| 0..rmax",
+    "| g.passed",
+    "| retries += 1",
+    "| query_llm",
+    "| generating",
+    "| verdict g.failed",
+    "| 0..",
+    "| cases",
+)
 
 
 @pytest.mark.parametrize("place", range(len(NASTY)))

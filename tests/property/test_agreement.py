@@ -1,20 +1,19 @@
 """The compiled step answers as `dsa.meaning.step` does, on any machine, whatever it is given."""
 
 import random
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from repository import shipped_machines
 
 from dsa.errors import OccurrenceError
 from dsa.fast import compile_groups, compile_step
-from dsa.lang import loads
 from dsa.machine import read_guards
 from dsa.meaning import Occurrence, Refusal, Taken, accepted_events, candidates, start, step
 from dsa.testing.strategies import configurations, machines, occurrences
 
-MACHINES = Path(__file__).parents[2] / "machines"
+SHIPPED = shipped_machines()
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
 
 
@@ -64,9 +63,9 @@ def test_the_generated_groups_know_the_reason_of_every_refusal(data):
 
 
 @pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.full)])
-@pytest.mark.parametrize("path", sorted(MACHINES.glob("*/machine.md")), ids=lambda path: path.parent.name)
-def test_shipped_machines_agree_on_random_walks(path, count):
-    machine = loads(path.read_text(encoding="utf-8"))
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_machines_agree_on_random_walks(name, count):
+    machine = SHIPPED[name]
     fast, chance, configuration = compile_step(machine), random.Random(count), start(machine)
     events = [event for event, *_ in machine.event_named.items()]
     timers = [(row.event, row.source) for row in machine.transitions if row.is_timer]
@@ -83,9 +82,9 @@ def test_shipped_machines_agree_on_random_walks(path, count):
         assert answer(machine, fast, configuration, occurrence) == expected
         if isinstance(expected, Taken):
             taken, configuration = taken + 1, expected.configuration
-        elif configuration.state in machine.final_states:
+        elif configuration.state in machine.final_states or chance.random() < 0.05:  # some walks end nowhere
             configuration = start(machine)
-    assert taken > count / 2
+    assert taken > count / 4
 
 
 def test_random_machines_meet_every_reason_of_refusal():

@@ -90,7 +90,11 @@ def test_cells_that_are_not_expressions_keep_their_text(text):
 def _cells(text):
     sections = [section for section in read(text, "").sections if section.kind in COLUMNS]
     return [
-        [(head.text, cell.text) for row in table.rows for head, cell in zip(table.header.cells, row.cells, strict=False)]
+        [
+            (head.text, cell.text)
+            for row in table.rows
+            for head, cell in zip(table.header.cells, row.cells, strict=False)
+        ]
         for section in sections
         for table in section.tables
     ]

@@ -58,7 +58,9 @@ def reread(text: str, machine: Machine, *, with_moments: bool):
     expr = parser.expression()
     parser.end()
     findings = Findings()
-    symbols = frozenset(v for item in (*machine.parameters, *machine.variables) for v in getattr(item.domain, "values", ()))
+    symbols = frozenset(
+        v for item in (*machine.parameters, *machine.variables) for v in getattr(item.domain, "values", ())
+    )
     scope = Scope(
         "a test",
         {item.name: item.domain for item in machine.parameters},
@@ -129,7 +131,9 @@ def test_names_that_are_words_of_properties_are_written_and_read():
         "on",
         events=(Event("always"), Event("expected")),
     )
-    text = dumps(machine) + "\n## Properties\n- on leads to off\n- always only after expected\n- on always: on unchanged\n"
+    text = (
+        dumps(machine) + "\n## Properties\n- on leads to off\n- always only after expected\n- on always: on unchanged\n"
+    )
     again = loads(text)
     assert len(again.properties) == 3
     assert loads(dumps(again)) == again

@@ -1,21 +1,21 @@
 """python-statemachine and `step` in lockstep: the same answers, refusals and their reasons included."""
 
 import random
-from pathlib import Path
+from itertools import product
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from repository import all_machines, shipped_machines
 
+from dsa.checks import explore
 from dsa.errors import OccurrenceError
-from dsa.lang import loads
 from dsa.machine import read_guards
 from dsa.meaning import Configuration, Occurrence, Taken, start, step
 from dsa.targets.statechart import StatechartRun
 from dsa.testing.strategies import configurations, machines, occurrences
 
-ROOT = Path(__file__).parents[2]
-SHIPPED = sorted((ROOT / "machines").glob("*/machine.md"))
+SHIPPED, ALL = shipped_machines(), all_machines()
 
 
 def answer(take, *arguments):
@@ -86,14 +86,32 @@ def _is_likely(machine, here: Configuration, source, event) -> bool:
     return bool(machine.rows_for(here.state, event)) and (origin == "outside" or origin in here.outstanding)
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)
-def test_a_shipped_machine_agrees_on_random_walks(path):
-    machine = loads(path.read_text(encoding="utf-8"), path.name)
-    assert walk(machine, seed=1, count=2_000) > 500
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_machine_agrees_on_random_walks(name):
+    assert walk(SHIPPED[name], seed=1, count=2_000) > 500
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)
-def test_a_shipped_machine_agrees_on_100_000_random_occurrences(path):
-    machine = loads(path.read_text(encoding="utf-8"), path.name)
-    assert walk(machine, seed=2, count=100_000) > 25_000
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_machine_agrees_on_100_000_random_occurrences(name):
+    assert walk(SHIPPED[name], seed=2, count=100_000) > 25_000
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_machine_here_agrees_wherever_it_can_be(name):
+    machine = ALL[name]
+    run = StatechartRun(machine)
+    for here in explore(machine, max_states=2_000).reached():
+        for occurrence in _everything(machine, here):
+            run.configuration = here
+            both(machine, run, here, occurrence)
+
+
+def _everything(machine, here: Configuration):
+    """Give every event and armed timer, each with every combination of the verdicts that its rows read."""
+    keys = [(None, event) for event in machine.event_named] + list(machine.armed(here.state))
+    for source, event in keys:
+        rows = machine.rows_from[source, event] if source else machine.rows_for(here.state, event)
+        guards = read_guards(rows)
+        for outcomes in product(*(machine.guard_named[guard].outcomes for guard in guards)):
+            yield Occurrence(event, tuple(zip(guards, outcomes, strict=True)), source)

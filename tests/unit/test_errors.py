@@ -5,7 +5,9 @@ from dsa.lang import loads
 
 
 def test_a_finding_shows_its_line_with_a_caret_below_the_place():
-    finding = Diagnostic("DSA201", "error", "'x' is not declared", Span("m.md", 12, 5, 7, "ab \txy z"), "did you mean 'y'?")
+    finding = Diagnostic(
+        "DSA201", "error", "'x' is not declared", Span("m.md", 12, 5, 7, "ab \txy z"), "did you mean 'y'?"
+    )
     assert finding.render().split("\n") == [
         "m.md:12:5: error DSA201: 'x' is not declared",
         "   12 | ab \txy z",
@@ -26,7 +28,9 @@ def test_a_place_behind_the_line_still_has_a_caret():
 @pytest.mark.parametrize("column", [1, 50, 390, 25_000, 49_990])
 def test_of_a_very_long_line_only_the_place_is_shown(column):
     text = "".join(f"{n % 10}" for n in range(50_000))
-    shown, carets = Diagnostic("DSA201", "error", "m", Span("m.md", 1, column, column + 5, text)).render().split("\n")[1:3]
+    shown, carets = (
+        Diagnostic("DSA201", "error", "m", Span("m.md", 1, column, column + 5, text)).render().split("\n")[1:3]
+    )
     assert len(shown) < 500
     assert carets.count("^") == 5
     at = carets.index("^")

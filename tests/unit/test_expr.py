@@ -48,7 +48,7 @@ PASSED = Verdict("g", "passed")
         (Member(X, (Integer(1),)), False),
         (Member(Symbol("red"), (Symbol("red"),)), True),
         (And((TRUE, Not(Y))), False),
-        (Or((Boolean(False), Y)), True),
+        (Or((Boolean(value=False), Y)), True),
         (PASSED, True),
         (Verdict("g", "failed"), False),
         (Name("ask", "pending"), True),
@@ -60,7 +60,7 @@ def test_an_expression_has_a_value(expr, value):
 
 
 def test_and_and_or_stop_early():
-    assert evaluate(And((Boolean(False), X)), {}) is False
+    assert evaluate(And((Boolean(value=False), X)), {}) is False
     assert evaluate(Or((TRUE, X)), {}) is True
     with pytest.raises(KeyError):
         evaluate(X, {})
@@ -109,7 +109,7 @@ def test_what_stands_among_other_words_is_closed(expr, closed, alone):
 
 def test_joining_flattens_and_leaves_single_conditions_alone():
     assert conjunction([]) == TRUE
-    assert disjunction([]) == Boolean(False)
+    assert disjunction([]) == Boolean(value=False)
     assert conjunction([X]) == X
     assert conjunction([And((X, Y)), X]) == And((X, Y, X))
     assert disjunction([Or((X, Y)), And((X, Y))]) == Or((X, Y, And((X, Y))))
@@ -148,7 +148,10 @@ def test_a_value_is_inside_only_with_its_type(values, inside, outside):
     assert not any(values.contains(value) for value in outside)
 
 
-@pytest.mark.parametrize(("number", "text"), [(0.5, "0.5"), (1e-10, "0.0000000001"), (1e22, "10000000000000000000000"), (0.1 + 0.2, "0.30000000000000004")])
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0.5, "0.5"), (1e-10, "0.0000000001"), (1e22, "10000000000000000000000"), (0.1 + 0.2, "0.30000000000000004")],
+)
 def test_numbers_are_written_without_exponent_and_read_back_exactly(number, text):
     assert show_number(number) == text
     assert float(text) == number

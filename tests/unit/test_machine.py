@@ -14,21 +14,35 @@ def with_parameters(*parameters):
 
 
 def test_parameters_are_set_by_name_or_all_at_once_by_their_first_part():
-    machine = with_parameters(Parameter("rmax.a", COUNT, 3), Parameter("rmax.b", COUNT, 3), Parameter("rmaximum", COUNT, 1))
+    machine = with_parameters(
+        Parameter("rmax.a", COUNT, 3), Parameter("rmax.b", COUNT, 3), Parameter("rmaximum", COUNT, 1)
+    )
     assert machine.at(rmax=1).constants == {"rmax.a": 1, "rmax.b": 1, "rmaximum": 1}
     assert machine.at({"rmax": 1, "rmax.b": 2}).constants == {"rmax.a": 1, "rmax.b": 2, "rmaximum": 1}
     assert machine.at() is machine
     assert machine.constants["rmax.a"] == 3
 
 
-@pytest.mark.parametrize(("name", "value", "message"), [("x", 1, "no parameter 'x'"), ("rmax", -1, "outside its domain 0.."), ("rmax", True, "outside"), ("rmax", "1", "outside")])
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("x", 1, "no parameter 'x'"),
+        ("rmax", -1, "outside its domain 0.."),
+        ("rmax", True, "outside"),
+        ("rmax", "1", "outside"),
+    ],
+)
 def test_an_unknown_parameter_or_value_is_refused(name, value, message):
     with pytest.raises(ParameterError, match=message):
         with_parameters(Parameter("rmax", COUNT, 3)).at({name: value})
 
 
 def test_minima_are_the_smallest_of_each_domain():
-    machine = with_parameters(Parameter("n", RangeDomain(Integer(2), None), 3), Parameter("b", BooleanDomain(), True), Parameter("c", EnumDomain(("x", "y")), "y"))
+    machine = with_parameters(
+        Parameter("n", RangeDomain(Integer(2), None), 3),
+        Parameter("b", BooleanDomain(), default=True),
+        Parameter("c", EnumDomain(("x", "y")), "y"),
+    )
     assert minima(machine) == {"n": 2, "b": False, "c": "x"}
 
 
@@ -54,16 +68,35 @@ def test_states_nest_by_their_dots():
 
 def test_a_state_is_found_by_its_last_part_where_that_is_unique():
     machine = Machine("m", (), (State("x"), State("a.x"), State("a.y"), State("b.z"), State("c.z")), "x")
-    assert [machine.resolve_state(name) for name in ("x", "a.x", "y", "z", "nothing")] == ["x", "a.x", "a.y", None, None]
+    assert [machine.resolve_state(name) for name in ("x", "a.x", "y", "z", "nothing")] == [
+        "x",
+        "a.x",
+        "a.y",
+        None,
+        None,
+    ]
 
 
 def test_the_guards_read_are_given_once_and_sorted():
-    rows = (Transition("a", "e", "a", Verdict("h", "passed")), Transition("a", "e", "a", Verdict("g", "failed")), Transition("a", "e", "b", Verdict("h", "fatal")))
+    rows = (
+        Transition("a", "e", "a", Verdict("h", "passed")),
+        Transition("a", "e", "a", Verdict("g", "failed")),
+        Transition("a", "e", "b", Verdict("h", "fatal")),
+    )
     assert read_guards(rows) == ("g", "h")
     assert Machine("m", rows, (), "a", guards=(Guard("g", ("e",)), Guard("h", ("f",)))).judged_events == {"e", "f"}
 
 
-@pytest.mark.parametrize(("text", "duration_ms", "shown"), [("30s", 30_000, "30s"), ("60s", 60_000, "1m"), ("1500ms", 1_500, "1500ms"), ("48h", 172_800_000, "2d"), ("90m", 5_400_000, "90m")])
+@pytest.mark.parametrize(
+    ("text", "duration_ms", "shown"),
+    [
+        ("30s", 30_000, "30s"),
+        ("60s", 60_000, "1m"),
+        ("1500ms", 1_500, "1500ms"),
+        ("48h", 172_800_000, "2d"),
+        ("90m", 5_400_000, "90m"),
+    ],
+)
 def test_durations_are_read_and_written_in_the_largest_unit(text, duration_ms, shown):
     assert parse_duration(text) == duration_ms
     assert show_duration(duration_ms) == shown

@@ -51,10 +51,14 @@ TEXT = """# m
 
 def machine(*rows):
     """A machine with these rows: source | event | if | update | effects | target."""
-    return loads(TEXT + "| source | event | if | update | effects | target |\n|-|-|-|-|-|-|\n" + "".join(f"| {row} |\n" for row in rows))
+    return loads(
+        TEXT
+        + "| source | event | if | update | effects | target |\n|-|-|-|-|-|-|\n"
+        + "".join(f"| {row} |\n" for row in rows)
+    )
 
 
-def at(state, n=0, outstanding=(), ok=False, k=5):
+def at(state, n=0, outstanding=(), *, ok=False, k=5):
     return Configuration(state, (ok, n, k), frozenset(outstanding))
 
 
@@ -71,7 +75,12 @@ def test_s1_a_run_starts_in_the_innermost_initial_state_with_nothing_outstanding
 
 
 def test_s2_exactly_the_guards_that_are_read_have_a_verdict():
-    made = machine("idle | verdict | g.passed | | | =", "idle | verdict | g.failed | | | =", "busy | verdict | h.passed | | | =", "busy.inner | verdict | | | | =")
+    made = machine(
+        "idle | verdict | g.passed | | | =",
+        "idle | verdict | g.failed | | | =",
+        "busy | verdict | h.passed | | | =",
+        "busy.inner | verdict | | | | =",
+    )
     here = at("idle", outstanding=["judge"])
     assert isinstance(step(made, here, Occurrence("verdict", {"g": "passed"})), Taken)
     for wrong in ({}, {"h": "passed"}, {"g": "passed", "h": "passed"}, [("g", "passed"), ("g", "failed")]):
@@ -98,13 +107,21 @@ def test_s3_rows_of_the_innermost_state_replace_all_outer_ones():
 
 def test_s3_a_star_is_around_every_state_that_is_not_final():
     made = machine("* | go | | | | done")
-    assert [step(made, at(state), Occurrence("go")).configuration.state for state in ("idle", "busy.other")] == ["done"] * 2
+    assert [step(made, at(state), Occurrence("go")).configuration.state for state in ("idle", "busy.other")] == [
+        "done"
+    ] * 2
     assert reason(step(made, at("done"), Occurrence("go"))) == "finished"
 
 
 def test_s3_else_is_true_when_no_other_row_is_and_may_be_joined_with_a_condition():
-    made = machine("idle | go | n == 0 | | | done", "idle | go | else and n == 1 | | | busy", "idle | go | else and n == 2 | | | =")
-    assert [step(made, at("idle", n), Occurrence("go")).configuration.state for n in (0, 1, 2)] == ["done", "busy.inner.deep", "idle"]
+    made = machine(
+        "idle | go | n == 0 | | | done", "idle | go | else and n == 1 | | | busy", "idle | go | else and n == 2 | | | ="
+    )
+    assert [step(made, at("idle", n), Occurrence("go")).configuration.state for n in (0, 1, 2)] == [
+        "done",
+        "busy.inner.deep",
+        "idle",
+    ]
 
 
 def test_s3_row_order_carries_no_meaning():
@@ -115,7 +132,9 @@ def test_s3_row_order_carries_no_meaning():
 
 
 def test_s4_a_refusal_changes_nothing_and_says_what_is_accepted():
-    made = machine("idle | go | n > 0 | | | =", "idle | after 30s | | | | =", "* | stop | | | | done", "busy | more | | | | =")
+    made = machine(
+        "idle | go | n > 0 | | | =", "idle | after 30s | | | | =", "* | stop | | | | done", "busy | more | | | | ="
+    )
     refused = step(made, at("idle"), Occurrence("go"))
     assert refused.configuration == at("idle")
     assert refused.accepted == accepted_events(made, "idle") == ("after 30s", "go", "stop")
@@ -193,7 +212,9 @@ def test_s7_an_answer_discharges_its_effect_before_the_row_emits():
 
 
 def test_s7_cancel_drops_what_is_outstanding_and_nothing_else():
-    made = machine("idle | go | | | cancel ask, log | =", "idle | stop | | | cancel, ask | =", "busy | go | | | judge, cancel | =")
+    made = machine(
+        "idle | go | | | cancel ask, log | =", "idle | stop | | | cancel, ask | =", "busy | go | | | judge, cancel | ="
+    )
     taken = step(made, at("idle", outstanding=["ask", "judge"]), Occurrence("go"))
     assert (taken.configuration.outstanding, taken.cancelled, taken.effects) == ({"judge"}, ("ask",), ("log",))
     assert step(made, at("idle"), Occurrence("go")).cancelled == ()
@@ -204,7 +225,11 @@ def test_s7_cancel_drops_what_is_outstanding_and_nothing_else():
 def test_s7_a_final_state_cancels_all():
     made = machine("idle | go | | | log | done")
     taken = step(made, at("idle", outstanding=["ask", "judge"]), Occurrence("go"))
-    assert (taken.configuration.outstanding, taken.cancelled, taken.effects) == (frozenset(), ("ask", "judge"), ("log",))
+    assert (taken.configuration.outstanding, taken.cancelled, taken.effects) == (
+        frozenset(),
+        ("ask", "judge"),
+        ("log",),
+    )
 
 
 def test_s7_a_second_answer_is_late():
@@ -236,7 +261,9 @@ def test_s9_revoke_gives_back_the_initial_value():
 
 
 def test_s11_a_timer_is_armed_in_its_source_and_all_states_inside():
-    made = machine("busy | after 30s | | | | done", "busy.inner | after 30s | | | | busy.other", "* | after 1h | | | | idle")
+    made = machine(
+        "busy | after 30s | | | | done", "busy.inner | after 30s | | | | busy.other", "* | after 1h | | | | idle"
+    )
     assert made.armed("busy.inner.deep") == (("busy.inner", "after 30s"), ("busy", "after 30s"), ("*", "after 1h"))
     assert made.armed("done") == ()
     assert reason(step(made, at("idle"), Occurrence("after 30s", source="busy"))) == "late"
@@ -253,4 +280,6 @@ def test_s11_only_the_sources_rows_are_candidates():
 
 def test_s11_a_timer_discharges_nothing():
     made = machine("idle | after 30s | | | | =")
-    assert step(made, at("idle", outstanding=["ask"]), Occurrence("after 30s", source="idle")).configuration.outstanding == {"ask"}
+    assert step(
+        made, at("idle", outstanding=["ask"]), Occurrence("after 30s", source="idle")
+    ).configuration.outstanding == {"ask"}

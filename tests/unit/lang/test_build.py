@@ -3,7 +3,7 @@
 import pytest
 
 from dsa.declarations import Assign, Cancel, Emit, Revoke
-from dsa.expr import Boolean, Choices, Integer, Interval, Name
+from dsa.expr import Arithmetic, Boolean, Choices, Integer, Interval, Name, Not
 from dsa.lang import dumps, loads, read_machine
 from dsa.meaning import start
 
@@ -11,10 +11,21 @@ from dsa.meaning import start
 def test_a_document_is_a_machine(machine):
     made = machine()
     assert (made.name, made.initial) == ("m", "idle")
-    assert [row.source for row in made.transitions] == ["idle", "work.writing", "work.judging", "work.judging", "work.judging", "work"]
+    assert [row.source for row in made.transitions] == [
+        "idle",
+        "work.writing",
+        "work.judging",
+        "work.judging",
+        "work.judging",
+        "work",
+    ]
     assert start(made).values == (False, 0, "red")
-    assert made.values_of == {"done": Choices((False, True)), "retries": Interval(0, 3), "colour": Choices(("red", "green"))}
-    assert made.transitions[2].updates == (Assign("done", Boolean(True)), Assign("retries", Integer(0)))
+    assert made.values_of == {
+        "done": Choices((False, True)),
+        "retries": Interval(0, 3),
+        "colour": Choices(("red", "green")),
+    }
+    assert made.transitions[2].updates == (Assign("done", Boolean(value=True)), Assign("retries", Integer(0)))
     assert made.transitions[5].effects == (Cancel(None), Emit("log"))
     assert made.transitions[4].is_else
     assert made.transitions[5].duration_ms == 30_000
@@ -39,7 +50,10 @@ def test_every_row_knows_its_line_and_its_cells(machine):
         ("# m\n## Transitions\n", "DSA102"),
         ("# m\n## Transitions\n|source|event|target|\n|-|-|-|\n", "DSA102"),
         ("# m\nMachine: other.md\n", "DSA111"),
-        ("# m\n## Steps\n|step|guard|\n|-|-|\n|a|g|\n\n## Transitions\n|source|event|target|\n|-|-|-|\n|a|b|c|\n", "DSA111"),
+        (
+            "# m\n## Steps\n|step|guard|\n|-|-|\n|a|g|\n\n## Transitions\n|source|event|target|\n|-|-|-|\n|a|b|c|\n",
+            "DSA111",
+        ),
     ],
 )
 def test_what_is_missing_or_too_much_is_said(text, code):
@@ -50,7 +64,11 @@ SMALL = "# m\n## Transitions\n| source | event | target |\n|-|-|-|\n| a | go | b
 
 
 def test_without_tables_rows_declare_states_events_and_effects():
-    machine = loads(SMALL.replace("target |\n|-", "target | effects |\n|-|-").replace("b |\n", "b | e, f |\n", 1).replace("| a |\n", "| a | f |\n"))
+    machine = loads(
+        SMALL.replace("target |\n|-", "target | effects |\n|-|-")
+        .replace("b |\n", "b | e, f |\n", 1)
+        .replace("| a |\n", "| a | f |\n")
+    )
     assert [(state.name, state.kind) for state in machine.states] == [("a", "initial"), ("b", "")]
     assert [event.name for event in machine.events] == ["go"]
     assert machine.events[0].span.line == 5
@@ -89,13 +107,22 @@ def test_a_cell_may_list_sources_and_events():
 
 @pytest.mark.parametrize(
     ("text", "event"),
-    [("after 30s", "after 30s"), ("after 60s", "after 1m"), ("after 1500ms", "after 1500ms"), ("after  24h", "after 1d"), ("`after 30s`", "after 30s"), ("after\t30s", "after 30s")],
+    [
+        ("after 30s", "after 30s"),
+        ("after 60s", "after 1m"),
+        ("after 1500ms", "after 1500ms"),
+        ("after  24h", "after 1d"),
+        ("`after 30s`", "after 30s"),
+        ("after\t30s", "after 30s"),
+    ],
 )
 def test_timers_are_kept_in_their_largest_unit(text, event):
     assert loads(SMALL.replace("| a | go |", f"| a | {text} |")).transitions[0].event == event
 
 
-@pytest.mark.parametrize("text", ["after 30", "after", "after 0s", "after -1s", "after 1.5s", "after 30 s x", "after ٣s", "after 1w"])
+@pytest.mark.parametrize(
+    "text", ["after 30", "after", "after 0s", "after -1s", "after 1.5s", "after 30 s x", "after ٣s", "after 1w"]
+)
 def test_a_timer_needs_a_number_and_a_unit(text):
     (finding,) = read_machine(SMALL.replace("| a | go |", f"| a | {text} |")).diagnostics
     assert finding.code == "DSA107"
@@ -105,15 +132,15 @@ def test_a_timer_needs_a_number_and_a_unit(text):
 @pytest.mark.parametrize(
     ("cell", "expected"),
     [
-        ("retries = 1; done = true", (Assign("retries", Integer(1)), Assign("done", Boolean(True)))),
-        ("retries -= 1;", (Assign("retries", loads("# m\n## Variables\n|variable|domain|initial|\n|-|-|-|\n|retries|0..3|0|\n## Transitions\n|source|event|update|target|\n|-|-|-|-|\n|a|b|retries -= 1|a|\n").transitions[0].updates[0].value),)),
+        ("retries = 1; done = true", (Assign("retries", Integer(1)), Assign("done", Boolean(value=True)))),
+        ("retries -= 1;", (Assign("retries", Arithmetic("-", Name("retries", "variable"), Integer(1))),)),
         ("revoke done", (Revoke("done"),)),
-        ("`done = not done`", None),
+        ("`done = not done`", (Assign("done", Not(Name("done", "variable"))),)),
     ],
 )  # fmt: skip
 def test_updates(cell, expected, machine):
     found = machine(("| retries += 1              |", f"| {cell} |")).transitions[3].updates
-    assert found == expected or expected is None
+    assert found == expected
 
 
 @pytest.mark.parametrize(
@@ -149,7 +176,12 @@ def test_effects(cell, expected, machine):
 
 @pytest.mark.parametrize(
     ("cell", "condition", "is_else"),
-    [("", Boolean(True), False), ("else", Boolean(True), True), ("else and done", Name("done", "variable"), True), ("`else`", Boolean(True), True)],
+    [
+        ("", Boolean(value=True), False),
+        ("else", Boolean(value=True), True),
+        ("else and done", Name("done", "variable"), True),
+        ("`else`", Boolean(value=True), True),
+    ],
 )
 def test_conditions(cell, condition, is_else, machine):
     row = machine(("| else                        |", f"| {cell} |")).transitions[4]
@@ -165,7 +197,11 @@ def test_a_state_may_be_written_by_its_last_part_and_a_full_name_wins():
     states = "# m\n## States\n|state|kind|\n|-|-|\n|draft|initial|\n|a|\n|a.draft|initial|\n|a.open||\n## Transitions\n|source|event|target|\n|-|-|-|\n"
     states = states.replace("|a|\n", "|a||\n")
     machine = loads(states + "|draft|go|open|\n|open|go|draft|\n|a.draft|go|a|\n")
-    assert [(row.source, row.target) for row in machine.transitions] == [("draft", "a.open"), ("a.open", "draft"), ("a.draft", "a")]
+    assert [(row.source, row.target) for row in machine.transitions] == [
+        ("draft", "a.open"),
+        ("a.open", "draft"),
+        ("a.draft", "a"),
+    ]
 
 
 def test_a_last_part_that_two_states_have_is_asked_about():
@@ -185,15 +221,23 @@ def test_the_failure_of_an_effect_is_an_event_only_where_the_effect_has_answers(
     row = "| work    | after 30s     |"
     assert machine((row, "| work    | query_llm.failed |")).transitions[5].event == "query_llm.failed"
     assert faults((row, "| work    | log.failed |")) == [("DSA201", "log.failed")]
-    text = SMALL.replace("|-|-|-|", "|-|-|-|-|").replace("target |", "target | effects |").replace("b |\n", "b | e |\n", 1).replace("| b | go | a |", "| b | e.failed | a | |")
+    text = (
+        SMALL.replace("|-|-|-|", "|-|-|-|-|")
+        .replace("target |", "target | effects |")
+        .replace("b |\n", "b | e |\n", 1)
+        .replace("| b | go | a |", "| b | e.failed | a | |")
+    )
     assert [finding.code for finding in read_machine(text).diagnostics] == ["DSA201"]
 
 
 def test_verdicts_may_be_narrowed(machine, faults):
-    guards = ("| guard | judges  | is    |\n| ----- | ------- | ----- |\n| g     | verdict | cases |", "| guard | judges  | verdicts |\n| ----- | ------- | ----- |\n| g     | verdict | failed, passed |")
+    guards = (
+        "| guard | judges  | is    |\n| ----- | ------- | ----- |\n| g     | verdict | cases |",
+        "| guard | judges  | verdicts |\n| ----- | ------- | ----- |\n| g     | verdict | failed, passed |",
+    )
     assert machine(guards).guards[0].outcomes == ("passed", "failed")
     assert faults(guards, ("g.passed ", "g.fatal ")) == [("DSA201", "g.fatal")]
-    assert faults((guards[0], guards[1].replace("passed |", "pased |"))) == [("DSA107", "pased")] or True
+    assert faults((guards[0], guards[1].replace("passed |", "pased |")))[0] == ("DSA107", "pased")
 
 
 @pytest.mark.parametrize(
@@ -226,10 +270,22 @@ def test_rows_that_cannot_be(row, code, text, faults):
 
 
 def test_names_stand_for_one_thing_only(faults):
-    assert faults(("| verdict       | execute_guard |", "| verdict       | execute_guard |\n| retries       | outside |"))[0][0] == "DSA202"
-    assert [code for code, _ in faults(("{red, green}", "{red, idle}"), ("colour = green", "colour = red"))] == ["DSA202"]
-    assert [code for code, _ in faults(("{red, green}", "{red, g.passed}"), ("colour = green", "colour = red"))] == ["DSA202"]
-    shared = ("| colour   | environment | {red, green} | red     |", "| colour   | environment | {red, green} | red     |\n| other | | {red, green} | red |")
+    assert (
+        faults(("| verdict       | execute_guard |", "| verdict       | execute_guard |\n| retries       | outside |"))[
+            0
+        ][0]
+        == "DSA202"
+    )
+    assert [code for code, _ in faults(("{red, green}", "{red, idle}"), ("colour = green", "colour = red"))] == [
+        "DSA202"
+    ]
+    assert [code for code, _ in faults(("{red, green}", "{red, g.passed}"), ("colour = green", "colour = red"))] == [
+        "DSA202"
+    ]
+    shared = (
+        "| colour   | environment | {red, green} | red     |",
+        "| colour   | environment | {red, green} | red     |\n| other | | {red, green} | red |",
+    )
     assert faults(shared) == []
 
 
@@ -242,7 +298,10 @@ def test_effects_when_listed_are_complete(faults):
 
 def test_options_are_pairs(machine, faults):
     def options(text):
-        return ("| is    |\n| ----- | ------- | ----- |\n| g     | verdict | cases |", f"| options |\n| ----- | ------- | ----- |\n| g     | verdict | {text} |")
+        return (
+            "| is    |\n| ----- | ------- | ----- |\n| g     | verdict | cases |",
+            f"| options |\n| ----- | ------- | ----- |\n| g     | verdict | {text} |",
+        )
 
     assert machine(options("k = 2; of = a, b, c")).guards[0].options == (("k", "2"), ("of", "a, b, c"))
     assert machine(options("`path = a=b.py`")).guards[0].options == (("path", "a=b.py"),)
@@ -252,4 +311,7 @@ def test_options_are_pairs(machine, faults):
 
 
 def test_a_table_of_states_without_an_initial_one_is_a_finding(faults):
-    assert faults(("| idle         | initial |", "| idle         |         |"), ("| work.writing | initial |", "| work.writing |         |"))[0] == ("DSA206", "States")
+    assert faults(
+        ("| idle         | initial |", "| idle         |         |"),
+        ("| work.writing | initial |", "| work.writing |         |"),
+    )[0] == ("DSA206", "States")

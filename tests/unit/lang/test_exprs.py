@@ -96,7 +96,7 @@ def test_a_reserved_word_is_no_name(word):
     ],
 )
 def test_what_would_make_a_tree_too_deep_is_refused(text):
-    with pytest.raises(UnreadableError, match="at most|nested"):
+    with pytest.raises(UnreadableError, match=r"at most|nested"):
         read(text)
 
 

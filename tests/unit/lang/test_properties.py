@@ -1,6 +1,18 @@
 import pytest
 
-from dsa.claims import Always, AtMost, EverywherePossible, Expected, LeadsTo, Never, OnlyAfter, Possible, Probability, Unchanged, show
+from dsa.claims import (
+    Always,
+    AtMost,
+    EverywherePossible,
+    Expected,
+    LeadsTo,
+    Never,
+    OnlyAfter,
+    Possible,
+    Probability,
+    Unchanged,
+    show,
+)
 from dsa.lang import dumps, loads
 
 
@@ -13,12 +25,24 @@ def read(text, machine):
     [
         ("always retries<=rmax", Always, "always retries <= rmax"),
         ("never over and not done", Never, "never over and not done"),
-        ("on g.failed or artifact: done, retries unchanged", Unchanged, "on g.failed or artifact: done, retries unchanged"),
+        (
+            "on g.failed or artifact: done, retries unchanged",
+            Unchanged,
+            "on g.failed or artifact: done, retries unchanged",
+        ),
         ("specification leads to over", LeadsTo, "specification leads to over"),
-        ("idle leads to over assuming fair verdict, query_llm", LeadsTo, "idle leads to over assuming fair verdict, query_llm"),
+        (
+            "idle leads to over assuming fair verdict, query_llm",
+            LeadsTo,
+            "idle leads to over assuming fair verdict, query_llm",
+        ),
         ("over only after done", OnlyAfter, "over only after done"),
         ("at most rmax+1 query_llm", AtMost, "at most rmax + 1 query_llm"),
-        ("at most 2 (artifact or verdict) between idle and (over or done)", AtMost, "at most 2 (artifact or verdict) between idle and (over or done)"),
+        (
+            "at most 2 (artifact or verdict) between idle and (over or done)",
+            AtMost,
+            "at most 2 (artifact or verdict) between idle and (over or done)",
+        ),
         ("at most 3 (-1 < retries)", AtMost, "at most 3 (-1 < retries)"),
         ("possible pending query_llm", Possible, "possible pending query_llm"),
         ("from everywhere possible over", EverywherePossible, "from everywhere possible over"),
@@ -63,7 +87,9 @@ def test_a_property_is_read_and_written(text, form, written, machine):
     ],
 )
 def test_what_is_wrong_in_a_property_is_shown_where_it_stands(text, code, pointed, faults):
-    assert [(kind, shown.strip()) for kind, shown in faults(("- never done and writing", f"- {text}"))] == [(code, pointed)]
+    assert [(kind, shown.strip()) for kind, shown in faults(("- never done and writing", f"- {text}"))] == [
+        (code, pointed)
+    ]
 
 
 def test_a_property_may_go_on_over_lines(faults, machine):

@@ -17,7 +17,10 @@ def read(row, machine):
         (LAST, ScenarioStep("verdict", (("g", "failed"),), (Emit("query_llm"),), "work.writing", (("retries", 1),))),
         ("| verdict | | | |", ScenarioStep("verdict")),
         ("| verdict | - | | |", ScenarioStep("verdict")),
-        ("| `verdict g.failed` | `cancel, log` | `over` | `2` |", ScenarioStep("verdict", (("g", "failed"),), (Cancel(), Emit("log")), "over", (("retries", 2),))),
+        (
+            "| `verdict g.failed` | `cancel, log` | `over` | `2` |",
+            ScenarioStep("verdict", (("g", "failed"),), (Cancel(), Emit("log")), "over", (("retries", 2),)),
+        ),
         ("| after 30s | cancel query_llm | | |", ScenarioStep("after 30s", (), (Cancel("query_llm"),))),
         ("| query_llm.failed | refused | | |", ScenarioStep("query_llm.failed", (), Refused())),
         ("| artifact | refused: late | | |", ScenarioStep("artifact", (), Refused("late"))),
@@ -50,24 +53,41 @@ def test_what_is_wrong_in_a_step_is_shown_where_it_stands(row, code, pointed, fa
     assert [(kind, text.strip()) for kind, text in faults((LAST, row))] == [(code, pointed)]
 
 
-@pytest.mark.parametrize(("line", "expected"), [("Parameters: rmax = 1", (("rmax", 1),)), ("Parameters:  rmax=0", (("rmax", 0),))])
+@pytest.mark.parametrize(
+    ("line", "expected"), [("Parameters: rmax = 1", (("rmax", 1),)), ("Parameters:  rmax=0", (("rmax", 0),))]
+)
 def test_a_scenario_has_its_own_parameters(line, expected, machine):
     assert machine(("## Scenario: one\n", f"## Scenario: one\n{line}\n\n")).scenarios[0].parameters == expected
 
 
 @pytest.mark.parametrize(
     ("line", "code"),
-    [("Parameters: rmx = 1", "DSA201"), ("Parameters: rmax", "DSA107"), ("Parameters: rmax = -1", "DSA205"), ("Parameters: rmax = red", "DSA205"), ("Parameters: rmax = 1, rmax = 2", "DSA202")],
+    [
+        ("Parameters: rmx = 1", "DSA201"),
+        ("Parameters: rmax", "DSA107"),
+        ("Parameters: rmax = -1", "DSA205"),
+        ("Parameters: rmax = red", "DSA205"),
+        ("Parameters: rmax = 1, rmax = 2", "DSA202"),
+    ],
 )
 def test_wrong_parameters_are_found(line, code, faults):
     assert [found for found, _ in faults(("## Scenario: one\n", f"## Scenario: one\n{line}\n\n"))] == [code]
 
 
 def test_values_are_kept_in_the_order_of_the_variables(machine):
-    header = ("| state   | retries |\n| ---------------- | ------------- | ------- | ------- |", "| colour | done | state   | retries |\n| ---------------- | ------------- | ------- | ------- | - | - |")
+    header = (
+        "| state   | retries |\n| ---------------- | ------------- | ------- | ------- |",
+        "| colour | done | state   | retries |\n| ---------------- | ------------- | ------- | ------- | - | - |",
+    )
     rows = (
-        ("| specification    | query_llm     | writing | 0       |", "| specification    | query_llm     | red | false | writing | 0       |"),
-        ("| artifact         | execute_guard | judging |         |", "| artifact         | execute_guard | red | | judging |         |"),
+        (
+            "| specification    | query_llm     | writing | 0       |",
+            "| specification    | query_llm     | red | false | writing | 0       |",
+        ),
+        (
+            "| artifact         | execute_guard | judging |         |",
+            "| artifact         | execute_guard | red | | judging |         |",
+        ),
         (LAST, "| verdict | | | | | |"),
     )
     made = machine(header, *rows)

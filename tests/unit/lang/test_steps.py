@@ -34,7 +34,9 @@ def value(machine, name, *percepts):
     configuration = start(machine)
     for percept in percepts:
         event, _, said = percept.partition(" ")
-        configuration = step(machine, configuration, Occurrence(event, dict([said.split(".")]) if said else {})).configuration
+        configuration = step(
+            machine, configuration, Occurrence(event, dict([said.split(".")]) if said else {})
+        ).configuration
     return dict(zip([variable.name for variable in machine.variables], configuration.values, strict=True))[name]
 
 
@@ -60,7 +62,10 @@ def test_a_step_declares_its_variables_its_bound_and_its_guard():
     assert {v.name: v.scope for v in machine.variables} == {
         "sigma.plan": "workflow", "sigma.code": "workflow", "retries.plan": "environment", "retries.code": "environment", "grants_used": "environment",
     }  # fmt: skip
-    assert machine.guards == (Guard("plan", ("verdict",), "syntax"), Guard("code", ("verdict",), "in_order", (("of", "lint, test"),)))
+    assert machine.guards == (
+        Guard("plan", ("verdict",), "syntax"),
+        Guard("code", ("verdict",), "in_order", (("of", "lint, test"),)),
+    )
     assert machine.at(rmax=7).constants == {"rmax.plan": 7, "rmax.code": 7, "grants": 1}
 
 
@@ -86,11 +91,19 @@ def test_a_fatal_step_waits_for_a_person():
     assert run(machine, *fatal, "granted") == ("generating.plan", ("query_llm",))
     again = (*fatal, "rejected", "artifact", "verdict plan.fatal", "granted")
     assert value(machine, "retries.plan", *again) == 0
-    assert run(machine, *again, "artifact", "verdict plan.fatal", "granted") == ("escalated.plan", ("escalate_to_user",))
+    assert run(machine, *again, "artifact", "verdict plan.fatal", "granted") == (
+        "escalated.plan",
+        ("escalate_to_user",),
+    )
 
 
 def test_an_optional_step_is_passed_over_when_its_retries_are_used_up():
-    machine = loads(CHAIN.replace("{specification} |          |", "{specification} | yes      |").replace("| code | plan     |", "| code |          |").replace("p = plan", "        ").replace("{p}", "it"))
+    machine = loads(
+        CHAIN.replace("{specification} |          |", "{specification} | yes      |")
+        .replace("| code | plan     |", "| code |          |")
+        .replace("p = plan", "        ")
+        .replace("{p}", "it")
+    )
     lost = ("specification", "artifact", "verdict plan.failed", "artifact", "verdict plan.failed")
     assert run(machine, *lost) == ("generating.code", ("refine_context", "query_llm"))
     assert value(machine, "sigma.plan", *lost) is False
@@ -113,7 +126,11 @@ def test_only_lists_of_earlier_steps_make_a_chain(changed):
 
 
 def test_a_step_that_requires_a_later_one_is_chosen_after_it():
-    swapped = CHAIN.replace("| plan |          |", "| plan | code     |").replace("| code | plan     | lint, test | p = plan |", "| code |          | lint, test |          |").replace("{p}", "it")
+    swapped = (
+        CHAIN.replace("| plan |          |", "| plan | code     |")
+        .replace("| code | plan     | lint, test | p = plan |", "| code |          | lint, test |          |")
+        .replace("{p}", "it")
+    )
     machine = loads(swapped)
     assert run(machine, "specification", "advanced") == ("generating.code", ("query_llm",))
 
@@ -175,7 +192,10 @@ def test_what_steps_define_cannot_be_declared_beside_them(kind):
 
 
 def test_cases_feed_the_guard_of_their_step():
-    text = CHAIN.replace("| syntax     |", "|            |") + "\n## Cases: plan\n| call | expected |\n| - | - |\n| f(1) | [1, 'a'] |\n"
+    text = (
+        CHAIN.replace("| syntax     |", "|            |")
+        + "\n## Cases: plan\n| call | expected |\n| - | - |\n| f(1) | [1, 'a'] |\n"
+    )
     machine = loads(text)
     assert machine.steps[0].guards == ("cases",)
     assert machine.cases[0].cases[0].expected == "[1, 'a']"
@@ -186,7 +206,7 @@ def test_a_prompt_of_a_step_may_use_its_uses():
     machine = loads(CHAIN + prompt.format("code"))
     assert machine.prompts == (Prompt("code", task="Follow {p} and {{x}}", feedback="It said {feedback}"),)
     assert codes(CHAIN + prompt.format("plan")) == ["DSA112"]
-    assert codes(CHAIN + prompt.format("cde")) == ["DSA112", "DSA201"] or codes(CHAIN + prompt.format("cde")) == ["DSA201", "DSA112"]
+    assert sorted(codes(CHAIN + prompt.format("cde"))) == ["DSA112", "DSA201"]
 
 
 @pytest.mark.parametrize("text", [CHAIN, CHOOSING, CHAIN + "\nGoal: plan or code\n"])
@@ -200,6 +220,9 @@ def test_what_steps_stand_for_is_a_document_too(text):
 
 
 def test_a_bound_may_be_declared_among_the_parameters():
-    machine = loads(CHAIN + "\n## Parameters\n| parameter | domain | default |\n| - | - | - |\n| rmax.plan | 0..5 | 2 |\n| budget | 0.. | 9 |\n")
+    machine = loads(
+        CHAIN
+        + "\n## Parameters\n| parameter | domain | default |\n| - | - | - |\n| rmax.plan | 0..5 | 2 |\n| budget | 0.. | 9 |\n"
+    )
     assert machine.constants == {"rmax.plan": 2, "rmax.code": 3, "grants": 1, "budget": 9}
     assert loads(dumps(machine)) == machine

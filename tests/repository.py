@@ -1,0 +1,25 @@
+"""The machine documents of this repository, for tests that must hold for every one of them."""
+
+from pathlib import Path
+
+from dsa.edge.files import shipped
+from dsa.lang import read_machine
+from dsa.machine import Machine
+
+ROOT = Path(__file__).parents[1]
+
+
+def shipped_machines() -> dict[str, Machine]:
+    """Give the machines that are shipped, by the name that `dsa run` takes."""
+    return _readable({name: path for name, path in shipped().items() if not name.startswith("specs/")})
+
+
+def all_machines() -> dict[str, Machine]:
+    """Give every machine in the repository: those shipped, and those of the conformance cases."""
+    cases = {path.stem: path for path in sorted((ROOT / "specs" / "conformance").glob("*.md"))}
+    return shipped_machines() | _readable(cases)
+
+
+def _readable(paths: dict[str, Path]) -> dict[str, Machine]:
+    readings = {name: read_machine(path.read_text(encoding="utf-8"), path.name) for name, path in paths.items()}
+    return {name: reading.machine for name, reading in readings.items() if reading.machine is not None}
