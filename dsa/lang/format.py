@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from dsa.expr import unparse
 from dsa.lang import cells
-from dsa.lang.columns import COLUMNS, NOTE
+from dsa.lang.columns import COLUMNS
 from dsa.lang.exprs import Parser, UnreadableError
 from dsa.lang.findings import Findings
 from dsa.lang.markdown import Cell, Table, read
@@ -55,7 +55,7 @@ def _with_alignment(line: str, rule: str) -> str:
 
 def _cell(cell: Cell, column: str) -> str:
     """Give a cell's canonical text: an expression with its usual spacing, anything else as it stands."""
-    if column == NOTE or not cell.text or "`" in cell.text:
+    if not cell.text or "`" in cell.text:
         return escaped(cell.text)
     write = _WRITERS.get(column)
     return escaped((write(cell) if write else None) or cell.text)

@@ -8,6 +8,7 @@ nothing of how it is read.
 import random
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 from dsa.lang.columns import COLUMNS
@@ -202,6 +203,7 @@ _SECTIONS = (
 _ENDS = ("\n", "\n", "\n", "\r\n", "\r")
 
 
+@cache
 def shipped_texts() -> tuple[str, ...]:
     """Give the machine documents of this tree, those of DESIGN's examples among them."""
     root = Path(__file__).resolve().parents[2]
