@@ -283,7 +283,12 @@ def claims(
             hint = did_you_mean(name.name, fair)
             findings.error("DSA201", f"'{name.name}' is no event and no effect", name.span, hint, about=name.name)
 
-    bullets = [block for section in parts.of("properties") for block in section.blocks if isinstance(block, Bullet)]
+    blocks = [block for section in parts.of("properties") for block in section.blocks]
+    for block in blocks:
+        if isinstance(block, Line) and looks_like_property(block.text):
+            message = "this property is no bullet, so it is not read"
+            findings.warning("DSA110", message, block.text.span(), "begin its line with '- '")
+    bullets = [block for block in blocks if isinstance(block, Bullet)]
     found = [read_property(bullet, scope, require_fair, findings) for bullet in bullets]
     scenarios = [read_scenario(section, names, machine, findings) for section in parts.of("scenario")]
     return tuple(item for item in found if item is not None), tuple(scenarios)

@@ -42,6 +42,9 @@ from dsa.lang.exprs import Parser
 from dsa.lang.findings import Findings, did_you_mean
 from dsa.lang.markdown import Cell
 
+#: Probabilities are written in decimals, which do not add up exactly.
+_ROUNDING = 1e-9
+
 
 def parameters(records: list[Record], findings: Findings) -> tuple[Parameter, ...]:
     """Read the Parameters table; bounds are literal numbers, defaults literal values."""
@@ -205,12 +208,23 @@ def guards(records: list[Record], findings: Findings) -> tuple[tuple[Guard, ...]
                 _word(record, "is", "a registered kind of guard", findings),
                 cells.pairs(record["options"], ";", findings),
                 outcomes or OUTCOMES,
-                cells.probabilities(record["pass"], findings),
-                cells.probabilities(record["fatal"], findings),
+                *_odds(record, findings),
                 span=name.span,
             )
         )
     return tuple(found), judged
+
+
+def _odds(record: Record, findings: Findings) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Read the assumed probabilities; of both lists the last number is repeated."""
+    passes, fatals = (cells.probabilities(record[column], findings) for column in ("pass", "fatal"))
+    for retry in range(max(len(passes), len(fatals))):
+        together = sum(odds[min(retry, len(odds) - 1)] for odds in (passes, fatals) if odds)
+        if together > 1 + _ROUNDING:
+            message = f"pass and fatal add up to {together:g} at retry {retry}, more than 1"
+            findings.error("DSA205", message, record["fatal"].span())
+            break
+    return passes, fatals
 
 
 def generators(records: list[Record], findings: Findings) -> tuple[Generator, ...]:
