@@ -7,10 +7,12 @@ package does.
 import importlib
 import importlib.util
 import sys
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import attrs
 
@@ -51,23 +53,22 @@ def bind(
 
     `module` is a module's name or file, else `bindings.py` beside `path` is used; names it does not give come from the
     entry points of the group `dsa.bindings` (the dual-state agent's are there). ModelUnavailable passes through.
+    BindingError also for a module that cannot be imported, and for what it binds to a name and cannot do the work.
     """
     given = _merged(_modules(machine, path, module))
-    faults: list[str] = []
+    faults = _strangers(given)
     effects = {name: given.effects[name] for name, _ in effect_names(machine) if name in given.effects}
     faults += effect_faults(machine, effects)
     guards: dict[str, GuardInterface] = {}
     for name, span in _guards_read(machine).items():
         try:
-            guards[name] = given.guards.get(name) or build_guard(name, machine, extra=given.guards)
+            guards[name] = build_guard(name, machine, extra=given.guards)
         except BindingError as error:
             faults.append(str(error) if error.span else f"{_place(span)}{error}")
     generators = dict(given.generators)
     for name in _generators_needed(machine):
         try:
-            generators[name] = given.generators.get(name) or build_generator(
-                name, machine, model=model, seed=seed, extra=given.generators
-            )
+            generators[name] = build_generator(name, machine, model=model, seed=seed, extra=given.generators)
         except BindingError as error:
             faults.append(str(error))
     if faults:
@@ -101,6 +102,30 @@ def effect_faults(machine: Machine, effects: Mapping[str, Policy]) -> list[str]:
                 for event in undeclared
             )
     return faults
+
+
+def _strangers(given: Binding) -> list[str]:
+    """Say what a module binds to names that cannot do the work: most often a class where an object is meant."""
+    faults = [
+        f"the effect '{name}' is bound to {_kind(policy)}, not to an async function"
+        for name, policy in given.effects.items()
+        if not callable(policy) or isinstance(policy, type)
+    ]
+    faults += [
+        f"the guard '{name}' is bound to {_kind(guard)}, not to a GuardInterface object"
+        for name, guard in given.guards.items()
+        if not isinstance(guard, GuardInterface)
+    ]
+    faults += [
+        f"the generator '{name}' is bound to {_kind(generator)}, not to a GeneratorInterface object"
+        for name, generator in given.generators.items()
+        if not isinstance(generator, GeneratorInterface)
+    ]
+    return faults
+
+
+def _kind(given: object) -> str:
+    return f"the class {given.__name__} itself" if isinstance(given, type) else type(given).__name__
 
 
 def _place(span: Span | None) -> str:
@@ -140,18 +165,26 @@ def _modules(machine: Machine, path: Path | None, module: str | None) -> Iterato
         yield _from_file(beside)
     found = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (point.name != machine.name, point.name))
     for point in found:
-        yield importlib.import_module(point.module)
+        yield _imported(point.module)
 
 
 def _named(module: str) -> ModuleType:
     if module.endswith(".py"):
         return _from_file(Path(module))
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise BindingError(f"'{module}' is no module; give a module's name or a .py file")
+    return _imported(module)
+
+
+def _imported(module: str) -> ModuleType:
     try:
         return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # the module is there; something that it needs is not
-        raise BindingError(f"there is no module '{module}'; give a module's name or a .py file") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            raise BindingError(f"there is no module '{module}'; give a module's name or a .py file") from error
+        raise BindingError(f"the module '{module}' cannot be imported: {_said(error)}") from error
 
 
 def _from_file(path: Path) -> ModuleType:
@@ -161,17 +194,38 @@ def _from_file(path: Path) -> ModuleType:
         raise BindingError(f"{path}: no such Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and attrs look their module up
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # sys.exit at its top would end the program as if all were well
+        del sys.modules[name]
+        raise BindingError(f"{_line_in(path, error)}: it cannot be imported: {_said(error)}") from error
     return module
 
 
+def _said(error: BaseException) -> str:
+    """Give what an import raised in one line."""
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _line_in(path: Path, error: BaseException) -> str:
+    """Give a file with the last of its lines that an error passed through, where there is one."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        lines.append(error.lineno)
+    return f"{path}:{lines[-1]}" if lines and lines[-1] else str(path)
+
+
 def _merged(modules: Iterable[ModuleType]) -> Binding:
-    """Put modules together; the first to give a name wins."""
-    effects: dict[str, Policy] = {}
-    guards: dict[str, GuardInterface] = {}
-    generators: dict[str, GeneratorInterface] = {}
+    """Put modules together; the first to give a name wins. Raises BindingError for what is no dictionary."""
+    found: dict[str, dict[str, Any]] = {"effects": {}, "guards": {}, "generators": {}}
     for module in modules:
-        effects = {**getattr(module, "effects", {}), **effects}
-        guards = {**getattr(module, "guards", {}), **guards}
-        generators = {**getattr(module, "generators", {}), **generators}
-    return Binding(effects, guards, generators)
+        for kind, names in found.items():
+            given = getattr(module, kind, {})
+            if not isinstance(given, Mapping):
+                where = module.__file__ or module.__name__
+                raise BindingError(f"{where}: `{kind}` is {_kind(given)}, not a dictionary from names")
+            found[kind] = {**given, **names}
+    return Binding(**found)

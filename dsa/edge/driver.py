@@ -7,15 +7,16 @@ Whoever wants to watch is given every ledger entry as it is appended.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Literal
 
 import attrs
 
-from dsa.declarations import OUTSIDE
+from dsa.declarations import OUTSIDE, Effect
 from dsa.edge.binding import Binding
 from dsa.edge.clock import Clock, MonotonicClock
-from dsa.edge.effects import action_for, answer_in, error_of, fault_in, within
+from dsa.edge.effects import action_for, answer_in, attempted, code_and_message, error_of, fault_in, within
 from dsa.edge.judging import with_exact_verdicts
 from dsa.errors import OccurrenceError
 from dsa.meaning import Occurrence, require_known
@@ -29,6 +30,7 @@ from dsa.runtime.ledger import (
     RefusalEntry,
     ResultEntry,
     VerdictEntry,
+    dump_line,
 )
 from dsa.runtime.policies import Action, Step, canonical_json
 from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, Stop
@@ -99,6 +101,7 @@ class Driver:
         self._timers: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._stopping: set[asyncio.Task[None]] = set()
         self._failure: Failure | None = None
+        self._broken: BaseException | None = None
         for entry in run.ledger:
             observe(entry)
 
@@ -118,14 +121,14 @@ class Driver:
         """Take the occurrences and go on until the run is finished, waits for outside events, or fails.
 
         May be called again after `waiting`. Cancelling it stops what is under way; the ledger keeps what was
-        recorded.
+        recorded. Raises what `observe` raises.
         """
         for occurrence in occurrences:
             self.send(occurrence)
         try:
             commands, self._commands = self._commands, ()
             await self._obey(commands)
-            while self._failure is None:
+            while self._failure is None and self._broken is None:
                 if self._inbox:
                     await self._receive(self._inbox.popleft())
                 elif self.run.finished or not (self._tasks or self._timers):
@@ -135,6 +138,8 @@ class Driver:
                     await self._news.wait()
         finally:
             await self._stop_all()
+        if self._broken is not None:
+            raise self._broken
         kind: Literal["finished", "waiting"] = "finished" if self.run.finished else "waiting"
         return Rest("stopped" if self._failure else kind, self.run, self._failure)
 
@@ -150,11 +155,12 @@ class Driver:
         line = intent.line if intent else None
         key = intent.key if intent else None
         if intent is not None and self._unhandled(occurrence, intent):
-            self._failure = Failure(intent.effect, line, occurrence.data["code"], occurrence.data["message"])
+            self._failure = Failure(intent.effect, line, *code_and_message(occurrence.data))
             return
         try:
             given = await with_exact_verdicts(self.run, occurrence, key, self._binding.guards, self._artifacts)
-        except Exception as error:  # noqa: BLE001  (guards are foreign code)
+            require_known(self.run.machine, given)
+        except Exception as error:  # noqa: BLE001  (guards are foreign code; one may say what it cannot say)
             self._failure = Failure(f"a guard that judges {occurrence.event}", line, type(error).__name__, str(error))
             return
         run, commands = self.run.feed(given, key)
@@ -197,40 +203,64 @@ class Driver:
                 case ArmTimer(source, event, duration_ms):
                     self._drop_timer(source, event)
                     waiting = self._ring(Occurrence(event, source=source), duration_ms / 1000)
-                    self._timers[source, event] = asyncio.create_task(waiting)
+                    self._timers[source, event] = self._spawn(waiting)
                 case IntentEntry() if self._failure is None:
                     await self._start(command, action_for(self.run.machine, command, data))
 
     async def _start(self, intent: IntentEntry, action: Action) -> None:
         if intent.effect in self.run.machine.answers:
-            self._tasks[intent.key] = asyncio.create_task(self._answer(intent, action))
+            self._tasks[intent.key] = self._spawn(self._answer(intent, action))
             await asyncio.sleep(0)  # let it begin: effects start in the order written (S6)
             return
-        steps = await self._perform(intent, action)
-        self._record_result(intent, steps)
-        if fault := fault_in(steps):
-            self._failure = Failure(intent.effect, intent.line, fault.payload["code"], fault.payload["message"])
+        fault = await self._perform(intent, action)
+        if isinstance(fault, Step):
+            self._failure = Failure(intent.effect, intent.line, *code_and_message(fault.payload))
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> "asyncio.Task[None]":
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        """Hand what broke a task of ours to `drive`, which would wait for its news for ever."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._broken = self._broken or error
+            self._news.set()
 
     async def _answer(self, intent: IntentEntry, action: Action) -> None:
         """Perform an effect that has answers, and tell the run."""
-        steps = await self._perform(intent, action)
-        answer = fault_in(steps) or answer_in(self.run.machine, intent.effect, steps)
+        answer = await self._perform(intent, action)
+        assert answer is not None, "an effect with answers is answered or fails"
         if isinstance(answer, Step):
-            steps = steps if answer in steps else [*steps, answer]
             answer = Occurrence(f"{intent.effect}.failed", data=answer.payload)
-        self._record_result(intent, steps)
         self._tasks.pop(intent.key, None)
         self._tell(_News(answer, intent))
 
-    async def _perform(self, intent: IntentEntry, action: Action) -> list[Step]:
-        """Call the policy; what it raises becomes an error step (S7)."""
-        declared = next((e for e in self.run.machine.effects if e.name == intent.effect), None)
-        limit_ms = declared.time_limit_ms if declared else None
+    async def _perform(self, intent: IntentEntry, action: Action) -> Occurrence | Step | None:
+        """Perform an effect, after a failure again as often as the table says; record every try.
+
+        Gives its answer, an error step, or None when it has no answers and has not failed.
+        """
+        machine = self.run.machine
+        declared = next((effect for effect in machine.effects if effect.name == intent.effect), Effect(intent.effect))
+        for _ in range(1 + (declared.retries or 0)):
+            steps = await self._tried(action, declared.time_limit_ms)
+            answered = answer_in(machine, intent.effect, steps) if intent.effect in machine.answers else None
+            answer = fault_in(steps) or answered
+            if not isinstance(answer, Step):
+                self._record_result(intent, steps)
+                break
+            self._record_result(intent, steps if answer in steps else [*steps, answer])
+        return answer
+
+    async def _tried(self, action: Action, limit_ms: int | None) -> list[Step]:
+        """Call the policy once; whatever it does, steps come of it (S7)."""
         context = _Context(self, self._binding, self._artifacts, self._clock)
+        policy = self._binding.effects[action.policy]
         try:
-            return list(await within(self._clock, limit_ms, self._binding.effects[intent.effect](action, context)))
-        except Exception as error:  # noqa: BLE001  (policies are foreign code)
-            return [error_of(intent.effect, error)]
+            return await within(self._clock, limit_ms, attempted(action.policy, partial(policy, action, context)))
+        except TimeoutError as error:
+            return [error_of(action.policy, error)]
 
     def _record_result(self, intent: IntentEntry, steps: list[Step]) -> None:
         """Record what a policy gave, its steps numbered under the effect's key."""
@@ -288,4 +318,7 @@ class _Context:
         return self._clock.now_s()
 
     def record(self, entry: ArtifactEntry | VerdictEntry) -> None:
+        if not isinstance(entry, ArtifactEntry | VerdictEntry):
+            raise TypeError(f"a policy records artifacts and verdicts, not {type(entry).__name__}")
+        dump_line(entry)  # what cannot be written as JSON is refused while nothing has changed
         self._driver.record(entry)

@@ -1,12 +1,13 @@
 """One effect performed: the action its policy is given, and the occurrence its steps amount to.
 
 Takes intents and steps, gives actions and occurrences. A policy that answers with what the machine does not declare,
-or with nothing, has failed: `E.failed` with the code `BAD_ANSWER`.
+or with nothing, has failed: `E.failed` with the code `BAD_ANSWER`. Policies are foreign code: nothing that one raises
+or returns may end the run in another way.
 """
 
 import asyncio
-from collections.abc import Awaitable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from dsa.edge.clock import Clock
 from dsa.errors import GenerationError, OccurrenceError
@@ -26,10 +27,45 @@ def action_for(machine: Machine, intent: IntentEntry, data: object) -> Action:
     return Action(intent.effect, payload, frozenset(machine.answers.get(intent.effect, ())))
 
 
-def error_of(effect: str, error: Exception) -> Step:
+def error_of(effect: str, error: BaseException) -> Step:
     """Give the error step for what a policy raised."""
     code = error.reason if isinstance(error, GenerationError) else type(error).__name__
     return error_step(effect, code, str(error) or type(error).__name__)
+
+
+def code_and_message(payload: dict[str, Any]) -> tuple[str, str]:
+    """Give code and message of an error step's payload; a policy may have left either out."""
+    return str(payload.get("code") or "ERROR"), str(payload.get("message") or "its policy gives no reason")
+
+
+async def attempted(effect: str, perform: Callable[[], Awaitable[list[Step]]]) -> list[Step]:
+    """Call a policy once and give its steps; what it raises, or returns instead of steps, becomes an error step.
+
+    Only what is meant for the program itself comes through: cancellation by the driver, and Ctrl-C.
+    """
+    try:
+        given = perform()
+        if not isinstance(given, Awaitable):
+            return [error_step(effect, BAD_ANSWER, "its policy is no async function")]
+        steps = await given
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        return [error_of(effect, error)]  # the policy raised it itself: nobody has cancelled anything
+    except BaseException as error:  # noqa: BLE001  (sys.exit in a policy ends the effect, not the program)
+        return [error_of(effect, error)]
+    if not isinstance(steps, list | tuple) or not all(isinstance(step, Step) for step in steps):
+        return [error_step(effect, BAD_ANSWER, f"its policy gave {_described(steps)}, not a list of Steps")]
+    return list(steps)
+
+
+def _described(given: object) -> str:
+    strangers = [item for item in given if not isinstance(item, Step)] if isinstance(given, list | tuple) else []
+    inside = f" with {type(strangers[0]).__name__} in it" if strangers else ""
+    return "None" if given is None else type(given).__name__ + inside
 
 
 def fault_in(steps: list[Step]) -> Step | None:
@@ -45,7 +81,10 @@ def answer_in(machine: Machine, effect: str, steps: list[Step]) -> Occurrence | 
     event, declared = events[0].get("event"), machine.answers[effect]
     if event not in declared:
         return error_step(effect, BAD_ANSWER, f"its policy answered '{event}'; declared are: {', '.join(declared)}")
-    occurrence = Occurrence(event, events[0].get("verdicts", {}), data=events[0].get("data"))
+    verdicts = events[0].get("verdicts") or {}
+    if not isinstance(verdicts, dict):
+        return error_step(effect, BAD_ANSWER, f"the verdicts of '{event}' are no object of guards and verdicts")
+    occurrence = Occurrence(event, verdicts, data=events[0].get("data"))
     try:
         require_known(machine, occurrence)
     except OccurrenceError as error:
@@ -58,6 +97,7 @@ async def within(clock: Clock, limit_ms: int | None, work: Awaitable[T]) -> T:
     if limit_ms is None:
         return await work
     working = asyncio.ensure_future(work)
+    working.add_done_callback(_heard)
     alarm = asyncio.ensure_future(clock.sleep(limit_ms / 1000))
     try:
         await asyncio.wait({working, alarm}, return_when=asyncio.FIRST_COMPLETED)
@@ -68,3 +108,9 @@ async def within(clock: Clock, limit_ms: int | None, work: Awaitable[T]) -> T:
     finally:
         working.cancel()
         alarm.cancel()
+
+
+def _heard(future: "asyncio.Future[Any]") -> None:
+    """Look at what a future raised after it was given up, or the loop would report it on standard error."""
+    if not future.cancelled():
+        future.exception()

@@ -14,7 +14,7 @@ from dsa.edge.threads import in_thread
 from dsa.expr import Outcome
 from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import ArtifactStore
-from dsa.runtime.content import Artifact, GuardInterface, GuardResult
+from dsa.runtime.content import Artifact, GuardInterface, verdict_of
 from dsa.runtime.ledger import Judgement
 from dsa.runtime.run import Run
 from dsa.runtime.views import guards_for, step_of
@@ -24,10 +24,7 @@ async def judge(
     name: str, guard: GuardInterface, artifact: Artifact, dependencies: Mapping[str, Artifact]
 ) -> Judgement:
     """Ask one guard in a thread. Raises what it raises, and TypeError when it gives no GuardResult."""
-    result = await in_thread(lambda: guard.validate(artifact, **dependencies))
-    if not isinstance(result, GuardResult):
-        msg = f"guard {name} gave {type(result).__name__}, not a GuardResult"
-        raise TypeError(msg)
+    result = await in_thread(lambda: verdict_of(name, guard, artifact, dependencies))
     outcome: Outcome = "passed" if result.passed else "fatal" if result.fatal else "failed"
     return Judgement(name, outcome, result.feedback)
 

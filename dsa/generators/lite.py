@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from dsa.errors import GenerationError, ModelUnavailable
+from dsa.generators.bounds import require_bounds
 from dsa.generators.seeds import derive_seed
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTemplate, Usage
 from dsa.runtime.prompt import render
@@ -26,7 +27,7 @@ class LiteLLMGenerator(GeneratorInterface):
     """Send the rendered prompt as one user message; the artifact's content is the reply as it came.
 
     `api_base` is the address of an OpenAI-compatible server (default: OPENAI_API_BASE, OPENAI_BASE_URL); keys come
-    from the provider's own variables. Providers without seeds ignore `seed`.
+    from the provider's own variables. Providers without seeds ignore `seed`. ValueError for numbers that mean nothing.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class LiteLLMGenerator(GeneratorInterface):
         api_base: str = "",
         timeout_s: float = 120.0,
     ) -> None:
+        require_bounds(temperature=temperature, max_tokens=max_tokens, timeout_s=timeout_s)
         self._model = model
         self._seed = seed
         self._temperature = temperature

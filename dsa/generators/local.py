@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dsa.errors import GenerationError, ModelUnavailable
+from dsa.generators.bounds import require_bounds
 from dsa.generators.seeds import derive_seed
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTemplate, Usage
 from dsa.runtime.prompt import fill
@@ -46,6 +47,7 @@ class LocalGenerator(GeneratorInterface):
     """
 
     def __init__(self, *, seed: int = 0, signature: str = "", temperature: float = 0.7, max_tokens: int = 160) -> None:
+        require_bounds(temperature=temperature, max_tokens=max_tokens)
         self._seed = seed
         self._signature = signature
         self._temperature = temperature

@@ -20,6 +20,7 @@ from dsa.guards.code import extract_code, syntax_fault
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
 _PROGRAM = Path(__file__).with_name("cases_child.py").read_text(encoding="utf-8")
+_LONGEST_S = 86_400
 _MOST_DETAILED = 3
 _MOST_LISTED = 10
 _MOST_TEXT = 160
@@ -32,7 +33,7 @@ class CasesGuard(GuardInterface):
     `cases` are `Case` objects or pairs of a call and what is expected: a text is read as a Python literal, like in
     the table; anything else is the value itself. Calls are trusted text; floats must match exactly. The feedback
     names the first wrong calls and what they gave, never what was expected unless `show_expected`. Raises ValueError
-    for no cases, a call that is no expression, an expected text that is no literal.
+    for no cases, a call that is no expression, an expected text that is no literal, a time limit that is none.
     """
 
     def __init__(
@@ -41,6 +42,8 @@ class CasesGuard(GuardInterface):
         self._cases = tuple(_checked(case) for case in cases)
         if not self._cases:
             raise ValueError("a cases guard needs at least one case")
+        if not 0 < timeout_s <= _LONGEST_S:
+            raise ValueError(f"timeout_s = {timeout_s:g} is no time limit: more than 0 s, at most {_LONGEST_S} s")
         self._bounds = Bounds(timeout_s=timeout_s)
         self._show_expected = show_expected
 
@@ -86,13 +89,13 @@ def _checked(case: Case | tuple[str, object]) -> tuple[str, object]:
     call, expected = (case.call, case.expected) if isinstance(case, Case) else case
     try:
         ast.parse(call.strip(), mode="eval")
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"the call '{call}' is not a Python expression") from error
     if not isinstance(expected, str):
         return call.strip(), expected
     try:
         return call.strip(), ast.literal_eval(expected.strip())
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
         raise ValueError(f"'{expected}', expected of {call}, is not a Python literal") from error
 
 

@@ -9,8 +9,10 @@ import warnings
 
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
-_FENCE = re.compile(r"^ {0,3}(?P<ticks>`{3,}|~{3,})[ \t]*(?P<language>[^\s`]*)[^`\n]*$", re.MULTILINE)
-_ASSIGNMENT = r"[A-Za-z_]\w*(?: *: *[\w\[\], .|]+)? = "
+# A model may write anything: possessive quantifiers keep the time linear in its text.
+_FENCE = re.compile(r"^ {0,3}(?P<ticks>`{3,}+|~{3,}+)[ \t]*+(?P<language>[^\s`]*+)[^`\n]*+$", re.MULTILINE)
+_WORD = r"[\w\[\],.|]++"
+_ASSIGNMENT = rf"[A-Za-z_]\w*+(?: *+: *+{_WORD}(?: ++{_WORD})*+)? ++= "
 _CODE_LINE = re.compile(rf"^(?:(?:async )?def |import |from |class |@|{_ASSIGNMENT})", re.MULTILINE)
 _PYTHON = frozenset({"python", "py", "python3"})
 

@@ -7,7 +7,7 @@ it came from.
 from collections.abc import Mapping
 from typing import Literal
 
-from dsa.runtime.content import Artifact, GuardInterface, GuardResult
+from dsa.runtime.content import Artifact, GuardInterface, GuardResult, verdict_of
 
 _PASSED = GuardResult(passed=True)
 
@@ -21,7 +21,7 @@ class AllOf(GuardInterface):
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:
         """Judge by the first part that does not pass."""
         for name, guard in self.parts.items():
-            result = guard.validate(artifact, **dependencies)
+            result = verdict_of(name, guard, artifact, dependencies)
             if not result.passed:
                 return GuardResult(passed=False, feedback=_named(name, result.feedback), fatal=result.fatal)
         return _PASSED
@@ -43,7 +43,7 @@ class Combination(GuardInterface):
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:
         """Judge by the number of parts that pass."""
-        results = {name: guard.validate(artifact, **dependencies) for name, guard in self.parts.items()}
+        results = {name: verdict_of(name, guard, artifact, dependencies) for name, guard in self.parts.items()}
         fatal = any(result.fatal for result in results.values())
         if not fatal and sum(result.passed for result in results.values()) >= self.needed:
             return _PASSED

@@ -196,20 +196,27 @@ def _blocks(tokens: list[Token], path: str, lines: tuple[str, ...]) -> Iterator[
             yield _table(path, lines, first, last)
         elif token.type == "heading_open" and token.level == 0:
             content = tokens[place + 1].content
-            yield Heading(int(token.tag[1:]), _joined(path, lines, first, content.split("\n")), last)
+            yield Heading(int(token.tag[1:]), _joined(path, lines, _shown(lines, first), content.split("\n")), last)
         elif token.type == "fence" and token.level == 0:
             inside = token.content.split("\n")[:-1]
             body = tuple(_piece(path, lines, first + 1 + place, content) for place, content in enumerate(inside))
             yield Fence(token.content, Cell(lines[first], path, first + 1, 1, lines[first]), body)
         elif token.type == "paragraph_open" and token.level == 0:
             for offset, content in enumerate(tokens[place + 1].content.split("\n")):
-                yield Line(_piece(path, lines, first + offset, content.strip()))
+                yield Line(_piece(path, lines, _shown(lines, first) + offset, content.strip()))
         elif (
             token.type == "paragraph_open"
             and token.level == depth_of_items
             and tokens[place - 1].type == "list_item_open"
         ):
-            yield Bullet(_joined(path, lines, first, tokens[place + 1].content.split("\n")))
+            yield Bullet(_joined(path, lines, _shown(lines, first), tokens[place + 1].content.split("\n")))
+
+
+def _shown(lines: tuple[str, ...], index: int) -> int:
+    """Give the first line that shows something: markdown-it drops lines of form feeds and the like from a block's start."""
+    while index + 1 < len(lines) and not lines[index].strip():
+        index += 1
+    return index
 
 
 def _piece(path: str, lines: tuple[str, ...], index: int, content: str) -> Cell:

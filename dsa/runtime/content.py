@@ -6,7 +6,7 @@ knows no model, no file and no process: `dsa.generators` and `dsa.guards` implem
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -54,11 +54,14 @@ class Artifact:
 
 @attrs.frozen
 class GuardResult:
-    """A verdict with its feedback (Definition 6). Passed and fatal at once is a ValueError."""
+    """A verdict with its feedback (Definition 6). Passed and fatal at once is a ValueError.
 
-    passed: bool
-    feedback: str = ""
-    fatal: bool = False
+    TypeError for anything but a bool, a str and a bool: what is merely true or false is no verdict.
+    """
+
+    passed: bool = attrs.field(validator=attrs.validators.instance_of(bool))
+    feedback: str = attrs.field(default="", validator=attrs.validators.instance_of(str))
+    fatal: bool = attrs.field(default=False, validator=attrs.validators.instance_of(bool))
 
     def __attrs_post_init__(self) -> None:
         """Refuse the one combination that means nothing."""
@@ -97,7 +100,7 @@ class Context:
     ambient: AmbientEnvironment
     specification: str
     current_artifact: str | None = None
-    feedback_history: tuple[tuple[str, str], ...] = ()
+    feedback_history: Sequence[tuple[str, str]] = ()
     dependencies: Mapping[str, Artifact] = attrs.field(factory=dict)
     step: str = ""
 
@@ -129,3 +132,14 @@ class GuardInterface(ABC):
     @abstractmethod
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:
         """Judge. Raising means the guard itself failed, which is never read as a verdict."""
+
+
+def verdict_of(
+    name: str, guard: GuardInterface, artifact: Artifact, dependencies: Mapping[str, Artifact]
+) -> GuardResult:
+    """Ask a guard that may be anybody's. Raises what it raises, and TypeError when it gives no GuardResult."""
+    result: object = guard.validate(artifact, **dependencies)
+    if not isinstance(result, GuardResult):
+        msg = f"guard {name} gave {'None' if result is None else type(result).__name__}, not a GuardResult"
+        raise TypeError(msg)
+    return result

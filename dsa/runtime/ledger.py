@@ -150,7 +150,10 @@ class IntentEntry:
 
 @attrs.frozen
 class ResultEntry:
-    """What the policy of an effect gave: its steps as JSON objects (seed 004), errors included."""
+    """What the policy of an effect gave: its steps as JSON objects (seed 004), errors included.
+
+    An effect that is tried again after a failure has one for each try.
+    """
 
     key: str
     effect: str

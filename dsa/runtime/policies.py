@@ -26,6 +26,7 @@ def canonical_json(payload: Payload) -> str:
 
 
 _NOTHING: Any = {}  # converted to text before anyone sees it
+_text = attrs.validators.instance_of(str)
 
 
 @attrs.frozen
@@ -49,11 +50,11 @@ class Action:
 
 @attrs.frozen
 class Step:
-    """One thing a policy did or said: unique id, who, what type, JSON payload."""
+    """One thing a policy did or said: unique id, who, what type, JSON payload. TypeError for anything else."""
 
-    id: str
-    actor: str
-    type: str
+    id: str = attrs.field(validator=_text)
+    actor: str = attrs.field(validator=_text)
+    type: str = attrs.field(validator=_text)
     _payload: str = attrs.field(default=_NOTHING, converter=canonical_json, alias="payload")
 
     @property

@@ -4,11 +4,17 @@ Each policy reads the run, asks a generator or a guard, records what came of it,
 contents. Which step is in progress follows from the state (`dsa.runtime.views.step_of`).
 """
 
+from collections.abc import Sequence
+from typing import overload
+
+import attrs
+
 from dsa.declarations import Prompt
 from dsa.edge.binding import generator_name
 from dsa.edge.judging import dependencies_of, judge
 from dsa.edge.threads import in_thread
 from dsa.machine import Machine
+from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import (
     DEFAULT_FEEDBACK_WRAPPER,
     AmbientEnvironment,
@@ -17,9 +23,44 @@ from dsa.runtime.content import (
     PromptTemplate,
     Usage,
 )
-from dsa.runtime.ledger import PERSON, ArtifactEntry, Judgement, VerdictEntry
+from dsa.runtime.ledger import PERSON, ArtifactEntry, Judgement, Ledger, VerdictEntry
 from dsa.runtime.policies import Action, Policy, PolicyContext, Step, answering, event_step, text_step
-from dsa.runtime.views import guards_for, step_of
+from dsa.runtime.views import Rejection, guards_for, step_of
+
+Rejected = tuple[str, str]
+
+
+@attrs.frozen(eq=False)
+class History(Sequence[Rejected]):
+    """H of Definition 3 as pairs of rejected text and feedback, oldest first.
+
+    A text is fetched when it is looked at, so that an attempt costs the same however many came before it; who writes
+    all of them into a prompt pays for that.
+    """
+
+    _rejections: Ledger[Rejection]
+    _artifacts: ArtifactStore
+
+    def __len__(self) -> int:
+        return len(self._rejections)
+
+    @overload
+    def __getitem__(self, index: int) -> Rejected: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Rejected, ...]: ...
+    def __getitem__(self, index: int | slice) -> Rejected | tuple[Rejected, ...]:
+        """Give a pair, or a tuple of them."""
+        if isinstance(index, slice):
+            return tuple(self._pair(rejection) for rejection in self._rejections[index])
+        return self._pair(self._rejections[index])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, History | tuple | list) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]  # it equals lists
+
+    def _pair(self, rejection: Rejection) -> Rejected:
+        return self._artifacts.get_artifact(rejection.artifact_id).content, rejection.feedback
 
 
 def template_for(machine: Machine, step: str, effect: str) -> PromptTemplate | None:
@@ -35,12 +76,12 @@ def template_for(machine: Machine, step: str, effect: str) -> PromptTemplate | N
 def context_for(context: PolicyContext, step: str) -> Context:
     """Compose C of Definition 3 for a step: E, the specification, what was rejected and why, what it uses."""
     run, artifacts = context.run, context.artifacts
-    rejected = [(artifacts.get_artifact(r.artifact_id).content, r.feedback) for r in run.step(step).history]
+    rejected = History(run.step(step).history, artifacts)
     return Context(
         AmbientEnvironment(artifacts, run.machine.constraints),
         specification=run.specification if isinstance(run.specification, str) else "",
         current_artifact=rejected[-1][0] if rejected else None,
-        feedback_history=tuple(rejected),
+        feedback_history=rejected,
         dependencies=dependencies_of(run, artifacts, step),
         step=step,
     )
@@ -55,13 +96,21 @@ async def query_llm(action: Action, context: PolicyContext) -> list[Step]:
     template = template_for(machine, step, action.policy)
     generator, started_s = context.generator(name), context.now_s()
     made = await in_thread(lambda: generator.generate(asked, template))
-    if not isinstance(made, Artifact):
-        msg = f"generator {name} gave {type(made).__name__}, not an Artifact"
-        raise TypeError(msg)
+    _require_text(name, made)
     usage = made.usage or Usage("", context.now_s() - started_s)
     history = context.run.step(step).history
     refined = history[-1].artifact_id if history else None
     return _stored(action, context, made.content, step=step, parent=refined, author=name, usage=usage)
+
+
+def _require_text(generator: str, made: object) -> None:
+    """Raise TypeError unless a generator has kept to its interface."""
+    if not isinstance(made, Artifact):
+        msg = f"generator {generator} gave {type(made).__name__}, not an Artifact"
+        raise TypeError(msg)
+    if not isinstance(made.content, str) or not isinstance(made.usage, Usage | None):
+        msg = f"generator {generator} gave an Artifact whose content is no text, or whose usage is no Usage"
+        raise TypeError(msg)
 
 
 def _stored(
@@ -110,6 +159,8 @@ async def execute_guard(action: Action, context: PolicyContext) -> list[Step]:
     machine, step = context.run.machine, step_of(context.run.machine, action.payload["target"])
     data = action.payload["data"]
     if isinstance(data, dict) and "content" in data:
+        if not isinstance(data["content"], str):
+            raise TypeError(f"the content of '{action.payload['event']}' is no text")
         amended = context.run.step(step).latest
         _stored(action, context, data["content"], step=step, parent=amended, author=PERSON)
     view = context.run.step(step)

@@ -6,7 +6,7 @@ Effects are the dual-state agent's, found by their names.
 import ast
 
 from dsa.guards.cases import CasesGuard
-from dsa.guards.code import extract_code
+from dsa.guards.code import extract_code, syntax_fault
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
 TEST = "test"
@@ -32,11 +32,13 @@ class PassesTests(GuardInterface):
 
 
 def _test_functions(tests: str) -> list[str]:
-    try:
-        tree = ast.parse(tests)
-    except (SyntaxError, ValueError):
+    if syntax_fault(tests):
         return []
-    return [n.name for n in tree.body if isinstance(n, ast.FunctionDef) and n.name.startswith("test_") and _plain(n)]
+    return [
+        n.name
+        for n in ast.parse(tests).body
+        if isinstance(n, ast.FunctionDef) and n.name.startswith("test_") and _plain(n)
+    ]
 
 
 def _plain(function: ast.FunctionDef) -> bool:

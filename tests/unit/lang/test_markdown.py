@@ -1,5 +1,6 @@
 import pytest
 
+from dsa.errors import Span
 from dsa.lang.markdown import Bullet, Cell, Fence, Heading, Line, read, split_row
 
 TABLE = "| a | b |\n| - | - |\n| 1 | 2 |\n"
@@ -151,3 +152,9 @@ def test_any_character_may_stand_in_a_line():
         document = read(f"# m\n\nprose{character}prose\n\n## s\n{TABLE}", "m.md")
         assert document.sections[0].tables[0].rows[0].cells[0].line == 8
         assert len(document.lines) == 9
+
+
+def test_lines_of_form_feeds_do_not_shift_the_place_of_a_heading():
+    document = read("\x0c\nTitle here\n===\n", "m.md")
+    assert document.titles[0].text == "Title here"
+    assert document.titles[0].span() == Span("m.md", 2, 1, 11, "Title here")
