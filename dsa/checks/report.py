@@ -38,7 +38,7 @@ class PropertyResult:
 class Report:
     """What one run of the checks found.
 
-    `diagnostics` are sorted by line, then code. `assumptions` are sentences: what was taken for granted (S7).
+    `diagnostics` are sorted: causes first, then by line and code. `assumptions` are sentences: what was taken for granted (S7).
     """
 
     name: str
@@ -90,7 +90,9 @@ def _assumptions(machine: Machine) -> tuple[str, ...]:
     """Say of which effects nobody handles the failure: the run stops there, and can be resumed (S7)."""
     unhandled = [effect for effect in machine.answers if effect not in machine.failures_handled]
     rows = " or ".join(f"{effect}.failed" for effect in unhandled)
-    return (f"no row is for {rows}: such a failure stops the run, which can then be resumed",) if unhandled else ()
+    return (
+        (f"no row is for {rows}: such a failure stops the run where it is, with its ledger kept",) if unhandled else ()
+    )
 
 
 def _valuations(machine: Machine, parameters: Mapping[str, Value] | None) -> tuple[Machine, ...]:
@@ -108,7 +110,13 @@ def _sorted(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
     kept = [
         f for f in found if not (f.code == "DSA308" and f.span in ends) and not (f.code == "DSA303" and f.span in lost)
     ]
-    return tuple(sorted(kept, key=lambda f: (f.span.path, f.span.line, f.code, f.span.column, f.message)))
+    return tuple(sorted(kept, key=lambda f: (*_rank(f), f.span.path, f.span.line, f.code, f.span.column, f.message)))
+
+
+def _rank(finding: Diagnostic) -> tuple[int, bool]:
+    """Put causes before what may only follow from them: states and rows not reached, deadlocks, scenarios."""
+    severity = ("error", "warning", "info").index(finding.severity)
+    return severity, finding.code in {"DSA301", "DSA302", "DSA308", "DSA310"}
 
 
 def _text(claim: Property) -> str:

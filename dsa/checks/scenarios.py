@@ -167,6 +167,7 @@ def from_scenarios(machine: Machine, results: Sequence[ScenarioResult]) -> tuple
         shown = ", ".join(f"line {line_of(row)} ({row})" for row in left[:_ROWS_LISTED])
         rest = f", and {len(left) - _ROWS_LISTED} more" if len(left) > _ROWS_LISTED else ""
         message = f"no scenario takes {len(left)} of {len(machine.transitions)} rows: {shown}{rest}"
-        hint = "dsa new --scenarios writes scenarios that take every row"
-        found.append(Diagnostic("DSA311", "warning", message, place(left[0].span), hint))
+        where = place(left[0].span)
+        hint = f"dsa new --scenarios {where.path} prints scenarios that take them"
+        found.append(Diagnostic("DSA311", "warning", message, where, hint))
     return tuple(found)

@@ -9,11 +9,11 @@ from itertools import islice, product
 
 import attrs
 
-from dsa.declarations import TIMER_PREFIX, Transition
+from dsa.declarations import OUTSIDE, TIMER_PREFIX, Assign, Transition
 from dsa.errors import OccurrenceError
 from dsa.expr import And, Choices, Environment, Expr, Outcome, Value, Values, holds, names, show_value, unparse
 from dsa.machine import Machine, read_guards
-from dsa.meaning import enabled_rows
+from dsa.meaning import Configuration, Occurrence, Taken, enabled_rows, step
 
 _CASES_TRIED = 4096
 
@@ -31,7 +31,8 @@ class RowView:
 class Case:
     """The valuations that have the same outcome for the same reasons.
 
-    `outcome` is `taken`, `invalid_state` (no row is enabled) or `ambiguous`; `values` the first valuation, `count` how many.
+    `outcome` is `taken` or a refusal's reason, as `step` gives it, `message` its words; `values` the first valuation, `count`
+    how many.
     """
 
     verdicts: tuple[tuple[str, Outcome], ...]
@@ -39,6 +40,7 @@ class Case:
     count: int
     outcome: str
     rows: tuple[RowView, ...]
+    message: str = ""
 
 
 @attrs.frozen
@@ -53,10 +55,13 @@ class Why:
     source: str | None
     cases: tuple[Case, ...] = ()
     complete: bool = True
-    accepted: tuple[str, ...] = attrs.field(default=())
+    accepted: tuple[str, ...] = ()
+    finished: bool = False
 
     def show(self) -> str:
         """Write the answer as text."""
+        if self.finished:
+            return f"{self.state} is final: every event is refused there (finished)."
         if self.source is None:
             known = ", ".join(self.accepted) or "nothing"
             return f"{self.event} has no row in {self.state}: it is refused. Accepted there: {known}."
@@ -70,9 +75,7 @@ def _show_case(case: Case) -> Iterator[str]:
     verdicts = [f"{guard}.{outcome}" for guard, outcome in case.verdicts]
     values = [f"{name} = {show_value(value)}" for name, value in case.values]
     alike = f" (and {case.count - 1} more valuations)" if case.count > 1 else ""
-    outcome = {"taken": "accepted", "invalid_state": "refused: no row is enabled"}.get(
-        case.outcome, "refused: ambiguous"
-    )
+    outcome = "accepted" if case.outcome == "taken" else f"refused: {case.outcome} ({case.message})"
     yield f"{', '.join(verdicts + values) or 'always'}{alike}: {outcome}"
     for view in case.rows:
         mark = "=>" if view.enabled else "  "
@@ -103,12 +106,12 @@ def why(
     if not rows:
         sources = machine.ancestry(full) if full not in machine.final_states else ()
         accepted = sorted({known for source in sources for known in machine.events_from.get(source, ())})
-        return Why(event, full, None, accepted=tuple(accepted))
+        return Why(event, full, None, accepted=tuple(accepted), finished=full in machine.final_states)
     found: dict[object, Case] = {}
     said = _verdicts(machine, rows, verdicts or {})
     combined = ((spoken, valuation) for spoken in said for valuation in _valuations(machine, rows, values or {}))
     for spoken, valuation in islice(combined, _CASES_TRIED):
-        case = _case(machine, rows, spoken, valuation)
+        case = _case(machine, _leaf(machine, full), rows, spoken, valuation)
         key = (case.verdicts, case.outcome, case.rows)
         known = found.get(key)
         found[key] = attrs.evolve(known, count=known.count + 1) if known else case
@@ -146,12 +149,21 @@ def _verdicts(
 def _valuations(
     machine: Machine, rows: tuple[Transition, ...], given: Mapping[str, Value]
 ) -> Iterator[tuple[tuple[str, Value], ...]]:
-    """Give the values of the variables that the conditions read, the last one changing fastest."""
-    read = {name for row in rows for name in names(row.condition)}
+    """Give the values of the variables that the rows' conditions and updates read, the last one changing fastest."""
+    read = {name for row in rows for expr in _read(row) for name in names(expr)}
     relevant = [variable.name for variable in machine.variables if variable.name in read]
     choices = [(given[name],) if name in given else _listed(machine.values_of[name]) for name in relevant]
     for values in product(*choices):
         yield tuple(zip(relevant, values, strict=True))
+
+
+def _read(row: Transition) -> tuple[Expr, ...]:
+    return (row.condition, *(update.value for update in row.updates if isinstance(update, Assign)))
+
+
+def _leaf(machine: Machine, state: str) -> str:
+    """Give the state, or for a parent the first leaf in it, where its rows are the same unless an inner row replaces them."""
+    return next(leaf for leaf in machine.leaves if leaf == state or leaf.startswith(f"{state}."))
 
 
 def _listed(values: Values) -> tuple[Value, ...]:
@@ -163,15 +175,24 @@ def _listed(values: Values) -> tuple[Value, ...]:
 
 def _case(
     machine: Machine,
+    leaf: str,
     rows: tuple[Transition, ...],
     verdicts: tuple[tuple[str, Outcome], ...],
     values: tuple[tuple[str, Value], ...],
 ) -> Case:
+    """Ask `step` in a configuration with these values, the others initial, and only the answered effect outstanding."""
     known: Environment = {**machine.constants, **dict(values), **dict(verdicts)}
     enabled = enabled_rows(rows, known)
-    outcome = "taken" if len(enabled) == 1 else "ambiguous" if enabled else "invalid_state"
     views = tuple(_view(row, rows, enabled, known) for row in rows)
-    return Case(verdicts, values, 1, outcome, views)
+    pairs = zip(machine.variables, machine.initial_values, strict=True)
+    everywhere = tuple(dict(values).get(variable.name, initial) for variable, initial in pairs)
+    event, source = rows[0].event, rows[0].source if rows[0].is_timer else None
+    origin = OUTSIDE if source else machine.event_named[event].origin
+    configuration = Configuration(leaf, everywhere, frozenset({origin} - {OUTSIDE}))
+    result = step(machine, configuration, Occurrence(event, verdicts, source))
+    if isinstance(result, Taken):
+        return Case(verdicts, values, 1, "taken", views)
+    return Case(verdicts, values, 1, result.reason, views, result.message)
 
 
 def _view(

@@ -9,7 +9,6 @@ import attrs
 from dsa.checks.explore import explore
 from dsa.checks.scenarios import run_scenario, run_scenarios
 from dsa.claims import Scenario, ScenarioStep
-from dsa.declarations import Transition
 from dsa.machine import Machine
 from dsa.trace import Trace, TraceStep
 
@@ -24,14 +23,15 @@ def scenarios_for_untaken_rows(machine: Machine) -> tuple[Scenario, ...]:
     traces = {place: exploration.trace_taking(place) for place in exploration.rows - covered}
     found = []
     for place, trace in sorted(traces.items(), key=lambda item: (-len(item[1].steps), item[0])):
+        row = machine.transitions[place]
         if place not in covered:
-            found.append(_scenario(machine.transitions[place], trace))
+            found.append(_scenario(f"row {place + 1}, {row.event} in {row.source}", trace))
             covered |= set(run_scenario(machine, found[-1]).rows)
     return tuple(found)
 
 
-def _scenario(row: Transition, trace: Trace) -> Scenario:
-    return Scenario(f"{row.event} in {row.source}", tuple(_percept(taken) for taken in trace.steps))
+def _scenario(name: str, trace: Trace) -> Scenario:
+    return Scenario(name, tuple(_percept(taken) for taken in trace.steps))
 
 
 def _percept(taken: TraceStep) -> ScenarioStep:

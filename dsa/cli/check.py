@@ -25,9 +25,15 @@ _UNREADABLE = 2
 )
 @click.option("--strict", is_flag=True, help="Warnings too make the exit code 1.")
 @click.option(
-    "--max-states", default=MAX_STATES, show_default=True, help="Stop each exploration after so many configurations."
+    "--max-states",
+    type=click.IntRange(min=1),
+    default=MAX_STATES,
+    show_default=True,
+    help="Stop each exploration after so many configurations.",
 )
-@click.option("--time-limit", type=float, metavar="S", help="Stop each exploration after so many seconds.")
+@click.option(
+    "--time-limit", type=click.FloatRange(min=0), metavar="S", help="Stop each exploration after so many seconds."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list, one object for each file.")
 def command(
     files: tuple[str, ...],

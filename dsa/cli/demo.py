@@ -4,11 +4,11 @@ import sys
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.text import Text
 
 from dsa.cli.outcome import headline, show
 from dsa.cli.run import run_with_model
+from dsa.cli.terminal import terminal
 from dsa.edge.binding import DEFAULT_MODEL
 from dsa.edge.files import load, locate
 from dsa.edge.runs import DEFAULT_RUNS
@@ -26,7 +26,7 @@ SHOWN = (
 @click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
 def command(model: str, seed: int, root: str) -> None:
     """Run the shipped katas. Exit code 0 when each document ended as announced, else 1."""
-    console = Console()
+    console = terminal()
     as_announced = True
     for name, expected, shows in SHOWN:
         machine = load(name)

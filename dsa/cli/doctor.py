@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 import click
 
 from dsa.edge.files import shipped
-from dsa.edge.isolated import achieved_features, limits
+from dsa.edge.isolated import IsolationError, achieved_features, limits
 from dsa.edge.render import renderer
 from dsa.errors import ModelUnavailable
 from dsa.generators.local import model_path
@@ -34,17 +34,27 @@ def command() -> None:
     _say("local model", model)
     program = renderer()
     _say("pictures", str(program) if program else "missing: pip install graphviz-pure, or install Graphviz")
-    features = achieved_features()
-    _say("isolation", ", ".join(sorted(features)) or "none")
-    for limit in limits(features):
-        _say("", f"- not stopped: {limit}")
+    isolated = _say_isolation()
     _say("documents", ", ".join(sorted(shipped())))
-    if not found:
+    if not (found and isolated):
         raise SystemExit(1)
 
 
+def _say_isolation() -> bool:
+    """Say what code of a model is kept from, and tell whether it can be run at all."""
+    try:
+        features = achieved_features()
+    except (IsolationError, OSError) as fault:
+        _say("isolation", f"missing: {fault}")
+        return False
+    _say("isolation", ", ".join(sorted(features)) or "none")
+    for limit in limits(features):
+        _say("", f"- not stopped: {limit}")
+    return True
+
+
 def _say(label: str, text: str) -> None:
-    width = min(120, shutil.get_terminal_size((120, 24)).columns)
+    width = max(_INDENT + 22, min(120, shutil.get_terminal_size((120, 24)).columns))
     first = label.ljust(_INDENT)
     click.echo(textwrap.fill(text, width, initial_indent=first, subsequent_indent=" " * _INDENT))
 

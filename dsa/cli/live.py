@@ -3,6 +3,7 @@
 Takes ledger entries as they are appended; prints to the console it is given and decides nothing.
 """
 
+from collections import Counter
 from types import TracebackType
 from typing import Self
 
@@ -13,6 +14,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from dsa.cli.terminal import printable
 from dsa.edge.binding import GENERATING_EFFECT
 from dsa.expr import Outcome
 from dsa.machine import Machine
@@ -23,6 +25,9 @@ _WORDS: dict[Outcome, str] = {"passed": "passed", "failed": "rejected", "fatal":
 _STYLES = {"passed": "green", "rejected": "yellow", "fatal": "bold red", "error": "bold red"}
 _VERDICT_WIDTH = 9
 _PLAIN_FEEDBACK = 70
+_ATTEMPTING = (GENERATING_EFFECT, "execute_guard")  # an attempt ends when one of these fails
+_MOST_TEXT = 2000
+_NARROW = 50  # columns; below, a table would show nothing of the feedback
 _MARGIN = 3  # lines for the table's head, and what stands above it
 
 
@@ -51,13 +56,15 @@ class Progress:
         self._console = console
         self._quiet = quiet
         self._rows: list[Row] = []
+        self._asked: Counter[str] = Counter()
+        self._row_of: dict[str, int] = {}
         self._width = max((len(step.name) for step in machine.steps), default=len(step_of(machine, "")))
         self._live = Live(console=console, refresh_per_second=8, transient=False) if self._draws else None
         self._spinner = Spinner("dots")
 
     @property
     def _draws(self) -> bool:
-        return self._console.is_terminal and not self._quiet
+        return self._console.is_terminal and not self._quiet and self._console.width >= _NARROW
 
     def __enter__(self) -> Self:
         if self._live is not None:
@@ -76,12 +83,13 @@ class Progress:
         match entry:
             case IntentEntry(effect=effect, target=target) if effect == GENERATING_EFFECT:
                 step = step_of(self._machine, target)
-                self._rows.append(Row(step, 1 + sum(row.step == step for row in self._rows)))
+                self._asked[step] += 1
+                self._rows.append(Row(step, self._asked[step]))
             case ArtifactEntry():
                 self._generated(entry)
             case VerdictEntry():
                 self._judged(entry)
-            case ResultEntry():
+            case ResultEntry(effect=effect) if effect in _ATTEMPTING:
                 self._failed(entry)
             case _:
                 return
@@ -94,20 +102,22 @@ class Progress:
             self._rows[-1] = row
         else:
             self._rows.append(row)  # a person's text: nobody was asked for it
+        self._asked[entry.step] = entry.attempt
+        self._row_of[entry.artifact_id] = len(self._rows) - 1
 
     def _judged(self, entry: VerdictEntry) -> None:
-        for number, row in enumerate(self._rows):
-            if row.artifact_id == entry.artifact_id:
-                verdict, feedback = _WORDS[entry.outcome], " ".join(entry.feedback.split())
-                seconds = row.seconds + entry.seconds
-                self._rows[number] = attrs.evolve(row, verdict=verdict, feedback=feedback, seconds=seconds)
-                self._print(self._rows[number])
+        number = self._row_of.get(entry.artifact_id)
+        if number is not None:
+            row, feedback = self._rows[number], _one_line(entry.feedback)
+            seconds = row.seconds + entry.seconds
+            self._rows[number] = attrs.evolve(row, verdict=_WORDS[entry.outcome], feedback=feedback, seconds=seconds)
+            self._print(self._rows[number])
 
     def _failed(self, entry: ResultEntry) -> None:
         """Show an attempt that ended with neither artifact nor verdict."""
         faults = [step["payload"] for step in entry.steps if step["payload"].get("error") is True]
         if faults and self._rows and not self._rows[-1].verdict:
-            message = " ".join(str(faults[0].get("message", "")).split())
+            message = _one_line(str(faults[0].get("message", "")))
             self._rows[-1] = attrs.evolve(self._rows[-1], verdict="error", feedback=message)
             self._print(self._rows[-1])
 
@@ -139,3 +149,8 @@ class Progress:
     def _doing(self, row: Row) -> Spinner:
         self._spinner.update(text=Text(row.doing, "dim"))
         return self._spinner
+
+
+def _one_line(text: str) -> str:
+    """Give a text as one printable line, no longer than anyone will look at."""
+    return printable(" ".join(text[:_MOST_TEXT].split()))

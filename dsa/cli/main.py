@@ -1,14 +1,17 @@
 """The program `dsa`: finds the command and imports only that one.
 
-Exit codes: 0 good; 1 findings, UNKNOWN or a failed run; 2 usage or unreadable input; 3 escalated or waiting.
+Exit codes: 0 good; 1 findings, UNKNOWN or a failed run; 2 usage or unreadable input; 3 escalated or waiting; 130
+interrupted.
 """
 
 import importlib
 import os
 import sys
+from typing import Any
 
 import click
 
+from dsa.cli.faults import INTERRUPTED, Ended
 from dsa.errors import DsaError
 
 #: Each command with the one line that `dsa --help` shows; `dsa/cli/NAME.py` holds it as `command`.
@@ -37,6 +40,16 @@ class _Lazy(click.Group):
         command: click.Command = importlib.import_module(f"dsa.cli.{cmd_name}").command
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  (click's signature)
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # The reader of our output went away (`dsa draw ... | head`): nothing is wrong, and nothing can be said.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(0)
+        except KeyboardInterrupt:
+            raise Ended("interrupted", INTERRUPTED) from None
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
@@ -55,7 +68,7 @@ def main() -> None:
     except DsaError as fault:
         click.echo(f"{fault}", err=True)
         sys.exit(2)
-    except BrokenPipeError:
-        # The reader of our output went away (`dsa draw ... | head`): nothing is wrong, and nothing can be said.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    except OSError as fault:
+        # A file that cannot be written, a full disk: the world's fault, not a bug.
+        click.echo(f"{fault.filename}: {fault.strerror}" if fault.filename else str(fault), err=True)
+        sys.exit(2)

@@ -17,9 +17,12 @@ from dsa.lang.exprs import NAME, RESERVED
 @click.option("--scenarios", is_flag=True, help="NAME is a document: print scenarios for the rows that none takes.")
 def command(name: str, *, steps: bool, scenarios: bool) -> None:
     """Write a starter document NAME.md in this folder, ready for `dsa check` and `dsa run`."""
+    if scenarios and steps:
+        raise click.UsageError("--steps is for a new document, --scenarios for one that is there")
     if scenarios:
         _print_scenarios(name)
         return
+    name = name.removesuffix(".md")
     if not NAME.fullmatch(name) or set(name.split(".")) & RESERVED:
         raise click.UsageError(f"'{name}' is no name: letters, digits and '_', not starting with a digit")
     path = Path(f"{name}.md")

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
 
+from dsa.cli.terminal import printable
 from dsa.declarations import OUTSIDE
 from dsa.edge.binding import GENERATING_EFFECT
 from dsa.edge.driver import Rest
@@ -51,7 +52,7 @@ def _from_outside(run: Run, event: str) -> bool:
 def show(performed: Performed, console: Console, *, code: bool = True) -> None:
     """Print how a run ended, what it made, where everything is and what it took."""
     rest, style = performed.rest, _STYLES.get(exit_code(performed.rest), "bold")
-    console.print(Text(headline(rest), style), soft_wrap=True)
+    console.print(Text(printable(headline(rest)), style), soft_wrap=True)
     if code and performed.final is not None:
         console.print()
         console.print(_shown(performed.final, console), soft_wrap=True)
@@ -62,7 +63,7 @@ def show(performed: Performed, console: Console, *, code: bool = True) -> None:
 
 
 def _shown(final: Path, console: Console) -> Syntax | Text:
-    text = final.read_text(encoding="utf-8", errors="replace").rstrip()
+    text = printable(final.read_text(encoding="utf-8", errors="replace").rstrip())
     if final.suffix == ".py" and console.is_terminal:
         return Syntax(text, "python", theme="ansi_dark", background_color="default")
     return Text(text)

@@ -6,21 +6,23 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from dsa.cli.faults import INTERRUPTED, Ended, JsonCommand
 from dsa.cli.live import Progress
 from dsa.cli.outcome import as_json, exit_code, show
 from dsa.cli.parameters import parse_parameters
+from dsa.cli.terminal import terminal
 from dsa.edge.binding import DEFAULT_MODEL, bind
 from dsa.edge.files import load, locate, read_text
 from dsa.edge.running import Performed, perform, takes_specification
 from dsa.edge.runs import DEFAULT_RUNS
 from dsa.errors import GenerationError
+from dsa.lang import machine_of
 from dsa.machine import Machine
+from dsa.runtime.ledger import Entry, MachineEntry
 from dsa.runtime.prompt import SPECIFICATION, placeholders
 
-INTERRUPTED = 1
 
-
-@click.command("run")
+@click.command("run", cls=JsonCommand)
 @click.argument("file")
 @click.argument("specification", required=False)
 @click.option("--model", default=DEFAULT_MODEL, show_default=True, help="local, scripted:FILE, or a LiteLLM name.")
@@ -45,27 +47,34 @@ def command(
     """Run FILE, a machine document or the name of a shipped machine.
 
     SPECIFICATION is what the workflow is asked for. Exit code 0: succeeded; 1: failed; 3: a person is needed;
-    2: FILE cannot be read or bound.
+    2: FILE cannot be read or bound; 130: interrupted.
     """
-    machine = load(file).at(parse_parameters(parameters))
-    specification = specification if specification is not None else default_specification(machine)
-    path = locate(file)
+    document = machine_document(file)
+    machine = load(file if document == locate(file) else str(document)).at(parse_parameters(parameters))
+    console = terminal()
     performed = run_with_model(
         machine,
-        path,
-        specification,
+        document,
+        asked_for(machine, specification),
         model=model,
         seed=seed,
         root=Path(root),
         module=module,
-        console=Console(),
+        console=console,
         quiet=quiet or json_wanted,
     )
     if json_wanted:
         click.echo(as_json(performed))
     else:
-        show(performed, Console())
+        show(performed, console)
     sys.exit(exit_code(performed.rest))
+
+
+def machine_document(file: str) -> Path:
+    """Give the path of the machine's own document: FILE's, or that of the machine which FILE, a spec, is about."""
+    path = locate(file)
+    named = machine_of(read_text(path), file)
+    return path if named is None else locate(named[0], path.parent)
 
 
 def run_with_model(
@@ -80,17 +89,42 @@ def run_with_model(
     module: str | None = None,
     quiet: bool = False,
 ) -> Performed:
-    """Bind a machine and run it while its progress is shown. Exits 1 with one sentence when there is no model."""
+    """Bind a machine and run it while its progress is shown. Raises Ended when there is no model, and at Ctrl-C."""
+    directory: Path | None = None
+
+    def watch(entry: Entry) -> None:
+        nonlocal directory
+        if isinstance(entry, MachineEntry):
+            directory = root / entry.run
+        progress.observe(entry)
+
     try:
         binding = bind(machine, path=path, module=module, model=model, seed=seed)
         with Progress(machine, console, quiet=quiet) as progress:
-            return perform(machine, read_text(path), binding, specification, root=root, observe=progress.observe)
+            return perform(machine, read_text(path), binding, specification, root=root, observe=watch)
     except GenerationError as error:
-        click.echo(str(error), err=True)
-        sys.exit(1)
+        raise Ended(str(error), 1) from error
+    except OSError as error:
+        raise Ended(f"the run cannot be written to {directory or root}: {error.strerror or error}", 1) from error
     except KeyboardInterrupt:
-        click.echo(f"interrupted; what was done so far is kept in {root}", err=True)
-        sys.exit(INTERRUPTED)
+        kept = f"; what was done so far is kept in {directory}" if directory else ""
+        raise Ended(f"interrupted{kept}", INTERRUPTED, directory=directory) from None
+
+
+def asked_for(machine: Machine, given: str | None) -> str:
+    """Give the specification: what the command line says, else what the machine does with.
+
+    Raises click.UsageError when the machine takes none, when it needs one, and for what is no text.
+    """
+    if given is None or not given.strip():
+        return default_specification(machine)
+    if not takes_specification(machine):
+        raise click.UsageError(f"{machine.name} has no event '{SPECIFICATION}' from outside: it takes no SPECIFICATION")
+    try:
+        given.encode("utf-8")
+    except UnicodeEncodeError as fault:  # bytes of the command line that are no characters
+        raise click.UsageError("SPECIFICATION is not UTF-8 text") from fault
+    return given
 
 
 def default_specification(machine: Machine) -> str:

@@ -7,10 +7,12 @@ look at; the durable store is another thing.
 
 import re
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 from typing import Self, TextIO
 
+from dsa.errors import DocumentError
 from dsa.guards.code import extract_code
 from dsa.machine import Machine
 from dsa.runtime.artifacts import ArtifactStore
@@ -22,23 +24,36 @@ DEFAULT_RUNS = ".dsa"
 _CODE_SUFFIX = ".py"
 _CODE_GUARDS = frozenset({"syntax", "cases", "tests"})
 _OUTCOME_WORDS = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}
+_LONGEST_NAME = 80  # a file's name has 255 bytes at most; those of machines and steps have no bound
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def new_run_id(machine: Machine, *, now: datetime | None = None, entropy: str | None = None) -> str:
     """Make a run id that sorts by time and is unique: `20260131T120000-dual_state-9f3a1c`."""
     moment = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%S")
-    return f"{moment}-{_UNSAFE.sub('_', machine.name)}-{entropy or token_hex(3)}"
+    return f"{moment}-{_safe(machine.name)}-{entropy or token_hex(3)}"
+
+
+def _safe(name: str) -> str:
+    """Give a name as part of a file's name; long ones are cut, and stay different."""
+    safe = _UNSAFE.sub("_", name)
+    return safe if len(safe) <= _LONGEST_NAME else f"{safe[:_LONGEST_NAME]}~{sha256(safe.encode()).hexdigest()[:8]}"
 
 
 class RunDirectory:
-    """The directory of one run. Pass `observe` to the driver; use it as a context manager to have it closed."""
+    """The directory of one run. Pass `observe` to the driver; use it as a context manager to have it closed.
+
+    Raises DocumentError when it cannot be made.
+    """
 
     def __init__(self, root: Path, run_id: str, machine: Machine, text: str, artifacts: ArtifactStore) -> None:
         self.path = root / run_id
-        self.path.mkdir(parents=True)
-        (self.path / "machine.md").write_text(text, encoding="utf-8")
-        self._ledger: TextIO = (self.path / "ledger.jsonl").open("w", encoding="utf-8")
+        try:
+            self.path.mkdir(parents=True)
+            (self.path / "machine.md").write_bytes(text.encode("utf-8"))
+            self._ledger: TextIO = (self.path / "ledger.jsonl").open("w", encoding="utf-8", newline="\n")
+        except OSError as fault:
+            raise DocumentError(str(root), f"no run can be kept here: {fault.strerror or fault}") from fault
         self._artifacts = artifacts
         self._suffix = _suffix(machine)
         self._files: dict[str, Path] = {}
@@ -54,13 +69,13 @@ class RunDirectory:
         self._ledger.write(dump_line(entry) + "\n")
         self._ledger.flush()
         if isinstance(entry, ArtifactEntry):
-            path = self.path / f"{_UNSAFE.sub('_', entry.step)}-{entry.attempt}{self._suffix}"
+            path = self.path / f"{_safe(entry.step)}-{entry.attempt}{self._suffix}"
             _write(path, self._artifacts.get_artifact(entry.artifact_id).content)
             self._files[entry.artifact_id] = path
         elif isinstance(entry, VerdictEntry) and entry.artifact_id in self._files:
             path = self._files[entry.artifact_id]
             word = _OUTCOME_WORDS[entry.outcome]
-            stem = f"{_UNSAFE.sub('_', entry.step)}-{entry.attempt}-{word}"
+            stem = f"{_safe(entry.step)}-{entry.attempt}-{word}"
             self._files[entry.artifact_id] = path.rename(path.with_name(stem + self._suffix))
 
     def write_final(self, run: Run) -> Path | None:

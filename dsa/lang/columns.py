@@ -10,7 +10,7 @@ import attrs
 
 from dsa.errors import Span
 from dsa.lang.findings import Findings, did_you_mean
-from dsa.lang.markdown import Cell, Row, Section, Table
+from dsa.lang.markdown import Cell, Indented, Line, Row, Section, Table
 
 NOTE = "note"
 
@@ -89,7 +89,24 @@ def records(
         for row, record in zip(table.rows, made, strict=True):
             if record is None:
                 findings.doubt(row.span.text)
+    if section.tables:
+        _require_inside(section, findings)
     return found
+
+
+def _require_inside(section: Section, findings: Findings) -> None:
+    """Report rows that a table lost to an empty line or to indentation: GitHub shows them as prose, nobody reads them."""
+    last_line = 0
+    for block in section.blocks:
+        if not isinstance(block, Line | Indented) or not block.text.text.startswith("|"):
+            continue
+        findings.doubt(block.text.text)
+        if block.text.line != last_line + 1:
+            ended = max((table.last for table in section.tables if table.last < block.text.line), default=None)
+            message = "this row stands outside its table" + (f", which ended at line {ended}" if ended else "")
+            hint = "take out the empty line before it, or its indentation"
+            findings.error("DSA105", message, block.text.span(), hint)
+        last_line = block.text.line
 
 
 def declaring(found: Iterable[Record], findings: Findings) -> Iterator[Record]:

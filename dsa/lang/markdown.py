@@ -111,7 +111,14 @@ class Fence:
     body: tuple[Cell, ...]
 
 
-Block = Table | Heading | Bullet | Line | Fence
+@attrs.frozen
+class Indented:
+    """A line of an indented code block."""
+
+    text: Cell
+
+
+Block = Table | Heading | Bullet | Line | Fence | Indented
 
 
 @attrs.frozen
@@ -201,6 +208,9 @@ def _blocks(tokens: list[Token], path: str, lines: tuple[str, ...]) -> Iterator[
             inside = token.content.split("\n")[:-1]
             body = tuple(_piece(path, lines, first + 1 + place, content) for place, content in enumerate(inside))
             yield Fence(token.content, Cell(lines[first], path, first + 1, 1, lines[first]), body)
+        elif token.type == "code_block" and token.level == 0:
+            for index in range(first, last):
+                yield Indented(_piece(path, lines, index, lines[index].strip()))
         elif token.type == "paragraph_open" and token.level == 0:
             for offset, content in enumerate(tokens[place + 1].content.split("\n")):
                 yield Line(_piece(path, lines, _shown(lines, first) + offset, content.strip()))

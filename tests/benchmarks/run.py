@@ -1,6 +1,5 @@
 """`make bench`: the speeds this project promises, as ratios measured in one run against a named peer or limit."""
 
-import importlib
 import statistics
 import sys
 import time
@@ -8,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parent.parent / "fuzz"))
 
 import peers
 from markdown_it import MarkdownIt
@@ -18,9 +16,10 @@ from dsa.checks import check
 from dsa.declarations import Emit, Event, State, Transition
 from dsa.edge.files import load
 from dsa.fast import compile_step
-from dsa.lang import dumps, loads
+from dsa.lang import dumps, loads, read_machine
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, Taken, start, step
+from dsa.testing.documents import slowest
 
 EVENTS, ROUNDS = 20_000, 7
 
@@ -133,7 +132,7 @@ def bench_start() -> None:
 
 def bench_fuzz() -> None:
     """The slowest of the fuzzed documents."""
-    seconds, text = importlib.import_module("test_documents").slowest(2000, 1)
+    seconds, text = slowest(2000, 1, read_machine)
     print(f"\nslowest of 2,000 fuzzed documents: {seconds * 1000:.0f} ms for {len(text)} characters")
 
 

@@ -180,11 +180,11 @@ def test_where_an_effect_was_emitted_is_found_some_steps_back():
 
 def test_failures_that_nobody_handles_are_an_assumption():
     assert check(dual_state()).assumptions == (
-        "no row is for query_llm.failed or execute_guard.failed: such a failure stops the run, which can then be resumed",
+        "no row is for query_llm.failed or execute_guard.failed: such a failure stops the run where it is, with its ledger kept",
     )
     handled = dual_state(stopped=Transition("generating", "query_llm.failed", "failed"))
     assert check(handled).assumptions == (
-        "no row is for execute_guard.failed: such a failure stops the run, which can then be resumed",
+        "no row is for execute_guard.failed: such a failure stops the run where it is, with its ledger kept",
     )
     assert check(jugs()).assumptions == ()
 
@@ -235,8 +235,8 @@ def test_defaults_that_are_the_minima_are_explored_once(plant):
     assert "(explored: rmax = 0)" in found["DSA302"].message
 
 
-def test_diagnostics_are_sorted_by_line():
+def test_diagnostics_are_sorted_causes_first_then_by_line():
     text = "# m\n\n## States\n| state | kind |\n| - | - |\n| a | initial |\n| b | |\n| c | |\n\n## Transitions\n"
     text += "| source | event | target |\n| - | - | - |\n| a | e | = |\n| a | e | b |\n"
-    lines = [finding.span.line for finding in check(loads(text)).diagnostics]
-    assert lines == sorted(lines)
+    found = [(finding.code, finding.span.line) for finding in check(loads(text)).diagnostics]
+    assert found == [("DSA304", 14), ("DSA308", 6), ("DSA301", 7), ("DSA301", 8)]

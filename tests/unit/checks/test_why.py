@@ -2,7 +2,9 @@ import pytest
 from example_machines import dual_state, two_phase_commit
 
 from dsa.checks.why import why
+from dsa.edge.files import locate
 from dsa.errors import OccurrenceError
+from dsa.lang import loads
 
 
 def test_every_verdict_and_value_is_explained():
@@ -30,12 +32,22 @@ def test_an_event_without_rows_is_refused_and_says_what_is_accepted():
     found = why(dual_state(), "verdict", "idle")
     assert found.source is None
     assert found.show() == "verdict has no row in idle: it is refused. Accepted there: specification."
-    assert "Accepted there: nothing" in why(dual_state(), "verdict", "failed").show()
+    assert why(dual_state(), "verdict", "failed").show() == "failed is final: every event is refused there (finished)."
+
+
+def test_a_row_that_is_enabled_and_cannot_be_taken_is_refused():
+    row = "g.failed and retries < rmax |"
+    text = locate("dual_state").read_text(encoding="utf-8")
+    found = why(
+        loads(text.replace(row, row.replace("<", "<="))), "verdict", "validating", {"retries": 3}, {"g": "failed"}
+    )
+    assert [case.outcome for case in found.cases] == ["out_of_domain"]
+    assert "refused: out_of_domain (retries = 4 lies outside 0..3)" in found.show()
 
 
 def test_refusals_are_named():
     shown = why(dual_state(exhaust=None), "verdict", "validating", {"retries": 3}, {"g": "failed"}).show()
-    assert "refused: no row is enabled" in shown
+    assert "refused: invalid_state (no row for verdict is enabled)" in shown
     assert why(two_phase_commit(), "commit", "deciding").cases[0].outcome == "invalid_state"
 
 

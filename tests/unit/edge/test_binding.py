@@ -99,16 +99,41 @@ def test_a_module_is_used_instead_of_what_lies_beside_the_file(folder, monkeypat
     assert "launch" in bind(loads(TABLE), path=folder / "machine.md", module=module).effects
 
 
-@pytest.mark.parametrize("module", ["no_such_module_at_all", "/no/such/file.py"])
+@pytest.mark.parametrize("module", ["no_such_module_at_all", "/no/such/file.py", "", "..x", "a b"])
 def test_a_module_that_is_not_there_is_a_binding_error(module):
-    with pytest.raises(BindingError, match=r"no such|no module"):
+    with pytest.raises(BindingError, match=r"no such|no module|is no module"):
         bind(load("dual_state"), module=module)
 
 
-def test_a_module_that_lacks_something_says_what(folder):
-    (folder / "lacking_module_of_this_test.py").write_text("import something_that_is_not_installed")
-    with pytest.raises(ModuleNotFoundError, match="something_that_is_not_installed"):
-        bind(load("dual_state"), module=str(folder / "lacking_module_of_this_test.py"))
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("\nimport something_that_is_not_installed", r"mine.py:2: .*No module named 'something_that_is_not_installed'"),
+        ("guards = {", r"mine.py:1: .*SyntaxError: '{' was never closed"),
+        ("import sys\nsys.exit(0)", r"mine.py:2: it cannot be imported: SystemExit: 0"),
+        ("guards = []", r"mine.py: `guards` is list, not a dictionary"),
+        ("effects = {'tidy': 3}", r"the effect 'tidy' is bound to int, not to an async function"),
+    ],
+)
+def test_a_module_that_cannot_be_used_says_why(folder, text, said):
+    (folder / "mine.py").write_text(text)
+    with pytest.raises(BindingError, match=said):
+        bind(load("dual_state"), module=str(folder / "mine.py"))
+
+
+def test_a_class_is_not_taken_for_an_object(folder):
+    (folder / "mine.py").write_text(
+        BINDINGS + "\nguards = {'nice': Nice}\ngenerators = {'llm': Mine}\neffects = {'notify': Nice}\n"
+    )
+    with pytest.raises(BindingError) as caught:
+        bind(loads(TABLE), module=str(folder / "mine.py"))
+    for name in ("the effect 'notify'", "the guard 'nice'", "the generator 'llm'"):
+        assert f"{name} is bound to the class " in str(caught.value)
+
+
+def test_a_guard_that_counts_as_false_is_a_guard(folder):
+    (folder / "mine.py").write_text(BINDINGS.replace("class Nice(", "class Nice(dict, "))
+    assert bind(loads(TABLE), module=str(folder / "mine.py")).guards["nice"] == {}
 
 
 def test_a_policy_must_answer_with_what_the_machine_declares():

@@ -1,6 +1,8 @@
+import asyncio
 import http.server
 import json
 import threading
+import warnings
 from contextlib import contextmanager
 
 import pytest
@@ -17,6 +19,16 @@ ANSWER = {
     "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "hi"}}],
     "usage": {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15},
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True, scope="module")
+def litellm_leaves_no_loop():
+    """LiteLLM sets an event loop in the thread that calls it; nobody closes it, and a later test would be blamed."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        asyncio.get_event_loop_policy().get_event_loop().close()
+    asyncio.set_event_loop(None)
 
 
 @contextmanager

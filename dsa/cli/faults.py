@@ -1,0 +1,69 @@
+"""How a command ends that does not come to its own end: a sentence, an exit code, and with `--json` an object."""
+
+import json
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from dsa.errors import DsaError
+
+UNREADABLE = 2
+INTERRUPTED = 130  # as shells have it: 128 and the number of SIGINT
+
+
+class Ended(click.ClickException):
+    """Raised to end a command with a sentence and an exit code. `directory` is that of the run, if there is one."""
+
+    def __init__(self, message: str, exit_code: int, *, directory: Path | None = None) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]  # click reads it off the instance too
+        self.directory = directory
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the sentence, by default on standard error."""
+        click.echo(self.message, file, err=file is None)
+
+
+class JsonCommand(click.Command):
+    """A command whose `--json` prints one object on standard output whatever happens; a message goes beside it."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,  # noqa: ANN401  (click's signature)
+    ) -> click.Context:
+        """Read the arguments."""
+        wanted = "--json" in args
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.ClickException as fault:
+            if wanted:
+                _tell(fault)
+            raise
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  (click's signature)
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except (DsaError, click.ClickException) as fault:
+            if ctx.params.get("json_wanted"):
+                _tell(fault)
+            raise
+
+
+def _tell(fault: DsaError | click.ClickException) -> None:
+    """Print a fault as the object that a run would have printed."""
+    message = fault.format_message() if isinstance(fault, click.ClickException) else str(fault)
+    code = getattr(fault, "exit_code", UNREADABLE)
+    directory = getattr(fault, "directory", None)
+    told = {
+        "kind": {INTERRUPTED: "interrupted", UNREADABLE: "unreadable"}.get(code, "stopped"),
+        "outcome": None,
+        "exit_code": code,
+        "failure": {"what": None, "line": None, "code": type(fault).__name__, "message": message},
+        "directory": None if directory is None else str(directory),
+    }
+    click.echo(json.dumps(told, indent=2))
