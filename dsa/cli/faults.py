@@ -1,8 +1,10 @@
 """How a command ends that does not come to its own end: a sentence, an exit code, and with `--json` an object."""
 
+import contextlib
 import json
+import os
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TextIO, cast
 
 import click
 
@@ -10,6 +12,12 @@ from dsa.errors import DsaError
 
 UNREADABLE = 2
 INTERRUPTED = 130  # as shells have it: 128 and the number of SIGINT
+
+
+def silence(stream: TextIO | None) -> None:
+    """Send what a stream still holds to nowhere, or the interpreter would fail to write it as it ends."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), cast(TextIO, stream).fileno())
 
 
 class Ended(click.ClickException):
@@ -59,11 +67,17 @@ def _tell(fault: DsaError | click.ClickException) -> None:
     message = fault.format_message() if isinstance(fault, click.ClickException) else str(fault)
     code = getattr(fault, "exit_code", UNREADABLE)
     directory = getattr(fault, "directory", None)
+    kind = {INTERRUPTED: "interrupted", UNREADABLE: "unreadable"}.get(code, "stopped")
     told = {
-        "kind": {INTERRUPTED: "interrupted", UNREADABLE: "unreadable"}.get(code, "stopped"),
+        "kind": kind,
         "outcome": None,
         "exit_code": code,
-        "failure": {"what": None, "line": None, "code": type(fault).__name__, "message": message},
+        "failure": {
+            "what": None,
+            "line": None,
+            "code": kind if isinstance(fault, Ended) else type(fault).__name__,
+            "message": message,
+        },
         "directory": None if directory is None else str(directory),
     }
     click.echo(json.dumps(told, indent=2))

@@ -4,14 +4,16 @@ Exit codes: 0 good; 1 findings, UNKNOWN or a failed run; 2 usage or unreadable i
 interrupted.
 """
 
+import contextlib
 import importlib
 import os
 import sys
+import threading
 from typing import Any
 
 import click
 
-from dsa.cli.faults import INTERRUPTED, Ended
+from dsa.cli.faults import INTERRUPTED, UNREADABLE, Ended, silence
 from dsa.errors import DsaError
 
 #: Each command with the one line that `dsa --help` shows; `dsa/cli/NAME.py` holds it as `command`.
@@ -45,7 +47,7 @@ class _Lazy(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError:
             # The reader of our output went away (`dsa draw ... | head`): nothing is wrong, and nothing can be said.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            silence(sys.stdout)
             sys.exit(0)
         except KeyboardInterrupt:
             raise Ended("interrupted", INTERRUPTED) from None
@@ -63,12 +65,25 @@ def program() -> None:
 
 def main() -> None:
     """Run the program; what this package raises on purpose becomes a message and exit code 2."""
+    code = _exit_code()
+    if any(thread.daemon for thread in threading.enumerate()):
+        # A call was given up and goes on in native code (a model, for one), which would crash the interpreter as it
+        # takes itself apart.
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+def _exit_code() -> int:
     try:
         program(prog_name="dsa")
     except DsaError as fault:
         click.echo(f"{fault}", err=True)
-        sys.exit(2)
     except OSError as fault:
         # A file that cannot be written, a full disk: the world's fault, not a bug.
         click.echo(f"{fault.filename}: {fault.strerror}" if fault.filename else str(fault), err=True)
-        sys.exit(2)
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else 0 if leaving.code is None else UNREADABLE
+    return UNREADABLE

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from dsa.cli.faults import INTERRUPTED, Ended, JsonCommand
+from dsa.cli.faults import INTERRUPTED, Ended, JsonCommand, silence
 from dsa.cli.live import Progress
 from dsa.cli.outcome import as_json, exit_code, show
 from dsa.cli.parameters import parse_parameters
@@ -46,7 +46,8 @@ def command(
 ) -> None:
     """Run FILE, a machine document or the name of a shipped machine.
 
-    SPECIFICATION is what the workflow is asked for. Exit code 0: succeeded; 1: failed; 3: a person is needed;
+    SPECIFICATION is what the workflow is asked for, in a sentence. It may be left out when no task of a step asks for it, or
+    when the machine has cases and no steps: then it is to make the cases' calls work. Exit code 0: succeeded; 1: failed; 3: a person is needed;
     2: FILE cannot be read or bound; 130: interrupted.
     """
     document = machine_document(file)
@@ -63,10 +64,13 @@ def command(
         console=console,
         quiet=quiet or json_wanted,
     )
-    if json_wanted:
-        click.echo(as_json(performed))
-    else:
-        show(performed, console)
+    try:
+        if json_wanted:
+            click.echo(as_json(performed))
+        else:
+            show(performed, console)
+    except BrokenPipeError:
+        silence(sys.stdout)  # how the run ended is no matter of who reads it
     sys.exit(exit_code(performed.rest))
 
 
@@ -130,13 +134,13 @@ def asked_for(machine: Machine, given: str | None) -> str:
 def default_specification(machine: Machine) -> str:
     """Give what to ask for when the command line does not say.
 
-    Nothing, when every prompt does without; else the functions that the cases call. Raises click.UsageError when
-    there is nothing to go by.
+    Nothing, when every prompt does without; of a machine without steps, the functions that its cases call. Raises
+    click.UsageError when there is nothing to go by.
     """
     if not takes_specification(machine) or not _needs_specification(machine):
         return ""
     calls = [case.call for section in machine.cases for case in section.cases]
-    if not calls:
+    if not calls or machine.steps:
         msg = f"{machine.name} needs a SPECIFICATION: say in a sentence what is to be made"
         raise click.UsageError(msg)
     return f"Write Python code so that these calls work: {'; '.join(dict.fromkeys(calls))}"

@@ -11,6 +11,8 @@ from typing import TextIO, cast
 
 from rich.console import Console
 
+from dsa.cli.faults import silence
+
 _NARROWEST = 20
 #: Control characters but tab and line feed, what turns the direction of writing, and halves of surrogate pairs.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -46,6 +48,7 @@ class _Patient(io.TextIOBase):
                 self._stream.write(encodable)
                 self._stream.flush()
         except (OSError, ValueError):  # its reader is gone, the disk is full, it is closed
+            silence(self._stream)
             self._stream = None
         return len(text)
 

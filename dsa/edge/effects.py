@@ -103,7 +103,7 @@ async def within(clock: Clock, limit_ms: int | None, work: Awaitable[T]) -> T:
         await asyncio.wait({working, alarm}, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             return working.result()
-        msg = f"no answer within its time limit of {limit_ms / 1000:g} s"
+        msg = f"no answer within its time limit of {limit_ms / 1000:g} s (column `time limit` of Effects)"
         raise TimeoutError(msg)
     finally:
         working.cancel()

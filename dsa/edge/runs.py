@@ -77,6 +77,8 @@ class RunDirectory:
             word = _OUTCOME_WORDS[entry.outcome]
             stem = f"{_safe(entry.step)}-{entry.attempt}-{word}"
             self._files[entry.artifact_id] = path.rename(path.with_name(stem + self._suffix))
+            if entry.feedback:
+                _write(path.with_name(f"{stem}.feedback.txt"), entry.feedback + "\n")
 
     def write_final(self, run: Run) -> Path | None:
         """Write what the workflow made, one file; None when no step has passed."""

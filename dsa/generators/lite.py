@@ -7,6 +7,7 @@ sentence and what to do.
 
 import logging
 import os
+import re
 import time
 import warnings
 from functools import cache
@@ -20,6 +21,10 @@ from dsa.runtime.prompt import render
 
 _API_BASE_VARIABLES = ("OPENAI_API_BASE", "OPENAI_BASE_URL")
 _MOST_DETAIL = 200
+_SHORTEST_SECRET = 8
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
+#: Some providers take the key in the address, `?key=..`; and an address may name a user, `//user:password@`.
+_SECRET_IN_URL = re.compile(r"([?&](?:key|api[-_]?key|token|access_token)=|//(?=[^/\s@]*@))[^&\s'\"@]+", re.IGNORECASE)
 _NO_PROVIDER = "LLM Provider NOT provided"
 
 
@@ -116,9 +121,9 @@ class LiteLLMGenerator(GeneratorInterface):
         where = self._base() or "its provider"
         for wanted, reason, sentence in _EXPLANATIONS:
             if names & wanted:
-                message = sentence.format(model=self._model, where=where, timeout_s=f"{self._timeout_s:g}")
+                message = sentence.format(model=self._model, where=_redacted(where), timeout_s=f"{self._timeout_s:g}")
                 return GenerationError(message, reason)
-        detail = " ".join(str(error).split())[:_MOST_DETAIL]
+        detail = _redacted(" ".join(str(error).split()))[:_MOST_DETAIL]
         return GenerationError(f"{self._model} could not answer: {detail}", "failed")
 
 
@@ -170,6 +175,14 @@ _EXPLANATIONS: tuple[tuple[frozenset[str], str, str], ...] = (
         "{model} cannot be reached at {where}; check that the server runs and that the address is right.",
     ),
 )
+
+
+def _redacted(text: str) -> str:
+    """Take out what looks like a secret: messages go to the screen and into the ledger."""
+    for name, value in os.environ.items():
+        if len(value) >= _SHORTEST_SECRET and _SECRET_NAME.search(name):
+            text = text.replace(value, "***")
+    return _SECRET_IN_URL.sub(r"\1***", text)
 
 
 def _class_names(error: BaseException) -> set[str]:

@@ -14,6 +14,7 @@ _FENCE = re.compile(r"^ {0,3}(?P<ticks>`{3,}+|~{3,}+)[ \t]*+(?P<language>[^\s`]*
 _WORD = r"[\w\[\],.|]++"
 _ASSIGNMENT = rf"[A-Za-z_]\w*+(?: *+: *+{_WORD}(?: ++{_WORD})*+)? ++= "
 _CODE_LINE = re.compile(rf"^(?:(?:async )?def |import |from |class |@|{_ASSIGNMENT})", re.MULTILINE)
+_MOST_CODE = 500_000  # a syntax tree takes some hundred times the memory of its text
 _PYTHON = frozenset({"python", "py", "python3"})
 
 
@@ -60,6 +61,8 @@ def syntax_fault(code: str) -> str:
     """Tell what keeps the code from being Python; empty when nothing does."""
     if not code.strip():
         return "There is no code in the answer."
+    if len(code) > _MOST_CODE:
+        return f"The code is too long: {len(code)} characters, and at most {_MOST_CODE} are read."
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an odd escape is no syntax error

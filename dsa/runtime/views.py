@@ -61,15 +61,15 @@ class StepView:
 
 
 def step_of(machine: Machine, state: str) -> str:
-    """Name the step that a state works on: the last part of `generating.STEP`, `validating.STEP` and the like.
+    """Name the step that a state works on: in a Steps machine, or what it expands into, the state's last part.
 
-    A machine without dotted states has one step, called like its one guard, or like the machine when it has
-    several.
+    Another machine has one step, however its states are nested: it is called like its one guard, or like the machine
+    when it has several.
     """
     last = state.rpartition(".")[2]
-    if "." in state or any(step.name == last for step in machine.steps):
-        return last
     judging = [guard.name for guard in machine.guards if guard.judges]
+    if "." in state and last in judging:  # every step has a guard of its name
+        return last
     return judging[0] if len(judging) == 1 else machine.name
 
 

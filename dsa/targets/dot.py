@@ -3,9 +3,12 @@
 Takes a machine, gives text; the same machine gives the same text. Only what Graphviz and its port graphviz-pure draw
 alike is used. Colour never stands alone: a verdict is also a kind of line, and a row that sets workflow state is a
 double line, so that the picture reads the same in black and white.
+
+A row's text is a node of its own in the middle of its arrow: Graphviz lets labels of edges cover each other, and lines
+run through them, but keeps nodes apart and leads lines around them.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from html import escape
 
 import attrs
@@ -13,6 +16,7 @@ import attrs
 from dsa.declarations import Transition
 from dsa.expr import Outcome
 from dsa.machine import Machine
+from dsa.targets.flow import Course, courses
 from dsa.targets.picture import (
     Arrow,
     Box,
@@ -36,11 +40,13 @@ _LINE: dict[Outcome | None, tuple[str, str, str, str]] = {
 }
 _INK = "#000000"
 _FAINT = "#b0b0b0"
+_CLEAR = "#ffffff00"
 _HEAD = (
-    'graph [fontname="Helvetica", fontsize=10, nodesep=0.4, ranksep=0.4, pad=0.2]',
+    'graph [fontname="Helvetica", fontsize=10, nodesep=0.25, ranksep=0.28, pad=0.2]',
     'node [fontname="Helvetica", fontsize=12, shape=box, style=rounded, color="#333333", margin="0.12,0.06"]',
-    'edge [fontname="Helvetica", fontsize=10, color="#333333", arrowsize=0.8]',
+    'edge [color="#333333", arrowsize=0.8]',
 )
+_LABEL = 'style="rounded,filled", color="#f0f0f0", fillcolor="#f0f0f0", width=0, height=0, margin="0.05,0.02"'
 
 
 def dot(machine: Machine, *, waiting: Waiting | None = None, trace: Collection[int | Transition] | None = None) -> str:
@@ -52,8 +58,10 @@ def dot(machine: Machine, *, waiting: Waiting | None = None, trace: Collection[i
     """
     drawn = picture(machine, waiting)
     pens = _Pens(machine, trace)
-    lines = [*_HEAD, *pens.legend(), *_inside(drawn.frame, pens)]
-    lines += (_arrow(arrow, pens) for arrow in drawn.arrows)
+    routes = [_Route(f"arrow {at}", *pair) for at, pair in enumerate(zip(drawn.arrows, courses(drawn), strict=True), 1)]
+    lines = [*_HEAD, *pens.legend(), *_inside(drawn.frame, routes, pens)]
+    for route in routes:
+        lines += _halves(route, pens)
     return "\n".join([f"digraph {_quoted(machine.name)} {{", *(f"  {line}" for line in lines), "}"]) + "\n"
 
 
@@ -74,13 +82,15 @@ class _Pens:
         """Give the colour of the row's text."""
         return _FAINT if self.is_faint(row) else _INK
 
-    def line(self, row: Transition) -> str:
-        """Give the attributes of the row's arrow."""
+    def line(self, row: Transition, *, backwards: bool = False) -> str:
+        """Give the attributes of the row's arrow; `backwards` when its head is where the edge begins."""
         colour, style, width, _ = _LINE[outcome_of(row)]
         if self.is_faint(row):
             colour = _FAINT
         if sets_workflow(self.machine, row):
             colour = f"{colour}:#ffffff:{colour}"
+            # Graphviz gives the head at an edge's beginning the second colour of the list.
+            colour = f"{_CLEAR}:{colour}:{_CLEAR}" if backwards else colour
         if self.trace is not None and not self.is_faint(row):
             width = "2.5"
         return f'color="{colour}", style={style}, penwidth={width}'
@@ -97,7 +107,16 @@ class _Pens:
             yield f"label={_quoted('Lines: ' + ', '.join(parts))}"
 
 
-def _inside(frame: Frame, pens: _Pens) -> Iterator[str]:
+@attrs.frozen
+class _Route:
+    """An arrow with the id of its label's node, and where it runs."""
+
+    label_id: str
+    arrow: Arrow
+    course: Course
+
+
+def _inside(frame: Frame, routes: Sequence[_Route], pens: _Pens) -> Iterator[str]:
     if frame.entry is not None:
         yield f'{_entry(frame.name)} [shape=circle, style=filled, fillcolor="#333333", label="", width=0.14]'
     for item in frame.inside:
@@ -105,9 +124,13 @@ def _inside(frame: Frame, pens: _Pens) -> Iterator[str]:
             yield _box(item, pens)
         else:
             yield f"subgraph {_quoted(f'cluster {item.name}')} {{"
-            yield f'  label=<<B>{escape(item.name)}</B>>; fontsize=12; style=rounded; color="#808080"; margin=14'
-            yield from (f"  {line}" for line in _inside(item, pens))
+            yield f'  label=<<B>{escape(item.name)}</B>>; labelloc=b; labeljust=l; fontsize=12; style=rounded; color="#808080"; margin=14'
+            yield from (f"  {line}" for line in _inside(item, routes, pens))
             yield "}"
+    for route in routes:
+        if route.course.frame == frame.name:
+            row = route.arrow.row
+            yield f"{_quoted(route.label_id)} [label=<{_label(row, pens.ink(row))}>, {_LABEL}]"
     if frame.entry is not None:
         yield f"{_entry(frame.name)} -> {_head(frame.entry, pens.machine)}"
 
@@ -130,9 +153,17 @@ def _internal(row: Transition, pens: _Pens) -> str:
     return f'<TR><TD ALIGN="LEFT"><FONT POINT-SIZE="10" COLOR="{pens.ink(row)}">{text}</FONT></TD></TR>'
 
 
-def _arrow(arrow: Arrow, pens: _Pens) -> str:
-    ends = f"{_tail(arrow.source, pens.machine)} -> {_head(arrow.target, pens.machine)}"
-    return f"{ends} [label=<{_label(arrow.row, pens.ink(arrow.row))}>, {pens.line(arrow.row)}]"
+def _halves(route: _Route, pens: _Pens) -> Iterator[str]:
+    """Draw an arrow to its label and on from there; Graphviz puts what an edge names first above what it names last."""
+    tail, head = _tail(route.arrow.source, pens.machine), _head(route.arrow.target, pens.machine)
+    label, line = _quoted(route.label_id), pens.line(route.arrow.row)
+    if route.course.leads_back:
+        # A row from a state to itself has its label below.
+        yield f"{tail} -> {label} [{line}, dir=none]" if head == tail else f"{label} -> {tail} [{line}, dir=none]"
+        yield f"{head} -> {label} [{pens.line(route.arrow.row, backwards=True)}, dir=back]"
+    else:
+        yield f"{tail} -> {label} [{line}, dir=none]"
+        yield f"{label} -> {head} [{line}]"
 
 
 def _label(row: Transition, ink: str) -> str:
@@ -140,9 +171,7 @@ def _label(row: Transition, ink: str) -> str:
     for line in label_lines(row):
         text = escape(line.text)
         lines.append((f"<B>{text}</B>" if line.kind == "event" else text) + '<BR ALIGN="LEFT"/>')
-    # A table, because its spacing keeps the text off the arrow; white, because a frame's border may pass behind it.
-    cell = f'<TD BGCOLOR="#ffffff"><FONT COLOR="{ink}">{"".join(lines)}</FONT></TD>'
-    return f'<TABLE BORDER="0" CELLSPACING="3" CELLPADDING="0"><TR>{cell}</TR></TABLE>'
+    return f'<FONT POINT-SIZE="10" COLOR="{ink}">{"".join(lines)}</FONT>'
 
 
 # Names have no spaces, so these ids cannot meet.

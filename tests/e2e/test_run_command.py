@@ -84,7 +84,7 @@ def test_a_person_is_needed(invoke, tmp_path, machine, said):
     result = invoke(run, machine, "add", "--with", "mine.py", texts=[GOOD])
     assert result.exit_code == 3
     assert said in result.output
-    assert [path.name for path in directory(tmp_path).glob("g*")] in (["g-1-fatal.py"], ["g_test-1-fatal.py"])
+    assert [path.name for path in directory(tmp_path).glob("g*.py")] in (["g-1-fatal.py"], ["g_test-1-fatal.py"])
 
 
 def test_a_model_that_fails_is_one_sentence_and_nothing_is_lost(invoke, tmp_path):

@@ -17,8 +17,8 @@ def attempt(step, number, outcome, feedback=""):
     yield VerdictEntry(f"r/{number}/2", step, number, f"{step}{number}", [Judgement(step, outcome, feedback)], 0.25)
 
 
-def shown(entries, *, terminal=False, quiet=False, height=24):
-    console = Console(file=io.StringIO(), force_terminal=terminal, width=72, height=height, color_system=None)
+def shown(entries, *, terminal=False, quiet=False, height=24, width=72):
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=width, height=height, color_system=None)
     with Progress(MACHINE, console, quiet=quiet) as progress:
         for entry in entries:
             progress.observe(entry)
@@ -63,3 +63,28 @@ def test_a_persons_text_is_an_attempt_of_its_own():
     person = list(attempt("g_test", 2, "passed"))[1:]
     text = shown([*attempt("g_test", 1, "fatal"), *person])
     assert [line.split()[2:4] for line in text.splitlines()] == [["1", "fatal"], ["2", "passed"]]
+
+
+def test_a_terminal_too_narrow_for_a_table_gets_plain_lines():
+    assert shown(ENTRIES, terminal=True, width=30) == shown(ENTRIES)
+
+
+def test_feedback_cannot_steer_the_terminal():
+    for terminal in (False, True):
+        text = shown(attempt("g_test", 1, "failed", "\x1b]0;owned\x07"), terminal=terminal)
+        assert "\\x1b]0;owned\\x07" in text
+        assert "\x1b]0" not in text
+
+
+def test_another_effect_that_fails_ends_no_attempt():
+    fault = error_step("notify", "gone", "no mail").to_json()
+    first, *rest = attempt("g_test", 1, "passed")
+    assert "passed" in shown([first, ResultEntry("r/1/2", "notify", (fault,)), *rest])
+    assert "no mail" not in shown([first, ResultEntry("r/1/2", "notify", (fault,)), *rest])
+
+
+def test_a_try_that_failed_and_the_next_are_both_shown():
+    fault = error_step("query_llm", "timeout", "too slow").to_json()
+    first, *rest = attempt("g_test", 1, "passed")
+    lines = shown([first, ResultEntry("r/1/1", "query_llm", (fault,)), *rest]).splitlines()
+    assert [line.split()[2:4] for line in lines] == [["1", "error"], ["1", "passed"]]

@@ -170,7 +170,8 @@ def test_the_workflow_guard_runs_the_tests_of_the_earlier_step():
     tests = Artifact("def test_add():\n    assert add(2, 2) == 4, 'two and two'\n")
     assert "two and two" in guard.validate(code, test=tests).feedback
     assert guard.validate(Artifact("def add(a, b): return a + b"), test=tests).passed
-    for missing in ({}, {"test": Artifact("x = 1")}, {"test": Artifact("def test_(")}):
+    deep = Artifact(f"{'(' * 100_000}1")
+    for missing in ({}, {"test": Artifact("x = 1")}, {"test": Artifact("def test_(")}, {"test": deep}):
         result = guard.validate(code, **missing)
         assert (result.passed, result.fatal) == (False, False)
         assert result.feedback

@@ -1,7 +1,11 @@
 from datetime import UTC, datetime
 
+import attrs
+import pytest
+
 from dsa.edge.files import load
 from dsa.edge.runs import RunDirectory, new_run_id
+from dsa.errors import DocumentError
 from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact
@@ -37,10 +41,12 @@ def test_a_directory_is_written_as_the_run_goes(tmp_path):
         directory.observe(rejected)
         assert directory.write_final(run) is None
     assert sorted(path.name for path in directory.path.iterdir()) == [
+        "g_test-1-rejected.feedback.txt",
         "g_test-1-rejected.py",
         "ledger.jsonl",
         "machine.md",
     ]
+    assert (directory.path / "g_test-1-rejected.feedback.txt").read_text().rstrip() == rejected.feedback
     assert (directory.path / "machine.md").read_text() == "# workflow\n"
     assert (directory.path / "g_test-1-rejected.py").read_bytes().decode("utf-8", "surrogatepass") == made.content
 
@@ -54,3 +60,22 @@ def test_what_a_person_says_later_renames_the_file_again(tmp_path):
             directory.observe(VerdictEntry("k", "g_test", 1, made.artifact_id, [Judgement("g", outcome)]))
     assert (directory.path / "g_test-1-rejected.py").exists()
     assert not (directory.path / "g_test-1-fatal.py").exists()
+
+
+def test_where_no_run_can_be_kept_is_a_document_error(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(DocumentError, match="file: no run can be kept here"):
+        RunDirectory(tmp_path / "file", "r1", load("dual_state"), "", MemoryArtifacts())
+
+
+def test_names_of_any_length_make_names_of_files(tmp_path):
+    machine = attrs.evolve(load("dual_state"), name="m" * 5000)
+    first, second = new_run_id(machine, entropy="a"), new_run_id(attrs.evolve(machine, name="m" * 4999), entropy="a")
+    assert first != second
+    artifacts = MemoryArtifacts()
+    made = [artifacts.store(Artifact("x", step=step)) for step in ("s" * 400, "s" * 401)]
+    with RunDirectory(tmp_path, first, machine, "", artifacts) as directory:
+        for artifact in made:
+            directory.observe(ArtifactEntry("k", artifact.step, 1, artifact.artifact_id, ""))
+    names = list(directory.path.glob("s*"))
+    assert len(names) == 2

@@ -66,6 +66,29 @@ def serving(status, body, received=None, hang=None):
         server.server_close()
 
 
+def test_no_secret_gets_into_a_message(monkeypatch):
+    """Messages are recorded in the ledger and shown."""
+    monkeypatch.setenv("SOME_API_KEY", "sk-very-secret-1")
+    told = {"error": {"message": "bad sk-very-secret-1 for http://x/y?key=AIzaSecret2&a=b", "type": "x"}}
+    with serving(418, told) as base:
+        address = base.replace("//", "//me:secret3@")
+        with pytest.raises(GenerationError) as caught:
+            LiteLLMGenerator("openai/m", api_base=base).generate(CONTEXT)
+    assert "?key=***&a=b" in str(caught.value)
+    with pytest.raises(GenerationError) as unreachable:
+        LiteLLMGenerator("openai/m", api_base=address).generate(CONTEXT)
+    assert "secret" not in f"{caught.value}{unreachable.value}".lower().replace("***", "")
+    assert "//***@127.0.0.1" in str(unreachable.value)
+
+
+@pytest.mark.parametrize(
+    "numbers", [{"temperature": float("nan")}, {"temperature": -1}, {"max_tokens": 0}, {"timeout_s": 0.0}]
+)
+def test_numbers_that_mean_nothing_are_refused(numbers):
+    with pytest.raises(ValueError, match=next(iter(numbers))):
+        LiteLLMGenerator("openai/m", **numbers)
+
+
 def fault(message, **more):
     return {"error": {"message": message, "type": "x", **more}}
 

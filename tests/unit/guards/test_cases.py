@@ -161,3 +161,9 @@ def test_the_calls_share_what_the_code_keeps():
 def test_refuses_cases_that_mean_nothing(cases):
     with pytest.raises(ValueError, match=r"case|expression|literal"):
         CasesGuard(cases)
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1, float("nan"), float("inf"), 1e9])
+def test_refuses_a_time_limit_that_is_none(timeout_s):
+    with pytest.raises(ValueError, match="timeout_s"):
+        CasesGuard([("f()", "1")], timeout_s=timeout_s)

@@ -21,6 +21,8 @@ from dsa.runtime.content import Artifact
         ("Text\nfrom a import b\n", "from a import b\n"),
         ("Sure\nseen = []\ndef f(): ...", "seen = []\ndef f(): ..."),
         ("Sure\nseen: list[int] = []\ndef f(): ...", "seen: list[int] = []\ndef f(): ..."),
+        ("Sure\nseen: dict[str, int]  = {}\n", "seen: dict[str, int]  = {}\n"),
+        ("Note: this is\nprose: a = b = c\n", "prose: a = b = c\n"),
         ("define nothing", "define nothing"),
         ("x = 1", "x = 1"),
         ("", ""),
@@ -55,3 +57,27 @@ def test_syntax_guard_refuses_a_nul():
 
 def test_syntax_guard_passes_code_that_only_warns():
     assert SyntaxGuard().validate(Artifact(content="x = '\\d'\nassert x is 1")).passed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"a:{' ' * 1_000_000}",
+        f"a: {'b ' * 500_000}",
+        f"```{'a' * 1_000_000}`",
+        f"```{' ' * 1_000_000}`",
+        f"~~~{'~' * 1_000_000}",
+        "```x\n" * 200_000,
+        "a: b\n" * 200_000,
+    ],
+    ids=["spaces", "words", "language", "blanks", "tildes", "fences", "lines"],
+)
+def test_the_time_is_linear_in_the_text(text):
+    """A model may write anything. When a pattern looks back again and again, this takes hours."""
+    assert len(extract_code(text)) <= len(text)
+
+
+def test_code_too_long_to_be_read_is_rejected_unread():
+    result = SyntaxGuard().validate(Artifact("x = 1\n" * 1_000_000))
+    assert not result.passed
+    assert result.feedback == "The code is too long: 6000000 characters, and at most 500000 are read."

@@ -86,3 +86,14 @@ def test_a_part_that_raises_is_not_a_verdict():
 def test_refuses_what_can_never_or_always_pass(parts, k):
     with pytest.raises(ValueError, match="at least"):
         Combination({f"g{n}": passed() for n in range(parts)}, "at_least", k)
+
+
+class Silent(GuardInterface):
+    def validate(self, artifact, **dependencies):
+        return None
+
+
+@pytest.mark.parametrize("whole", [AllOf({"quiet": Silent()}), Combination({"quiet": Silent()}, "any")])
+def test_a_part_that_gives_no_result_is_named(whole):
+    with pytest.raises(TypeError, match="guard quiet gave None, not a GuardResult"):
+        whole.validate(Artifact("x"))

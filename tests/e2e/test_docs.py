@@ -1,0 +1,339 @@
+"""Everything that docs/ shows is done: documents are written and changed, commands and Python print what stands below them.
+
+A page is one visit: its blocks are taken in order, in one empty folder. A comment before a block says what it is:
+
+    <!-- example: NAME -->          the block is the file NAME
+    <!-- section: NAME -->          it replaces NAME's section of that heading, or is added at the end
+    <!-- added: NAME -->            it is added at the end of the file NAME
+    <!-- change: NAME as OTHER -->  a diff: OTHER is NAME with the `-` lines replaced by the `+` lines
+    <!-- drawn: NAME -->            what `dsa draw NAME` prints
+    <!-- exit: 1 -->                the console's commands end so; without it, with 0
+    <!-- server: ADDRESS -->        while the console's commands run, a server that speaks the OpenAI protocol is there
+    <!-- not run: REASON -->        nobody runs it
+
+In what is printed `...` stands for anything on its line, and a line of `...` for any lines.
+"""
+
+import contextlib
+import http.server
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import attrs
+import pytest
+from markdown_it import MarkdownIt
+
+import dsa.generators.library
+import dsa.guards.library
+from dsa.lang import formatted
+from dsa.runtime.kinds import _TYPES, Kind
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(path for path in DOCS.rglob("*.md") if "decisions" not in path.parts)
+READMES = sorted((ROOT / "machines").glob("*/README.md"))
+KINDS_PAGE = DOCS / "reference" / "kinds.md"
+
+MARK = re.compile(r"<!-- (example|added|section|change|drawn|exit|server|not run): (.*?) -->")
+REPLY = "```python\ndef slug(title):\n    return title.lower().replace(' ', '-')\n```\n"
+
+
+@attrs.frozen
+class Block:
+    """A fenced block: what the comments before it say of it, its language, its text, the line it begins in."""
+
+    marks: dict[str, str]
+    language: str
+    text: str
+    line: int
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """Give a page's fenced blocks with the comments that stand right before them."""
+    found, marks = [], {}
+    for token in MarkdownIt("commonmark").parse(page.read_text(encoding="utf-8")):
+        if token.type == "html_block":
+            marks = dict(MARK.findall(token.content))
+        elif token.type == "fence":
+            found.append(Block(marks, token.info.strip(), token.content, token.map[0] + 1))
+            marks = {}
+        elif token.block and token.type != "html_block":
+            marks = {}
+    return found
+
+
+# -- what is done with a block ----------------------------------------------------------------------------------------
+
+
+def with_section(text: str, section: str) -> str:
+    """Replace the section of the same heading, or add it at the end."""
+    heading = re.escape(section.partition("\n")[0])
+    present = re.search(rf"^{heading}\n.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    if present is None:
+        return f"{text.rstrip()}\n\n{section}"
+    after = text[present.end() :]
+    return text[: present.start()] + section.rstrip() + "\n" + (f"\n{after}" if after else "")
+
+
+def with_change(text: str, diff: str) -> str:
+    """Replace the lines marked `-`, which stand there together and once, by those marked `+`."""
+    lines = diff.splitlines(keepends=True)
+    assert all(line[:2] in {"- ", "+ ", "  "} for line in lines), "a diff's lines begin with '- ', '+ ' or two spaces"
+    before = "".join(line[2:] for line in lines if line[0] != "+")
+    after = "".join(line[2:] for line in lines if line[0] != "-")
+    assert text.count(before) == 1, f"what is changed stands there {text.count(before)} times:\n{before}"
+    return text.replace(before, after)
+
+
+def pattern(shown: str) -> re.Pattern[str]:
+    """Give what a printed text must match."""
+    lines = []
+    for line in shown.split("\n"):
+        anything = re.escape(line).replace(r"\.\.\.", "[^\n]*")
+        widths = re.sub(r"(\\ )+", " +", anything)  # what varies has no fixed width
+        lines.append(".*" if line.strip() == "..." else widths if "..." in line else anything)
+    return re.compile("\n".join(lines), re.DOTALL)
+
+
+def commands_in(text: str) -> list[tuple[str, str]]:
+    """Give each command of a console block with what is shown below it."""
+    commands: list[tuple[str, str]] = []
+    for line in text.splitlines():
+        if line.startswith("$ "):
+            commands.append((line.removeprefix("$ "), ""))
+        else:
+            command, shown = commands.pop()
+            commands.append((command, f"{shown}{line}\n"))
+    return commands
+
+
+def typed(command: str, folder: Path) -> tuple[str, int]:
+    """Give what a command prints, errors too, and its exit code; a shell runs it in the folder."""
+    home = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "PYTHON"))}
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=kept | home | {"PYTHONDONTWRITEBYTECODE": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    return done.stdout, done.returncode
+
+
+@contextlib.contextmanager
+def serving(address: str) -> Iterator[str]:
+    """Serve one reply at an address like the one given, on a free port; give its address."""
+    answer = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
+    answer["choices"] = [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": REPLY}}]
+    answer["usage"] = {"prompt_tokens": 40, "completion_tokens": 20, "total_tokens": 60}
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["content-length"]))
+            text = json.dumps(answer).encode()
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *args):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield re.sub(r"//[^/]*", f"//127.0.0.1:{server.server_port}", address)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def type_console(block: Block, folder: Path) -> list[tuple[str, str, str, int]]:
+    """Type the commands of a block; give each with what is shown, what was printed, its exit code."""
+    address = block.marks.get("server", "")
+    done = []
+    with serving(address) if address else contextlib.nullcontext("") as real, swapped(address, real, folder):
+        for command, shown in commands_in(block.text):
+            printed, code = typed(command.replace(address, real) if address else command, folder)
+            done.append((command, shown, printed.replace(real, address) if address else printed, code))
+    return done
+
+
+@contextlib.contextmanager
+def swapped(address: str, real: str, folder: Path) -> Iterator[None]:
+    """Have the real address in the folder's documents for a while."""
+    texts = {path: path.read_text(encoding="utf-8") for path in folder.glob("*.md")} if address else {}
+    for path, text in texts.items():
+        path.write_text(text.replace(address, real), encoding="utf-8")
+    yield
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
+
+
+def python_prints(block: Block, folder: Path) -> None:
+    """Run a block of Python in the folder: each `print(..)  # text` must print the text."""
+    (folder / ".shown.py").write_text(block.text, encoding="utf-8")
+    printed, code = typed("python - < .shown.py", folder)
+    assert code == 0, printed
+    assert printed.splitlines() == re.findall(r"print\(.*\)  # (.*)", block.text), printed
+
+
+def take(block: Block, folder: Path) -> None:
+    """Do what a block shows, and compare."""
+    match block.marks:
+        case {"not run": _}:
+            return
+        case {"example": name}:
+            (folder / name).write_text(block.text, encoding="utf-8")
+        case {"added": name}:
+            before = (folder / name).read_text(encoding="utf-8")
+            (folder / name).write_text(f"{before}\n\n{block.text}", encoding="utf-8")
+        case {"section": name}:
+            before = (folder / name).read_text(encoding="utf-8")
+            (folder / name).write_text(with_section(before, block.text), encoding="utf-8")
+        case {"change": how}:
+            name, _, other = how.partition(" as ")
+            before = (folder / name).read_text(encoding="utf-8")
+            (folder / (other or name)).write_text(with_change(before, block.text), encoding="utf-8")
+        case {"drawn": name}:
+            assert typed(f"dsa draw {name}", folder)[0].rstrip() == block.text.rstrip()
+        case _ if block.language == "console":
+            for command, shown, printed, code in type_console(block, folder):
+                assert pattern(shown.rstrip()).fullmatch(printed.rstrip()), f"$ {command}\nprinted:\n{printed}"
+                assert code == int(block.marks.get("exit", 0)), f"$ {command} ended with {code}:\n{printed}"
+        case _ if block.language == "python":
+            python_prints(block, folder)
+        case _:
+            pytest.fail(f"line {block.line}: nobody does what this block shows")
+
+
+def shown_whole(page: Path) -> set[str]:
+    """Name the machine documents that a page shows in full; what is only a change of another may be untidy."""
+    return {
+        block.marks["example"]
+        for block in blocks_of(page)
+        if block.marks.get("example", "").endswith(".md")
+        and re.search(r"^## (Steps|Transitions)", block.text, re.MULTILINE)
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_a_page_shows_what_happens(page: Path, tmp_path: Path):
+    for block in blocks_of(page):
+        try:
+            take(block, tmp_path)
+        except AssertionError as fault:
+            raise AssertionError(f"{page.relative_to(ROOT)}:{block.line}: {fault}") from None
+    for name in shown_whole(page):
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        assert formatted(text) == text, f"{page.relative_to(ROOT)}: {name} is not in canonical layout"
+
+
+# -- the pages themselves ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_a_page_opens_with_what_it_is_for(page: Path):
+    first = [token.type for token in MarkdownIt("commonmark").parse(page.read_text(encoding="utf-8"))[:4]]
+    assert first == ["heading_open", "inline", "heading_close", "paragraph_open"]
+
+
+def test_the_index_names_every_page():
+    links = {target for target, _ in links_of(DOCS / "README.md")}
+    assert links >= {str(path.relative_to(DOCS)) for path in PAGES} - {"README.md"}
+
+
+def links_of(page: Path) -> list[tuple[str, str]]:
+    """Give the relative links of a page: file and anchor."""
+    tokens = MarkdownIt("commonmark").enable("table").parse(page.read_text(encoding="utf-8"))
+    spans = [child for token in tokens for child in token.children or ()]
+    targets = [span.attrGet("href") for span in spans if span.type == "link_open"]
+    return [(target.partition("#")[0], target.partition("#")[2]) for target in targets if "://" not in target]
+
+
+def anchors_of(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES + READMES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path):
+    for target, anchor in links_of(page):
+        there = page.parent / target if target else page
+        assert there.exists(), f"{target} is not there"
+        assert not anchor or anchor in anchors_of(there), f"{target} has no heading #{anchor}"
+
+
+WORDS = """action, answer, artifact, attempt, configuration, definition 4, effect, event, guard, ledger, omega, outcome,
+outstanding, percept, psi, refusal, rmax, scenario, sigma, spec, verdict"""
+
+
+def test_the_glossary_has_its_words_in_order():
+    headings = re.findall(r"^\*\*(.*?)\*\*", (DOCS / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
+    words = [heading.lower() for heading in headings]
+    assert set(words) >= set(re.split(r",\s+", WORDS))
+    assert words == sorted(words)
+
+
+# -- the reference of kinds -------------------------------------------------------------------------------------------
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """Give the body rows of all tables in a text, without backticks."""
+    rows = [[cell.strip().strip("`") for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in text.splitlines()]
+    return [row for row in rows if row and not set("".join(row)) <= set("-: ") and row[0] not in {"option", "guard"}]
+
+
+def described(kinds: dict[str, Kind]) -> dict[str, tuple[str, list[list[str]]]]:
+    """Give what the page must say of each kind: its line, and option, type and default of each option."""
+    shown = {attrs.NOTHING: "must be given", "": "", None: ""}
+    expected = {}
+    for name, kind in kinds.items():
+        options = []
+        for option in kind.options:
+            default = option.default
+            text = (
+                shown[default] if default in shown else f"{default:g}" if option.type is float else str(default).lower()
+            )
+            options.append([option.name, _TYPES[option.type], text])
+        of = [["of", "names separated by commas", "must be given"]] if "parts" in kind.supplied else []
+        expected[name] = (kind.description, of + options)
+    return expected
+
+
+@pytest.mark.parametrize(
+    ("part", "kinds"),
+    [("Guards", dsa.guards.library.KINDS), ("Generators", dsa.generators.library.KINDS)],
+    ids=["guards", "generators"],
+)
+def test_the_reference_has_every_kind_and_option(part: str, kinds: dict[str, Kind]):
+    text = KINDS_PAGE.read_text(encoding="utf-8")
+    section = re.search(rf"^## {part}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)[1]
+    said = {}
+    for name, body in re.findall(r"^### `(\w+)`\n(.*?)(?=^### |\Z)", section, re.MULTILINE | re.DOTALL):
+        said[name] = (body.strip().partition("\n\n")[0].replace("\n", " "), [row[:3] for row in rows_of(body)])
+    assert said == described(kinds)
+
+
+def test_the_reference_has_every_guard_that_shipped_bindings_give():
+    text = KINDS_PAGE.read_text(encoding="utf-8")
+    section = re.search(r"^## Shipped guards that are objects\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)[1]
+    modules = [point.load() for point in entry_points(group="dsa.bindings") if point.module.startswith("machines.")]
+    assert {row[0] for row in rows_of(section)} == {
+        name for module in modules for name in getattr(module, "guards", {})
+    }

@@ -1,0 +1,184 @@
+"""`dsa run` where the world is unkind: through the real program, since pipes, signals and encodings are its matter."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from dsa.cli.parameters import parse_parameters
+from dsa.cli.terminal import printable
+from dsa.edge.files import load, locate, read_text
+from dsa.lang import digest, loads
+from dsa.runtime.ledger import load_lines
+from dsa.runtime.run import replay
+
+PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
+GOOD = "```python\ndef add(a, b):\n    return a + b\n```\n"
+BAD = "```python\ndef add(a, b):\n    return a - b\n```\n"
+
+INTERRUPTED = """
+import os, signal, threading
+from dsa.runtime.content import Artifact, GeneratorInterface
+
+class PressesCtrlC(GeneratorInterface):
+    asked = 0
+    def generate(self, context, template=None):
+        self.asked += 1
+        if self.asked == 1:
+            return Artifact("def add(a, b): return 0")
+        os.kill(os.getpid(), signal.SIGINT)
+        threading.Event().wait()
+
+generators = {"llm": PressesCtrlC()}
+"""
+
+STRANGE = r"""
+from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface, GuardResult
+
+class Writes(GeneratorInterface):
+    def generate(self, context, template=None):
+        return Artifact("x = '\x1b[2J \udce9 \u2713'")
+
+class Judges(GuardInterface):
+    asked = 0
+    def validate(self, artifact, **dependencies):
+        self.asked += 1
+        return GuardResult(self.asked > 1, "no \ud800 \x1b]0;title\x07 \u2713")
+
+generators = {"llm": Writes()}
+guards = {"g": Judges()}
+"""
+
+
+@pytest.fixture
+def dsa(tmp_path):
+    """Run the program in an empty folder, with a script that fails once and then succeeds."""
+    (tmp_path / "script.md").write_text(BAD + GOOD)
+
+    def run(*arguments, **more):
+        environment = {**os.environ, **more.pop("env", {})}
+        return subprocess.run(
+            [*PROGRAM, "run", *arguments], cwd=tmp_path, env=environment, check=False, timeout=120, **more
+        )
+
+    return run
+
+
+def captured(dsa, *arguments, **more):
+    done = dsa(*arguments, capture_output=True, **more)
+    assert b"Traceback" not in done.stderr, done.stderr.decode()
+    return done
+
+
+SCRIPTED = ("--model", "scripted:script.md")
+FAILING = {
+    "no such file": (["nowhere.md"], 2, "unreadable"),
+    "no file at all": ([], 2, "unreadable"),
+    "no number": (["dual_state", "--seed", "x"], 2, "unreadable"),
+    "no such option": (["dual_state", "--sed", "1"], 2, "unreadable"),
+    "outside its domain": (["dual_state", "--param", "rmax=--5"], 2, "unreadable"),
+    "too many digits": (["dual_state", "--param", f"rmax={'9' * 5000}"], 2, "unreadable"),
+    "file in the way": (["dual_state", *SCRIPTED, "--runs", "script.md"], 2, "unreadable"),
+    "empty module": (["dual_state", *SCRIPTED, "--with", ""], 2, "unreadable"),
+    "nothing to ask for": (["workflow", *SCRIPTED], 2, "unreadable"),
+    "blank is nothing": (["workflow", " \n", *SCRIPTED], 2, "unreadable"),
+    "takes no specification": (["examples/jugs", "fill them"], 2, "unreadable"),
+    "bytes that are no text": (["dual_state", b"\xff", *SCRIPTED], 2, "unreadable"),
+    "script at its end": (["katas/katas", *SCRIPTED], 1, "stopped"),
+    "no row for it": (["examples/jugs"], 3, "waiting"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "code", "kind"), FAILING.values(), ids=FAILING)
+def test_json_is_one_object_also_when_nothing_comes_of_it(dsa, arguments, code, kind):
+    done = captured(dsa, *arguments, "--json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["exit_code"], told["kind"]) == (code, code, kind)
+    if code == 2:
+        assert told["failure"]["message"]
+        assert done.stderr
+
+
+@pytest.mark.parametrize("json_wanted", [False, True])
+def test_ctrl_c_keeps_what_was_done_and_exits_with_130(dsa, tmp_path, json_wanted):
+    (tmp_path / "mine.py").write_text(INTERRUPTED)
+    done = captured(dsa, "dual_state", "--with", "mine.py", *(["--json"] if json_wanted else []))
+    assert done.returncode == 130
+    (kept,) = (tmp_path / ".dsa").iterdir()
+    assert f"interrupted; what was done so far is kept in .dsa/{kept.name}" in done.stderr.decode()
+    ledger = load_lines((kept / "ledger.jsonl").read_text())
+    assert replay(loads((kept / "machine.md").read_text()), ledger).step("g").attempts == 1
+    assert (kept / "g-1-rejected.py").exists()
+    if json_wanted:
+        told = json.loads(done.stdout)
+        assert (told["kind"], told["directory"]) == ("interrupted", f".dsa/{kept.name}")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--json"], ["--quiet"]])
+def test_a_reader_that_goes_away_changes_nothing(dsa, tmp_path, arguments):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as gone:
+        done = dsa("dual_state", "--param", "rmax=0", *SCRIPTED, *arguments, stdout=gone, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (1, b"")
+    (kept,) = (tmp_path / ".dsa").iterdir()
+    assert (kept / "diagram.svg").exists()
+
+
+def test_without_standard_output_it_runs(dsa, tmp_path):
+    """A shell closes it: `dsa run ... >&-`."""
+    (tmp_path / "script.md").write_text(BAD)
+    command = ["/bin/sh", "-c", 'exec "$@" >&-', "sh", *PROGRAM, "run", "dual_state", "--param", "rmax=0", *SCRIPTED]
+    done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, timeout=120)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_any_character_can_be_shown(dsa, tmp_path, encoding):
+    (tmp_path / "mine.py").write_text(STRANGE)
+    done = captured(dsa, "dual_state", "--with", "mine.py", env={"PYTHONIOENCODING": encoding})
+    assert done.returncode == 0
+    assert b"\x1b" not in done.stdout
+    assert b"\x07" not in done.stdout
+    assert b"no \\ud800 \\x1b]0;title\\x07 " in done.stdout
+
+
+def test_control_characters_are_shown_as_escapes():
+    assert printable("a\tb\nc\x1b[31m\r\x9b\u202e\udfff é ✓") == "a\tb\nc\\x1b[31m\\r\\x9b\\u202e\\udfff é ✓"
+
+
+def test_a_spec_runs_the_machine_that_it_names(dsa, tmp_path):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "m.md").write_text(read_text(locate("dual_state")))
+    (tmp_path / "here" / "bindings.py").write_text("beside = True\nprint('bindings of the machine')\n")
+    (tmp_path / "spec.md").write_text("# spec\n\nMachine: here/m.md\n\n## Properties\n- always retries <= rmax\n")
+    done = captured(dsa, "spec.md", "--param", "rmax=1", *SCRIPTED)
+    assert done.returncode == 0, done.stderr
+    assert b"bindings of the machine" in done.stdout
+    (kept,) = (tmp_path / ".dsa").iterdir()
+    text = (kept / "machine.md").read_text()
+    assert text == (tmp_path / "here" / "m.md").read_text()
+    first = load_lines((kept / "ledger.jsonl").read_text())[0]
+    assert first.digest == digest(loads(text).at(dict(first.parameters)))
+
+
+def test_runs_at_once_in_one_folder_do_not_meet(dsa, tmp_path):
+    folder = tmp_path / "bücher und mehr"
+    processes = [
+        subprocess.Popen(
+            [*PROGRAM, "run", "dual_state", *SCRIPTED, "--runs", folder.name], cwd=tmp_path, stdout=subprocess.DEVNULL
+        )
+        for _ in range(3)
+    ]
+    assert [process.wait(120) for process in processes] == [0, 0, 0]
+    machine = load("dual_state")
+    outcomes = [replay(machine, load_lines((run / "ledger.jsonl").read_text())).outcome for run in folder.iterdir()]
+    assert outcomes == ["succeeded"] * 3
+
+
+def test_parameters_of_any_form_are_read_or_refused():
+    assert parse_parameters(["a=-5", "b = true", "c=--5", "d=٣", "e=1_0"]) == {
+        "a": -5, "b": True, "c": "--5", "d": "٣", "e": "1_0",
+    }  # fmt: skip

@@ -1,0 +1,115 @@
+"""Whatever policies and guards do, a driven run ends in order, is the fold of its ledger, and can be read back."""
+
+import asyncio
+import random
+import threading
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dsa.declarations import OUTSIDE
+from dsa.edge.binding import Binding, effect_names
+from dsa.edge.driver import Driver
+from dsa.meaning import Occurrence
+from dsa.runtime.artifacts import MemoryArtifacts
+from dsa.runtime.content import GuardInterface, GuardResult
+from dsa.runtime.ledger import dump_line, load_lines
+from dsa.runtime.policies import Step, error_step, event_step
+from dsa.runtime.run import begin, replay
+from dsa.testing.doubles import StillClock
+from dsa.testing.strategies import machines
+
+SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
+MOST_ENTRIES = 200
+
+
+class Whim(GuardInterface):
+    """Says anything a guard may say, and at times what it may not."""
+
+    def __init__(self, chance):
+        self.chance = chance
+
+    def validate(self, artifact, **dependencies):
+        said = self.chance.choice(["passed", "passed", "failed", "fatal", "nothing", "raises"])
+        if said == "raises":
+            raise ConnectionError("no route")
+        return None if said == "nothing" else GuardResult(said == "passed", "because", said == "fatal")
+
+
+def odd_things(effect, answers, chance):
+    """What a policy may return or raise: answers most of the time."""
+    events = [event_step(effect, event) for event in answers]
+    return chance.choice(
+        [
+            *([[event] for event in events] * 6 or [[]] * 6),
+            [],
+            None,
+            "steps",
+            [None],
+            [*events, *events],
+            [event_step(effect, "gossip")],
+            [event_step(effect, "gossip", verdicts={"nobody": "passed"})],
+            [Step("", effect, "event", {"event": next(iter(answers), None), "verdicts": ["odd"]})],
+            [Step("", effect, "action_result", {"error": True})],
+            [error_step(effect, "GONE", "it is gone")],
+            OSError("disk full"),
+            SystemExit(0),
+            asyncio.CancelledError(),
+        ]
+    )
+
+
+def policies(machine, clock, chance):
+    async def policy(action, _context):
+        if chance.random() < 0.3:
+            await clock.sleep(chance.randint(1, 20))
+        await asyncio.sleep(0)
+        result = odd_things(action.policy, machine.answers.get(action.policy, ()), chance)
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    return {name: policy for name, _ in effect_names(machine)}
+
+
+async def played(machine, chance):
+    run, commands = begin(machine, "r")
+    clock, written = StillClock(), []
+    guards = {guard.name: Whim(chance) for guard in machine.guards}
+    driver = Driver(
+        run,
+        Binding(policies(machine, clock, chance), guards),
+        MemoryArtifacts(),
+        commands=commands,
+        clock=clock,
+        observe=lambda entry: written.append(dump_line(entry)),
+    )
+    outside = [event.name for event in machine.events if event.origin == OUTSIDE]
+    driving = asyncio.create_task(driver.drive())
+    for _ in range(30):
+        if driving.done() and driving.result().kind != "waiting":
+            break
+        if driving.done():
+            driving = asyncio.create_task(driver.drive())
+        if outside and chance.random() < 0.7:
+            driver.send(Occurrence(chance.choice(outside), data={"n": chance.randint(0, 9)}))
+        await clock.advance(chance.randint(0, 10_000))
+        while any(thread.name == "dsa-call" for thread in threading.enumerate()):  # noqa: ASYNC110  (threads tell no Event)
+            await asyncio.sleep(0)
+        if len(driver.run.ledger) > MOST_ENTRIES:
+            break
+    driving.cancel()
+    await asyncio.wait({driving})
+    return driver.run, written, driving
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@given(machines(claims=False), st.integers(0, 2**32))
+def test_a_driven_run_is_the_fold_of_its_ledger_whatever_its_policies_do(machine, seed):
+    async def bounded():
+        return await asyncio.wait_for(played(machine, random.Random(seed)), 60)
+
+    run, written, driving = asyncio.run(bounded())
+    assert driving.cancelled() or driving.exception() is None
+    assert load_lines("\n".join(written)) == run.ledger
+    assert replay(machine, run.ledger) == run

@@ -1,0 +1,293 @@
+"""Policies, guards, generators and watchers that break their promises: the run stops in order, and says why."""
+
+import asyncio
+
+import pytest
+
+from dsa.edge.binding import Binding
+from dsa.edge.driver import Driver
+from dsa.lang import loads
+from dsa.meaning import Occurrence
+from dsa.runtime.artifacts import MemoryArtifacts
+from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface, GuardResult, Usage
+from dsa.runtime.ledger import ArtifactEntry, ResultEntry
+from dsa.runtime.policies import Step, event_step
+from dsa.runtime.run import begin, replay
+from dsa.testing.doubles import StillClock, Texts, Verdicts
+from machines.dual_state.bindings import effects
+
+ERRAND = loads("""# errand
+## Events
+| event | from |
+| - | - |
+| go | outside |
+| fetched | fetch |
+## Effects
+| effect | time limit | retries |
+| - | - | - |
+| fetch | 5s | 2 |
+| log | | 1 |
+## Guards
+| guard | judges | verdicts |
+| - | - | - |
+| fair | go | passed, failed |
+## States
+| state | kind |
+| - | - |
+| idle | initial |
+| busy | |
+| done | final |
+| unfair | final |
+## Transitions
+| source | event | if | effects | target |
+| - | - | - | - | - |
+| idle | go | fair.passed | log, fetch | busy |
+| idle | go | fair.failed | | unfair |
+| busy | fetched | | | done |
+""")
+
+
+class Hostile(BaseException):
+    """Derives from neither Exception nor anything that asyncio knows."""
+
+
+def doing(*results):
+    """A policy that does one thing after the other: raise an exception, or return anything else."""
+    left = iter(results)
+
+    async def policy(_action, _context):
+        result = next(left)
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    return policy
+
+
+def errand(fetch=None, log=None, fair=None, clock=None, observe=lambda _entry: None):
+    run, commands = begin(ERRAND, "r")
+    binding = Binding(
+        {"fetch": fetch or doing([event_step("fetch", "fetched")]), "log": log or doing([])},
+        {"fair": fair or Verdicts([""])},
+    )
+    return Driver(run, binding, MemoryArtifacts(), commands=commands, clock=clock or StillClock(), observe=observe)
+
+
+def driven(driver):
+    async def bounded():
+        return await asyncio.wait_for(driver.drive(Occurrence("go")), 20)
+
+    rest = asyncio.run(bounded())
+    assert replay(rest.run.machine, rest.run.ledger) == rest.run
+    return rest
+
+
+ODD = {
+    "nothing": (None, "gave None, not a list of Steps"),
+    "a text": ("fetched", "gave str, not a list of Steps"),
+    "other things": (["fetched"], "gave list with str in it"),
+    "an error without words": ([Step("", "fetch", "action_result", {"error": True})], "gives no reason"),
+    "verdicts as a list": ([Step("", "fetch", "event", {"event": "fetched", "verdicts": ["fair"]})], "no object"),
+    "verdicts as a text": ([Step("", "fetch", "event", {"event": "fetched", "verdicts": "fair"})], "no object"),
+    "no event": ([Step("", "fetch", "event", {})], "answered 'None'"),
+    "sys.exit": (SystemExit(0), "0"),
+    "a strange exception": (Hostile("boo"), "boo"),
+    "cancellation of its own": (asyncio.CancelledError("mine"), "mine"),
+}
+
+
+@pytest.mark.parametrize(("result", "said"), ODD.values(), ids=ODD)
+@pytest.mark.parametrize("effect", ["fetch", "log"])
+def test_nothing_that_a_policy_does_ends_the_run_in_another_way(effect, result, said):
+    if effect == "log" and said.startswith(("no object", "answered")):
+        return  # what an effect without answers gives is recorded, not read
+    rest = driven(errand(**{effect: doing(result, result, result)}))
+    assert (rest.kind, rest.failure.what) == ("stopped", effect)
+    assert said in rest.failure.message
+
+
+def test_a_policy_that_is_no_async_function_says_so():
+    rest = driven(errand(fetch=lambda _action, _context: [event_step("fetch", "fetched")]))
+    assert "no async function" in rest.failure.message
+
+
+@pytest.mark.parametrize("field", ["id", "actor", "type"])
+def test_a_step_is_made_of_texts(field):
+    with pytest.raises(TypeError):
+        Step(**{"id": "", "actor": "fetch", "type": "text", field: 3})
+
+
+def test_an_effect_is_tried_again_as_often_as_the_table_says_and_each_try_is_recorded():
+    rest = driven(errand(doing(OSError("one"), [], [event_step("fetch", "fetched")]), doing(OSError("first"), [])))
+    assert rest.run.outcome == "done"
+    tries = [entry.steps for entry in rest.run.ledger if isinstance(entry, ResultEntry)]
+    said = [steps[-1]["payload"].get("message") if steps else "" for steps in tries]
+    assert said == ["first", "", "one", "its policy gave 0 events instead of one", None]
+
+
+def test_an_effect_is_tried_no_more_often_than_the_table_says():
+    rest = driven(errand(doing(*[OSError("down")] * 3, AssertionError("a fourth time"))))
+    assert (rest.kind, rest.failure.message) == ("stopped", "down")
+
+
+def test_each_try_has_the_time_limit_for_itself():
+    async def slow(_action, context):
+        if context.now_s() < 10:
+            await asyncio.Event().wait()
+        return [event_step("fetch", "fetched")]
+
+    async def play():
+        clock = StillClock()
+        driver = errand(slow, clock=clock)
+        driving = asyncio.create_task(driver.drive(Occurrence("go")))
+        while driver.run.configuration.state != "busy":  # noqa: ASYNC110  (the guard runs in a thread)
+            await asyncio.sleep(0)
+        await clock.advance(10)
+        return await asyncio.wait_for(driving, 20)
+
+    assert asyncio.run(play()).run.outcome == "done"
+
+
+@pytest.mark.parametrize("effect", ["fetch", "log"])
+def test_a_watcher_that_fails_is_heard_and_nothing_hangs(effect):
+    def watch(entry):
+        if isinstance(entry, ResultEntry) and entry.effect == effect:
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        driven(errand(observe=watch))
+
+
+@pytest.mark.parametrize(
+    "entry", ["artifact", ResultEntry("k", "log"), ArtifactEntry("k", "s", 1, "a", "d", seconds=float("nan"))]
+)
+def test_what_cannot_be_recorded_is_refused_before_anything_has_changed(entry):
+    async def recording(_action, context):
+        context.record(entry)
+        return []
+
+    written = []
+    rest = driven(errand(log=recording, observe=written.append))
+    assert (rest.kind, rest.failure.what) == ("stopped", "log")
+    assert entry not in list(rest.run.ledger)
+    assert written == list(rest.run.ledger)
+
+
+def test_a_guard_that_says_what_the_table_rules_out_stops_the_run():
+    rest = driven(errand(fair=Verdicts([GuardResult(passed=False, fatal=True)])))
+    assert (rest.kind, rest.failure.what) == ("stopped", "a guard that judges go")
+    assert "guard fair cannot say 'fatal'; it says: passed, failed" in rest.failure.message
+    assert rest.run.configuration.state == "idle"
+
+
+@pytest.mark.parametrize(
+    "fields", [{"passed": "no"}, {"passed": None}, {"passed": True, "feedback": None}, {"passed": False, "fatal": 1}]
+)
+def test_what_is_only_true_or_false_in_a_way_is_no_verdict(fields):
+    with pytest.raises(TypeError):
+        GuardResult(**fields)
+
+
+class Gives(GuardInterface):
+    def validate(self, artifact, **dependencies):
+        return None
+
+
+def test_a_guard_that_gives_none_is_named():
+    rest = driven(errand(fair=Gives()))
+    assert "guard fair gave None, not a GuardResult" in rest.failure.message
+
+
+# -- the dual-state agent's own policies --------------------------------------------------------------------------
+
+AGENT = loads("""# agent
+## Events
+| event | from |
+| - | - |
+| go | outside |
+| artifact | query_llm |
+| verdict | execute_guard |
+## Guards
+| guard | judges |
+| - | - |
+| g | verdict |
+## Variables
+| variable | scope | domain | initial |
+| - | - | - | - |
+| good | workflow | bool | false |
+## States
+| state | kind |
+| - | - |
+| idle | initial |
+| busy | |
+| judging | |
+| done | final |
+## Transitions
+| source | event | if | update | effects | target |
+| - | - | - | - | - | - |
+| idle | go | | | query_llm | busy |
+| busy | artifact | | | execute_guard | judging |
+| judging | verdict | g.passed | good = true | | done |
+| judging | verdict | else | | refine_context, query_llm | busy |
+""")
+
+
+def agent(generator, guard):
+    run, commands = begin(AGENT, "r")
+    binding = Binding(effects, {"g": guard}, {"llm": generator})
+    return Driver(run, binding, MemoryArtifacts(), commands=commands, clock=StillClock())
+
+
+class Makes(GeneratorInterface):
+    def __init__(self, made):
+        self.made = made
+
+    def generate(self, context, template=None):
+        return self.made
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (None, "gave NoneType, not an Artifact"),
+        ("def add(): pass", "gave str, not an Artifact"),
+        (Artifact(None), "whose content is no text"),
+        (Artifact(b"bytes"), "whose content is no text"),
+        (Artifact("x", usage={"model": "m"}), "whose usage is no Usage"),
+        (Artifact("x", usage=Usage("m", float("nan"))), "not JSON compliant"),
+    ],
+)
+def test_what_a_generator_may_not_give_is_a_failure_that_says_so(made, said):
+    rest = driven(agent(Makes(made), Verdicts([""])))
+    assert (rest.kind, rest.failure.what) == ("stopped", "query_llm")
+    assert said in rest.failure.message
+    assert not [entry for entry in rest.run.ledger if isinstance(entry, ArtifactEntry)]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\ud800 half", "\x00\x1b[2J", "x" * 3_000_000], ids=["empty", "surrogate", "control", "long"]
+)
+def test_any_text_is_an_artifact(text):
+    rest = driven(agent(Texts([text]), Verdicts([""])))
+    assert rest.run.outcome == "done"
+
+
+def test_looking_back_costs_the_same_however_long_the_history():
+    """The whole history is there for who asks; a generator that does not ask makes nobody fetch it."""
+    fetched = []
+
+    class Counting(MemoryArtifacts):
+        def get_artifact(self, artifact_id):
+            fetched.append(artifact_id)
+            return super().get_artifact(artifact_id)
+
+    texts, run_and_commands = Texts(f"text {n}" for n in range(41)), begin(AGENT, "r")
+    binding = Binding(effects, {"g": Verdicts([*["no"] * 40, ""])}, {"llm": texts})
+    driver = Driver(run_and_commands[0], binding, Counting(), commands=run_and_commands[1], clock=StillClock())
+    assert driven(driver).run.outcome == "done"
+    assert len(fetched) <= 5 * 41
+    last, _ = texts.asked[-1]
+    assert last.current_artifact == "text 39"
+    assert last.feedback_history == [(f"text {n}", "no") for n in range(40)]
+    assert last.feedback_history[-2:] == (("text 38", "no"), ("text 39", "no"))
+    assert (last.feedback_history[0], len(last.feedback_history)) == (("text 0", "no"), 40)
