@@ -57,7 +57,7 @@ def command(
         except (DocumentError, ParameterError) as fault:
             click.echo(str(fault), err=True)
             codes.append(_UNREADABLE)
-            written.append(_as_json(file, Reading(None, ()), None))
+            written.append(_as_json(file, Reading(None, ()), None, str(fault)))
             continue
         codes.append(_code(reading, report, strict=strict))
         if as_json:
@@ -130,11 +130,12 @@ def _counts(found: tuple[Diagnostic, ...]) -> str:
     return ", ".join(words)
 
 
-def _as_json(file: str, reading: Reading, report: Report | None) -> dict[str, Any]:
+def _as_json(file: str, reading: Reading, report: Report | None, unreadable: str | None = None) -> dict[str, Any]:
     machine = reading.machine
     found = (*reading.diagnostics, *(report.diagnostics if report else ()))
     return {
         "file": file,
+        "unreadable": unreadable,
         "machine": reading.name or None,
         "digest": digest(machine) if machine else None,
         "explorations": [_exploration(exploration) for exploration in report.explorations] if report else [],

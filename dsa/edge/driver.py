@@ -184,8 +184,12 @@ class Driver:
         """Take over the next run and show its new entries."""
         known = len(self.run.ledger)
         self.run = run
-        for entry in run.ledger[known:]:
-            self._observe(entry)
+        try:
+            for entry in run.ledger[known:]:
+                self._observe(entry)
+        except BaseException as error:  # a policy that records would be blamed for it
+            self._broken = self._broken or error
+            raise
 
     def record(self, entry: Record) -> None:
         """Append what a policy did to the ledger."""

@@ -4,5 +4,17 @@ from dsa.guards.cases import CasesGuard
 from dsa.guards.code import SyntaxGuard, extract_code
 from dsa.guards.compose import AllOf, Combination
 from dsa.guards.library import build_guard, register
+from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
-__all__ = ["AllOf", "CasesGuard", "Combination", "SyntaxGuard", "build_guard", "extract_code", "register"]
+__all__ = [
+    "AllOf",
+    "Artifact",
+    "CasesGuard",
+    "Combination",
+    "GuardInterface",
+    "GuardResult",
+    "SyntaxGuard",
+    "build_guard",
+    "extract_code",
+    "register",
+]

@@ -46,6 +46,8 @@ _HEAD = (
     'node [fontname="Helvetica", fontsize=12, shape=box, style=rounded, color="#333333", margin="0.12,0.06"]',
     'edge [color="#333333", arrowsize=0.8]',
 )
+# A line may cross a frame's name; fewest do in the bottom left corner, for what enters a frame comes from above.
+_FRAME = 'labelloc=b; labeljust=l; fontsize=12; style=rounded; color="#808080"; margin=14'
 _LABEL = 'style="rounded,filled", color="#f0f0f0", fillcolor="#f0f0f0", width=0, height=0, margin="0.05,0.02"'
 
 
@@ -124,7 +126,7 @@ def _inside(frame: Frame, routes: Sequence[_Route], pens: _Pens) -> Iterator[str
             yield _box(item, pens)
         else:
             yield f"subgraph {_quoted(f'cluster {item.name}')} {{"
-            yield f'  label=<<B>{escape(item.name)}</B>>; labelloc=b; labeljust=l; fontsize=12; style=rounded; color="#808080"; margin=14'
+            yield f"  label=<<B>{escape(item.name)}</B>>; {_FRAME}"
             yield from (f"  {line}" for line in _inside(item, routes, pens))
             yield "}"
     for route in routes:

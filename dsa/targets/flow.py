@@ -62,13 +62,20 @@ def _leaving(drawn: Picture, around: Mapping[str, tuple[Frame, ...]]) -> _Leavin
     found: dict[str, list[tuple[str, int | None]]] = {}
     for index, arrow in enumerate(drawn.arrows):
         found.setdefault(arrow.source, []).append((_entered(arrow.target, around), index))
-    boxes = [(item, frames) for frames in around.values() for item in frames[-1].inside if isinstance(item, Box)]
-    for box, frames in boxes:
-        if not box.is_final:  # S3: no row applies in a final state.
-            applying = [item for frame in reversed(frames) for item in frame.inside if isinstance(item, Box)]
-            rest = ((item.source, None) for item in applying if item.stands_for_all and item != box)
-            found.setdefault(box.source, []).extend(rest)
+    for state, applying in _applying(drawn.frame, ()):
+        found.setdefault(state, []).extend((source, None) for source in applying)
     return found
+
+
+def _applying(frame: Frame, outer: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Give each state that is not final, and the boxes whose rows apply in it too (S3), the innermost first."""
+    boxes = [item for item in frame.inside if isinstance(item, Box)]
+    applying = (*(box.source for box in boxes if box.stands_for_all), *outer)
+    for item in frame.inside:
+        if isinstance(item, Frame):
+            yield from _applying(item, applying)
+        elif not item.is_final and not item.stands_for_all:
+            yield item.source, applying
 
 
 def _closing(begin: str, leaving: _Leaving) -> frozenset[int]:

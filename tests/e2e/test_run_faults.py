@@ -116,14 +116,16 @@ def test_ctrl_c_keeps_what_was_done_and_exits_with_130(dsa, tmp_path, json_wante
         assert (told["kind"], told["directory"]) == ("interrupted", f".dsa/{kept.name}")
 
 
+@pytest.mark.parametrize(("rmax", "code", "outcome"), [(0, 1, "failed"), (1, 0, "succeeded")])
 @pytest.mark.parametrize("arguments", [[], ["--json"], ["--quiet"]])
-def test_a_reader_that_goes_away_changes_nothing(dsa, tmp_path, arguments):
+def test_a_reader_that_goes_away_changes_nothing(dsa, tmp_path, arguments, rmax, code, outcome):
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as gone:
-        done = dsa("dual_state", "--param", "rmax=0", *SCRIPTED, *arguments, stdout=gone, stderr=subprocess.PIPE)
-    assert (done.returncode, done.stderr) == (1, b"")
+        done = dsa("dual_state", "--param", f"rmax={rmax}", *SCRIPTED, *arguments, stdout=gone, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (code, b"")
     (kept,) = (tmp_path / ".dsa").iterdir()
+    assert replay(load("dual_state").at(rmax=rmax), load_lines((kept / "ledger.jsonl").read_text())).outcome == outcome
     assert (kept / "diagram.svg").exists()
 
 

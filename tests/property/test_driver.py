@@ -96,6 +96,8 @@ async def played(machine, chance):
         await clock.advance(chance.randint(0, 10_000))
         while any(thread.name == "dsa-call" for thread in threading.enumerate()):  # noqa: ASYNC110  (threads tell no Event)
             await asyncio.sleep(0)
+        await clock.settle()
+        assert driving.done() or clock.waiting, "it waits for what can never come"
         if len(driver.run.ledger) > MOST_ENTRIES:
             break
     driving.cancel()

@@ -34,6 +34,8 @@ def test_check_as_json_has_the_promised_shape():
     good, missing = json.loads(done.stdout)
     assert done.exit_code == 2
     assert (missing["file"], missing["machine"]) == ("nothing.md", None)
+    assert "there is no such file" in missing["unreadable"]
+    assert good["unreadable"] is None
     assert good["digest"] == digest(loads(DUAL_STATE))
     assert [(e["parameters"], e["states"], e["transitions"]) for e in good["explorations"]] == [
         ({"rmax": 3}, 15, 17),

@@ -5,16 +5,72 @@ import sysconfig
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import attrs
 import pytest
+from drawing import Line, faults, read
+from hypothesis import HealthCheck, given, settings
+from repository import all_machines
 
 from dsa.edge.render import RenderError, png, renderer, svg
 from dsa.errors import DsaError
 from dsa.lang import loads
 from dsa.targets.dot import dot
+from dsa.testing.strategies import machines
 
 ROOT = Path(__file__).parents[3]
 PURE = shutil.which("graphviz-pure", path=sysconfig.get_path("scripts"))
+WHITE = ("#ffffff", "white", "none", "transparent")
 SYSTEM = shutil.which("dot")
+NESTED = """
+# nested
+
+## Variables
+| variable | scope    | domain | initial |
+| -------- | -------- | ------ | ------- |
+| approved | workflow | bool   | false   |
+| rounds   |          | 0..2   | 0       |
+
+## Events
+| event         | from          |
+| ------------- | ------------- |
+| specification | outside       |
+| artifact      | query_llm     |
+| verdict       | execute_guard |
+| abandoned     | outside       |
+| resumed       | outside       |
+
+## Guards
+| guard  | judges  |
+| ------ | ------- |
+| polite | verdict |
+
+## States
+| state               | kind    |
+| ------------------- | ------- |
+| idle                | initial |
+| work.draft.writing  | initial |
+| work.draft.checking |         |
+| work.resting        |         |
+| done                | final   |
+| dropped             | final   |
+
+## Transitions
+| source     | event         | if                            | update          | effects                      | target     |
+| ---------- | ------------- | ----------------------------- | --------------- | ---------------------------- | ---------- |
+| idle       | specification |                               |                 | query_llm                    | work.draft |
+| work       | abandoned     |                               | revoke approved | cancel, archive              | dropped    |
+| work       | after 2h      |                               |                 | cancel, remind_owner         | resting    |
+| work.draft | after 1h      |                               |                 | cancel query_llm             | resting    |
+| writing    | artifact      |                               |                 | execute_guard                | checking   |
+| checking   | verdict       | polite.passed                 | approved = true | advance_state, reply_to_user | done       |
+| checking   | verdict       | polite.failed and rounds < 2  | rounds += 1     | refine_context, query_llm    | writing    |
+| checking   | verdict       | polite.failed and rounds == 2 | rounds = 0      | refine_context, query_llm    | writing    |
+| checking   | verdict       | polite.fatal                  |                 | refine_context, query_llm    | writing    |
+| checking   | after 30s     |                               |                 | cancel execute_guard, remind | checking   |
+| checking   | after 40s     |                               | rounds = 1      | remind                       | checking   |
+| resting    | resumed       |                               | revoke approved | query_llm                    | work.draft |
+| resting    | after 2d      |                               |                 | archive                      | dropped    |
+"""
 DOCUMENTS = [ROOT / "machines/dual_state/machine.md", ROOT / "tests/golden/targets/review.md"]
 
 
@@ -39,6 +95,54 @@ def test_an_svg_shows_every_state_and_every_event(program, machine):
     texts = {text.text.strip() for text in root.iter("{http://www.w3.org/2000/svg}text")}
     assert set(machine.leaves) <= texts
     assert {row.event for row in machine.transitions if row.target != "="} <= texts
+
+
+REPOSITORY = all_machines() | {
+    "nested": loads(NESTED, "nested.md"),
+    "review": loads(DOCUMENTS[1].read_text(), "review.md"),
+}
+
+
+@pytest.mark.parametrize("name", REPOSITORY)
+def test_nothing_covers_a_text_and_every_row_has_its_head(program, name):
+    """Parents, two-way and parallel rows, rows to their own source, double lines: all are among these machines."""
+    machine = REPOSITORY[name]
+    drawing = read(svg(dot(machine)))
+    assert faults(drawing) == []
+    arrows = sum(row.target != "=" for row in machine.transitions)
+    assert sum(label.startswith("arrow ") for label in drawing.outlines) == arrows
+    _one_visible_head_each(drawing, arrows)
+
+
+def _one_visible_head_each(drawing, arrows):
+    heads = dict.fromkeys(range(1, arrows + 1), ())
+    for line in drawing.lines:
+        label = next((end for end in line.ends if end.startswith("arrow ")), None)
+        if label:
+            heads[int(label.removeprefix("arrow "))] += line.heads
+    assert {number for number, colours in heads.items() if len(colours) != 1 or colours[0] in WHITE} == set()
+
+
+def test_what_covers_a_text_is_noticed(program):
+    """A drawing is spoilt by hand, for the tests above see only good ones."""
+    drawing = read(svg(dot(REPOSITORY["dual_state"])))
+    texts = {text.content: text for text in drawing.texts}
+    passed, retried = texts["[g.passed]"], texts["/ retries += 1"]
+    moved = attrs.evolve(drawing, texts=(passed, attrs.evolve(retried, where=passed.where)))
+    assert faults(moved) == ["'[g.passed]' and '/ retries += 1' overlap", "'/ retries += 1' is in ['arrow 3']"]
+    left, top, right, bottom = passed.where
+    line = Line(("idle", "arrow 1"), (((left + right) / 2, (top + bottom) / 2),), ())
+    assert faults(attrs.evolve(drawing, lines=(line,))) == ["('idle', 'arrow 1') runs through '[g.passed]'"]
+    boxes = drawing.outlines | {"idle": drawing.outlines["failed"]}
+    assert "boxes idle and failed overlap" in faults(attrs.evolve(drawing, outlines=boxes))
+
+
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(machines(claims=False))
+def test_no_label_is_covered_whatever_the_machine(program, machine):
+    """Names of parents are left out: a line may cross one."""
+    drawing = read(svg(dot(machine)))
+    assert [fault for fault in faults(drawing) if not any(f"{parent!r}" in fault for parent in machine.parents)] == []
 
 
 def test_a_png_is_one(program, machine):

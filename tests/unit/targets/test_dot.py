@@ -15,7 +15,11 @@ from dsa.testing.strategies import machines
 
 
 def arrows(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if " -> " in line and "label=" in line]
+    """Give for each row that is an arrow the lines that draw it: its label, and its two halves."""
+    lines, count = text.splitlines(), text.count("label=<<FONT")
+    found = [[line.strip() for line in lines if f'"arrow {number}"' in line] for number in range(1, count + 1)]
+    assert {len(one) for one in found} <= {3}
+    return ["\n".join(one) for one in found]
 
 
 def test_every_row_is_drawn_in_table_order(review):
@@ -27,10 +31,10 @@ def test_every_row_is_drawn_in_table_order(review):
 @given(machines(claims=False))
 def test_every_label_is_well_formed_and_says_the_condition(machine):
     text = dot(machine)
-    labels = re.findall(r"label=<(<TABLE.*?</TABLE>)>", text)
+    labels = [found[0] for found in re.findall(r"label=<(<(TABLE|FONT).*?</\2>)>", text)]
     for label in labels:
         ET.fromstring(label)
-    assert len(labels) >= len(machine.leaves)
+    assert len(labels) >= len(machine.leaves) + sum(row.target != "=" for row in machine.transitions)
     for parent in machine.parents:
         if any(row.source == parent for row in machine.transitions):
             assert f'subgraph "cluster {parent}" {{' in text
@@ -44,21 +48,56 @@ def test_comparison_signs_are_escaped(dual_state):
 
 def test_a_parent_is_entered_by_its_dot_and_left_from_the_box_for_all_its_states(review):
     text = dot(review)
-    assert '"idle" -> "review entry" [' in text
+    assert ends(text) == [
+        ("idle", "review entry"),
+        ("review any", "review.waiting"),
+        ("review any", "closed"),
+        ("review.drafting", "review.checking"),
+        ("review.checking", "review entry"),
+        ("review.checking", "review.done"),
+        ("review.checking", "closed"),
+        ("review.checking", "review.waiting"),
+        ("review.waiting", "review.drafting"),
+        ("review.waiting", "closed"),
+        ("* any", "closed"),
+    ]
     assert '"review entry" -> "review.drafting"\n' in text
-    assert '"review any" -> "review.waiting" [' in text
-    assert '"* any" -> "closed" [' in text
+
+
+def ends(text: str) -> list[tuple[str, str]]:
+    """Give where each row's line begins, and where it has its head, at whichever end of its edge that is."""
+    found = []
+    for drawn in arrows(text):
+        halves = re.findall(r'"(.*?)" -> "(.*?)" \[(.*)\]', drawn)
+        (plain,) = [half for half in halves if "dir=none" in half[2]]
+        (headed,) = [half for half in halves if "dir=none" not in half[2]]
+        head = headed[0] if "dir=back" in headed[2] else headed[1]
+        found.append((plain[0] if plain[1].startswith("arrow ") else plain[1], head))
+    return found
+
+
+def test_a_row_that_leads_back_is_turned_as_a_whole_so_that_its_label_stays_between_its_ends(dual_state):
+    text = dot(dual_state)
+    assert '"generating" -> "arrow 4" [' in text
+    assert '"arrow 4" -> "validating" [' in text
+    assert ends(text)[3] == ("validating", "generating")
+
+
+def test_a_label_stands_in_the_innermost_frame_around_both_ends(review):
+    inside = dot(review).split('subgraph "cluster review" {')[1].split("\n  }\n")[0]
+    assert re.findall(r'"arrow (\d+)" \[label', inside) == ["2", "4", "5", "6", "8", "9"]
 
 
 def test_verdicts_differ_without_colour(dual_state):
     lines = {re.search(r"\[(g\.\w+)", line)[1]: line for line in arrows(dot(dual_state)) if "[g." in line}
-    styles = {name: re.search(r"style=(\w+)", line)[1] for name, line in lines.items()}
-    assert styles == {"g.passed": "solid", "g.failed": "dashed", "g.fatal": "dotted"}
+    styles = {name: re.findall(r"style=(\w+)", line) for name, line in lines.items()}
+    assert styles == {"g.passed": ["solid"] * 2, "g.failed": ["dashed"] * 2, "g.fatal": ["dotted"] * 2}
 
 
 def test_a_row_that_sets_workflow_state_is_a_double_line_or_bold(dual_state):
     doubled = [line for line in arrows(dot(dual_state)) if ":#ffffff:" in line]
     assert len(doubled) == 1
+    assert doubled[0].count(":#ffffff:") == 2
     assert "satisfied = true" in doubled[0]
     row = Transition("idle", "specification", "=", updates=(Assign("satisfied", Boolean(value=False)),))
     inside = dot(attrs.evolve(dual_state, transitions=(row,)))
@@ -78,7 +117,12 @@ def test_the_rows_of_a_trace_are_heavy_and_all_others_faint(dual_state, by_line)
     heavy = [line for line in arrows(dot(dual_state, trace=trace)) if "penwidth=2.5" in line]
     faint = [line for line in arrows(dot(dual_state, trace=trace)) if "#b0b0b0" in line]
     assert [re.search("<B>(.*?)</B>", line)[1] for line in heavy] == ["specification", "artifact"]
+    assert {line.count("penwidth=2.5") for line in heavy} == {2}
     assert len(faint) == 4
+    assert {line.count("#b0b0b0") for line in faint} == {
+        3,
+        5,
+    }  # the label and its halves; the double one has four lines
 
 
 def test_without_a_trace_nothing_is_heavy_or_faint(dual_state):

@@ -1,0 +1,88 @@
+"""Which arrows lead back, and where labels stand."""
+
+from graphlib import TopologicalSorter
+
+from hypothesis import given, settings
+
+from dsa.declarations import STAY, Event, State, Transition
+from dsa.machine import Machine
+from dsa.targets.flow import courses
+from dsa.targets.picture import Frame, picture
+from dsa.testing.strategies import machines
+
+
+def leading_back(machine: Machine) -> list[tuple[str, str]]:
+    drawn = picture(machine)
+    courses_ = zip(drawn.arrows, courses(drawn), strict=True)
+    return [(arrow.source, arrow.target) for arrow, course in courses_ if course.leads_back]
+
+
+def machine_of(states: str, *rows: str) -> Machine:
+    """Give a machine of states (the initial ones end in `!`) and of rows `source > target`."""
+    names = [(name.rstrip("!"), "initial" if name.endswith("!") else "") for name in states.split()]
+    transitions = tuple(Transition(row.split(" > ")[0], "go", row.split(" > ")[1]) for row in rows)
+    return Machine("m", transitions, tuple(State(*name) for name in names), names[0][0], events=(Event("go"),))
+
+
+def test_retries_lead_back_and_everything_else_on(dual_state):
+    assert leading_back(dual_state) == [("validating", "generating")]
+
+
+def test_a_row_into_the_parent_around_its_source_leads_back(review):
+    assert leading_back(review) == [
+        ("review", "review.waiting"),
+        ("review.checking", "review"),
+        ("review.waiting", "review.drafting"),
+    ]
+
+
+def test_a_row_to_its_own_source_leads_back():
+    assert leading_back(machine_of("a!", "a > a")) == [("a", "a")]
+
+
+def test_of_two_ways_round_the_one_that_begins_where_the_run_begins_leads_on():
+    rows = ("b > a", "a > b", "b > c", "c > b")
+    assert leading_back(machine_of("a! b c", *rows)) == [("b", "a"), ("c", "b")]
+
+
+def test_a_parents_rows_leave_each_of_its_states():
+    """`p` is left to `out`, and `out` leads to `p` again: one of the two must lead back."""
+    assert leading_back(machine_of("a! p.x! p.y out", "a > p", "p > out", "out > p")) == [("out", "p")]
+
+
+def test_a_parent_that_is_entered_counts_as_its_initial_child():
+    """The run comes to `p.x` directly, so the dot of `p` is not on the way to `p.y`."""
+    assert leading_back(machine_of("a! p.x! p.y", "a > p.x", "p.x > p.y", "p.y > p")) == [("p.y", "p")]
+
+
+def test_the_frame_is_the_innermost_around_both_ends(review):
+    assert [course.frame for course in courses(picture(review))] == [
+        "", "review", "", "review", "review", "review", "", "review", "review", "", "",
+    ]  # fmt: skip
+
+
+@settings(deadline=None, max_examples=60)
+@given(machines(claims=False))
+def test_without_the_arrows_that_lead_back_there_is_no_cycle(machine):
+    drawn = picture(machine)
+    entered = dict(_dots(drawn.frame))
+    before: dict[str, set[str]] = {dot: set() for dot in entered}
+    for dot, initial in entered.items():
+        before.setdefault(f"{initial} dot" if f"{initial} dot" in entered else initial, set()).add(dot)
+    for arrow, course in zip(drawn.arrows, courses(drawn), strict=True):
+        head = f"{arrow.target} dot" if f"{arrow.target} dot" in entered else arrow.target
+        tail = arrow.source if arrow.source in machine.leaves else f"{arrow.source} any"
+        if not course.leads_back:
+            before.setdefault(head, set()).add(tail)
+        elif head != tail:
+            before.setdefault(tail, set()).add(head)
+    TopologicalSorter(before).prepare()
+    assert len(drawn.arrows) == sum(row.target != STAY for row in machine.transitions)
+
+
+def _dots(frame: Frame):
+    if frame.entry is not None:
+        yield f"{frame.name} dot", frame.entry
+    for item in frame.inside:
+        if isinstance(item, Frame):
+            yield from _dots(item)
