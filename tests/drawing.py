@@ -12,7 +12,9 @@ from xml.etree import ElementTree as ET
 import attrs
 
 _SVG = "{http://www.w3.org/2000/svg}"
-_NARROW, _WIDE = frozenset("ijltfrI .,:;'|/[]()!-"), frozenset("mwMW")
+# In parts of the font's size; what is not here is 0.55 wide, and no letter of these names is narrower than said.
+_WIDTHS = {0.22: "ijl'|", 0.27: "ft .,:;/[]!I", 0.33: "r()-", 0.5: "cksvxyzJ", 0.72: "wCHNRUD", 0.83: "mMGOQ"}
+_WIDTH = {letter: width for width, letters in _WIDTHS.items() for letter in letters}
 _STEPS = 16  # points taken from each Bezier curve
 
 Point = tuple[float, float]
@@ -93,7 +95,7 @@ def _texts(group: ET.Element, owner: str) -> Iterator[Text]:
     # Those of the graph stand in it directly; those of nodes may be in links.
     for text in group.iterfind(f"{_SVG}text") if not owner else group.iter(f"{_SVG}text"):
         content, size = (text.text or "").strip(), float(text.get("font-size", "0"))
-        width = size * sum(0.3 if letter in _NARROW else 0.83 if letter in _WIDE else 0.55 for letter in content)
+        width = size * sum(_WIDTH.get(letter, 0.55) for letter in content)
         x, baseline = float(text.get("x", "0")), float(text.get("y", "0"))
         left = x - width * {"start": 0, "middle": 0.5, "end": 1}[text.get("text-anchor", "start")]
         yield Text(owner, content, (left, baseline - 0.7 * size, left + width, baseline + 0.1 * size))
@@ -112,7 +114,12 @@ def _outline(group: ET.Element) -> Rectangle:
 
 def _line(group: ET.Element) -> Line:
     tail, head = _title(group).split("->")
-    curves = [_points(path.get("d", "")) for path in group.iter(f"{_SVG}path")]
+    seen = [
+        path
+        for path in group.iter(f"{_SVG}path")
+        if float(path.get("stroke-opacity", "1")) and path.get("stroke") != "transparent"
+    ]
+    curves = [_points(path.get("d", "")) for path in seen]
     heads = [str(shape.get("fill")) for shape in group.iter(f"{_SVG}polygon")]
     return Line((tail, head), tuple(point for curve in curves for point in _along(curve)), tuple(heads))
 
@@ -139,4 +146,6 @@ def _overlap(one: Rectangle, other: Rectangle) -> bool:
 
 
 def _inside(point: Point, where: Rectangle) -> bool:
-    return where[0] + 1 < point[0] < where[2] - 1 and where[1] + 1 < point[1] < where[3] - 1
+    """Tell whether a point is inside a rectangle and not on its rim, which half of a double line may touch."""
+    x, y = point
+    return where[0] + 2 < x < where[2] - 2 and where[1] + 2 < y < where[3] - 2

@@ -264,6 +264,18 @@ def test_what_a_generator_may_not_give_is_a_failure_that_says_so(made, said):
     assert not [entry for entry in rest.run.ledger if isinstance(entry, ArtifactEntry)]
 
 
+def test_a_watcher_that_fails_while_a_policy_records_is_not_the_policys_fault():
+    def watch(entry):
+        if isinstance(entry, ArtifactEntry):
+            raise OSError("disk full")
+
+    run, commands = begin(AGENT, "r")
+    binding = Binding(effects, {"g": Verdicts([""])}, {"llm": Texts(["x"])})
+    driver = Driver(run, binding, MemoryArtifacts(), commands=commands, clock=StillClock(), observe=watch)
+    with pytest.raises(OSError, match="disk full"):
+        driven(driver)
+
+
 @pytest.mark.parametrize(
     "text", ["", "\ud800 half", "\x00\x1b[2J", "x" * 3_000_000], ids=["empty", "surrogate", "control", "long"]
 )
