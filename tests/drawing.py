@@ -114,11 +114,7 @@ def _outline(group: ET.Element) -> Rectangle:
 
 def _line(group: ET.Element) -> Line:
     tail, head = _title(group).split("->")
-    seen = [
-        path
-        for path in group.iter(f"{_SVG}path")
-        if float(path.get("stroke-opacity", "1")) and path.get("stroke") != "transparent"
-    ]
+    seen = [path for path in group.iter(f"{_SVG}path") if path.get("stroke") not in {"none", "transparent"}]
     curves = [_points(path.get("d", "")) for path in seen]
     heads = [str(shape.get("fill")) for shape in group.iter(f"{_SVG}polygon")]
     return Line((tail, head), tuple(point for curve in curves for point in _along(curve)), tuple(heads))
@@ -148,4 +144,4 @@ def _overlap(one: Rectangle, other: Rectangle) -> bool:
 def _inside(point: Point, where: Rectangle) -> bool:
     """Tell whether a point is inside a rectangle and not on its rim, which half of a double line may touch."""
     x, y = point
-    return where[0] + 2 < x < where[2] - 2 and where[1] + 2 < y < where[3] - 2
+    return where[0] + 1 < x < where[2] - 1 and where[1] + 1 < y < where[3] - 1

@@ -40,7 +40,6 @@ _LINE: dict[Outcome | None, tuple[str, str, str, str]] = {
 }
 _INK = "#000000"
 _FAINT = "#b0b0b0"
-_CLEAR = "#ffffff00"
 _HEAD = (
     'graph [fontname="Helvetica", fontsize=10, nodesep=0.25, ranksep=0.28, pad=0.2]',
     'node [fontname="Helvetica", fontsize=12, shape=box, style=rounded, color="#333333", margin="0.12,0.06"]',
@@ -92,7 +91,7 @@ class _Pens:
         if sets_workflow(self.machine, row):
             colour = f"{colour}:#ffffff:{colour}"
             # Graphviz gives the head at an edge's beginning the second colour of the list.
-            colour = f"{_CLEAR}:{colour}:{_CLEAR}" if backwards else colour
+            colour = f"transparent:{colour}:transparent" if backwards else colour
         if self.trace is not None and not self.is_faint(row):
             width = "2.5"
         return f'color="{colour}", style={style}, penwidth={width}'
