@@ -91,7 +91,9 @@ def bench_step() -> None:
 
 def typical_rows(size: int) -> str:
     """A document of `size` rows with conditions, updates and effects, twelve for each step of a long workflow."""
-    steps = [f"| s{i} | {f's{i - 1}' if i else ''} | llm | syntax | | 3 | Write part {i} |" for i in range(size // 12 + 1)]
+    steps = [
+        f"| s{i} | {f's{i - 1}' if i else ''} | llm | syntax | | 3 | Write part {i} |" for i in range(size // 12 + 1)
+    ]
     from dsa.lang import expanded
 
     head = "| step | requires | generator | guard | uses | rmax | task |\n| - | - | - | - | - | - | - |\n"
