@@ -1,0 +1,46 @@
+"""What every engine takes and gives.
+
+An engine is a function `(Ground, watches, Limits) -> Found`. It searches breadth-first, so that the first configuration at which a
+watch is true is one nearest to the start.
+"""
+
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from dsa.ground import Ground, Watch
+
+#: Told now and then: configurations found so far, and steps from the start.
+Progress = Callable[[int, int], None]
+
+
+@attrs.frozen
+class Limits:
+    """When to stop: at more than `max_states` configurations, or when `expired` says so. `progress` is told now and then."""
+
+    max_states: int
+    expired: Callable[[], bool] = lambda: False
+    progress: Progress = lambda _states, _depth: None
+
+
+@attrs.frozen
+class Found:
+    """What a search found.
+
+    `transitions` counts the (configuration, rule) pairs taken, which are the accepted (configuration, event, verdicts). `locations` counts
+    the configurations at each location; `taken` has the indexes of the ground's rules that were taken. `hits` has, for each
+    watch, the number of a configuration nearest to the start at which it is true, or None. `layers` are the configurations' numbers
+    by their distance from the start (the start's layer first), when the engine keeps them.
+    """
+
+    engine: str
+    configurations: int
+    transitions: int
+    locations: tuple[int, ...]
+    taken: frozenset[int]
+    hits: tuple[int | None, ...]
+    complete: bool
+    layers: Sequence[Sequence[int]] | None = attrs.field(default=None, repr=False)
+
+
+Engine = Callable[[Ground, Sequence[Watch], Limits], Found]

@@ -1,0 +1,266 @@
+"""A system at its machine's parameter values, in whole numbers only: what engines run.
+
+Takes a `System`, gives a `Ground`: every variable is a field of consecutive whole numbers (`false`, `true` are 0, 1; the values of
+enumerations are numbered over the whole machine), a configuration is one number, and conditions that the fields' values decide are
+decided. A configuration's number is `location * volume + data`, where `data` has the fields as mixed-radix digits, the first
+field the least significant one.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from itertools import product
+from math import prod
+
+import attrs
+
+from dsa.expr import (
+    Boolean,
+    BooleanDomain,
+    EnumDomain,
+    Environment,
+    Expr,
+    Integer,
+    Interval,
+    Name,
+    Symbol,
+    Value,
+    Values,
+    concrete,
+    evaluate,
+    names,
+    unparse,
+)
+from dsa.meaning import Configuration
+from dsa.simplify import FALSE, Leaf, all_of, constant, negated, substituted
+from dsa.system import System, location_of, start_values
+
+#: Conditions over fewer combinations of values than this are tried out, and decided when all agree.
+_TRIED = 2_048
+
+
+@attrs.frozen
+class Field:
+    """A variable's place in a configuration's number: `value = low + data // stride % size`."""
+
+    name: str
+    low: int
+    size: int
+    stride: int
+    is_bool: bool
+
+
+@attrs.frozen
+class Rule:
+    """A command in numbers: when it is taken, where it leads, and what each changed field (by index) is set to.
+
+    At one configuration at most one rule of a choice is taken; different choices are independent. `command` indexes the system's.
+    """
+
+    source: int
+    target: int
+    condition: Expr
+    updates: tuple[tuple[int, Expr], ...]
+    command: int
+
+
+@attrs.frozen
+class Watch:
+    """Something to look out for: `condition` true at a configuration of `location`."""
+
+    location: int
+    condition: Expr
+
+
+@attrs.frozen(slots=False)
+class Ground:
+    """What can happen, in numbers. All expressions are over fields (kind `variable`) and whole numbers.
+
+    In them a field that `is_bool` is a condition, and any other a whole number.
+    """
+
+    system: System = attrs.field(repr=False)
+    fields: tuple[Field, ...]
+    rules: tuple[Rule, ...]
+    start: int
+    _numbers: dict[str, int] = attrs.field(repr=False)
+
+    @cached_property
+    def volume(self) -> int:
+        """How many combinations of values there are."""
+        return prod(field.size for field in self.fields)
+
+    @property
+    def domain_size(self) -> int:
+        """How many numbers configurations may have."""
+        return self.volume * len(self.system.locations)
+
+    @cached_property
+    def rules_at(self) -> tuple[tuple[Rule, ...], ...]:
+        """The rules of each location."""
+        found: list[list[Rule]] = [[] for _ in self.system.locations]
+        for rule in self.rules:
+            found[rule.source].append(rule)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def field_named(self) -> dict[str, Field]:
+        """All fields by their variable's name."""
+        return {field.name: field for field in self.fields}
+
+    @cached_property
+    def _symbols(self) -> dict[int, str]:
+        return {number: symbol for symbol, number in self._numbers.items()}
+
+    def decode(self, number: int) -> Configuration:
+        """Give the configuration of a number, over the machine's variables alone."""
+        place, data = divmod(number, self.volume)
+        location = self.system.locations[place]
+        own = self.fields[: len(self.system.machine.variables)]
+        values = tuple(self._value(field, field.low + data // field.stride % field.size) for field in own)
+        return Configuration(location.state, values, location.outstanding)
+
+    def _value(self, field: Field, number: int) -> Value:
+        if field.is_bool:
+            return bool(number)
+        is_symbol = isinstance(self._domain_of[field.name], EnumDomain)
+        return self._symbols[number] if is_symbol else number
+
+    @cached_property
+    def _domain_of(self) -> dict[str, object]:
+        return {variable.name: variable.domain for variable in self.system.variables}
+
+    def encode(self, configuration: Configuration, observed: Mapping[str, Value] | None = None) -> int:
+        """Give the number of a configuration; `observed` has the values of observers, which are 0 or false otherwise."""
+        values = {v.name: x for v, x in zip(self.system.machine.variables, configuration.values, strict=True)}
+        values |= observed or {}
+        data = sum((self.number(values.get(f.name, f.low)) - f.low) * f.stride for f in self.fields)
+        return location_of(self.system, configuration) * self.volume + data
+
+    def number(self, value: Value) -> int:
+        """Give the whole number that stands for a value."""
+        return self._numbers[value] if isinstance(value, str) else int(value)
+
+    def values(self, number: int) -> dict[str, int | bool]:
+        """Give the fields' values at a configuration: an environment for the ground's expressions."""
+        data = number % self.volume
+        found: dict[str, int | bool] = {}
+        for field in self.fields:
+            value = field.low + data // field.stride % field.size
+            found[field.name] = bool(value) if field.is_bool else value
+        return found
+
+    def successors(self, number: int) -> Iterator[tuple[Rule, int]]:
+        """Give the rules taken at a configuration and where each leads; slow, for one configuration at a time."""
+        place, data = divmod(number, self.volume)
+        values = self.values(number)
+        for rule in self.rules_at[place]:
+            if evaluate(rule.condition, values) is True:
+                after = data
+                for index, value in rule.updates:
+                    field = self.fields[index]
+                    after += (int(evaluate(value, values)) - int(values[field.name])) * field.stride
+                yield rule, rule.target * self.volume + after
+
+    def grounded(self, condition: Expr) -> Expr:
+        """Give a condition over the system's variables and parameters in numbers, decided where its values decide it."""
+        return self._decided(self._numeric(condition))
+
+    def watches(self, conditions: Iterable[tuple[int, Expr]]) -> tuple[Watch | None, ...]:
+        """Ground conditions at locations; None for one that is never true."""
+        found = ((place, self.grounded(condition)) for place, condition in conditions)
+        return tuple(None if condition == FALSE else Watch(place, condition) for place, condition in found)
+
+    def _numeric(self, expr: Expr) -> Expr:
+        constants = self.system.machine.constants
+
+        def leaf(node: Leaf) -> Expr:
+            if isinstance(node, Name) and node.kind == "parameter":
+                value = constants[node.name]
+                return Integer(self._numbers[value]) if isinstance(value, str) else constant(value)
+            return Integer(self._numbers[node.value]) if isinstance(node, Symbol) else node
+
+        return substituted(expr, leaf)
+
+    def _decided(self, expr: Expr) -> Expr:
+        if expr in self._tried:
+            return self._tried[expr]
+        read = sorted(names(expr))
+        fields = [self.field_named[name] for name in read]
+        result = expr
+        if not isinstance(expr, Boolean) and prod(field.size for field in fields) <= _TRIED:
+            outcomes = {evaluate(expr, there) is True for there in _assignments(fields)}
+            result = constant(outcomes.pop()) if len(outcomes) == 1 else expr
+        self._tried[expr] = result
+        return result
+
+    @cached_property
+    def _tried(self) -> dict[Expr, Expr]:
+        return {}
+
+
+def ground(system: System) -> Ground:
+    """Take the parameters' values: number the values, decide what they decide, drop the commands that can never be taken."""
+    machine = system.machine
+    domains = {v.name: (v.domain, concrete(v.domain, machine.constants)) for v in system.variables}
+    every = [*(v.domain for v in system.variables), *(parameter.domain for parameter in machine.parameters)]
+    numbers = _numbered(domain for domain in every if isinstance(domain, EnumDomain))
+    fields, stride = [], 1
+    for name, (domain, values) in domains.items():
+        low, size = _extent(values, numbers)
+        fields.append(Field(name, low, size, stride, isinstance(domain, BooleanDomain)))
+        stride *= size
+    draft = Ground(system, tuple(fields), (), 0, numbers)
+    initial = {name: evaluate(value, machine.constants) for name, value in start_values(system).items()}
+    start = sum((draft.number(initial[field.name]) - field.low) * field.stride for field in fields)
+    place = {field.name: index for index, field in enumerate(fields)}
+    rules = []
+    for index, command in enumerate(system.commands):
+        condition = _condition(draft, command.enabled, command.safe, command.rivals)
+        if condition != FALSE:
+            updates = tuple((place[name], draft._numeric(value)) for name, value in command.updates)  # noqa: SLF001
+            rules.append(Rule(command.source, command.target, condition, updates, index))
+    return attrs.evolve(draft, rules=tuple(rules), start=start)
+
+
+def _condition(draft: Ground, enabled: Expr, safe: Expr, rivals: tuple[Expr, ...]) -> Expr:
+    """Give when a command is taken, without what its values decide: most are safe and have no rival whenever enabled."""
+    condition = draft.grounded(enabled)
+    if draft.grounded(all_of([enabled, negated(safe)])) != FALSE:
+        condition = draft.grounded(all_of([enabled, safe]))
+    for rival in rivals:
+        if draft.grounded(all_of([enabled, rival])) != FALSE:
+            condition = all_of([condition, negated(draft.grounded(rival))])
+    return condition
+
+
+def _numbered(domains: Iterable[EnumDomain]) -> dict[str, int]:
+    """Number the values of enumerations; those first met together are consecutive."""
+    numbers: dict[str, int] = {}
+    for domain in domains:
+        for value in domain.values:
+            numbers.setdefault(value, len(numbers))
+    return numbers
+
+
+def _extent(values: Values, numbers: dict[str, int]) -> tuple[int, int]:
+    if isinstance(values, Interval):
+        assert values.high is not None, "variables have finite domains"
+        return values.low, max(1, values.high - values.low + 1)
+    found = [numbers[value] if isinstance(value, str) else int(value) for value in values.values]
+    return min(found), max(found) - min(found) + 1
+
+
+def _assignments(fields: list[Field]) -> Iterator[Environment]:
+    ranges = [(False, True) if f.is_bool else range(f.low, f.low + f.size) for f in fields]
+    for values in product(*ranges):
+        yield {field.name: value for field, value in zip(fields, values, strict=True)}
+
+
+def python_source(expr: Expr, spelled: Mapping[str, str]) -> str:
+    """Write a ground expression as Python; `spelled` has the text for each field."""
+
+    def leaf(node: Leaf) -> Expr:
+        assert isinstance(node, Name), "verdicts are decided in a system"
+        return Name(spelled[node.name])
+
+    return unparse(substituted(expr, leaf)) if not isinstance(expr, Boolean) else repr(expr.value)
