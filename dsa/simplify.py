@@ -3,7 +3,7 @@
 Takes and gives expression trees; the result has the same value in every environment. Knows no machine.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 
 from dsa.expr import (
     COMPARISONS,
@@ -82,7 +82,20 @@ def all_of(operands: Iterable[Expr]) -> Expr:
                 return FALSE
             if part != TRUE:
                 kept[part] = None
+    if any(isinstance(part, Not) and _said(part.operand, kept) for part in kept):
+        return FALSE
     return conjunction(list(kept))
+
+
+def _said(expr: Expr, kept: Container[Expr]) -> bool:
+    """Tell whether an expression follows from what is kept by its form alone."""
+    match expr:
+        case And(operands):
+            return all(_said(operand, kept) for operand in operands)
+        case Or(operands):
+            return any(_said(operand, kept) for operand in operands)
+        case _:
+            return expr in kept
 
 
 def any_of(operands: Iterable[Expr]) -> Expr:

@@ -1,0 +1,53 @@
+"""A plain oracle: what can happen in a configuration, read off the rules S2-S7 and S11, and where `step` leads. Slow."""
+
+from collections.abc import Iterator
+from itertools import product
+
+from dsa.declarations import OUTSIDE, STAY
+from dsa.machine import Machine, read_guards
+from dsa.meaning import Configuration, Occurrence, Taken, start, step
+
+
+def possible(machine: Machine, here: Configuration) -> Iterator[Occurrence]:
+    """What can come, read off the rules: outside events with rows, answers of what is outstanding, armed timers."""
+    if here.state in machine.final_states:
+        return
+    for event in machine.event_named.values():
+        rows = machine.rows_for(here.state, event.name)
+        failed = event.name == f"{event.origin}.failed" and event.origin in machine.answers
+        if event.origin == OUTSIDE:
+            comes = bool(rows)
+        else:
+            comes = event.origin in here.outstanding and (not failed or event.origin in machine.failures_handled)
+        if comes:
+            yield from judged(machine, rows, event.name, None)
+    for source, timer in machine.armed(here.state):
+        yield from judged(machine, machine.rows_from[source, timer], timer, source)
+
+
+def judged(machine: Machine, rows: tuple, event: str, source: str | None) -> Iterator[Occurrence]:
+    guards = read_guards(rows)
+    for said in product(*(machine.guard_named[guard].outcomes for guard in guards)):
+        yield Occurrence(event, tuple(zip(guards, said, strict=True)), source)
+
+
+def reached(machine: Machine, most: int = 60) -> list[Configuration]:
+    found = {start(machine): None}
+    for here in (order := list(found)):  # grows while it is walked
+        for occurrence in possible(machine, here):
+            result = step(machine, here, occurrence)
+            if isinstance(result, Taken) and result.configuration not in found and len(order) < most:
+                found[result.configuration] = None
+                order.append(result.configuration)
+    return order
+
+
+def timers_ended(machine: Machine, before: Configuration, taken: Taken) -> frozenset[tuple[str, str]]:
+    """The timers that a step fires, drops or starts anew (S11)."""
+    row, after = taken.transition, taken.configuration.state
+    left = set()
+    if row.target != STAY:
+        old, new = list(machine.ancestry(before.state)), list(machine.ancestry(after))
+        left = {before.state} if before.state == after else {source for source in old if source not in new}
+    fired = {(row.source, row.event)} if row.is_timer else set()
+    return frozenset(pair for pair in machine.armed(before.state) if pair[0] in left or pair in fired)

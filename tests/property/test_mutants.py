@@ -1,0 +1,72 @@
+"""A mutant differs from its machine exactly where `differences` says so: compared with runs of both by `step`."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import possible, timers_ended
+
+from dsa.checks.differences import differences
+from dsa.checks.engines.found import Limits
+from dsa.checks.engines.plain import search
+from dsa.checks.mutants import mutants
+from dsa.ground import ground
+from dsa.machine import Machine
+from dsa.meaning import Configuration, Taken, start, step
+from dsa.system import closed_system
+from dsa.testing.strategies import machines
+
+MOST = 60
+
+
+def does(machine: Machine, here: Configuration) -> dict:
+    """What a machine does in a configuration: for each occurrence that is taken, where it leads and what it emits."""
+    found = {}
+    for occurrence in possible(machine, here):
+        result = step(machine, here, occurrence)
+        if isinstance(result, Taken):
+            ended = timers_ended(machine, here, result)
+            found[occurrence] = (result.configuration, result.effects, ended)
+    return found
+
+
+def told_apart(one: Machine, other: Machine) -> bool | None:
+    """Tell whether a run of both comes to a configuration where they do not do the same; None when it is too long."""
+    known = {start(one): None}
+    for here in (order := [start(one)]):  # grows while it is walked
+        mine, theirs = does(one, here), does(other, here)
+        if mine != theirs:
+            return True
+        for there, *_ in mine.values():
+            if there not in known:
+                known[there] = None
+                order.append(there)
+        if len(order) > MOST:
+            return None
+    return False
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.data())
+def test_differences_are_what_tells_a_mutant_apart(data: st.DataObject) -> None:
+    machine = data.draw(machines(claims=False))
+    every = list(mutants(machine))
+    mutant = data.draw(st.sampled_from(every)).machine
+    expected = told_apart(machine, mutant)
+    if expected is None:
+        return
+    system = closed_system(machine)
+    grounded = ground(system)
+    sights = differences(system, closed_system(mutant))
+    watches = [w for w in grounded.watches((s.location, s.condition) for s in sights) if w is not None]
+    found = search(grounded, watches, Limits(10_000))
+    assert any(hit is not None for hit in found.hits) == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(machines(claims=False))
+def test_no_mutant_is_the_machine_itself_and_none_comes_twice(machine: Machine) -> None:
+    every = [mutant.machine for mutant in mutants(machine)]
+    assert machine not in every
+    # Rows that are written twice give the same mutants; a table of different rows does not.
+    if len(set(machine.transitions)) == len(machine.transitions):
+        rows = [tuple(m.transitions) for m in every]
+        assert len(set(rows)) == len(rows)

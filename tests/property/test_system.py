@@ -1,0 +1,122 @@
+"""The closed system says exactly what `step` says: on random machines, in every configuration that is reached."""
+
+from collections import Counter
+from itertools import product
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import possible, reached
+
+from dsa.claims import expressions
+from dsa.expr import Environment, evaluate, holds
+from dsa.ground import ground
+from dsa.machine import Machine, environment, read_guards
+from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
+from dsa.moments import after, at_location, at_start
+from dsa.simplify import simplified
+from dsa.system import closed_system, location_of
+from dsa.testing.strategies import machines
+
+MANY = settings(max_examples=150, deadline=None)
+
+
+@MANY
+@given(machines(claims=False))
+def test_commands_are_what_step_takes_and_faults_what_it_refuses(machine: Machine) -> None:
+    system = closed_system(machine)
+    grounded = ground(system)
+    rows = {id(row): number for number, row in enumerate(machine.transitions)}
+    for here in reached(machine):
+        place, taken, refused = location_of(system, here), set(), set()
+        known = environment(machine, here.values)
+        for occurrence in possible(machine, here):
+            result = step(machine, here, occurrence)
+            if isinstance(result, Taken):
+                moment = (occurrence, rows[id(result.transition)], result.effects, result.configuration)
+                taken.add(moment)
+            else:
+                refused.add((occurrence, result.reason))
+        commands = [c for c in system.commands_at[place] if holds(c.condition, known)]
+        for command in commands:
+            target = system.locations[command.target]
+            values = tuple(
+                evaluate(command.after[v.name], known) if v.name in command.after else known[v.name]
+                for v in machine.variables
+            )
+            there = Configuration(target.state, values, target.outstanding)
+            assert (command.occurrence, command.row, command.effects, there) in taken
+        assert len(commands) == len(taken)
+        faults = {(f.occurrence, f.reason) for f in system.faults if f.location == place and holds(f.condition, known)}
+        assert faults == refused
+        number = grounded.encode(here)
+        assert grounded.decode(number) == here
+        leads_to = Counter(grounded.decode(to) for _, to in grounded.successors(number))
+        assert leads_to == Counter(configuration for *_, configuration in taken)
+
+
+@MANY
+@given(machines(claims=False))
+def test_rows_of_a_fault_are_those_that_step_names(machine: Machine) -> None:
+    system = closed_system(machine)
+    for here in reached(machine, 20):
+        known = environment(machine, here.values)
+        place = location_of(system, here)
+        for fault in system.faults:
+            if fault.location == place and holds(fault.condition, known):
+                refusal = step(machine, here, fault.occurrence)
+                assert isinstance(refusal, Refusal)
+                rows = [machine.transitions[number] for number in fault.rows]
+                assert fault.reason == "invalid_state" or all(any(r is row for r in refusal.rows) for row in rows)
+
+
+def moment_names(
+    machine: Machine, here: Configuration, occurrence: Occurrence | None, taken: Taken | None
+) -> Environment:
+    """Everything a property may name, at one moment."""
+    inside = {*machine.ancestry(here.state)}
+    said = dict(occurrence.verdicts) if occurrence else {}
+    emitted = taken.effects if taken else ()
+    return {
+        **environment(machine, here.values),
+        **{state.name: state.name in inside for state in machine.states},
+        **{f"pending {effect}": effect in here.outstanding for effect in machine.answers},
+        **{effect.name: effect.name in emitted for effect in machine.effects},
+        **{event: bool(occurrence) and occurrence.event == event for event in machine.event_named},
+        **{guard.name: said.get(guard.name, "not asked") for guard in machine.guards},
+    }
+
+
+@MANY
+@given(machines())
+def test_expressions_of_properties_mean_at_a_moment_what_they_name_there(machine: Machine) -> None:
+    system = closed_system(machine)
+    exprs = [expr for claim in machine.properties for expr in expressions(claim.form)]
+    first = moment_names(machine, start(machine), None, None)
+    for expr in exprs:
+        assert evaluate(at_start(system, expr), machine.constants) == evaluate(expr, first)
+    for here in reached(machine, 25):
+        known = environment(machine, here.values)
+        quiet = moment_names(machine, here, None, None)
+        for expr in exprs:
+            assert evaluate(at_location(system, location_of(system, here), expr), known) == evaluate(expr, quiet)
+        for command in system.commands_at[location_of(system, here)]:
+            if holds(command.condition, known):
+                taken = step(machine, here, command.occurrence)
+                assert isinstance(taken, Taken)
+                then = moment_names(machine, taken.configuration, command.occurrence, taken)
+                for expr in exprs:
+                    assert evaluate(after(system, command, expr), known) == evaluate(expr, then)
+
+
+@MANY
+@given(st.data())
+def test_simplifying_keeps_the_value(data: st.DataObject) -> None:
+    machine = data.draw(machines(claims=False))
+    for row in machine.transitions:
+        small = simplified(row.condition)
+        for here in reached(machine, 5):
+            known = environment(machine, here.values)
+            for said in product(*(machine.guard_named[guard].outcomes for guard in read_guards((row,)))):
+                there = {**known, **dict(zip(read_guards((row,)), said, strict=True))}
+                assert evaluate(small, there) == evaluate(row.condition, there)
+        assert small == simplified(small)
