@@ -1,0 +1,56 @@
+import pytest
+from example_machines import compare, var
+
+from dsa.expr import TRUE, And, Arithmetic, Boolean, Compare, Integer, Member, Name, Not, Or, Symbol
+from dsa.simplify import FALSE, all_of, any_of, constant, negated, simplified, substituted
+
+A, B = Name("a", "variable"), Name("b", "variable")
+SMALL = compare("n", "<", 3)
+
+
+@pytest.mark.parametrize(
+    ("expr", "small"),
+    [
+        (And((TRUE, A)), A),
+        (And((A, FALSE)), FALSE),
+        (Or((A, TRUE)), TRUE),
+        (Or((FALSE, A)), A),
+        (And((A, And((B, A)))), And((A, B))),
+        (Not(Not(A)), A),
+        (Not(SMALL), compare("n", ">=", 3)),
+        (compare(constant(2), "<", 3), TRUE),
+        (compare("n", "<=", var("n")), TRUE),
+        (compare("n", "<", var("n")), FALSE),
+        (compare("a", "==", TRUE), A),
+        (compare("a", "!=", TRUE), Not(A)),
+        (compare(FALSE, "==", A), Not(A)),
+        (Arithmetic("+", Integer(2), Integer(3)), Integer(5)),
+        (Arithmetic("*", var("n"), Integer(0)), Integer(0)),
+        (Arithmetic("-", var("n"), Integer(0)), var("n")),
+        (Member(Symbol("red"), (Symbol("blue"), Symbol("red"))), TRUE),
+        (Member(var("c"), (Symbol("red"),)), compare("c", "==", "red")),
+    ],
+)
+def test_folds(expr, small) -> None:
+    assert simplified(expr) == small
+
+
+def test_a_chain_becomes_comparisons() -> None:
+    chain = Compare(Integer(0), (("<=", var("n")), ("<", var("m"))))
+    assert simplified(chain) == And((compare(constant(0), "<=", var("n")), compare("n", "<", var("m"))))
+
+
+def test_what_contradicts_itself_is_false() -> None:
+    assert all_of([A, B, negated(A)]) == FALSE
+    assert all_of([A, B, Not(And((A, B)))]) == FALSE
+    assert all_of([A, Not(Or((And((A, B)), A)))]) == FALSE
+    assert all_of([A, Not(Or((B, SMALL)))]) != FALSE
+    assert any_of([SMALL, negated(SMALL)]) == TRUE
+
+
+def test_substitution_folds_what_it_decides() -> None:
+    expr = Or((And((A, SMALL)), B))
+    values = {"a": TRUE, "n": Integer(5), "b": B}
+    assert substituted(expr, lambda node: values[node.name]) == B
+    values["n"] = Integer(2)
+    assert substituted(expr, lambda node: values[node.name]) == Boolean(value=True)
