@@ -14,6 +14,7 @@ from math import prod
 import attrs
 
 from dsa.expr import (
+    TRUE,
     Boolean,
     BooleanDomain,
     EnumDomain,
@@ -83,6 +84,8 @@ class Ground:
     rules: tuple[Rule, ...]
     start: int
     _numbers: dict[str, int] = attrs.field(repr=False)
+    #: Conditions that were tried out, with what came of it.
+    _tried: dict[Expr, Expr] = attrs.field(factory=dict, repr=False, eq=False)
 
     @cached_property
     def volume(self) -> int:
@@ -188,14 +191,11 @@ class Ground:
         fields = [self.field_named[name] for name in read]
         result = expr
         if not isinstance(expr, Boolean) and prod(field.size for field in fields) <= _TRIED:
-            outcomes = {evaluate(expr, there) is True for there in _assignments(fields)}
-            result = constant(outcomes.pop()) if len(outcomes) == 1 else expr
+            outcomes = (evaluate(expr, there) is True for there in _assignments(fields))
+            first = next(outcomes)
+            result = constant(first) if all(outcome == first for outcome in outcomes) else expr
         self._tried[expr] = result
         return result
-
-    @cached_property
-    def _tried(self) -> dict[Expr, Expr]:
-        return {}
 
 
 def ground(system: System) -> Ground:
@@ -214,10 +214,15 @@ def ground(system: System) -> Ground:
     start = sum((draft.number(initial[field.name]) - field.low) * field.stride for field in fields)
     place = {field.name: index for index, field in enumerate(fields)}
     rules = []
+    known: dict[tuple[int, ...], tuple[Expr, tuple[tuple[int, Expr], ...]]] = {}
     for index, command in enumerate(system.commands):
-        condition = _condition(draft, command.enabled, command.safe, command.rivals)
-        if condition != FALSE:
+        parts = (command.enabled, command.safe, command.rivals, command.updates)
+        same = tuple(map(id, parts))  # commands of one row on one occurrence share these, at every location
+        if same not in known:
             updates = tuple((place[name], draft._numeric(value)) for name, value in command.updates)  # noqa: SLF001
+            known[same] = _condition(draft, command.enabled, command.safe, command.rivals), updates
+        condition, updates = known[same]
+        if condition != FALSE:
             rules.append(Rule(command.source, command.target, condition, updates, index))
     return attrs.evolve(draft, rules=tuple(rules), start=start)
 
@@ -225,7 +230,7 @@ def ground(system: System) -> Ground:
 def _condition(draft: Ground, enabled: Expr, safe: Expr, rivals: tuple[Expr, ...]) -> Expr:
     """Give when a command is taken, without what its values decide: most are safe and have no rival whenever enabled."""
     condition = draft.grounded(enabled)
-    if draft.grounded(all_of([enabled, negated(safe)])) != FALSE:
+    if safe != TRUE and draft.grounded(all_of([enabled, negated(safe)])) != FALSE:
         condition = draft.grounded(all_of([enabled, safe]))
     for rival in rivals:
         if draft.grounded(all_of([enabled, rival])) != FALSE:

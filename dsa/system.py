@@ -142,6 +142,29 @@ def closed_system(machine: Machine) -> System:
     return _Layout(machine).run()
 
 
+@attrs.frozen
+class _Case:
+    """A row that can be enabled on an occurrence, and what can be said of it wherever that comes.
+
+    `overlaps` are the rows after it that are enabled at once with it somewhere, each with when. It would leave a domain when
+    `unsafe`, and is taken, unless it emits an effect twice, when `allowed`. The rest is as in `Command`.
+    """
+
+    row: Transition
+    number: int
+    enabled: Expr
+    rivals: tuple[Expr, ...]
+    overlaps: tuple[tuple[int, Expr], ...]
+    changed: tuple[tuple[str, Expr], ...]
+    safe: Expr
+    unsafe: Expr
+    allowed: Expr
+
+
+#: When no row is enabled on an occurrence, and the rows that can be.
+_Answer = tuple[Expr, tuple[_Case, ...]]
+
+
 class _Layout:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -152,7 +175,7 @@ class _Layout:
         self._left_out: list[str] = []
         self._row_index = {id(row): place for place, row in enumerate(machine.transitions)}
         self._domains = {variable.name: variable for variable in machine.variables}
-        self._cases: dict[tuple[object, ...], tuple[tuple[Transition, Expr], ...]] = {}
+        self._answers: dict[tuple[object, ...], _Answer] = {}
 
     def run(self) -> System:
         machine = self._machine
@@ -205,57 +228,58 @@ class _Layout:
 
     def _happens(self, place: int, occurrence: Occurrence, rows: tuple[Transition, ...]) -> None:
         """Lay out what one occurrence does: a command for each row that can be enabled, a fault for each way to be refused."""
-        cases = self._enabled(occurrence, rows)
-        numbers = [self._row_index[id(row)] for row, _ in cases]
-        nothing = negated(any_of(enabled for _, enabled in cases))
-        self._fault(place, occurrence, "invalid_state", (), nothing)
-        for number, (row, enabled) in enumerate(cases):
-            rivals = [
-                (other, c) for other, (_, c) in enumerate(cases) if other != number and all_of([enabled, c]) != FALSE
-            ]
-            for other, condition in rivals:
-                if number < other:
-                    both = (numbers[number], numbers[other])
-                    self._fault(place, occurrence, "ambiguous", both, all_of([enabled, condition]))
-            alone = tuple(condition for _, condition in rivals)
-            self._row(place, occurrence, row, enabled, alone)
-
-    def _enabled(self, occurrence: Occurrence, rows: tuple[Transition, ...]) -> tuple[tuple[Transition, Expr], ...]:
-        """Give the rows that can be enabled, each with when it is: verdicts and `else` decided (S3)."""
         key = (*map(id, rows), occurrence.verdicts)
-        if key not in self._cases:
-            said = dict(occurrence.verdicts)
+        if key not in self._answers:
+            self._answers[key] = self._answer(occurrence, rows)
+        nothing, cases = self._answers[key]
+        self._fault(place, occurrence, "invalid_state", (), nothing)
+        for case in cases:
+            for other, condition in case.overlaps:
+                self._fault(place, occurrence, "ambiguous", (case.number, other), condition)
+            self._row(place, occurrence, case)
 
-            def decided(node: Leaf) -> Expr:
-                return constant(said[node.guard] == node.outcome) if isinstance(node, Verdict) else node
+    def _answer(self, occurrence: Occurrence, rows: tuple[Transition, ...]) -> "_Answer":
+        """Give when no row is enabled on an occurrence, and the rows that can be: the same at every location."""
+        found = tuple(self._enabled(occurrence, rows))
+        cases = []
+        for place, (row, enabled) in enumerate(found):
+            rivals = [(i, c) for i, (_, c) in enumerate(found) if i != place and all_of([enabled, c]) != FALSE]
+            later = [(self._row_index[id(found[i][0])], all_of([enabled, c])) for i, c in rivals if place < i]
+            updates = tuple((u.variable, self._updated(u)) for u in row.updates)
+            safe = all_of(in_domain(self._domains[name], value) for name, value in updates)
+            alone = tuple(condition for _, condition in rivals)
+            taken = all_of([enabled, *map(negated, alone)])
+            changed = tuple((name, value) for name, value in updates if value != Name(name, "variable"))
+            unsafe, allowed = all_of([taken, negated(safe)]), all_of([taken, safe])
+            number = self._row_index[id(row)]
+            cases.append(_Case(row, number, enabled, alone, tuple(later), changed, safe, unsafe, allowed))
+        return negated(any_of(enabled for _, enabled in found)), tuple(cases)
 
-            plain = [(row, substituted(row.condition, decided)) for row in rows if not row.is_else]
-            otherwise = negated(any_of(condition for _, condition in plain))
-            others = [(row, all_of([otherwise, substituted(row.condition, decided)])) for row in rows if row.is_else]
-            self._cases[key] = tuple((row, enabled) for row, enabled in (*plain, *others) if enabled != FALSE)
-        return self._cases[key]
+    def _enabled(self, occurrence: Occurrence, rows: tuple[Transition, ...]) -> Iterator[tuple[Transition, Expr]]:
+        """Give the rows that can be enabled, each with when it is: verdicts and `else` decided (S3)."""
+        said = dict(occurrence.verdicts)
 
-    def _row(
-        self, place: int, occurrence: Occurrence, row: Transition, enabled: Expr, rivals: tuple[Expr, ...]
-    ) -> None:
-        machine, location = self._machine, self._locations[place]
-        number = self._row_index[id(row)]
-        updates = tuple((u.variable, self._updated(u)) for u in row.updates)
-        safe = all_of(in_domain(self._domains[name], value) for name, value in updates)
-        taken = [enabled, *map(negated, rivals)]
-        self._fault(place, occurrence, "out_of_domain", (number,), all_of([*taken, negated(safe)]))
+        def decided(node: Leaf) -> Expr:
+            return constant(said[node.guard] == node.outcome) if isinstance(node, Verdict) else node
+
+        plain = [(row, substituted(row.condition, decided)) for row in rows if not row.is_else]
+        otherwise = negated(any_of(condition for _, condition in plain))
+        others = [(row, all_of([otherwise, substituted(row.condition, decided)])) for row in rows if row.is_else]
+        return ((row, enabled) for row, enabled in (*plain, *others) if enabled != FALSE)
+
+    def _row(self, place: int, occurrence: Occurrence, case: "_Case") -> None:
+        machine, location, row = self._machine, self._locations[place], case.row
+        self._fault(place, occurrence, "out_of_domain", (case.number,), case.unsafe)
         state = location.state if row.target == STAY else machine.entered(row.target)
         outstanding, cancelled, twice = after_effects(machine, location.outstanding, row, state)
         if twice is not None:
-            self._fault(place, occurrence, "emitted_twice", (number,), all_of([*taken, safe]))
+            self._fault(place, occurrence, "emitted_twice", (case.number,), case.allowed)
             return
         target = self._place(Location(state, outstanding))
         emitted = tuple(item.effect for item in row.effects if isinstance(item, Emit))
         ended = self._ended(location, occurrence, row, state, cancelled)
-        changed = tuple((name, value) for name, value in updates if value != Name(name, "variable"))
-        self._commands.append(
-            Command(place, target, occurrence, number, enabled, safe, rivals, changed, emitted, ended)
-        )
+        what = (case.enabled, case.safe, case.rivals, case.changed)
+        self._commands.append(Command(place, target, occurrence, case.number, *what, emitted, ended))
 
     def _updated(self, update: object) -> Expr:
         if isinstance(update, Assign):

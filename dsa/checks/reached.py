@@ -6,8 +6,10 @@ shortest trace of the first exploration that meets it. What no exploration reach
 
 from collections.abc import Iterator, Sequence
 
+from dsa.checks.engines.choose import HELD, diagrams_count
 from dsa.checks.explore import Exploration, Witness
 from dsa.checks.places import cell, changed_by, place, read_by, show_relevant, show_rows
+from dsa.checks.why import rows_at, show_false
 from dsa.declarations import OUTSIDE, STAR, STAY, Emit, Transition
 from dsa.errors import Diagnostic, Severity, Span
 from dsa.expr import show_value
@@ -126,7 +128,8 @@ def _unhandled(exploration: Exploration, witnesses: list[Witness]) -> Diagnostic
     state, event = first.configuration.state, first.occurrence.event
     rows = candidates(machine, state, first.occurrence)
     where = _circumstances(exploration, first, rows)
-    more = _others(witnesses)
+    false = show_false(rows_at(machine, first.configuration, first.occurrence))
+    more = (f"; {false}" if false else "") + _others(witnesses)
     if first.occurrence.source is None and machine.event_named[event].origin == OUTSIDE:
         message = f"{show_occurrence(first.occurrence)} is refused in {state}{where}{more}"
         hint = "add a row for this case; target '=' ignores it" + _outer_rows(machine, state, rows[0])
@@ -181,10 +184,17 @@ def _deadlock(exploration: Exploration, configuration: Configuration) -> Diagnos
 
 def _limit(exploration: Exploration) -> Diagnostic:
     at = show_values(exploration.parameters.items())
-    where = f" at {at}" if at else ""
+    where, span = f" at {at}" if at else "", place(exploration.machine.span)
+    left_out = exploration.ground.system.left_out
+    if left_out:
+        message = f"not all was explored{where} ({'; '.join(left_out)}); the rest is unknown"
+        hint = "read fewer guards on one event, or let fewer effects be outstanding at once"
+        return Diagnostic("DSA312", "error", message, span, hint)
     message = f"exploration stopped after {exploration.configurations} configurations{where}; the rest is unknown"
-    hint = "allow more (--max-states, --time-limit), give smaller values (--param), or read fewer guards on one event"
-    return Diagnostic("DSA312", "error", message, place(exploration.machine.span), hint)
+    hint = "allow more (--max-states, each takes up to 150 bytes; --time-limit), or give smaller values (--param)"
+    if diagrams_count(exploration.ground):
+        hint += f"; with --max-states above {HELD} decision diagrams count them without holding each"
+    return Diagnostic("DSA312", "error", message, span, hint)
 
 
 def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> Iterator[Diagnostic]:

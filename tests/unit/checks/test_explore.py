@@ -15,6 +15,7 @@ from example_machines import (
     two_phase_commit,
 )
 
+from dsa.checks.engines import bdd, python, vectors
 from dsa.checks.explore import explore
 from dsa.declarations import Event, Guard, Transition, Variable
 from dsa.expr import And, Integer
@@ -134,9 +135,66 @@ def test_too_many_verdicts_at_once_are_told():
 def test_limits_are_told():
     found = explore(two_phase_commit(3), max_states=50)
     assert not found.complete
-    assert found.configurations < 100
+    assert 50 < found.configurations < 100
+    assert found.trace_to(list(found.reached())[-1]).steps
     seconds = itertools.count()
     assert not explore(two_phase_commit(3), time_limit_s=1, clock=lambda: next(seconds)).complete
-    assert explore(jugs(), clock=lambda: next(seconds)).seconds == 2  # began, looked once, ended
+    assert explore(jugs(), clock=lambda: next(seconds)).seconds == 1  # began, ended
     with pytest.raises(ValueError, match="clock"):
         explore(jugs(), time_limit_s=1)
+
+
+def test_progress_is_told():
+    told = []
+    explore(two_phase_commit(3), progress=lambda states, depth: told.append((states, depth)))
+    assert told == sorted(told)
+    assert told[-1] == (288, 11)
+
+
+def test_an_engine_can_be_asked_for():
+    assert explore(jugs()).engine == "python"
+    found = explore(jugs(), engine=vectors.search)
+    assert (found.engine, found.configurations, found.transitions) == ("numpy", 16, 96)
+    assert found == explore(jugs())  # engine and seconds aside
+    assert found.found.layers is not None
+    assert found.ground.start == found.found.layers[0][0]
+
+
+@pytest.mark.parametrize("engine", [python.search, vectors.search, bdd.search], ids=["python", "numpy", "bdd"])
+def test_every_engine_gives_traces(engine):
+    machine = dual_state(rmax=1)
+    found = explore(machine, engine=engine)
+    end = Configuration("failed", (False, 1), frozenset())
+    assert [taken.line for taken in found.trace_to(end).steps] == [40, 41, 43, 41, 45]
+    assert [len(found.trace_taking(row).steps) for row in sorted(found.rows)] == [1, 2, 3, 3, 3, 5]
+    assert [before.state for before, _ in found.way_back(end)] == [
+        "validating", "generating", "validating", "generating", "idle",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", [python.search, vectors.search, bdd.search], ids=["python", "numpy", "bdd"])
+def test_what_is_not_reached_has_no_trace(engine):
+    found = explore(dual_state(rmax=0), engine=engine)
+    for missing in (
+        Configuration("succeeded", (False, 0), frozenset()),
+        Configuration("failed", (False, 7), frozenset()),  # outside its domain
+        Configuration("failed", (False, 0), frozenset({"query_llm"})),
+        Configuration("nowhere", (False, 0), frozenset()),
+    ):
+        with pytest.raises(KeyError):
+            found.trace_to(missing)
+    with pytest.raises(KeyError):
+        found.trace_taking(3)  # at rmax 0 nothing is refined
+
+
+def test_faults_are_shown_nearest_first():
+    rows = placed([
+        Transition("a", "e", "=", updates=(add("x", 1),)),
+        Transition("a", "f", "=", compare("x", "<", 1)),
+        Transition("a", "f", "=", compare("x", "<", 2)),
+    ])  # fmt: skip
+    machine = Machine(
+        "m", rows, states("a"), "a",
+        variables=(Variable("x", "environment", ranged(0, 2), Integer(0)),), events=(Event("e"), Event("f")),
+    )  # fmt: skip
+    assert [w.refusal.reason for w in explore(machine).refusals] == ["ambiguous", "out_of_domain", "invalid_state"]

@@ -1,0 +1,72 @@
+"""Which engine searches which system: by size, by shape, and by what is installed.
+
+Every search begins in Python, which needs nothing and is under way at once; most systems are done there. What is larger goes to
+NumPy when it is installed; to C when there is a compiler and what is known would need a hash table; to decision diagrams when more
+configurations are allowed than could be held. Else it stays in Python. Which engine it was is in `Found.engine`.
+
+Memory: Python takes up to 150 bytes for each configuration, NumPy up to 60, so a limit on configurations is one on memory; and no engine
+goes beyond a bound of its own, whatever is allowed: it stops, and the search is not complete.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from importlib.util import find_spec
+
+import attrs
+
+from dsa.checks.engines import bdd, compiled, python, vectors
+from dsa.checks.engines.compiled import Compile
+from dsa.checks.engines.found import Engine, Found, Limits
+from dsa.errors import DsaError
+from dsa.ground import Ground, Watch
+
+#: Up to so many configurations no other engine than Python's is asked.
+SMALL = 200_000
+#: More configurations than this are not held one by one.
+HELD = 1_000_000_000
+#: With fewer configurations at a distance than this, NumPy has nothing to gain.
+_THIN = 32
+#: The engines by name, except C, which needs a compiler.
+ENGINES: dict[str, Engine] = {"python": python.search, "numpy": vectors.search, "bdd": bdd.search}
+
+
+def automatic(compile_c: Compile | None = None) -> Engine:
+    """Give the engine that chooses; `compile_c` makes a library of C text, where there is a compiler."""
+
+    def search(ground: Ground, watches: Sequence[Watch], limits: Limits) -> Found:
+        found = python.search(ground, watches, attrs.evolve(limits, max_states=min(SMALL, limits.max_states)))
+        if found.complete or limits.max_states <= SMALL or limits.expired():
+            return found
+        for engine in _for_large(ground, watches, found, limits, compile_c):
+            try:
+                return engine(ground, watches, limits)
+            except (DsaError, MemoryError):  # no library came of it, or there is no room: the next one
+                continue
+        return python.search(ground, watches, limits)
+
+    return search
+
+
+def diagrams_count(ground: Ground) -> bool:
+    """Tell whether decision diagrams can be expected to count a system that is too large to be held."""
+    return find_spec("dd") is not None and bdd.worth_it(ground)
+
+
+def _for_large(
+    ground: Ground, watches: Sequence[Watch], begun: Found, limits: Limits, compile_c: Compile | None
+) -> list[Engine]:
+    """Give the engines to ask for a system that is not small, the best first."""
+    assert begun.layers is not None, "the engine in Python keeps its layers"
+    engines: list[Engine] = []
+    if limits.max_states > HELD and diagrams_count(ground):
+        engines.append(bdd.search)
+    if begun.configurations < _THIN * len(begun.layers):
+        return engines
+    arrays = vectors.installed() and vectors.fits(ground, watches)
+    if arrays and vectors.has_room(ground):
+        engines.append(vectors.search)
+    if compile_c is not None and compiled.fits(ground, watches):
+        engines.append(partial(compiled.search, compile_c=compile_c))
+    if arrays:
+        engines.append(vectors.search)
+    return engines

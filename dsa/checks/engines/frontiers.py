@@ -1,0 +1,185 @@
+"""Breadth-first search over whole frontiers: what the engines for lists and for arrays have in common.
+
+Layer by layer and location by location, all data of a frontier go through a function that is generated for the location. What is
+known is remembered only at locations that can be entered twice (`plan.py`).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
+
+from dsa.checks.engines.found import Found, Limits
+from dsa.checks.engines.layers import Data, Layer
+from dsa.checks.engines.plan import Step, plan
+from dsa.checks.engines.sources import Text, Writer, first_where, made
+from dsa.expr import TRUE, Expr
+from dsa.ground import Ground, Watch
+from dsa.simplify import any_of
+
+#: What configurations may take in all, in bytes; what is known comes to 2 GiB more at most.
+MEMORY_BYTES = 8 * 2**30
+
+#: What remembers the data of a location.
+Known = Any
+#: Leaves data: gives the locations entered, each with what is new there.
+Leave = Callable[[Data], list[tuple[int, Data]]]
+
+
+class Frontiers(ABC):
+    """One search. An engine says how data are kept, and writes the lines of the functions that leave a location."""
+
+    engine: ClassVar[str]
+    #: So many configurations are looked at between two looks at the limits.
+    slice_size: ClassVar[int]
+
+    def __init__(self, ground: Ground, watches: Sequence[Watch], limits: Limits, writer: Writer) -> None:
+        self.ground, self.writer = ground, writer
+        self.plan = plan(ground)
+        self._limits = limits
+        self._known: dict[int, Known] = {}
+        self._leave: dict[int, Leave | None] = {}
+        self._programs: dict[tuple[object, ...], Callable[..., Leave]] = {}
+        self._taken = [0] * len(ground.rules)
+        self._lookout = Lookout(writer, watches)
+        self._layers: list[Layer] = []
+        #: What a configuration takes at most, in bytes, as the engine keeps them.
+        self.bytes_each = 1
+        #: What the generated functions use.
+        self.helpers: dict[str, Any] = {}
+
+    @abstractmethod
+    def first(self, data: int) -> Data:
+        """Give the data of the start alone."""
+
+    @abstractmethod
+    def joined(self, parts: list[Data]) -> Data:
+        """Give several data as one."""
+
+    @abstractmethod
+    def nothing_known(self) -> Known:
+        """Give what remembers the data of one location."""
+
+    @abstractmethod
+    def remember(self, known: Known, data: int) -> None:
+        """Remember the start."""
+
+    @abstractmethod
+    def filtered(self, name: str, condition: Text) -> Iterator[str]:
+        """Write the lines that set `name` to those of `data` at which a condition is true."""
+
+    @abstractmethod
+    def entered(self, name: str, step: Step, source: str, known: str | None) -> Iterator[str]:
+        """Write the lines that set `name` to the data after a step from `source`: only those that are new if `known` is given."""
+
+    def run(self) -> Found:
+        """Search until nothing is new, or until a limit."""
+        limits, volume, found, complete = self._limits, self.ground.volume, 1, True
+        most = min(limits.max_states, MEMORY_BYTES // self.bytes_each)
+        location, data = divmod(self.ground.start, volume)
+        layer = {location: self.first(data)}
+        if location in self.plan.remembered:
+            self.remember(self._known_at(location), data)
+        while layer and complete:
+            self._layers.append(Layer(volume, tuple(layer.items())))
+            following: dict[int, list[Data]] = {}
+            for place, part in self._slices(layer):
+                found += self._pass(place, part, following)
+                limits.progress(found, len(self._layers))
+                complete = found <= most and not limits.expired()
+                if not complete:
+                    break
+            layer = {place: p[0] if len(p) == 1 else self.joined(p) for place, p in following.items()}
+        if layer:
+            self._layers.append(Layer(volume, tuple(layer.items())))
+        return self._found(found, complete=complete)
+
+    def _slices(self, layer: dict[int, Data]) -> Iterator[tuple[int, Data]]:
+        for location, data in layer.items():
+            if len(data) <= self.slice_size:
+                yield location, data
+            else:
+                for begin in range(0, len(data), self.slice_size):
+                    yield location, data[begin : begin + self.slice_size]
+
+    def _pass(self, location: int, data: Data, following: dict[int, list[Data]]) -> int:
+        """Look at configurations of one location and leave them; tell how many new ones that gives."""
+        self._lookout.look(location, data)
+        if location not in self._leave:
+            self._leave[location] = self._generated(location)
+        leave, new = self._leave[location], 0
+        if leave is not None:
+            for target, entered in leave(data):
+                following.setdefault(target, []).append(entered)
+                new += len(entered)
+        return new
+
+    def _known_at(self, location: int) -> Known:
+        if location not in self._known:
+            self._known[location] = self.nothing_known()
+        return self._known[location]
+
+    def _generated(self, location: int) -> Leave | None:
+        """Give what leaves a location; locations that differ in the numbers of rules and locations alone share a program."""
+        steps, remembered = self.plan.steps[location], self.plan.remembered
+        if not steps:
+            return None
+        shape = tuple((id(step.move), step.stays, step.rule.target in remembered) for step in steps)
+        if shape not in self._programs:
+            self._programs[shape] = made(self._program(steps), **self.helpers)
+        targets = [step.rule.target for step in steps]
+        known = (self._known_at(target) if target in remembered else None for target in targets)
+        return self._programs[shape](self._taken, *(step.places for step in steps), *targets, *known)
+
+    def _program(self, steps: Sequence[Step]) -> str:
+        """Write a program: for step i, `pi` are its rules, `ti` is the location it leads to and `ki` what is known there."""
+        lines = list[str]()
+        lists: dict[Expr, str] = {TRUE: "data"}
+        for number, step in enumerate(steps):
+            condition, is_known = step.rule.condition, step.rule.target in self.plan.remembered
+            if condition not in lists:
+                lists[condition] = f"a{number}"
+                lines += self.filtered(lists[condition], self.writer.condition(condition))
+            lines.append(f"for p in p{number}: taken[p] += len({lists[condition]})")
+            if not step.stays:
+                lines += self.entered(f"b{number}", step, lists[condition], f"k{number}" if is_known else None)
+                lines.append(f"if len(b{number}): new.append((t{number}, b{number}))")
+        names = ", ".join(f"{kind}{number}" for kind in "ptk" for number in range(len(steps)))
+        inside = "".join(f"  {line}\n" for line in lines)
+        return f"def made(taken, {names}):\n def leave(data):\n  new = []\n{inside}  return new\n return leave"
+
+    def _found(self, found: int, *, complete: bool) -> Found:
+        counts = [0] * len(self.ground.system.locations)
+        for layer in self._layers:
+            for location, data in layer.parts:
+                counts[location] += len(data)
+        taken = frozenset(rule for rule, times in enumerate(self._taken) if times)
+        hits = tuple(self._lookout.hits)
+        return Found(self.engine, found, sum(self._taken), tuple(counts), taken, hits, complete, tuple(self._layers))
+
+
+class Lookout:
+    """The watches of a search that were not hit yet; `hits` are numbers of configurations, or None."""
+
+    def __init__(self, writer: Writer, watches: Sequence[Watch]) -> None:
+        self.hits: list[int | None] = [None] * len(watches)
+        self._writer = writer
+        self._pending: dict[int, dict[int, Expr]] = {}
+        for index, watch in enumerate(watches):
+            self._pending.setdefault(watch.location, {})[index] = watch.condition
+        self._any: dict[int, Callable[[Data], int | None]] = {}
+
+    def look(self, location: int, data: Data) -> None:
+        """Look at configurations of one location, in the order of their discovery."""
+        pending = self._pending.get(location)
+        if not pending:
+            return
+        if location not in self._any:
+            self._any[location] = first_where(self._writer, any_of(pending.values()))
+        if self._any[location](data) is None:
+            return
+        for index, condition in tuple(pending.items()):
+            hit = first_where(self._writer, condition)(data)
+            if hit is not None:
+                self.hits[index] = location * self._writer.ground.volume + int(hit)
+                del pending[index]
+        del self._any[location]

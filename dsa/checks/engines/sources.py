@@ -1,0 +1,284 @@
+"""Ground expressions and rules as Python text over a configuration's data: for one number, or for a NumPy array of them.
+
+Takes a `Ground`, gives texts that engines put into the functions they generate. Fields are read by their place (`x3`), so no name
+that a user wrote is ever part of a program.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
+
+import attrs
+
+from dsa.expr import And, Arithmetic, Boolean, Compare, Expr, Integer, Name, Negate, Not, Or, walk
+from dsa.ground import Field, Ground, Rule
+from dsa.simplify import simplified
+
+#: The variable that holds the data in every generated text.
+DATA = "d"
+Binding = tuple[str, str]
+Data = Sequence[int] | Any
+
+
+@attrs.frozen
+class Text:
+    """A text, and what must be bound before it: names and what they stand for, in order."""
+
+    bindings: tuple[Binding, ...]
+    text: str
+
+
+@attrs.frozen
+class Writer:
+    """Writes expressions of one ground. With `arrays`, `d` is a NumPy array, and conditions are arrays of truth values."""
+
+    ground: Ground
+    arrays: bool = False
+
+    def condition(self, expr: Expr) -> Text:
+        """Write a condition."""
+        expr = simplified(expr)
+        return self._bound([expr], lambda phrases: phrases.truth(expr))
+
+    def number(self, expr: Expr) -> Text:
+        """Write an expression as a number; a condition as 0 or 1."""
+        expr = simplified(expr)
+        return self._bound([expr], lambda phrases: phrases.number(expr))
+
+    def target(self, rule: Rule) -> Text:
+        """Write the data after a rule."""
+        move = moved(self.ground, rule)
+        return self._bound([value for _, value in move.computed], lambda phrases: phrases.moved(move))
+
+    def _bound(self, exprs: Iterable[Expr], write: "Callable[[_Phrases], str]") -> Text:
+        """Bind the fields that are read more than once."""
+        ground = self.ground
+        read = Counter(node.name for expr in exprs for node in walk(expr) if isinstance(node, Name))
+        often = [field for field in ground.fields if read[field.name] > 1]
+        bindings, named = [], dict[str, str]()
+        for field in often:
+            named[field.name] = f"x{ground.fields.index(field)}"
+            bindings.append((named[field.name], _Phrases(self, {}).field(field)))
+        return Text(tuple(bindings), write(_Phrases(self, named)))
+
+
+@attrs.frozen
+class Move:
+    """What a rule does to the data: adds `shift`, takes the digits of `dropped` away, adds what is `computed` for fields."""
+
+    shift: int
+    dropped: tuple[Field, ...]
+    computed: tuple[tuple[Field, Expr], ...]
+
+    @property
+    def is_constant(self) -> bool:
+        """Tell whether it adds the same number everywhere."""
+        return not self.dropped and not self.computed
+
+
+def moved(ground: Ground, rule: Rule) -> Move:
+    """Take a rule's updates apart: what is the same number wherever the rule is taken, and what must be computed."""
+    pins, shift = pinned(rule.condition), 0
+    dropped: list[Field] = []
+    computed: list[tuple[Field, Expr]] = []
+    for index, value in rule.updates:
+        field, value = ground.fields[index], simplified(value)  # noqa: PLW2901  (the same value, folded)
+        difference = _difference(field, value, pins)
+        if difference is not None:
+            shift += difference * field.stride
+            continue
+        dropped.append(field)
+        shift -= field.low * field.stride
+        if isinstance(value, Integer | Boolean):
+            shift += int(value.value) * field.stride
+        else:
+            computed.append((field, value))
+    return Move(shift, tuple(dropped), tuple(computed))
+
+
+def pinned(condition: Expr) -> dict[str, int]:
+    """Give the fields that have one value wherever a condition is true, as far as its conjuncts say so themselves."""
+    found: dict[str, int] = {}
+    for part in condition.operands if isinstance(condition, And) else (condition,):
+        match part:
+            case Name(name):
+                found[name] = 1
+            case Not(Name(name)):
+                found[name] = 0
+            case Compare(Name(name), (("==", Integer(value)),)) | Compare(Integer(value), (("==", Name(name)),)):
+                found[name] = value
+    return found
+
+
+def _difference(field: Field, value: Expr, pins: dict[str, int]) -> int | None:
+    """Give by how much an update changes a field, when that is the same everywhere."""
+    if field.size == 1:
+        return 0
+    match value:
+        case Integer(number) | Boolean(number) if field.name in pins:
+            return int(number) - pins[field.name]
+        case Name(name) if name == field.name:
+            return 0
+        case Arithmetic("+", Name(name), Integer(number)) | Arithmetic("+", Integer(number), Name(name)):
+            return number if name == field.name else None
+        case Arithmetic("-", Name(name), Integer(number)):
+            return -number if name == field.name else None
+    return None
+
+
+@attrs.frozen
+class _Phrases:
+    """Writes parts of texts; `named` has the names of fields that are bound."""
+
+    writer: Writer
+    named: dict[str, str]
+
+    def field(self, field: Field) -> str:
+        """Write a field's value; a truth value is anything that Python takes as one, or an array of them."""
+        if field.name in self.named:
+            return self.named[field.name]
+        if field.is_bool:
+            return self._flag(field)
+        digit = self._digit(field)
+        return digit if field.low == 0 else f"({digit} + {field.low})" if field.low > 0 else f"({digit} - {-field.low})"
+
+    def _flag(self, field: Field) -> str:
+        if field.size == 1:
+            return "False"
+        text = f"({DATA} & {field.stride})" if _is_power(field.stride) else self._digit(field)
+        return f"({text} != 0)" if self.writer.arrays else text
+
+    def _digit(self, field: Field) -> str:
+        if field.size == 1:
+            return "0"
+        text = DATA if field.stride == 1 else f"({DATA} {_over(field.stride)})"
+        if field.stride * field.size == self.writer.ground.volume:
+            return text
+        return self._rest(text, field.size)
+
+    def _rest(self, text: str, size: int) -> str:
+        """Write a remainder; NumPy divides by one number fast, but its remainders are slow."""
+        if _is_power(size):
+            return f"({text} & {size - 1})"
+        return f"((q := {text}) - q // {size} * {size})" if self.writer.arrays else f"({text} % {size})"
+
+    def held(self, field: Field) -> str:
+        """Write what a field adds to the data."""
+        if _is_power(field.stride) and _is_power(field.size):
+            return f"({DATA} & {(field.size - 1) * field.stride})"
+        digit = self._digit(field)
+        return digit if field.stride == 1 else f"{digit} * {field.stride}"
+
+    def moved(self, move: Move) -> str:
+        """Write the data after a move."""
+        text = DATA + (f" + {move.shift}" if move.shift > 0 else f" - {-move.shift}" if move.shift < 0 else "")
+        for field in move.dropped:
+            text += f" - {self.held(field)}"
+        for field, value in move.computed:
+            text += f" + {self.number(value)} * {field.stride}"
+        return text
+
+    def truth(self, expr: Expr) -> str:
+        """Write a condition."""
+        both, either, neither = (" & ", " | ", "~") if self.writer.arrays else (" and ", " or ", "not ")
+        match expr:
+            case Boolean(value):
+                return repr(value)
+            case Name(name):
+                return self.field(self.writer.ground.field_named[name])
+            case Not(operand):
+                return f"({neither}{self.truth(operand)})"
+            case And(operands):
+                return f"({both.join(map(self.truth, operands))})"
+            case Or(operands):
+                return f"({either.join(map(self.truth, operands))})"
+            case Compare(left, ((sign, right),)):
+                return f"({self.number(left)} {sign} {self.number(right)})"
+        raise AssertionError(f"no condition of a ground: {expr}")
+
+    def number(self, expr: Expr) -> str:
+        """Write a number; a condition becomes 0 or 1."""
+        match expr:
+            case Integer(value):
+                return str(value) if value >= 0 else f"({value})"
+            case Negate(operand):
+                return f"(-{self.number(operand)})"
+            case Arithmetic(sign, left, right):
+                first = self.number(left)
+                if sign in "+-" and isinstance(left, Arithmetic):
+                    first = first[1:-1]  # it binds as closely; long sums would need too many parentheses
+                return f"({first} {sign} {self.number(right)})"
+            case Name(name) if not (field := self.writer.ground.field_named[name]).is_bool:
+                return self.field(field)
+        text = self.truth(expr)
+        return text if self.writer.arrays or isinstance(expr, Boolean) else f"(1 if {text} else 0)"
+
+
+def _is_power(number: int) -> bool:
+    return number & (number - 1) == 0
+
+
+def _over(number: int) -> str:
+    return f">> {number.bit_length() - 1}" if _is_power(number) else f"// {number}"
+
+
+def truth_of(writer: Writer, condition: Expr) -> Callable[[Data], Any]:
+    """Give a function from data to whether a condition is true at each: a list, or an array of truth values."""
+    written = writer.condition(condition)
+    if writer.arrays:
+        return _of_array(written, f"ones({DATA}.shape, bool) & {written.text}")
+    return _of_list(f"[True if {written.text} else False {loop(written.bindings, 'data')}]")
+
+
+def first_where(writer: Writer, condition: Expr) -> Callable[[Data], int | None]:
+    """Give a function from data to the first at which a condition is true, or None."""
+    written = writer.condition(condition)
+    if not writer.arrays or isinstance(simplified(condition), Boolean):
+        return _of_list(f"next(({DATA} {loop(written.bindings, 'data')} if {written.text}), None)")
+    return _of_array(written, f"int({DATA}[m.argmax()]) if (m := {written.text}).any() else None")
+
+
+def leads_where(writer: Writer, rule: Rule) -> Callable[[Data, int], int | None]:
+    """Give a function from data and one number to the first of the data that a rule leads from to this number, or None."""
+    condition, after = writer.condition(rule.condition), writer.target(rule)
+    if writer.arrays:
+        lines = [f"{name} = {text}" for name, text in (*condition.bindings, *after.bindings)]
+        lines.append(f"m = ({after.text} == t) & {condition.text}")
+        lines.append(f"return int({DATA}[m.argmax()]) if m.any() else None")
+        return made(f"def made({DATA}, t):\n " + "\n ".join(lines))
+    bindings = dict((*condition.bindings, *after.bindings)).items()
+    return made(
+        f"def made(data, t):\n return next(({DATA} {loop(bindings, 'data')}"
+        f" if {after.text} == t and {condition.text}), None)"
+    )
+
+
+def after_all(writer: Writer, rule: Rule) -> Callable[[Data], Any]:
+    """Give a function from data to the data after a rule, for data at which it is taken."""
+    written = writer.target(rule)
+    if writer.arrays:
+        return _of_array(written, written.text)
+    return _of_list(f"[{written.text} {loop(written.bindings, 'data')}]")
+
+
+def loop(bindings: Iterable[Binding], over: str) -> str:
+    """Write the loop of a comprehension; a binding is a loop over one value, which Python makes an assignment."""
+    return " ".join([f"for {DATA} in {over}", *(f"for {name} in ({text},)" for name, text in bindings)])
+
+
+def made(program: str, **known: object) -> Callable[..., Any]:
+    """Give the function `made` of a generated program."""
+    there: dict[str, object] = dict(known)
+    exec(compile(program, "<generated search>", "exec"), there)  # noqa: S102  (our own text: numbered names, whole numbers)
+    return cast("Callable[..., Any]", there["made"])
+
+
+def _of_list(text: str) -> Callable[[Data], Any]:
+    return made(f"def made(data):\n return {text}")
+
+
+def _of_array(written: Text, text: str) -> Callable[[Data], Any]:
+    import numpy as np
+
+    lines = [f" {name} = {value}" for name, value in written.bindings]
+    return made("\n".join([f"def made({DATA}):", *lines, f" return {text}"]), ones=np.ones)

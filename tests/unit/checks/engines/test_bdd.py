@@ -1,0 +1,165 @@
+"""Decision diagrams: exact counts beyond 2**53, shortest ways, limits. What they find is compared in property/test_engines.py."""
+
+import sys
+from itertools import pairwise
+from unittest.mock import patch
+
+import families
+import pytest
+from example_machines import jugs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsa.checks.engines import bdd, plain
+from dsa.checks.engines.bdd_bits import Circuits, field_order
+from dsa.checks.engines.found import Limits
+from dsa.expr import And, Arithmetic, Compare, Expr, Integer, Name, Negate, Not, Or, evaluate
+from dsa.ground import Ground, Watch, ground
+from dsa.lang import loads
+from dsa.machine import Machine
+from dsa.system import closed_system
+
+UNLIMITED = Limits(10**40)
+
+
+def grounded(machine: Machine) -> Ground:
+    return ground(closed_system(machine))
+
+
+def test_counts_beyond_2_to_the_53_are_exact():
+    found = bdd.search(grounded(families.any_order(34, 1)), (), UNLIMITED)
+    assert found.configurations == families.any_order_configurations(34, 1) > 2**53
+    assert sum(found.locations) == found.configurations
+    assert found.complete
+
+
+def test_a_way_is_a_shortest_one():
+    system = grounded(jugs())
+    expected = plain.search(system, (), UNLIMITED)
+    assert expected.layers is not None
+    for depth, layer in enumerate(expected.layers):
+        for goal in layer:
+            way = bdd.path(system, goal, UNLIMITED)
+            assert way is not None
+            assert (way[0], way[-1], len(way)) == (system.start, goal, depth + 1)
+            for before, after in pairwise(way):
+                assert after in {number for _, number in system.successors(before)}
+
+
+def test_a_way_through_updates_that_read_what_they_change():
+    system = grounded(families.ordered(6, 4))
+    expected = plain.search(system, (), UNLIMITED)
+    assert expected.layers is not None
+    goal = expected.layers[-1][0]
+    way = bdd.path(system, goal, UNLIMITED)
+    assert way is not None
+    assert len(way) == len(expected.layers)
+    for before, after in pairwise(way):
+        assert after in {number for _, number in system.successors(before)}
+
+
+def test_no_way_to_what_is_not_reached():
+    system = grounded(jugs())
+    never = next(number for number in range(system.domain_size) if system.values(number) == {"small": 1, "big": 1})
+    with pytest.raises(ValueError, match="no way"):
+        bdd.path(system, never, UNLIMITED)
+
+
+@pytest.mark.parametrize("limits", [Limits(100), Limits(10**40, expired=lambda: True)])
+def test_a_limit_makes_it_incomplete(limits: Limits):
+    system = grounded(families.any_order(5, 3))
+    found = bdd.search(system, [Watch(0, system.rules[0].condition)], limits)
+    assert not found.complete
+    assert found.configurations < families.ANY_ORDER[5, 3]
+
+
+def test_a_limit_ends_the_search_for_a_way():
+    assert bdd.path(grounded(jugs()), 1, Limits(1, expired=lambda: True)) is None
+
+
+def test_memory_is_a_limit(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(bdd, "MEMORY_BYTES", 12 * 2**20)
+    found = bdd.search(grounded(families.any_order(16, 5)), (), UNLIMITED)
+    assert not found.complete
+
+
+def test_memory_is_a_limit_without_cudd(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(bdd, "MAX_NODES", 300)
+    with patch.dict(sys.modules, {"dd.cudd": None}):
+        found = bdd.search(grounded(families.any_order(5, 3)), (), UNLIMITED)
+    assert not found.complete
+
+
+def test_progress_is_told():
+    told: list[int] = []
+    bdd.search(grounded(jugs()), (), Limits(100, progress=lambda states, _: told.append(states)))
+    assert told == sorted(told)
+    assert told[-1] == 16
+
+
+@pytest.mark.parametrize(
+    ("machine", "worth"),
+    [
+        (lambda: families.any_order(16, 3), True),
+        (lambda: families.any_order(7, 3), False),  # small
+        (lambda: families.ordered(10**6, 10**6), False),  # deep
+        (jugs, False),
+    ],
+)
+def test_what_it_is_worth_trying_on(machine, worth: bool):  # noqa: FBT001  (an expectation)
+    assert bdd.worth_it(grounded(machine())) is worth
+
+
+def test_related_fields_stand_together():
+    system = grounded(families.any_order(5, 3))
+    order = [system.fields[index].name for index in field_order(system)]
+    assert sorted(order) == sorted(field.name for field in system.fields)
+    for i in range(1, 6):
+        assert abs(order.index(f"ok_{i}") - order.index(f"r_{i}")) == 1
+
+
+FIELDS = loads("""# fields
+
+## Variables
+| variable | domain | initial |
+| - | - | - |
+| a | -3..4 | 0 |
+| b | bool | false |
+| c | 2..7 | 2 |
+| d | bool | true |
+
+## Transitions
+| source | event | if | target |
+| - | - | - | - |
+| s | e | a + c > 1 or b == d | = |
+""")
+NUMBERS: st.SearchStrategy[Expr] = st.recursive(
+    st.sampled_from([Name("a", "variable"), Name("c", "variable")]) | st.integers(-9, 9).map(Integer),
+    lambda part: st.builds(Negate, part) | st.builds(Arithmetic, st.sampled_from(["+", "-", "*"]), part, part),
+    max_leaves=5,
+)
+SIGNS = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
+FLAGS: st.SearchStrategy[Expr] = st.sampled_from([Name("b", "variable"), Name("d", "variable")])
+CONDITIONS: st.SearchStrategy[Expr] = st.recursive(
+    FLAGS | st.builds(lambda x, sign, y: Compare(x, ((sign, y),)), NUMBERS, SIGNS, NUMBERS),
+    lambda part: (
+        st.builds(Not, part)
+        | st.builds(And, st.tuples(part, part))
+        | st.builds(Or, st.tuples(part, part))
+        | st.builds(lambda x, sign, y: Compare(x, ((sign, y),)), part, st.sampled_from(["==", "!="]), part)
+    ),
+    max_leaves=5,
+)
+
+
+@given(CONDITIONS)
+def test_conditions_in_bits_are_true_where_they_are_true(condition: Expr):
+    from dd.autoref import BDD
+
+    system = grounded(FIELDS)
+    circuits = Circuits(system, BDD())
+    truth = circuits.truth(condition)
+    for number in range(system.volume):
+        values = circuits.assignment(number, range(len(system.fields)))
+        expected = evaluate(condition, system.values(number)) is True
+        assert (circuits.manager.let(values, truth) == circuits.true) is expected

@@ -1,0 +1,102 @@
+"""Which engine searches: told by the name in what was found. Sizes are made small, so that nothing here takes long."""
+
+from unittest.mock import patch
+
+import attrs
+import families
+import pytest
+from example_machines import chain, compare, jugs, ranged
+
+from dsa.checks.engines import choose, vectors
+from dsa.checks.engines.choose import automatic
+from dsa.checks.engines.found import Found, Limits
+from dsa.declarations import Variable
+from dsa.edge.compiler import CompileError
+from dsa.edge.compiler import compiled as compile_c
+from dsa.expr import Integer
+from dsa.ground import Ground, ground
+from dsa.machine import Machine
+from dsa.system import closed_system
+
+UNLIMITED = Limits(10**9)
+
+
+def grounded(machine: Machine) -> Ground:
+    return ground(closed_system(machine))
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(choose, "SMALL", 500)
+
+
+def searched(machine: Machine, limits: Limits = UNLIMITED, **more) -> Found:
+    return automatic(**more)(grounded(machine), (), limits)
+
+
+def test_what_is_small_stays_in_python():
+    assert searched(jugs()).engine == "python"
+
+
+def test_what_is_large_goes_to_numpy():
+    found = searched(families.any_order(5, 3))
+    assert (found.engine, found.configurations) == ("numpy", 43_751)
+
+
+def test_what_is_thin_stays_in_python():
+    found = searched(chain(2001))
+    assert (found.engine, found.configurations, found.complete) == ("python", 4006, True)
+
+
+def test_without_numpy_it_stays_in_python(monkeypatch):
+    monkeypatch.setattr(vectors, "installed", lambda: False)
+    found = searched(families.any_order(5, 3))
+    assert (found.engine, found.configurations) == ("python", 43_751)
+
+
+def test_what_numpy_must_hash_goes_to_c_when_there_is_a_compiler(monkeypatch):
+    monkeypatch.setattr(vectors, "MAX_BYTES", -1)
+    machine = families.any_order(5, 3)
+    assert searched(machine).engine == "numpy"
+    found = searched(machine, compile_c=compile_c)
+    assert (found.engine, found.configurations) == ("compiled", 43_751)
+
+
+def test_a_compiler_that_fails_is_passed_over(monkeypatch):
+    def broken(_: str):
+        raise CompileError("no")
+
+    monkeypatch.setattr(vectors, "MAX_BYTES", -1)
+    assert searched(families.any_order(5, 3), compile_c=broken).engine == "numpy"
+
+
+def test_what_is_wider_than_64_bits_stays_in_python():
+    machine = families.any_order(5, 3)
+    unused = Variable("unused", "environment", ranged(0, 2**62), Integer(0))
+    found = searched(attrs.evolve(machine, variables=(*machine.variables, unused)))
+    assert (found.engine, found.configurations) == ("python", 43_751)
+
+
+def test_what_cannot_be_held_goes_to_diagrams():
+    with patch.object(choose, "HELD", 10_000):
+        machine = families.any_order(12, 3)
+        found = searched(machine, Limits(10**10))
+        assert (found.engine, found.configurations) == ("bdd", families.any_order_configurations(12, 3))
+        assert searched(machine, Limits(9_000)).engine == "numpy"  # not allowed so many, so none is needed
+
+
+def test_limits_hold_whatever_engine_it_is():
+    for most in (100, 400, 600, 10_000):
+        found = searched(families.any_order(5, 3), Limits(most))
+        assert not found.complete
+        assert found.configurations > most
+    looks = iter([False] * 30 + [True] * 10)
+    assert not searched(families.any_order(5, 3), Limits(10**9, expired=lambda: next(looks))).complete
+
+
+def test_watches_are_kept_whatever_engine_it_is():
+    system = grounded(families.any_order(5, 3))
+    watches = system.watches([(0, compare("r_1", "==", 2)), (0, compare("r_1", "==", 0))])
+    hits = automatic()(system, [watch for watch in watches if watch], UNLIMITED).hits
+    assert hits[0] is not None
+    assert hits[1] == system.start

@@ -1,0 +1,57 @@
+import pytest
+from example_machines import add, assign, compare, placed, ranged, states, var
+
+from dsa.checks.engines import python, vectors
+from dsa.checks.engines.found import Limits
+from dsa.declarations import Event, Transition, Variable
+from dsa.expr import Arithmetic, Expr, Integer
+from dsa.ground import Ground, ground
+from dsa.machine import Machine
+from dsa.system import closed_system
+
+UNLIMITED = Limits(10**6)
+
+
+def wide(high: int, condition: Expr, *more: Transition) -> Ground:
+    rows = (Transition("a", "go", "=", condition, updates=(add("x", 1),)), *more)
+    variables = [Variable("x", "environment", ranged(0, 20), Integer(0))]
+    variables += [Variable(name, "environment", ranged(0, high), Integer(0)) for name in "yz"]
+    machine = Machine(
+        "m", placed(rows), states("a"), "a", variables=tuple(variables), events=(Event("go"), Event("far"))
+    )
+    return ground(closed_system(machine))
+
+
+@pytest.mark.parametrize("high", [10, 2**12, 2**14, 2**15, 2**28])
+def test_numbers_up_to_62_bits_are_right(high: int):
+    jump = Transition(
+        "a", "far", "=", updates=(assign("y", high), assign("z", Arithmetic("-", Integer(high), var("y"))))
+    )
+    system = wide(high, compare("x", "<", 20), jump)
+    assert vectors.fits(system)
+    found, expected = (engine.search(system, (), UNLIMITED) for engine in (vectors, python))
+    assert (found.configurations, found.transitions) == (expected.configurations, expected.transitions) == (63, 123)
+    assert sorted(n for layer in found.layers or () for n in layer) == sorted(
+        n for layer in expected.layers or () for n in layer
+    )
+
+
+def test_products_that_are_too_wide_for_32_bits_are_right():
+    product = Arithmetic("*", Arithmetic("+", var("x"), Integer(50_000)), Integer(50_000))
+    system = wide(1, compare(product, "<", 50_010 * 50_000))
+    assert vectors.search(system, (), UNLIMITED).configurations == 11
+
+
+@pytest.mark.parametrize("wrong", [2**31, 2**40])
+def test_what_does_not_fit_is_refused_and_python_can(wrong: int):
+    system = wide(wrong, compare("x", "<", 20))
+    assert not vectors.fits(system)
+    with pytest.raises(ValueError, match="62 bits"):
+        vectors.search(system, (), UNLIMITED)
+    assert python.search(system, (), UNLIMITED).configurations == 21
+
+
+def test_a_comparison_with_a_number_too_wide_is_not_for_arrays():
+    system = wide(1, compare(Arithmetic("*", var("x"), Integer(2**60)), "<", 2**61))
+    assert not vectors.fits(system)
+    assert python.search(system, (), UNLIMITED).configurations == 3

@@ -1,0 +1,47 @@
+import attrs
+import pytest
+from example_machines import dual_state, jugs
+
+from dsa.checks.engines import bdd, python
+from dsa.checks.engines.found import Limits
+from dsa.checks.engines.ways import ways
+from dsa.ground import ground
+from dsa.system import closed_system
+
+UNLIMITED = Limits(10**9)
+
+
+def forgetful(system, watches, limits):
+    """An engine that keeps no layers."""
+    return attrs.evolve(python.search(system, watches, limits), engine="compiled", layers=None)
+
+
+@pytest.mark.parametrize("engine", [python.search, forgetful, bdd.search], ids=["layers", "no layers", "bdd"])
+@pytest.mark.parametrize("machine", [jugs(), dual_state(rmax=2)], ids=["jugs", "dual_state"])
+def test_whatever_the_engine_ways_are_shortest(engine, machine):
+    system = ground(closed_system(machine))
+    expected = python.search(system, (), UNLIMITED)
+    found = ways(system, engine(system, (), UNLIMITED))
+    for depth, layer in enumerate(expected.layers or ()):
+        for number in layer:
+            way = found.to(number)
+            assert len(way) == depth == found.depth(number)
+            here = system.start
+            for leap in way:
+                assert (system.rules[leap.rule], leap.number) in list(system.successors(here))
+                here = leap.number
+            assert here == number
+    for place in expected.taken:
+        taken = found.taking([place])
+        assert taken is not None
+        assert found.depth(taken[0]) == ways(system, expected).depth(ways(system, expected).taking([place])[0])
+    assert found.taking(()) is None
+
+
+def test_what_diagrams_counted_cannot_be_listed():
+    system = ground(closed_system(jugs()))
+    found = ways(system, bdd.search(system, (), UNLIMITED))
+    with pytest.raises(ValueError, match="kept no layers"):
+        found.layers  # noqa: B018
+    with pytest.raises(KeyError):
+        found.to(5)
