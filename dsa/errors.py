@@ -53,6 +53,7 @@ CODES: dict[str, str] = {
     "DSA310": "A scenario does not run as written.",
     "DSA311": "No scenario takes these rows.",
     "DSA312": "Exploration stopped at its limit: what was not reached is unknown.",
+    "DSA313": "A property holds only because what it speaks of never happens.",
 }
 
 
@@ -143,6 +144,14 @@ class DocumentError(DsaError):
     def __init__(self, path: str, message: str) -> None:
         self.path = path
         super().__init__(f"{path}: {message}")
+
+
+class TraceError(DsaError, ValueError):
+    """Raised when a recorded trace cannot be read. `line` is the line at fault, from 1, where there is one."""
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        self.line = line
+        super().__init__(f"line {line}: {message}" if line else message)
 
 
 class BindingError(DsaError, ValueError):

@@ -39,8 +39,11 @@ class Trace:
     values: tuple[tuple[str, Value], ...]
     steps: tuple[TraceStep, ...] = ()
 
-    def show(self) -> str:
-        """Write the trace as aligned text: one line for the start, one for each step, with what it changed."""
+    def show(self, loop: int | None = None) -> str:
+        """Write the trace as aligned text: one line for the start, one for each step, with what it changed.
+
+        The steps after the first `loop` are marked as those that can be repeated for ever; without any, that it rests there.
+        """
         rows = [("0", "start", self.state, "", show_values(self.values), "")]
         for number, taken in enumerate(self.steps, 1):
             line = f"line {taken.line}" if taken.line else ""
@@ -48,9 +51,12 @@ class Trace:
             changed = show_values(taken.changed)
             rows.append((str(number), show_occurrence(taken.occurrence), taken.state, line, changed, effects))
         widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-        lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+        padded = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+        lines = [line.rstrip() for line in padded]
+        if loop is not None:
+            lines.insert(loop + 1, "-- for ever --" if loop == len(self.steps) else "-- and from here for ever --")
         heading = [f"at {show_values(self.parameters)}"] if self.parameters else []
-        return "\n".join([*heading, *(line.rstrip() for line in lines)])
+        return "\n".join([*heading, *lines])
 
 
 def follow(machine: Machine, occurrences: Iterable[Occurrence]) -> Trace:
@@ -95,3 +101,36 @@ def show_events(occurrences: Sequence[Occurrence], most: int = 9) -> str:
 def show_values(values: Iterable[tuple[str, Value]]) -> str:
     """Write values as a document has them: `satisfied = true, retries = 0`."""
     return ", ".join(f"{name} = {show_value(value)}" for name, value in values)
+
+
+@attrs.frozen
+class RecordedStep:
+    """A step as a record has it; None where the record says nothing."""
+
+    occurrence: Occurrence
+    line: int | None = None
+    state: str | None = None
+    changed: tuple[tuple[str, Value], ...] | None = None
+    effects: tuple[str, ...] | None = None
+    cancelled: tuple[str, ...] | None = None
+
+
+@attrs.frozen
+class Recorded:
+    """A trace as it was recorded, by this program or by anything else: of which machine, at which parameters, and its steps.
+
+    `loop` is the number of steps after which the others can be repeated for ever.
+    """
+
+    steps: tuple[RecordedStep, ...]
+    machine: str | None = None
+    parameters: tuple[tuple[str, Value], ...] = ()
+    state: str | None = None
+    values: tuple[tuple[str, Value], ...] = ()
+    loop: int | None = None
+
+
+def recorded(trace: Trace, machine: str, loop: int | None = None) -> Recorded:
+    """Give a trace as a record."""
+    steps = (RecordedStep(t.occurrence, t.line, t.state, t.changed, t.effects, t.cancelled) for t in trace.steps)
+    return Recorded(tuple(steps), machine, trace.parameters, trace.state, trace.values, loop)

@@ -151,7 +151,7 @@ def _at_most(system: System, bound: Expr, counted: Expr, values: Mapping[str, Va
 
     first = _decided(at_start(system, counted), values)
     counting = _extended(system, [_counter(bound, first=first)], update)
-    return Observed(counting, _over_at_start(bound, first=first), tuple(_taken(system, over)))
+    return Observed(counting, compared(simplified(bound), "<", Integer(int(first))), tuple(_taken(system, over)))
 
 
 def _at_most_between(system: System, form: AtMost, values: Mapping[str, Value]) -> Observed:
@@ -165,9 +165,9 @@ def _at_most_between(system: System, form: AtMost, values: Mapping[str, Value]) 
 
     def over(command: Command) -> Expr:
         still, opened, happened = parts(command)
-        within = all_of([still, compared(_COUNT, ">=", most)])
-        fresh = all_of([negated(still), opened, compared(Integer(0), ">=", most)])
-        return all_of([happened, any_of([within, fresh])])
+        within = all_of([still, happened, compared(_COUNT, ">=", most)])
+        too_many = any_of([compared(most, "<", Integer(0)), all_of([happened, compared(most, "<", Integer(1))])])
+        return any_of([within, all_of([negated(still), opened, too_many])])
 
     def update(command: Command) -> Iterator["_Case"]:
         still, opened, happened = parts(command)
@@ -183,11 +183,8 @@ def _at_most_between(system: System, form: AtMost, values: Mapping[str, Value]) 
     opened = at_start(system, opens)
     first = _decided(all_of([opened, at_start(system, counted)]), values)
     counting = _extended(system, [_flag(OPEN, opened), _counter(most, first=first)], update)
-    return Observed(counting, _over_at_start(most, first=first), tuple(_taken(system, over)))
-
-
-def _over_at_start(bound: Expr, *, first: bool) -> Expr:
-    return compared(simplified(bound), "<", Integer(1)) if first else FALSE
+    at_once = all_of([opened, compared(most, "<", Integer(int(first)))])
+    return Observed(counting, at_once, tuple(_taken(system, over)))
 
 
 def _one_more(count: Expr) -> Expr:

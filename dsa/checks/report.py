@@ -4,41 +4,29 @@ Takes a machine, and a clock when time matters; gives a `Report`. Reads no files
 """
 
 from collections.abc import Mapping
-from typing import Literal
 
 import attrs
 
 from dsa.checks.definition4 import definition4
+from dsa.checks.engines.found import Engine, Limits, Progress
 from dsa.checks.explore import MAX_STATES, Clock, Exploration, explore
 from dsa.checks.graph import dead_ends, vain_effects
+from dsa.checks.properties import Questions
 from dsa.checks.reached import from_explorations, start_outside
 from dsa.checks.scenarios import ScenarioResult, from_scenarios, run_scenarios
 from dsa.checks.unused import unused
-from dsa.claims import Property
+from dsa.checks.verdicts import Judged, PropertyResult, combined, from_judged, judged_at
 from dsa.errors import Diagnostic
 from dsa.expr import Value
 from dsa.machine import Machine, minima
-
-PropertyVerdict = Literal["PROVED", "HOLDS", "VIOLATED", "NOT INDUCTIVE", "UNKNOWN"]
-#: Said wherever a property's verdict is shown.
-NOT_JUDGED = "properties are read and their types checked; this version does not judge them yet"
-
-
-@attrs.frozen
-class PropertyResult:
-    """A property as written, its line, and its verdict; UNKNOWN for all of them in this version."""
-
-    text: str
-    line: int
-    verdict: PropertyVerdict = "UNKNOWN"
-    reason: str = NOT_JUDGED
+from dsa.system import System, closed_system
 
 
 @attrs.frozen
 class Report:
     """What one run of the checks found.
 
-    `diagnostics` are sorted: causes first, then by line and code. `assumptions` are sentences: what was taken for granted (S7).
+    `diagnostics` are sorted: causes first, then by line and code. `properties` are in the document's order. `assumptions` are sentences: what was taken for granted (S7).
     """
 
     name: str
@@ -51,9 +39,10 @@ class Report:
 
     @property
     def failed(self) -> bool:
-        """Tell whether there is an error, or, when the check is strict, a warning."""
+        """Tell whether there is an error, or, when the check is strict, a warning, or a property that does not hold."""
         fatal = {"error", "warning"} if self.strict else {"error"}
-        return any(diagnostic.severity in fatal for diagnostic in self.diagnostics)
+        wrong = any(diagnostic.severity in fatal for diagnostic in self.diagnostics)
+        return wrong or any(result.failed for result in self.properties)
 
 
 def check(
@@ -64,26 +53,72 @@ def check(
     max_states: int = MAX_STATES,
     time_limit_s: float | None = None,
     clock: Clock | None = None,
+    progress: Progress | None = None,
+    engine: Engine | None = None,
+    traces: int = 1,
 ) -> Report:
-    """Check a machine: structure, exploration, Definition 4, scenarios.
+    """Check a machine: structure, exploration, Definition 4, scenarios, properties.
 
-    Explores at all defaults and at all minima of the parameters, or at `parameters` alone when given. The limits hold for each
-    exploration; `time_limit_s` needs a `clock`. Raises ParameterError for an unknown parameter or a value outside its domain.
+    Explores at all defaults and at all minima of the parameters, or at `parameters` alone when given. `max_states` holds for each
+    search, `time_limit_s` (which needs a `clock`) for each valuation with its properties. With more than one of `traces`, a violated property has
+    up to so many counterexamples. Raises ParameterError for an unknown parameter or a value outside its domain.
     """
     outside: tuple[Diagnostic, ...] = ()
-    explorations: list[Exploration] = []
+    found_at: list[tuple[Exploration, Judged]] = []
+    look, system = _Look(max_states, time_limit_s, clock, progress, engine, traces), closed_system(machine)
     for there in _valuations(machine, parameters):
         wrong = start_outside(there)
         outside += wrong
         if not wrong:
-            explorations.append(explore(there, max_states=max_states, time_limit_s=time_limit_s, clock=clock))
+            found_at.append(look.at(attrs.evolve(system, machine=there)))
+    explorations, judged = tuple(e for e, _ in found_at), tuple(j for _, j in found_at)
     results = run_scenarios(machine)
     found = [*outside, *dead_ends(machine), *vain_effects(machine), *definition4(machine), *unused(machine)]
     if explorations:
         found += from_explorations(explorations, given=parameters is not None)
-    found += from_scenarios(machine, results)
-    judged = tuple(PropertyResult(_text(claim), claim.span.line if claim.span else 0) for claim in machine.properties)
-    return Report(machine.name, tuple(explorations), _sorted(found), judged, results, _assumptions(machine), strict)
+    found += [*from_scenarios(machine, results), *from_judged(machine, judged)]
+    properties = combined(machine, judged, found)
+    return Report(machine.name, explorations, _sorted(found), properties, results, _assumptions(machine), strict)
+
+
+@attrs.frozen
+class _Look:
+    """How to look at a system: until when, with what, and how many counterexamples to show."""
+
+    max_states: int
+    time_limit_s: float | None
+    clock: Clock | None
+    progress: Progress | None
+    engine: Engine | None
+    traces: int
+
+    def at(self, system: System) -> tuple[Exploration, Judged]:
+        """Explore a system at its machine's parameter values, and judge the machine's properties."""
+        questions = Questions(system, [claim.form for claim in system.machine.properties])
+        limits = self._limits()
+        exploration = explore(
+            system.machine,
+            max_states=self.max_states,
+            time_limit_s=self.time_limit_s,
+            clock=self.clock,
+            engine=self.engine,
+            progress=self.progress,
+            system=system,
+            also=questions.conditions,
+        )
+        return exploration, judged_at(questions, exploration, limits, traces=self.traces, engine=self.engine)
+
+    def _limits(self) -> Limits:
+        limits = Limits(self.max_states)
+        if self.progress is not None:
+            limits = attrs.evolve(limits, progress=self.progress)
+        if self.time_limit_s is None:
+            return limits
+        clock = self.clock
+        if clock is None:
+            raise ValueError("a time limit needs a clock")
+        ends_s = clock() + self.time_limit_s
+        return attrs.evolve(limits, expired=lambda: clock() >= ends_s)
 
 
 def _assumptions(machine: Machine) -> tuple[str, ...]:
@@ -117,9 +152,3 @@ def _rank(finding: Diagnostic) -> tuple[int, bool]:
     """Put causes before what may only follow from them: states and rows not reached, deadlocks, scenarios."""
     severity = ("error", "warning", "info").index(finding.severity)
     return severity, finding.code in {"DSA301", "DSA302", "DSA308", "DSA310"}
-
-
-def _text(claim: Property) -> str:
-    """Give a property as it stands in the document."""
-    span = claim.span
-    return span.text[span.column - 1 : span.end - 1] if span else str(claim.form)

@@ -4,7 +4,7 @@ Takes a machine, an event and a state; gives, for each combination of verdicts a
 conjuncts of which row are true. Cases that look alike are put together. Whether a case can be reached is not asked.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice, product
 
 import attrs
@@ -12,8 +12,8 @@ import attrs
 from dsa.declarations import OUTSIDE, TIMER_PREFIX, Assign, Transition
 from dsa.errors import OccurrenceError
 from dsa.expr import And, Choices, Environment, Expr, Outcome, Value, Values, holds, names, show_value, unparse
-from dsa.machine import Machine, read_guards
-from dsa.meaning import Configuration, Occurrence, Taken, enabled_rows, step
+from dsa.machine import Machine, environment, read_guards
+from dsa.meaning import Configuration, Occurrence, Taken, candidates, enabled_rows, step
 
 _CASES_TRIED = 4096
 
@@ -193,6 +193,24 @@ def _case(
     if isinstance(result, Taken):
         return Case(verdicts, values, 1, "taken", views)
     return Case(verdicts, values, 1, result.reason, views, result.message)
+
+
+def rows_at(machine: Machine, configuration: Configuration, occurrence: Occurrence) -> tuple[RowView, ...]:
+    """Give the candidate rows for an occurrence in a configuration, each with which of its conjuncts are true there."""
+    rows = candidates(machine, configuration.state, occurrence)
+    known: Environment = {**environment(machine, configuration.values), **dict(occurrence.verdicts)}
+    enabled = enabled_rows(rows, known)
+    return tuple(_view(row, rows, enabled, known) for row in rows)
+
+
+def show_false(views: Iterable[RowView]) -> str:
+    """Say which conjuncts of which rows are false, in one line."""
+    found = []
+    for view in views:
+        wrong = [text for text, true in view.conjuncts if not true]
+        if wrong:
+            found.append(f"{', '.join(wrong)} (line {view.row.span.line})" if view.row.span else ", ".join(wrong))
+    return f"false: {'; '.join(found)}" if found else ""
 
 
 def _view(

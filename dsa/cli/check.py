@@ -3,19 +3,59 @@
 import json
 import sys
 import time
-from typing import Any
+from pathlib import Path
 
+import attrs
 import click
 
-from dsa.checks.explore import MAX_STATES, Exploration
-from dsa.checks.report import NOT_JUDGED, Report, check
+from dsa.checks.certify import certify_verdicts
+from dsa.checks.engines.choose import automatic
+from dsa.checks.explore import MAX_STATES
+from dsa.checks.replay import replay
+from dsa.checks.report import Report, check
+from dsa.cli.as_json import as_json, as_sarif, replay_as_json
+from dsa.cli.certificates import write_certificate
 from dsa.cli.parameters import parse_parameters
-from dsa.edge.files import read_document
-from dsa.errors import Diagnostic, DocumentError, ParameterError
-from dsa.expr import Value, show_value
-from dsa.lang import Reading, digest
+from dsa.cli.progress import meter
+from dsa.cli.records import read_record, save_traces
+from dsa.cli.told import tell, tell_replay
+from dsa.edge.compiler import compiled, compiler
+from dsa.edge.files import load, read_document
+from dsa.errors import DocumentError, ParameterError
+from dsa.expr import Value
+from dsa.lang import Reading
 
 _UNREADABLE = 2
+
+
+@attrs.frozen
+class _Options:
+    """What was asked for besides the files."""
+
+    values: dict[str, Value] | None
+    strict: bool
+    max_states: int
+    time_limit_s: float | None
+    traces: int
+
+
+@attrs.frozen
+class _Checked:
+    """One file and what was found in it; `unreadable` says why it could not be read."""
+
+    file: str
+    reading: Reading
+    report: Report | None
+    unreadable: str | None = None
+
+    def code(self, *, strict: bool) -> int:
+        """Give the exit code."""
+        if self.unreadable is not None:
+            return _UNREADABLE
+        if self.report is None:
+            return 1
+        warned = strict and any(found.severity == "warning" for found in self.reading.diagnostics)
+        return int(self.report.failed or warned)
 
 
 @click.command("check")
@@ -29,12 +69,32 @@ _UNREADABLE = 2
     type=click.IntRange(min=1),
     default=MAX_STATES,
     show_default=True,
-    help="Stop each exploration after so many configurations.",
+    help="Stop each search after so many configurations.",
 )
 @click.option(
-    "--time-limit", type=click.FloatRange(min=0), metavar="S", help="Stop each exploration after so many seconds."
+    "--time-limit",
+    type=click.FloatRange(min=0),
+    metavar="S",
+    help="Stop after so many seconds at each of the parameters' values.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list, one object for each file.")
+@click.option(
+    "--traces",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="Show up to N counterexamples that take different rows, and the nearest run that passes.",
+)
+@click.option("--trace", "trace", metavar="FILE", help="Run a recorded trace again, and watch the properties on it.")
+@click.option(
+    "--save-traces",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write every counterexample and witness here, as JSONL.",
+)
+@click.option("--itf", is_flag=True, help="Write them in the Informal Trace Format instead.")
+@click.option("--certificate", metavar="OUT", help="Write what HOLDS so that `dsa verify` accepts it.")
+@click.option("--json", "json_wanted", is_flag=True, help="Print a JSON list, one object for each file.")
+@click.option("--sarif", "sarif_wanted", is_flag=True, help="Print one SARIF 2.1.0 log.")
 def command(
     files: tuple[str, ...],
     parameters: tuple[str, ...],
@@ -42,132 +102,91 @@ def command(
     strict: bool,
     max_states: int,
     time_limit: float | None,
-    as_json: bool,
+    traces: int,
+    trace: str | None,
+    folder: Path | None,
+    itf: bool,
+    certificate: str | None,
+    json_wanted: bool,
+    sarif_wanted: bool,
 ) -> None:
-    """Check machines and specs: names, types, rows, exploration, Definition 4, scenarios.
+    """Check machines and specs: names, types, rows, exploration, Definition 4, scenarios, properties.
 
-    Explores at all defaults and at all minima of the parameters, or at --param. Exit 0 good, 1 findings, 2 unreadable.
+    Explores at all defaults and at all minima of the parameters, or at --param. Exit 0 good, 1 findings, VIOLATED or UNKNOWN, 2
+    unreadable. With --trace it only runs that trace again.
     """
-    values = parse_parameters(parameters) or None
-    codes, written = [], []
+    _require_sense(files, certificate, json_wanted=json_wanted, sarif_wanted=sarif_wanted)
+    if trace is not None:
+        sys.exit(_replayed(files, trace, json_wanted=json_wanted))
+    options = _Options(parse_parameters(parameters) or None, strict, max_states, time_limit, traces)
+    checked = []
     for file in files:
-        try:
-            reading = read_document(file)
-            report = _checked(reading, values, strict=strict, max_states=max_states, time_limit_s=time_limit)
-        except (DocumentError, ParameterError) as fault:
-            click.echo(str(fault), err=True)
-            codes.append(_UNREADABLE)
-            written.append(_as_json(file, Reading(None, ()), None, str(fault)))
-            continue
-        codes.append(_code(reading, report, strict=strict))
-        if as_json:
-            written.append(_as_json(file, reading, report))
-        else:
-            _show(file, reading, report)
-    if as_json:
-        click.echo(json.dumps(written, indent=2))
-    sys.exit(max(codes))
+        found = _checked(file, options)
+        checked.append(found)
+        if found.unreadable is not None:
+            click.echo(found.unreadable, err=True)
+        elif not json_wanted and not sarif_wanted:
+            tell(file, found.reading, found.report, traces=traces)
+        _save(found, folder, certificate, itf=itf)
+    if json_wanted:
+        click.echo(json.dumps([as_json(c.file, c.reading, c.report, c.unreadable) for c in checked], indent=2))
+    if sarif_wanted:
+        log = as_sarif((c.file, c.reading, c.report, c.unreadable) for c in checked)
+        click.echo(json.dumps(log, indent=2))
+    sys.exit(max(found.code(strict=strict) for found in checked))
 
 
-def _checked(
-    reading: Reading, values: dict[str, Value] | None, *, strict: bool, max_states: int, time_limit_s: float | None
-) -> Report | None:
-    if reading.machine is None:
-        return None
-    clock = time.perf_counter
-    return check(
-        reading.machine,
-        parameters=values,
-        strict=strict,
-        max_states=max_states,
-        time_limit_s=time_limit_s,
-        clock=clock,
-    )
+def _require_sense(files: tuple[str, ...], certificate: str | None, *, json_wanted: bool, sarif_wanted: bool) -> None:
+    if json_wanted and sarif_wanted:
+        raise click.UsageError("--json and --sarif exclude each other")
+    if certificate is not None and len(files) != 1:
+        raise click.UsageError("--certificate takes one FILE: the machine that it is about")
 
 
-def _code(reading: Reading, report: Report | None, *, strict: bool) -> int:
-    if report is None:
-        return 1
-    warned = strict and any(found.severity == "warning" for found in reading.diagnostics)
-    return int(report.failed or warned)
-
-
-def _show(file: str, reading: Reading, report: Report | None) -> None:
-    found = (*reading.diagnostics, *(report.diagnostics if report else ()))
-    for diagnostic in found:
-        # A note needs no mending, so it takes one line.
-        text = diagnostic.render()
-        click.echo(text.split("\n")[0] if diagnostic.severity == "info" else text)
-    counts = _counts(found)
-    if report is None:
-        click.echo(f"{file}: {counts}; not a machine")
+def _save(found: _Checked, folder: Path | None, certificate: str | None, *, itf: bool) -> None:
+    """Write the traces and the certificate that were asked for."""
+    report, machine = found.report, found.reading.machine
+    if report is None or machine is None:
         return
-    for exploration in report.explorations:
-        click.echo(f"{file}: {_explored(exploration)}")
-    good = sum(result.ok for result in report.scenarios)
-    scenarios = f", {good} of {len(report.scenarios)} scenarios run as written" if report.scenarios else ""
-    click.echo(f"{file}: {counts}{scenarios}")
-    for assumption in report.assumptions:
-        click.echo(f"{file}: assumed: {assumption}")
-    if report.properties:
-        click.echo(f"{file}: {len(report.properties)} properties UNKNOWN: {NOT_JUDGED}")
+    if folder is not None:
+        for path in save_traces(folder, report, itf=itf):
+            click.echo(f"wrote {path}", err=True)
+    if certificate is not None:
+        write_certificate(certificate, machine, lambda certifier: certify_verdicts(certifier, report))
 
 
-def _explored(exploration: Exploration) -> str:
-    values = ", ".join(f"{name} = {show_value(value)}" for name, value in exploration.parameters.items())
-    at = f" at {values}" if values else ""
-    rest = "" if exploration.complete else ", stopped at the limit"
-    return f"{exploration.configurations} configurations, {exploration.transitions} transitions{at}{rest}"
+def _checked(file: str, options: _Options) -> _Checked:
+    progress = meter()
+    try:
+        reading = read_document(file)
+        if reading.machine is None:
+            return _Checked(file, reading, None)
+        report = check(
+            reading.machine,
+            parameters=options.values,
+            strict=options.strict,
+            max_states=options.max_states,
+            time_limit_s=options.time_limit_s,
+            clock=time.perf_counter,
+            progress=progress,
+            engine=automatic(compiled if compiler() else None),
+            traces=options.traces,
+        )
+    except (DocumentError, ParameterError) as fault:
+        return _Checked(file, Reading(None, ()), None, str(fault))
+    finally:
+        if progress:
+            progress.clear()
+    return _Checked(file, reading, report)
 
 
-def _counts(found: tuple[Diagnostic, ...]) -> str:
-    words = []
-    for severity, plural in (("error", "errors"), ("warning", "warnings"), ("info", "notes")):
-        count = sum(diagnostic.severity == severity for diagnostic in found)
-        if count or severity != "info":
-            singular = "note" if severity == "info" else severity
-            words.append(f"{count} {singular if count == 1 else plural}")
-    return ", ".join(words)
-
-
-def _as_json(file: str, reading: Reading, report: Report | None, unreadable: str | None = None) -> dict[str, Any]:
-    machine = reading.machine
-    found = (*reading.diagnostics, *(report.diagnostics if report else ()))
-    return {
-        "file": file,
-        "unreadable": unreadable,
-        "machine": reading.name or None,
-        "digest": digest(machine) if machine else None,
-        "explorations": [_exploration(exploration) for exploration in report.explorations] if report else [],
-        "diagnostics": [_diagnostic(diagnostic) for diagnostic in found],
-        "properties": [
-            {"text": item.text, "line": item.line, "verdict": item.verdict, "values": [], "trace": []}
-            for item in (report.properties if report else ())
-        ],
-        "scenarios": [
-            {"name": result.name, "line": result.line, "ok": result.ok, "message": result.message}
-            for result in (report.scenarios if report else ())
-        ],
-    }
-
-
-def _exploration(exploration: Exploration) -> dict[str, Any]:
-    return {
-        "parameters": exploration.parameters,
-        "states": exploration.configurations,
-        "transitions": exploration.transitions,
-        "engine": "python",
-        "seconds": exploration.seconds,
-    }
-
-
-def _diagnostic(diagnostic: Diagnostic) -> dict[str, Any]:
-    return {
-        "code": diagnostic.code,
-        "severity": diagnostic.severity,
-        "path": diagnostic.span.path,
-        "line": diagnostic.span.line,
-        "column": diagnostic.span.column,
-        "message": diagnostic.message,
-        "hint": diagnostic.hint,
-    }
+def _replayed(files: tuple[str, ...], trace: str, *, json_wanted: bool) -> int:
+    """Run a recorded trace on one machine again; give the exit code."""
+    if len(files) != 1:
+        raise click.UsageError("--trace takes one FILE: the machine that the trace is of")
+    found = replay(load(files[0]), read_record(trace))
+    if json_wanted:
+        click.echo(json.dumps([replay_as_json(files[0], trace, found)], indent=2))
+    else:
+        tell_replay(files[0], trace, found)
+    return int(found.failed)

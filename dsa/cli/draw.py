@@ -4,30 +4,50 @@ from pathlib import Path
 
 import click
 
+from dsa.checks.replay import replay
+from dsa.cli.records import read_record
+from dsa.declarations import Transition
 from dsa.edge.files import load
 from dsa.edge.render import png, svg
-from dsa.targets import emit
+from dsa.errors import DocumentError
+from dsa.machine import Machine
+from dsa.targets import dot, emit
 
 _FORMATS = ("mermaid", "dot", "svg", "png", "table")
+#: The formats in which a trace can be shown.
+_TRACED = ("dot", "svg", "png")
 
 
 @click.command("draw")
 @click.argument("file")
 @click.option("--format", "form", type=click.Choice(_FORMATS), default="mermaid", show_default=True)
+@click.option("--trace", metavar="FILE", help="Draw the rows that this recorded trace takes, the others faintly.")
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here, not to the terminal."
 )
-def command(file: str, form: str, output: Path | None) -> None:
+def command(file: str, form: str, output: Path | None, trace: str | None) -> None:
     """Draw a machine; what each state waits for is shown in it."""
     machine = load(file)
+    if trace is not None and form not in _TRACED:
+        raise click.UsageError(f"--trace needs --format {', '.join(_TRACED[:-1])} or {_TRACED[-1]}")
+    taken = None if trace is None else _rows(machine, trace)
     if form == "png":
         target = output or Path(f"{machine.name}.png")
-        target.write_bytes(png(emit(machine, "dot")))
+        target.write_bytes(png(dot(machine, trace=taken)))
         click.echo(f"wrote {target}")
         return
-    text = svg(emit(machine, "dot")) if form == "svg" else emit(machine, form)
+    drawn = dot(machine, trace=taken) if form in _TRACED else emit(machine, form)
+    text = svg(drawn) if form == "svg" else drawn
     if output is None:
         click.echo(text, nl=not text.endswith("\n"))
     else:
         output.write_text(text, encoding="utf-8")
         click.echo(f"wrote {output}")
+
+
+def _rows(machine: Machine, trace: str) -> list[Transition]:
+    """Give the rows that a recorded trace takes. Raises DocumentError when the machine does otherwise."""
+    found = replay(machine, read_record(trace))
+    if found.mismatch is not None:
+        raise DocumentError(trace, found.mismatch.message)
+    return [taken.row for taken in found.trace.steps]

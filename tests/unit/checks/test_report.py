@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from example_machines import dual_state, emits, jugs, placed, states
 
-from dsa.checks.report import NOT_JUDGED, check
+from dsa.checks.report import check
 from dsa.declarations import Event, Transition
 from dsa.errors import ParameterError
 from dsa.lang import loads
@@ -158,7 +158,10 @@ def test_an_outside_event_that_is_refused_at_some_values_is_a_warning(plant):
         (ARTIFACT, ARTIFACT + "\n| generating | abort | retries > 0 | | cancel query_llm | failed |"),
     )
     assert found["DSA309"].severity == "warning"
-    assert "abort is refused in generating at retries = 0; reached by: specification" in found["DSA309"].message
+    message = found["DSA309"].message
+    assert (
+        "abort is refused in generating at retries = 0; reached by: specification; false: retries > 0 (line" in message
+    )
 
 
 def test_where_an_effect_was_emitted_is_found_some_steps_back():
@@ -226,8 +229,8 @@ def test_strictness_an_unknown_parameter_and_properties():
     report = check(machine)
     assert [exploration.parameters["rmax"] for exploration in report.explorations] == [3, 0]
     assert report.properties[0].text == "always retries <= rmax"
-    assert {claim.verdict for claim in report.properties} == {"UNKNOWN"}
-    assert report.properties[0].reason == NOT_JUDGED
+    assert {claim.verdict for claim in report.properties} == {"HOLDS"}
+    assert report.properties[0].values == ((("rmax", 3),), (("rmax", 0),))
 
 
 def test_defaults_that_are_the_minima_are_explored_once(plant):

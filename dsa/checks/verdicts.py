@@ -1,0 +1,139 @@
+"""One verdict for each property out of what it is worth at each valuation.
+
+Takes a machine's properties, its system and the valuations to judge them at; gives a `PropertyResult` for each, and warnings about those
+that say nothing. A property that is violated somewhere is VIOLATED; one that is not judged somewhere is UNKNOWN.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from dsa.checks.engines.found import Engine, Limits
+from dsa.checks.explore import Exploration
+from dsa.checks.odds import judge as judge_odds
+from dsa.checks.properties import Judgement, PropertyVerdict, Questions, judge
+from dsa.checks.vacuity import vacuous
+from dsa.claims import Property, show
+from dsa.errors import Diagnostic
+from dsa.expr import Value
+from dsa.machine import Machine
+from dsa.trace import Trace, show_values
+
+#: While one of these stands, nothing but a violation is concluded.
+STANDING = {
+    "DSA205": "a start outside its domain",
+    "DSA304": "rows enabled at once",
+    "DSA305": "an unhandled answer",
+    "DSA306": "a value outside its domain",
+    "DSA307": "an effect emitted twice",
+}
+
+
+@attrs.frozen
+class PropertyResult:
+    """A property as written, its line, and its verdict.
+
+    `values` are the valuations that the verdict is about: those explored, or the one at which it is violated. `trace` is a shortest
+    counterexample there, or a witness of `possible`; from its step `loop` on it can go on for ever. `more` are
+    counterexamples by other rows, each with its `loop`, `passing` the nearest run that is none. `assumes` says what the verdict rests on.
+    """
+
+    text: str
+    line: int
+    verdict: PropertyVerdict
+    reason: str = ""
+    values: tuple[tuple[tuple[str, Value], ...], ...] = ()
+    trace: Trace | None = None
+    loop: int | None = None
+    assumes: tuple[str, ...] = ()
+    more: tuple[tuple[Trace, int | None], ...] = ()
+    passing: Trace | None = None
+    claim: Property | None = attrs.field(default=None, repr=False)
+
+    @property
+    def failed(self) -> bool:
+        """Tell whether the verdict makes a check fail: it is VIOLATED or UNKNOWN."""
+        return self.verdict in {"VIOLATED", "UNKNOWN"}
+
+
+@attrs.frozen
+class Judged:
+    """The judgements of all properties at one valuation."""
+
+    machine: Machine = attrs.field(repr=False)
+    judgements: tuple[Judgement, ...]
+
+
+def judged_at(
+    questions: Questions, exploration: Exploration, limits: Limits, *, traces: int = 1, engine: Engine | None = None
+) -> Judged:
+    """Judge every property of a machine that was explored with these questions."""
+    machine = questions.system.machine
+    base = questions.answered(exploration)
+    found = judge(questions, base, limits, traces=traces, engine=engine, odds=judge_odds)
+    return Judged(machine, tuple(found[claim.form] for claim in machine.properties))
+
+
+def combined(machine: Machine, judged: Sequence[Judged], errors: Iterable[Diagnostic]) -> tuple[PropertyResult, ...]:
+    """Give the verdict of each property; `errors` are what else the run found."""
+    codes = sorted({error.code for error in errors if error.severity == "error"} & STANDING.keys())
+    standing = ", ".join(f"{STANDING[code]} ({code})" for code in codes)
+    return tuple(_combined(claim, number, judged, standing) for number, claim in enumerate(machine.properties))
+
+
+def _combined(claim: Property, number: int, judged: Sequence[Judged], standing: str) -> PropertyResult:
+    each = [(_values(at.machine), at.judgements[number]) for at in judged]
+    text, line = text_of(claim), claim.span.line if claim.span else 0
+    worst: Judgement | None = None
+    for verdict in ("VIOLATED", "UNKNOWN"):
+        worst = worst or next((judgement for _, judgement in each if judgement.verdict == verdict), None)
+    everywhere = tuple(values for values, _ in each)
+    if worst is not None and worst.verdict == "VIOLATED":
+        where = next(values for values, judgement in each if judgement is worst)
+        return _result(claim, worst, (where,))
+    if standing or not each:
+        reason = f"while this error stands, no property holds: {standing}" if standing else "nothing was explored"
+        return PropertyResult(text, line, "UNKNOWN", reason, everywhere, claim=claim)
+    if worst is not None:
+        return _result(claim, worst, tuple(values for values, judgement in each if judgement.verdict == "UNKNOWN"))
+    assumes = dict.fromkeys(sentence for _, judgement in each for sentence in judgement.assumes)
+    result = _result(claim, each[0][1], everywhere)
+    return attrs.evolve(result, assumes=tuple(assumes))
+
+
+def _result(claim: Property, judgement: Judgement, values: tuple[tuple[tuple[str, Value], ...], ...]) -> PropertyResult:
+    return PropertyResult(
+        text_of(claim),
+        claim.span.line if claim.span else 0,
+        judgement.verdict,
+        judgement.reason,
+        values,
+        judgement.trace,
+        judgement.loop,
+        judgement.assumes,
+        judgement.more,
+        judgement.passing,
+        claim,
+    )
+
+
+def from_judged(machine: Machine, judged: Sequence[Judged]) -> tuple[Diagnostic, ...]:
+    """Give a warning for each property that speaks of what never happens in any exploration."""
+    found = []
+    at = "; ".join(filter(None, (show_values(_values(each.machine)) for each in judged)))
+    for number, claim in enumerate(machine.properties):
+        judgements = [each.judgements[number] for each in judged]
+        if all(judgement.verdict != "VIOLATED" for judgement in judgements):
+            idle = [judgement.idle for judgement in judgements]
+            found.append(vacuous(claim, text_of(claim), idle, f" (explored: {at})" if at else ""))
+    return tuple(finding for finding in found if finding is not None)
+
+
+def _values(machine: Machine) -> tuple[tuple[str, Value], ...]:
+    return tuple(machine.constants.items())
+
+
+def text_of(claim: Property) -> str:
+    """Give a property as it stands in the document."""
+    span = claim.span
+    return " ".join(span.text[span.column - 1 : span.end - 1].split()) if span else show(claim.form)

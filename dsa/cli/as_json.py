@@ -1,0 +1,163 @@
+"""What `dsa check` found out, as JSON and as SARIF 2.1.0 for programs."""
+
+from collections.abc import Iterable
+from importlib.metadata import version
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import quote
+
+from dsa.checks.explore import Exploration
+from dsa.checks.replay import Replay
+from dsa.checks.report import Report
+from dsa.checks.verdicts import PropertyResult
+from dsa.errors import CODES, Diagnostic, Span
+from dsa.lang import Reading, digest
+from dsa.records import step_as_json
+from dsa.trace import Trace, recorded
+
+_LEVELS = {"error": "error", "warning": "warning", "info": "note"}
+#: The rules that results about properties belong to.
+_VERDICTS = {"VIOLATED": "A property is violated.", "UNKNOWN": "A property is not judged."}
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def as_json(file: str, reading: Reading, report: Report | None, unreadable: str | None = None) -> dict[str, Any]:
+    """Give what was found in a document as an object."""
+    machine = reading.machine
+    return {
+        "file": file,
+        "unreadable": unreadable,
+        "machine": reading.name or None,
+        "digest": digest(machine) if machine else None,
+        "explorations": [_exploration(exploration) for exploration in report.explorations] if report else [],
+        "diagnostics": [_diagnostic(diagnostic) for diagnostic in _found(reading, report)],
+        "properties": [_property(result) for result in report.properties] if report else [],
+        "scenarios": [
+            {"name": result.name, "line": result.line, "ok": result.ok, "message": result.message}
+            for result in (report.scenarios if report else ())
+        ],
+        "assumptions": list(report.assumptions) if report else [],
+    }
+
+
+def _found(reading: Reading, report: Report | None) -> tuple[Diagnostic, ...]:
+    return (*reading.diagnostics, *(report.diagnostics if report else ()))
+
+
+def _exploration(exploration: Exploration) -> dict[str, Any]:
+    return {
+        "parameters": exploration.parameters,
+        "states": exploration.configurations,
+        "transitions": exploration.transitions,
+        "engine": exploration.engine,
+        "seconds": exploration.seconds,
+        "complete": exploration.complete,
+    }
+
+
+def _diagnostic(diagnostic: Diagnostic) -> dict[str, Any]:
+    return {
+        "code": diagnostic.code,
+        "severity": diagnostic.severity,
+        "path": diagnostic.span.path,
+        "line": diagnostic.span.line,
+        "column": diagnostic.span.column,
+        "message": diagnostic.message,
+        "hint": diagnostic.hint,
+    }
+
+
+def _property(result: PropertyResult) -> dict[str, Any]:
+    return {
+        "text": result.text,
+        "line": result.line,
+        "verdict": result.verdict,
+        "reason": result.reason,
+        "assumes": list(result.assumes),
+        "values": [dict(values) for values in result.values],
+        "trace": _steps(result.trace) if result.trace else [],
+        "loop": result.loop,
+        "more": [{"trace": _steps(trace), "loop": loop} for trace, loop in result.more],
+        "passing": _steps(result.passing) if result.passing else None,
+    }
+
+
+def _steps(trace: Trace) -> list[dict[str, Any]]:
+    return [step_as_json(step) for step in recorded(trace, "").steps]
+
+
+def replay_as_json(file: str, trace: str, replay: Replay) -> dict[str, Any]:
+    """Give what came of running a recorded trace again as an object."""
+    return {
+        "file": file,
+        "trace": trace,
+        "steps": _steps(replay.trace),
+        "mismatch": {"step": replay.mismatch.step, "message": replay.mismatch.message} if replay.mismatch else None,
+        "monitors": [
+            {
+                "text": seen.text,
+                "line": seen.line,
+                "verdict": seen.watched.verdict if seen.watched else None,
+                "step": seen.watched.step if seen.watched else None,
+            }
+            for seen in replay.observations
+        ],
+    }
+
+
+def as_sarif(checked: Iterable[tuple[str, Reading, Report | None, str | None]]) -> dict[str, Any]:
+    """Give what was found in documents as one log of SARIF 2.1.0."""
+    results: list[dict[str, Any]] = []
+    for file, reading, report, unreadable in checked:
+        if unreadable is not None:
+            results.append(_result("unreadable", "error", unreadable, None, file))
+        for found in _found(reading, report):
+            text = f"{found.message}. Hint: {found.hint}" if found.hint else found.message
+            results.append(_result(found.code, _LEVELS[found.severity], text, found.span, file))
+        results += [_verdict(result, file) for result in (report.properties if report else ()) if result.failed]
+    rules = [{"id": code, "shortDescription": {"text": text}} for code, text in (CODES | _VERDICTS).items()]
+    rules.append({"id": "unreadable", "shortDescription": {"text": "A file cannot be read as a document."}})
+    driver = {"name": "dsa", "version": version("dual-state-agents"), "rules": rules}
+    runs = [{"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}]
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": runs}
+
+
+def _verdict(result: PropertyResult, file: str) -> dict[str, Any]:
+    text = f"{result.verdict}: {result.text}: {result.reason}"
+    if result.trace is not None:
+        text += f"\n{result.trace.show(result.loop)}"
+    span = result.claim.span if result.claim else None
+    level = "error" if result.verdict == "VIOLATED" else "warning"
+    found = _result(result.verdict, level, text, span, file)
+    steps = [step for step in (result.trace.steps if result.trace else ()) if step.row.span is not None]
+    if steps:
+        places = [
+            {
+                "location": _location(step.row.span, file)
+                | {"message": {"text": f"{step.occurrence.event}: {step.state}"}}
+            }
+            for step in steps
+        ]
+        found["codeFlows"] = [{"threadFlows": [{"locations": places}]}]
+    return found
+
+
+def _result(rule: str, level: str, text: str, span: Span | None, file: str) -> dict[str, Any]:
+    return {"ruleId": rule, "level": level, "message": {"text": text}, "locations": [_location(span, file)]}
+
+
+def _location(span: Span | None, file: str) -> dict[str, Any]:
+    path = span.path if span else file
+    place: dict[str, Any] = {"artifactLocation": {"uri": _uri(path)}}
+    if span:
+        end = max(span.end, span.column + 1)
+        place["region"] = {"startLine": span.line, "startColumn": span.column, "endLine": span.line, "endColumn": end}
+    else:
+        place["region"] = {"startLine": 1}
+    return {"physicalLocation": place}
+
+
+def _uri(path: str) -> str:
+    """Give a path as SARIF has it: with slashes, and what no address may hold as its code."""
+    whole = PurePath(path)
+    return whole.as_uri() if whole.is_absolute() else quote(whole.as_posix())

@@ -1,0 +1,154 @@
+"""What `dsa check` found out, as text for people."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import PurePath
+
+import click
+
+from dsa.checks.explore import Exploration
+from dsa.checks.replay import Observation, Replay
+from dsa.checks.report import Report
+from dsa.checks.verdicts import PropertyResult
+from dsa.errors import Diagnostic, Span
+from dsa.expr import show_value
+from dsa.lang import Reading
+from dsa.trace import Trace, show_events, show_values
+
+_COLOURS = {"HOLDS": "green", "VIOLATED": "red", "UNKNOWN": "yellow", "satisfied": "green", "violated": "red"}
+#: A verdict takes so many columns, so that what follows is aligned.
+_WIDTH = len("VIOLATED")
+
+
+def tell(file: str, reading: Reading, report: Report | None, *, traces: int = 1) -> None:
+    """Print what was found in a document."""
+    found = (*reading.diagnostics, *(report.diagnostics if report else ()))
+    for diagnostic in found:
+        # A note needs no mending, so it takes one line.
+        text = diagnostic.render()
+        click.echo(text.split("\n")[0] if diagnostic.severity == "info" else text)
+    counts = _counts(found)
+    if report is None:
+        click.echo(f"{file}: {counts}; not a machine")
+        return
+    for exploration in report.explorations:
+        click.echo(f"{file}: {_explored(exploration)}")
+    places = _places(result.claim.span if result.claim else None for result in report.properties)
+    for place, result in zip(places, report.properties, strict=True):
+        _tell_property(place, result, report, traces)
+    good = sum(result.ok for result in report.scenarios)
+    scenarios = f", {good} of {len(report.scenarios)} scenarios run as written" if report.scenarios else ""
+    click.echo(f"{file}: {counts}{scenarios}{_property_counts(report)}")
+    for assumption in report.assumptions:
+        click.echo(f"{file}: assumed: {assumption}")
+
+
+def _tell_property(place: str, result: PropertyResult, report: Report, traces: int) -> None:
+    head = f"{_painted(result.verdict)}  {place}{result.text}"
+    explored = tuple(tuple(exploration.parameters.items()) for exploration in report.explorations)
+    at = "; ".join(filter(None, map(show_values, result.values)))
+    where = f"  at {at}" if at and (result.values != explored or result.verdict != "HOLDS") else ""
+    click.echo(f"{head}{where}")
+    for line in _details(result, traces):
+        click.echo(f"{' ' * _WIDTH}  {line}")
+
+
+def _places(spans: Iterable[Span | None]) -> list[str]:
+    """Say for each property in which line it stands; in which document too, where there are several."""
+    spans = list(spans)
+    paths = {span.path for span in spans if span}
+    short = {PurePath(path).name for path in paths}
+    found = []
+    for span in spans:
+        if span is None:
+            found.append("")
+        elif len(paths) == 1:
+            found.append(f"line {span.line}: ")
+        else:
+            found.append(f"{PurePath(span.path).name if len(short) == len(paths) else span.path}:{span.line}: ")
+    return found
+
+
+def _details(result: PropertyResult, traces: int) -> Iterator[str]:
+    if result.reason:
+        yield result.reason
+    if result.assumes:
+        yield f"assuming: {'; '.join(result.assumes)}"
+    if result.trace is None:
+        return
+    if result.verdict == "HOLDS" and traces == 1:
+        events = show_events([taken.occurrence for taken in result.trace.steps])
+        yield f"for one, by: {events}" if events else "already at the start"
+        return
+    yield from _shown(result.trace, result.loop)
+    for number, (trace, loop) in enumerate(result.more, 2):
+        yield f"counterexample {number}, by other rows:"
+        yield from _shown(trace, loop)
+    if result.passing is not None:
+        yield "the nearest run that passes:"
+        yield from _shown(result.passing)
+
+
+def _shown(trace: Trace, loop: int | None = None) -> Iterator[str]:
+    for line in trace.show(loop).split("\n"):
+        yield f"  {line}"
+
+
+def _painted(verdict: str) -> str:
+    return click.style(verdict.ljust(_WIDTH), fg=_COLOURS.get(verdict))
+
+
+def _explored(exploration: Exploration) -> str:
+    values = ", ".join(f"{name} = {show_value(value)}" for name, value in exploration.parameters.items())
+    at = f" at {values}" if values else ""
+    rest = "" if exploration.complete else ", stopped at the limit"
+    return f"{exploration.configurations} configurations, {exploration.transitions} transitions{at}{rest}"
+
+
+def _counts(found: tuple[Diagnostic, ...]) -> str:
+    words = []
+    for severity, plural in (("error", "errors"), ("warning", "warnings"), ("info", "notes")):
+        count = sum(diagnostic.severity == severity for diagnostic in found)
+        if count or severity != "info":
+            singular = "note" if severity == "info" else severity
+            words.append(f"{count} {singular if count == 1 else plural}")
+    return ", ".join(words)
+
+
+def _property_counts(report: Report) -> str:
+    """Say how many properties have which verdict."""
+    if not report.properties:
+        return ""
+    verdicts = [result.verdict for result in report.properties]
+    good = verdicts.count("HOLDS")
+    others = [f", {verdicts.count(bad)} {bad}" for bad in ("VIOLATED", "UNKNOWN") if bad in verdicts]
+    at = "; ".join(filter(None, (show_values(exploration.parameters.items()) for exploration in report.explorations)))
+    where = f" at {at}" if at and good else ""
+    return f", {good} of {len(verdicts)} properties HOLD{where}{''.join(others)}"
+
+
+def tell_replay(file: str, trace: str, replay: Replay) -> None:
+    """Print what came of running a recorded trace again."""
+    for line in replay.trace.show(replay.loop).split("\n"):
+        click.echo(line)
+    if replay.mismatch:
+        click.echo(f"{trace}: {replay.mismatch.message}")
+    places = _places(seen.claim.span for seen in replay.observations)
+    for place, seen in zip(places, replay.observations, strict=True):
+        click.echo(f"{_watched(seen)}  {place}{seen.text}{_since(seen)}")
+    fits = len(replay.trace.steps)
+    click.echo(f"{file}: {fits} of the {replay.total} steps of {trace} are what the table does")
+
+
+def _watched(seen: Observation) -> str:
+    verdict = seen.watched.verdict if seen.watched else "-"
+    return click.style(verdict.ljust(_WIDTH + 1), fg=_COLOURS.get(verdict))
+
+
+def _since(seen: Observation) -> str:
+    """Say at which step a monitor was decided, or why there is none."""
+    if seen.watched is None:
+        return "  (about all runs together: no monitor of one)"
+    if seen.watched.step is None:
+        return ""
+    where = f"at step {seen.watched.step}" if seen.watched.step else "at the start"
+    return f"  owed since {where.removeprefix('at ')}" if seen.watched.verdict == "pending" else f"  {where}"

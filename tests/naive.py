@@ -1,0 +1,364 @@
+"""What properties mean, read off specs/semantics.md as plainly as it can be said, over explicit graphs made with `step` alone.
+
+Slow, and written apart from `dsa.checks`: it shares no notion of systems, observers, engines or components with it.
+"""
+
+from collections.abc import Callable, Hashable, Iterator
+from itertools import chain, combinations, product
+
+import attrs
+
+from dsa.claims import Always, AtMost, EverywherePossible, Form, LeadsTo, Never, OnlyAfter, Possible, Unchanged
+from dsa.declarations import OUTSIDE, Emit
+from dsa.expr import evaluate, holds
+from dsa.machine import Machine, environment, read_guards
+from dsa.meaning import Configuration, Occurrence, Taken, start, step
+
+NOTHING = Occurrence("nothing")
+#: The forms that speak of one run at a time.
+TRACED = Always | Never | Unchanged | LeadsTo | OnlyAfter | AtMost
+
+
+@attrs.frozen
+class Moment:
+    """A row taken (at the start: none), and the configuration after it."""
+
+    occurrence: Occurrence
+    effects: tuple[str, ...]
+    before: Configuration | None
+    after: Configuration
+    cancelled: tuple[str, ...] = ()
+    moved: bool = False
+
+    def names(self, machine: Machine) -> dict:
+        """Everything that a property may name."""
+        state = self.after.state
+        said = dict(self.occurrence.verdicts)
+        effects = {e.name for e in machine.effects} | {
+            i.effect for row in machine.transitions for i in row.effects if isinstance(i, Emit)
+        }
+        return {
+            **environment(machine, self.after.values),
+            **{s.name: state == s.name or state.startswith(f"{s.name}.") for s in machine.states},
+            **{f"pending {effect}": effect in self.after.outstanding for effect in machine.answers},
+            **{effect: effect in self.effects for effect in effects},
+            **{event: event == self.occurrence.event for event in machine.event_named},
+            **{guard.name: said.get(guard.name) for guard in machine.guards},
+        }
+
+    def true(self, machine: Machine, condition) -> bool:
+        return holds(condition, self.names(machine))
+
+
+def occurrences(machine: Machine, here: Configuration) -> Iterator[Occurrence]:
+    """What may come (S3, S7, S11)."""
+    if here.state in machine.final_states:
+        return
+    candidates = []
+    for name, event in machine.event_named.items():
+        rows = machine.rows_for(here.state, name)
+        if event.origin == OUTSIDE:
+            comes = bool(rows)
+        elif name == f"{event.origin}.failed":
+            comes = event.origin in here.outstanding and any(row.event == name for row in machine.transitions)
+        else:
+            comes = event.origin in here.outstanding
+        if comes:
+            candidates.append((name, None, rows))
+    for source, timer in machine.armed(here.state):
+        candidates.append((timer, source, machine.rows_from[source, timer]))
+    for name, source, rows in candidates:
+        guards = read_guards(rows)
+        for said in product(*(machine.guard_named[guard].outcomes for guard in guards)):
+            yield Occurrence(name, tuple(zip(guards, said, strict=True)), source)
+
+
+def following(machine: Machine, here: Configuration) -> list[Moment]:
+    """Every moment that may be next."""
+    found = []
+    for occurrence in occurrences(machine, here):
+        result = step(machine, here, occurrence)
+        if isinstance(result, Taken):
+            moved = result.transition.target != "="
+            found.append(Moment(occurrence, result.effects, here, result.configuration, result.cancelled, moved))
+    return found
+
+
+def first(machine: Machine) -> Moment:
+    return Moment(NOTHING, (), None, start(machine))
+
+
+class TooLargeError(Exception):
+    """Raised when a graph is larger than this is made for."""
+
+
+Memory = Hashable
+
+
+@attrs.frozen
+class Graph:
+    """All runs with a memory: nodes are (configuration, memory), edges moments. `moments` has every one, with its memory."""
+
+    start: tuple[Configuration, Memory]
+    edges: dict[tuple[Configuration, Memory], list[tuple[Moment, tuple[Configuration, Memory]]]]
+    depth: dict[tuple[Configuration, Memory], int]
+
+
+def graph(machine: Machine, remember: Callable[[Memory, Moment], Memory], most: int = 400) -> Graph:
+    """`remember(memory, moment)` gives the memory after a moment; at the start the memory is None before."""
+    begin = first(machine)
+    root = (begin.after, remember(None, begin))
+    edges, depth, layer = {}, {root: 0}, [root]
+    moments: dict[Configuration, list[Moment]] = {}
+    while layer:
+        further = []
+        for node in layer:
+            if node[0] not in moments:
+                moments[node[0]] = following(machine, node[0])
+            edges[node] = []
+            for moment in moments[node[0]]:
+                target = (moment.after, remember(node[1], moment))
+                edges[node].append((moment, target))
+                if target not in depth:
+                    depth[target] = depth[node] + 1
+                    further.append(target)
+        if len(depth) > most:
+            raise TooLargeError
+        layer = further
+    return Graph(root, edges, depth)
+
+
+def met(machine: Machine, seen: Callable[[Memory, Moment], bool], remember=lambda _memory, _moment: None) -> int | None:
+    """After how many steps a moment comes first at which `seen(memory before, moment)` is true."""
+    found = graph(machine, remember)
+    if seen(None, first(machine)):
+        return 0
+    steps = [
+        found.depth[node] + 1 for node, edges in found.edges.items() for moment, _ in edges if seen(node[1], moment)
+    ]
+    return min(steps, default=None)
+
+
+def violated(machine: Machine, form: Form) -> int | None:
+    """After how many steps a form is broken at the earliest; None when it holds. Of `possible`: when P comes."""
+
+    def true(condition, moment: Moment) -> bool:
+        return moment.true(machine, condition)
+
+    match form:
+        case Never(p) | Possible(p):
+            return met(machine, lambda _, now: true(p, now))
+        case Unchanged(trigger, expressions):
+
+            def changed(_: Memory, now: Moment) -> bool:
+                if now.before is None or not true(trigger, now):
+                    return False
+                old = Moment(NOTHING, (), None, now.before).names(machine)
+                new = Moment(NOTHING, (), None, now.after).names(machine)
+                return any(evaluate(expr, old) != evaluate(expr, new) for expr in expressions)
+
+            return met(machine, changed)
+        case OnlyAfter(later, earlier):
+            return met(
+                machine,
+                lambda before, now: true(later, now) and not true(earlier, now) and not before,
+                lambda before, now: bool(before) or true(earlier, now),
+            )
+        case AtMost(bound, counted, None):
+            most = evaluate(bound, machine.constants)
+            return met(
+                machine,
+                lambda before, now: (before or 0) + true(counted, now) > most,
+                lambda before, now: min((before or 0) + true(counted, now), max(most, 0) + 1),
+            )
+        case AtMost(bound, counted, (opens, closes)):
+            most = evaluate(bound, machine.constants)
+
+            def scope(before: Memory, now: Moment) -> int | None:
+                """The count in the open scope; None when none is open."""
+                count = before
+                if count is not None and true(closes, now):
+                    count = None
+                if count is None and true(opens, now):
+                    count = 0
+                if count is not None and true(counted, now):
+                    count = min(count + 1, max(most, 0) + 1)
+                return count
+
+            def over(before: Memory, now: Moment) -> bool:
+                count = scope(before, now)
+                return count is not None and count > most
+
+            return met(machine, over, scope)
+        case EverywherePossible(p):
+            return _stuck(graph(machine, lambda _, now: true(p, now)))
+        case LeadsTo():
+            return _owed_for_ever(machine, form)
+        case _:
+            return met(machine, lambda _, now: not true(form.condition, now))
+
+
+def _stuck(found: Graph) -> int | None:
+    able = {node for node in found.edges if node[1]}
+    grown = True
+    while grown:
+        more = {node for node, edges in found.edges.items() if node not in able and any(to in able for _, to in edges)}
+        able |= more
+        grown = bool(more)
+    return min((found.depth[node] for node in found.edges if node not in able), default=None)
+
+
+def _owed_for_ever(machine: Machine, form: LeadsTo) -> int | None:
+    """The steps to the nearest configuration from which Q can stay owed with everything that must happen happening again and again.
+
+    A run that rests is taken as one that does nothing again and again. For each set of fair events that are to happen, the others
+    must not be possible: so what is left is a search for a cycle with something of each of several sets of moves.
+    """
+
+    def owed(before: Memory, now: Moment) -> bool:
+        return bool(before or now.true(machine, form.cause)) and not now.true(machine, form.goal)
+
+    found = graph(machine, owed)
+    nodes = {node for node in found.edges if node[1]}
+
+    def is_(name: str, moment: Moment) -> bool:
+        return moment.occurrence.event == name or name in moment.effects
+
+    best = []
+    for happening in chain.from_iterable(combinations(form.fair, n) for n in range(len(form.fair) + 1)):
+        quiet = [name for name in form.fair if name not in happening]
+        left = {n for n in nodes if not any(is_(name, moment) for name in quiet for moment, _ in found.edges[n])}
+        moves = [(n, moment, to) for n in left for moment, to in found.edges[n] if to in left]
+        moves += [(n, first(machine), n) for n in left if not promises(machine, n[0])]
+        wanted = [[(a, m, b) for a, m, b in moves if is_(name, m)] for name in happening]
+        every = {promise for n in left for promise in promises(machine, n[0])}
+        wanted += [[(a, m, b) for a, m, b in moves if _ends(machine, promise, a[0], m)] for promise in every]
+        best += [found.depth[n] for n in _for_ever(left, moves, wanted)]
+    return min(best, default=None)
+
+
+def promises(machine: Machine, here: Configuration) -> set:
+    return set(here.outstanding) | set(machine.armed(here.state))
+
+
+def _ends(machine: Machine, promise, before: Configuration, moment: Moment) -> bool:
+    """Tell whether the promise is kept by this move, or not given where it starts."""
+    if promise not in promises(machine, before):
+        return True
+    if moment.occurrence is NOTHING:
+        return False
+    if isinstance(promise, str):
+        return (
+            machine.event_named.get(moment.occurrence.event) is not None
+            and (machine.event_named[moment.occurrence.event].origin == promise)
+        ) or promise in moment.cancelled
+    source, timer = promise
+    if (moment.occurrence.source, moment.occurrence.event) == (source, timer):
+        return True
+    old, new = before.state, moment.after.state
+    if not moment.moved:
+        return False
+    if old == new:
+        return source == old
+    return source not in list(machine.ancestry(new))
+
+
+def _for_ever(nodes, moves, wanted) -> set:
+    """The nodes that some run can visit again and again, that takes a move of each wanted set again and again (Emerson and Lei)."""
+    left = set(nodes)
+    while True:
+        keep = set(left)
+        inside = [(a, m, b) for a, m, b in moves if a in left and b in left]
+        after = {a: {b for x, _, b in inside if x == a} for a in left}
+        keep &= {a for a in left if _round(a, after)}
+        for moves_wanted in wanted:
+            ends = [(a, b) for a, m, b in moves_wanted if a in left and b in left]
+            keep &= {n for n in left if any(a in _from(n, after) and n in _from(b, after) for a, b in ends)}
+        if keep == left:
+            return left
+        left = keep
+
+
+def _from(node, after) -> set:
+    reached, todo = {node}, [node]
+    while todo:
+        for other in after[todo.pop()]:
+            if other not in reached:
+                reached.add(other)
+                todo.append(other)
+    return reached
+
+
+def _round(node, after) -> bool:
+    return any(node in _from(other, after) for other in after[node])
+
+
+def run(machine: Machine, happened) -> list[Moment]:
+    """The moments of one run, the start included."""
+    moments = [first(machine)]
+    for occurrence in happened:
+        now = moments[-1].after
+        moments.append(next(m for m in following(machine, now) if m.occurrence == occurrence))
+    return moments
+
+
+def lasso_is_real(machine: Machine, form: LeadsTo, moments: list[Moment], loop: int) -> bool:
+    """Tell whether the moments after the first `loop` steps can be repeated for ever, with Q owed, as S12 and fairness allow."""
+    owed = [False]
+    for moment in moments:
+        owed.append((owed[-1] or moment.true(machine, form.cause)) and not moment.true(machine, form.goal))
+    round_ = moments[loop + 1 :] or [attrs.evolve(first(machine), before=moments[-1].after, after=moments[-1].after)]
+    closes = moments[loop].after == moments[-1].after and all(owed[loop + 1 :])
+    every = {promise for moment in round_ for promise in promises(machine, moment.before)}
+    kept = all(any(_ends(machine, promise, moment.before, moment) for moment in round_) for promise in every)
+    fair = all(
+        any(m.occurrence.event == name or name in m.effects for m in round_)
+        or not any(
+            n.occurrence.event == name or name in n.effects for m in round_ for n in following(machine, m.before)
+        )
+        for name in form.fair
+    )
+    return closes and kept and fair
+
+
+def watched(machine: Machine, form: Form, moments: list[Moment]) -> str:
+    """What a monitor has to say of a run: by all ways to read the table of forms at every prefix."""
+
+    def true(condition, place: int) -> bool:
+        return moments[place].true(machine, condition)
+
+    def old(place: int, expr):
+        return evaluate(expr, attrs.evolve(moments[place], occurrence=NOTHING, effects=()).names(machine))
+
+    places = range(len(moments))
+    ended = moments[-1].after.state in machine.final_states
+    match form:
+        case LeadsTo(cause, goal, _):
+            owed = any(true(cause, p) and not any(true(goal, q) for q in places if q >= p) for p in places)
+            return ("violated" if owed else "satisfied") if ended else "pending"
+        case OnlyAfter(later, earlier):
+            if any(true(later, p) and not any(true(earlier, q) for q in places if q <= p) for p in places):
+                return "violated"
+            return "satisfied" if ended or any(true(earlier, p) for p in places) else "pending"
+        case Unchanged(trigger, expressions):
+            broken = any(
+                true(trigger, p) and any(old(p - 1, expr) != old(p, expr) for expr in expressions) for p in places[1:]
+            )
+        case AtMost(bound, counted, None):
+            broken = sum(true(counted, p) for p in places) > evaluate(bound, machine.constants)
+        case AtMost(bound, counted, (opens, closes)):
+            broken = False
+            opened = None
+            for p in places:
+                if opened is not None and true(closes, p):
+                    opened = None
+                if opened is None and true(opens, p):
+                    opened = p
+                if opened is not None:
+                    counts = sum(true(counted, q) for q in range(opened, p + 1))
+                    broken = broken or counts > evaluate(bound, machine.constants)
+        case Never(p):
+            broken = any(true(p, q) for q in places)
+        case _:
+            broken = not all(true(form.condition, p) for p in places)
+    return "violated" if broken else "satisfied" if ended else "pending"

@@ -1,0 +1,149 @@
+"""Properties of random machines are judged as the page says they are meant, and traces show what they claim."""
+
+import attrs
+import naive
+import pytest
+from hypothesis import event, given, reject, settings
+from hypothesis import strategies as st
+
+from dsa.checks import concrete
+from dsa.checks.engines.found import Limits
+from dsa.checks.monitors import is_monitor, monitor
+from dsa.checks.properties import Judgement, Questions, judge
+from dsa.claims import Expected, Form, LeadsTo, Possible, Probability, Property
+from dsa.expr import TRUE
+from dsa.machine import Machine
+from dsa.meaning import Occurrence
+from dsa.system import closed_system
+from dsa.testing import claimed
+from dsa.testing.declared import skeletons
+from dsa.testing.expressions import label, one_in
+from dsa.testing.strategies import _row
+
+MANY = settings(max_examples=120, deadline=None)
+LIMITS = Limits(100_000)
+
+
+@st.composite
+def claimed_machines(draw: st.DrawFn, least: int = 6) -> Machine:
+    """Draw a machine with many properties."""
+    skeleton = draw(skeletons())
+    rows = tuple(_row(draw, skeleton) for _ in range(draw(st.integers(1, 12))))
+    claims = tuple(claimed.claim(draw, skeleton) for _ in range(least))
+    return attrs.evolve(skeleton.machine, transitions=rows, properties=claims)
+
+
+@MANY
+@given(claimed_machines())
+def test_verdicts_and_lengths_are_those_of_the_oracle(machine: Machine) -> None:
+    compare(machine)
+
+
+@pytest.mark.full
+@settings(max_examples=5_000, deadline=None)
+@given(claimed_machines())
+def test_the_same_on_many_more(machine: Machine) -> None:
+    compare(machine)
+
+
+def judgements(machine: Machine, forms: list[Form], traces: int = 1) -> list[tuple[Form, Judgement]]:
+    questions = Questions(closed_system(machine), forms)
+    found = judge(questions, questions.search(LIMITS), LIMITS, traces=traces)
+    return [(form, found[form]) for form in forms]
+
+
+def compare(machine: Machine) -> None:
+    forms = [claim.form for claim in machine.properties if not isinstance(claim.form, Probability | Expected)]
+    for form, judged in judgements(machine, forms):
+        try:
+            expected = naive.violated(machine, form)
+        except naive.TooLargeError:
+            reject()
+        broken = (expected is None) == isinstance(form, Possible)
+        event(f"{type(form).__name__} {judged.verdict}")
+        assert judged.verdict == ("VIOLATED" if broken else "HOLDS")
+        if expected is not None:
+            assert judged.trace is not None
+            steps = len(judged.trace.steps) if judged.loop is None else judged.loop
+            assert steps == expected
+        if isinstance(form, LeadsTo) and judged.loop is not None:
+            moments = naive.run(machine, [taken.occurrence for taken in judged.trace.steps])
+            assert naive.lasso_is_real(machine, form, moments, judged.loop)
+
+
+@st.composite
+def restless_machines(draw: st.DrawFn) -> Machine:
+    """Draw a machine that can go on for long, and claims that something leads to something, mostly under fairness."""
+    skeleton = draw(skeletons())
+    rows = tuple(_row(draw, skeleton) for _ in range(draw(st.integers(6, 20))))
+    rows = tuple(attrs.evolve(row, condition=TRUE) if one_in(draw, 2) else row for row in rows)
+    machine = attrs.evolve(skeleton.machine, transitions=rows)
+    named = [event.name for event in machine.events] + [effect.name for effect in machine.effects]
+    moments = skeleton.moments()
+
+    def claim() -> Property:
+        fair = tuple(name for name in named if one_in(draw, 3))
+        return Property(LeadsTo(label(draw, moments), label(draw, moments), fair))
+
+    return attrs.evolve(machine, properties=tuple(claim() for _ in range(8)))
+
+
+@settings(max_examples=50, deadline=None)
+@given(restless_machines())
+def test_leads_to_is_judged_as_the_oracle_does(machine: Machine) -> None:
+    compare(machine)
+
+
+@settings(max_examples=100, deadline=None)
+@given(claimed_machines())
+def test_further_counterexamples_are_real_and_take_other_rows(machine: Machine) -> None:
+    forms = [claim.form for claim in machine.properties if isinstance(claim.form, naive.TRACED)]
+    for form, judged in judgements(machine, forms, traces=3):
+        if judged.verdict != "VIOLATED" or judged.trace is None:
+            continue
+        rows = [
+            frozenset(id(taken.row) for taken in trace.steps)
+            for trace in (judged.trace, *(more for more, _ in judged.more))
+        ]
+        assert len(rows) == len(set(rows)) <= 3
+        for trace, loop in judged.more:
+            event(f"more {type(form).__name__}")
+            moments = naive.run(machine, [taken.occurrence for taken in trace.steps])
+            if isinstance(form, LeadsTo):
+                assert naive.lasso_is_real(machine, form, moments, loop)
+            else:
+                assert naive.watched(machine, form, moments) == "violated"
+                assert len(trace.steps) >= len(judged.trace.steps)
+        if judged.passing is not None:
+            event(f"passing {type(form).__name__}")
+            moments = naive.run(machine, [taken.occurrence for taken in judged.passing.steps])
+            assert not naive.promises(machine, moments[-1].after)
+            assert naive.watched(machine, form, moments) != "violated"
+
+
+@MANY
+@given(claimed_machines(), st.data())
+def test_monitors_say_what_the_forms_mean_on_one_run(machine: Machine, data: st.DataObject) -> None:
+    happened: list[Occurrence] = []
+    here = naive.first(machine).after
+    for _ in range(data.draw(st.integers(0, 12))):
+        moments = naive.following(machine, here)
+        if not moments:
+            break
+        moment = moments[data.draw(st.integers(0, len(moments) - 1))]
+        happened.append(moment.occurrence)
+        here = moment.after
+    run, known = concrete.moments(machine, happened), naive.run(machine, happened)
+    for claim in machine.properties:
+        assert is_monitor(claim.form) == isinstance(claim.form, naive.TRACED)
+        if is_monitor(claim.form):
+            said = monitor(claim.form, run, ended=here.state in machine.final_states)
+            event(f"{type(claim.form).__name__} {said.verdict}")
+            assert said.verdict == naive.watched(machine, claim.form, known)
+
+
+@pytest.mark.full
+@settings(max_examples=2_000, deadline=None)
+@given(restless_machines())
+def test_leads_to_on_many_more(machine: Machine) -> None:
+    compare(machine)

@@ -1,0 +1,73 @@
+"""Odds of guards: by retry number, and put together from parts."""
+
+import pytest
+
+from dsa.checks.odds.assumed import Odds, OddsError, assumed
+from dsa.lang import loads
+
+
+def machine(guards, guard="g"):
+    return loads(f"""# m
+
+## Guards
+| guard | judges | is | options | verdicts | pass | fatal |
+| ----- | ------ | -- | ------- | -------- | ---- | ----- |
+{guards}
+
+## States
+| state | kind    |
+| ----- | ------- |
+| here  | initial |
+
+## Transitions
+| source | event | if | target |
+| ------ | ----- | -- | ------ |
+| here   | said  | {guard}.passed | = |
+| here   | said  | else | = |
+""")
+
+
+def test_the_last_number_is_repeated_and_equal_ones_need_no_memory():
+    odds = Odds((0.5, 0.7), (0.1,))
+    assert odds.at(0) == pytest.approx({"passed": 0.5, "failed": 0.4, "fatal": 0.1})
+    assert odds.at(1) == odds.at(99)
+    assert odds.memory == 2
+    assert Odds((0.5, 0.5, 0.5), (0.1, 0.1)).memory == 1
+    assert Odds((0.5,), (0.1, 0.2, 0.2)).memory == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "passed", "fatal"),
+    [
+        ("in_order | of = a, b", 0.8 * 0.5, 0.1 + 0.8 * 0.2),
+        ("all | of = a, b", 0.8 * 0.5, 1 - 0.9 * 0.8),
+        ("any | of = a, b", 0.9 * 0.8 - 0.1 * 0.3, 1 - 0.9 * 0.8),
+        ("at_least | k = 2; of = a, b", 0.8 * 0.5, 1 - 0.9 * 0.8),
+        ("a |", 0.8, 0.1),
+    ],
+)
+def test_parts_are_put_together_as_the_composition_does(kind, passed, fatal):
+    rows = f"| g | said | {kind} | | | |\n| a | | x | | | 0.8 | 0.1 |\n| b | | x | | | 0.5 | 0.2 |"
+    odds = assumed(machine(rows)).odds["g"]
+    assert (odds.passed[0], odds.fatal[0]) == pytest.approx((passed, fatal))
+
+
+def test_a_composition_with_a_part_without_odds_has_none():
+    rows = "| g | said | all | of = a, b | | | |\n| a | | x | | | 0.8 | |\n| b | | x | | | | |"
+    assert set(assumed(machine(rows)).odds) == {"a"}
+    assert set(assumed(machine(rows), {"b": [0.5]}).odds) == {"a", "b", "g"}
+    changing = rows.replace("0.8", "0.8, 0.9")
+    assert "g" not in assumed(machine(changing), {"b": [0.5]}).odds  # a part's retry number is not the whole's
+
+
+def test_a_guard_that_can_say_but_one_thing_needs_no_odds():
+    rows = "| g | said | x | | passed | | |\n| h | said | x | | passed, fatal | 0.9 | |"
+    odds = assumed(machine(rows)).odds
+    assert odds["g"].at(0)["passed"] == 1
+    assert odds["h"].at(0)["fatal"] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("given", [{"g": [-0.1]}, {"g": [float("nan")]}, {"strange": [0.5]}])
+def test_what_is_no_odds_is_refused(given):
+    with pytest.raises(OddsError):
+        assumed(machine("| g | said | x | | | | |"), given)

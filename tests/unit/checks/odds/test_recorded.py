@@ -1,0 +1,157 @@
+"""Recorded attempts: read, numbered, and tested for what every number rests on."""
+
+import json
+import random
+
+import pytest
+from odds_documents import chain
+from odds_worlds import World
+
+from dsa.checks.odds import OddsError
+from dsa.checks.odds.recorded import Attempt, independence, numbered, recorded
+
+MACHINE = chain("a", "b")
+
+
+def ledger(*events, name="chain", run="r1", final="succeeded", refused=(), parameters=None):
+    lines = [{"kind": "machine", "run": run, "name": name, "digest": "", "parameters": parameters or MACHINE.constants}]
+    for seq, verdicts in enumerate(events, 1):
+        lines.append({"kind": "event", "seq": seq, "event": "verdict", "verdicts": verdicts})
+        last = final if seq == len(events) else "generating.a"
+        if seq in refused:
+            lines.append({"kind": "refusal", "seq": seq, "reason": "late", "message": ""})
+        else:
+            lines.append({"kind": "step", "seq": seq, "line": 3, "source": "validating.a", "target": last})
+    return "\n".join(map(json.dumps, lines)) + "\n"
+
+
+def test_a_ledger_is_read_as_attempts_with_retry_numbers():
+    found = recorded(
+        MACHINE, [("ledger.jsonl", ledger({"a": "failed"}, {"a": "failed"}, {"a": "passed"}, {"b": "passed"}))]
+    )
+    assert found.attempts == (
+        Attempt("r1", "a", 0, "failed"),
+        Attempt("r1", "a", 1, "failed"),
+        Attempt("r1", "a", 2, "passed"),
+        Attempt("r1", "b", 0, "passed"),
+    )
+    assert (found.runs, dict(found.ended), found.notes) == (("r1",), {"succeeded": 1}, ())
+
+
+def test_refused_events_are_no_attempts():
+    found = recorded(MACHINE, [("x", ledger({"a": "failed"}, {"a": "passed"}, {"b": "passed"}, refused={2}))])
+    assert [attempt.outcome for attempt in found.attempts] == ["failed", "passed"]
+
+
+def test_runs_of_other_machines_and_other_guards_are_left_out_and_said_so():
+    found = recorded(
+        MACHINE,
+        [("x", ledger({"a": "passed"}, name="other")), ("y", ledger({"a": "passed", "strange": "failed"}))],
+    )
+    assert len(found.attempts) == 1
+    assert found.notes == (
+        "left out: 1 runs of other machines",
+        "left out: 1 verdicts of strange, which is no guard of chain",
+    )
+
+
+def test_ends_of_runs_at_other_parameter_values_do_not_count():
+    found = recorded(MACHINE, [("x", ledger({"a": "passed"}, parameters={**MACHINE.constants, "rmax.a": 9}))])
+    assert (len(found.attempts), dict(found.ended)) == (1, {})
+
+
+def test_attempts_alone_are_read_too():
+    lines = [{"run": "1", "guard": "a", "verdict": "failed"}, {"run": "1", "guard": "a", "verdict": "fatal"}]
+    lines.append({"run": "2", "guard": "a", "verdict": "passed"})
+    found = recorded(MACHINE, [("attempts.jsonl", "\n".join(map(json.dumps, lines)))])
+    assert [(a.run, a.retry, a.outcome) for a in found.attempts] == [
+        ("1", 0, "failed"),
+        ("1", 1, "fatal"),
+        ("2", 0, "passed"),
+    ]
+
+
+def test_a_trace_is_one_run():
+    steps = [
+        {"event": "specification", "state": "generating.a"},
+        {"event": "verdict", "verdicts": {"a": "failed"}, "state": "generating.a"},
+        {"event": "verdict", "verdicts": {"a": "passed"}, "state": "generating.b"},
+        {"event": "verdict", "verdicts": {"b": "passed"}, "state": "succeeded"},
+    ]
+    found = recorded(MACHINE, [("t.jsonl", "\n".join(map(json.dumps, steps)))])
+    assert [(a.run, a.guard, a.retry) for a in found.attempts] == [
+        ("t.jsonl", "a", 0),
+        ("t.jsonl", "a", 1),
+        ("t.jsonl", "b", 0),
+    ]
+    assert dict(found.ended) == {"succeeded": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"event": "verdict", "verdicts": [1]}', "runs.jsonl: the verdicts of an event are an object"),
+        ("{", "runs.jsonl:1: this is no JSON object"),
+        ("\n[1]", "runs.jsonl:2: this is no JSON object"),
+        ('{"guard": "a"}', "runs.jsonl:1: neither a ledger's line nor an attempt"),
+        ('{"guard": "a", "verdict": "ok"}', "runs.jsonl:1: 'ok' is no verdict; there are: passed, failed, fatal"),
+    ],
+)
+def test_what_is_no_recording_is_refused_with_its_line(text, message):
+    with pytest.raises(OddsError) as refused:
+        recorded(MACHINE, [("runs.jsonl", text)])
+    assert message in str(refused.value)
+
+
+def test_the_retry_number_starts_again_after_a_pass_and_after_fatal():
+    said = [
+        ("g", "failed"),
+        ("h", "passed"),
+        ("g", "failed"),
+        ("g", "passed"),
+        ("g", "failed"),
+        ("g", "fatal"),
+        ("g", "passed"),
+    ]
+    assert [(a.guard, a.retry) for a in numbered("r", said)] == [
+        ("g", 0), ("h", 0), ("g", 1), ("g", 2), ("g", 0), ("g", 1), ("g", 0),
+    ]  # fmt: skip
+
+
+def flagged(world, worlds, seed):
+    rng = random.Random(seed)
+    found = [independence(world.attempts(rng)) for _ in range(worlds)]
+    return [sum(tests[i].is_broken for tests in found) for i in (0, 1)], sum(
+        any(test.is_broken for test in tests) for tests in found
+    )
+
+
+@pytest.mark.parametrize(
+    "world",
+    [World(35, 5), World(12, 5), World(35, 5, passes=0.9), World(60, 1, passes=0.5), World(80, 2, fatal=0.05)],
+    ids=str,
+)
+def test_independent_worlds_are_rarely_suspected(world):
+    _, either = flagged(world, 400, seed=3)
+    assert either <= 0.08 * 400  # 5 % are to be expected
+
+
+@pytest.mark.parametrize(
+    ("world", "which"),
+    [
+        (World(70, 5, hard=(0.9, 0.4)), 1),
+        (World(35, 5, hard=(0.95, 0.3)), 1),
+        (World(150, 1, hard=(0.95, 0.3)), 0),
+        (World(70, 5, drop=0.2), 0),
+    ],
+    ids=str,
+)
+def test_worlds_whose_attempts_hang_together_are_flagged(world, which):
+    tests, either = flagged(world, 200, seed=5)
+    assert either >= 0.95 * 200
+    assert tests[which] >= 0.9 * 200
+
+
+def test_too_few_attempts_say_nothing():
+    tests = independence([Attempt("r", "g", 0, "passed"), Attempt("s", "g", 0, "failed")])
+    assert [(test.rare, test.finding) for test in tests] == [(None, "too few attempts to tell")] * 2

@@ -1,0 +1,62 @@
+"""What is inductive stays, what is not goes, and a claim gets the few lemmas that it needs."""
+
+from dsa.checks.evidence import Lemma
+from dsa.checks.proof.induction import Induction, Needs, Slicer, whole
+from dsa.checks.proof.session import Session
+from dsa.expr import Expr, Integer, Name, unparse
+from dsa.simplify import compared, negated
+
+RETRIES, RMAX, SATISFIED = Name("retries", "variable"), Name("rmax", "parameter"), Name("satisfied", "variable")
+
+
+def places(session: Session) -> dict[str, int]:
+    return {location.state: place for place, location in enumerate(session.system.locations)}
+
+
+def kept(session: Session, guessed: dict[int, list[Expr]]) -> dict[int, set[str]]:
+    found = Induction(whole(session.system), session.logic, {}).largest(guessed)
+    assert found is not None
+    return {place: set(map(unparse, here)) for place, here in found.items()}
+
+
+def test_what_a_command_breaks_is_dropped_and_all_that_leaned_on_it(session: Session) -> None:
+    at = places(session)
+    guessed: dict[int, list[Expr]] = {
+        at["idle"]: [compared(RETRIES, "==", Integer(0))],
+        at["generating"]: [compared(RETRIES, "<=", Integer(2)), negated(SATISFIED)],
+        at["validating"]: [compared(RETRIES, "<=", Integer(2)), negated(SATISFIED)],
+    }
+    # 2 is passed by a retry; what is not true of satisfied is not known at the start here, so it cannot be kept either.
+    assert kept(session, guessed) == {at["idle"]: {"retries == 0"}}
+
+
+def test_not_satisfied_needs_the_start(session: Session) -> None:
+    at = places(session)
+    working = {at[state]: [negated(SATISFIED)] for state in ("idle", "generating", "validating")}
+    assert set(kept(session, working)) == set(working)
+    assert kept(session, {at["generating"]: [negated(SATISFIED)]}) == {}
+
+
+def test_false_at_the_start_is_dropped(session: Session) -> None:
+    assert kept(session, {0: [compared(RETRIES, ">", Integer(0))]}) == {}
+
+
+def test_no_time_gives_nothing(session: Session) -> None:
+    assert Induction(whole(session.system), session.logic, {}, lambda: True).largest({}) is None
+
+
+def test_a_claim_gets_what_it_needs_and_no_more(session: Session) -> None:
+    at = places(session)
+    needs = Needs(Slicer(whole(session.system), session.logic, session.lemmas))
+    assert needs.impossible(at["succeeded"], [negated(SATISFIED)])
+    assert needs.lemmas() == (Lemma(at["succeeded"], SATISFIED),)
+    assert not needs.impossible(at["failed"], [compared(RETRIES, "==", RMAX)])
+    assert needs.impossible(at["generating"], [SATISFIED])
+    lemmas = needs.lemmas()
+    assert lemmas is not None
+    assert {session.system.locations[lemma.location].state for lemma in lemmas} == {
+        "succeeded",
+        "idle",
+        "generating",
+        "validating",
+    }

@@ -1,0 +1,38 @@
+"""Potentials bound counts; what they say is checked by induction like anything else."""
+
+from dsa.checks.observers import observed
+from dsa.checks.proof.induction import whole
+from dsa.checks.proof.potential import bounding, terms
+from dsa.checks.proof.session import Session
+from dsa.claims import AtMost
+from dsa.edge.files import load
+from dsa.expr import Expr, Name, unparse
+
+
+def claim(machine_name: str, start: str) -> tuple[Session, AtMost]:
+    machine = load(machine_name)
+    forms = [item.form for item in machine.properties if isinstance(item.form, AtMost)]
+    return Session(machine, lambda: False), next(form for form in forms if unparse(form.bound).startswith(start))
+
+
+def test_terms_have_products_only_where_the_bound_has() -> None:
+    session, linear = claim("specs/dual_state", "rmax + 1")
+    assert {"1", "rmax - retries", "rmax", "retries"} == set(map(unparse, terms(session, linear.bound)))
+    session, product = claim("specs/workflow", "(grants + 1) *")
+    assert "(grants - grants_used) * rmax.g_test" in set(map(unparse, terms(session, product.bound)))
+
+
+def test_the_bound_with_products_is_inductive_at_every_location() -> None:
+    session, form = claim("specs/workflow", "(grants + 1) *")
+    guessed = bounding(session, form)
+    found = observed(session.system, form)
+    session.logic.learn(found.system)
+    kept = session.inductive(whole(found.system), guessed, session.lemmas)
+    assert all(candidate in kept[place] for place, (candidate,) in guessed.items() if place in session.lemmas)
+    assert set(guessed) == set(range(len(session.system.locations)))
+
+
+def test_no_potential_pays_for_more_than_the_bound() -> None:
+    session, form = claim("specs/dual_state", "rmax + 1")
+    low: Expr = Name("rmax", "parameter")
+    assert bounding(session, AtMost(low, form.counted)) == {}

@@ -1,0 +1,52 @@
+"""Examples at small parameter values agree with the engines, and their ways run."""
+
+import attrs
+import pytest
+
+from dsa.checks.explore import explore
+from dsa.checks.proof.samples import Sampler, every_valuation, valuations
+from dsa.checks.proof.session import Session
+from dsa.edge.files import load
+from dsa.expr import Integer, RangeDomain
+from dsa.trace import follow
+
+
+@pytest.mark.parametrize("name", ["specs/dual_state", "specs/workflow", "examples/jugs", "examples/two_phase_commit"])
+def test_counts_are_those_of_an_exploration(name: str) -> None:
+    machine = load(name)
+    session = Session(machine, lambda: False)
+    for values in list(valuations(machine))[:4]:
+        sample = session.sampler.sample(values, 10_000)
+        explored = explore(machine.at(values))
+        assert (len(sample.configurations), len(sample.edges)) == (explored.configurations, explored.transitions)
+        assert sample.complete
+
+
+def test_ways_are_shortest_and_run(session: Session) -> None:
+    sample = session.own_samples[-1]
+    for place, (location, _) in enumerate(sample.configurations):
+        way = sample.way_to(place)
+        machine = session.machine.at(dict(zip(session.sampler.parameters, sample.parameters, strict=True)))
+        trace = follow(machine, (session.system.commands[index].occurrence for index in way))
+        assert (trace.steps[-1].state if way else trace.state) == session.system.locations[location].state
+    lengths = [len(sample.way_to(place)) for place in range(len(sample.configurations))]
+    assert lengths == sorted(lengths)
+
+
+def test_a_limit_is_told(session: Session) -> None:
+    assert not session.sampler.sample({"rmax": 5}, 3).complete
+    assert not session.sampler.sample({"rmax": 5}, 1_000, lambda: True).complete
+
+
+def test_only_some_commands_may_be_taken(session: Session) -> None:
+    assert len(Sampler(session.system, [0]).sample({"rmax": 3}, 100).configurations) == 2
+
+
+def test_all_values_are_listed_only_when_they_are_few() -> None:
+    machine = load("dual_state")
+    assert every_valuation(machine, 1_000) is None
+    bounded = attrs.evolve(machine.parameters[0], domain=RangeDomain(Integer(2), Integer(4)))
+    few = attrs.evolve(machine, parameters=(bounded,))
+    assert every_valuation(few, 3) == ({"rmax": 2}, {"rmax": 3}, {"rmax": 4})
+    assert every_valuation(few, 2) is None
+    assert every_valuation(attrs.evolve(machine, parameters=()), 1) == ({},)

@@ -1,0 +1,24 @@
+"""What Spacer finds is read back as lemmas that plain induction accepts."""
+
+from dsa.checks.observers import observed
+from dsa.checks.proof.induction import unseen, whole
+from dsa.checks.proof.session import Session
+from dsa.checks.proof.spacer import invariants
+from dsa.claims import Always, Never
+from dsa.expr import And, Integer, Name
+from dsa.simplify import compared, negated
+
+RETRIES, SATISFIED = Name("retries", "variable"), Name("satisfied", "variable")
+
+
+def test_an_invariant_is_found_and_inductive(session: Session) -> None:
+    found = observed(session.system, Never(And((Name("succeeded", "state"), negated(SATISFIED)))))
+    guessed = invariants(session.logic, found, 20_000)
+    assert guessed
+    kept = session.inductive(whole(session.system), guessed, {})
+    assert all(unseen(session.logic, kept, sight).can_be == "no" for sight in found.sights)
+
+
+def test_nothing_is_found_for_what_is_false(session: Session) -> None:
+    found = observed(session.system, Always(compared(RETRIES, "<", Integer(2))))
+    assert invariants(session.logic, found, 20_000) == {}

@@ -1,0 +1,63 @@
+"""Graphs in lists and graphs in arrays are judged alike; on random machines the lists are compared with an oracle."""
+
+import families
+import pytest
+from example_machines import states
+
+from dsa.checks.components import cycles, marked, unable
+from dsa.checks.engines.found import Limits
+from dsa.checks.searching import search_all
+from dsa.declarations import Event, Transition
+from dsa.edge.files import load
+from dsa.expr import TRUE, Name
+from dsa.machine import Machine
+from dsa.system import closed_system
+
+
+def loop():
+    """Give a machine whose one cycle is a step from a configuration to itself."""
+    return Machine(
+        "loop", (Transition("a", "go", "b"), Transition("b", "go", "=")), states("a", ["b"]), "a", events=(Event("go"),)
+    )
+
+
+MACHINES = {
+    "loop": loop,
+    "peterson": lambda: load("examples/peterson"),
+    "polling": lambda: load("examples/polling"),
+    "workflow": lambda: load("workflow"),
+    "any order": lambda: families.any_order(3, 1),
+}
+
+
+def parts(machine, condition):
+    searched = search_all(closed_system(machine), [], Limits(100_000))
+    graph = searched.graph
+    holding = graph.holding(dict.fromkeys(range(len(searched.system.locations)), searched.ground.grounded(condition)))
+    numbers = [int(number) for number in graph.numbers]
+    found = {frozenset(numbers[position] for position in part) for part in cycles(graph, holding)}
+    return type(graph.numbers).__name__, found, sorted(numbers[position] for position in unable(graph, holding))
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_arrays_and_lists_agree(name, monkeypatch):
+    machine = MACHINES[name]()
+    flags = [
+        v.name for v in machine.variables if str(v.domain) == "bool" or v.domain.__class__.__name__ == "BooleanDomain"
+    ]
+    for condition in [TRUE, *(Name(flag, "variable") for flag in flags[:2])]:
+        kind, cyclic, stuck = parts(machine, condition)
+        monkeypatch.setattr("dsa.checks.engines.edges._SMALL", 0)
+        arrays, *same = parts(machine, condition)
+        monkeypatch.undo()
+        assert (kind, arrays) == ("list", "ndarray")
+        assert same == [cyclic, stuck]
+
+
+def test_marked_positions():
+    assert marked(bytearray([0, 1, 1, 0])) == [1, 2]
+
+
+def test_a_step_to_itself_is_a_cycle():
+    _, found, stuck = parts(loop(), TRUE)
+    assert ([len(part) for part in found], stuck) == ([1], [])

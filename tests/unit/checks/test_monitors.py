@@ -1,0 +1,56 @@
+"""Monitors on runs of dual_state; on random machines: tests/property/test_properties.py."""
+
+import pytest
+from example_machines import dual_state
+
+from dsa.checks.concrete import moments
+from dsa.checks.monitors import Watched, is_monitor, monitor
+from dsa.claims import Always, AtMost, EverywherePossible, LeadsTo, Never, OnlyAfter, Possible, Unchanged
+from dsa.expr import Integer, Name, Verdict
+from dsa.meaning import Occurrence
+
+GO, ARTIFACT = Occurrence("specification"), Occurrence("artifact")
+FAILED, PASSED = Occurrence("verdict", {"g": "failed"}), Occurrence("verdict", {"g": "passed"})
+ONCE, TWICE = [GO, ARTIFACT, FAILED], [GO, ARTIFACT, FAILED, ARTIFACT, PASSED]
+QUERY, GUARD = Name("query_llm", "effect"), Name("execute_guard", "effect")
+SPECIFICATION, SUCCEEDED = Name("specification", "event"), Name("succeeded", "state")
+RETRIES, SATISFIED = Name("retries", "variable"), Name("satisfied", "variable")
+
+
+@pytest.mark.parametrize(("form", "run", "verdict", "step"), [
+    (Always(Name("idle", "state")), [], "pending", None),
+    (Always(Name("idle", "state")), [GO], "violated", 1),
+    (Never(SUCCEEDED), ONCE, "pending", None),
+    (Never(SUCCEEDED), TWICE, "violated", 5),
+    (Never(Name("failed", "state")), TWICE, "satisfied", None),
+    (Unchanged(Verdict("g", "failed"), (SATISFIED,)), ONCE, "pending", None),
+    (Unchanged(Verdict("g", "failed"), (SATISFIED, RETRIES)), ONCE, "violated", 3),
+    (LeadsTo(SPECIFICATION, SUCCEEDED), [], "pending", None),
+    (LeadsTo(SPECIFICATION, SUCCEEDED), ONCE, "pending", 1),
+    (LeadsTo(SPECIFICATION, SUCCEEDED), TWICE, "satisfied", None),
+    (LeadsTo(SPECIFICATION, Name("failed", "state")), TWICE, "violated", 1),
+    (OnlyAfter(GUARD, QUERY), [], "pending", None),
+    (OnlyAfter(GUARD, QUERY), [GO], "satisfied", 1),
+    (OnlyAfter(QUERY, SPECIFICATION), [GO], "satisfied", 1),
+    (OnlyAfter(QUERY, GUARD), [GO], "violated", 1),
+    (AtMost(Integer(1), QUERY), [GO], "pending", None),
+    (AtMost(Integer(1), QUERY), ONCE, "violated", 3),
+    (AtMost(Integer(1), QUERY, (QUERY, GUARD)), TWICE, "satisfied", None),
+    (AtMost(Integer(1), QUERY, (QUERY, SATISFIED)), ONCE, "violated", 3),
+    (AtMost(Integer(0), QUERY, (SUCCEEDED, SPECIFICATION)), TWICE, "satisfied", None),
+])  # fmt: skip
+def test_what_a_monitor_says(form, run, verdict, step):
+    machine = dual_state()
+    found = moments(machine, run)
+    ended = found[-1].configuration.state in machine.final_states
+    assert monitor(form, found, ended=ended) == Watched(verdict, step)
+
+
+def test_forms_about_all_runs_are_none():
+    assert not is_monitor(Possible(SUCCEEDED))
+    assert not is_monitor(EverywherePossible(SUCCEEDED))
+
+
+def test_a_run_that_is_refused_is_no_run():
+    with pytest.raises(ValueError, match="artifact is refused"):
+        moments(dual_state(), [ARTIFACT])

@@ -1,0 +1,77 @@
+"""Recorded runs, run again."""
+
+import re
+
+import attrs
+import pytest
+from example_machines import dual_state
+
+from dsa.checks.replay import replay
+from dsa.edge.files import load
+from dsa.errors import ParameterError
+from dsa.meaning import Occurrence
+from dsa.trace import Recorded, RecordedStep, follow, recorded
+
+FAILED = Occurrence("verdict", {"g": "failed"})
+RUN = [Occurrence("specification"), Occurrence("artifact"), FAILED, Occurrence("artifact"), FAILED]
+
+
+def record(**changes):
+    return attrs.evolve(recorded(follow(dual_state(rmax=1), RUN), "dual_state"), **changes)
+
+
+def altered(number, **changes):
+    steps = list(record().steps)
+    steps[number - 1] = attrs.evolve(steps[number - 1], **changes)
+    return record(steps=tuple(steps))
+
+
+def test_what_was_recorded_fits():
+    found = replay(dual_state(), record())
+    assert (found.mismatch, found.total, len(found.trace.steps), found.failed) == (None, 5, 5, False)
+
+
+@pytest.mark.parametrize(("changed", "step", "message"), [
+    (altered(3, state="failed"), 3, r"line 43 \(.*\) leads to generating, the record has failed"),
+    (altered(3, changed=()), 3, "retries is 1, the record has 0"),
+    (altered(3, changed=(("retries", 1), ("tries", 1))), 3, "the machine has no variable tries"),
+    (altered(2, effects=()), 2, "emits execute_guard, the record has nothing"),
+    (altered(5, cancelled=("query_llm",)), 5, "cancels nothing, the record has query_llm"),
+    (altered(1, occurrence=Occurrence("artifact")), 1, r"artifact in idle: refused: late \(.*\); accepted there: specification"),
+    (altered(1, occurrence=Occurrence("nonsense")), 1, "has no event 'nonsense'"),
+    (record(state="generating"), 0, "starts in idle, the record has generating"),
+    (record(values=(("retries", 1),)), 0, "retries is 0, the record has 1"),
+    (record(machine="other"), 0, "the trace is one of other"),
+])  # fmt: skip
+def test_the_first_step_that_does_not_fit_is_told(changed, step, message):
+    found = replay(dual_state(), changed)
+    assert found.mismatch.step == step
+    assert len(found.trace.steps) == max(step - 1, 0)
+    assert found.failed
+    assert re.search(message, found.mismatch.message), found.mismatch.message
+
+
+def test_a_refused_event_says_which_conjuncts_were_false():
+    found = replay(dual_state(exhaust=None), record())
+    assert found.mismatch.step == 5
+    assert "refused: invalid_state" in found.mismatch.message
+    assert "false: g.passed (line 42); retries < rmax (line 43); g.fatal (line 44)" in found.mismatch.message
+
+
+def test_parameters_that_the_machine_does_not_have():
+    with pytest.raises(ParameterError):
+        replay(dual_state(), record(parameters=(("rmin", 1),)))
+
+
+def test_properties_are_watched_on_the_run():
+    machine = load("specs/dual_state")
+    found = replay(machine, Recorded(record(machine=None).steps, parameters=(("rmax", 1),)))
+    said = {seen.text: seen.watched and (seen.watched.verdict, seen.watched.step) for seen in found.observations}
+    assert said["specification leads to succeeded or failed or escalated"] == ("satisfied", None)
+    assert said["execute_guard only after query_llm"] == ("satisfied", 1)
+    assert said["possible succeeded"] is None
+    begun = replay(machine, Recorded((RecordedStep(Occurrence("specification")),)))
+    said = {seen.text: seen.watched for seen in begun.observations}
+    leads_to = said["specification leads to succeeded or failed or escalated"]
+    assert (leads_to.verdict, leads_to.step) == ("pending", 1)
+    assert said["always retries <= rmax"].verdict == "pending"
