@@ -1,0 +1,111 @@
+"""The two quantitative forms of properties, judged under the odds that a document's Guards assume.
+
+Takes a machine at its parameter values and a form, gives a verdict with the number. Where somebody chooses what comes, the worst
+choice counts (S12).
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Literal
+
+import attrs
+
+from dsa.checks.odds.assumed import OddsError
+from dsa.checks.odds.chain import Chain, Edge, End
+from dsa.checks.odds.reckon import Averages, Bounds, Question, obstacles, question
+from dsa.claims import Expected, Form, Probability
+from dsa.expr import Boolean, Expr, evaluate
+from dsa.machine import Machine
+from dsa.moments import after, at_start
+
+Judgement = tuple[Literal["HOLDS", "VIOLATED", "UNKNOWN"], str]
+
+#: Sums of products of decimals do not come out even.
+_ROUNDING = 1e-12
+
+
+def judge(machine: Machine, form: Form) -> Judgement:
+    """Judge `P with probability >= x` or `expected E <= x` at the machine's parameter values.
+
+    The reason has the number, or what is missing.
+    """
+    if not isinstance(form, Probability | Expected):
+        return "UNKNOWN", "the form does not speak of odds"
+    try:
+        return judged(question(machine), form)
+    except OddsError as wrong:
+        return "UNKNOWN", str(wrong)
+
+
+def judged(asked: Question, form: Probability | Expected) -> Judgement:
+    """Judge a form where odds are assumed that the document does not have."""
+    chain = asked.chain()
+    unknown = obstacles(asked, chain)
+    if chain.missing or not chain.complete or chain.system.left_out:
+        return "UNKNOWN", "; ".join(unknown)
+    if isinstance(form, Probability):
+        found = reached(chain, form.condition)
+        good, worst = found.low >= form.at_least - _ROUNDING, found.low
+        words = f"the probability is {_shown(found)}" + ("" if found.is_exact else f", at worst {worst:.10g}")
+    else:
+        found = counted(chain, form.counted)
+        good, worst = found.high <= form.at_most + _ROUNDING, found.high
+        words = f"{_shown(found)} are expected" + ("" if found.is_exact else f", at worst {worst:.10g}")
+    if unknown:
+        return "UNKNOWN", "; ".join((*unknown, words))
+    return ("HOLDS" if good else "VIOLATED"), words
+
+
+def _shown(found: Bounds) -> str:
+    return f"{found.low:.10g}" if found.is_exact else f"{found.low:.10g} to {found.high:.10g}, as somebody chooses"
+
+
+def reached(chain: Chain, condition: Expr) -> Bounds:
+    """Give the odds that a condition is true at some moment of a run."""
+    if _at_start(chain, condition):
+        return Bounds(1.0, 1.0)
+    marked = _marked(chain, condition)
+    goal = len(chain.numbers)
+
+    def turned(node: int, edge: Edge) -> Edge:
+        return (edge[0], goal, edge[2]) if marked(node, edge) else edge
+
+    choices = [tuple(tuple(turned(n, e) for e in choice) for choice in cs) for n, cs in enumerate(chain.choices)]
+    stopped = attrs.evolve(
+        chain,
+        numbers=(*chain.numbers, chain.numbers[0]),
+        choices=(*choices, ()),
+        ends={**chain.ends, goal: End("reached", "")},
+    )
+    return Averages(stopped).ending(lambda end: end.kind == "reached")
+
+
+def counted(chain: Chain, condition: Expr) -> Bounds:
+    """Give at how many moments of a run a condition is true, on average."""
+    marked = _marked(chain, condition)
+    found = Averages(chain).of(lambda node, edge: float(marked(node, edge)))
+    first = float(_at_start(chain, condition))
+    return Bounds(found.low + first, found.high + first)
+
+
+def _at_start(chain: Chain, condition: Expr) -> bool:
+    start = chain.ground.grounded(at_start(chain.system, condition))
+    return evaluate(start, chain.ground.values(chain.ground.start)) is True
+
+
+def _marked(chain: Chain, condition: Expr) -> Callable[[int, Edge], bool]:
+    """Give whether a condition is true at the moment of an edge."""
+    commands = chain.system.commands
+
+    @cache
+    def at(command: int) -> Expr:
+        return chain.ground.grounded(after(chain.system, commands[command], condition))
+
+    @cache
+    def there(node: int, command: int) -> bool:
+        held = at(command)
+        if isinstance(held, Boolean):
+            return held.value
+        return evaluate(held, chain.ground.values(chain.numbers[node])) is True
+
+    return lambda node, edge: edge[2] >= 0 and there(node, edge[2])

@@ -1,0 +1,199 @@
+"""What the odds tend to when a bound grows without end.
+
+Takes a system and the parameters that grow, gives the system in which they are infinite: comparisons with them are decided, and counters
+that only such comparisons read are gone. The chain of that system is finite, so the ceiling of success is worked out, not searched
+for.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import attrs
+
+from dsa.expr import (
+    And,
+    Arithmetic,
+    Boolean,
+    Compare,
+    Expr,
+    Integer,
+    Name,
+    Negate,
+    Not,
+    Or,
+    RangeDomain,
+    Value,
+    names,
+)
+from dsa.machine import Machine
+from dsa.simplify import all_of, any_of, constant, negated, substituted
+from dsa.system import Command, System
+
+_OPPOSITE = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+@attrs.frozen
+class Limit:
+    """The system with infinite parameters.
+
+    `is_ceiling`: at every finite value success is at most as likely as here, and grows with the parameters. It is
+    so when only runs that no longer can succeed tell the systems apart.
+    """
+
+    system: System
+    is_ceiling: bool
+
+
+class NoLimitError(Exception):
+    """What a system tends to cannot be worked out this way; the message says why."""
+
+
+def limit(system: System, growing: Iterable[str], success: Iterable[str]) -> Limit:
+    """Give the system at infinity. Raises NoLimitError when the parameters are more than bounds in comparisons."""
+    grown = frozenset(growing)
+    machine = system.machine
+    decide = _Decision(grown, machine.constants)
+    commands, late = [], set()
+    for command in system.commands:
+        # `safe` is left out: an update that leaves its domain is refused at finite values, where it is found.
+        condition = all_of([command.enabled, *map(negated, command.rivals)])
+        enabled = decide.condition(condition)
+        if decide.falls(condition):
+            late.add(command.target)
+        if enabled != constant(False):  # noqa: FBT003  (a node)
+            commands.append(attrs.evolve(command, enabled=enabled, rivals=(), safe=constant(True)))  # noqa: FBT003
+    needed = _needed(commands)
+    variables = tuple(v for v in system.variables if v.name in needed)
+    for variable in variables:
+        bounds = (variable.domain.low, variable.domain.high) if isinstance(variable.domain, RangeDomain) else ()
+        for expr in (variable.initial, *bounds):
+            if expr is not None and names(expr) & grown:
+                raise NoLimitError(f"variable {variable.name} depends on {', '.join(sorted(names(expr) & grown))}")
+    kept = tuple(attrs.evolve(command, updates=_kept(command, needed, grown)) for command in commands)
+    wanted = frozenset(success)
+    is_ceiling = not any(_reaches(system, place, wanted) for place in late)
+    reduced = attrs.evolve(system, machine=_without(machine, needed), variables=variables, commands=kept)
+    return Limit(reduced, is_ceiling)
+
+
+def _without(machine: Machine, needed: frozenset[str]) -> Machine:
+    return attrs.evolve(machine, variables=tuple(v for v in machine.variables if v.name in needed))
+
+
+def _kept(command: Command, needed: frozenset[str], grown: frozenset[str]) -> tuple[tuple[str, Expr], ...]:
+    updates = tuple((name, value) for name, value in command.updates if name in needed)
+    for name, value in updates:
+        if names(value) & grown:
+            raise NoLimitError(f"variable {name} is set from {', '.join(sorted(names(value) & grown))}")
+    return updates
+
+
+def _needed(commands: Iterable[Command]) -> frozenset[str]:
+    """Give the variables that conditions read, and those that their updates read, and so on."""
+    every = list(commands)
+    needed = {name for command in every for name in names(command.enabled)}
+    while True:
+        more = {read for command in every for name, value in command.updates if name in needed for read in names(value)}
+        if more <= needed:
+            return frozenset(needed)
+        needed |= more
+
+
+def _reaches(system: System, place: int, success: frozenset[str]) -> bool:
+    seen, todo = {place}, [place]
+    while todo:
+        here = todo.pop()
+        if system.locations[here].state in success:
+            return True
+        for command in system.commands_at[here]:
+            if command.target not in seen:
+                seen.add(command.target)
+                todo.append(command.target)
+    return False
+
+
+class _Decision:
+    """Decides comparisons with what grows."""
+
+    def __init__(self, grown: frozenset[str], constants: Mapping[str, Value]) -> None:
+        self._grown, self._constants = grown, constants
+
+    def __str__(self) -> str:
+        return ", ".join(sorted(self._grown))
+
+    def condition(self, expr: Expr) -> Expr:
+        """Give the condition when what grows is infinite."""
+        match expr:
+            case Not(operand):
+                return negated(self.condition(operand))
+            case And(operands):
+                return all_of(self.condition(operand) for operand in operands)
+            case Or(operands):
+                return any_of(self.condition(operand) for operand in operands)
+            case Compare():
+                return self._compared(expr)
+            case _:
+                if names(expr) & self._grown:
+                    raise NoLimitError(f"{self} is read other than in a comparison")
+                return expr
+
+    def falls(self, expr: Expr) -> bool:
+        """Tell whether the condition may be true at finite values at which it is false at infinity."""
+        return any(self._compared(atom) == constant(sign < 0) for atom, sign in _atoms(expr, 1) if self._grows(atom))
+
+    def _grows(self, expr: Expr) -> bool:
+        return bool(names(expr) & self._grown)
+
+    def _compared(self, expr: Compare) -> Expr:
+        if not self._grows(expr):
+            return expr
+        if len(expr.rest) != 1:
+            raise NoLimitError(f"{self} is read in a chain of comparisons")
+        ((sign, right),) = expr.rest
+        slope = self._slope(expr.first) - self._slope(right)
+        if slope == 0:
+            raise NoLimitError(f"{self} stands on both sides of a comparison")
+        if sign not in _OPPOSITE:
+            raise NoLimitError(f"{self} is compared for equality")
+        return Boolean((sign in {">", ">="}) == (slope > 0))
+
+    def _slope(self, expr: Expr) -> int:
+        """Give how much an expression grows with what grows; NoLimitError when that is no constant."""
+        match expr:
+            case Name(name):
+                return int(name in self._grown)
+            case Negate(operand):
+                return -self._slope(operand)
+            case Arithmetic("+", left, right):
+                return self._slope(left) + self._slope(right)
+            case Arithmetic("-", left, right):
+                return self._slope(left) - self._slope(right)
+            case Arithmetic("*", left, right):
+                one, other = self._slope(left), self._slope(right)
+                if one == other == 0:
+                    return 0
+                factor = self._fixed(right if one else left)
+                return (one or other) * factor
+            case _:
+                return 0
+
+    def _fixed(self, expr: Expr) -> int:
+        def leaf(node: Expr) -> Expr:
+            known = isinstance(node, Name) and node.name in self._constants and node.name not in self._grown
+            return constant(self._constants[node.name]) if known else node  # type: ignore[union-attr]  # a Name
+
+        found = substituted(expr, leaf)
+        if not isinstance(found, Integer):
+            raise NoLimitError(f"{self} is multiplied by what is no constant")
+        return found.value
+
+
+def _atoms(expr: Expr, sign: int) -> Iterator[tuple[Compare, int]]:
+    """Give the comparisons of a condition, each with whether it stands as it is (1) or under a `not` (-1)."""
+    match expr:
+        case Not(operand):
+            yield from _atoms(operand, -sign)
+        case And(operands) | Or(operands):
+            for operand in operands:
+                yield from _atoms(operand, sign)
+        case Compare():
+            yield expr, sign

@@ -1,0 +1,318 @@
+"""The odds of a machine: how its runs end, how often each effect is emitted, and what a run costs.
+
+Takes a machine and odds, gives a `Reckoning`. What cannot be known is said in words, in `unknown`.
+"""
+
+from collections.abc import Callable, Mapping
+from math import inf
+
+import attrs
+
+from dsa.checks.odds.assumed import Numbers, OddsError, assumed
+from dsa.checks.odds.chain import MAX_NODES, Chain, Edge, End, World, chain_of
+from dsa.checks.odds.solve import Visits, best, unlimited, visits, worst
+from dsa.declarations import OUTSIDE
+from dsa.expr import Value, show_value
+from dsa.ground import ground
+from dsa.machine import Machine
+from dsa.system import System, closed_system
+
+SUCCEEDED = "succeeded"
+_ROUNDING = 1e-12
+CALL = "query_llm"
+
+
+@attrs.frozen
+class Bounds:
+    """The least and the most over whoever chooses where no odds say what comes; the same when nobody does."""
+
+    low: float
+    high: float
+
+    @property
+    def is_exact(self) -> bool:
+        """Tell whether there is but one value, but for rounding."""
+        return self.low == self.high or self.high - self.low <= _ROUNDING * max(1.0, self.high)
+
+
+@attrs.frozen
+class EffectOdds:
+    """How often an effect is emitted in a run: on average, and at most in any run (infinite when nothing bounds it)."""
+
+    effect: str
+    expected: Bounds
+    worst: float
+
+
+@attrs.frozen
+class Reckoning:
+    """Everything that the odds come to at given parameter values.
+
+    `ends` has each way a run can end; `never_ends` the odds that it goes round for ever. `cost` and `worst_cost` are over `prices`.
+    `known` is false when numbers are missing: then only worst cases mean anything. `unknown` says what is not known, in
+    sentences; the numbers beside it then hold only under what they say.
+    """
+
+    machine: str
+    parameters: tuple[tuple[str, Value], ...]
+    ends: tuple[tuple[End, Bounds], ...]
+    never_ends: Bounds
+    success: Bounds | None
+    effects: tuple[EffectOdds, ...]
+    prices: tuple[tuple[str, float], ...]
+    cost: Bounds | None
+    worst_cost: float
+    configurations: int
+    known: bool
+    assumptions: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    def effect(self, name: str) -> EffectOdds:
+        """Give the odds of one effect; KeyError when no row emits it."""
+        return next((found for found in self.effects if found.effect == name), None) or self._no_effect(name)
+
+    def _no_effect(self, name: str) -> EffectOdds:
+        raise KeyError(name)
+
+    @property
+    def main_cost(self) -> tuple[str, Bounds]:
+        """What a run needs on average, in one number: the prices, else calls of `query_llm`, else all effects together."""
+        if self.cost is not None:
+            return "expected cost of a run", self.cost
+        for effect in self.effects:
+            if effect.effect == CALL:
+                return f"expected {CALL}", effect.expected
+        low, high = (sum(getattr(effect.expected, side) for effect in self.effects) for side in ("low", "high"))
+        return "expected effects", Bounds(low, high)
+
+    def per_success(self, expected: Bounds) -> Bounds | None:
+        """Spread what all runs need on average over the runs that succeed; None when success is not known or impossible."""
+        if self.success is None or not self.known or self.success.high <= 0:
+            return None
+        return Bounds(expected.low / self.success.high, expected.high / self.success.low if self.success.low else inf)
+
+
+@attrs.frozen
+class Question:
+    """A machine laid out with everything that is assumed of it; asked at parameter values, it gives a `Reckoning`."""
+
+    system: System
+    world: World
+    prices: Mapping[str, float] = attrs.field(factory=dict)
+    success: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    max_nodes: int = MAX_NODES
+
+    def chain(self, values: Mapping[str, Value] | None = None) -> Chain:
+        """Lay out the chain, at other parameter values when they are given."""
+        machine = self.system.machine.at(values) if values else self.system.machine
+        return chain_of(ground(attrs.evolve(self.system, machine=machine)), self.world, self.max_nodes)
+
+    def at(self, values: Mapping[str, Value] | None = None) -> Reckoning:
+        """Work out the odds."""
+        return _reckoned(self, self.chain(values))
+
+    def success_at(self, values: Mapping[str, Value] | None = None) -> float:
+        """Give the least odds of success alone."""
+        chain = self.chain(values)
+        wanted = {node for node, end in chain.ends.items() if end.kind == "final" and end.state in self.success}
+        if chain.is_chosen:
+            return best(chain, lambda *_: 0.0, lambda node: float(node in wanted), most=False)
+        seen = visits(chain)
+        return sum(seen.expected[node] for node in wanted)
+
+
+def question(
+    machine: Machine,
+    *,
+    passes: Mapping[str, Numbers] | None = None,
+    fatals: Mapping[str, Numbers] | None = None,
+    events: Mapping[str, float] | None = None,
+    outside: bool = False,
+    prices: Mapping[str, float] | None = None,
+    success: str | None = None,
+    max_nodes: int = MAX_NODES,
+) -> Question:
+    """Put together what is assumed of a machine. Raises OddsError when it is not of this machine, or no odds."""
+    known = assumed(machine, passes, fatals)
+    world = World(known.odds, dict(events or {}), outside)
+    _require_prices(machine, prices or {})
+    states = _success(machine, success)
+    sentences = (*known.sentences, *_assumptions(machine, world))
+    return Question(closed_system(machine), world, dict(prices or {}), states, sentences, max_nodes)
+
+
+def odds(
+    machine: Machine,
+    *,
+    passes: Mapping[str, Numbers] | None = None,
+    fatals: Mapping[str, Numbers] | None = None,
+    events: Mapping[str, float] | None = None,
+    outside: bool = False,
+    prices: Mapping[str, float] | None = None,
+    success: str | None = None,
+) -> Reckoning:
+    """Work out how a machine's runs end and what they need, at its parameter values.
+
+    `passes` and `fatals` map guards to probabilities by retry number, the last one repeated; where they say nothing, those of
+    the Guards table count. `events` gives probabilities to events, `prices` a price to effects. `success` names the final
+    state that counts as success (default: those whose last part is `succeeded`). Raises OddsError for what is no odds.
+    """
+    asked = question(
+        machine, passes=passes, fatals=fatals, events=events, outside=outside, prices=prices, success=success
+    )
+    return asked.at()
+
+
+def _require_prices(machine: Machine, prices: Mapping[str, float]) -> None:
+    effects = {str(item) for row in machine.transitions for item in row.effects}
+    for name, price in prices.items():
+        if name not in effects:
+            known = ", ".join(sorted(effects)) or "none"
+            raise OddsError(f"no row of {machine.name} emits '{name}'; rows emit: {known}")
+        if not 0 <= price < inf:
+            raise OddsError(f"{price:g} is no price of {name}: it is a number, 0 or more")
+
+
+def _success(machine: Machine, name: str | None) -> tuple[str, ...]:
+    finals = sorted(machine.final_states)
+    if name is None:
+        return tuple(state for state in finals if state.rpartition(".")[2] == SUCCEEDED)
+    full = machine.resolve_state(name)
+    found = tuple(state for state in finals if full and (state == full or state.startswith(f"{full}.")))
+    if not found:
+        raise OddsError(f"'{name}' is no final state of {machine.name}; it has: {', '.join(finals) or 'none'}")
+    return found
+
+
+def _assumptions(machine: Machine, world: World) -> tuple[str, ...]:
+    found = ["each verdict is independent of everything before it but its guard's retry number"]
+    if machine.answers and not any(f"{effect}.failed" in world.events for effect in machine.answers):
+        found.append("every effect is answered: none fails")
+    if any(row.is_timer for row in machine.transitions):
+        found.append("a timer fires only where nothing outstanding is awaited")
+    outside = [event.name for event in machine.events if event.origin == OUTSIDE]
+    if world.outside:
+        found.append("where the run waits, any outside event that is accepted comes")
+    elif len(outside) > 1:
+        found.append("an outside event starts the run; where it would wait for another, it ends")
+    return tuple(found)
+
+
+def _reckoned(asked: Question, chain: Chain) -> Reckoning:
+    machine = chain.system.machine
+    emitted = sorted({effect for command in chain.system.commands for effect in command.effects})
+    prices = tuple((name, price) for name, price in asked.prices.items() if name in emitted)
+    gains = [_counting(chain, {effect: 1.0}) for effect in emitted]
+    priced = _counting(chain, dict(prices))
+    worsts = worst(chain, [*gains, priced]) if chain.complete else [inf] * (len(gains) + 1)
+    unknown = (*obstacles(asked, chain), *_no_success(asked))
+    known = chain.complete and not chain.missing and not chain.system.left_out
+    solve = Averages(chain) if known else None
+    counts = [solve.of(gain) if solve else Bounds(0.0, inf) for gain in gains]
+    ends = _ends(chain, solve)
+    success = None
+    if asked.success and solve:
+        success = solve.ending(lambda end: end.kind == "final" and end.state in asked.success)
+    effects = zip(emitted, counts, worsts, strict=False)
+    return Reckoning(
+        machine.name,
+        tuple(machine.constants.items()),
+        ends,
+        solve.never_ends if solve else Bounds(0.0, 1.0),
+        success,
+        tuple(EffectOdds(effect, expected, most) for effect, expected, most in effects),
+        prices,
+        solve.of(priced) if solve and prices else None,
+        worsts[-1],
+        len(chain.numbers),
+        known,
+        asked.assumptions,
+        unknown,
+    )
+
+
+def _counting(chain: Chain, prices: Mapping[str, float]) -> Callable[[int, Edge], float]:
+    worth = [sum(prices.get(effect, 0.0) for effect in command.effects) for command in chain.system.commands]
+    return lambda _, edge: worth[edge[2]] if edge[2] >= 0 else 0.0
+
+
+class Averages:
+    """What is gained on average, in a chain with or without somebody who chooses."""
+
+    def __init__(self, chain: Chain) -> None:
+        self._chain = chain
+        self._visits: Visits | None = None if chain.is_chosen else visits(chain)
+
+    def of(self, gain: Callable[[int, Edge], float]) -> Bounds:
+        """Give how much is gained."""
+        if self._visits is None:
+            nothing = lambda _: 0.0  # noqa: E731  (short)
+            return Bounds(*(best(self._chain, gain, nothing, most=most) for most in (False, True)))
+        total = 0.0
+        for node, edge in self._chain.edges():
+            if edge[0] > 0 and (worth := gain(node, edge)) > 0:
+                if node in self._visits.endless:
+                    return Bounds(inf, inf)
+                total += self._visits.expected[node] * edge[0] * worth
+        return Bounds(total, total)
+
+    def ending(self, wanted: Callable[[End], bool]) -> Bounds:
+        """Give the odds of ending in a wanted way."""
+        nodes = {node for node, end in self._chain.ends.items() if wanted(end)}
+        if self._visits is None:
+            low, high = (
+                best(self._chain, lambda *_: 0.0, lambda node: float(node in nodes), most=most)
+                for most in (False, True)
+            )
+            return Bounds(low, high)
+        total = sum(self._visits.expected[node] for node in nodes)
+        return Bounds(total, total)
+
+    @property
+    def never_ends(self) -> Bounds:
+        """Give the odds of going round for ever."""
+        if self._visits is not None:
+            return Bounds(self._visits.never_ends, self._visits.never_ends)
+        ended = self.ending(lambda _: True)
+        return Bounds(max(0.0, 1 - ended.high), max(0.0, 1 - ended.low))
+
+
+def _ends(chain: Chain, solve: Averages | None) -> tuple[tuple[End, Bounds], ...]:
+    order = {state.name: place for place, state in enumerate(chain.system.machine.states)}
+    kinds = ("final", "waits", "refused")
+    found = sorted(set(chain.ends.values()), key=lambda end: (kinds.index(end.kind), order[end.state]))
+    return tuple((end, solve.ending(end.__eq__) if solve else Bounds(0.0, 1.0)) for end in found)
+
+
+def obstacles(asked: Question, chain: Chain) -> tuple[str, ...]:
+    """Say in sentences what stands in the way of knowing the odds, or on what they rest that nobody knows."""
+    found = [f"too much to lay out: {what}" for what in chain.system.left_out]
+    if not chain.complete:
+        found.append(f"more than {asked.max_nodes} configurations")
+    found += [
+        f"no odds of guard {guard}: write them in the column `pass` of Guards, or --pass {guard}=0.7"
+        for guard in chain.missing
+    ]
+    for end in sorted({end for end in chain.ends.values() if end.kind == "refused"}, key=lambda end: end.state):
+        found.append(f"the table refuses what can come in {end.state}; `dsa check` says what")
+    if again := unlimited(chain):
+        rows = {chain.system.machine.transitions[chain.system.commands[index].row] for index in again}
+        lines = sorted({row.span.line for row in rows if row.span})
+        where = f" ({'line' if len(lines) == 1 else 'lines'} {', '.join(map(str, lines))})" if lines else ""
+        found.append(
+            f"retries are unlimited{where}: no run is bounded, and every number holds only if the odds never change"
+        )
+    return tuple(found)
+
+
+def _no_success(asked: Question) -> tuple[str, ...]:
+    if asked.success:
+        return ()
+    finals = ", ".join(sorted(asked.system.machine.final_states)) or "none"
+    return (f"no final state is called {SUCCEEDED}: name the one that counts as success (--success), of: {finals}",)
+
+
+def show_parameters(parameters: tuple[tuple[str, Value], ...]) -> str:
+    """Write parameter values as `rmax = 3, n = 5`."""
+    return ", ".join(f"{name} = {show_value(value)}" for name, value in parameters)

@@ -1,0 +1,42 @@
+"""Synthetic worlds: recorded runs of steps in order whose true odds are known."""
+
+import attrs
+
+from dsa.checks.odds.recorded import Attempt, Recorded
+
+
+@attrs.frozen
+class World:
+    """Runs of `steps` steps with `rmax` retries each.
+
+    Attempts are independent, unless `hard` has odds of passing of which each run draws one for all its attempts, or retries pass less
+    often by `drop` each.
+    """
+
+    runs: int
+    steps: int
+    rmax: int = 3
+    passes: float = 0.7
+    fatal: float = 0.0
+    hard: tuple[float, ...] = ()
+    drop: float = 0.0
+
+    def attempts(self, rng):
+        """Give the attempts of all runs."""
+        return [attempt for run in range(self.runs) for attempt in self._run(str(run), rng)]
+
+    def recorded(self, rng):
+        """Give the runs as recorded."""
+        return Recorded(tuple(self.attempts(rng)), tuple(map(str, range(self.runs))))
+
+    def _run(self, run, rng):
+        passes = rng.choice(self.hard) if self.hard else self.passes
+        for step in range(self.steps):
+            for retry in range(self.rmax + 1):
+                drawn, here = rng.random(), max(0.0, passes - retry * self.drop)
+                outcome = "passed" if drawn < here else "fatal" if drawn < here + self.fatal else "failed"
+                yield Attempt(run, f"s{step}", retry, outcome)
+                if outcome != "failed":
+                    break
+            if outcome != "passed":
+                return

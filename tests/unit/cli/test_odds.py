@@ -1,0 +1,173 @@
+"""`dsa odds` as people use it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from odds_documents import TOOLS, UNLIMITED
+
+from dsa.cli.main import main, program
+
+ATTEMPT = '{{"run": "{run}", "guard": "g", "verdict": "{verdict}"}}\n'
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    """Run `dsa odds` in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def called(*arguments):
+        return CliRunner().invoke(program, ["odds", *arguments])
+
+    return called
+
+
+def test_it_shows_ends_effects_and_what_is_assumed(call):
+    result = call("dual_state", "--pass", "g=0.7", "--fatal", "g=0.1", "--price", "query_llm=1000")
+    assert result.exit_code == 0
+    rows = [line.split() for line in result.output.split("\n")]
+    assert ["succeeded", "0.8736"] in rows
+    assert ["query_llm", "1.248", "1.4286", "4"] in rows
+    assert ["cost", "1248", "1428.6", "4000"] in rows
+    assert "assumed: every effect is answered: none fails" in result.output
+
+
+def test_missing_odds_are_unknown_in_words(call):
+    result = call("dual_state")
+    assert result.exit_code == 1
+    assert "UNKNOWN: no odds of guard g: write them in the column `pass` of Guards, or --pass g=0.7" in result.output
+    assert ["query_llm", "4"] in [line.split() for line in result.output.split("\n")]
+
+
+def test_a_target_is_reached_missed_or_impossible(call):
+    reached = call("dual_state", "--pass", "0.5", "--target", "0.99")
+    assert reached.exit_code == 0
+    assert "target 0.99: the smallest rmax is 6, success 0.99219, expected query_llm 1.9844" in reached.output
+    impossible = call("dual_state", "--pass", "0.5", "--fatal", "0.01", "--target", "0.99")
+    assert impossible.exit_code == 1
+    assert "target 0.99: impossible, ceiling 0.98039" in impossible.output
+
+
+def test_unlimited_retries_are_unknown(call, tmp_path):
+    (tmp_path / "m.md").write_text(UNLIMITED)
+    result = call("m.md")
+    assert result.exit_code == 1
+    assert "UNKNOWN: retries are unlimited (line 30)" in result.output
+    assert "no bound" in result.output
+
+
+def test_what_somebody_chooses_is_shown_as_a_range(call, tmp_path):
+    (tmp_path / "m.md").write_text(TOOLS)
+    result = call("m.md")
+    assert "0 to 1" in result.output
+    assert call("m.md", "--event", "call=0.5").output.count(" to ") == 0
+    helped = json.loads(call("m.md", "--event", "call=0.5", "--outside", "--json").output)
+    assert {end["kind"] for end in helped["ends"]} == {"final"}
+
+
+def test_json_has_every_number(call):
+    result = call("workflow", "--pass", "0.7", "--target", "0.99", "--json")
+    found = json.loads(result.output)
+    assert found["success"]["low"] == pytest.approx((1 - 0.3**4) ** 2)
+    assert found["target"]["value"] == 4
+    calls = pytest.approx(1.417 * (1 + 0.9919))
+    per_success = pytest.approx(1.417 * (1 + 0.9919) / 0.9919**2)
+    assert found["effects"][3] == {
+        "effect": "query_llm",
+        "expected": {"low": calls, "high": calls},
+        "worst": 8.0,
+        "per_success": {"low": per_success, "high": per_success},
+    }
+    unknown = json.loads(call("dual_state", "--json").output)
+    assert (unknown["success"], unknown["known"]) == (None, False)
+
+
+def record(path, failed_runs, runs=40):
+    lines = []
+    for run in range(runs):
+        lines += [ATTEMPT.format(run=run, verdict="failed")] * failed_runs(run)
+        lines.append(ATTEMPT.format(run=run, verdict="passed"))
+    path.write_text("".join(lines))
+
+
+def test_recorded_runs_give_bounds_and_never_a_bare_point(call, tmp_path):
+    record(tmp_path / "attempts.jsonl", lambda run: (run % 10 == 0) + (run % 40 == 0))
+    result = call("dual_state", "--from-runs", "attempts.jsonl", "--target", "0.999")
+    assert "with 95 % confidence" in result.output
+    assert "more runs like these are missing" in result.output
+    assert result.exit_code == 1  # the bound is not there
+    low = call("dual_state", "--from-runs", ".", "--target", "0.9", "--confidence", "0.9")
+    assert "90 % interval" in low.output
+    found = json.loads(call("dual_state", "--from-runs", "attempts.jsonl", "--json").output)
+    estimate = found["estimate"]
+    assert estimate["lower"] < estimate["point"]["low"] <= estimate["interval"][1]
+    assert estimate["guards"][0]["counts"]["passed"] == 40
+
+
+def test_runs_that_hang_together_make_the_bound_unknown(call, tmp_path):
+    record(tmp_path / "attempts.jsonl", lambda run: 3 * (run % 4 == 0))
+    result = call("dual_state", "--from-runs", "attempts.jsonl")
+    assert result.exit_code == 1
+    assert "UNKNOWN: attempts are not independent, so no bound holds" in result.output
+
+
+def test_runs_of_dsa_run_are_read(call, tmp_path):
+    script = tmp_path / "script.md"
+    script.write_text(
+        "```python\ndef add(a, b):\n    return a - b\n```\n```python\ndef add(a, b):\n    return a + b\n```\n"
+    )
+    ran = CliRunner().invoke(program, ["run", "dual_state", "--model", "scripted:script.md"])
+    assert ran.exit_code == 0, ran.output
+    found = json.loads(call("dual_state", "--from-runs", ".dsa", "--json").output)
+    counts = found["estimate"]["guards"][0]["counts"]
+    assert (counts["passed"], counts["failed"], counts["fatal"]) == (1, 1, 0)
+    assert found["estimate"]["whole_runs"] == pytest.approx(0.05)  # one run, and it succeeded
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
+def test_a_plot_is_written(call, tmp_path, suffix):
+    pytest.importorskip("matplotlib")
+    name = f"odds.{suffix}"
+    result = call("dual_state", "--pass", "0.5", "--target", "0.99", "--plot", name)
+    assert result.exit_code == 0
+    written = (tmp_path / name).read_bytes()
+    assert len(written) > 3000
+    call("dual_state", "--pass", "0.5", "--target", "0.99", "--plot", f"again.{suffix}")
+    assert (tmp_path / f"again.{suffix}").read_bytes() == written
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--pass", "h=0.5"], "machine dual_state has no guard 'h'; it has: g"),
+        (["--pass", "g=high"], "--pass g=high: write --pass NAME=0.7 or NAME=0.7,0.8,0.9"),
+        (["--pass", "=0.5"], "--pass =0.5: write"),
+        (["--price", "query_llm=1,2"], "--price query_llm=1,2: write --price NAME=0.7"),
+        (["--pass", "0.7", "--fatal", "0.4"], "add up to 1.1"),
+        (["--pass", "0.7", "--event", "nothing=1"], "has no event 'nothing'"),
+        (["--pass", "0.7", "--target", "0.9", "--vary", "n"], "has no number 'n' to vary (--vary); it has: rmax"),
+        (["--pass", "0.7", "--target", "2"], "2.0 is not in the range"),
+        (["--pass", "nan"], "nan is no probability of guard g"),
+        (["--from-runs", "nowhere"], "nowhere: there is no such file or folder"),
+        (["--from-runs", "."], ".: holds no recorded run (*.jsonl)"),
+        (
+            ["--pass", "0.7", "--plot", "odds.gif"],
+            "odds.gif: a plot is written to a file whose name ends in .svg, .png, .pdf",
+        ),
+        (["--success", "generating", "--pass", "0.7"], "'generating' is no final state of dual_state"),
+    ],
+)
+def test_bad_usage_is_one_sentence_and_exit_code_2(call, capsys, monkeypatch, arguments, message):
+    monkeypatch.setattr("sys.argv", ["dsa", "odds", "dual_state", *arguments])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_guard_without_a_record_is_named(call, tmp_path, capsys, monkeypatch):
+    Path("empty.jsonl").write_text("")
+    result = call("dual_state", "--from-runs", "empty.jsonl")
+    assert result.exit_code == 2
+    assert "no verdict of guard g is recorded" in result.output
