@@ -1,1 +1,97 @@
-"""Strategies and suites for tests of machines."""
+"""Tests of implementations, made from the table: tours, complete suites, Hypothesis walks; strategies and doubles for your own.
+
+`Implementation` says how your code is adapted (`dsa.testing.implementations` has an example); then
+
+    play(machine, make, tour(machine))                     every transition, in few long runs
+    complete_suite(machine, extra=1).run(make)             says when an implementation that passes equals the table
+    TestAgent = state_machine_test(machine, make).TestCase   Hypothesis walks with refusals and faults
+    machines(), configurations(m), occurrences(m)          Hypothesis strategies, for tests that hold for every machine
+
+`pytest` collects machine documents by itself (`dsa.testing.pytest_plugin`).
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dsa.testing.coverage import Coverage, CoverageError
+    from dsa.testing.doubles import StillClock, Texts, Verdicts
+    from dsa.testing.graph import Graph, TooLargeError, graph_of
+    from dsa.testing.implementations import Charted, Implementation, Observed, Refused, Stepped, View
+    from dsa.testing.lockstep import DisagreementError, Lockstep, play
+    from dsa.testing.stateful import run_walks, state_machine_test
+    from dsa.testing.strategies import configurations, machines, occurrences
+    from dsa.testing.suites import CompleteSuite, complete_suite
+    from dsa.testing.tours import row_tour, tour
+    from dsa.testing.written import read_test
+
+#: Where each public name lives; it is imported at first use: pytest imports this package at its start, and Hypothesis is heavy.
+_HOME = {
+    "Charted": "implementations",
+    "CompleteSuite": "suites",
+    "Coverage": "coverage",
+    "CoverageError": "coverage",
+    "DisagreementError": "lockstep",
+    "Graph": "graph",
+    "Implementation": "implementations",
+    "Lockstep": "lockstep",
+    "Observed": "implementations",
+    "Refused": "implementations",
+    "Stepped": "implementations",
+    "StillClock": "doubles",
+    "Texts": "doubles",
+    "TooLargeError": "graph",
+    "Verdicts": "doubles",
+    "View": "implementations",
+    "complete_suite": "suites",
+    "configurations": "strategies",
+    "graph_of": "graph",
+    "machines": "strategies",
+    "occurrences": "strategies",
+    "play": "lockstep",
+    "read_test": "written",
+    "row_tour": "tours",
+    "run_walks": "stateful",
+    "state_machine_test": "stateful",
+    "tour": "tours",
+}
+
+__all__ = [
+    "Charted",
+    "CompleteSuite",
+    "Coverage",
+    "CoverageError",
+    "DisagreementError",
+    "Graph",
+    "Implementation",
+    "Lockstep",
+    "Observed",
+    "Refused",
+    "Stepped",
+    "StillClock",
+    "Texts",
+    "TooLargeError",
+    "Verdicts",
+    "View",
+    "complete_suite",
+    "configurations",
+    "graph_of",
+    "machines",
+    "occurrences",
+    "play",
+    "read_test",
+    "row_tour",
+    "run_walks",
+    "state_machine_test",
+    "tour",
+]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401  (a module's names are of any type)
+    if name not in _HOME:
+        raise AttributeError(f"module 'dsa.testing' has no attribute '{name}'")
+    return getattr(importlib.import_module(f"dsa.testing.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,169 @@
+"""What is tested against a table: the protocol a user's implementation is adapted to, and our own engines behind it.
+
+An adapter is a small class of yours around your code; any of its methods may be `async def`:
+
+    class Adapter:
+        def start(self, parameters):                 # begin anew, at these parameters' values
+            self.agent = MyAgent(max_retries=parameters["rmax"])
+
+        async def feed(self, occurrence):            # something happened: give the effects asked for, in order
+            asked = await self.agent.handle(occurrence.event, dict(occurrence.verdicts))
+            return Refused() if asked is None else asked
+
+        def view(self):                              # what can be seen now; what is left out is not compared
+            return View(state=self.agent.phase, values={"retries": self.agent.retries})
+
+A method `close()`, when there is one, is called at the end of each test.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Protocol
+
+import attrs
+
+from dsa.claims import Refused
+from dsa.errors import OccurrenceError
+from dsa.expr import Value
+from dsa.fast import compile_step
+from dsa.machine import Machine
+from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start
+from dsa.targets.statechart import StatechartRun
+
+__all__ = [
+    "Answer",
+    "Charted",
+    "Implementation",
+    "MakeImplementation",
+    "Observed",
+    "Refused",
+    "Stepped",
+    "View",
+    "view_of",
+]
+
+
+def _frozen(given: Iterable[str] | None) -> frozenset[str] | None:
+    return None if given is None else frozenset(given)
+
+
+@attrs.frozen
+class View:
+    """What can be seen of an implementation between two occurrences; what is None or left out is not compared.
+
+    `state` is a state of the table, by its full name or its last part; a parent stands for all states in it. `values` has any of the
+    table's variables, `pending` the effects whose answers are awaited.
+    """
+
+    state: str | None = None
+    values: Mapping[str, Value] = attrs.field(factory=dict)
+    pending: frozenset[str] | None = attrs.field(default=None, converter=_frozen)
+
+
+@attrs.frozen
+class Observed:
+    """What can be seen of an implementation beside the effects it asks for and whether it refuses.
+
+    `state`: the leaf it is in; `values`: these variables; `pending`: which effects are outstanding; `reasons`: why it refuses.
+    """
+
+    state: bool = False
+    values: tuple[str, ...] = ()
+    pending: bool = False
+    reasons: bool = False
+
+    def __str__(self) -> str:
+        parts = ["its state"] if self.state else []
+        parts += [", ".join(self.values)] if self.values else []
+        parts += ["what is pending"] if self.pending else []
+        parts += ["the reason of a refusal"] if self.reasons else []
+        return ", ".join(parts)
+
+
+#: The effects asked for, in order, or `Refused()`; `Refused("late")` says why, and that is compared too.
+Answer = Iterable[str] | Refused
+
+
+class Implementation(Protocol):
+    """Something that claims to do what a table says. Its methods may also be coroutines."""
+
+    def start(self, parameters: Mapping[str, Value], /) -> Awaitable[None] | None:
+        """Begin anew: nothing has happened."""
+
+    def feed(self, occurrence: Occurrence, /) -> Awaitable[Answer] | Answer:
+        """Take an occurrence with the verdicts that are asked for, and give the effects; or refuse and change nothing."""
+
+    def view(self) -> Awaitable[View] | View:
+        """Show what can be seen; this must change nothing."""
+
+
+MakeImplementation = Callable[[], Implementation]
+
+
+def view_of(machine: Machine, configuration: Configuration) -> View:
+    """Give everything there is to see of a configuration."""
+    names = (variable.name for variable in machine.variables)
+    return View(configuration.state, dict(zip(names, configuration.values, strict=True)), configuration.outstanding)
+
+
+def _answer(result: Taken | Refusal) -> Answer:
+    return Refused(result.reason) if isinstance(result, Refusal) else result.effects
+
+
+class Stepped:
+    """A machine as an implementation of itself, or of another: on the compiled step, unless given another `step`."""
+
+    def __init__(
+        self, machine: Machine, compiled: Callable[[Machine], Callable[..., Taken | Refusal]] = compile_step
+    ) -> None:
+        self._machine, self._compiled = machine, compiled
+        self._step, self._here = compiled(machine), start(machine)
+
+    def start(self, parameters: Mapping[str, Value], /) -> None:
+        """Begin at the start."""
+        known = {name: value for name, value in parameters.items() if name in self._machine.constants}
+        if known != {name: self._machine.constants[name] for name in known}:
+            self._machine = self._machine.at(known)
+            self._step = self._compiled(self._machine)
+        self._here = start(self._machine)
+
+    def feed(self, occurrence: Occurrence, /) -> Answer:
+        """Take a row; what is malformed is refused as such."""
+        try:
+            result = self._step(self._here, occurrence)
+        except OccurrenceError:
+            return Refused("malformed")
+        self._here = result.configuration
+        return _answer(result)
+
+    def view(self) -> View:
+        """Show everything."""
+        return view_of(self._machine, self._here)
+
+
+class Charted:
+    """A machine as an implementation on python-statemachine (`dsa.targets.statechart`).
+
+    Making one is slow, since its class is built; starting it again is not, so one may serve all tests.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._run = StatechartRun(machine)
+
+    def start(self, parameters: Mapping[str, Value], /) -> None:
+        """Begin at the start."""
+        if dict(parameters) != self._machine.constants:
+            self._machine = self._machine.at(parameters)
+            self._run = StatechartRun(self._machine)
+        self._run.configuration = start(self._machine)
+
+    def feed(self, occurrence: Occurrence, /) -> Answer:
+        """Send the occurrence; what is malformed is refused as such."""
+        try:
+            return _answer(self._run.send(occurrence))
+        except OccurrenceError:
+            return Refused("malformed")
+
+    def view(self) -> View:
+        """Show everything."""
+        return view_of(self._machine, self._run.configuration)

@@ -1,0 +1,236 @@
+"""A Hypothesis state machine for any machine and any implementation: random walks over rows, refusals and faults.
+
+Takes a machine and what makes an implementation, gives a `RuleBasedStateMachine` class. A counterexample, once shrunk, reads as rows:
+`state.happens(row='line 49: validating, verdict g.failed')`. Walks are weighted by the graph: half of the time a walk aims at a row
+that it has not taken, and follows a shortest way there, so that deep rows are met as often as others (plain random walks
+hardly meet them). There is one rule for all rows, not one for each: Hypothesis leaves rules out at random, and a way of k
+different rules would mostly be cut.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+
+from dsa.declarations import OUTSIDE
+from dsa.machine import Machine
+from dsa.meaning import Configuration, Occurrence, Refusal, Taken
+from dsa.testing.coverage import Coverage
+from dsa.testing.graph import Graph, Move, graph_of
+from dsa.testing.implementations import MakeImplementation
+from dsa.testing.lockstep import Lockstep, play_into
+from dsa.testing.tours import row_tour
+from dsa.trace import show_occurrence
+
+DEFAULT = settings(deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@attrs.frozen
+class Plan:
+    """What all walks of one test share: the explored machine, what makes an implementation, what has been covered.
+
+    `distances` has, for each row, how far each configuration is from one where the row is taken.
+    """
+
+    graph: Graph
+    make: MakeImplementation
+    coverage: Coverage
+    distances: dict[int, list[int | None]] = attrs.field(repr=False)
+    _moves: dict[int, dict[str, Move]] = attrs.field(factory=dict, repr=False, init=False)
+    _refused: dict[int, dict[str, Occurrence]] = attrs.field(factory=dict, repr=False, init=False)
+
+    def moves(self, place: int) -> dict[str, Move]:
+        """Give what can be taken in a configuration, by the text that names it."""
+        if place not in self._moves:
+            moves = self.graph.moves_from[place]
+            self._moves[place] = {_shown(self.graph.machine, move): move for move in moves}
+        return self._moves[place]
+
+    def refused(self, place: int) -> dict[str, Occurrence]:
+        """Give what is refused in a configuration, by the text that names it."""
+        if place not in self._refused:
+            self._refused[place] = {show_occurrence(occurrence): occurrence for occurrence in self.graph.refused(place)}
+        return self._refused[place]
+
+
+class Walk(RuleBasedStateMachine):
+    """One walk: an implementation in lockstep with the table. `state_machine_test` makes a subclass for a machine."""
+
+    plan: Plan
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._test = Lockstep(self.plan.graph.machine, self.plan.make(), self.plan.coverage)
+        self._place = 0
+        self._rows = set[int]()
+        self._aim: int | None = None
+        self._last: Occurrence | None = None
+        self._awaited: set[str] = set()
+        self._lost: set[str] = set()
+
+    def teardown(self) -> None:
+        """End the walk."""
+        self._test.close()
+
+    @property
+    def _here(self) -> Configuration:
+        return self._test.configuration
+
+    def _origin(self, occurrence: Occurrence) -> str:
+        return OUTSIDE if occurrence.source else self.plan.graph.machine.event_named[occurrence.event].origin
+
+    # -- rows -----------------------------------------------------------------------------------------------------
+
+    def _moves(self) -> dict[str, Move]:
+        """Give what can be taken here: all but the answers that are lost (a failure tells of a lost one)."""
+        moves = self.plan.moves(self._place)
+        return {text: move for text, move in moves.items() if not self._is_lost(move)} if self._lost else moves
+
+    def _is_lost(self, move: Move) -> bool:
+        return self._origin(move.occurrence) in self._lost and not move.occurrence.event.endswith(".failed")
+
+    def _drawn_moves(self) -> "st.SearchStrategy[str]":
+        """Draw a move as text; when the walk aims at nothing, draw an aim first, which is nothing half of the time."""
+        shown = st.sampled_from(list(self._moves()))
+        if self._aim is not None:
+            return shown.filter(self._is_on_the_way)
+        # Drawn from all rows and filtered: what was drawn means the same when what came before it is shrunk away.
+        aims = st.one_of(st.none(), st.sampled_from(sorted(self.plan.graph.rows)))
+        return aims.filter(self._is_aim).flatmap(lambda aim: self._aiming(aim, shown))
+
+    def _is_aim(self, row: int | None) -> bool:
+        """Tell whether a row was not taken in this walk and can still be."""
+        return row is None or (row not in self._rows and self.plan.distances[row][self._place] is not None)
+
+    def _aiming(self, aim: int | None, shown: "st.SearchStrategy[str]") -> "st.SearchStrategy[str]":
+        self._aim = aim
+        return shown if aim is None else shown.filter(self._is_on_the_way)
+
+    def _is_on_the_way(self, shown: str) -> bool:
+        """Tell whether a move leads nearer to the aim; every one does when a lost answer bars the way."""
+        moves = self._moves()
+        return self._is_nearer(moves[shown]) or not any(map(self._is_nearer, moves.values()))
+
+    def _is_nearer(self, move: Move) -> bool:
+        assert self._aim is not None, "asked only while aiming"
+        distance = self.plan.distances[self._aim]
+        here, there = distance[self._place], distance[move.target]
+        return move.row == self._aim or (here is not None and there is not None and there < here)
+
+    @precondition(lambda self: bool(self._moves()))
+    @rule(row=st.runner().flatmap(lambda walk: walk._drawn_moves()))  # noqa: SLF001  (this class)
+    def happens(self, row: str) -> None:
+        """Let happen what a row is taken on; named to sort before faults, since counterexamples shrink to what comes first."""
+        move, before = self._moves()[row], self._here
+        taken = self._test.feed(move.occurrence)
+        assert isinstance(taken, Taken), "moves are rows taken"
+        self._aim = None if move.row == self._aim else self._aim
+        self._place = move.target
+        self._rows.add(move.row)
+        self._last = move.occurrence
+        self._awaited |= before.outstanding
+        self._lost &= self._here.outstanding - set(
+            taken.effects
+        )  # answered, cancelled or asked for anew: not lost any more
+
+    # -- refusals and faults --------------------------------------------------------------------------------------
+
+    def _refused(self) -> list[str]:
+        return list(self.plan.refused(self._place))
+
+    def _late(self) -> list[str]:
+        """Give answers whose effect was outstanding in this walk, and is not any more."""
+        over = self._awaited - self._here.outstanding
+        refused = self.plan.refused(self._place)
+        return [text for text, occurrence in refused.items() if self._origin(occurrence) in over] if over else []
+
+    def _losable(self) -> list[str]:
+        """Give effects whose answer may get lost while something else can still happen."""
+        found = sorted(self._here.outstanding - self._lost)
+        return [
+            effect
+            for effect in found
+            if any(self._origin(move.occurrence) != effect for move in self._moves().values())
+        ]
+
+    def _refuse(self, shown: str) -> None:
+        assert isinstance(self._test.feed(self.plan.refused(self._place)[shown]), Refusal), (
+            "it is drawn from what is refused here"
+        )
+
+    @precondition(lambda self: bool(self._refused()))
+    @rule(occurrence=st.runner().flatmap(lambda walk: st.sampled_from(walk._refused())))  # noqa: SLF001  (this class)
+    def refused(self, occurrence: str) -> None:
+        """Feed what the table refuses here; nothing may change."""
+        self._refuse(occurrence)
+
+    @precondition(lambda self: bool(self._late()))
+    @rule(answer=st.runner().flatmap(lambda walk: st.sampled_from(walk._late())))  # noqa: SLF001  (this class)
+    def late_answer(self, answer: str) -> None:
+        """Feed an answer of an effect that was answered or cancelled before."""
+        self._refuse(answer)
+
+    @precondition(lambda self: self._last is not None and show_occurrence(self._last) in self._late())
+    @rule()
+    def duplicate_answer(self) -> None:
+        """Feed the last answer once more."""
+        assert self._last is not None, "the precondition says so"
+        self._refuse(show_occurrence(self._last))
+
+    @precondition(lambda self: bool(self._losable()))
+    @rule(of=st.runner().flatmap(lambda walk: st.sampled_from(walk._losable())))  # noqa: SLF001  (this class)
+    def lost_answer(self, of: str) -> None:
+        """Let the answer of an effect never come; nothing may move by itself."""
+        self._lost.add(of)
+        self._test.compare(f"while {of} is not answered")
+
+
+def _shown(machine: Machine, move: Move) -> str:
+    """Name a row and what it is taken on: `line 49: validating, verdict g.failed`."""
+    row = machine.transitions[move.row]
+    place = f"line {row.span.line}" if row.span else f"row {move.row + 1}"
+    return f"{place}: {row.source}, {show_occurrence(move.occurrence)} -> {row.target}"
+
+
+def state_machine_test(
+    machine: Machine,
+    make_implementation: MakeImplementation,
+    *,
+    require_rows: float = 1.0,
+    settings: settings = DEFAULT,
+) -> type[Walk]:
+    """Make a Hypothesis state machine that walks an implementation and the machine in lockstep, at its parameters' values.
+
+    In pytest: `TestAgent = state_machine_test(machine, make).TestCase`; elsewhere `run_walks`. After the walks, rows that none took
+    are taken by a tour; then `require_rows` of the rows that can be taken must have been, or CoverageError is raised.
+    `.plan.coverage` has the figures. Raises TooLargeError.
+    """
+    graph = graph_of(machine)
+    sources = {row: [move.source for move in graph.moves if move.row == row] for row in graph.rows}
+    distances = {row: graph.distances(dict.fromkeys(places)) for row, places in sources.items()}
+    plan = Plan(graph, make_implementation, Coverage(machine), distances)
+    name = re.sub(r"\W", "_", machine.name)
+    made: type[Walk] = type(f"Walk_{name}", (Walk,), {"plan": plan})
+    plain = made.TestCase
+
+    class Gated(plain):  # type: ignore[misc, valid-type]  # a unittest class, made by Hypothesis
+        def runTest(self) -> None:  # noqa: N802  (unittest's name)
+            run_state_machine_as_test(made, settings=self.settings)
+            play_into(plan.coverage, make_implementation, row_tour(graph, but=plan.coverage.rows))
+            plan.coverage.require(require_rows, graph)
+
+    Gated.settings = settings
+    Gated.__name__ = Gated.__qualname__ = f"{made.__name__}.TestCase"
+    made._to_test_case = classmethod(lambda _: Gated)  # type: ignore[assignment]  # noqa: SLF001  (what `.TestCase` gives)
+    return made
+
+
+def run_walks(test: type[Walk]) -> Coverage:
+    """Run a class that `state_machine_test` made, outside pytest; give what was covered. Raises what a failing walk raises."""
+    run: Callable[[], Any] = test.TestCase().runTest
+    run()
+    return test.plan.coverage

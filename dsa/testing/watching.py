@@ -1,0 +1,26 @@
+"""Who wants to know which rows tests take: `pytest --machine-coverage` listens here. Nobody does otherwise."""
+
+from collections.abc import Callable
+
+from dsa.machine import Machine
+from dsa.meaning import Occurrence, Taken
+
+Listener = Callable[[Machine, Occurrence, Taken], None]
+
+_listeners: list[Listener] = []
+
+
+def listen(listener: Listener) -> None:
+    """Call a function with every row that tests take from now on."""
+    _listeners.append(listener)
+
+
+def forget(listener: Listener) -> None:
+    """Call it no more."""
+    _listeners.remove(listener)
+
+
+def tell(machine: Machine, occurrence: Occurrence, taken: Taken) -> None:
+    """Say that a row was taken."""
+    for listener in _listeners:
+        listener(machine, occurrence, taken)

@@ -1,0 +1,194 @@
+"""A machine in somebody's project: the real pytest finds it, tests it, and says what tests take of it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+DOOR = """# door
+
+## States
+| state  | kind    |
+| ------ | ------- |
+| closed | initial |
+| open   |         |
+| locked | final   |
+
+## Transitions
+| source | event | target |
+| ------ | ----- | ------ |
+| closed | push  | open   |
+| open   | pull  | closed |
+| closed | lock  | locked |
+"""
+CLAIMS = """
+## Properties
+- possible locked
+- never open and locked
+
+## Scenario: in and out
+| percept | action | state  |
+| ------- | ------ | ------ |
+| push    |        | open   |
+| pull    |        | closed |
+"""
+TOUR = """
+import dsa
+from dsa.testing import Stepped, play, tour
+
+def test_the_table_does_what_it_says():
+    door = dsa.load("door.md")
+    play(door, lambda: Stepped(door), tour(door))
+"""
+RUN = """
+import asyncio
+import dsa
+from dsa.edge.binding import Binding
+from dsa.edge.driver import Driver
+from dsa.runtime.artifacts import MemoryArtifacts
+from dsa.runtime.run import begin
+
+def test_a_real_run():
+    run, commands = begin(dsa.load("door.md"), "r")
+    driver = Driver(run, Binding({}), MemoryArtifacts(), commands=commands)
+    assert asyncio.run(driver.drive(dsa.Occurrence("lock"))).kind == "finished"
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A fresh project; give what pytest prints there, and its exit code."""
+
+    def pytest_run(files, *arguments):
+        for name, text in files.items():
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(text, encoding="utf-8")
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")} | {"COLUMNS": "100"}
+        command = [sys.executable, "-m", "pytest", "-W", "error", "-p", "no:cacheprovider", *arguments]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
+        )
+        assert "Traceback" not in done.stdout + done.stderr, done.stdout + done.stderr
+        return done.stdout + done.stderr, done.returncode
+
+    return pytest_run
+
+
+def test_a_machine_of_three_rows_is_found_and_tested(project):
+    printed, code = project({"door.md": DOOR + CLAIMS}, "-v")
+    assert code == 0, printed
+    for item in ("check", "property: possible locked", "property: never open and locked", "scenario: in and out"):
+        assert f"door.md::{item} PASSED" in printed
+    assert "4 passed" in printed
+
+
+def test_its_coverage_is_reported(project):
+    printed, code = project({"door.md": DOOR + CLAIMS}, "--machine-coverage")
+    assert code == 0
+    assert "door.md by scenarios  rows 2 of 3  states 2 of 3  verdicts 0 of 0" in printed
+    assert "door.md by tests      rows 0 of 3  states 0 of 3  verdicts 0 of 0" in printed
+    assert "door.md: 1 of 3 rows not taken: line 15 (closed | lock | locked)" in printed
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]])
+def test_tests_and_runs_count(project, workers):
+    printed, code = project({"door.md": DOOR + CLAIMS, "test_run.py": RUN}, "--machine-coverage-min", "100", *workers)
+    assert code == 0, printed
+    assert "door.md by tests      rows 1 of 3  states 2 of 3" in printed
+    assert "door.md: all 3 rows are taken" in printed
+    printed, _ = project({"test_tour.py": TOUR}, "--machine-coverage", *workers)
+    assert "door.md by tests      rows 3 of 3  states 3 of 3" in printed
+
+
+def test_too_little_coverage_fails(project):
+    printed, code = project({"door.md": DOOR + CLAIMS}, "--machine-coverage-min", "90")
+    assert code == 1
+    assert "67 % of the rows of door.md are taken, 90 % are required" in printed
+
+
+def test_a_spec_has_its_own_items_and_joins_its_machine(project):
+    spec = "# door, checked\n\nMachine: ../door.md\n" + CLAIMS
+    printed, code = project({"door.md": DOOR, "specs/door.md": spec}, "-v", "--machine-coverage")
+    assert code == 0, printed
+    assert "specs/door.md::property: possible locked PASSED" in printed
+    assert "5 passed" in printed
+    assert "door.md, specs/door.md by scenarios  rows 2 of 3" in printed
+
+
+def test_what_is_wrong_is_said_with_its_line(project):
+    wrong = DOOR + CLAIMS.replace("never open and locked", "never locked").replace(
+        "| pull    |        | closed", "| pull    |        | open"
+    )
+    printed, code = project({"door.md": wrong})
+    assert code == 1
+    assert "door.md:19: never locked: VIOLATED" in printed
+    assert "1  lock   locked  line 15" in printed
+    assert "door.md:25: scenario 'in and out': state after pull: expected open, got closed" in printed
+    assert "2 failed, 2 passed" in printed
+
+
+def test_errors_of_the_table_fail_its_check(project):
+    overlapping = DOOR + "| closed | push  | locked |\n"
+    printed, code = project(
+        {"door.md": overlapping, "twins/door.md": DOOR.replace("| open   | pull", "| opne   | pull")}
+    )
+    assert code == 1
+    assert "door.md:16:1: error DSA304: the rows in lines 13 and 16 are enabled at once" in printed
+    assert "opne" in printed
+    assert "2 failed" in printed
+
+
+GUARDED = """# guarded
+
+## Guards
+| guard | judges | verdicts       |
+| ----- | ------ | -------------- |
+| g     | push   | passed, failed |
+
+## Transitions
+| source | event | if       | target |
+| ------ | ----- | -------- | ------ |
+| closed | push  | g.passed | open   |
+| closed | push  | g.failed | =      |
+| open   | pull  |          | closed |
+
+## Properties
+- open with probability >= 0.5
+"""
+
+
+def test_a_property_that_cannot_be_judged_does_not_pass(project):
+    """Nobody says how often g passes."""
+    printed, code = project({"guarded.md": GUARDED})
+    assert code == 1
+    assert "guarded.md:16: open with probability >= 0.5: UNKNOWN" in printed
+
+
+OTHER = {
+    "README.md": f"# how\n## Steps\n| step | what |\n| - | - |\n| 1 | go |\n\n```markdown\n{DOOR}\n```\n",
+    "notes.md": "# notes\n\nMachine: the old one\n\n## Transitions\nNone yet.\n",
+    "test_it.py": """
+import sys
+
+def test_nothing_of_ours_is_loaded():
+    heavy = [name for name in sys.modules if name.startswith("dsa.") and not name.startswith("dsa.testing")]
+    assert heavy == []
+    assert sorted(name for name in sys.modules if name.startswith("dsa.")) == ["dsa.testing", "dsa.testing.pytest_plugin"]
+""",
+}
+
+
+def test_other_projects_are_left_alone(project):
+    printed, code = project(OTHER)
+    assert (code, "1 passed" in printed) == (0, True), printed
+
+
+def test_it_can_be_left_out(project):
+    printed, _ = project({"door.md": DOOR}, "-p", "no:dsa")
+    assert "no tests ran" in printed
+
+
+def test_an_ini_option_turns_it_off(project):
+    printed, _ = project({"door.md": DOOR, "pytest.ini": "[pytest]\ndsa_machines = false\n"})
+    assert "no tests ran" in printed

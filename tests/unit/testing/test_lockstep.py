@@ -1,0 +1,192 @@
+"""What lockstep compares, how it says so, and that it works for implementations of any kind."""
+
+import asyncio
+
+import pytest
+from agents import BREACH, NO_RESET, OFF_BY_ONE, Adapted, adapted
+
+from dsa.edge.files import load
+from dsa.errors import OccurrenceError
+from dsa.meaning import Occurrence
+from dsa.testing import (
+    Charted,
+    Coverage,
+    CoverageError,
+    DisagreementError,
+    Lockstep,
+    Refused,
+    Stepped,
+    View,
+    graph_of,
+    play,
+    tour,
+)
+from dsa.testing.watching import forget, listen
+
+MACHINE = load("dual_state").at(rmax=2)
+SPECIFICATION, ARTIFACT = Occurrence("specification"), Occurrence("artifact")
+PASSED, FAILED, FATAL = (Occurrence("verdict", {"g": said}) for said in ("passed", "failed", "fatal"))
+
+
+@pytest.mark.parametrize("make", [Adapted, lambda: Stepped(MACHINE), lambda: Charted(MACHINE)])
+def test_a_right_implementation_agrees_on_the_whole_tour(make):
+    coverage = play(MACHINE, make, tour(MACHINE, refused=True))
+    graph = graph_of(MACHINE)
+    coverage.require(1.0, graph)
+    assert coverage.report(graph) == "7 tests, 37 steps: rows 6 of 6, states 6 of 6, verdicts 3 of 3"
+
+
+@pytest.mark.parametrize("fault", [OFF_BY_ONE, NO_RESET, BREACH])
+def test_the_tour_finds_a_faulty_agent(fault):
+    with pytest.raises(DisagreementError):
+        play(MACHINE, adapted(fault), tour(MACHINE))
+
+
+def test_a_disagreement_says_what_led_to_it():
+    with pytest.raises(DisagreementError) as raised:
+        play(MACHINE, adapted(NO_RESET), [[SPECIFICATION, ARTIFACT, FAILED, ARTIFACT, PASSED]])
+    assert (raised.value.step, raised.value.line) == (5, 48)
+    assert str(raised.value) == (
+        "retries after verdict g.passed: dual_state says 0, the implementation 1\n"
+        "what the table does at rmax = 2:\n"
+        "  0  start\n"
+        "  1  specification                  line 46: query_llm -> generating\n"
+        "  2  artifact                       line 47: execute_guard -> validating\n"
+        "  3  verdict g.failed               line 49: refine_context, query_llm -> generating\n"
+        "  4  artifact                       line 47: execute_guard -> validating\n"
+        "  5  verdict g.passed               line 48: advance_state, reply_to_user -> succeeded"
+    )
+
+
+class Shows(Stepped):
+    """Right, but what it answers or shows is made to order."""
+
+    def __init__(self, answer=None, **shown):
+        super().__init__(MACHINE)
+        self.answer, self.shown = answer, shown
+
+    def feed(self, occurrence, /):
+        right = super().feed(occurrence)
+        return right if self.answer is None else self.answer
+
+    def view(self):
+        return View(**self.shown)
+
+
+WRONG = {
+    "other effects": (Shows(["reply"]), "the answer: dual_state says query_llm, the implementation reply"),
+    "no effects": (Shows([]), "dual_state says query_llm, the implementation no effects"),
+    "refused": (Shows(Refused()), "dual_state says query_llm, the implementation refused"),
+    "a state": (
+        Shows(state="validating"),
+        "the state at the start: dual_state says idle, the implementation validating",
+    ),
+    "no state": (Shows(state="nowhere"), "the implementation nowhere"),
+    "a value": (Shows(values={"retries": 1}), "retries at the start: dual_state says 0, the implementation 1"),
+    "a number for a truth value": (Shows(values={"satisfied": 0}), "dual_state says false, the implementation 0"),
+    "pending": (Shows(pending=["query_llm"]), "what is pending at the start: dual_state says no effects"),
+}
+
+
+@pytest.mark.parametrize(("implementation", "said"), WRONG.values(), ids=WRONG)
+def test_whatever_differs_is_told(implementation, said):
+    with pytest.raises(DisagreementError, match=said):
+        play(MACHINE, lambda: implementation, [[SPECIFICATION]])
+
+
+def test_a_refusal_is_compared_with_its_reason_when_there_is_one():
+    for right in (Refused(), Refused("late")):
+        lockstep = Lockstep(MACHINE, Shows(right))
+        lockstep.feed(ARTIFACT)
+    with pytest.raises(DisagreementError, match="dual_state says refused: late, the implementation refused: finished"):
+        Lockstep(MACHINE, Shows(Refused("finished"))).feed(ARTIFACT)
+    with pytest.raises(DisagreementError, match="dual_state says refused: late, the implementation no effects"):
+        Lockstep(MACHINE, Shows([])).feed(ARTIFACT)
+
+
+MISUSED = {
+    "a text": (Shows("query_llm"), TypeError, "feed gave 'query_llm'"),
+    "nothing": (Shows(3), TypeError, "feed gave 3"),
+    "no variable": (Shows(values={"tries": 1}), KeyError, "'tries', which is no variable of dual_state"),
+}
+
+
+@pytest.mark.parametrize(("implementation", "error", "said"), MISUSED.values(), ids=MISUSED)
+def test_an_adapter_that_is_wrong_itself_is_told(implementation, error, said):
+    with pytest.raises(error, match=said):
+        play(MACHINE, lambda: implementation, [[SPECIFICATION]])
+
+
+class Closes(Adapted):
+    closed = 0
+
+    async def close(self):
+        await asyncio.sleep(0)
+        Closes.closed += 1
+
+
+def test_every_test_is_closed_however_it_ends():
+    play(MACHINE, Closes, [[SPECIFICATION], [SPECIFICATION, ARTIFACT]])
+    with pytest.raises(OccurrenceError):
+        play(MACHINE, Closes, [[Occurrence("nothing")]])
+    assert Closes.closed == 3
+
+
+class Breaks(Adapted):
+    async def feed(self, occurrence):
+        raise ConnectionError("no route")
+
+
+def test_what_an_implementation_raises_comes_through_with_its_story():
+    with pytest.raises(ConnectionError) as raised:
+        play(MACHINE, Breaks, [[SPECIFICATION]])
+    assert "1  specification" in raised.value.__notes__[0]
+
+
+def test_a_parent_stands_for_the_states_in_it():
+    machine = load("workflow")
+
+    class Coarse(Stepped):
+        def view(self):
+            return View(state=super().view().state.partition(".")[0])
+
+    play(machine, lambda: Coarse(machine), tour(machine))
+
+
+def test_too_few_rows_are_named():
+    coverage, graph = play(MACHINE, Adapted, [[SPECIFICATION, ARTIFACT, FATAL]]), graph_of(MACHINE)
+    coverage.require(0.5, graph)
+    with pytest.raises(CoverageError) as raised:
+        coverage.require(0.51, graph)
+    assert str(raised.value).splitlines() == [
+        "3 of 6 rows that can be taken were taken, 51% are required; not taken:",
+        "  line 48 (validating | verdict | succeeded)",
+        "  line 49 (validating | verdict | generating)",
+        "  line 51 (validating | verdict | failed)",
+    ]
+    assert "states not reached: failed; succeeded" in coverage.report(graph)
+    assert "verdicts not given: g.failed; g.passed" in coverage.report(graph)
+
+
+def test_what_cannot_be_taken_is_not_asked_for():
+    machine = load("dual_state").at(rmax=0)
+    graph = graph_of(machine)
+    coverage = play(machine, lambda: Stepped(machine), tour(machine))
+    coverage.require(1.0, graph)
+    assert coverage.report(graph).endswith(
+        "rows that cannot be taken at these parameters: line 49 (validating | verdict | generating)"
+    )
+    assert Coverage(machine).report(graph).startswith("0 tests, 0 steps: rows 0 of 5")
+
+
+def test_who_listens_hears_of_every_row():
+    heard = []
+
+    def hear(machine, occurrence, taken):
+        heard.append((machine.name, occurrence.event, taken.configuration.state))
+
+    listen(hear)
+    play(MACHINE, Adapted, [[ARTIFACT, SPECIFICATION]])
+    forget(hear)
+    play(MACHINE, Adapted, [[SPECIFICATION]])
+    assert heard == [("dual_state", "specification", "generating")]

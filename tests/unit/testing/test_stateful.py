@@ -1,0 +1,163 @@
+"""Hypothesis walks: right implementations pass and are covered, wrong ones are found, and counterexamples read as rows."""
+
+import re
+
+import pytest
+from agents import BREACH, NO_RESET, OFF_BY_ONE, Adapted, adapted
+from hypothesis import Phase, settings
+from repository import shipped_machines
+
+from dsa.edge.files import load
+from dsa.lang import loads
+from dsa.testing import CoverageError, DisagreementError, Refused, Stepped, graph_of, run_walks, state_machine_test
+from dsa.testing.stateful import DEFAULT
+
+MACHINE = load("dual_state").at(rmax=2)
+SHIPPED = shipped_machines()
+STEADY = settings(DEFAULT, derandomize=True, database=None, phases=[p for p in Phase if p is not Phase.explain])
+
+TestTheHandWrittenAgent = state_machine_test(MACHINE, Adapted, settings=settings(STEADY, max_examples=30)).TestCase
+
+
+def failing(machine, make, count=200):
+    """Give the error that walks end with."""
+    with pytest.raises(DisagreementError) as raised:
+        run_walks(state_machine_test(machine, make, settings=settings(STEADY, max_examples=count)))
+    return raised.value
+
+
+@pytest.mark.parametrize(("fault", "steps"), [(OFF_BY_ONE, 7), (NO_RESET, 5), (BREACH, 5)])
+def test_a_mutant_is_found_and_shrunk_to_rows(fault, steps):
+    error = failing(MACHINE, adapted(fault))
+    assert error.step == steps
+    program = [note for note in error.__notes__ if note.startswith("state.") and "teardown" not in note]
+    assert len(program) == steps
+    assert program[0] == "state.happens(row='line 46: idle, specification -> generating')"
+    assert all(re.fullmatch(r"state\.happens\(row='line \d+: \w+, .* -> \w+'\)", line) for line in program)
+
+
+@pytest.mark.parametrize("name", ["dual_state", "workflow", "examples/two_phase_commit"])
+def test_our_engine_passes_and_every_row_is_taken(name):
+    machine = SHIPPED[name]
+    test = state_machine_test(machine, lambda: Stepped(machine), settings=settings(STEADY, max_examples=25))
+    coverage = run_walks(test)
+    assert coverage.rows == graph_of(machine).rows
+    assert coverage is test.plan.coverage
+
+
+def test_walks_that_aim_meet_more_rows(monkeypatch):
+    """Without an aim, random walks hardly leave the first step of a workflow of 85 rows."""
+    monkeypatch.setattr("dsa.testing.stateful.row_tour", lambda *_, **__: ())
+
+    def rows_met():
+        machine = SHIPPED["katas/katas"]
+        chosen = settings(STEADY, max_examples=40)
+        return len(
+            run_walks(state_machine_test(machine, lambda: Stepped(machine), settings=chosen, require_rows=0)).rows
+        )
+
+    aiming = rows_met()
+    monkeypatch.setattr("dsa.testing.stateful.Walk._is_aim", lambda _, row: row is None)
+    assert aiming > 2 * rows_met()
+
+
+def test_too_few_rows_fail(monkeypatch):
+    monkeypatch.setattr("dsa.testing.stateful.row_tour", lambda *_, **__: ())
+    machine = SHIPPED["workflow"]
+    with pytest.raises(CoverageError, match="100% are required"):
+        run_walks(state_machine_test(machine, lambda: Stepped(machine), settings=settings(STEADY, max_examples=1)))
+
+
+ORDERS = loads("""# orders
+## Events
+| event | from |
+| - | - |
+| buy | outside |
+| stop | outside |
+| paid | charge |
+| shipped | ship |
+## Transitions
+| source | event | effects | target |
+| - | - | - | - |
+| shop | buy | charge | paying |
+| paying | paid | ship | sending |
+| paying | charge.failed | | shop |
+| paying | stop | cancel charge | shop |
+| sending | shipped | | done |
+## States
+| state | kind |
+| - | - |
+| shop | initial |
+| paying | |
+| sending | |
+| done | final |
+""")
+
+
+class TakesTwice(Stepped):
+    """Takes the answer `paid` also when it is not awaited any more."""
+
+    def __init__(self):
+        super().__init__(ORDERS)
+
+    def feed(self, occurrence, /):
+        state = self.view().state
+        return ["ship"] if (state, occurrence.event) == self.wrong else super().feed(occurrence)
+
+
+class ShipsTwice(TakesTwice):
+    wrong = ("sending", "paid")
+
+
+class ShipsAfterAStop(TakesTwice):
+    wrong = ("shop", "paid")
+
+
+class MovesByItself(Stepped):
+    """Goes on when it was looked at a second time without an answer."""
+
+    looked = 0
+
+    def __init__(self):
+        super().__init__(ORDERS)
+
+    def feed(self, occurrence, /):
+        self.looked = 0
+        return super().feed(occurrence)
+
+    def view(self):
+        self.looked += 1
+        if self.looked > 1 and super().view().pending == {"charge"}:
+            super().feed(next(o for o in graph_of(ORDERS).alphabet if o.event == "charge.failed"))
+        return super().view()
+
+
+class ForgetsToRefuse(Stepped):
+    """Says of everything it refuses that it took it."""
+
+    def __init__(self):
+        super().__init__(ORDERS)
+
+    def feed(self, occurrence, /):
+        answer = super().feed(occurrence)
+        return () if isinstance(answer, Refused) else answer
+
+
+@pytest.mark.parametrize(
+    ("make", "word"),
+    [
+        (ShipsTwice, "refused: late, the implementation ship"),
+        (ShipsAfterAStop, "refused: late, the implementation ship"),
+        (MovesByItself, "while charge is not answered"),
+        (ForgetsToRefuse, "the implementation no effects"),
+    ],
+)
+def test_faults_of_the_world_find_careless_implementations(make, word):
+    assert word in str(failing(ORDERS, make))
+
+
+def test_a_lost_answer_does_not_bar_its_failure():
+    coverage = run_walks(
+        state_machine_test(ORDERS, lambda: Stepped(ORDERS), settings=settings(STEADY, max_examples=60))
+    )
+    assert coverage.rows == set(range(5))

@@ -1,0 +1,44 @@
+"""A test written as a line reads back as the same test."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from dsa.edge.files import load
+from dsa.errors import OccurrenceError
+from dsa.meaning import Occurrence
+from dsa.testing.graph import TooLargeError, graph_of
+from dsa.testing.strategies import machines
+from dsa.testing.tours import tour
+from dsa.testing.written import read_test, write_test
+
+
+def test_a_line_reads_as_a_scenario_does():
+    test = (Occurrence("specification"), Occurrence("artifact"), Occurrence("verdict", {"g": "failed"}))
+    assert write_test(test) == "specification; artifact; verdict g.failed"
+    assert read_test(load("dual_state"), " specification;artifact ; verdict g.failed; ") == test
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(machines(claims=False))
+def test_any_test_of_any_machine_reads_back(machine):
+    try:
+        graph = graph_of(machine, max_configurations=100)
+    except TooLargeError:
+        return
+    for test in (*tour(graph, refused=True), graph.alphabet):
+        assert read_test(machine, write_test(test)) == test
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("nothing", "has no event 'nothing'"),
+        ("verdict g.maybe", "write g.passed, g.failed or g.fatal"),
+        ("verdict g.failed and more", "is no occurrence"),
+        ("verdict h.failed", "has no guard 'h'"),
+        ("artifact of idle", "only a timer has a source"),
+    ],
+)
+def test_what_is_no_test_is_told(line, said):
+    with pytest.raises(OccurrenceError, match=said):
+        read_test(load("dual_state"), line)
