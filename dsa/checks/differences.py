@@ -48,6 +48,8 @@ def _by_occurrence(commands: tuple[Command, ...]) -> dict[Occurrence, list[Comma
 
 
 def _unmatched(mine: System, command: Command, theirs: System, others: list[Command]) -> Expr:
+    if any(other.condition == command.condition and _same(mine, command, theirs, other) == TRUE for other in others):
+        return FALSE
     matched = any_of(all_of([other.condition, _same(mine, command, theirs, other)]) for other in others)
     return all_of([command.condition, negated(matched)])
 

@@ -69,14 +69,14 @@ def _changed(machine: Machine, row: Transition) -> Iterator[tuple[str, Transitio
 
 
 def _other_event(machine: Machine, row: Transition) -> Iterator[tuple[str, Transition]]:
-    """Give the row for the next event of the same origin that its guards judge too."""
+    """Give the row for the next two events of the same origin, where its guards judge them too."""
     event = machine.event_named.get(row.event)
     if event is None:
         return
     kin = [e.name for e in machine.events if e.origin == event.origin]
     read = [machine.guard_named[guard] for guard in guards_read(row.condition)]
     place = kin.index(row.event) + 1 if row.event in kin else 0
-    for other in (kin[place:] + kin[:place])[:1]:
+    for other in (kin[place:] + kin[:place])[:2]:
         if other != row.event and all(other in guard.judges for guard in read):
             yield f"event {other} instead of {row.event}", attrs.evolve(row, event=other)
 

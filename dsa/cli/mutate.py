@@ -1,0 +1,115 @@
+"""`dsa mutate FILE`: which small faults of a machine its checks, properties and scenarios would notice."""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import click
+
+from dsa.checks.explore import MAX_STATES
+from dsa.checks.mutate import Judged, Prover, Strength, mutate, prover
+from dsa.cli.faults import Ended
+from dsa.cli.parameters import parse_parameters
+from dsa.edge.files import load
+from dsa.machine import Machine
+
+_USAGE = 2
+
+
+@click.command("mutate")
+@click.argument("file")
+@click.option(
+    "--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Explore at this value only; repeatable."
+)
+@click.option(
+    "--at-least",
+    type=click.FloatRange(0, 1),
+    metavar="SHARE",
+    help="Exit 1 when a smaller share (0.95, say) of the mutants is noticed.",
+)
+@click.option(
+    "--max-states",
+    type=click.IntRange(min=1),
+    default=MAX_STATES,
+    show_default=True,
+    help="Stop each exploration after so many configurations.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(file: str, parameters: tuple[str, ...], *, at_least: float | None, max_states: int, as_json: bool) -> None:
+    """Measure how strong a spec is: make small faults in the machine's rows, and see which are noticed.
+
+    FILE is a machine, or a spec that adds properties and scenarios to one. Exit 0 good, 1 fewer than --at-least are noticed, 2 usage, or a machine that does not
+    itself pass `dsa check`.
+    """
+    values = parse_parameters(parameters) or None
+    machine = load(file)
+    try:
+        strength = mutate(machine, parameters=values, max_states=max_states, prove=_prover(machine), progress=_progress)
+    except ValueError as fault:
+        raise Ended(f"{file}: {fault}; mend that first (dsa check {file})", _USAGE) from None
+    finally:
+        _progress(0, 0)
+    if as_json:
+        click.echo(json.dumps(_as_json(file, strength), indent=2))
+    else:
+        for line in _shown(file, strength):
+            click.echo(line)
+    sys.exit(int(at_least is not None and (strength.score or 0) < at_least))
+
+
+def _prover(machine: Machine) -> Prover | None:
+    """Give what decides about parameters that are not explored, where z3 is installed."""
+    return prover(machine) if find_spec("z3") else None
+
+
+def _progress(done: int, every: int) -> None:
+    """Show how far it is, on a terminal only."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{done} of {every} mutants" if every else "\r\x1b[K")
+        sys.stderr.flush()
+
+
+def _shown(file: str, strength: Strength) -> Iterator[str]:
+    noticed, survived, equal = (strength.of_kind(kind) for kind in ("noticed", "survived", "equal"))
+    for what, ones in (("survives", survived), ("equal", equal)):
+        for one in ones:
+            reason = f"  ({one.by})" if one.by else ""
+            yield f"{file}: {what}: {_row(strength, one)}: {one.mutant.what}{reason}"
+    kinds = Counter(_noticer(one) for one in noticed)
+    by = ", ".join(f"{count} by {kind}" for kind, count in kinds.most_common())
+    share = "" if strength.score is None else f" ({strength.score:.1%})"
+    yield f"{file}: {len(strength.judged)} mutants; {len(noticed)} of {len(noticed) + len(survived)} that differ are noticed{share}: {by}"
+    yield f"{file}: {len(survived)} survive, {len(equal)} are equal to the machine"
+
+
+def _noticer(one: Judged) -> str:
+    if one.by.startswith("DSA"):
+        return "checks"
+    return "scenarios" if one.by.startswith("scenario ") else "properties"
+
+
+def _row(strength: Strength, one: Judged) -> str:
+    row = strength.machine.transitions[one.mutant.row]
+    line = f"line {row.span.line}, " if row.span else ""
+    return f"{line}{row}"
+
+
+def _as_json(file: str, strength: Strength) -> dict[str, Any]:
+    return {
+        "file": file,
+        "machine": strength.machine.name,
+        "score": strength.score,
+        "mutants": [
+            {
+                "row": str(strength.machine.transitions[one.mutant.row]),
+                "line": span.line if (span := strength.machine.transitions[one.mutant.row].span) else None,
+                "what": one.mutant.what,
+                "kind": one.kind,
+                "by": one.by,
+            }
+            for one in strength.judged
+        ],
+    }
