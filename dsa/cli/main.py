@@ -6,6 +6,7 @@ interrupted.
 
 import contextlib
 import importlib
+import keyword
 import os
 import sys
 import threading
@@ -16,16 +17,23 @@ import click
 from dsa.cli.faults import INTERRUPTED, UNREADABLE, Ended, silence
 from dsa.errors import DsaError
 
-#: Each command with the one line that `dsa --help` shows; `dsa/cli/NAME.py` holds it as `command`.
+#: Each command with the one line that `dsa --help` shows; `dsa/cli/NAME.py` (`import_.py` for `import`) holds it as `command`.
 COMMANDS = {
-    "check": "Check machines and specs: names, rows, exploration, scenarios.",
+    "check": "Check machines and specs: names, rows, exploration, properties, scenarios.",
     "demo": "Run the shipped katas with a real local model.",
     "doctor": "Say what this machine offers and what is missing.",
     "draw": "Draw a machine as Mermaid, DOT, SVG, PNG or a table.",
     "expand": "Print the transitions that a Steps document stands for.",
+    "export": "Write a machine for SPIN, TLC, Storm, SCXML or XState.",
     "fmt": "Lay out the tables of documents.",
+    "import": "Write an SCXML file as a document.",
+    "mutate": "Measure a spec: which small faults of the machine it would notice.",
     "new": "Write a starter document.",
+    "odds": "How likely success is, what runs cost, how many retries a target needs.",
+    "prove": "Prove properties for all parameter values, with z3.",
     "run": "Run a machine with a model.",
+    "tests": "Make tests of an implementation: a tour, or a complete suite.",
+    "verify": "Check a certificate with the independent kernel.",
     "why": "Say why an event is accepted or refused in a state.",
 }
 
@@ -39,7 +47,8 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"dsa.cli.{cmd_name}").command
+        module = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
+        command: click.Command = importlib.import_module(f"dsa.cli.{module}").command
         return command
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  (click's signature)

@@ -47,9 +47,15 @@ def _is_file(path: Path) -> bool:
 def read_text(path: Path | str) -> str:
     """Read a document as UTF-8, line ends and a byte order mark kept. Raises DocumentError."""
     try:
-        return Path(path).read_bytes().decode("utf-8")
+        return read_bytes(path).decode("utf-8")
     except UnicodeDecodeError as fault:
         raise DocumentError(str(path), f"is not UTF-8 text (byte {fault.start})") from fault
+
+
+def read_bytes(path: Path | str) -> bytes:
+    """Read a file as it stands. Raises DocumentError."""
+    try:
+        return Path(path).read_bytes()
     except OSError as fault:
         raise DocumentError(str(path), fault.strerror or str(fault)) from fault
 

@@ -9,9 +9,24 @@ from dsa.errors import DsaError
 from dsa.machine import Machine
 from dsa.targets.dot import dot
 from dsa.targets.mermaid import mermaid
+from dsa.targets.prism import prism
+from dsa.targets.promela import promela
+from dsa.targets.scxml import scxml
+from dsa.targets.spelling import ExportError
 from dsa.targets.table import table
+from dsa.targets.tla import tla
+from dsa.targets.xstate import xstate
 
-FORMATS: dict[str, Callable[[Machine], str]] = {"mermaid": mermaid, "dot": dot, "table": table}
+FORMATS: dict[str, Callable[[Machine], str]] = {
+    "mermaid": mermaid,
+    "dot": dot,
+    "table": table,
+    "promela": promela,
+    "tla": tla,
+    "prism": prism,
+    "scxml": scxml,
+    "xstate": xstate,
+}
 
 
 class FormatError(DsaError, ValueError):
@@ -19,11 +34,24 @@ class FormatError(DsaError, ValueError):
 
 
 def emit(machine: Machine, format: str) -> str:  # noqa: A002  (the word of the command line, and a public name)
-    """Write a machine in one of `FORMATS`. Raises FormatError for any other."""
+    """Write a machine in one of `FORMATS`. Raises FormatError for any other, ExportError for a machine that a tool cannot take."""
     if format not in FORMATS:
         msg = f"there is no format '{format}'; there is: {', '.join(FORMATS)}"
         raise FormatError(msg)
     return FORMATS[format](machine)
 
 
-__all__ = ["FORMATS", "FormatError", "dot", "emit", "mermaid", "table"]
+__all__ = [
+    "FORMATS",
+    "ExportError",
+    "FormatError",
+    "dot",
+    "emit",
+    "mermaid",
+    "prism",
+    "promela",
+    "scxml",
+    "table",
+    "tla",
+    "xstate",
+]

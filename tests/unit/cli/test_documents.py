@@ -41,7 +41,8 @@ def test_check_as_json_has_the_promised_shape():
         ({"rmax": 3}, 15, 17),
         ({"rmax": 0}, 6, 5),
     ]
-    assert {item["verdict"] for item in good["properties"]} == {"UNKNOWN"}
+    assert {item["verdict"] for item in good["properties"]} == {"HOLDS"}
+    assert {str(item["values"]) for item in good["properties"]} == {"[{'rmax': 3}, {'rmax': 0}]"}
     assert [(item["name"], item["ok"]) for item in good["scenarios"]] == [("refinement loop", True)]
     assert {"code", "severity", "path", "line", "column", "message", "hint"} == set(good["diagnostics"][0])
 
@@ -82,10 +83,11 @@ def test_notes_take_one_line_and_errors_show_the_place():
     assert not any(line.startswith("      | ") for line in lines)
 
 
-def test_check_says_what_it_assumes_and_what_it_does_not_judge():
+def test_check_says_what_it_assumes():
     output = dsa("check", "dual_state").output
     assert "assumed: no row is for query_llm.failed or execute_guard.failed" in output
-    assert "5 properties UNKNOWN" in output
+    assert "assuming: execute_guard is answered or cancelled; query_llm is answered or cancelled" in output
+    assert "5 of 5 properties HOLD" in output
 
 
 def test_why_narrows_to_what_is_given():
@@ -153,5 +155,5 @@ def test_new_scenarios_take_the_rows_that_none_took_and_run_as_written():
 
 def test_doctor_names_the_model_and_the_isolation():
     output = dsa("doctor").output
-    for word in ("Python", "local model", "pictures", "isolation", "not stopped", "documents"):
+    for word in ("Python", "numpy", "dd", "local model", "C compiler", "pictures", "isolation", "not stopped", "documents"):
         assert word in output

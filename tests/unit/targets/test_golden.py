@@ -8,7 +8,9 @@ import pytest
 from dsa.targets import FORMATS, emit
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "targets"
-SUFFIX = {"mermaid": "mmd", "dot": "dot", "table": "table.md"}
+SUFFIX = {
+    "mermaid": "mmd", "dot": "dot", "table": "table.md", "promela": "pml", "tla": "tla", "prism": "prism", "scxml": "scxml", "xstate": "mjs",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("format_name", FORMATS)

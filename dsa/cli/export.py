@@ -1,0 +1,78 @@
+"""`dsa export FILE --to TOOL`: the machine as other tools take it."""
+
+import re
+from pathlib import Path
+
+import click
+
+from dsa.cli.parameters import parse_parameters
+from dsa.edge.files import load
+from dsa.lang import dumps
+from dsa.machine import Machine
+from dsa.targets.prism import prism, prism_unsaid
+from dsa.targets.promela import promela, promela_unsaid
+from dsa.targets.scxml import scxml
+from dsa.targets.statechart_module import statechart_module
+from dsa.targets.tla import module_name, tla, tla_config, tla_unsaid
+from dsa.targets.xstate import xstate
+
+_TOOLS = ("promela", "tla", "prism", "scxml", "xstate", "statechart")
+_MODULE = re.compile(r"(?!WF_|SF_)[A-Za-z0-9_]*[A-Za-z][A-Za-z0-9_]*")
+
+
+@click.command("export")
+@click.argument("file")
+@click.option("--to", "tool", type=click.Choice(_TOOLS), required=True, help="What the text is for.")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here, not to the terminal."
+)
+@click.option(
+    "--param", "parameters", multiple=True, metavar="NAME=VALUE", help="At this value of a parameter; repeatable."
+)
+def command(file: str, tool: str, output: Path | None, parameters: tuple[str, ...]) -> None:
+    """Write a machine for another tool, at its parameters' defaults or the values given.
+
+    promela: SPIN. tla: TLA+, for TLC; with -o a configuration is written beside it. prism: Storm and PRISM. scxml: W3C SCXML. xstate:
+    XState 5. statechart: a Python module with a python-statemachine class.
+    """
+    machine = load(file).at(parse_parameters(parameters))
+    texts = _texts(machine, tool, output)
+    if output is None:
+        click.echo(next(iter(texts.values())), nl=False)
+    else:
+        for path, text in texts.items():
+            path.write_text(text, encoding="utf-8")
+            click.echo(f"wrote {path}")
+    for line in _unsaid(machine, tool):
+        click.echo(f"not said: {line}", err=True)
+
+
+def _texts(machine: Machine, tool: str, output: Path | None) -> dict[Path, str]:
+    """Give the files to write; the first is what a terminal gets."""
+    path = output or Path(machine.name)
+    match tool:
+        case "promela":
+            return {path: promela(machine)}
+        case "tla":
+            name = module_name(machine) if output is None else output.stem
+            if not _MODULE.fullmatch(name):
+                raise click.UsageError(f"a TLA+ module is named like its file, and '{name}' cannot name one")
+            return {path: tla(machine, name), path.with_suffix(".cfg"): tla_config(machine)}
+        case "prism":
+            return {path: prism(machine)}
+        case "scxml":
+            return {path: scxml(machine, dumps(machine))}
+        case "xstate":
+            return {path: xstate(machine)}
+        case _:
+            return {path: statechart_module(machine, dumps(machine))}
+
+
+def _unsaid(machine: Machine, tool: str) -> tuple[str, ...]:
+    """Say what of the machine's claims the text does not have."""
+    claims = {"promela": promela_unsaid, "tla": tla_unsaid, "prism": prism_unsaid}
+    if tool in claims:
+        return claims[tool](machine)
+    if tool == "xstate" and machine.properties:
+        return ("the properties: XState runs machines and checks nothing; export to promela or tla",)
+    return ()

@@ -1,0 +1,309 @@
+"""An SCXML tree as a table document: states, data, and rows that say what SCXML leaves to the order of transitions.
+
+Takes the tree, gives the document's text with the file's line for each of its lines, and findings. The text is read like any other.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from dsa.declarations import OUTSIDE
+from dsa.expr import (
+    OUTCOMES,
+    TRUE,
+    Expr,
+    Name,
+    Or,
+    Symbol,
+    Verdict,
+    guards_read,
+    unparse,
+)
+from dsa.lang.scxml_actions import Actions
+from dsa.lang.scxml_data import Datum, datum_of
+from dsa.lang.scxml_exprs import ForeignError, read_foreign
+from dsa.lang.scxml_names import Naming
+from dsa.lang.scxml_states import NOT_READ, STATES, Log, Moved, Place, Places
+from dsa.lang.scxml_tree import Element
+from dsa.simplify import FALSE, Leaf, all_of, constant, negated, substituted
+from dsa.tables import table_lines
+
+_PLATFORM = ("done.state.", "done.invoke.", "error.execution", "error.communication", "error.platform")
+_MOST_PATHS = 64
+
+
+@attrs.frozen
+class Written:
+    """A document's text; `lines` has the file's line for each of its lines."""
+
+    text: str
+    lines: tuple[int, ...]
+
+    def line_of(self, line: int, otherwise: int) -> int:
+        """Give the file's line for a line of the text, from 1."""
+        return self.lines[line - 1] if 0 < line <= len(self.lines) else otherwise
+
+
+class Foreign(Log):
+    """One file on its way to a document. Mutable, and private to `dsa.lang`."""
+
+    def __init__(self, root: Element) -> None:
+        super().__init__()
+        self._root = root
+        self._naming = Naming()
+        self._places = Places(root, self._naming, self)
+        self._data: dict[str, Datum] = {}
+        self._rows: list[tuple[Sequence[str], int]] = []
+        self._judged: dict[str, dict[str, None]] = {}
+        self._effects: dict[str, tuple[str, str | None]] = {}
+
+    def document(self) -> Written:
+        """Write the document."""
+        self._read_data()
+        for place in self._places.by_id.values():
+            self._read_moves(place)
+        self._guess_domains()
+        self._write_rows()
+        return self._written()
+
+    # -- data ---------------------------------------------------------------------------------------------------------
+
+    def _read_data(self) -> None:
+        models = [self._root, *(place.element for place in self._places.by_id.values())]
+        for element in (m for owner in models for m in owner.children if m.tag == "datamodel"):
+            for child in element.children:
+                if child.tag != "data":
+                    continue
+                try:
+                    datum = datum_of(child)
+                except ForeignError as fault:
+                    self.error(child.line, str(fault))
+                    continue
+                if datum.id in self._data:
+                    self.error(child.line, f"a second datum has the id '{datum.id}'")
+                self._data[datum.id] = datum
+
+    def _guess_domains(self) -> None:
+        expressions = [
+            e for place in self._places.by_id.values() for move in place.moves for e in move_expressions(move)
+        ]
+        assigned = [
+            pair
+            for place in self._places.by_id.values()
+            for move in place.moves
+            for path in move.actions
+            for pair in path.assigned
+        ]
+        for datum in self._data.values():
+            datum.learn(expressions, assigned)
+        for datum in self._data.values():
+            if datum.domain is None:
+                self.error(datum.line, f"'{datum.id}' has no initial value that a table can have")
+            elif datum.is_guess:
+                text = f"SCXML gives no range for '{datum.id}'; {datum.domain} is a guess from the numbers it meets"
+                self.note(datum.line, f"{text}, and 'dsa check' says where it is left")
+
+    # -- transitions --------------------------------------------------------------------------------------------------
+
+    def _read_moves(self, place: Place) -> None:
+        for child in place.element.children:
+            if child.tag == "transition":
+                self._read_move(place, child)
+            elif child.tag in {"onentry", "onexit"}:
+                self._only_timers(child)
+            elif child.tag not in {*STATES, *NOT_READ, "initial", "datamodel", "donedata"} and " " not in child.tag:
+                self.error(child.line, f"<{child.tag}> is not read")
+
+    def _only_timers(self, element: Element) -> None:
+        for child in element.children:
+            if child.tag == "send" and (child.get("delay") or child.get("delayexpr")):
+                self.note(
+                    child.line, f"'{child.get('event')}' is sent after a delay; it is read as an event from outside"
+                )
+            elif child.tag not in {"log", "cancel"}:
+                self.error(
+                    child.line,
+                    f"<{child.tag}> in <{element.tag}>: a table has no entry or exit actions; put it on the transitions",
+                )
+
+    def _read_move(self, place: Place, element: Element) -> None:
+        events = tuple((element.get("event") or "").split())
+        if not events:
+            self.error(element.line, "a transition without an event: a table moves on events only")
+            return
+        for event in events:
+            if event.startswith(_PLATFORM):
+                self.error(element.line, f"'{event}' is an event of the platform; a table has none")
+        target = element.get("target")
+        if target is not None and target not in self._places.by_id:
+            several = "several targets at once" if len(target.split()) > 1 else f"the target '{target}' is not there"
+            self.error(element.line, several)
+            return
+        try:
+            condition = self._known(read_foreign(element.get("cond") or "true"))
+            actions = Actions(self._known, self.note, _MOST_PATHS).read(element.children)
+        except ForeignError as fault:
+            self.error(element.line, str(fault))
+            return
+        place.moves.append(Moved(events, condition, target, actions, element.line))
+
+    def _known(self, expr: Expr) -> Expr:
+        """Check that an expression names data only; they become variables."""
+
+        def leaf(node: Leaf) -> Expr:
+            if isinstance(node, Name):
+                if node.name not in self._data:
+                    raise ForeignError(f"'{node.name}' is no datum of this file")
+                return Name(node.name, "variable")
+            return node
+
+        return substituted(expr, leaf)
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def _events(self) -> tuple[str, ...]:
+        """Give every event that is named in full, in the order met."""
+        named = (
+            event.removesuffix("*").removesuffix(".")
+            for p in self._places.by_id.values()
+            for m in p.moves
+            for event in m.events
+        )
+        return tuple(dict.fromkeys(event for event in named if event))
+
+    def _write_rows(self) -> None:
+        events = self._events()
+        raised = {
+            effect for p in self._places.by_id.values() for m in p.moves for path in m.actions for effect in path.raised
+        }
+        for effect in sorted(raised & set(events)):
+            self._effects[effect] = (self._naming.give("effect", effect, f"raise_{effect}"), effect)
+        for event in events:
+            self._naming.give("event", event)
+        for place in self._places.by_id.values():
+            for event in events:
+                self._write_candidates(place, event)
+
+    def _write_candidates(self, place: Place, event: str) -> None:
+        """Write the rows of one state for one event: its own, then those around it, each only where no earlier one is enabled."""
+        if not any(matches(event, move) for move in place.moves):
+            return
+        tried = [move for around in place.around for move in around.moves if matches(event, move)]
+        last = next((number for number, move in enumerate(tried) if move.condition == TRUE), len(tried) - 1)
+        for number, move in enumerate(tried[: last + 1]):
+            earlier = [other.condition for other in tried[:number] if not exclusive(other.condition, move.condition)]
+            self._write_row(place, event, move, earlier, is_last=number == last)
+
+    def _write_row(self, place: Place, event: str, move: Moved, earlier: list[Expr], *, is_last: bool) -> None:
+        if place.element.tag == "final":
+            self.error(move.line, f"a transition leaves '{place.id}', which is final")
+        otherwise = is_last and bool(earlier)
+        for path in move.actions:
+            condition = all_of([move.condition, path.condition, *([] if otherwise else map(negated, earlier))])
+            if condition == FALSE:
+                continue
+            for guard in guards_read(condition):
+                self._judged.setdefault(guard, {})[event] = None
+            target = "=" if move.target is None else self._places.by_id[move.target].name
+            updates = "; ".join(
+                f"{self._naming.give('variable', name)} = {self._text(value)}"
+                for name, value in path.updates
+                if name in self._data and not self._data[name].is_scratch
+            )
+            effects = ", ".join(self._effect(name) for name in path.effects)
+            cells = (place.name, self._naming.give("event", event), self._if(condition, otherwise=otherwise))
+            self._rows.append(((*cells, updates, effects, target), move.line))
+
+    def _if(self, condition: Expr, *, otherwise: bool) -> str:
+        if condition == TRUE:
+            return "else" if otherwise else ""
+        text = self._text(condition)
+        return text if not otherwise else f"else and ({text})" if isinstance(condition, Or) else f"else and {text}"
+
+    def _effect(self, name: str) -> str:
+        if name not in self._effects:
+            self._effects[name] = (self._naming.give("effect", name), None)
+        return self._effects[name][0]
+
+    def _text(self, expr: Expr) -> str:
+        def leaf(node: Leaf) -> Expr:
+            match node:
+                case Symbol(value):
+                    return Symbol(self._naming.value(value))
+                case Verdict(guard, outcome):
+                    return Verdict(self._naming.give("guard", guard), outcome)
+                case Name(name, _):
+                    return Name(self._naming.give("variable", name), "variable")
+
+        return unparse(substituted(expr, leaf))
+
+    # -- the text -----------------------------------------------------------------------------------------------------
+
+    def _written(self) -> Written:
+        lines: list[tuple[str, int]] = [(f"# {self._title()}", self._root.line)]
+
+        def section(title: str, header: Sequence[str], rows: Sequence[tuple[Sequence[str], int]]) -> None:
+            if rows:
+                text = table_lines(header, [cells for cells, _ in rows])
+                places = [self._root.line] * 2 + [line for _, line in rows]
+                lines.extend([("", self._root.line), (f"## {title}", self._root.line), *zip(text, places, strict=True)])
+
+        section("Variables", ("variable", "domain", "initial"), [
+            ((self._naming.give("variable", d.id), self._domain(d), self._text(d.initial)), d.line)
+            for d in self._data.values() if not d.is_scratch and d.domain is not None and d.initial is not None
+        ])  # fmt: skip
+        answers = {event: effect for effect, event in self._effects.values() if event is not None}
+        section("Events", ("event", "from"), [
+            ((self._naming.give("event", e), answers.get(e, OUTSIDE)), self._root.line) for e in self._events()
+        ])  # fmt: skip
+        section("Guards", ("guard", "judges"), [
+            ((self._naming.give("guard", g), ", ".join(self._naming.give("event", e) for e in events)), self._root.line)
+            for g, events in self._judged.items()
+        ])  # fmt: skip
+        section(
+            "States",
+            ("state", "kind"),
+            [((p.name, self._places.kind(p)), p.element.line) for p in self._places.by_id.values()],
+        )
+        section("Transitions", ("source", "event", "if", "update", "effects", "target"), self._rows)
+        if not self._rows:
+            self.error(self._root.line, "there is no transition")
+        return Written("\n".join(text for text, _ in lines) + "\n", tuple(line for _, line in lines))
+
+    def _title(self) -> str:
+        return self._naming.give("machine", self._root.get("name") or "machine")
+
+    def _domain(self, datum: Datum) -> str:
+        if datum.values:
+            return "{" + ", ".join(map(self._naming.value, datum.values)) + "}"
+        return datum.domain or ""
+
+
+def move_expressions(move: Moved) -> Iterator[Expr]:
+    """Give every expression of a transition."""
+    yield move.condition
+    for path in move.actions:
+        yield path.condition
+        yield from (value for _, value in path.updates)
+
+
+def matches(event: str, move: Moved) -> bool:
+    """Tell whether a transition is for an event: `a` and `a.*` are for `a` and `a.b`, `*` for all."""
+    wanted = (descriptor.removesuffix("*").removesuffix(".") for descriptor in move.events)
+    return any(not name or event == name or event.startswith(f"{name}.") for name in wanted)
+
+
+def exclusive(left: Expr, right: Expr) -> bool:
+    """Tell whether two conditions exclude each other by their verdicts and by what folding sees."""
+    both = all_of([left, right])
+    guards = sorted(guards_read(both))
+    if len(guards) != 1:
+        return both == FALSE
+    return all(_said(both, guards[0], outcome) == FALSE for outcome in OUTCOMES)
+
+
+def _said(expr: Expr, guard: str, outcome: str) -> Expr:
+    def leaf(node: Leaf) -> Expr:
+        return constant(node.outcome == outcome) if isinstance(node, Verdict) and node.guard == guard else node
+
+    return substituted(expr, leaf)

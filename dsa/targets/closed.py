@@ -1,0 +1,234 @@
+"""A machine laid out for model checkers: locations, commands with their conditions, properties over locations and commands.
+
+Takes a machine, gives a `Closed` at its parameter values. What the values decide is left out of conditions; names stay names. Knows
+no target's syntax.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+
+import attrs
+
+from dsa.declarations import Transition
+from dsa.expr import (
+    TRUE,
+    Arithmetic,
+    Expr,
+    Integer,
+    Interval,
+    Name,
+    Negate,
+    Value,
+    concrete,
+    evaluate,
+    show_value,
+    walk,
+)
+from dsa.ground import Field, Ground, ground
+from dsa.machine import Machine
+from dsa.meaning import Occurrence
+from dsa.simplify import FALSE, all_of, compared, negated
+from dsa.system import Command, Location, Promise, System, closed_system, start_values
+from dsa.targets.spelling import ExportError
+
+#: The whole numbers that the model checkers compute with: 32 bits, with a sign.
+LEAST, GREATEST = -(2**31), 2**31 - 1
+
+
+@attrs.frozen
+class Step:
+    """One command: `number` counts from 1; it is taken exactly when `condition` is true at its location."""
+
+    number: int
+    command: Command
+    condition: Expr
+    row: Transition
+
+    @property
+    def comment(self) -> str:
+        """Name the table line and what happens: `line 40: idle | specification | generating`."""
+        place = f"line {self.row.span.line}" if self.row.span else f"row {self.command.row + 1}"
+        said = ", ".join(f"{guard}.{outcome}" for guard, outcome in self.command.occurrence.verdicts)
+        return f"{place}: {self.row}" + (f" ({said})" if said else "")
+
+
+@attrs.frozen(slots=False)
+class Closed:
+    """A machine at its parameter values, as model checkers take it. `fields` are its variables."""
+
+    machine: Machine
+    system: System
+    ground: Ground
+    steps: tuple[Step, ...]
+
+    @property
+    def locations(self) -> tuple[Location, ...]:
+        """The locations; the first is the start's."""
+        return self.system.locations
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The variables with the whole numbers they range over."""
+        return self.ground.fields
+
+    @cached_property
+    def initial(self) -> dict[str, Value]:
+        """The variables' values at the start."""
+        return dict(zip((v.name for v in self.machine.variables), self.machine.initial_values, strict=True))
+
+    @cached_property
+    def symbols(self) -> dict[str, int]:
+        """The values of enumerations, each with its number."""
+        declared = [*(v.domain for v in self.machine.variables), *(p.domain for p in self.machine.parameters)]
+        domains = [concrete(domain, self.machine.constants) for domain in declared]
+        found = [value for domain in domains if not isinstance(domain, Interval) for value in domain.values]
+        return {value: self.ground.number(value) for value in dict.fromkeys(found) if isinstance(value, str)}
+
+    @property
+    def made_for(self) -> str:
+        """Say at which parameter values this is: `rmax = 3`, or that there are none."""
+        values = ", ".join(f"{name} = {show_value(value)}" for name, value in self.machine.constants.items())
+        return values or "a machine without parameters"
+
+    def label(self, place: int) -> str:
+        """Name a location: its state and what is outstanding."""
+        here = self.locations[place]
+        return " ".join([here.state, *(f"waits {effect}" for effect in sorted(here.outstanding))])
+
+    def inside(self, state: str) -> tuple[int, ...]:
+        """Give the locations whose leaf is the state or lies inside it."""
+        ancestry = self.machine.ancestry
+        return tuple(p for p, here in enumerate(self.locations) if state in {here.state, *ancestry(here.state)})
+
+    def pending(self, effect: str) -> tuple[int, ...]:
+        """Give the locations at which an effect is outstanding."""
+        return tuple(p for p, here in enumerate(self.locations) if effect in here.outstanding)
+
+    def keeping(self, promise: Promise) -> tuple[int, ...]:
+        """Give the locations at which something must end some time (S12)."""
+        return tuple(p for p in range(len(self.locations)) if promise in self.system.promises(p))
+
+    @cached_property
+    def promises(self) -> tuple[Promise, ...]:
+        """What must end some time somewhere, sorted."""
+        every = {promise for place in range(len(self.locations)) for promise in self.system.promises(place)}
+        return tuple(sorted(every, key=str))
+
+    def numbers(self, wanted: Callable[[Step], bool]) -> tuple[int, ...]:
+        """Give the numbers of some steps."""
+        return tuple(step.number for step in self.steps if wanted(step))
+
+    def is_idle(self, step: Step) -> Expr:
+        """Say when a step is possible and changes nothing, so that no checker of behaviours sees it; false for most."""
+        command = step.command
+        if command.source != command.target:
+            return FALSE
+        same = (compared(Name(name, "variable"), "==", value) for name, value in command.updates)
+        return all_of([step.condition, *same])
+
+
+def closed(machine: Machine) -> Closed:
+    """Lay out a machine. Raises ExportError when it is too large, or does not start in its domains."""
+    system = closed_system(machine)
+    if system.left_out:
+        raise ExportError(f"{machine.name} is too large to be laid out: {'; '.join(system.left_out)}")
+    initial = {name: evaluate(value, machine.constants) for name, value in start_values(system).items()}
+    for name, value in initial.items():
+        if not machine.values_of[name].contains(value):
+            raise ExportError(f"{name} starts at {show_value(value)}, outside its domain {machine.values_of[name]}")
+    whole = ground(system)
+    steps = tuple(
+        Step(number, command, _condition(whole, command, rule.condition), machine.transitions[command.row])
+        for number, rule in enumerate(whole.rules, 1)
+        for command in [system.commands[rule.command]]
+    )
+    return Closed(machine, system, whole, steps)
+
+
+def _condition(whole: Ground, command: Command, decided: Expr) -> Expr:
+    """Give when a command is taken, without what the parameters' values decide."""
+    if decided == TRUE:
+        return TRUE
+    parts = [command.enabled]
+    if whole.grounded(all_of([command.enabled, negated(command.safe)])) != FALSE:
+        parts.append(command.safe)
+    parts += [negated(c) for c in command.rivals if whole.grounded(all_of([command.enabled, c])) != FALSE]
+    return all_of(parts)
+
+
+def sequential(updates: Iterable[tuple[str, Expr]]) -> tuple[tuple[str, ...], tuple[tuple[str, Expr], ...]]:
+    """Order simultaneous updates (S5) for targets that assign one after the other.
+
+    Gives the variables whose old value must be kept aside first, and the updates in order; a reader of a kept variable must be
+    given its old value.
+    """
+    left = dict(updates)
+    kept: list[str] = []
+    ordered: list[tuple[str, Expr]] = []
+    while left:
+        readers = {
+            name: {other for other, value in left.items() if other != name and name in _read(value)} for name in left
+        }
+        free = next((name for name, others in readers.items() if not others), None)
+        if free is None:
+            free = next(iter(left))
+            kept.append(free)
+        ordered.append((free, left.pop(free)))
+    return tuple(kept), tuple(ordered)
+
+
+def _read(expr: Expr) -> set[str]:
+    return {node.name for node in walk(expr) if isinstance(node, Name) and node.kind == "variable"}
+
+
+def require_small(laid: Closed, tool: str, least: int = LEAST, greatest: int = GREATEST) -> None:
+    """Raise ExportError where a number may lie outside those that a tool computes with."""
+
+    def require(low: int, high: int, where: str) -> None:
+        if low < least or high > greatest:
+            raise ExportError(f"{where}: numbers from {low} to {high}, and {tool} computes with {least} to {greatest}")
+
+    ranges = {field.name: (field.low, field.low + field.size - 1) for field in laid.fields}
+    for name, value in laid.machine.constants.items():
+        number = laid.ground.number(value)
+        ranges[name] = (number, number)
+    for name, (low, high) in ranges.items():
+        require(low, high, name)
+    for step in laid.steps:
+        for expr in (step.condition, *(value for _, value in step.command.updates)):
+            for low, high in _extents(expr, ranges):
+                require(low, high, step.comment)
+
+
+def _extents(expr: Expr, ranges: dict[str, tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Give the range of every number that an expression computes with."""
+    for node in walk(expr):
+        if isinstance(node, Integer | Arithmetic | Negate):
+            yield _extent(node, ranges)
+
+
+def _extent(expr: Expr, ranges: dict[str, tuple[int, int]]) -> tuple[int, int]:
+    match expr:
+        case Integer(value):
+            return value, value
+        case Name(name):
+            return ranges[name]
+        case Negate(operand):
+            low, high = _extent(operand, ranges)
+            return -high, -low
+        case Arithmetic(sign, left, right):
+            (a, b), (c, d) = _extent(left, ranges), _extent(right, ranges)
+            ends = {"+": (a + c, b + d), "-": (a - d, b - c)}.get(sign) or (a * c, a * d, b * c, b * d)
+            return min(ends), max(ends)
+        case _:
+            raise AssertionError("only numbers have an extent")
+
+
+def timer_text(promise: Promise) -> str:
+    """Name a promise: an effect, or a timer with its source."""
+    return promise if isinstance(promise, str) else f"{promise[1]} of {promise[0]}"
+
+
+def happened_on(occurrence: Occurrence, effects: tuple[str, ...], name: str) -> bool:
+    """Tell whether an event or an effect of that name happens with a command."""
+    return occurrence.event == name or name in effects

@@ -1,0 +1,300 @@
+"""A machine as a PRISM model for Storm or PRISM: a Markov chain where only guards decide, else a Markov decision process.
+
+Takes a machine, gives text. The odds are those that the Guards table assumes; a guard without odds, and which event comes, are somebody's
+choice. The model's states are the machine's configurations, save those that only a verdict of probability 0 leads to, and save what guards
+whose odds change must remember.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+from functools import cached_property
+
+import attrs
+
+from dsa.claims import Always, Expected, Form, Never, Possible, Probability, show
+from dsa.declarations import Guard
+from dsa.expr import TRUE, Expr, Name, Outcome, Symbol, Value, Verdict, show_number
+from dsa.ground import Field
+from dsa.machine import Machine
+from dsa.moments import happens
+from dsa.simplify import FALSE, Leaf, all_of, any_of, negated
+from dsa.targets.closed import Closed, Step, closed, require_small
+from dsa.targets.spelling import ExportError, Spelling, Syntax
+
+SYNTAX = Syntax("&", "|", "!", {"==": "="})
+_MOST_BRANCHES = 10_000
+
+#: What can come in one location when nature has chosen nothing yet: an event, and the verdicts of guards without odds.
+_Choice = tuple[str | None, str, tuple[tuple[str, Outcome], ...]]
+
+
+def prism(machine: Machine) -> str:
+    """Write a machine as a PRISM model at its parameter values. Raises ExportError."""
+    return "\n".join(_Model(machine).lines()) + "\n"
+
+
+def prism_unsaid(machine: Machine) -> tuple[str, ...]:
+    """Say which properties the model gives no formula for, and why."""
+    found = ((item, _unsaid(item.form)) for item in machine.properties)
+    return tuple(f"{show(item.form)}: {words}" for item, words in found if words)
+
+
+def _unsaid(form: Form) -> str:
+    match form:
+        case Always(p) | Never(p) | Possible(p) | Probability(p, _):
+            return "it speaks of what happens at a step; export to promela" if happens(p) else ""
+        case Expected(Name(_, "effect"), _):
+            return ""
+        case Expected():
+            return "only effects are counted"
+        case _:
+            return "no formula over states says it; export to promela"
+
+
+@attrs.frozen
+class _Branch:
+    """One way in which a choice can go: with which probability, by which step; None where the table refuses the event."""
+
+    probability: str
+    step: Step | None
+    said: tuple[tuple[str, Outcome], ...]
+
+
+@attrs.frozen
+class _Command:
+    label: str
+    location: int
+    condition: Expr
+    branches: tuple[_Branch, ...]
+
+
+@attrs.frozen
+class _Odds:
+    """The odds of one guard as decimals, by retry number: how often in a row it has said `failed`."""
+
+    numbers: tuple[dict[Outcome, str], ...]
+
+
+def _odds(guard: Guard) -> _Odds | None:
+    """Give a guard's odds; None when there are none, or they do not add up over what it can say."""
+    if not guard.pass_odds:
+        return None
+    numbers: list[dict[Outcome, str]] = []
+    for retry in range(max(len(guard.pass_odds), len(guard.fatal_odds))):
+        passed = Decimal(show_number(guard.pass_odds[min(retry, len(guard.pass_odds) - 1)]))
+        fatal = (
+            Decimal(show_number(guard.fatal_odds[min(retry, len(guard.fatal_odds) - 1)]))
+            if guard.fatal_odds
+            else Decimal(0)
+        )
+        found: dict[Outcome, Decimal] = {"passed": passed, "failed": 1 - passed - fatal, "fatal": fatal}
+        if found["failed"] < 0 or sum(found[said] for said in guard.outcomes) != 1:
+            return None
+        numbers.append({said: format(number.normalize(), "f") for said, number in found.items()})
+    return _Odds(tuple(numbers))
+
+
+class _Model:
+    def __init__(self, machine: Machine) -> None:
+        self._laid: Closed = closed(machine)
+        require_small(self._laid, "PRISM")
+        self._spelling = Spelling()
+        self._places = [
+            self._spelling.give("at_", self._laid.label(place)) for place in range(len(self._laid.locations))
+        ]
+        self._odds = {guard.name: odds for guard in machine.guards if (odds := _odds(guard))}
+
+    @cached_property
+    def _commands(self) -> tuple[_Command, ...]:
+        found: list[_Command] = []
+        for location, choices in self._choices.items():
+            for choice, steps in choices.items():
+                for condition, branches in self._split(choice, steps):
+                    found.append(_Command(f"a{len(found) + 1}", location, condition, branches))
+        return tuple(found)
+
+    @cached_property
+    def _choices(self) -> dict[int, dict[_Choice, list[Step]]]:
+        found: dict[int, dict[_Choice, list[Step]]] = {place: {} for place in range(len(self._places))}
+        for step in self._laid.steps:
+            occurrence = step.command.occurrence
+            chosen = tuple((guard, said) for guard, said in occurrence.verdicts if guard not in self._odds)
+            found[step.command.source].setdefault((occurrence.source, occurrence.event, chosen), []).append(step)
+        return found
+
+    def _split(self, choice: _Choice, steps: Sequence[Step]) -> Iterator[tuple[Expr, tuple[_Branch, ...]]]:
+        """Give, for each way in which the values decide what every verdict does, the condition and the branches."""
+        first = steps[0].command.occurrence.verdicts
+        asked = [guard for guard, _ in first if guard in self._odds]
+        combinations: list[tuple[tuple[str, Outcome], ...]] = [()]
+        for guard in asked:
+            outcomes = self._laid.machine.guard_named[guard].outcomes
+            combinations = [(*rest, (guard, said)) for rest in combinations for said in outcomes]
+        ways: list[tuple[Expr, tuple[_Branch, ...]]] = [(TRUE, ())]
+        for said in combinations:
+            wanted = set(said) | set(choice[2])
+            mine = [step for step in steps if set(step.command.occurrence.verdicts) == wanted]
+            refused = negated(any_of(step.condition for step in mine))
+            options: list[tuple[Expr, Step | None]] = [*((step.condition, step) for step in mine), (refused, None)]
+            probability = " * ".join(self._probability(guard, outcome) for guard, outcome in said) or "1"
+            ways = [
+                (both, (*branches, _Branch(probability, step, said)))
+                for condition, branches in ways
+                for option, step in options
+                if self._laid.ground.grounded(both := all_of([condition, option])) != FALSE
+            ]
+            if len(ways) > _MOST_BRANCHES:
+                raise ExportError(f"{choice[1]}: its verdicts decide in more than {_MOST_BRANCHES} ways")
+        for condition, branches in ways:
+            if any(branch.step is not None for branch in branches):
+                yield condition, branches
+
+    def _probability(self, guard: str, outcome: Outcome) -> str:
+        numbers = self._odds[guard].numbers
+        text = numbers[-1][outcome]
+        for retry, there in reversed(list(enumerate(numbers[:-1]))):
+            text = f"({self._memory(guard)} = {retry} ? {there[outcome]} : {text})"
+        return text
+
+    def _memory(self, guard: str) -> str:
+        return self._spelling.give("failures_", guard)
+
+    # -- text ---------------------------------------------------------------------------------------------------------
+
+    def lines(self) -> Iterator[str]:
+        """Give the lines of the model."""
+        laid, machine = self._laid, self._laid.machine
+        is_chain = all(len(choices) <= 1 for choices in self._choices.values())
+        yield f"// {machine.name}, written by `dsa export --to prism` for {laid.made_for}; export it again for other values."
+        for guard in machine.guards:
+            if guard.name not in self._odds and any(
+                guard.name in dict(s.command.occurrence.verdicts) for s in laid.steps
+            ):
+                yield f"// {guard.name} has no odds that add up to 1 over what it says, so its verdicts are somebody's choice."
+        if is_chain:
+            yield "dtmc"
+        else:
+            yield "// Somewhere somebody chooses what comes: ask for Pmin, Pmax, Rmin, Rmax."
+            yield "mdp"
+        yield ""
+        for name, value in machine.constants.items():
+            kind = "bool" if isinstance(value, bool) else "int"
+            number = str(value).lower() if isinstance(value, bool) else laid.ground.number(value)
+            yield f"const {kind} {self._spelling.give('p_', name)} = {number};"
+        yield from (f"const int {self._spelling.give('k_', s)} = {number};" for s, number in laid.symbols.items())
+        yield from (f"const int {name} = {place};" for place, name in enumerate(self._places))
+        yield ""
+        yield "module machine"
+        yield f"  at : [0..{max(1, len(self._places) - 1)}] init {self._places[0]};"
+        yield from (f"  {self._declared(field)}" for field in laid.fields)
+        for asked, odds in self._odds.items():
+            if len(odds.numbers) > 1:
+                yield f"  {self._memory(asked)} : [0..{len(odds.numbers) - 1}] init 0;  // how often in a row it has failed"
+        for command in self._commands:
+            yield from self._command(command)
+        busy = {command.location for command in self._commands}
+        yield from (f"  [] at = {name} -> true;" for place, name in enumerate(self._places) if place not in busy)
+        yield "endmodule"
+        yield ""
+        yield from self._labels()
+        yield from self._rewards()
+        yield from self._properties(is_chain=is_chain)
+
+    def _declared(self, field: Field) -> str:
+        initial, name = self._value(self._laid.initial[field.name]), self._spelling.give("v_", field.name)
+        kind = "bool" if field.is_bool else f"[{field.low}..{field.low + field.size - 1}]"
+        return f"{name} : {kind} init {initial};"
+
+    def _value(self, value: Value) -> str:
+        if isinstance(value, str):
+            return self._spelling.give("k_", value)
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    def write(self, expr: Expr) -> str:
+        """Write an expression over a configuration."""
+        return SYNTAX.write(expr, self._leaf)
+
+    def _leaf(self, node: Leaf) -> str:
+        match node:
+            case Symbol(value):
+                return self._spelling.give("k_", value)
+            case Name(name, "variable" | "parameter" as kind):
+                return self._spelling.give("v_" if kind == "variable" else "p_", name)
+            case Name(name, "state"):
+                return self._at(self._laid.inside(name))
+            case Name(name, "pending"):
+                return self._at(self._laid.pending(name))
+            case Name() | Verdict():
+                raise AssertionError("what happens is no part of a state")
+
+    def _at(self, places: Iterable[int]) -> str:
+        return f"({' | '.join(f'at = {self._places[place]}' for place in places) or 'false'})"
+
+    def _command(self, command: _Command) -> Iterator[str]:
+        condition = "" if command.condition == TRUE else f" & ({self.write(command.condition)})"
+        for branch in command.branches:
+            yield f"  // {branch.step.comment if branch.step else f'{_said(branch)}: refused, which dsa check reports'}"
+        branches = " + ".join(f"{branch.probability} : {self._update(branch)}" for branch in command.branches)
+        yield f"  [{command.label}] at = {self._places[command.location]}{condition} -> {branches};"
+
+    def _update(self, branch: _Branch) -> str:
+        if branch.step is None:
+            return "true"
+        command = branch.step.command
+        parts = [f"(at' = {self._places[command.target]})"]
+        parts += [f"({self._spelling.give('v_', name)}' = {self.write(value)})" for name, value in command.updates]
+        for guard, said in branch.said:
+            last = len(self._odds[guard].numbers) - 1
+            if last:
+                name = self._memory(guard)
+                parts.append(f"({name}' = {f'min({name} + 1, {last})' if said == 'failed' else 0})")
+        return " & ".join(parts)
+
+    def _labels(self) -> Iterator[str]:
+        names = [state.name for state in self._laid.machine.states]
+        yield from (
+            f'label "{self._spelling.give("in_", name)}" = {self._at(self._laid.inside(name))};' for name in names
+        )
+        yield ""
+
+    def _rewards(self) -> Iterator[str]:
+        """Count every effect."""
+        for effect in self._laid.machine.effects:
+            lines = [line for command in self._commands if (line := self._reward(command, effect.name))]
+            if lines:
+                yield from (f'rewards "{self._spelling.give("effect_", effect.name)}"', *lines, "endrewards", "")
+
+    def _reward(self, command: _Command, effect: str) -> str:
+        counted = ((b.probability, b.step.command.effects.count(effect)) for b in command.branches if b.step)
+        parts = [f"{probability} * {count}" for probability, count in counted if count]
+        return f"  [{command.label}] true : {' + '.join(parts)};" if parts else ""
+
+    def _properties(self, *, is_chain: bool) -> Iterator[str]:
+        for number, item in enumerate(self._laid.machine.properties, 1):
+            place = f"line {item.span.line}: " if item.span else ""
+            yield f"// {place}{show(item.form)}"
+            words = _unsaid(item.form)
+            yield (
+                f"//   Property {number} is not said here: {words}."
+                if words
+                else f"//   {self._formula(item.form, is_chain=is_chain)}"
+            )
+
+    def _formula(self, form: Form, *, is_chain: bool) -> str:
+        match form:
+            case Always(p):
+                return f"P{'' if is_chain else 'min'}=? [ G {self.write(p)} ] is 1"
+            case Never(p):
+                return f"P{'' if is_chain else 'max'}=? [ F {self.write(p)} ] is 0"
+            case Possible(p):
+                return f"P{'' if is_chain else 'max'}=? [ F {self.write(p)} ] is more than 0"
+            case Probability(p, least):
+                return f"P>={show_number(least)} [ F {self.write(p)} ]"
+            case Expected(Name(name, "effect"), most):
+                return f'R{{"{self._spelling.give("effect_", name)}"}}<={show_number(most)} [ C ]'
+            case _:
+                raise AssertionError("every other form is said in words")
+
+
+def _said(branch: _Branch) -> str:
+    return ", ".join(f"{guard}.{outcome}" for guard, outcome in branch.said) or "the event"

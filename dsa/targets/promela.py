@@ -1,0 +1,352 @@
+"""A machine as a Promela model for SPIN: one process, one `d_step` for each command.
+
+Takes a machine, gives text. Without any `-DPROPERTY_k` the model has the machine's configurations as its states, and no others; what a
+property must remember is compiled in only when it is asked for.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+import attrs
+
+from dsa.claims import (
+    Always,
+    AtMost,
+    EverywherePossible,
+    Expected,
+    Form,
+    LeadsTo,
+    Never,
+    OnlyAfter,
+    Possible,
+    Probability,
+    Unchanged,
+    expressions,
+    show,
+)
+from dsa.declarations import Variable
+from dsa.expr import TRUE, BooleanDomain, Expr, Name, Symbol, Value, Verdict, walk
+from dsa.ground import Field
+from dsa.machine import Machine
+from dsa.simplify import Leaf
+from dsa.system import Command
+from dsa.targets.closed import Closed, Step, closed, happened_on, require_small, sequential
+from dsa.targets.spelling import Spelling, Syntax
+
+SYNTAX = Syntax("&&", "||", "!")
+_BYTE, _SHORT = 256, 2**15
+
+
+def promela(machine: Machine) -> str:
+    """Write a machine as a Promela model at its parameter values. Raises ExportError."""
+    laid = closed(machine)
+    require_small(laid, "SPIN")
+    return "\n".join(_Model(laid).lines()) + "\n"
+
+
+def promela_unsaid(machine: Machine) -> tuple[str, ...]:
+    """Say which properties the model does not say, and why."""
+    found = ((item, _unsaid(item.form)) for item in machine.properties)
+    return tuple(f"{show(item.form)}: {words}" for item, words in found if words)
+
+
+def _unsaid(form: Form) -> str:
+    match form:
+        case EverywherePossible():
+            return "no temporal formula over single runs says it"
+        case Probability() | Expected():
+            return "SPIN knows no probabilities; export to prism"
+        case _:
+            return ""
+
+
+class _Model:
+    def __init__(self, laid: Closed) -> None:
+        self._laid = laid
+        self._spelling = Spelling()
+        self._places = [self._spelling.give("at_", laid.label(place)) for place in range(len(laid.locations))]
+        self._watches = [
+            (number, item, _Watch(self, item.form)) for number, item in enumerate(laid.machine.properties, 1)
+        ]
+
+    def lines(self) -> Iterator[str]:
+        laid = self._laid
+        watched = [
+            (number, item, list(watch.lines())) for number, item, watch in self._watches if not _unsaid(watch.form)
+        ]
+        yield from self._heading([number for number, _, _ in watched])
+        for name, value in laid.machine.constants.items():
+            yield f"#define {self.spelled('p_', name)} {laid.ground.number(value)}"
+        for symbol, value in laid.symbols.items():
+            yield f"#define {self.spelled('k_', symbol)} {value}"
+        yield from (f"#define {name} {place}" for place, name in enumerate(self._places))
+        yield ""
+        yield f"{_width(0, len(self._places) + 1)} at = {self._places[0]};"
+        for variable, field in zip(laid.machine.variables, laid.fields, strict=True):
+            yield self._declared(variable, field)
+        kept = {name for step in laid.steps for name in sequential(step.command.updates)[0]}
+        for field in laid.fields:
+            if field.name in kept:
+                yield f"hidden int {self.spelled('old_', field.name)};  /* scratch of one d_step */"
+        yield ""
+        yield from self._words()
+        yield from self._atoms()
+        for number, item, lines in watched:
+            place = f", line {item.span.line}" if item.span else ""
+            yield from (f"#ifdef PROPERTY_{number}  /* {_comment(show(item.form))}{place} */", *lines, "#endif", "")
+        if watched:
+            yield from _DEFAULTS
+        yield from self._process(has_properties=bool(watched))
+
+    def _heading(self, said: list[int]) -> Iterator[str]:
+        yield f"/* {self._laid.machine.name}, for SPIN 6, written by `dsa export --to promela`"
+        yield f" * for {_comment(self._laid.made_for)}; export it again for other values."
+        yield " * All configurations: spin -a FILE && gcc -O2 -DSAFETY -o pan pan.c && ./pan -m1000000"
+        if said:
+            yield " * One property: spin -DPROPERTY_1 -a FILE && gcc -O2 -o pan pan.c && ./pan -a -m1000000"
+            yield " * An error is a counterexample (of `possible`, a witness); spin -t -p FILE shows it."
+        yield " * A run may end anywhere here: that it gets stuck is what `dsa check` reports. */"
+        yield ""
+
+    def _words(self) -> Iterator[str]:
+        for number, item, watch in self._watches:
+            if words := _unsaid(watch.form):
+                yield f"/* Property {number} is not said here: {_comment(show(item.form))}: {words}. */"
+
+    def spelled(self, prefix: str, name: str) -> str:
+        return self._spelling.give(prefix, name)
+
+    def _declared(self, variable: Variable, field: Field) -> str:
+        is_bool = isinstance(variable.domain, BooleanDomain)
+        width = "bool" if is_bool else _width(field.low, field.low + field.size)
+        initial = self._value(self._laid.initial[field.name])
+        return f"{width} {self.spelled('v_', field.name)} = {initial};"
+
+    def _value(self, value: Value) -> str:
+        if isinstance(value, str):
+            return self.spelled("k_", value)
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    def write(self, expr: Expr, kept: Iterable[str] = ()) -> str:
+        """Write an expression at a configuration or a moment; variables in `kept` have been set aside."""
+        return SYNTAX.write(expr, lambda node: self._leaf(node, frozenset(kept)))
+
+    def _leaf(self, node: Leaf, kept: frozenset[str]) -> str:
+        match node:
+            case Symbol(value):
+                return self.spelled("k_", value)
+            case Verdict(guard, outcome):
+                return self.spelled("said_", f"{guard}.{outcome}")
+            case Name(name, "variable"):
+                return self.spelled("old_" if name in kept else "v_", name)
+            case Name(name, kind):
+                return self.spelled(_PREFIXES[kind], name)
+
+    def _atoms(self) -> Iterator[str]:
+        """Define the states, pending effects, events, effects and verdicts that properties name."""
+        laid = self._laid
+        for node in dict.fromkeys(n for _, _, watch in self._watches if not _unsaid(watch.form) for n in watch.atoms()):
+            match node:
+                case Name(name, "state"):
+                    places = [f"at == {self._places[place]}" for place in laid.inside(name)]
+                case Name(name, "pending"):
+                    places = [f"at == {self._places[place]}" for place in laid.pending(name)]
+                case Name(name, _):
+                    places = self.steps_at(lambda c, name=name: happened_on(c.occurrence, c.effects, name))  # type: ignore[misc]  # mypy cannot infer the default
+                case Verdict(guard, outcome):
+                    said = (guard, outcome)
+                    places = self.steps_at(lambda c, said=said: said in c.occurrence.verdicts)  # type: ignore[misc]  # as above
+            yield f"#define {self._leaf(node, frozenset())} ({' || '.join(places) or 'false'})"
+        yield ""
+
+    def steps_at(self, wanted: Callable[[Command], bool]) -> list[str]:
+        """Say that the step taken is one of some."""
+        return [f"step == {number}" for number in self._laid.numbers(lambda step: wanted(step.command))]
+
+    def _process(self, *, has_properties: bool) -> Iterator[str]:
+        yield "active proctype machine()"
+        yield "{"
+        if has_properties:
+            yield "  START"
+        yield "end:"
+        yield "  do"
+        for step in self._laid.steps:
+            yield f"  /* {step.number}. {_comment(step.comment)} */"
+            yield f"  :: d_step {{ {self._guard(step)} -> {self._body(step, has_properties=has_properties)} }}"
+        yield from self._reading()
+        if has_properties:
+            yield "  REST"
+        yield "  od"
+        yield "}"
+
+    def _reading(self) -> Iterator[str]:
+        """Read every variable: SPIN leaves those that nothing reads out of its states."""
+        total = " + ".join(self.spelled("v_", field.name) for field in self._laid.fields) or "0"
+        yield "  /* Never taken: SPIN leaves variables that nothing reads out of its states. */"
+        yield f"  :: d_step {{ at == {len(self._places)} && {total} == 0 -> skip }}"
+
+    def _guard(self, step: Step) -> str:
+        here = f"at == {self._places[step.command.source]}"
+        if step.condition == TRUE:
+            return here
+        return SYNTAX.conjunction.join((f"{here} ", f" {self._within(step.condition)}"))
+
+    def _within(self, condition: Expr) -> str:
+        text = self.write(condition)
+        return f"({text})" if " || " in text else text
+
+    def _body(self, step: Step, *, has_properties: bool) -> str:
+        kept, updates = sequential(step.command.updates)
+        parts = [f"{self.spelled('old_', name)} = {self.spelled('v_', name)}" for name in kept]
+        parts += [f"{self.spelled('v_', name)} = {self.write(value, kept)}" for name, value in updates]
+        parts.append(f"at = {self._places[step.command.target]}")
+        return (
+            ("BEFORE " if has_properties else "")
+            + "; ".join(parts)
+            + (f" TAKEN({step.number})" if has_properties else "")
+        )
+
+    def fairness(self, form: LeadsTo) -> tuple[list[str], list[str]]:
+        """What happens again and again in a run that S12 and `assuming fair` allow; and when a run that gave up an event is none."""
+        found, broken = [], []
+        for promise in self._laid.promises:
+            ended = self.steps_at(lambda c, promise=promise: promise in c.ended)  # type: ignore[misc]  # as above
+            waiting = " || ".join(f"at == {self._places[place]}" for place in self._laid.keeping(promise))
+            found.append(" || ".join((f"!({waiting})", *ended)))
+        for number, name in enumerate(form.fair, 1):
+            steps = [s for s in self._laid.steps if happened_on(s.command.occurrence, s.command.effects, name)]
+            can = " || ".join(f"({self._guard(step)})" for step in steps) or "false"
+            broken.append(f"gave_up_{number} && ({can})")
+            found.append(" || ".join([f"gave_up_{number}", *(f"step == {step.number}" for step in steps)]))
+        return found, broken
+
+    def resting(self) -> str:
+        """Where a run may stay for ever (S12)."""
+        system = self._laid.system
+        free = [f"at == {name}" for place, name in enumerate(self._places) if system.may_rest(place)]
+        return " || ".join(free) or "false"
+
+
+@attrs.frozen
+class _Watch:
+    """How one property is looked out for."""
+
+    model: _Model
+    form: Form
+
+    def atoms(self) -> Iterator[Name | Verdict]:
+        """Give the names other than variables' and parameters', and the verdicts."""
+        for node in (node for expr in expressions(self.form) for node in walk(expr)):
+            if isinstance(node, Verdict) or (isinstance(node, Name) and node.kind in _DEFINED):
+                yield node
+
+    def lines(self) -> Iterator[str]:
+        """Declare what the property remembers and what is looked at after each step."""
+        write = self.model.write
+        match self.form:
+            case LeadsTo():
+                yield from self._liveness(self.form)
+                return
+            case Unchanged(trigger, compared):
+                yield from (f"hidden int before_{place};" for place in range(len(compared)))
+                copies = "; ".join(f"before_{place} = ({write(expr)})" for place, expr in enumerate(compared))
+                yield f"#define BEFORE {copies};"
+                same = " && ".join(f"before_{place} == ({write(expr)})" for place, expr in enumerate(compared))
+                yield f"inline watch() {{ assert(!({write(trigger)}) || ({same})) }}"
+                yield "#define START skip;"
+            case _:
+                declared, watch = self._safety()
+                yield from declared
+                yield f"inline watch() {{ {watch} }}"
+                yield "#define START d_step { step = 0; watch() }"
+        yield "hidden int step;  /* which step was taken: scratch */"
+        yield "#define TAKEN(number) ; step = number; watch()"
+
+    def _liveness(self, form: LeadsTo) -> Iterator[str]:
+        """Claim a fair run in which Q is owed for ever. Fair is one that goes round: each condition in turn, again and again.
+
+        Written out as a claim of its own: SPIN's translation of the same formula takes hours when several things must be fair.
+        """
+        cause, goal = self.model.write(form.cause), self.model.write(form.goal)
+        fair, broken = self.model.fairness(form)
+        yield "int step = 0;  /* which step was taken; 0 at the start and while a run rests */"
+        yield "byte turn = 0;  /* which condition of fairness comes next; 255: this run is not fair */"
+        yield "bool round = false;"
+        yield from (
+            f"bool gave_up_{number} = false;  /* {name} is never possible again */"
+            for number, name in enumerate(form.fair, 1)
+        )
+        yield "inline watch() {"
+        yield "  round = false;"
+        yield from (f"  if :: {condition} -> turn = 255 :: else fi;" for condition in broken)
+        yield from (
+            f"  if :: turn == {n} && ({condition}) -> turn = {n + 1} :: else fi;" for n, condition in enumerate(fair)
+        )
+        yield f"  if :: turn == {len(fair)} -> turn = 0; round = true :: else fi"
+        yield "}"
+        yield "#define TAKEN(number) ; step = number; watch()"
+        giving_up = "".join(
+            f" :: d_step {{ !gave_up_{n} -> gave_up_{n} = true; round = false }}" for n in range(1, len(form.fair) + 1)
+        )
+        yield f"#define REST :: d_step {{ {self.model.resting()} -> step = 0; watch() }}{giving_up}"
+        yield "never {"
+        yield f"  do :: ({cause}) && !({goal}) -> break :: true od;"
+        yield "owed:"
+        yield f"  do :: !({goal}) && !round :: !({goal}) && round -> goto accept_owed od;"
+        yield "accept_owed:"
+        yield f"  if :: !({goal}) -> goto owed fi"
+        yield "}"
+
+    def _safety(self) -> tuple[list[str], str]:
+        write = self.model.write
+        match self.form:
+            case Always(condition):
+                return [], f"assert({write(condition)})"
+            case Never(condition) | Possible(condition):
+                return [], f"assert(!({write(condition)}))"
+            case OnlyAfter(later, earlier):
+                watch = f"seen = (seen || ({write(earlier)})); assert(!({write(later)}) || seen)"
+                return ["bool seen = false;"], watch
+            case AtMost(bound, counted, between):
+                count = f"if :: ({write(counted)}) -> assert(count < {write(bound)}); count = count + 1 :: else fi"
+                if between is None:
+                    return ["int count = 0;"], count
+                opens, closes = map(write, between)
+                watch = (
+                    f"if :: open && ({closes}) -> open = false; count = 0 :: else fi; "
+                    f"if :: !open && ({opens}) -> open = true :: else fi; "
+                    f"if :: open -> {count} :: else fi"
+                )
+                return ["bool open = false;", "int count = 0;"], watch
+            case _:
+                raise AssertionError("every other form is said otherwise")
+
+
+_PREFIXES = {"parameter": "p_", "state": "in_", "pending": "pending_", "event": "event_", "effect": "effect_"}
+_DEFINED = {"state", "pending", "event", "effect"}
+_DEFAULTS = (
+    "#ifndef BEFORE",
+    "#define BEFORE",
+    "#endif",
+    "#ifndef TAKEN",
+    "#define TAKEN(number)",
+    "#endif",
+    "#ifndef START",
+    "#define START",
+    "#endif",
+    "#ifndef REST",
+    "#define REST",
+    "#endif",
+    "",
+)
+
+
+def _width(low: int, end: int) -> str:
+    """Give the narrowest type that holds the numbers from `low` to before `end`."""
+    if low >= 0 and end <= _BYTE:
+        return "byte"
+    return "short" if low >= -_SHORT and end <= _SHORT else "int"
+
+
+def _comment(text: str) -> str:
+    """Write a text so that it stays in its comment."""
+    return text.replace("*/", "* /").replace("/*", "/ *")

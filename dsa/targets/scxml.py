@@ -1,0 +1,280 @@
+"""A machine as SCXML (W3C, 2015): nested states, transitions on leaves, effects sent to the parent session.
+
+Takes a machine, gives text. Expressions are in what ECMAScript and python-statemachine's loader have in common, so truth values are 0 and 1.
+An event carries its verdicts as data: `_event.data.g == 'passed'`. An event that the table refuses changes nothing.
+"""
+
+import re
+from collections.abc import Iterator
+from keyword import kwlist
+from xml.sax.saxutils import escape, quoteattr
+
+from dsa.declarations import STAR, Cancel
+from dsa.expr import (
+    TRUE,
+    Arithmetic,
+    Boolean,
+    BooleanDomain,
+    EnumDomain,
+    Expr,
+    Integer,
+    Name,
+    Negate,
+    Symbol,
+    Value,
+    Verdict,
+    show_value,
+)
+from dsa.machine import Machine
+from dsa.simplify import Leaf
+from dsa.targets.closed import sequential
+from dsa.targets.leaves import Arrow, Leaves, require_initial
+from dsa.targets.nested import Node, Timer, initial_values, start_of, timer, timers_of, tree
+from dsa.targets.spelling import ExportError, Spelling, Syntax
+
+#: The loader knows `&&`, `||` and `false`, and no `!`.
+SYNTAX = Syntax("&&", "||", "{} == false", {}, "(1 == 1)", "(1 == 0)")
+#: The namespace of what SCXML has no word for: domains, and the document that this was written from.
+NAMESPACE = "urn:dsa:machine"
+#: What python-statemachine's own classes mean by these names: states and events that are called so get another name.
+TAKEN = frozenset(
+    {
+        "activate_initial_state",
+        "active_listeners",
+        "add_listener",
+        "allow_event_without_transition",
+        "allowed_events",
+        "atomic_configuration_update",
+        "bind_events_to",
+        "cancel_event",
+        "catch_errors_as_events",
+        "configuration",
+        "configuration_values",
+        "current_state",
+        "current_state_value",
+        "enable_self_transition_entries",
+        "enabled_events",
+        "events",
+        "id",
+        "is_terminated",
+        "model",
+        "name",
+        "prepare",
+        "prepare_event",
+        "raise_",
+        "send",
+        "start_configuration_values",
+        "states",
+        "states_map",
+        "TransitionNotAllowed",
+        "validate_disconnected_states",
+        "validate_final_reachability",
+        "validate_trap_states",
+    }
+)
+#: The loader reads these words as operators and constants, in texts too.
+_WORDS = frozenset({"v", "null", "true", "false"})
+#: Names of verdicts that the loader or the engine around it means something else by.
+_OTHER_DATA = _WORDS | frozenset(
+    {*kwlist, "get", "machine", "model", "event", "event_data", "source", "state", "target"}
+)
+_OTHER_DATA |= frozenset(
+    {"transition", "self", "delay", "internal", "send_id", "args", "kwargs", "trigger_data", "error"}
+)
+_UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def scxml(machine: Machine, document: str | None = None) -> str:
+    """Write a machine as SCXML at its parameter values. Raises ExportError.
+
+    `document` is put in as it stands, for `dsa import`: the table with what SCXML cannot say.
+    """
+    require_initial(machine)
+    if document is not None and (found := _UNWRITABLE.search(document)):
+        raise ExportError(f"XML has no way to write the character U+{ord(found[0]):04X}, which stands in the document")
+    return "\n".join(_Document(machine, document).lines()) + "\n"
+
+
+class _Document:
+    def __init__(self, machine: Machine, document: str | None) -> None:
+        self._machine, self._document = machine, document
+        self._leaves = Leaves(machine)
+        self._ids, self._events = Spelling(TAKEN), Spelling(TAKEN)
+        self._data, self._symbols, self._guards = Spelling(), Spelling(_WORDS), Spelling(_OTHER_DATA)
+        self._flags = {effect: self._data.give("waits_", effect) for effect in machine.answers}
+
+    def lines(self) -> Iterator[str]:
+        machine = self._machine
+        at = ", ".join(f"{name} = {show_value(value)}" for name, value in machine.constants.items())
+        yield '<?xml version="1.0" encoding="UTF-8"?>'
+        yield f"<!-- {machine.name}, written by dsa export{f' for {at}' if at else ''}. Effects go to the parent session. -->"
+        yield f'<scxml xmlns="http://www.w3.org/2005/07/scxml" xmlns:dsa="{NAMESPACE}" version="1.0" datamodel="ecmascript"'
+        yield f"       name={quoteattr(machine.name)} initial={quoteattr(self._start)}>"
+        if self._document is not None:
+            yield f"  <dsa:document>{escape(self._document, {chr(13): '&#13;'})}</dsa:document>"
+        yield from self._datamodel()
+        nodes = tree(machine)
+        if not timers_of(machine, STAR):
+            yield from (line for node in nodes for line in self._node(node, "  "))
+        else:
+            yield from self._around([node for node in nodes if not node.is_final])
+            yield from (line for node in nodes if node.is_final for line in self._node(node, "  "))
+        yield "</scxml>"
+
+    @property
+    def _start(self) -> str:
+        """Give the id in which a run begins: the timers of `*` start and end with a state around all that are not final."""
+        start = start_of(self._machine)
+        around = timers_of(self._machine, STAR) and start not in self._machine.final_states
+        return self._ids.give("", "any state") if around else self._id(start)
+
+    def _around(self, nodes: list[Node]) -> Iterator[str]:
+        timers = timers_of(self._machine, STAR)
+        start = start_of(self._machine)
+        first = start if start in {node.name for node in nodes} else nodes[0].name
+        yield f'  <state id="{self._ids.give("", "any state")}" initial={quoteattr(self._id(first))}>'
+        yield "    <onentry>"
+        yield from (f"      {_started(what, self._timer(what))}" for what in timers)
+        yield "    </onentry>"
+        yield "    <onexit>"
+        yield from (f'      <cancel sendid="{self._timer(what)}"/>' for what in timers)
+        yield "    </onexit>"
+        yield from (line for node in nodes for line in self._node(node, "    "))
+        yield "  </state>"
+
+    def _datamodel(self) -> Iterator[str]:
+        machine, values = self._machine, initial_values(self._machine)
+        if not machine.variables and not self._flags:
+            return
+        yield "  <datamodel>"
+        for variable in machine.variables:
+            name, value = self._variable(variable.name), self._value(values[variable.name])
+            yield f"    <data id={quoteattr(name)} expr={quoteattr(value)} dsa:domain={quoteattr(self._domain(variable.name))}/>"
+        kept = {name for leaf in machine.leaves for a in self._leaves.arrows(leaf) for name in sequential(a.updates)[0]}
+        for name in sorted(kept):
+            yield f'    <data id="{self._data.give("old_", name)}" expr="0" dsa:domain="scratch"/>'
+        for name in self._flags.values():
+            yield f'    <data id="{name}" expr="0" dsa:domain="0..1"/>'
+        yield "  </datamodel>"
+
+    def _domain(self, name: str) -> str:
+        domain = next(variable.domain for variable in self._machine.variables if variable.name == name)
+        if isinstance(domain, BooleanDomain):
+            return "0..1"
+        if isinstance(domain, EnumDomain):
+            return "{" + ", ".join(self._symbols.give("", value) for value in domain.values) + "}"
+        return str(self._machine.values_of[name])
+
+    def _id(self, state: str) -> str:
+        return self._ids.give("", state)
+
+    def _variable(self, name: str) -> str:
+        return self._data.give("v_", name)
+
+    def _timer(self, what: Timer) -> str:
+        return self._events.give("", what.event)
+
+    def _node(self, node: Node, indent: str) -> Iterator[str]:
+        tag = "final" if node.is_final else "state"
+        name = f"<{tag} id={quoteattr(self._id(node.name))}"
+        inner = indent + "  "
+        lines = list(self._inside(node, inner))
+        if not lines:
+            yield f"{indent}{name}/>"
+            return
+        initial = "" if node.initial is None else f" initial={quoteattr(self._id(node.initial))}"
+        yield from (f"{indent}{name}{initial}>", *lines, f"{indent}</{tag}>")
+
+    def _inside(self, node: Node, indent: str) -> Iterator[str]:
+        if node.timers or node.dropped:
+            yield f"{indent}<onentry>"
+            yield from (f"{indent}  {_started(what, self._timer(what))}" for what in node.timers)
+            yield from (f'{indent}  <cancel sendid="{self._timer(what)}"/>' for what in node.dropped)
+            yield f"{indent}</onentry>"
+        if node.timers:
+            yield f"{indent}<onexit>"
+            yield from (f'{indent}  <cancel sendid="{self._timer(what)}"/>' for what in node.timers)
+            yield f"{indent}</onexit>"
+        for child in node.children:
+            yield from self._node(child, indent)
+        if not node.children:
+            for arrow in self._leaves.arrows(node.name):
+                yield f"{indent}<!-- {arrow.comment.replace('--', '- -')} -->"
+                yield from self._transition(arrow, indent)
+
+    def _transition(self, arrow: Arrow, indent: str) -> Iterator[str]:
+        source, event = arrow.key
+        name = self._events.give("", event) if source is None else self._timer(timer(source, event))
+        parts = [f'<transition event="{name}"']
+        if arrow.condition != TRUE:
+            parts.append(f"cond={quoteattr(self._write(arrow.condition))}")
+        if arrow.target is not None:
+            parts.append(f'target="{self._id(arrow.target)}"')
+        content = list(self._content(arrow))
+        if not content:
+            yield f"{indent}{' '.join(parts)}/>"
+            return
+        yield f"{indent}{' '.join(parts)}>"
+        yield from (f"{indent}  {line}" for line in content)
+        yield f"{indent}</transition>"
+
+    def _content(self, arrow: Arrow) -> Iterator[str]:
+        kept, updates = sequential(arrow.updates)
+        for name in kept:
+            yield f'<assign location="{self._data.give("old_", name)}" expr="{self._variable(name)}"/>'
+        for name, value in updates:
+            yield from self._assign(self._variable(name), value, frozenset(kept))
+        for effect, waits in arrow.flags:
+            yield f'<assign location="{self._flags[effect]}" expr="{int(waits)}"/>'
+        if arrow.again:
+            again = timer(*arrow.key)  # type: ignore[arg-type]  # only a timer's own row starts it again
+            yield f'<cancel sendid="{self._timer(again)}"/>'
+            yield _started(again, self._timer(again))
+        for item in arrow.row.effects:
+            sent = f"cancel {item.effect}" if isinstance(item, Cancel) and item.effect else str(item)
+            yield f'<send event="{sent.replace(" ", ".")}" target="#_parent"/>'
+
+    def _assign(self, location: str, value: Expr, kept: frozenset[str]) -> Iterator[str]:
+        if isinstance(value, Boolean):
+            yield f'<assign location="{location}" expr="{int(value.value)}"/>'
+        elif isinstance(value, Name) and self._is_condition(value):
+            yield f'<assign location="{location}" expr="{self._data.give("old_" if value.name in kept else "v_", value.name)}"/>'
+        elif self._is_condition(value):
+            yield f"<if cond={quoteattr(self._write(value, kept))}>"
+            yield f'  <assign location="{location}" expr="1"/>'
+            yield "<else/>"
+            yield f'  <assign location="{location}" expr="0"/>'
+            yield "</if>"
+        else:
+            yield f"<assign location={quoteattr(location)} expr={quoteattr(self._write(value, kept))}/>"
+
+    def _is_condition(self, expr: Expr) -> bool:
+        if isinstance(expr, Name):
+            domain = next(variable.domain for variable in self._machine.variables if variable.name == expr.name)
+            return isinstance(domain, BooleanDomain)
+        return not isinstance(expr, Integer | Symbol | Arithmetic | Negate)
+
+    def _write(self, expr: Expr, kept: frozenset[str] = frozenset()) -> str:
+        return SYNTAX.write(expr, lambda node: self._leaf(node, kept))
+
+    def _leaf(self, node: Leaf, kept: frozenset[str]) -> str:
+        match node:
+            case Symbol(value):
+                return f"'{self._symbols.give('', value)}'"
+            case Verdict(guard, outcome):
+                name = self._guards.give("g" if guard.startswith("_") else "", guard)
+                return f"(_event.data.{name} == '{outcome}')"
+            case Name(name, "variable"):
+                spelled = self._data.give("old_" if name in kept else "v_", name)
+                return f"({spelled} == 1)" if self._is_condition(node) else spelled
+            case Name(name, _):
+                return f"({self._flags[name]} == 1)"
+
+    def _value(self, value: Value) -> str:
+        if isinstance(value, str):
+            return f"'{self._symbols.give('', value)}'"
+        return str(int(value))
+
+
+def _started(what: Timer, event: str) -> str:
+    return f'<send event="{event}" id="{event}" delay="{what.duration_ms}ms"/>'

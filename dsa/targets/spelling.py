@@ -1,0 +1,91 @@
+"""Names and expressions as other tools write them: every export shares it.
+
+Takes names and expression trees, gives text. Every identifier is made here, from a prefix and the name, so that no user's name
+is a reserved word of a target or clashes with what an export itself declares.
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+
+import attrs
+
+from dsa.errors import DsaError
+from dsa.expr import And, Arithmetic, Boolean, Compare, Expr, Integer, Member, Name, Negate, Not, Or, Symbol, Verdict
+from dsa.simplify import Leaf, simplified
+
+_LONGEST = 60
+
+
+class ExportError(DsaError, ValueError):
+    """Raised when a machine cannot be written for a tool at these parameter values; the message says why."""
+
+
+class Spelling:
+    """Gives every name an identifier of letters, digits and `_`, the same one each time; `a.b` and `a_b` get different ones."""
+
+    def __init__(self, reserved: Collection[str] = ()) -> None:
+        self._used = set(reserved)
+        self._given: dict[tuple[str, str], str] = {}
+
+    def give(self, prefix: str, name: str) -> str:
+        """Give the identifier of a name; names are told apart by prefix and name."""
+        key = (prefix, name)
+        if key not in self._given:
+            wanted = re.sub(r"\W", "_", f"{prefix}{name}", flags=re.ASCII)[:_LONGEST]
+            while wanted in self._used:
+                wanted += "_"
+            self._used.add(wanted)
+            self._given[key] = wanted
+        return self._given[key]
+
+
+_OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _ATOM = range(7)
+
+
+@attrs.frozen
+class Syntax:
+    """How a target writes expressions; `signs` has the comparisons that it writes in its own way.
+
+    `negation` stands before its operand; or it is a comparison with a place for the operand: `{} == false`.
+    """
+
+    conjunction: str
+    disjunction: str
+    negation: str
+    signs: Mapping[str, str] = attrs.field(factory=dict)
+    true: str = "true"
+    false: str = "false"
+
+    def write(self, expr: Expr, leaf: Callable[[Leaf], str]) -> str:
+        """Write an expression; `leaf` writes names, verdicts and enumeration values, so that anything may stand around them."""
+        return self._text(simplified(expr), leaf)[0]
+
+    def _text(self, expr: Expr, leaf: Callable[[Leaf], str]) -> tuple[str, int]:
+        def within(operand: Expr, needed: int) -> str:
+            text, level = self._text(operand, leaf)
+            return f"({text})" if level < needed else text
+
+        match expr:
+            case Boolean(value):
+                return (self.true if value else self.false), _ATOM
+            case Integer(value):
+                return (str(value) if value >= 0 else f"({value})"), _ATOM
+            case Symbol() | Name() | Verdict():
+                return leaf(expr), _ATOM
+            case Not(operand) if "{}" in self.negation:
+                return self.negation.format(within(operand, _ATOM)), _COMPARE
+            case Not(operand):
+                return f"{self.negation}{within(operand, _ATOM)}", _NOT
+            case Negate(operand):
+                return f"(-{within(operand, _ATOM)})", _ATOM
+            case Arithmetic(sign, left, right):
+                level = _PRODUCT if sign == "*" else _SUM
+                return f"{within(left, level)} {sign} {within(right, level + 1)}", level
+            case Compare(first, ((sign, second),)):
+                return f"{within(first, _SUM)} {self.signs.get(sign, sign)} {within(second, _SUM)}", _COMPARE
+            case And(operands):
+                return f" {self.conjunction} ".join(within(operand, _NOT) for operand in operands), _AND
+            case Or(operands):  # some targets refuse `a and b or c` without parentheses
+                return f" {self.disjunction} ".join(within(operand, _NOT) for operand in operands), _OR
+            case Compare() | Member():
+                raise AssertionError("simplified expressions have neither chains nor memberships")

@@ -1,0 +1,295 @@
+"""A machine as a TLA+ module for TLC, and the configuration that goes with it.
+
+Takes a machine, gives text. TLC's distinct states are the machine's configurations. Behaviours in TLA+ may stutter, so a step that
+changes nothing is not seen: what is said of fairness here takes that into account.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from dsa.claims import Always, Form, LeadsTo, Never, Possible, Property, Unchanged, expressions, show
+from dsa.declarations import Variable
+from dsa.expr import TRUE, BooleanDomain, EnumDomain, Expr, Name, Symbol, Value, walk
+from dsa.ground import Field
+from dsa.machine import Machine
+from dsa.moments import after, at_start, happens
+from dsa.simplify import FALSE, Leaf, all_of, negated
+from dsa.targets.closed import Step, closed, happened_on, require_small, timer_text
+from dsa.targets.spelling import Spelling, Syntax
+
+_CONDITION = re.compile(r"[=#<>~]|/\\|\\/")
+SYNTAX = Syntax("/\\", "\\/", "~", {"==": "=", "!=": "#"}, "TRUE", "FALSE")
+
+
+def tla(machine: Machine, module: str | None = None) -> str:
+    """Write a machine as a TLA+ module at its parameter values; TLC wants it in a file of the module's name. Raises ExportError."""
+    return "\n".join(_Module(machine, module).lines()) + "\n"
+
+
+def tla_config(machine: Machine) -> str:
+    """Write the configuration for TLC: the properties that must hold. `possible` is left out: its violation is a witness."""
+    claims = [_claim(number, item) for number, item in enumerate(machine.properties, 1)]
+    lines = ["SPECIFICATION Spec", "INVARIANT InDomains"]
+    lines += [f"{claim.keyword} Property_{claim.number}" for claim in claims if claim.keyword]
+    return "\n".join(lines) + "\n"
+
+
+def tla_unsaid(machine: Machine) -> tuple[str, ...]:
+    """Say which properties the module does not say, and why."""
+    claims = (_claim(number, item) for number, item in enumerate(machine.properties, 1))
+    return tuple(f"{show(claim.item.form)}: {claim.words}" for claim in claims if claim.words)
+
+
+def module_name(machine: Machine) -> str:
+    """Give the module's name: the machine's, with `_` for dots; TLA+ gives names that begin with WF_ or SF_ a meaning."""
+    name = machine.name.replace(".", "_")
+    return f"m_{name}" if name.startswith(("WF_", "SF_")) or not name.strip("_") else name
+
+
+@attrs.frozen
+class _Claim:
+    """A property, how TLC is told of it (nothing when it is not), and why it cannot be said, if so."""
+
+    number: int
+    item: Property
+    keyword: str = ""
+    words: str = ""
+
+
+def _claim(number: int, item: Property) -> _Claim:
+    match item.form:
+        case Always() | Never():
+            return _Claim(number, item, "INVARIANT")
+        case Possible():
+            return _Claim(number, item)
+        case Unchanged():
+            return _Claim(number, item, "PROPERTY")
+        case LeadsTo(cause, goal) if not happens(cause) and not happens(goal):
+            return _Claim(number, item, "PROPERTY")
+        case LeadsTo():
+            return _Claim(number, item, words="it speaks of what happens at a step; the export to promela says it")
+        case _:
+            return _Claim(number, item, words="it needs memory or chance; see the exports to promela and prism")
+
+
+class _Module:
+    def __init__(self, machine: Machine, module: str | None) -> None:
+        self._name = module or module_name(machine)
+        self._laid = laid = closed(machine)
+        require_small(laid, "TLC")
+        self._spelling = Spelling()
+        self._places = [f'"{laid.label(place)}"' for place in range(len(laid.locations))]
+        self._claims = [_claim(number, item) for number, item in enumerate(machine.properties, 1)]
+
+    def lines(self) -> Iterator[str]:
+        laid, machine = self._laid, self._laid.machine
+        yield f"---- MODULE {self._name} ----"
+        yield f"\\* {machine.name}, written by `dsa export --to tla` for {laid.made_for}; export it again for other values."
+        yield "EXTENDS Integers"
+        yield ""
+        for name, value in machine.constants.items():
+            yield f"{self._spelled('p_', name)} == {_value(value)}"
+        names = ["at", *(self._variable(field.name) for field in laid.fields)]
+        yield f"VARIABLES {', '.join(names)}"
+        yield f"vars == <<{', '.join(names)}>>"
+        yield ""
+        yield "Init =="
+        yield f"  /\\ at = {self._places[0]}"
+        for field in laid.fields:
+            yield f"  /\\ {self._variable(field.name)} = {_value(laid.initial[field.name])}"
+        yield ""
+        for step in laid.steps:
+            yield from self._step(step)
+        yield "Next =="
+        yield from (f"  \\/ Step{step.number}" for step in laid.steps)
+        yield "  \\/ UNCHANGED vars \\* a run may end anywhere here: that it gets stuck is what `dsa check` reports"
+        yield "Spec == Init /\\ [][Next]_vars"
+        yield ""
+        yield "InDomains =="
+        yield f"  /\\ at \\in {_set(self._places)}"
+        for variable, field in zip(machine.variables, laid.fields, strict=True):
+            yield f"  /\\ {self._variable(field.name)} \\in {_domain(variable, field)}"
+        yield ""
+        yield from self._properties()
+        yield "===="
+
+    def _step(self, step: Step) -> Iterator[str]:
+        command = step.command
+        yield f"\\* {step.comment}"
+        yield f"Step{step.number} =="
+        yield f"  /\\ at = {self._places[command.source]}"
+        if step.condition != TRUE:
+            yield f"  /\\ {_closed(self.write(step.condition))}"
+        yield f"  /\\ at' = {self._places[command.target]}"
+        for name, value in command.updates:
+            yield f"  /\\ {self._variable(name)}' = {_closed(self.write(value))}"
+        same = [self._variable(field.name) for field in self._laid.fields if field.name not in command.after]
+        if same:
+            yield f"  /\\ UNCHANGED <<{', '.join(same)}>>"
+        yield ""
+
+    def _spelled(self, prefix: str, name: str) -> str:
+        return self._spelling.give(prefix, name)
+
+    def _variable(self, name: str) -> str:
+        return self._spelled("v_", name)
+
+    def write(self, expr: Expr) -> str:
+        """Write an expression over a configuration."""
+        return SYNTAX.write(expr, self._leaf)
+
+    def _leaf(self, node: Leaf) -> str:
+        match node:
+            case Symbol(value):
+                return f'"{value}"'
+            case Name(name, "variable"):
+                return self._variable(name)
+            case Name(name, "parameter"):
+                return self._spelled("p_", name)
+            case Name(name, "state" | "pending" as kind):
+                return self._spelled("in_" if kind == "state" else "pending_", name)
+            case _:
+                raise AssertionError("what happens is decided at a step")
+
+    # -- properties ---------------------------------------------------------------------------------------------------
+
+    def _properties(self) -> Iterator[str]:
+        said = [claim for claim in self._claims if not claim.words]
+        yield from self._atoms(claim.item.form for claim in said)
+        if any(isinstance(claim.item.form, LeadsTo) for claim in said):
+            yield from self._progress()
+        for claim in self._claims:
+            place = f"line {claim.item.span.line}: " if claim.item.span else ""
+            yield f"\\* {place}{show(claim.item.form)}"
+            if claim.words:
+                yield f"\\* Property {claim.number} is not said here: {claim.words}."
+            else:
+                if isinstance(claim.item.form, Possible):
+                    yield "\\* As an INVARIANT its violation is a witness, so it is not in the configuration."
+                yield f"Property_{claim.number} == {self._formula(claim.item.form)}"
+            yield ""
+
+    def _formula(self, form: Form) -> str:
+        match form:
+            case Always(condition):
+                return self._never(condition, wanted=False)
+            case Never(condition) | Possible(condition):
+                return self._never(condition, wanted=True)
+            case Unchanged(trigger, compared):
+                return f"[][{self._unchanged(trigger, compared)}]_vars"
+            case LeadsTo(cause, goal, fair):
+                claim = f"({self.write(cause)}) ~> ({self.write(goal)})"
+                assumed = ["Progress", *(self._fair(name) for name in fair)]
+                return f"({_all(assumed)}) => ({claim})"
+            case _:
+                raise AssertionError("every other form is said in words")
+
+    def _never(self, condition: Expr, *, wanted: bool) -> str:
+        """Say that a condition is never true (`wanted`), or never false, at any moment."""
+        if not happens(condition):
+            text = self.write(condition)
+            return f"~({text})" if wanted else text
+        laid = self._laid
+        bad = condition if wanted else negated(condition)
+        moments = ((step, after(laid.system, step.command, bad)) for step in laid.steps)
+        parts = [f"~({self._taken(step, here)})" for step, here in moments if here != FALSE]
+        if laid.ground.grounded(at_start(laid.system, bad)) != FALSE:
+            parts.append("FALSE \\* at the start already")
+        return "".join(f"\n  /\\ {part}" for part in parts) or "TRUE"
+
+    def _taken(self, step: Step, condition: Expr = TRUE) -> str:
+        """Say, of a configuration, that a step can be taken with which something is true."""
+        whole = all_of([step.condition, condition])
+        here = f"at = {self._places[step.command.source]}"
+        return here if whole == TRUE else f"{here} /\\ {_closed(self.write(whole))}"
+
+    def _unchanged(self, trigger: Expr, compared: tuple[Expr, ...]) -> str:
+        found = ((step, after(self._laid.system, step.command, trigger)) for step in self._laid.steps)
+        steps = [
+            f"Step{step.number}" if here == TRUE else f"(Step{step.number} /\\ {_closed(self.write(here))})"
+            for step, here in found
+            if here != FALSE
+        ]
+        if not steps:
+            return "TRUE"
+        same = _all(f"({self.write(expr)})' = ({self.write(expr)})" for expr in compared)
+        return f"({_any(steps)}) => ({same})"
+
+    def _progress(self) -> Iterator[str]:
+        """What must end ends some time (S12). A step that changes nothing is not seen, so where one could be taken, waiting is allowed."""
+        laid = self._laid
+        yield "\\* Every outstanding effect is answered or cancelled, every armed timer fires or is dropped (S12)."
+        yield "Progress =="
+        for promise in laid.promises:
+            ending = [step for step in laid.steps if promise in step.command.ended]
+            yield f"  /\\ {self._some_time(ending, laid.keeping(promise))} \\* {timer_text(promise)}"
+        yield "  /\\ TRUE"
+        yield ""
+
+    def _some_time(self, ending: list[Step], waiting: tuple[int, ...]) -> str:
+        steps = _any(f"Step{step.number}" for step in ending)
+        idle = [(step, self._laid.is_idle(step)) for step in ending]
+        unseen = [f"({self._taken(step, here)})" for step, here in idle if here != FALSE]
+        if not ending:
+            return "TRUE"
+        if not unseen:
+            return f"WF_vars({steps})"
+        places = _set(self._places[place] for place in waiting)
+        waits_not = _any([f"at \\notin {places}", *unseen])
+        return f"([]<>({waits_not}) \\/ []<><<{steps}>>_vars)"
+
+    def _fair(self, name: str) -> str:
+        """What is possible again and again happens again and again; unseen where it changes nothing."""
+        steps = [s for s in self._laid.steps if happened_on(s.command.occurrence, s.command.effects, name)]
+        idle = [(step, self._laid.is_idle(step)) for step in steps]
+        unseen = [f"({self._taken(step, here)})" for step, here in idle if here != FALSE]
+        taken = _any(f"Step{step.number}" for step in steps)
+        if not steps:
+            return "TRUE"
+        if not unseen:
+            return f"SF_vars({taken})"
+        possible = _any(f"({self._taken(step)})" for step in steps)
+        return f"(<>[]~({possible}) \\/ []<>({_any(unseen)}) \\/ []<><<{taken}>>_vars)"
+
+    def _atoms(self, forms: Iterable[Form]) -> Iterator[str]:
+        """Define the states and pending effects that formulas name."""
+        found = (node for form in forms for expr in expressions(form) for node in walk(expr))
+        for node in dict.fromkeys(n for n in found if isinstance(n, Name) and n.kind in {"state", "pending"}):
+            places = self._laid.inside(node.name) if node.kind == "state" else self._laid.pending(node.name)
+            yield f"{self._leaf(node)} == at \\in {_set(self._places[place] for place in places)}"
+        yield ""
+
+
+def _closed(text: str) -> str:
+    """Put a condition into parentheses: TLA+ refuses `a' = b < c`."""
+    return f"({text})" if _CONDITION.search(text) else text
+
+
+def _all(parts: Iterable[str]) -> str:
+    return " /\\ ".join(parts)
+
+
+def _any(parts: Iterable[str]) -> str:
+    return " \\/ ".join(parts)
+
+
+def _set(items: Iterable[str]) -> str:
+    return "{" + ", ".join(items) + "}"
+
+
+def _value(value: Value) -> str:
+    if isinstance(value, bool):
+        return str(value).upper()
+    return f'"{value}"' if isinstance(value, str) else str(value) if value >= 0 else f"({value})"
+
+
+def _domain(variable: Variable, field: Field) -> str:
+    match variable.domain:
+        case BooleanDomain():
+            return "BOOLEAN"
+        case EnumDomain(values):
+            return _set(f'"{value}"' for value in values)
+        case _:
+            return f"({field.low})..({field.low + field.size - 1})"

@@ -1,0 +1,186 @@
+"""A machine as a JavaScript module for XState 5: `createMachine` with guards and assignments as functions.
+
+Takes a machine, gives text. Effects are actions named as in the table, without implementation: `machine.provide({ actions })` binds them.
+An event carries its verdicts: `{ type: 'verdict', verdicts: { g: 'passed' } }`. An event that the table refuses changes nothing.
+"""
+
+import json
+from collections.abc import Iterator
+
+from dsa.declarations import STAR, Cancel
+from dsa.expr import TRUE, Expr, Name, Symbol, Value, Verdict, show_value, walk
+from dsa.machine import Machine
+from dsa.simplify import Leaf
+from dsa.targets.leaves import Arrow, Leaves, require_initial
+from dsa.targets.nested import Node, Timer, initial_values, start_of, timer, timers_of, tree
+from dsa.targets.spelling import ExportError, Spelling, Syntax
+
+SYNTAX = Syntax("&&", "||", "!", {"==": "===", "!=": "!=="})
+_GREATEST = 2**53 - 1
+
+
+def xstate(machine: Machine) -> str:
+    """Write a machine as an XState module at its parameter values. Raises ExportError."""
+    require_initial(machine)
+    for name, values in machine.values_of.items():
+        ends = [end for end in (getattr(values, "low", 0), getattr(values, "high", 0)) if end is not None]
+        if any(abs(end) > _GREATEST for end in ends):
+            raise ExportError(f"{name}: JavaScript counts exactly to {_GREATEST}, and the domain is {values}")
+    return "\n".join(_Module(machine).lines()) + "\n"
+
+
+class _Module:
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._leaves = Leaves(machine)
+        self._context = Spelling({"waiting", "__proto__"})
+        self._flags = Spelling({"__proto__"})
+        self._states = Spelling({"__proto__"})
+
+    def lines(self) -> Iterator[str]:
+        machine = self._machine
+        at = ", ".join(f"{name} = {show_value(value)}" for name, value in machine.constants.items())
+        yield f"// {machine.name}, for XState 5, written by `dsa export --to xstate`{f' for {at}' if at else ''}."
+        yield "// Bind the effects: machine.provide({ actions: { name: () => .. } }); when a final state is reached, stop what still runs."
+        yield "import { assign, cancel, createMachine, raise } from 'xstate';"
+        yield ""
+        yield "export const machine = createMachine({"
+        yield f"  id: {_quoted(machine.name.replace('.', '_'))},"
+        yield f"  context: {self._start()},"
+        yield f"  initial: {_quoted(self._state(start_of(machine)))},"
+        if everywhere := timers_of(machine, STAR):
+            yield f"  entry: [{', '.join(map(_started, everywhere))}],"
+        yield "  states: {"
+        for node in tree(machine):
+            yield from self._node(node, "    ")
+        yield "  },"
+        yield "});"
+
+    def _start(self) -> str:
+        values = [f"{self._variable(name)}: {_value(value)}" for name, value in initial_values(self._machine).items()]
+        flags = ", ".join(f"{self._flag(effect)}: false" for effect in self._machine.answers)
+        return "{ " + ", ".join([*values, f"waiting: {{ {flags} }}" if flags else "waiting: {}"]) + " }"
+
+    def _state(self, name: str) -> str:
+        return self._states.give("", name)
+
+    def _variable(self, name: str) -> str:
+        return self._context.give("", name)
+
+    def _flag(self, effect: str) -> str:
+        return self._flags.give("", effect)
+
+    def _node(self, node: Node, indent: str) -> Iterator[str]:
+        yield f"{indent}{_key(self._state(node.name))}: {{"
+        inner = indent + "  "
+        yield f"{inner}id: {_quoted(self._state(node.name))},"
+        if node.is_final:
+            yield f"{inner}type: 'final',"
+        if not node.children:
+            yield f"{inner}tags: [{_quoted(node.name)}],"
+        if node.timers:
+            yield f"{inner}entry: [{', '.join(map(_started, node.timers))}],"
+            yield f"{inner}exit: [{', '.join(map(_dropped, node.timers))}],"
+        if node.dropped:
+            yield f"{inner}entry: [{', '.join(map(_dropped, node.dropped))}],"
+        if node.initial is not None:
+            yield f"{inner}initial: {_quoted(self._state(node.initial))},"
+            yield f"{inner}states: {{"
+            for child in node.children:
+                yield from self._node(child, inner + "  ")
+            yield f"{inner}}},"
+        else:
+            yield from self._transitions(node.name, inner)
+        yield f"{indent}}},"
+
+    def _transitions(self, leaf: str, indent: str) -> Iterator[str]:
+        by_event: dict[str, list[Arrow]] = {}
+        for arrow in self._leaves.arrows(leaf):
+            source, event = arrow.key
+            by_event.setdefault(_event(event) if source is None else timer(source, event).event, []).append(arrow)
+        if not by_event:
+            return
+        yield f"{indent}on: {{"
+        for event, found in by_event.items():
+            yield f"{indent}  {_key(event)}: ["
+            for arrow in found:
+                yield f"{indent}    // {arrow.comment}"
+                yield f"{indent}    {{ {', '.join(self._arrow(arrow))} }},"
+            yield f"{indent}  ],"
+        yield f"{indent}}},"
+
+    def _arrow(self, arrow: Arrow) -> Iterator[str]:
+        if arrow.condition != TRUE:
+            yield f"guard: ({self._read(arrow.condition)}) => {self._write(arrow.condition)}"
+        if arrow.target is not None:
+            yield f"target: {_quoted(f'#{self._state(arrow.target)}')}"
+            if arrow.target == arrow.leaf:
+                yield "reenter: true"
+        if actions := list(self._actions(arrow)):
+            yield f"actions: [{', '.join(actions)}]"
+
+    def _read(self, condition: Expr) -> str:
+        """Name what a condition reads."""
+        said = [isinstance(node, Verdict) for node in walk(condition) if isinstance(node, Name | Verdict)]
+        parts = ["context: c"] * (not all(said)) + ["event: e"] * any(said)
+        return f"{{ {', '.join(parts)} }}" if parts else ""
+
+    def _actions(self, arrow: Arrow) -> Iterator[str]:
+        parts = [f"{self._variable(name)}: {self._write(value)}" for name, value in arrow.updates]
+        if arrow.flags:
+            flags = ", ".join(f"{self._flag(name)}: {_value(value)}" for name, value in arrow.flags)
+            parts.append(f"waiting: {{ ...c.waiting, {flags} }}")
+        if parts:
+            read = "{ context: c }" if any("c." in part for part in parts) else ""
+            yield f"assign(({read}) => ({{ {', '.join(parts)} }}))"
+        if arrow.again:
+            again = timer(*arrow.key)  # type: ignore[arg-type]  # only a timer's own row starts it again
+            yield from (_dropped(again), _started(again))
+        for item in arrow.row.effects:
+            if isinstance(item, Cancel):
+                which = "null" if item.effect is None else _quoted(item.effect)
+                yield f"{{ type: 'cancel', params: {{ effect: {which} }} }}"
+            else:
+                yield f"{{ type: {_quoted(item.effect)} }}"
+
+    def _write(self, expr: Expr) -> str:
+        return SYNTAX.write(expr, self._leaf)
+
+    def _leaf(self, node: Leaf) -> str:
+        match node:
+            case Symbol(value):
+                return _quoted(value)
+            case Verdict(guard, outcome):
+                return f"(e.verdicts?.[{_quoted(guard)}] === {_quoted(outcome)})"
+            case Name(name, "variable"):
+                return f"c.{self._variable(name)}"
+            case Name(name, _):
+                return f"c.waiting.{self._flag(name)}"
+
+
+def _event(name: str) -> str:
+    """Give an event's type: its name, unless XState or JavaScript means something by it."""
+    return f"event {name}" if name.startswith("xstate.") or name == "__proto__" else name
+
+
+def _started(what: Timer) -> str:
+    event = _quoted(what.event)
+    return f"raise({{ type: {event} }}, {{ id: {event}, delay: {what.duration_ms} }})"
+
+
+def _dropped(what: Timer) -> str:
+    return f"cancel({_quoted(what.event)})"
+
+
+def _quoted(text: str) -> str:
+    return "'" + json.dumps(text)[1:-1] + "'"
+
+
+def _key(text: str) -> str:
+    return text if text.isidentifier() and text.isascii() else _quoted(text)
+
+
+def _value(value: Value) -> str:
+    if isinstance(value, str):
+        return _quoted(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)

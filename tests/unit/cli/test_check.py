@@ -1,0 +1,173 @@
+"""`dsa check`: what it shows, saves, replays, and writes for programs."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dsa.cli.main import program
+from dsa.cli.progress import Meter
+from dsa.edge.files import locate
+from dsa.errors import CODES
+
+DUAL_STATE = locate("dual_state").read_text(encoding="utf-8")
+BROKEN = DUAL_STATE.replace("at most rmax + 1 query_llm", "at most rmax query_llm")
+POLLING = locate("examples/polling").read_text(encoding="utf-8")
+
+
+def dsa(*arguments: str) -> Result:
+    return CliRunner().invoke(program, list(arguments))
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("m.md").write_text(BROKEN, encoding="utf-8")
+
+
+def test_a_counterexample_shows_what_changed_the_row_and_its_line():
+    done = dsa("check", "m.md")
+    assert done.exit_code == 1
+    assert done.output.split("\n")[-14:-2] == [
+        "VIOLATED  line 58: at most rmax query_llm  at rmax = 3",
+        "          query_llm at step 7 is one more than 3",
+        "            at rmax = 3",
+        "            0  start             idle                 satisfied = false, retries = 0",
+        "            1  specification     generating  line 46                                  query_llm",
+        "            2  artifact          validating  line 47                                  execute_guard",
+        "            3  verdict g.failed  generating  line 49  retries = 1                     refine_context, query_llm",
+        "            4  artifact          validating  line 47                                  execute_guard",
+        "            5  verdict g.failed  generating  line 49  retries = 2                     refine_context, query_llm",
+        "            6  artifact          validating  line 47                                  execute_guard",
+        "            7  verdict g.failed  generating  line 49  retries = 3                     refine_context, query_llm",
+        "m.md: 0 errors, 1 warning, 1 of 1 scenarios run as written, 4 of 5 properties HOLD at rmax = 3; rmax = 0, 1 VIOLATED",
+    ]
+
+
+def test_more_traces_and_the_nearest_run_that_passes():
+    Path("m.md").write_text(DUAL_STATE.replace("always retries <= rmax", "never failed or escalated"), encoding="utf-8")
+    output = dsa("check", "m.md", "--traces", "3").output
+    assert output.count("counterexample 2, by other rows:") == 1
+    assert "the nearest run that passes:" in output
+    assert "nearest" not in dsa("check", "m.md").output
+
+
+def test_a_witness_takes_one_line_and_the_whole_trace_when_asked_for():
+    assert "for one, by: fill_big, pour_big_in_small" in dsa("check", "examples/jugs").output
+    assert "6  pour_big_in_small" in dsa("check", "examples/jugs", "--traces", "2").output
+
+
+def test_properties_as_json():
+    (found,) = json.loads(dsa("check", "--json", "m.md").stdout)
+    good, *_, violated = found["properties"]
+    assert (good["verdict"], good["trace"], good["loop"]) == ("HOLDS", [], None)
+    assert (violated["verdict"], violated["values"], len(violated["trace"])) == ("VIOLATED", [{"rmax": 3}], 7)
+    assert violated["trace"][2] == {
+        "event": "verdict", "verdicts": {"g": "failed"}, "source": None, "line": 49, "state": "generating",
+        "changed": {"retries": 1}, "effects": ["refine_context", "query_llm"], "cancelled": [],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["jsonl", "itf.json"])
+def test_traces_are_saved_run_again_and_drawn(form: str):
+    options = ("--itf",) if form == "itf.json" else ()
+    saved = dsa("check", "m.md", "--save-traces", "traces", *options)
+    assert saved.stderr.strip() == f"wrote traces/m-line58-1.{form}"
+    again = dsa("check", "m.md", "--trace", f"traces/m-line58-1.{form}")
+    assert again.exit_code == 1  # the run breaks the property
+    assert "violated   line 58: at most rmax query_llm  at step 7" in again.output
+    assert (
+        "pending    line 57: specification leads to succeeded or failed or escalated  owed since step 1" in again.output
+    )
+    assert f"m.md: 7 of the 7 steps of traces/m-line58-1.{form} are what the table does" in again.output
+    drawn = dsa("draw", "m.md", "--trace", f"traces/m-line58-1.{form}", "--format", "dot")
+    assert drawn.output != dsa("draw", "m.md", "--format", "dot").output
+
+
+def test_a_trace_that_the_table_does_not_do_names_step_and_row():
+    dsa("check", "m.md", "--save-traces", "traces")
+    Path("other.md").write_text(BROKEN.replace("retries < rmax", "retries < 2"), encoding="utf-8")
+    done = dsa("check", "other.md", "--trace", "traces/m-line58-1.jsonl")
+    assert done.exit_code == 1
+    assert (
+        "step 7, verdict g.failed in validating: line 51 (validating | verdict | failed) leads to failed" in done.output
+    )
+    assert "other.md: 6 of the 7 steps" in done.output
+    refused = dsa("draw", "other.md", "--trace", "traces/m-line58-1.jsonl", "--format", "dot")
+    assert "step 7" in str(refused.exception)
+
+
+def test_a_trace_as_json():
+    dsa("check", "m.md", "--save-traces", "traces")
+    (found,) = json.loads(dsa("check", "--json", "m.md", "--trace", "traces/m-line58-1.jsonl").stdout)
+    assert found["mismatch"] is None
+    assert [seen["verdict"] for seen in found["monitors"]] == ["pending", "pending", "pending", "pending", "violated"]
+
+
+def test_a_round_is_saved_with_its_loop():
+    Path("p.md").write_text(POLLING.replace(" assuming fair done", ""), encoding="utf-8")
+    output = dsa("check", "p.md", "--save-traces", "traces").output
+    assert "steps 3 to 4 can repeat for ever" in output
+    (file,) = Path("traces").glob("p-*")
+    assert json.loads(file.read_text().split("\n")[0])["loop"] == 2
+    assert "-- and from here for ever --" in dsa("check", "p.md", "--trace", str(file)).output
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (("check", "m.md", "--trace", "nothing.jsonl"), "nothing.jsonl: No such file"),
+    (("check", "m.md", "--trace", "m.md"), "m.md: line 1: not JSON"),
+    (("check", "m.md", "m.md", "--trace", "x"), "--trace takes one FILE"),
+    (("check", "m.md", "--json", "--sarif"), "--json and --sarif exclude each other"),
+    (("draw", "m.md", "--trace", "x"), "--trace needs --format dot, svg or png"),
+    (("check", "m.md", "--traces", "0"), "0 is not in the range"),
+])  # fmt: skip
+def test_what_cannot_be_done_is_one_sentence(arguments: tuple[str, ...], said: str):
+    done = dsa(*arguments)
+    assert done.exit_code != 0
+    assert said in done.output + str(done.exception)
+
+
+def test_sarif_has_a_result_with_a_region_for_everything_found():
+    Path("bad.md").write_text(BROKEN.replace("retries < rmax", "retires < rmax"), encoding="utf-8")
+    done = dsa("check", "--sarif", "m.md", "bad.md", "nothing.md")
+    assert done.exit_code == 2
+    log = json.loads(done.stdout)
+    assert (log["version"], len(log["runs"])) == ("2.1.0", 1)
+    driver = log["runs"][0]["tool"]["driver"]
+    assert driver["name"] == "dsa"
+    rules = {rule["id"] for rule in driver["rules"]}
+    assert set(CODES) < rules
+    results = log["runs"][0]["results"]
+    for result in results:
+        assert result["ruleId"] in rules
+        assert result["level"] in {"error", "warning", "note"}
+        assert result["message"]["text"]
+        (location,) = result["locations"]
+        place = location["physicalLocation"]
+        assert re.fullmatch(r"(m|bad|nothing)\.md", place["artifactLocation"]["uri"])
+        assert place["region"]["startLine"] >= 1
+    found = [
+        (result["ruleId"], result["locations"][0]["physicalLocation"]["region"]["startLine"]) for result in results
+    ]
+    assert ("VIOLATED", 58) in found
+    assert ("DSA201", 49) in found
+    assert ("DSA311", 50) in found
+    assert ("unreadable", 1) in found
+    violated = next(result for result in results if result["ruleId"] == "VIOLATED")
+    assert len(violated["codeFlows"][0]["threadFlows"][0]["locations"]) == 7
+
+
+def test_progress_is_shown_after_a_second_and_taken_away(capsys, monkeypatch):
+    clock = iter([0.0, 0.5, 1.1, 1.2, 2.0, 2.1])
+    monkeypatch.setattr("dsa.cli.progress.time.monotonic", lambda: next(clock))
+    shown = Meter()
+    shown(1_000, 3)
+    assert capsys.readouterr().err == ""
+    shown(2_200, 5)
+    shown(2_300, 5)
+    assert "2,200 configurations, 5 steps deep, 2,000 states/s" in capsys.readouterr().err
+    shown(10, 0)  # a new search
+    shown.clear()
+    assert capsys.readouterr().err.endswith("\x1b[K")

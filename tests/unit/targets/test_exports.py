@@ -1,0 +1,130 @@
+"""The texts of exports: names that cannot clash, properties that are said or named, lines of the table. What tools make of them: tests/e2e."""
+
+import keyword
+import re
+import warnings
+
+import attrs
+import pytest
+
+from dsa.lang import dumps, loads
+from dsa.targets import emit
+from dsa.targets.prism import prism, prism_unsaid
+from dsa.targets.promela import promela, promela_unsaid
+from dsa.targets.scxml import TAKEN, scxml
+from dsa.targets.spelling import ExportError, Spelling
+from dsa.targets.statechart_module import statechart_module
+from dsa.targets.tla import module_name, tla, tla_config, tla_unsaid
+
+TOOLS = ("promela", "tla", "prism", "scxml", "xstate")
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_every_row_is_named_by_its_line(tool, dual_state):
+    text = emit(dual_state, tool)
+    for row in dual_state.transitions:
+        assert f"line {row.span.line}: {row}" in text
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_the_values_of_parameters_are_said(tool, dual_state):
+    assert "for rmax = 5" in emit(dual_state.at(rmax=5), tool)
+
+
+def test_names_are_told_apart():
+    spelling = Spelling({"v_x"})
+    names = [spelling.give("v_", name) for name in ("x", "a.b", "a_b", "a.b")]
+    assert names == ["v_x_", "v_a_b", "v_a_b_", "v_a_b"]
+    assert spelling.give("v_", "y" * 300) != spelling.give("v_", "y" * 301)
+
+
+def with_claims(machine, *claims):
+    text = dumps(attrs.evolve(machine, properties=()))
+    return loads(text + "\n## Properties\n" + "".join(f"- {claim}\n" for claim in claims))
+
+
+EVERY_FORM = (
+    "always retries <= rmax",
+    "never succeeded and not satisfied",
+    "never verdict and idle",
+    "on g.failed: satisfied unchanged",
+    "specification leads to succeeded",
+    "generating leads to validating",
+    "verdict only after artifact",
+    "at most 2 query_llm",
+    "at most 1 artifact between artifact and verdict",
+    "possible failed",
+    "from everywhere possible failed",
+    "succeeded with probability >= 0.9",
+    "expected query_llm <= 2.5",
+)
+
+
+@pytest.mark.parametrize(
+    ("unsaid", "forms"),
+    [
+        (promela_unsaid, {"from everywhere possible", "probability", "expected"}),
+        (tla_unsaid, {"specification leads", "only after", "at most", "from everywhere", "probability", "expected"}),
+        (prism_unsaid, {"verdict and idle", "unchanged", "leads to", "only after", "at most", "from everywhere"}),
+    ],
+)
+def test_what_is_not_said_is_named(unsaid, forms, dual_state):
+    lines = unsaid(with_claims(dual_state, *EVERY_FORM))
+    assert all(any(form in line for form in forms) for line in lines), lines
+    assert len(lines) == sum(any(form in claim for form in forms) for claim in EVERY_FORM)
+
+
+@pytest.mark.parametrize(("write", "unsaid"), [(promela, promela_unsaid), (tla, tla_unsaid), (prism, prism_unsaid)])
+def test_the_text_names_what_it_does_not_say(write, unsaid, dual_state):
+    machine = with_claims(dual_state, *EVERY_FORM)
+    assert write(machine).count("is not said here") == len(unsaid(machine))
+
+
+def test_tlc_is_told_of_what_must_hold(dual_state):
+    lines = tla_config(with_claims(dual_state, *EVERY_FORM)).splitlines()
+    assert lines[:2] == ["SPECIFICATION Spec", "INVARIANT InDomains"]
+    assert [line.split()[1][9:] for line in lines[2:]] == ["1", "2", "3", "4", "6"]
+
+
+@pytest.mark.parametrize(("name", "module"), [("a.b", "a_b"), ("WF_x", "m_WF_x"), ("_", "m__"), ("m", "m")])
+def test_a_module_has_a_name_that_tla_allows(name, module, dual_state):
+    machine = attrs.evolve(dual_state, name=name)
+    assert module_name(machine) == module
+    assert f"MODULE {module} " in tla(machine)
+
+
+def test_the_loader_means_nothing_by_the_names_that_are_left():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from statemachine import StateChart
+    assert {name for name in dir(StateChart) if not name.startswith("_")} <= TAKEN
+
+
+def test_a_character_that_xml_cannot_write_is_refused(dual_state):
+    with pytest.raises(ExportError, match=r"U\+0007"):
+        scxml(dual_state, "# bell \x07")
+    assert "bell" not in scxml(dual_state)
+
+
+@pytest.mark.parametrize("name", ["dual_state", "two.parts", "_", "class"])
+def test_the_python_module_gives_the_class(name, dual_state):
+    machine = attrs.evolve(dual_state, name=name)
+    found: dict[str, object] = {}
+    exec(statechart_module(machine, dumps(machine)), found)
+    assert found["machine"] == machine
+    run = found["StatechartRun"](found["machine"])
+    assert run.configuration.state == "idle"
+    classes = [word for word in found["__all__"] if word not in {"DOCUMENT", "StatechartRun", "machine"}]
+    assert len(classes) == 1
+    assert not keyword.iskeyword(classes[0])
+
+
+def test_conditions_of_statecharts_have_only_what_they_need(dual_state):
+    guards = re.findall(r"guard: .*? => (.*?), target", emit(dual_state, "xstate"))
+    assert guards == [
+        "c.waiting.query_llm",
+        "c.waiting.execute_guard && (e.verdicts?.['g'] === 'passed')",
+        "c.waiting.execute_guard && (e.verdicts?.['g'] === 'failed') && c.retries < 3",
+        "c.waiting.execute_guard && (e.verdicts?.['g'] === 'fatal')",
+        "c.waiting.execute_guard",
+    ]
