@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dsa.checks import check, explore
+    from dsa.checks.odds import odds
+    from dsa.checks.prove import prove
     from dsa.edge.files import load
     from dsa.lang import dumps, loads
     from dsa.machine import Machine
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 _HOME = {
     "check": "dsa.checks",
     "explore": "dsa.checks",
+    "odds": "dsa.checks.odds",
     "load": "dsa.edge.files",
     "dumps": "dsa.lang",
     "loads": "dsa.lang",
@@ -26,6 +29,7 @@ _HOME = {
     "start": "dsa.meaning",
     "step": "dsa.meaning",
     "emit": "dsa.targets",
+    "prove": "dsa.checks.prove",
 }
 
 __all__ = [
@@ -40,6 +44,8 @@ __all__ = [
     "explore",
     "load",
     "loads",
+    "odds",
+    "prove",
     "start",
     "step",
 ]

@@ -180,7 +180,11 @@ class Ground:
             if isinstance(node, Name) and node.kind == "parameter":
                 value = constants[node.name]
                 return Integer(self._numbers[value]) if isinstance(value, str) else constant(value)
-            return Integer(self._numbers[node.value]) if isinstance(node, Symbol) else node
+            if isinstance(node, Symbol):
+                return Integer(self._numbers[node.value])
+            assert isinstance(node, Name), "verdicts are decided in a system"
+            field = self.field_named[node.name]
+            return Integer(field.low) if field.size == 1 else node
 
         return substituted(expr, leaf)
 

@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
+from dsa.edge.compiler import compiler
 from dsa.edge.files import shipped
 from dsa.edge.isolated import IsolationError, achieved_features, limits
 from dsa.edge.render import renderer
@@ -19,6 +20,8 @@ _PACKAGES = {
     "xllamacpp": "runs the local model; pip install xllamacpp",
     "litellm": "reaches model providers; pip install 'litellm>=1.83'",
     "hypothesis": "runs generated tests; pip install hypothesis",
+    "numpy": "searches machines of many configurations faster; pip install numpy",
+    "dd": "counts more configurations than could be held; pip install dd",
 }
 
 
@@ -32,6 +35,7 @@ def command() -> None:
         _say(package, _version(package) or f"missing: {use}")
     model, found = _local_model()
     _say("local model", model)
+    _say("C compiler", str(compiler() or "missing: searches very large machines faster; install gcc or clang"))
     program = renderer()
     _say("pictures", str(program) if program else "missing: pip install graphviz-pure, or install Graphviz")
     isolated = _say_isolation()

@@ -1,4 +1,7 @@
-"""`make bench`: the speeds this project promises, as ratios measured in one run against a named peer or limit."""
+"""`make bench`: the speeds this project promises, as ratios measured in one run against a named peer or limit.
+
+`run.py bench_spin bench_large` runs only these.
+"""
 
 import statistics
 import sys
@@ -6,8 +9,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent))
 
+import exploring
 import peers
 from markdown_it import MarkdownIt
 from timing import median_ratio, process_seconds, rounds, verdict
@@ -139,5 +144,6 @@ def bench_fuzz() -> None:
 
 
 if __name__ == "__main__":
-    for bench in (bench_step, bench_load, bench_start, bench_fuzz):
-        bench()
+    for bench in (bench_step, bench_load, bench_start, bench_fuzz, *exploring.BENCHES):
+        if not sys.argv[1:] or bench.__name__ in sys.argv[1:]:
+            bench()

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from dsa.checks import check
-from dsa.edge.files import load
+from dsa.edge.files import load, shipped
 from dsa.errors import CODES
 from dsa.lang.columns import COLUMNS
 from dsa.lang.exprs import RESERVED
@@ -52,3 +52,11 @@ def test_scenarios_take_every_row_and_run_as_written(name: str):
     report = check(load(str(SPECS / f"{name}.md")))
     assert [result.message for result in report.scenarios if not result.ok] == []
     assert [finding.message for finding in report.diagnostics if finding.severity != "info"] == []
+
+
+@pytest.mark.parametrize("name", sorted(shipped()))
+def test_every_property_of_what_is_shipped_holds(name: str):
+    report = check(load(name))
+    assert [
+        f"{result.line}: {result.text}: {result.reason}" for result in report.properties if result.verdict != "HOLDS"
+    ] == []
