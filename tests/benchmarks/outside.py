@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from functools import cache
 from pathlib import Path
 
 import attrs
@@ -18,7 +17,6 @@ import tla_models
 from outside_tools import tlc_jar
 
 HERE = Path(__file__).parent
-MUSIL = "musil==0.36.7"
 
 
 class MissingError(Exception):
@@ -104,21 +102,9 @@ def _in_python(interpreter: str, checker: str, sizes: tuple[int, ...]) -> Took:
     return Took(int(configurations), float(seconds))
 
 
-@cache
 def _musil_python() -> str:
-    """Give an interpreter that has musil: of the environment's MUSIL_PYTHON, or a newer Python into which pip installs it."""
-    if "MUSIL_PYTHON" in os.environ:
-        return os.environ["MUSIL_PYTHON"]
-    folder = Path(tempfile.gettempdir()) / f"dsa-tests-{os.getuid()}" / "musil"
-    python = folder / "bin" / "python"
-    if python.exists():
-        return str(python)
-    named = (shutil.which(name) for name in ("python3.14", "python3.13", "python3.12"))
-    of_pyenv = sorted(map(str, Path.home().glob(".pyenv/versions/3.1[2-9]*/bin/python")))
-    for newer in filter(None, (*named, *of_pyenv)):
-        made = subprocess.run([newer, "-m", "venv", str(folder)], capture_output=True, check=False)
-        pip = [str(python), "-m", "pip", "install", "-q", "--no-deps", MUSIL]
-        if made.returncode == 0 and subprocess.run(pip, capture_output=True, check=False).returncode == 0:
-            return str(python)
-        shutil.rmtree(folder, ignore_errors=True)
-    raise MissingError(f"musil is not here: it needs Python 3.12 or newer with {MUSIL}; set MUSIL_PYTHON to one")
+    """Give an interpreter that has musil: of the environment's MUSIL_PYTHON, or where `tests/set_up_peers.py` puts it."""
+    python = os.environ.get("MUSIL_PYTHON", str(Path(sys.prefix) / "peers" / "musil" / "bin" / "python"))
+    if not Path(python).exists():
+        raise MissingError("musil is not here: run tests/set_up_peers.py, or set MUSIL_PYTHON")
+    return python

@@ -61,6 +61,51 @@ def test_why_prints_what_is_shown():
     assert done.output.strip() == shown(command.removeprefix("$ ")).strip()
 
 
+LOOP = """# loop
+
+## Events
+| event    | from    |
+| -------- | ------- |
+| order    | outside |
+| accepted | ask     |
+| declined | ask     |
+
+## States
+| state  | kind    |
+| ------ | ------- |
+| idle   | initial |
+| asking |         |
+| happy  | final   |
+
+## Transitions
+| source | event    | effects | target |
+| ------ | -------- | ------- | ------ |
+| idle   | order    | ask     | asking |
+| asking | accepted |         | happy  |
+| asking | declined | ask     | =      |
+
+## Properties
+- order leads to happy
+"""
+
+
+def test_a_loop_is_shown(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("loop.md").write_text(LOOP, encoding="utf-8")
+    done = run("check", "loop.md")
+    assert done.exit_code == 1
+    assert shown("dsa check loop.md") in done.output
+
+
+@pytest.mark.parametrize("name", ["odds", "mutate"])
+def test_odds_and_mutants_are_as_shown(name: str, monkeypatch):
+    monkeypatch.chdir(Path(__file__).parents[2])
+    command = next(block.splitlines()[0] for block in CONSOLE if block.startswith(f"$ dsa {name}"))
+    done = run(*shlex.split(command)[2:])
+    assert done.exit_code == 0
+    assert done.output.strip() == shown(command.removeprefix("$ ")).strip()
+
+
 def test_the_diagram_is_the_one_that_is_drawn():
     diagram = re.findall(r"```mermaid\n(.*?)\n```", README, re.DOTALL)[0]
     assert run("draw", "dual_state").output.rstrip() == diagram

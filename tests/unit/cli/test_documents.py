@@ -155,5 +155,15 @@ def test_new_scenarios_take_the_rows_that_none_took_and_run_as_written():
 
 def test_doctor_names_the_model_and_the_isolation():
     output = dsa("doctor").output
-    for word in ("Python", "numpy", "dd", "local model", "C compiler", "pictures", "isolation", "not stopped", "documents"):
+    for word in (
+        "Python",
+        "numpy",
+        "dd",
+        "local model",
+        "C compiler",
+        "pictures",
+        "isolation",
+        "not stopped",
+        "documents",
+    ):
         assert word in output
