@@ -1,0 +1,268 @@
+"""Candidates for lemmas, read off examples: conditions that are true at every configuration reached at small parameter values.
+
+Takes rows of values that were met at one location, gives expressions. They are guesses: whether they hold for all values is decided by
+induction, and most are dropped there. Bounds between two numbers (`retries <= rmax`, `count <= retries + 1`), constants, sums that stay equal,
+and what truth values imply.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
+from itertools import combinations
+from math import lcm
+
+import attrs
+
+from dsa.declarations import Variable
+from dsa.expr import (
+    Arithmetic,
+    Boolean,
+    BooleanDomain,
+    Domain,
+    EnumDomain,
+    Expr,
+    Integer,
+    Member,
+    Name,
+    RangeDomain,
+    Symbol,
+    Value,
+)
+from dsa.machine import Machine
+from dsa.simplify import FALSE, any_of, compared, constant, negated
+
+#: Truth values beyond so many are not combined with each other.
+_MOST_PAIRED = 12
+#: Bounds are also looked for where one of so many truth values is true, and where it is false.
+_MOST_SPLIT = 4
+_LARGEST = 4
+
+
+@attrs.frozen
+class Column:
+    """A name and the values it had."""
+
+    name: Name
+    domain: Domain
+    values: tuple[Value, ...]
+
+    @property
+    def whole(self) -> tuple[int, ...]:
+        """The values, of a column of numbers."""
+        return self.values  # type: ignore[return-value]  # the domain says so
+
+
+@attrs.frozen
+class Table:
+    """What was met at one location: a column for each name, and which valuation of the parameters each row belongs to."""
+
+    columns: tuple[Column, ...]
+    groups: tuple[int, ...]
+
+    def where(self, chosen: Sequence[bool]) -> "Table":
+        """Give some of the rows."""
+        columns = tuple(
+            attrs.evolve(c, values=tuple(v for v, keep in zip(c.values, chosen, strict=True) if keep))
+            for c in self.columns
+        )
+        return Table(columns, tuple(g for g, keep in zip(self.groups, chosen, strict=True) if keep))
+
+    def of_kind(self, kind: type[Domain], sort: str | None = None) -> list[Column]:
+        """Give the columns whose domain is of a kind, parameters and variables or only one sort of them."""
+        return [c for c in self.columns if isinstance(c.domain, kind) and sort in {None, c.name.kind}]
+
+
+def table(
+    machine: Machine, variables: Sequence[Variable], rows: Iterable[tuple[int, tuple[Value, ...], tuple[Value, ...]]]
+) -> Table:
+    """Put together what was met; each row is a valuation's number, the parameters' values and the variables' values."""
+    listed = list(rows)
+    columns = [
+        Column(Name(p.name, "parameter"), p.domain, tuple(given[place] for _, given, _ in listed))
+        for place, p in enumerate(machine.parameters)
+    ]
+    columns += [
+        Column(Name(v.name, "variable"), v.domain, tuple(values[place] for _, _, values in listed))
+        for place, v in enumerate(variables)
+    ]
+    return Table(tuple(columns), tuple(group for group, _, _ in listed))
+
+
+def candidates(found: Table, split: Iterable[str] = ()) -> list[Expr]:
+    """Give what is true in every row, the plainest first; `false` when there is none."""
+    if not found.groups:
+        return [FALSE]
+    truths = found.of_kind(BooleanDomain, "variable")
+    kept = [*_constants(truths), *_choices(found), *_implications(truths[:_MOST_PAIRED])]
+    numbers = [*_differences(found), *_sums(found)]
+    kept += numbers
+    known = set(numbers)
+    bounds = {part for column in found.columns for part in _domain(column)}
+    kept = [condition for condition in kept if condition not in bounds]
+    wanted = set(split)
+    for truth in [c for c in truths if c.name.name in wanted or len(truths) <= _MOST_SPLIT]:
+        if len(set(truth.values)) > 1:
+            for side in (True, False):
+                part = found.where([value is side for value in truth.values])
+                premise = negated(truth.name) if side else truth.name
+                more = [c for c in [*_differences(part), *_sums(part)] if c not in known]
+                kept += [any_of([premise, condition]) for condition in more]
+                kept += [any_of([premise, condition]) for condition in _choices(part)]
+    return list(dict.fromkeys(kept))
+
+
+def _domain(column: Column) -> tuple[Expr, ...]:
+    """Give what is known of a name without looking: a proof may assume it anyway."""
+    if (
+        column.name.kind == "parameter"
+        or not isinstance(column.domain, RangeDomain)
+        or column.name.name.startswith(":")
+    ):
+        return ()
+    low, high = column.domain.low, column.domain.high
+    return (compared(column.name, ">=", low), *(() if high is None else (compared(column.name, "<=", high),)))
+
+
+def _constants(truths: Iterable[Column]) -> Iterator[Expr]:
+    for truth in truths:
+        if len(set(truth.values)) == 1:
+            yield truth.name if truth.values[0] else negated(truth.name)
+
+
+def _choices(found: Table) -> Iterator[Expr]:
+    for column in found.of_kind(EnumDomain, "variable"):
+        assert isinstance(column.domain, EnumDomain), "chosen by kind"
+        met = [value for value in column.domain.values if value in column.values]
+        if len(met) == 1:
+            yield compared(column.name, "==", Symbol(met[0]))
+        elif len(met) < len(column.domain.values):
+            yield Member(column.name, tuple(map(Symbol, met)))
+
+
+def _implications(truths: Sequence[Column]) -> Iterator[Expr]:
+    """Give what two truth values say of each other: equal, opposite, or one implies the other."""
+    loose = [truth for truth in truths if len(set(truth.values)) > 1]
+    for one, other in combinations(loose, 2):
+        met = set(zip(one.values, other.values, strict=True))
+        for first, second in ((True, True), (True, False), (False, True), (False, False)):
+            if (first, second) not in met:
+                yield any_of([_is(one, not first), _is(other, not second)])
+
+
+def _is(truth: Column, value: Value) -> Expr:
+    return truth.name if value else negated(truth.name)
+
+
+def _differences(found: Table) -> Iterator[Expr]:
+    """Give bounds `x <= c`, `x >= c`, `x <= y + c` of variables by numbers, parameters and each other."""
+    numbers = found.of_kind(RangeDomain)
+    for column in numbers:
+        if column.name.kind == "variable":
+            yield from _bounds(column, found.groups)
+    for one in numbers:
+        for other in numbers:
+            if one is not other and "variable" in {one.name.kind, other.name.kind}:
+                yield from _bound(one, other, found.groups)
+
+
+def _bounds(column: Column, groups: tuple[int, ...]) -> Iterator[Expr]:
+    low, high = min(column.whole), max(column.whole)
+    if low == high:
+        yield compared(column.name, "==", Integer(low))
+        return
+    yield compared(column.name, ">=", Integer(low))
+    if _usual([(v, g) for v, g in zip(column.whole, groups, strict=True)], high):
+        yield compared(column.name, "<=", Integer(high))
+
+
+def _bound(one: Column, other: Column, groups: tuple[int, ...]) -> Iterator[Expr]:
+    gaps = [(a - b, group) for a, b, group in zip(one.whole, other.whole, groups, strict=True)]
+    most = max(gap for gap, _ in gaps)
+    if abs(most) > _LARGEST or not _usual(gaps, most) or _is_constant(one) or _is_constant(other):
+        return
+    right = other.name if most == 0 else Arithmetic("+" if most > 0 else "-", other.name, Integer(abs(most)))
+    yield compared(one.name, "<", other.name) if most == -1 else compared(one.name, "<=", right)
+
+
+def _is_constant(column: Column) -> bool:
+    return column.name.kind == "variable" and len(set(column.values)) == 1
+
+
+def _usual(gaps: list[tuple[int, int]], most: int) -> bool:
+    """Tell whether a bound is met at half of the valuations: then it is no accident of where we looked."""
+    every = {group for _, group in gaps}
+    met = {group for gap, group in gaps if gap == most}
+    return 2 * len(met) >= len(every)
+
+
+def _sums(found: Table) -> Iterator[Expr]:
+    """Give sums over three or more names that stay equal: `count == retries + done + 1` (Karr, from examples)."""
+    loose = [c for c in found.of_kind(RangeDomain) if len(set(c.values)) > 1]
+    if sum(c.name.kind == "variable" for c in loose) == 0 or len(loose) > _MOST_PAIRED:
+        return
+    loose.sort(key=lambda c: (c.name.kind == "parameter", not c.name.name.startswith(":")))
+    rows = sorted(set(zip(*(c.whole for c in loose), strict=True)))
+    if len(rows) <= len(loose):
+        return
+    for coefficients in _null_space([[*row, 1] for row in rows]):
+        names = [(c.name, k) for c, k in zip(loose, coefficients, strict=False) if k]
+        if len(names) > 1 and all(abs(k) <= _LARGEST for k in coefficients):
+            yield from _balanced(names, coefficients[-1])
+
+
+def _balanced(names: list[tuple[Name, int]], offset: int) -> Iterator[Expr]:
+    """Write a sum that is 0 with what is added on one side and what is taken away on the other; also as two bounds."""
+    left = linear([(name, k) for name, k in names if k > 0], max(offset, 0))
+    right = linear([(name, -k) for name, k in names if k < 0], max(-offset, 0))
+    yield from (compared(left, sign, right) for sign in ("==", "<=", ">="))
+
+
+def linear(terms: Iterable[tuple[Expr, int]], offset: int) -> Expr:
+    """Give `k * x + .. + offset`."""
+    found: Expr | None = None
+    for name, k in [*terms, (Integer(1), offset)]:
+        if k:
+            size = constant(abs(k)) if name == Integer(1) else name if abs(k) == 1 else _times(abs(k), name)
+            if found is None:
+                found = size if k > 0 else Arithmetic("-", Integer(0), size)
+            else:
+                found = Arithmetic("+" if k > 0 else "-", found, size)
+    return Integer(0) if found is None else found
+
+
+def _times(k: int, name: Expr) -> Expr:
+    return Arithmetic("*", Integer(k), name)
+
+
+def _null_space(rows: list[list[int]]) -> list[list[int]]:
+    """Give whole-number vectors that are orthogonal to all rows; each has one leading name, and the last entry is the offset."""
+    reduced: list[list[Fraction]] = []
+    pivots: list[int] = []
+    width = len(rows[0])
+    for row in rows:
+        rest = [Fraction(x) for x in row]
+        for pivot, known in zip(pivots, reduced, strict=True):
+            if rest[pivot]:
+                rest = [a - rest[pivot] * b for a, b in zip(rest, known, strict=True)]
+        # From the back, so that what stays free (and is solved for) are the first names: the variables.
+        lead = next((place for place in reversed(range(width)) if rest[place]), None)
+        if lead is None:
+            continue
+        rest = [x / rest[lead] for x in rest]
+        reduced = [[a - known[lead] * b for a, b in zip(known, rest, strict=True)] for known in reduced]
+        reduced.append(rest)
+        pivots.append(lead)
+        if len(reduced) == width:
+            return []
+    found = []
+    for free in (place for place in range(width) if place not in pivots):
+        vector = [Fraction(int(place == free)) for place in range(width)]
+        for pivot, known in zip(pivots, reduced, strict=True):
+            vector[pivot] = -known[free]
+        scale = lcm(*(x.denominator for x in vector))
+        found.append([int(x * scale) for x in vector])
+    return found
+
+
+def is_false(expr: Expr) -> bool:
+    """Tell whether an expression says that a location is never reached."""
+    return isinstance(expr, Boolean) and not expr.value

@@ -1,0 +1,264 @@
+"""Questions to z3 about conditions over a system's variables and parameters.
+
+Takes expressions, gives `Answer` values. Numbers are unbounded whole numbers; the values of enumerations are numbered. Products of names are
+allowed, so z3 may give up: then the answer is unknown, and never proved.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Literal
+
+import attrs
+
+from dsa.declarations import Variable
+from dsa.errors import DsaError
+from dsa.expr import (
+    TRUE,
+    And,
+    Arithmetic,
+    Boolean,
+    BooleanDomain,
+    Compare,
+    Domain,
+    EnumDomain,
+    Expr,
+    Integer,
+    Interval,
+    Member,
+    Name,
+    Negate,
+    Not,
+    Or,
+    Symbol,
+    Value,
+    Verdict,
+    concrete,
+    names,
+)
+from dsa.simplify import FALSE, compared
+from dsa.system import System, in_domain
+
+#: How long z3 may think about one question, in its own units: some 0.7 seconds, and the same on every machine.
+EFFORT = 5_000_000
+
+
+class NoSolverError(DsaError):
+    """z3 is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__("proofs need z3; install the extra 'prove': pip install 'dual-state-agents[prove]'")
+
+
+@attrs.frozen
+class Answer:
+    """Whether conditions can be true together: `no` (shown), `yes` (with values of all names), or `unknown`."""
+
+    can_be: Literal["yes", "no", "unknown"]
+    values: Mapping[str, Value] = attrs.field(factory=dict)
+    used: frozenset[int] = frozenset()
+
+
+class Logic:
+    """A solver that knows a system's names and domains.
+
+    The parameters lie in their domains, and so do the machine's own variables. Of observers' variables nothing is known.
+    """
+
+    def __init__(self, system: System) -> None:
+        try:
+            import z3
+        except ImportError:
+            raise NoSolverError from None
+        self._z3: Any = z3
+        self._solver = z3.SimpleSolver()
+        self._solver.set("rlimit", EFFORT)
+        self._solver.set("random_seed", 0)
+        self._terms: dict[Expr, Any] = {}
+        self._symbols: list[str] = []
+        self._domains: dict[str, Domain] = {p.name: p.domain for p in system.machine.parameters}
+        self._facts: dict[str, Expr] = {
+            parameter.name: in_domain(_as_variable(parameter.name, parameter.domain), Name(parameter.name, "parameter"))
+            for parameter in system.machine.parameters
+        }
+        self.learn(system)
+        self.asked = 0
+
+    def learn(self, system: System) -> None:
+        """Get to know the variables that an observer added; those it has by names known already are replaced."""
+        own = {variable.name for variable in system.machine.variables}
+        for variable in system.variables:
+            if self._domains.get(variable.name) != variable.domain:
+                self._domains[variable.name] = variable.domain
+                self._terms = {expr: term for expr, term in self._terms.items() if not isinstance(expr, Name)}
+            if variable.name in own:
+                self._facts[variable.name] = in_domain(variable, Name(variable.name, "variable"))
+
+    def known_of(self, asked: Iterable[str]) -> list[Expr]:
+        """Give what is known of names, and of the names that this speaks of."""
+        found: dict[str, Expr] = {}
+        todo = list(asked)
+        while todo:
+            name = todo.pop()
+            if name not in found and name in self._facts:
+                found[name] = self._facts[name]
+                todo += names(self._facts[name])
+        return [fact for _, fact in sorted(found.items()) if fact != TRUE]
+
+    def ask(self, conditions: Sequence[Expr], *, track: bool = False) -> Answer:
+        """Tell whether the conditions can all be true; with `track`, which of them (by index) were needed to show that not."""
+        if FALSE in conditions:
+            return Answer("no", used=frozenset({conditions.index(FALSE)}))
+        self.asked += 1
+        asked = frozenset().union(*map(names, conditions))
+        facts = self.known_of(asked)
+        known, asked = [self.term(fact) for fact in facts], asked.union(*map(names, facts))
+        terms = [self.term(condition) for condition in conditions]
+        answer = self._asked(self._solver, known, terms, asked, track=track)
+        if answer.can_be == "unknown":
+            # A solver that starts afresh knows other ways (and learnt nothing that leads astray).
+            afresh = self._z3.SolverFor("QF_NIA")
+            afresh.set("rlimit", EFFORT)
+            answer = self._asked(afresh, known, terms, asked, track=False)
+            answer = attrs.evolve(answer, used=frozenset(range(len(conditions))))
+        return answer
+
+    def _asked(
+        self,
+        solver: Any,  # noqa: ANN401  (z3 has no types)
+        known: Sequence[Any],
+        terms: Sequence[Any],
+        asked: Iterable[str],
+        *,
+        track: bool,
+    ) -> Answer:
+        solver.push()
+        try:
+            solver.add(*known)
+            if not track:
+                solver.add(*terms)
+                return self._answered(solver, solver.check(), asked)
+            marks = [self._z3.Bool(f"#{index}") for index in range(len(terms))]
+            for mark, term in zip(marks, terms, strict=True):
+                solver.add(self._z3.Implies(mark, term))
+            answer = self._answered(solver, solver.check(*marks), asked)
+            core = {str(mark) for mark in solver.unsat_core()} if answer.can_be == "no" else set()
+            return attrs.evolve(answer, used=frozenset(i for i in range(len(terms)) if f"#{i}" in core))
+        finally:
+            solver.pop()
+
+    def _answered(self, solver: Any, result: Any, asked: Iterable[str]) -> Answer:  # noqa: ANN401  (z3 has no types)
+        if result == self._z3.unsat:
+            return Answer("no")
+        return Answer("yes", self._read(solver.model(), asked)) if result == self._z3.sat else Answer("unknown")
+
+    def smallest(self, conditions: Sequence[Expr], first: Sequence[str]) -> Answer:
+        """Give small values at which the conditions are true: the sizes of `first`, then everything else, as small as can be."""
+        z3 = self._z3
+        optimize = z3.Optimize()
+        optimize.set("rlimit", EFFORT)
+        every = sorted({name for condition in conditions for name in names(condition)} | set(first))
+        optimize.add(*[self.term(condition) for condition in [*self.known_of(every), *conditions]])
+        whole = [name for name in every if not isinstance(self._domains[name], BooleanDomain)]
+        for group in (list(first), [name for name in whole if name not in first]):
+            sizes = [self._named(name) for name in group if name in whole]
+            if sizes:
+                optimize.minimize(z3.Sum([z3.If(size < 0, -size, size) for size in sizes]))
+        result = optimize.check()
+        if result == z3.sat:
+            return Answer("yes", self._read(optimize.model(), set(every)))
+        return Answer("no" if result == z3.unsat else "unknown")
+
+    def _read(self, model: Any, read: Iterable[str]) -> dict[str, Value]:  # noqa: ANN401  (z3 has no types)
+        values: dict[str, Value] = {}
+        for name in sorted(read):
+            found = model.eval(self._named(name), model_completion=True)
+            domain = self._domains[name]
+            if isinstance(domain, BooleanDomain):
+                values[name] = self._z3.is_true(found)
+            elif isinstance(domain, EnumDomain):
+                number = found.as_long()
+                values[name] = self._symbols[number] if 0 <= number < len(self._symbols) else domain.values[0]
+            else:
+                values[name] = found.as_long()
+        return values
+
+    def _named(self, name: str) -> Any:  # noqa: ANN401  (z3 has no types)
+        return self.term(Name(name, "variable"))
+
+    def term(self, expr: Expr) -> Any:  # noqa: ANN401  (z3 has no types)
+        """Give the expression as z3 has it."""
+        found = self._terms.get(expr)
+        if found is None:
+            found = self._terms[expr] = self._made(expr)
+        return found
+
+    def _made(self, expr: Expr) -> Any:  # noqa: ANN401  (z3 has no types)
+        z3 = self._z3
+        match expr:
+            case Boolean(value):
+                return z3.BoolVal(value)
+            case Integer(value):
+                return z3.IntVal(value)
+            case Symbol(value):
+                return z3.IntVal(self._number(value))
+            case Name(name):
+                is_bool = isinstance(self._domains[name], BooleanDomain)
+                return z3.Bool(name) if is_bool else z3.Int(name)
+            case Not(operand):
+                return z3.Not(self.term(operand))
+            case Negate(operand):
+                return -self.term(operand)
+            case Arithmetic(sign, left, right):
+                one, other = self.term(left), self.term(right)
+                return one + other if sign == "+" else one - other if sign == "-" else one * other
+            case Compare(first, rest):
+                return z3.And(self._chain(first, rest)) if len(rest) > 1 else self._chain(first, rest)[0]
+            case Member(operand, choices):
+                return z3.Or([self.term(compared(operand, "==", choice)) for choice in choices])
+            case And(operands):
+                return z3.And([self.term(operand) for operand in operands])
+            case Or(operands):
+                return z3.Or([self.term(operand) for operand in operands])
+            case Verdict():
+                raise AssertionError("verdicts are decided in a system")
+
+    def _chain(self, first: Expr, rest: tuple[tuple[str, Expr], ...]) -> list[Any]:
+        found, left = [], self.term(first)
+        for sign, operand in rest:
+            right = self.term(operand)
+            found.append(_COMPARE[sign](left, right))
+            left = right
+        return found
+
+    def _number(self, symbol: str) -> int:
+        if symbol not in self._numbers:
+            self._numbers[symbol] = len(self._symbols)
+            self._symbols.append(symbol)
+        return self._numbers[symbol]
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {}
+
+
+_COMPARE: dict[str, Any] = {
+    "==": lambda left, right: left == right,
+    "!=": lambda left, right: left != right,
+    "<": lambda left, right: left < right,
+    "<=": lambda left, right: left <= right,
+    ">": lambda left, right: left > right,
+    ">=": lambda left, right: left >= right,
+}
+
+
+def _as_variable(name: str, domain: Domain) -> Variable:
+    return Variable(name, "environment", domain, TRUE)
+
+
+def smallest_values(domain: Domain, count: int) -> tuple[Value, ...]:
+    """Give the first values of a parameter's domain, at most `count`."""
+    values = concrete(domain, {})
+    if not isinstance(values, Interval):
+        return values.values[:count]
+    last = values.low + count - 1 if values.high is None else min(values.high, values.low + count - 1)
+    return tuple(range(values.low, last + 1))

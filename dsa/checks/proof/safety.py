@@ -1,0 +1,197 @@
+"""Proofs that something is never seen: by induction with lemmas, by exploring the few values there are, or not at all.
+
+Takes an observed system, gives a `Finding`, or what was `Seen`. First small values are explored: what is seen there is a violation, with
+a shortest way. Then the claim is tried without lemmas, with those about the machine, with those read off examples of the observed
+system, with potentials, and with what Spacer finds. Whatever finds lemmas, what is proved rests on plain questions to z3.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from dsa.checks.evidence import Explored, Inductive
+from dsa.checks.observers import COUNT, OPEN, SEEN, WAITING, Observed, Sight
+from dsa.checks.proof.induction import Lemmas, Needs, Slicer, whole
+from dsa.checks.proof.potential import bounding
+from dsa.checks.proof.refuted import explained, failing_start
+from dsa.checks.proof.samples import Sample, Sampler
+from dsa.checks.proof.session import MOST_EXPLORED, Session
+from dsa.checks.proof.spacer import invariants
+from dsa.checks.proof.verdicts import Finding, unknown
+from dsa.checks.proof.words import in_words
+from dsa.claims import AtMost, Form
+from dsa.expr import Arithmetic, Value, walk
+from dsa.machine import minima
+from dsa.meaning import Occurrence
+from dsa.simplify import negated
+
+OBSERVERS = (SEEN, WAITING, COUNT, OPEN)
+#: Milliseconds that Spacer may think about one claim.
+SPACER_MS = 3_000
+
+
+@attrs.frozen
+class Seen:
+    """A sight that was met: in which sample, at which configuration, and which it is; None is the start."""
+
+    sample: Sample
+    place: int
+    sight: Sight | None
+
+    @property
+    def steps(self) -> int:
+        """How long the shortest way is."""
+        return len(self.sample.way_to(self.place)) + (self.sight is not None and self.sight.command is not None)
+
+
+def met(sampler: Sampler, found: Observed, samples: Iterable[Sample]) -> Seen | None:
+    """Give the sight that is met soonest, over all samples; the smallest values first."""
+    start = sampler.predicate(found.at_start)
+    looks = [(sight, sampler.predicate(sight.condition)) for sight in found.sights]
+    here: dict[int, list[int]] = {}
+    for index, (sight, _) in enumerate(looks):
+        here.setdefault(sight.location, []).append(index)
+    soonest: Seen | None = None
+    for sample in samples:
+        if start(sample.configurations[0][1], sample.parameters) is True:
+            return Seen(sample, 0, None)
+        for place, (location, values) in enumerate(sample.configurations):
+            hits = [i for i in here.get(location, ()) if looks[i][1](values, sample.parameters) is True]
+            if hits:
+                at_once = [i for i in hits if looks[i][0].command is None]
+                seen = Seen(sample, place, looks[(at_once or hits)[0]][0])
+                if soonest is None or seen.steps < soonest.steps:
+                    soonest = seen
+                if at_once:
+                    break
+    return soonest
+
+
+def way_to(found: Observed, seen: Seen) -> tuple[Occurrence, ...]:
+    """Give what happens on the way to what was seen, the moment itself included."""
+    way = [found.system.commands[index].occurrence for index in seen.sample.way_to(seen.place)]
+    if seen.sight is not None and seen.sight.command is not None:
+        way.append(seen.sight.command.occurrence)
+    return tuple(way)
+
+
+class Safety:
+    """The attempts to prove one observed system free of its sights."""
+
+    def __init__(self, session: Session, found: Observed, form: Form | None = None) -> None:
+        self._session, self._found, self._form = session, found, form
+        self._system = found.system
+        session.logic.learn(found.system)
+        self._is_own = found.system is session.system
+        self._sampler = session.sampler if self._is_own else Sampler(found.system)
+        self._samples = session.own_samples if self._is_own else session.samples(self._sampler)
+        self._strongest: Lemmas = {}
+
+    def seen(self) -> Seen | None:
+        """Give a sight that is met at small parameter values, soonest."""
+        return met(self._sampler, self._found, self._samples) or self._at_start()
+
+    def finding(self) -> Finding | Seen:
+        """Give the verdict, or a sight that is met."""
+        seen = self.seen()
+        if seen is not None:
+            return seen
+        # A bound with a product is seldom implied by what can be guessed.
+        counting = [self._by_guessing, self._by_potential][:: -1 if self._is_product() else 1]
+        for attempt in (self._by_lemmas, self._by_exploring, *counting, self._by_spacer):
+            found = None if self._session.expired() else attempt()
+            if found is not None:
+                return found
+        return self._refuted()
+
+    def _at_start(self) -> Seen | None:
+        """Give values of the parameters at which the start itself is a sight."""
+        answer = self._session.logic.smallest([self._found.at_start], self._sampler.parameters)
+        return Seen(self._sample_at(answer.values, 1), 0, None) if answer.can_be == "yes" else None
+
+    def _sample_at(self, values: Mapping[str, Value], most: int) -> Sample:
+        machine = self._session.machine
+        given = {**minima(machine), **values}
+        return self._sampler.sample({p.name: given[p.name] for p in machine.parameters}, most, self._session.expired)
+
+    def _by_lemmas(self) -> Finding | None:
+        """Try without lemmas, then with those about the machine itself."""
+        return self._shown({}) or self._shown(self._session.lemmas)
+
+    def _by_exploring(self) -> Finding | None:
+        """Explore all values the parameters may have, when these are few."""
+        few = self._session.few_valuations
+        if few is None:
+            return None
+        configurations = 0
+        for values in few:
+            sample = self._sampler.sample(values, MOST_EXPLORED, self._session.expired)
+            if not sample.complete or met(self._sampler, self._found, [sample]):
+                return None
+            configurations += len(sample.configurations)
+        return self._proved(Explored(tuple(tuple(values.items()) for values in few), configurations))
+
+    def _by_guessing(self) -> Finding | None:
+        """Try with lemmas read off examples of the observed system, then with the claim itself as one."""
+        session = self._session
+        guessed = session.guesses(self._system, self._samples, OBSERVERS)
+        found = self._shown(self._inductive(guessed))
+        if found is not None:
+            return found
+        for sight in self._found.sights:
+            guessed[sight.location].append(negated(sight.condition))
+        return self._shown(self._inductive(guessed))
+
+    def _is_product(self) -> bool:
+        if not isinstance(self._form, AtMost):
+            return False
+        return any(isinstance(node, Arithmetic) and node.operator == "*" for node in walk(self._form.bound))
+
+    def _by_potential(self) -> Finding | None:
+        """Try with a potential that bounds what is counted."""
+        if not isinstance(self._form, AtMost) or self._form.between is not None:
+            return None
+        return self._shown(self._inductive(bounding(self._session, self._form)))
+
+    def _by_spacer(self) -> Finding | None:
+        """Try with what Spacer finds."""
+        return self._shown(self._inductive(invariants(self._session.logic, self._found, SPACER_MS)))
+
+    def _inductive(self, guessed: Lemmas) -> Lemmas:
+        """Keep what is inductive of the candidates, also for what is tried later."""
+        known = self._strongest or self._session.lemmas
+        self._strongest = self._session.inductive(whole(self._system), guessed, known)
+        return self._strongest
+
+    def _refuted(self) -> Finding | Seen:
+        """Explore where induction fails: a violation, or a start that is not reached."""
+        session, lemmas = self._session, self._strongest or self._session.lemmas
+        if session.expired():
+            return unknown("the time limit was reached")
+        start = failing_start(session.logic, self._found, lemmas)
+        if start is None:
+            return unknown("z3 does not decide it")
+        sample = self._sample_at(
+            {n: start.values[n] for n in self._sampler.parameters if n in start.values}, MOST_EXPLORED
+        )
+        seen = met(self._sampler, self._found, [sample])
+        if seen is not None:
+            return seen
+        if not sample.complete:
+            return unknown("induction fails, and at the values where it does there is too much to explore")
+        return Finding("NOT INDUCTIVE", explained(self._system, start, sample, self._sampler.variables))
+
+    def _shown(self, lemmas: Lemmas) -> Finding | None:
+        """Give the proof that no sight is true where the lemmas are, with those that it needs; None when it is none."""
+        session = self._session
+        if session.logic.ask([self._found.at_start]).can_be != "no":
+            return None
+        own = self._is_own and lemmas is session.lemmas
+        needs = Needs(session.slicer if own else Slicer(whole(self._system), session.logic, lemmas))
+        if not all(needs.impossible(sight.location, [sight.condition]) for sight in self._found.sights):
+            return None
+        kept = needs.lemmas()
+        return None if kept is None else self._proved(Inductive(kept))
+
+    def _proved(self, evidence: Inductive | Explored) -> Finding:
+        return Finding("PROVED", in_words(self._system, evidence), evidence)

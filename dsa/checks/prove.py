@@ -1,0 +1,284 @@
+"""Proofs for all parameter values: what every machine owes, and what its document claims.
+
+Takes a machine, gives a `ProofReport`. Every verdict is one of specs/semantics.md; PROVED carries the evidence that it rests on, for
+all values of the parameters in their domains. Needs z3 (the extra `prove`). Knows no clock: who wants milliseconds or a time limit hands
+one in.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import attrs
+
+from dsa.checks.definition4 import definition4
+from dsa.checks.evidence import Evidence, Explored, Fair, Inductive, Ranked
+from dsa.checks.observers import NotDecidedError, Observed, observed
+from dsa.checks.proof.liveness import Owing
+from dsa.checks.proof.obligations import Obligation, obligations
+from dsa.checks.proof.reaching import Reaching
+from dsa.checks.proof.resting import comes_to_rest
+from dsa.checks.proof.safety import Safety, Seen, met, way_to
+from dsa.checks.proof.searched import judged
+from dsa.checks.proof.session import MOST_EXPLORED, Session
+from dsa.checks.proof.verdicts import Finding, unknown
+from dsa.checks.proof.words import in_words
+from dsa.checks.properties import Judgement, PropertyVerdict
+from dsa.checks.vacuity import subject
+from dsa.claims import EverywherePossible, Expected, Form, LeadsTo, Possible, Probability, Property, show
+from dsa.expr import Value, unparse
+from dsa.machine import Machine
+from dsa.system import Promise, System
+from dsa.trace import Trace, show_occurrence, show_values
+
+Clock = Callable[[], float]
+Claimed = TypeVar("Claimed")
+
+
+@attrs.frozen
+class Proof:
+    """One claim, its verdict, and why.
+
+    `text` is the claim as written, `line` its line (0 for what every machine owes), `how` what the proof rests on or why there is none, in
+    words. PROVED has `evidence`. VIOLATED has `values`, the parameters at which it is, and a shortest `trace` there (none for a `possible`
+    that nothing makes true); its steps from `loop` on can be repeated for ever. `milliseconds` is None without a clock. `idle` is what a
+    property speaks of and what was not met at small values: it may say little.
+    """
+
+    name: str
+    text: str
+    line: int
+    verdict: PropertyVerdict
+    how: str
+    evidence: Evidence | None = None
+    values: tuple[tuple[str, Value], ...] = ()
+    trace: Trace | None = None
+    loop: int | None = None
+    assumptions: tuple[str, ...] = ()
+    milliseconds: float | None = attrs.field(default=None, eq=False)
+    form: Form | None = None
+    idle: str = ""
+
+
+@attrs.frozen
+class ProofReport:
+    """What `prove` found out: obligations that every machine has, then the document's properties in order.
+
+    `rest` is the proof that every run comes to rest when nothing comes from outside, where there is one; no machine owes it.
+    """
+
+    machine: Machine = attrs.field(repr=False)
+    system: System = attrs.field(repr=False)
+    obligations: tuple[Proof, ...]
+    properties: tuple[Proof, ...]
+    rest: Proof | None = None
+    assumptions: tuple[str, ...] = ()
+    seconds: float | None = attrs.field(default=None, eq=False)
+
+    @property
+    def proved(self) -> bool:
+        """Tell whether everything is PROVED."""
+        return all(proof.verdict == "PROVED" for proof in (*self.obligations, *self.properties))
+
+
+def prove(machine: Machine, *, time_limit_s: float | None = None, clock: Clock | None = None) -> ProofReport:
+    """Prove what a machine owes and claims, for all values of its parameters.
+
+    `time_limit_s` holds for everything together and needs a `clock` that gives seconds; ValueError without one. Raises NoSolverError
+    when z3 is not installed.
+    """
+    if time_limit_s is not None and clock is None:
+        raise ValueError("a time limit needs a clock")
+    return _Proving(machine, time_limit_s, clock).run()
+
+
+class _Proving:
+    """One call of `prove`."""
+
+    def __init__(self, machine: Machine, time_limit_s: float | None, clock: Clock | None) -> None:
+        self._machine, self._clock = machine, clock
+        self._ends_s = None if time_limit_s is None or clock is None else clock() + time_limit_s
+        self._session = Session(machine, self._expired)
+        self._open: tuple[Proof, ...] = ()
+
+    def _expired(self) -> bool:
+        return self._clock is not None and self._ends_s is not None and self._clock() >= self._ends_s
+
+    def run(self) -> ProofReport:
+        """Prove the obligations, then the properties; these mean nothing while some of the obligations are open."""
+        began_s = self._clock() if self._clock else 0.0
+        session = self._session
+        owed = [self._timed(self._obligation, obligation) for obligation in obligations(session.system)]
+        owed.append(self._timed(self._definition4, self._machine))
+        self._open = tuple(proof for proof in owed if proof.verdict != "PROVED" and proof.name in _MEANT)
+        claims = tuple(self._timed(self._property, claim) for claim in self._machine.properties)
+        resting = None if self._open or session.system.left_out else self._timed(self._rest, session)
+        rest = resting if resting is not None and resting.verdict == "PROVED" else None
+        unhandled = sorted(set(self._machine.answers) - self._machine.failures_handled)
+        assumed = tuple(f"{effect}.failed does not happen, or stops the run: no row is for it" for effect in unhandled)
+        seconds = self._clock() - began_s if self._clock else None
+        return ProofReport(self._machine, session.system, tuple(owed), claims, rest, assumed, seconds)
+
+    def _timed(self, proving: Callable[[Claimed], Proof], claimed: Claimed) -> Proof:
+        began_s = self._clock() if self._clock else 0.0
+        proof = proving(claimed)
+        return attrs.evolve(proof, milliseconds=(self._clock() - began_s) * 1000) if self._clock else proof
+
+    def _obligation(self, owed: Obligation) -> Proof:
+        draft = Proof(owed.name, owed.text, 0, "UNKNOWN", "")
+        found = self._safe(owed.found, None)
+        if isinstance(found, Finding):
+            return _with(draft, found)
+        way = way_to(owed.found, found)
+        trace = self._session.follow(found.sample, way)
+        fault, where = owed.fault(found.sight), trace.steps[-1].state if trace.steps else trace.state
+        if fault is not None:
+            how = f"{show_occurrence(fault.occurrence)} is refused in {where} ({fault.reason})"
+        else:
+            how = (
+                f"nothing can happen in {where}"
+                if owed.name == "deadlock"
+                else f"starts with {show_values(trace.values)}"
+            )
+        return attrs.evolve(draft, verdict="VIOLATED", how=how, trace=trace, values=trace.parameters)
+
+    def _definition4(self, machine: Machine) -> Proof:
+        broken = [found for found in definition4(machine) if found.severity == "error"]
+        draft = Proof(
+            "definition4", "workflow state is set by guards that passed (Definition 4)", 0, "PROVED", "row by row"
+        )
+        if not broken:
+            return attrs.evolve(draft, evidence=Inductive())
+        first = broken[0]
+        return attrs.evolve(draft, verdict="VIOLATED", how=f"line {first.span.line}: {first.message}")
+
+    def _rest(self, session: Session) -> Proof:
+        draft = Proof(
+            "rest", "every run comes to rest when nothing comes from outside", 0, "UNKNOWN", "no rank was found"
+        )
+        evidence = comes_to_rest(session)
+        if evidence is None:
+            return draft
+        return attrs.evolve(draft, verdict="PROVED", how=in_words(session.system, evidence), evidence=evidence)
+
+    def _property(self, claim: Property) -> Proof:
+        line = claim.span.line if claim.span else 0
+        draft = Proof("property", show(claim.form), line, "UNKNOWN", "", form=claim.form)
+        found = unknown(_LEFT_OUT) if self._session.system.left_out else self._judged(claim.form)
+        if isinstance(found, Proof):
+            return attrs.evolve(found, name=draft.name, text=draft.text, line=line, form=claim.form)
+        if self._open:
+            found = unknown(f"not before this is proved: {self._open[0].text}")
+        return attrs.evolve(_with(draft, found), idle=self._idle(claim.form) if found.verdict == "PROVED" else "")
+
+    def _idle(self, form: Form) -> str:
+        """Give what a property speaks of when it is not met at small values."""
+        what = subject(form)
+        if what is None:
+            return ""
+        session = self._session
+        return (
+            "" if met(session.sampler, observed(session.system, Possible(what)), session.own_samples) else unparse(what)
+        )
+
+    def _judged(self, form: Form) -> Finding | Proof:
+        """Prove a property, or find a violation of it."""
+        if isinstance(form, LeadsTo | Possible | EverywherePossible) and self._session.few_valuations is not None:
+            searched = self._searched(form)  # sooner done than a rank is found
+            if searched is not None:
+                return searched
+        try:
+            match form:
+                case Probability() | Expected():
+                    return unknown("odds hold for given values, not for all; dsa odds computes them")
+                case LeadsTo():
+                    found: Finding | Seen = self._leads_to(form)
+                case Possible(condition) | EverywherePossible(condition):
+                    found = self._reached(form, EverywherePossible(condition))
+                case _:
+                    found = self._safe(observed(self._session.system, form), form)
+        except NotDecidedError as why:
+            found = unknown(str(why))
+        if isinstance(found, Seen):
+            values = dict(zip(self._session.sampler.parameters, found.sample.parameters, strict=True))
+            judgement = self._judged_at(form, values)
+            if judgement.verdict != "VIOLATED":
+                return unknown(f"a search at {show_values(values.items())} stopped before it could confirm a violation")
+            return self._violated(values, judgement)
+        return found if found.verdict == "PROVED" else self._searched(form) or found
+
+    def _safe(self, found: Observed, form: Form | None) -> Finding | Seen:
+        if self._session.system.left_out:
+            return unknown(_LEFT_OUT)
+        return Safety(self._session, found, form).finding()
+
+    def _leads_to(self, form: LeadsTo) -> Finding:
+        found = observed(self._session.system, form)
+        return self._ranked(found, Owing(self._session, form, found).evidence(), "no rank was found", is_progress=True)
+
+    def _reached(self, form: Possible | EverywherePossible, followed: EverywherePossible) -> Finding:
+        found = observed(self._session.system, followed)
+        reaching = Reaching(self._session, found, everywhere=isinstance(form, EverywherePossible))
+        return self._ranked(found, reaching.evidence(), "no strategy was found that works for all values")
+
+    def _ranked(
+        self, found: Observed, evidence: Ranked | None, otherwise: str, *, is_progress: bool = False
+    ) -> Finding:
+        if evidence is None:
+            return unknown(otherwise)
+        awaited = {item for item in evidence.awaited if item is not None}
+        assumed = [_assumed(item) for item in awaited]
+        if is_progress:
+            assumed.insert(0, "progress (S12)")
+        return Finding("PROVED", in_words(found.system, evidence), evidence, assumptions=tuple(sorted(assumed)))
+
+    def _searched(self, form: Form) -> Finding | Proof | None:
+        """Look for a violation at small values; where these are all there are, their search is a proof."""
+        if isinstance(form, Probability | Expected):
+            return None
+        few = self._session.few_valuations
+        verdicts, assumed = set(), set[str]()
+        for values in few or self._session.valuations:
+            found = self._judged_at(form, values)
+            verdicts.add(found.verdict)
+            assumed |= set(found.assumes)
+            if found.verdict == "VIOLATED":
+                return self._violated(values, found)
+            if self._expired():
+                return None
+        if few is None or verdicts != {"HOLDS"}:
+            return None
+        samples = (self._session.sampler.sample(values, MOST_EXPLORED, self._expired) for values in few)
+        count = sum(len(sample.configurations) for sample in samples)
+        evidence = Explored(tuple(tuple(values.items()) for values in few), count)
+        how = in_words(self._session.system, evidence)
+        return Finding("PROVED", how, evidence, assumptions=tuple(sorted(assumed)))
+
+    def _judged_at(self, form: Form, values: Mapping[str, Value]) -> Judgement:
+        """Search at given parameter values."""
+        system = attrs.evolve(self._session.system, machine=self._machine.at(values))
+        return judged(system, form, MOST_EXPLORED, self._expired)
+
+    def _violated(self, values: Mapping[str, Value], found: Judgement) -> Proof:
+        given = tuple(self._machine.at(values).constants.items())
+        how = found.reason if found.trace is not None or not given else f"{found.reason}, at {show_values(given)}"
+        return Proof("", "", 0, "VIOLATED", how, None, given, found.trace, found.loop, found.assumes)
+
+
+#: While one of these is open, no property is PROVED (specs/semantics.md, "Severities and verdicts").
+_MEANT = {"start", "determinism", "completeness", "domains", "emission"}
+_LEFT_OUT = "the machine has too many combinations of states and outstanding effects to be laid out"
+
+
+def _with(draft: Proof, found: Finding) -> Proof:
+    return attrs.evolve(
+        draft, verdict=found.verdict, how=found.how, evidence=found.evidence, assumptions=found.assumptions
+    )
+
+
+def _assumed(awaited: Promise | Fair) -> str:
+    """Say what a proof waits for."""
+    if isinstance(awaited, Fair):
+        return f"strong fairness of {awaited.name}"
+    if isinstance(awaited, str):
+        return f"{awaited} is answered or cancelled"
+    return f"'{awaited[1]}' of {awaited[0]} fires or is dropped"

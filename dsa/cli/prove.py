@@ -1,0 +1,154 @@
+"""`dsa prove FILE`: what holds for all values of the parameters, and what that rests on."""
+
+import json
+import sys
+import time
+from typing import Any
+
+import click
+
+from dsa.checks.certify import certify_proofs
+from dsa.checks.evidence import Evidence, Explored, Fair, Inductive
+from dsa.checks.proof.words import spoken
+from dsa.checks.prove import Proof, ProofReport, prove
+from dsa.cli.certificates import write_certificate
+from dsa.edge.files import read_document
+from dsa.errors import MachineError
+from dsa.expr import unparse
+from dsa.lang import digest
+
+_WIDEST = 72
+
+
+@click.command("prove")
+@click.argument("file")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--time-limit", type=click.FloatRange(min=0), metavar="S", help="Stop after so many seconds in all.")
+@click.option("--certificate", metavar="OUT", help="Write what is PROVED so that `dsa verify` accepts it.")
+def command(file: str, *, as_json: bool, time_limit: float | None, certificate: str | None) -> None:
+    """Prove a machine or a spec for all values of its parameters, with z3.
+
+    What every machine owes (one row at a time, every answer handled, ..), then its properties. Exit 0 when everything is PROVED, 1 when
+    not, 2 when FILE cannot be read or z3 is not installed.
+    """
+    reading = read_document(file)
+    if reading.machine is None:
+        raise MachineError(reading.diagnostics)
+    report = prove(reading.machine, time_limit_s=time_limit, clock=time.perf_counter)
+    if as_json:
+        click.echo(json.dumps(_as_json(file, report), indent=2))
+    else:
+        _show(file, report)
+    if certificate is not None:
+        write_certificate(certificate, reading.machine, lambda certifier: certify_proofs(certifier, report))
+    sys.exit(0 if report.proved else 1)
+
+
+def _show(file: str, report: ProofReport) -> None:
+    proofs = (*report.obligations, *([report.rest] if report.rest else []), *report.properties)
+    verdict = max(len(proof.verdict) for proof in proofs)
+    widest = min(_WIDEST, max(len(proof.text) for proof in proofs))
+    for proof in proofs:
+        taken = "" if proof.milliseconds is None else f"{proof.milliseconds:.1f} ms"
+        line = f"line {proof.line}" if proof.line else ""
+        click.echo(f"{proof.verdict:<{verdict}}  {taken:>9}  {line:<8}  {proof.text:<{widest}}  {proof.how}".rstrip())
+        if proof.idle:
+            click.echo(f"{'':{verdict + 23}}  {proof.idle} was never met at small values: does it say what you mean?")
+        for assumption in proof.assumptions:
+            click.echo(f"{'':{verdict + 23}}  assumed: {assumption}")
+        if proof.trace is not None:
+            click.echo(_trace(proof))
+    for assumption in report.assumptions:
+        click.echo(f"{file}: assumed: {assumption}")
+    click.echo(f"{file}: {_summary(report)}, in {report.seconds or 0:.2f} s")
+
+
+def _trace(proof: Proof) -> str:
+    assert proof.trace is not None, "asked only then"
+    shown = proof.trace.show()
+    if proof.loop is not None:
+        last = len(proof.trace.steps)
+        rests = proof.loop == last
+        shown += "\nand may rest there for ever" if rests else f"\nsteps {proof.loop + 1} to {last} can repeat for ever"
+    return "\n".join(f"    {line}" for line in shown.split("\n"))
+
+
+def _summary(report: ProofReport) -> str:
+    proofs = (*report.obligations, *([report.rest] if report.rest else []), *report.properties)
+    counts = {verdict: sum(proof.verdict == verdict for proof in proofs) for verdict in _ORDER}
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) + _for_all(report)
+
+
+def _for_all(report: ProofReport) -> str:
+    parameters = ", ".join(parameter.name for parameter in report.machine.parameters)
+    return f", for all values of {parameters}" if parameters else ""
+
+
+_ORDER = ("PROVED", "VIOLATED", "NOT INDUCTIVE", "UNKNOWN")
+
+
+def _as_json(file: str, report: ProofReport) -> dict[str, Any]:
+    return {
+        "file": file,
+        "machine": report.machine.name,
+        "digest": digest(report.machine),
+        "proved": report.proved,
+        "obligations": [_proof(report, proof) for proof in report.obligations],
+        "rest": None if report.rest is None else _proof(report, report.rest),
+        "properties": [_proof(report, proof) for proof in report.properties],
+        "assumptions": list(report.assumptions),
+        "seconds": report.seconds,
+    }
+
+
+def _proof(report: ProofReport, proof: Proof) -> dict[str, Any]:
+    return {
+        "name": proof.name,
+        "text": proof.text,
+        "line": proof.line,
+        "verdict": proof.verdict,
+        "how": proof.how,
+        "milliseconds": proof.milliseconds,
+        "evidence": None if proof.evidence is None else _evidence(report, proof.evidence),
+        "values": dict(proof.values),
+        "trace": None if proof.trace is None else _steps(proof),
+        "loop": proof.loop,
+        "assumptions": list(proof.assumptions),
+        "idle": proof.idle,
+    }
+
+
+def _steps(proof: Proof) -> list[dict[str, Any]]:
+    assert proof.trace is not None, "asked only then"
+    return [
+        {
+            "event": taken.occurrence.event,
+            "verdicts": dict(taken.occurrence.verdicts),
+            "line": taken.line,
+            "state": taken.state,
+            "changed": dict(taken.changed),
+            "effects": list(taken.effects),
+        }
+        for taken in proof.trace.steps
+    ]
+
+
+def _evidence(report: ProofReport, evidence: Evidence) -> dict[str, Any]:
+    if isinstance(evidence, Explored):
+        return {
+            "valuations": [dict(values) for values in evidence.valuations],
+            "configurations": evidence.configurations,
+        }
+    lemmas = [{**_where(report, lemma.location), "condition": spoken(lemma.condition)} for lemma in evidence.lemmas]
+    if isinstance(evidence, Inductive):
+        return {"lemmas": lemmas}
+    commands = [report.system.commands[index] for index in sorted(evidence.strategy)]
+    ranks = [{**_where(report, place), "rank": list(map(unparse, rank))} for place, rank in enumerate(evidence.ranks)]
+    awaited = [str(item.name if isinstance(item, Fair) else item) if item else None for item in evidence.awaited]
+    rows = [str(report.machine.transitions[command.row]) for command in commands]
+    return {"lemmas": lemmas, "ranks": ranks, "awaited": awaited, "strategy": rows}
+
+
+def _where(report: ProofReport, location: int) -> dict[str, Any]:
+    here = report.system.locations[location]
+    return {"state": here.state, "outstanding": sorted(here.outstanding)}

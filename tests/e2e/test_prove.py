@@ -1,0 +1,86 @@
+"""`dsa prove` as a user runs it: what it prints, what it exits with."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+WRONG = """# wrong
+
+## Parameters
+| parameter | domain | default |
+| --------- | ------ | ------- |
+| rmax      | 0..    | 3       |
+
+## Variables
+| variable | domain  | initial |
+| -------- | ------- | ------- |
+| retries  | 0..rmax | 0       |
+
+## Transitions
+| source | event  | if              | update       | target |
+| ------ | ------ | --------------- | ------------ | ------ |
+| here   | failed | retries <= rmax | retries += 1 | =      |
+
+## Properties
+- always retries <= rmax
+"""
+
+
+def dsa(*arguments: str, before: str = "pass") -> subprocess.CompletedProcess[str]:
+    code = f"import sys; {before}; from dsa.cli.main import main; main()"
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_a_shipped_machine_is_proved() -> None:
+    done = dsa("prove", "dual_state")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert any(re.match(r"PROVED .*line 58 +at most rmax \+ 1 query_llm +by induction with", line) for line in lines)
+    assert re.search(r"dual_state: 13 PROVED, for all values of rmax, in \d+\.\d\d s$", done.stdout.strip())
+
+
+def test_the_table_is_aligned() -> None:
+    lines = [line for line in dsa("prove", "dual_state").stdout.splitlines() if line.startswith("PROVED")]
+    assert len({line.index(" ms") for line in lines}) == 1
+    assert len({re.search(r"  (row by row|by induction|rank)", line).start() for line in lines}) == 1  # type: ignore[union-attr]  # it is there
+
+
+def test_a_fault_exits_with_1_and_shows_the_trace(tmp_path: Path) -> None:
+    (tmp_path / "wrong.md").write_text(WRONG)
+    done = dsa("prove", str(tmp_path / "wrong.md"))
+    assert done.returncode == 1
+    assert "VIOLATED" in done.stdout
+    assert re.search(r"^    at rmax = 0\n    0  start  here +retries = 0$", done.stdout, re.MULTILINE)
+    assert "not before this is proved: every update stays in its domain" in done.stdout
+
+
+def test_json_has_verdicts_evidence_and_traces(tmp_path: Path) -> None:
+    (tmp_path / "wrong.md").write_text(WRONG)
+    wrong = json.loads(dsa("prove", "--json", str(tmp_path / "wrong.md")).stdout)
+    assert wrong["proved"] is False
+    assert {proof["verdict"] for proof in wrong["obligations"]} == {"PROVED", "VIOLATED"}
+    good = json.loads(dsa("prove", "--json", "dual_state").stdout)
+    assert good["proved"] is True
+    ranked = next(proof for proof in good["properties"] if "leads to" in proof["text"])
+    assert {"state": "generating", "outstanding": ["query_llm"], "rank": ["rmax - retries", "1"]} in ranked["evidence"][
+        "ranks"
+    ]
+
+
+def test_what_cannot_be_read_exits_with_2(tmp_path: Path) -> None:
+    missing = dsa("prove", str(tmp_path / "nothing.md"))
+    assert missing.returncode == 2
+    assert "Traceback" not in missing.stderr
+    (tmp_path / "bad.md").write_text("# bad\n")
+    bad = dsa("prove", str(tmp_path / "bad.md"))
+    assert bad.returncode == 2
+    assert "Transitions" in bad.stderr
+    assert "Traceback" not in bad.stderr
+
+
+def test_without_z3_one_sentence_says_what_to_install() -> None:
+    done = dsa("prove", "dual_state", before="sys.modules['z3'] = None")
+    assert done.returncode == 2
+    assert done.stderr.strip() == "proofs need z3; install the extra 'prove': pip install 'dual-state-agents[prove]'"

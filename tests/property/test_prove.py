@@ -1,0 +1,140 @@
+"""What is PROVED of a random machine holds at every parameter value that is explored; what is VIOLATED is, where it says so."""
+
+import time
+
+import attrs
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from dsa.checks.explore import explore
+from dsa.checks.observers import observed
+from dsa.checks.proof.liveness import Owing
+from dsa.checks.proof.reaching import Reaching
+from dsa.checks.proof.samples import every_valuation
+from dsa.checks.proof.searched import judged
+from dsa.checks.proof.session import Session
+from dsa.checks.prove import Proof, ProofReport, _Proving, prove
+from dsa.claims import EverywherePossible, LeadsTo, Possible
+from dsa.expr import Interval, Value, concrete
+from dsa.machine import Machine
+from dsa.system import closed_system
+from dsa.testing import claimed
+from dsa.testing.declared import skeletons
+from dsa.testing.strategies import _row
+
+REASONS = {
+    "determinism": "ambiguous",
+    "domains": "out_of_domain",
+    "emission": "emitted_twice",
+    "completeness": "invalid_state",
+}
+
+
+@st.composite
+def claimed_machines(draw: st.DrawFn, least: int = 4) -> Machine:
+    """Draw a machine with many properties."""
+    skeleton = draw(skeletons())
+    rows = tuple(_row(draw, skeleton) for _ in range(draw(st.integers(1, 10))))
+    claims = tuple(claimed.claim(draw, skeleton) for _ in range(least))
+    return attrs.evolve(skeleton.machine, transitions=rows, properties=claims)
+
+
+def some_valuations(machine: Machine, most: int = 40) -> list[dict[str, Value]]:
+    """Give values of the parameters: all when they are few, else those near the bounds."""
+    few = every_valuation(machine, most)
+    if few is not None:
+        return list(few)
+    found: list[dict[str, Value]] = [{}]
+    for parameter in machine.parameters:
+        domain = concrete(parameter.domain, {})
+        values: list[Value] = (
+            [v for v in range(domain.low, domain.low + 7) if domain.contains(v)]
+            if isinstance(domain, Interval)
+            else list(domain.values)
+        )
+        found = [given | {parameter.name: value} for given in found for value in values]
+    return found[:: max(1, len(found) // most)]
+
+
+def check_report(machine: Machine) -> ProofReport:
+    report = prove(machine, time_limit_s=20, clock=time.perf_counter)
+    # A proof must be right also where nobody is told of it, because an obligation is open.
+    proving = _Proving(machine, 20, time.perf_counter)
+    claims = tuple(proving._property(claim) for claim in machine.properties)  # noqa: SLF001  (what is not shown)
+    report = attrs.evolve(report, properties=claims)
+    for values in some_valuations(machine):
+        there = machine.at(values)
+        check_obligations(report, there)
+        check_properties(report, there)
+    for proof in report.properties:
+        if proof.verdict == "VIOLATED":
+            there = machine.at(dict(proof.values))
+            assert judged(closed_system(there), proof.form, 200_000).verdict == "VIOLATED"
+    return report
+
+
+def check_ranks(machine: Machine) -> None:
+    """Ranks and strategies are right also where few values are explored instead."""
+    session = Session(machine, lambda: False)
+    for claim in machine.properties:
+        form = claim.form
+        if isinstance(form, LeadsTo):
+            evidence = Owing(session, form, observed(session.system, form)).evidence()
+        elif isinstance(form, Possible | EverywherePossible):
+            found = observed(session.system, EverywherePossible(form.condition))
+            evidence = Reaching(session, found, everywhere=isinstance(form, EverywherePossible)).evidence()
+        else:
+            continue
+        event(f"{type(form).__name__} ranked: {evidence is not None}")
+        for values in some_valuations(machine) if evidence else []:
+            system = closed_system(machine.at(values))
+            assert judged(system, form, 20_000).verdict in {"HOLDS", "UNKNOWN"}, (form, values)
+
+
+def check_obligations(report: ProofReport, there: Machine) -> None:
+    verdicts = {proof.name: proof.verdict for proof in report.obligations}
+    inside = all(
+        there.values_of[v.name].contains(x) for v, x in zip(there.variables, there.initial_values, strict=True)
+    )
+    assert inside or verdicts["start"] != "PROVED"
+    if not inside:
+        return
+    exploration = explore(there, max_states=20_000)
+    outside = {e.name for e in there.events if e.origin == "outside"}
+    for witness in exploration.refusals:
+        reason = witness.refusal.reason
+        for name, refused in REASONS.items():
+            if reason == refused and (name != "completeness" or witness.occurrence.event not in outside):
+                assert verdicts[name] != "PROVED", (name, witness)
+    assert not exploration.deadlocks or verdicts["deadlock"] != "PROVED"
+
+
+def check_properties(report: ProofReport, there: Machine) -> None:
+    proved = [proof.form for proof in report.properties if proof.verdict == "PROVED" and proof.form is not None]
+    for form in proved:
+        found = judged(closed_system(there), form, 20_000)
+        assert found.verdict in {"HOLDS", "UNKNOWN"}, (form, there.constants, found)
+
+
+def tell(proof: Proof) -> None:
+    kind = type(proof.form).__name__ if proof.form else proof.name
+    by = type(proof.evidence).__name__ if proof.evidence else ""
+    event(f"{kind} {proof.verdict} {by}")
+
+
+@settings(max_examples=40, deadline=None)
+@given(claimed_machines())
+def test_what_is_proved_holds(machine: Machine) -> None:
+    report = check_report(machine)
+    check_ranks(machine)
+    for proof in (*report.obligations, *report.properties):
+        tell(proof)
+
+
+@pytest.mark.full
+@settings(max_examples=600, deadline=None)
+@given(claimed_machines())
+def test_the_same_on_many_more(machine: Machine) -> None:
+    check_report(machine)
+    check_ranks(machine)
