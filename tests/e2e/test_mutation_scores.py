@@ -1,0 +1,25 @@
+"""Every shipped machine is pinned by its spec: at least 95 % of the small faults that make a difference are noticed."""
+
+from pathlib import Path
+
+import pytest
+
+from dsa.checks.mutate import mutate
+from dsa.edge.files import load
+
+ROOT = Path(__file__).parents[2]
+QUICK = ("specs/dual_state.md", "specs/exhausted.md", "machines/examples/jugs.md", "machines/examples/polling.md")
+LONG = ("specs/workflow.md", "specs/katas.md", "specs/peterson.md", "machines/examples/two_phase_commit.md")
+
+
+def test_no_machine_is_left_out() -> None:
+    machines = {path.stem for path in (ROOT / "machines").rglob("*.md")} - {"machine", "README"}
+    machines |= {path.parent.name for path in (ROOT / "machines").rglob("machine.md")}
+    assert machines == {Path(name).stem for name in (*QUICK, *LONG)}
+
+
+@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.full) for name in LONG)])
+def test_a_spec_notices_small_faults(name: str) -> None:
+    score = mutate(load(str(ROOT / name))).score
+    assert score is not None
+    assert score >= 0.95
