@@ -1,0 +1,28 @@
+"""Writing the certificate of a check or a proof: what `--certificate OUT` does."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from dsa.checks.certify import Certifier, behaviour
+from dsa.lang import dumps, expanded
+from dsa.machine import Machine
+
+
+def canonical(machine: Machine) -> tuple[Machine, str]:
+    """Give what a certificate is about: the machine as `step` reads it, Steps expanded, and its canonical document."""
+    about = behaviour(expanded(machine))
+    return about, dumps(about)
+
+
+def write_certificate(out: str, machine: Machine, fill: Callable[[Certifier], None]) -> None:
+    """Write a certificate of what `fill` claims, and say on standard error what it holds and what it leaves out."""
+    certifier = Certifier(*canonical(machine))
+    fill(certifier)
+    made = certifier.certified()
+    Path(out).write_text(json.dumps(made.certificate, indent=1) + "\n", encoding="utf-8")
+    click.echo(f"{out}: {made.claims} claims; `dsa verify {out}` reads them", err=True)
+    for said, why in made.left_out:
+        click.echo(f"{out}: not certified: {said}: {why}", err=True)
