@@ -11,7 +11,6 @@ import hashlib, itertools, json, math, re, sys
 
 NAME, FAULT, VERDICTS = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", "a fault is not excluded", ("passed", "failed", "fatal")
 WORD, CODE = rf"\b(and|or|not|in)\b|(pending )?:?{NAME}", {}
-TABLES = "Parameters", "Variables", "Events", "Guards", "Effects", "States", "Transitions"
 counted = lambda still, on, n, k, e: (on, m := n * still + bool(on and e), m <= k or not on)
 #: What a form remembers and demands: from its flag, its count and its parts at a moment to flag, count and what must be true.
 FORMS = {
@@ -24,9 +23,7 @@ FORMS = {
     "at most {} {} between {} and {}": lambda f, n, k, e, p, q: counted(h := bool(f and not q), h or p, n, k, e),
     "{} leads to {}": lambda f, n, p, q: ((f or p) and not q, n, True),
     "{} leads to {} assuming fair {}": lambda f, n, p, q, _: ((f or p) and not q, n, True),
-    "possible {}": lambda _, n, p: (p, n, True),
-    "from everywhere possible {}": lambda _, n, p: (p, n, True),
-}
+} | dict.fromkeys(("possible {}", "from everywhere possible {}"), lambda _, n, p: (p, n, True))
 digest = lambda text: hashlib.sha256(text.encode()).hexdigest()
 __debug__ or sys.exit("refused: -O would drop every check")
 
@@ -48,19 +45,16 @@ class Unknown:
 
     def __ge__(self, other):
         yes, no, (facts, ways, todo) = self + other * -1, self * -1 + other + -1, Unknown.path
-        if isinstance(yes, int):
-            return yes >= 0
-        for fact in facts:
-            if fact.terms in (yes.terms, no.terms):
-                return fact.terms == yes.terms
+        if isinstance(yes, int) or (known := [fact for fact in facts if fact.terms in (yes.terms, no.terms)]):
+            return yes >= 0 if isinstance(yes, int) else known[0].terms == yes.terms
         if len(facts) == len(ways):  # a new question: this path says yes, another one no
             ways += todo.append([*ways, False]) or [True]
         facts.append(yes if ways[len(facts)] else no)
         return facts[-1] is yes
 
-    __radd__, __rmul__, __hash__, __bool__ = __add__, __mul__, None, lambda self: self >= 1
-    __le__, __lt__ = lambda self, other: self * -1 >= other * -1, lambda self, other: not self >= other
-    __eq__, __gt__ = lambda self, other: self <= other and self >= other, lambda self, other: not self <= other
+    __radd__, __rmul__, __hash__ = __add__, __mul__, None
+    __bool__, __eq__ = lambda a: a >= 1, lambda a, b: a <= b and a >= b
+    __le__, __lt__, __gt__ = lambda a, b: a * -1 >= b * -1, lambda a, b: not a >= b, lambda a, b: not a <= b
 
 
 def value(text, names):
@@ -68,8 +62,7 @@ def value(text, names):
     if text not in CODE:
         assert re.fullmatch(r"[\d ()<>=!+*,{}-]*", re.sub(WORD, "", text)), f"this is no expression: {text}"
         code = re.sub(WORD, lambda m: m[1] or (f"({m[0]!r} in names)" if m[2] else f"names[{m[0]!r}]"), text)
-        code = code.replace("{", "(").replace("}", ",)").replace("-", "+ -1 *")
-        CODE[text] = compile(code, "expression", "eval")
+        CODE[text] = compile(code.replace("{", "(").replace("}", ",)").replace("-", "+ -1 *"), "expression", "eval")
     return eval(CODE[text], {"__builtins__": {}, "names": names})
 
 
@@ -77,18 +70,14 @@ class Claim:
     """A claim about a machine: at the parameter values `at`, or for all; `sound` are the lemmas that showed it free of faults."""
 
     def __init__(self, text, claim, sound=None):
-        tables = dict.fromkeys(TABLES, [])
-        for section in text.split("\n## ")[1:]:
-            lines = section.strip().split("\n")
-            (name,), header, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
-            assert name in TABLES and not tables[name], f"a second or unknown section: {name}"
+        tables = dict.fromkeys(("Parameters", "Variables", "Events", "Guards", "Effects", "States", "Transitions"), [])
+        for section in re.split(r"\s*\n## ", text.strip())[1:]:
+            (name,), header, _, *rows = ([x.strip() for x in y.strip("|").split("|")] for y in section.split("\n"))
+            assert tables.get(name) == [], f"a second or unknown section: {name}"
             tables[name] = [dict(zip(header, row, strict=True)) for row in rows]
         parameters, variables, events, guards, _, states, rows = tables.values()
-        self.kinds, self.origins = (
-            {row["state"]: row["kind"] for row in states},
-            {row["event"]: row["from"] for row in events},
-        )
-        self.initial = {row["variable"]: row["initial"] for row in variables}
+        pairs = (states, "state", "kind"), (events, "event", "from"), (variables, "variable", "initial")
+        self.kinds, self.origins, self.initial = ({row[a]: row[b] for row in table} for table, a, b in pairs)
         self.initials = [state for state, kind in self.kinds.items() if kind == "initial"]
         self.verdicts = {row["guard"]: (row.get("verdicts") or ", ".join(VERDICTS)).split(", ") for row in guards}
         self.bounds, self.rows, self.keys, self.nodes, self.steps = {}, {}, set(), [], set()
@@ -110,9 +99,7 @@ class Claim:
         self.unknown = {name: Unknown({(name,): 1}) for name in (*self.bounds, ":flag", ":count")}
         self.parameters = {row["parameter"]: row["domain"] for row in parameters}
         for name, domain in self.parameters.items():
-            values = (
-                "true|false" if domain == "bool" else r"-?\d+" if ".." in domain else domain[1:-1].replace(", ", "|")
-            )
+            values = {"bool": "true|false"}.get(domain, r"-?\d+" if ".." in domain else domain[1:-1].replace(", ", "|"))
             assert self.at is None or re.fullmatch(values, self.at[name]), f"{name} has no such value"
             self.names[name] = self.unknown[name] if self.at is None else value(self.at[name], self.names)
 
@@ -126,31 +113,25 @@ class Claim:
                 all(value(given[place], names) for place in use) and action(*arguments)
             except AssertionError as why:
                 if self.sound is None or not str(why).startswith(FAULT):
-                    lines = next(closing, [])
-                    total = sum(math.prod([facts[n] for n in places], start=factor) for factor, *places in lines)
-                    good = all(type(number) is int and number >= 0 for number in itertools.chain(*lines))
-                    assert good and type(total) is int and total < 0, why
+                    sound = [line for line in next(closing, []) if all(type(n) is int and n >= 0 for n in line)]
+                    total = sum(math.prod([facts[n] for n in at], start=factor) for factor, *at in sound)
+                    assert type(total) is int and total < 0, why
         assert next(closing, None) is None, "there are multipliers for more than fails"
 
+    #: A state's ancestry (S3).
+    above = lambda self, s: [s[: m.start()] for m in re.finditer(r"\.|$", s)][::-1] + ["*"] * (self.kinds[s] != "final")
     #: What ends some time (S12); the leaf that is entered with a state; what holds where a certificate says so.
     timers = lambda self, states: {f"{s} {event}" for s, event in self.rows if event[:6] == "after " and s in states}
     awaited = lambda self, node: {*node[1], *self.timers(self.above(node[0]) if self.kinds[node[0]] != "final" else ())}
     entered = lambda self, state: next((self.entered(s) for s in self.initials if s.rpartition(".")[0] == state), state)
     planned = lambda self, node: self.form != "possible {}" or self.key(node) in self.ranks
-    kept = lambda self, at: (
-        self.planned(at) and all(value(x, self.means(at)) for x in self.lemmas.get(self.key(at), ()))
-    )
+    kept = lambda self, n: self.planned(n) and all(value(x, self.means(n)) for x in self.lemmas.get(self.key(n), ()))
     nearer = lambda self, at, to, *how: self.kept(to) and (to[2][":flag"] or self.lower(at, to, *how))
-
-    def above(self, state):
-        """Give a state's ancestry (S3)."""
-        outwards = [state[: dot.start()] for dot in re.finditer(r"\.|$", state)][::-1]
-        return outwards if self.kinds[state] == "final" else [*outwards, "*"]
 
     def means(self, node, true=()):
         """Give what the names mean at a configuration; `true` is what happens there."""
-        pending = [f"pending {effect}" for effect in node[1]]
-        return self.names | node[2] | dict.fromkeys([*self.above(node[0]), *pending, *true], True)
+        true = [*self.above(node[0]), *map("pending {}".format, node[1]), *true]
+        return self.names | node[2] | dict.fromkeys(true, True)
 
     def key(self, node, hidden=()):
         shown = {} if self.at is None else {name: int(x) for name, x in node[2].items() if name not in hidden}
@@ -177,14 +158,13 @@ class Claim:
         enabled = enabled or [row for row in rows if row["else"] and value(row["if"] or "true", names)]
         assert len(enabled) < 2 and (enabled or origin == "outside"), where
         for row in enabled:
-            target = leaf if row["target"] == "=" else self.entered(row["target"])
+            after, target = dict(values), leaf if row["target"] == "=" else self.entered(row["target"])
             left = {leaf} if target == leaf else {*self.above(leaf)} - {*self.above(target)}
             now, ended = out - {origin}, {origin} | self.timers(left if row["target"] != "=" else ())
             for word, name in re.findall(rf"({NAME})(?: ({NAME}))?", row["effects"]):  # S7
                 gone = now & {name} if name else now if word == "cancel" else set()
                 assert word not in now, where
                 now, ended, true = now - gone | {word} & {*self.origins.values()}, ended | gone, true | {word}
-            after = dict(values)
             for word, name, sign, new in re.findall(rf"(revoke )?({NAME})(?: ([-+]?)= ([^;]+))?", row["update"]):  # S5
                 after[name] = value(self.initial[name] if word else f"{name} {sign} ({new})" if sign else new, names)
                 assert value(self.bounds[name], self.names | {name: after[name]}), where
@@ -201,14 +181,13 @@ class Claim:
 
     def lower(self, node, after, ended, true):
         """Tell whether the rank falls, or stays while it waits for what S12 or fairness promises."""
-        lasting, names = False, (self.means(node), self.means(after))
+        why, names = "", (self.means(node), self.means(after))
         for (old, why), (new, other) in zip(*(self.ranks[self.key(at)] for at in (node, after))):
             if value(new, names[1]) != value(old, names[0]) or why != other or why[5:] in true:
                 return value(new, names[1]) < value(old, names[0])
             if why and not why.startswith("fair "):
                 return why not in ended
-            lasting = bool(why)
-        return lasting
+        return bool(why)
 
     def arrive(self, node, may):
         assert may or self.kept(node), f"{self.key(node)}: a lemma is not kept"
@@ -243,12 +222,11 @@ class Claim:
     def run(self):
         self.prove([self.bounds[name] for name in self.parameters], self.names, self.begin)
         for node in self.nodes:
-            names, key = self.means(node), self.key(node)
-            given = [*self.bounds.values(), *(self.sound or {}).get(key, []), *self.lemmas.get(key, [])]
+            known = [lemmas.get(self.key(node), []) for lemmas in (self.sound or {}, self.lemmas)]
+            given, names = [*self.bounds.values(), *itertools.chain(*known)], self.means(node)
             for move in self.moves(node):
                 self.prove(given, names, self.happen, node, move)
-            if re.search("leads to|possible", self.form):
-                self.prove(given, names, self.go_on, node)
+            re.search("leads to|possible", self.form) and self.prove(given, names, self.go_on, node)
         assert next(self.proofs, None) is None, "there are proofs for more than is claimed"
         configurations = {self.key(node, (":flag", ":count")) for node in self.nodes}
         return [len(configurations), *(digest("\n".join(sorted(lines))) for lines in (configurations, self.steps))]
@@ -261,10 +239,7 @@ def verify(certificate):
     yield content["machine"].partition("\n")[0] + " " + content["digest"]
     for said in content["claims"]:
         claim = Claim(content["machine"], said, None if "at" in said else sound)
-        reached, where = (
-            claim.run(),
-            [f"{name} = {claim.at[name]}" for name in claim.parameters if claim.at is not None],
-        )
+        reached, where = claim.run(), [f"{x} = {claim.at[x]}" for x in claim.parameters if claim.at is not None]
         assert claim.at is None or reached == said["reached"], "what is reachable, or the steps to it, are others"
         where = ["for all values"] if claim.at is None else [*where, f"{reached[0]} configurations"]
         sound = claim.lemmas if (claim.form, claim.at) == ("no fault", None) else sound
