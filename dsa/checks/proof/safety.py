@@ -106,7 +106,8 @@ class Safety:
 
     def _at_start(self) -> Seen | None:
         """Give values of the parameters at which the start itself is a sight."""
-        answer = self._session.logic.smallest([self._found.at_start], self._sampler.parameters)
+        wanted = [self._found.at_start] if self._form is None else [self._found.at_start, *self._session.legal_start]
+        answer = self._session.logic.smallest(wanted, self._sampler.parameters)
         return Seen(self._sample_at(answer.values, 1), 0, None) if answer.can_be == "yes" else None
 
     def _sample_at(self, values: Mapping[str, Value], most: int) -> Sample:

@@ -11,12 +11,13 @@ from dsa.checks.proof.candidates import candidates, table
 from dsa.checks.proof.induction import Induction, Lemmas, Region, Slicer, whole
 from dsa.checks.proof.logic import Logic
 from dsa.checks.proof.samples import EXAMPLES, Sample, Sampler, every_valuation, valuations
+from dsa.checks.reached import start_outside
 from dsa.claims import Always, Never
 from dsa.expr import Expr, Value
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
 from dsa.simplify import FALSE, negated
-from dsa.system import System, closed_system
+from dsa.system import System, closed_system, in_domain, start_values
 from dsa.trace import Trace, follow
 
 #: Machines whose parameters have at most so many values in all are explored at each of them.
@@ -32,7 +33,8 @@ class Session:
         self.machine, self.expired = machine, expired
         self.system: System = closed_system(machine)
         self.logic = Logic(self.system)
-        self.valuations = tuple(valuations(machine))
+        looked_at = tuple(valuations(machine))
+        self.valuations = tuple(values for values in looked_at if self._can_start(values)) or looked_at[:1]
 
     def samples(self, sampler: Sampler, most: int = EXAMPLES) -> tuple[Sample, ...]:
         """Walk about at small parameter values, the smallest first."""
@@ -42,10 +44,22 @@ class Session:
     def few_valuations(self) -> tuple[dict[str, Value], ...] | None:
         """All values that the parameters may have, when these are few and the smallest can be explored to the end."""
         found = every_valuation(self.machine, FEW_VALUATIONS)
+        if found is not None and not all(map(self._can_start, found)):
+            return None
         if found is None or self.own_samples[0].complete:
             return found
         whole_one = self.sampler.sample(found[0], MOST_EXPLORED, self.expired)
         return found if whole_one.complete else None
+
+    def _can_start(self, values: dict[str, Value]) -> bool:
+        """Tell whether every variable starts in its domain at these values; where one does not, there is no run to look at."""
+        return not start_outside(self.machine.at(values))
+
+    @cached_property
+    def legal_start(self) -> tuple[Expr, ...]:
+        """That every variable starts in its domain, over parameters: a claim is about runs, and else there are none."""
+        starts = start_values(self.system)
+        return tuple(in_domain(variable, starts[variable.name]) for variable in self.machine.variables)
 
     @cached_property
     def sampler(self) -> Sampler:

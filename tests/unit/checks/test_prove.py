@@ -1,5 +1,6 @@
 """Proofs for all parameter values: the shipped machines, mutants of them, and machines that are wrong in one way each."""
 
+import itertools
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -30,6 +31,26 @@ HEAD = """# m
 | x        | 0..n   | 0       |
 | y        | 0..n   | 0       |
 
+"""
+LOOP = """# m
+
+## Events
+| event | from    |
+| ----- | ------- |
+| go    | outside |
+| again | ask     |
+
+## States
+| state | kind    |
+| ----- | ------- |
+| idle  | initial |
+| busy  |         |
+
+## Transitions
+| source | event | effects | target |
+| ------ | ----- | ------- | ------ |
+| idle   | go    | ask     | busy   |
+| busy   | again | ask     | =      |
 """
 ANSWERED = """# m
 
@@ -341,7 +362,17 @@ def test_verdicts(claim: str, verdict: str) -> None:
 
 
 def test_odds_are_said_not_to_be_proved_for_all_values() -> None:
-    assert "for given values, not for all" in one(HEAD, PARITY, "x == 7 with probability >= 0.5").how
+    proof = one(HEAD, PARITY, "x == 7 with probability >= 0.5")
+    assert (proof.is_asked, proof.how) == (False, "not for prove: odds hold at given values; dsa check judges them")
+
+
+def test_odds_are_no_part_of_what_has_to_be_proved() -> None:
+    report = prove(
+        loads(LOOP + "\n## Properties\n- busy with probability >= 0.5\n- expected ask <= 2\n- never busy and idle\n")
+    )
+    assert [proof.verdict for proof in report.properties] == ["UNKNOWN", "UNKNOWN", "PROVED"]
+    assert report.properties[1].text == "expected ask <= 2"
+    assert report.proved
 
 
 @pytest.mark.parametrize(
@@ -422,6 +453,26 @@ def test_a_time_limit_needs_a_clock() -> None:
 def test_retry_loops_come_to_rest(dual_state: ProofReport) -> None:
     assert dual_state.rest is not None
     assert dual_state.rest.how == "rank (rmax - retries)"
+    assert dual_state.not_at_rest is None
+
+
+def test_an_endless_loop_is_told_and_owed_by_no_machine() -> None:
+    report = prove(loads(LOOP))
+    assert (report.rest, report.proved) == (None, True)
+    assert report.not_at_rest is not None
+    assert report.not_at_rest.how.startswith("not shown: no rank was found; a loop may go on for ever")
+
+
+@pytest.mark.parametrize(
+    ("ticks", "said"), [(0, "not tried: the time limit was used up before its turn"), (100_000, "")]
+)
+def test_what_the_time_limit_left_undone_says_so(ticks: int, said: str) -> None:
+    """A clock that goes on by a second whenever it is read."""
+    clock = itertools.count().__next__
+    report = prove(loads(LOOP + "\n## Properties\n- never busy and idle\n"), time_limit_s=ticks, clock=clock)
+    (proof,) = report.properties
+    assert (proof.verdict, proof.how if said else "") == ("UNKNOWN" if said else "PROVED", said)
+    assert report.proved is not bool(said)
 
 
 def test_what_a_property_speaks_of_and_never_happens_is_told() -> None:
@@ -431,3 +482,34 @@ def test_what_a_property_speaks_of_and_never_happens_is_told() -> None:
 
 def test_unhandled_failures_are_assumptions(dual_state: ProofReport) -> None:
     assert any("query_llm.failed" in assumption for assumption in dual_state.assumptions)
+
+
+STARTS_OUTSIDE = """# outside
+## Parameters
+| parameter | domain | default |
+| --------- | ------ | ------- |
+| p         | 0..    | 0       |
+## Variables
+| variable | domain | initial |
+| -------- | ------ | ------- |
+| x        | p..2   | {} |
+| y        | 0..1   | 0       |
+## Transitions
+| source | event | if     | update | target |
+| ------ | ----- | ------ | ------ | ------ |
+| a      | go    | x >= p |        | b      |
+| b      | go    | x < p  | y = 1  | a      |
+| b      | go    | else   | x = 2  | a      |
+## Properties
+- possible b
+- always x >= p
+- always x <= 2
+"""
+
+
+@pytest.mark.parametrize("initial", ["0", "p"])
+def test_values_at_which_there_is_no_start_are_no_runs(initial):
+    """At p = 1 (initial 0), or at p = 3 (initial p), a variable starts outside its domain: that is the one violation."""
+    report = prove(loads(STARTS_OUTSIDE.format(initial)))
+    assert [p.verdict for p in report.obligations if p.verdict != "PROVED"] == ["VIOLATED"]
+    assert {p.verdict for p in report.properties} == {"UNKNOWN"}
