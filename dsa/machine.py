@@ -31,6 +31,7 @@ from dsa.expr import (
     Environment,
     Expr,
     Interval,
+    RangeDomain,
     Value,
     Values,
     concrete,
@@ -226,6 +227,10 @@ def _require_in_domain(parameter: Parameter, value: Value) -> None:
     domain = concrete(parameter.domain, {})
     if not domain.contains(value):
         shown = unparse_domain(parameter.domain)
+        if isinstance(parameter.domain, RangeDomain) and (isinstance(value, bool) or not isinstance(value, int)):
+            given = f"'{value}'" if isinstance(value, str) else show_value(value)
+            msg = f"parameter {parameter.name} = {given} is not a whole number; its domain is {shown}"
+            raise ParameterError(msg)
         msg = f"parameter {parameter.name} = {show_value(value)} lies outside its domain {shown}"
         raise ParameterError(msg)
 

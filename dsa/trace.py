@@ -98,6 +98,11 @@ def show_events(occurrences: Sequence[Occurrence], most: int = 9) -> str:
     return ", ".join([*first, left_out, *last])
 
 
+def show_loop(loop: int, last: int) -> str:
+    """Name the steps after the first `loop`, up to the last: `step 4`, `steps 3 to 4`."""
+    return f"step {last}" if last == loop + 1 else f"steps {loop + 1} to {last}"
+
+
 def show_values(values: Iterable[tuple[str, Value]]) -> str:
     """Write values as a document has them: `satisfied = true, retries = 0`."""
     return ", ".join(f"{name} = {show_value(value)}" for name, value in values)

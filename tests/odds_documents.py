@@ -113,3 +113,28 @@ TOOLS = """# tools
 | waiting  | allowed    |          | used = 0  | ask      | thinking  |
 | waiting  | refused    |          |           |          | failed    |
 """
+
+#: A person with a timer beside them.
+HUM = """# hum
+
+## Events
+| event | from    |
+| ----- | ------- |
+| ask   | outside |
+| yes   | outside |
+
+## States
+| state     | kind    |
+| --------- | ------- |
+| idle      | initial |
+| waiting   |         |
+| succeeded | final   |
+| failed    | final   |
+
+## Transitions
+| source  | event    | target    |
+| ------- | -------- | --------- |
+| idle    | ask      | waiting   |
+| waiting | yes      | succeeded |
+| waiting | after 4h | failed    |
+"""

@@ -13,7 +13,7 @@ from math import inf
 import attrs
 
 from dsa.checks.engines.choose import automatic
-from dsa.checks.engines.found import Engine, Found, Limits, Progress
+from dsa.checks.engines.found import Engine, Found, Limits, Progress, stopped_by
 from dsa.checks.engines.paths import Paths
 from dsa.checks.engines.ways import Ways, ways
 from dsa.expr import Expr, Value
@@ -44,7 +44,7 @@ class Exploration:
 
     `transitions` counts accepted (configuration, event, verdicts). `states` are the leaves reached, `rows` the indexes of
     the rows taken. `refusals` has a nearest witness for each reason and the rows concerned, `deadlocks` a nearest
-    configuration of each state. `complete` is False when a limit was met: then what is not here is unknown. `also` has, for
+    configuration of each state. `complete` is False when a limit was met, which `limit` names: then what is not here is unknown. `also` has, for
     each condition that was asked for besides, the number of a nearest configuration at which it is true.
     """
 
@@ -57,6 +57,7 @@ class Exploration:
     deadlocks: tuple[Configuration, ...]
     complete: bool
     seconds: float | None = attrs.field(default=None, eq=False)
+    limit: str = attrs.field(default="", eq=False, kw_only=True)
     engine: str = attrs.field(default="python", eq=False, kw_only=True)
     ground: Ground = attrs.field(eq=False, repr=False, kw_only=True)
     found: Found = attrs.field(eq=False, repr=False, kw_only=True)
@@ -138,7 +139,8 @@ def explore(
     lookout = _Lookout(ground(system or closed_system(machine)), also)
     found = (engine or automatic())(lookout.ground, lookout.watches, limits)
     exploration = lookout.result(found)
-    return attrs.evolve(exploration, seconds=clock() - began_s if clock else None)
+    limit = "" if found.complete else stopped_by(found, limits)
+    return attrs.evolve(exploration, limit=limit, seconds=clock() - began_s if clock else None)
 
 
 class _Lookout:

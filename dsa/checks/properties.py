@@ -12,7 +12,7 @@ from typing import Literal
 import attrs
 
 from dsa.checks.components import unable
-from dsa.checks.engines.found import Engine, Limits
+from dsa.checks.engines.found import Engine, Limits, stopped_by
 from dsa.checks.explore import Exploration
 from dsa.checks.leads_to import Owed
 from dsa.checks.observers import NOW, WAITING, Observed, Sight, observed
@@ -39,8 +39,8 @@ from dsa.system import Command, Promise, System
 from dsa.trace import Trace
 
 PropertyVerdict = Literal["PROVED", "HOLDS", "VIOLATED", "NOT INDUCTIVE", "UNKNOWN"]
-#: Judges the two forms that speak of odds: gives a verdict and a sentence.
-Odds = Callable[[Machine, Form], tuple[PropertyVerdict, str]]
+#: Judges the two forms that speak of odds, within limits: gives a verdict, a sentence, and what the number assumes.
+Odds = Callable[[Machine, Form, Limits], tuple[PropertyVerdict, str, tuple[str, ...]]]
 
 
 @attrs.frozen
@@ -128,7 +128,10 @@ class _Judging:
         met = dict(zip(subjects, self._base.hits[len(plain) :], strict=True))
         found = {}
         for form in self._questions.forms:
+            is_late = form not in plain and self._limits.expired()
             judgement = self._judged(form, hits.get(form))
+            if is_late and judgement.verdict == "UNKNOWN" and not isinstance(form, Probability | Expected):
+                judgement = attrs.evolve(judgement, reason=_USED_UP)
             what = subject(form)
             if what and self._met(subjects[form], met[form]) is None and self._base.complete:
                 judgement = attrs.evolve(judgement, idle=unparse(what))
@@ -236,17 +239,22 @@ class _Judging:
     def _by_odds(self, form: Form) -> Judgement:
         if self._odds is None:
             return Judgement("UNKNOWN", "odds are not judged here")
-        return Judgement(*self._odds(self._system.machine, form))
+        verdict, reason, assumes = self._odds(self._system.machine, form, self._limits)
+        return Judgement(verdict, reason, assumes=assumes)
 
     def _unless_stopped(self, searched: Searched, judgement: Judgement) -> Judgement:
         """Give the judgement if everything was searched, else UNKNOWN."""
         if searched.complete:
             return judgement
-        why = searched.system.left_out or (f"the search stopped after {searched.found.configurations} configurations",)
+        limit = stopped_by(searched.found, self._limits)
+        why = searched.system.left_out or (
+            f"the search stopped at {limit}, after {searched.found.configurations} configurations",
+        )
         return Judgement("UNKNOWN", "; ".join(why))
 
 
 _TOO_MANY = Judgement("UNKNOWN", "there are more configurations than can be listed, as this form asks for")
+_USED_UP = "the time limit was used up before this property was searched"
 _WITHOUT_MEMORY = Always | Never | Unchanged | Possible
 
 

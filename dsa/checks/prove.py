@@ -24,7 +24,8 @@ from dsa.checks.proof.verdicts import Finding, unknown
 from dsa.checks.proof.words import in_words
 from dsa.checks.properties import Judgement, PropertyVerdict
 from dsa.checks.vacuity import subject
-from dsa.claims import EverywherePossible, Expected, Form, LeadsTo, Possible, Probability, Property, show
+from dsa.checks.verdicts import text_of
+from dsa.claims import EverywherePossible, Expected, Form, LeadsTo, Possible, Probability, Property
 from dsa.expr import Value, unparse
 from dsa.machine import Machine
 from dsa.system import Promise, System
@@ -58,12 +59,18 @@ class Proof:
     form: Form | None = None
     idle: str = ""
 
+    @property
+    def is_asked(self) -> bool:
+        """Tell whether this is a claim for all values of the parameters; odds hold at given values only."""
+        return not isinstance(self.form, Probability | Expected)
+
 
 @attrs.frozen
 class ProofReport:
     """What `prove` found out: obligations that every machine has, then the document's properties in order.
 
-    `rest` is the proof that every run comes to rest when nothing comes from outside, where there is one; no machine owes it.
+    `rest` is the proof that every run comes to rest when nothing comes from outside; where there is none, `not_at_rest` says why. No
+    machine owes it.
     """
 
     machine: Machine = attrs.field(repr=False)
@@ -71,13 +78,14 @@ class ProofReport:
     obligations: tuple[Proof, ...]
     properties: tuple[Proof, ...]
     rest: Proof | None = None
+    not_at_rest: Proof | None = None
     assumptions: tuple[str, ...] = ()
     seconds: float | None = attrs.field(default=None, eq=False)
 
     @property
     def proved(self) -> bool:
-        """Tell whether everything is PROVED."""
-        return all(proof.verdict == "PROVED" for proof in (*self.obligations, *self.properties))
+        """Tell whether everything is PROVED that is claimed for all values."""
+        return all(proof.verdict == "PROVED" for proof in (*self.obligations, *self.properties) if proof.is_asked)
 
 
 def prove(machine: Machine, *, time_limit_s: float | None = None, clock: Clock | None = None) -> ProofReport:
@@ -112,11 +120,12 @@ class _Proving:
         self._open = tuple(proof for proof in owed if proof.verdict != "PROVED" and proof.name in _MEANT)
         claims = tuple(self._timed(self._property, claim) for claim in self._machine.properties)
         resting = None if self._open or session.system.left_out else self._timed(self._rest, session)
-        rest = resting if resting is not None and resting.verdict == "PROVED" else None
+        is_shown = resting is not None and resting.verdict == "PROVED"
+        rest, restless = (resting, None) if is_shown else (None, resting)
         unhandled = sorted(set(self._machine.answers) - self._machine.failures_handled)
         assumed = tuple(f"{effect}.failed does not happen, or stops the run: no row is for it" for effect in unhandled)
         seconds = self._clock() - began_s if self._clock else None
-        return ProofReport(self._machine, session.system, tuple(owed), claims, rest, assumed, seconds)
+        return ProofReport(self._machine, session.system, tuple(owed), claims, rest, restless, assumed, seconds)
 
     def _timed(self, proving: Callable[[Claimed], Proof], claimed: Claimed) -> Proof:
         began_s = self._clock() if self._clock else 0.0
@@ -127,7 +136,8 @@ class _Proving:
         draft = Proof(owed.name, owed.text, 0, "UNKNOWN", "")
         found = self._safe(owed.found, None)
         if isinstance(found, Finding):
-            return _with(draft, found)
+            late = found.verdict == "UNKNOWN" and self._expired()
+            return _with(draft, unknown(_TIME_IS_UP) if late else found)
         way = way_to(owed.found, found)
         trace = self._session.follow(found.sample, way)
         fault, where = owed.fault(found.sight), trace.steps[-1].state if trace.steps else trace.state
@@ -152,18 +162,22 @@ class _Proving:
         return attrs.evolve(draft, verdict="VIOLATED", how=f"line {first.span.line}: {first.message}")
 
     def _rest(self, session: Session) -> Proof:
-        draft = Proof(
-            "rest", "every run comes to rest when nothing comes from outside", 0, "UNKNOWN", "no rank was found"
-        )
+        draft = Proof("rest", "every run comes to rest when nothing comes from outside", 0, "UNKNOWN", _MAY_GO_ON)
         evidence = comes_to_rest(session)
         if evidence is None:
-            return draft
+            return attrs.evolve(draft, how=_TIME_IS_UP) if self._expired() else draft
         return attrs.evolve(draft, verdict="PROVED", how=in_words(session.system, evidence), evidence=evidence)
 
     def _property(self, claim: Property) -> Proof:
         line = claim.span.line if claim.span else 0
-        draft = Proof("property", show(claim.form), line, "UNKNOWN", "", form=claim.form)
+        draft = Proof("property", text_of(claim), line, "UNKNOWN", "", form=claim.form)
+        if not draft.is_asked:
+            return attrs.evolve(draft, how=_ODDS)
+        if self._expired():
+            return attrs.evolve(draft, how="not tried: the time limit was used up before its turn")
         found = unknown(_LEFT_OUT) if self._session.system.left_out else self._judged(claim.form)
+        if isinstance(found, Finding) and found.verdict == "UNKNOWN" and self._expired():
+            found = unknown(_TIME_IS_UP)
         if isinstance(found, Proof):
             return attrs.evolve(found, name=draft.name, text=draft.text, line=line, form=claim.form)
         if self._open:
@@ -188,12 +202,12 @@ class _Proving:
                 return searched
         try:
             match form:
-                case Probability() | Expected():
-                    return unknown("odds hold for given values, not for all; dsa odds computes them")
                 case LeadsTo():
                     found: Finding | Seen = self._leads_to(form)
                 case Possible(condition) | EverywherePossible(condition):
                     found = self._reached(form, EverywherePossible(condition))
+                case Probability() | Expected():
+                    return unknown(_ODDS)
                 case _:
                     found = self._safe(observed(self._session.system, form), form)
         except NotDecidedError as why:
@@ -233,8 +247,6 @@ class _Proving:
 
     def _searched(self, form: Form) -> Finding | Proof | None:
         """Look for a violation at small values; where these are all there are, their search is a proof."""
-        if isinstance(form, Probability | Expected):
-            return None
         few = self._session.few_valuations
         verdicts, assumed = set(), set[str]()
         for values in few or self._session.valuations:
@@ -266,6 +278,11 @@ class _Proving:
 
 #: While one of these is open, no property is PROVED (specs/semantics.md, "Severities and verdicts").
 _MEANT = {"start", "determinism", "completeness", "domains", "emission"}
+_ODDS = "not for prove: odds hold at given values; dsa check judges them"
+_TIME_IS_UP = "the time limit came before an answer"
+_MAY_GO_ON = (
+    "not shown: no rank was found; a loop may go on for ever by answers and timers alone (no machine owes this)"
+)
 _LEFT_OUT = "the machine has too many combinations of states and outstanding effects to be laid out"
 
 

@@ -36,6 +36,7 @@ class PropertyResult:
     `values` are the valuations that the verdict is about: those explored, or the one at which it is violated. `trace` is a shortest
     counterexample there, or a witness of `possible`; from its step `loop` on it can go on for ever. `more` are
     counterexamples by other rows, each with its `loop`, `passing` the nearest run that is none. `assumes` says what the verdict rests on.
+    `standing` are the codes of the errors while which it is not judged: UNKNOWN for that reason alone.
     """
 
     text: str
@@ -49,6 +50,7 @@ class PropertyResult:
     more: tuple[tuple[Trace, int | None], ...] = ()
     passing: Trace | None = None
     claim: Property | None = attrs.field(default=None, repr=False)
+    standing: tuple[str, ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -77,11 +79,10 @@ def judged_at(
 def combined(machine: Machine, judged: Sequence[Judged], errors: Iterable[Diagnostic]) -> tuple[PropertyResult, ...]:
     """Give the verdict of each property; `errors` are what else the run found."""
     codes = sorted({error.code for error in errors if error.severity == "error"} & STANDING.keys())
-    standing = ", ".join(f"{STANDING[code]} ({code})" for code in codes)
-    return tuple(_combined(claim, number, judged, standing) for number, claim in enumerate(machine.properties))
+    return tuple(_combined(claim, number, judged, tuple(codes)) for number, claim in enumerate(machine.properties))
 
 
-def _combined(claim: Property, number: int, judged: Sequence[Judged], standing: str) -> PropertyResult:
+def _combined(claim: Property, number: int, judged: Sequence[Judged], standing: tuple[str, ...]) -> PropertyResult:
     # The smallest parameters are explored for the sake of rows and counts; nobody asks for the odds without any retry.
     asked = judged[:1] if isinstance(claim.form, Probability | Expected) else judged
     each = [(_values(at.machine), at.judgements[number]) for at in asked]
@@ -94,8 +95,9 @@ def _combined(claim: Property, number: int, judged: Sequence[Judged], standing: 
         where = next(values for values, judgement in each if judgement is worst)
         return _result(claim, worst, (where,))
     if standing or not each:
-        reason = f"while this error stands, no property holds: {standing}" if standing else "nothing was explored"
-        return PropertyResult(text, line, "UNKNOWN", reason, everywhere, claim=claim)
+        errors = ", ".join(f"{STANDING[code]} ({code})" for code in standing)
+        reason = f"while this error stands, no property holds: {errors}" if errors else "nothing was explored"
+        return PropertyResult(text, line, "UNKNOWN", reason, everywhere, claim=claim, standing=standing)
     if worst is not None:
         return _result(claim, worst, tuple(values for values, judgement in each if judgement.verdict == "UNKNOWN"))
     assumes = dict.fromkeys(sentence for _, judgement in each for sentence in judgement.assumes)

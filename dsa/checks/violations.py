@@ -16,7 +16,7 @@ from dsa.machine import Machine
 from dsa.meaning import Occurrence
 from dsa.simplify import FALSE, any_of
 from dsa.system import Command
-from dsa.trace import Trace
+from dsa.trace import Trace, show_loop
 
 #: So many searches without some rows are made for each counterexample that is asked for.
 _SEARCHES_EACH = 8
@@ -64,8 +64,7 @@ def _never_comes(form: LeadsTo, machine: Machine, run: tuple[Moment, ...], loop:
     if loop == last:
         rest = f"the run ends in {state}" if state in machine.final_states else f"the run may rest in {state} for ever"
     else:
-        steps = f"step {last}" if last == loop + 1 else f"steps {loop + 1} to {last}"
-        rest = f"{steps} can repeat for ever"
+        rest = f"{show_loop(loop, last)} can repeat for ever"
     return f"{unparse(form.cause)} {first}, then never {unparse(form.goal)}: {rest}"
 
 

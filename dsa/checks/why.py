@@ -120,7 +120,8 @@ def why(
 
 def _require_known(machine: Machine, event: str, values: Mapping[str, Value], verdicts: Mapping[str, Outcome]) -> None:
     if not event.startswith(TIMER_PREFIX) and event not in machine.event_named:
-        known = ", ".join(machine.event_named)
+        timers = dict.fromkeys(row.event for row in machine.transitions if row.is_timer)
+        known = ", ".join([*machine.event_named, *timers])
         raise OccurrenceError(f"machine {machine.name} has no event '{event}'; it has: {known}")
     for name, value in values.items():
         if name not in machine.values_of or not machine.values_of[name].contains(value):

@@ -15,10 +15,11 @@ from dsa.checks.replay import replay
 from dsa.checks.report import Report, check
 from dsa.cli.as_json import as_json, as_sarif, replay_as_json
 from dsa.cli.certificates import write_certificate
-from dsa.cli.parameters import parse_parameters
+from dsa.cli.parameters import SECONDS, parse_parameters
 from dsa.cli.progress import meter
 from dsa.cli.records import read_record, save_traces
 from dsa.cli.told import tell, tell_replay
+from dsa.cli.writable import require_file, require_folder
 from dsa.edge.compiler import compiled, compiler
 from dsa.edge.files import load, read_document
 from dsa.errors import DocumentError, ParameterError
@@ -73,7 +74,7 @@ class _Checked:
 )
 @click.option(
     "--time-limit",
-    type=click.FloatRange(min=0),
+    type=SECONDS,
     metavar="S",
     help="Stop after so many seconds at each of the parameters' values.",
 )
@@ -116,6 +117,7 @@ def command(
     unreadable. With --trace it only runs that trace again.
     """
     _require_sense(files, certificate, json_wanted=json_wanted, sarif_wanted=sarif_wanted)
+    _require_targets(folder, certificate, itf=itf)
     if trace is not None:
         sys.exit(_replayed(files, trace, json_wanted=json_wanted))
     options = _Options(parse_parameters(parameters) or None, strict, max_states, time_limit, traces)
@@ -141,6 +143,14 @@ def _require_sense(files: tuple[str, ...], certificate: str | None, *, json_want
         raise click.UsageError("--json and --sarif exclude each other")
     if certificate is not None and len(files) != 1:
         raise click.UsageError("--certificate takes one FILE: the machine that it is about")
+
+
+def _require_targets(folder: Path | None, certificate: str | None, *, itf: bool) -> None:
+    """Notice before the work what could not be written after it."""
+    if itf and folder is None:
+        raise click.UsageError("--itf is for --save-traces: it says how they are written")
+    require_folder(folder, "--save-traces")
+    require_file(certificate, "--certificate")
 
 
 def _save(found: _Checked, folder: Path | None, certificate: str | None, *, itf: bool) -> None:

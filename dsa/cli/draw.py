@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from dsa.checks.replay import replay
+from dsa.cli.outputs import require_other
 from dsa.cli.records import read_record
 from dsa.declarations import Transition
 from dsa.edge.files import load
@@ -27,6 +28,7 @@ _TRACED = ("dot", "svg", "png")
 )
 def command(file: str, form: str, output: Path | None, trace: str | None) -> None:
     """Draw a machine; what each state waits for is shown in it."""
+    require_other(output, file)
     machine = load(file)
     if trace is not None and form not in _TRACED:
         raise click.UsageError(f"--trace needs --format {', '.join(_TRACED[:-1])} or {_TRACED[-1]}")

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import click
 
+from dsa.cli.outputs import require_other
 from dsa.cli.parameters import parse_parameters
+from dsa.cli.warned import warn_of_errors
+from dsa.cli.writable import require_file
 from dsa.edge.files import load
 from dsa.lang import dumps
 from dsa.machine import Machine
@@ -35,6 +38,8 @@ def command(file: str, tool: str, output: Path | None, parameters: tuple[str, ..
     promela: SPIN. tla: TLA+, for TLC; with -o a configuration is written beside it. prism: Storm and PRISM. scxml: W3C SCXML. xstate:
     XState 5. statechart: a Python module with a python-statemachine class.
     """
+    require_other(output, file)
+    require_file(output, "-o")
     machine = load(file).at(parse_parameters(parameters))
     texts = _texts(machine, tool, output)
     if output is None:
@@ -43,6 +48,7 @@ def command(file: str, tool: str, output: Path | None, parameters: tuple[str, ..
         for path, text in texts.items():
             path.write_text(text, encoding="utf-8")
             click.echo(f"wrote {path}")
+    warn_of_errors(file, machine, "the text says what the table says, faults too")
     for line in _unsaid(machine, tool):
         click.echo(f"not said: {line}", err=True)
 

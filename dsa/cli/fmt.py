@@ -23,6 +23,8 @@ def command(files: tuple[Path, ...], *, only_check: bool) -> None:
         if not only_check:
             path.write_bytes(laid_out.encode("utf-8"))
         click.echo(f"{'would lay out' if only_check else 'laid out'} {path}")
-    click.echo(f"{len(files) - changed} of {len(files)} files {'are' if only_check else 'were'} in canonical layout")
+    verb = ("is" if only_check else "was") if len(files) == 1 else ("are" if only_check else "were")
+    noun = "file" if len(files) == 1 else "files"
+    click.echo(f"{len(files) - changed} of {len(files)} {noun} {verb} in canonical layout")
     if only_check and changed:
         raise SystemExit(1)

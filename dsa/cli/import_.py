@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from dsa.cli.faults import Ended
+from dsa.cli.outputs import require_free, require_other
 from dsa.edge.files import read_bytes
 from dsa.lang import dumps
 from dsa.lang.from_scxml import Imported, from_scxml
@@ -26,8 +27,11 @@ _FINDINGS = 1
     is_flag=True,
     help="Read the states and transitions, even where the file carries the document that it was exported from.",
 )
-def command(file: Path, output: Path | None, *, states_wanted: bool) -> None:
+@click.option("--force", is_flag=True, help="Overwrite OUTPUT, with whatever you have changed in it.")
+def command(file: Path, output: Path | None, *, states_wanted: bool, force: bool) -> None:
     """Write an SCXML file as a document, and say with lines what of it is not read; exit 1 when that matters."""
+    require_other(output, file)
+    require_free(output, force=force)
     content = read_bytes(file)
     imported = from_scxml(content, carried=not states_wanted)
     if imported.document is not None and _is_changed(imported, content):

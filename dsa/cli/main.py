@@ -5,6 +5,7 @@ interrupted.
 """
 
 import contextlib
+import difflib
 import importlib
 import keyword
 import os
@@ -50,6 +51,16 @@ class _Lazy(click.Group):
         module = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
         command: click.Command = importlib.import_module(f"dsa.cli.{module}").command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; of an unknown name, say which is meant."""
+        name = args[0]
+        if not name.startswith("-") and name not in COMMANDS and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(name, COMMANDS, 1)
+            ctx.fail(f"no such command '{name}'{f'; did you mean {near[0]!r}?' if near else ''}")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  (click's signature)
         try:

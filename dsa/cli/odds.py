@@ -17,7 +17,7 @@ from dsa.cli.odds_shown import as_json, show
 from dsa.cli.parameters import parse_parameters
 from dsa.edge.files import load
 from dsa.edge.plot import Labels, Point, plot, require_format
-from dsa.edge.recordings import recordings
+from dsa.edge.recordings import digests, recordings
 from dsa.machine import Machine
 
 _PLOTTED = 10
@@ -38,9 +38,13 @@ _PLOTTED = 10
     "events",
     multiple=True,
     metavar="EVENT=P",
-    help="Odds of an answer, of E.failed, or that an outside event comes where the run waits.",
+    help="Odds of an answer, of E.failed, or that an outside event comes where the run waits: before the timer, if there is one.",
 )
-@click.option("--outside", is_flag=True, help="Where the run waits, let outside events come as somebody chooses.")
+@click.option(
+    "--outside",
+    is_flag=True,
+    help="Where the run waits or a timer is to fire, let outside events come as somebody chooses.",
+)
 @click.option("--price", "prices", multiple=True, metavar="EFFECT=N", help="What an effect costs, in tokens or money.")
 @click.option("--success", metavar="STATE", help="The final state that counts as success (default: succeeded).")
 @click.option(
@@ -94,7 +98,7 @@ def _answered(machine: Machine, target: float | None, given: Mapping[str, Any]) 
     if given["picture"]:
         require_format(given["picture"])
     machine = machine.at(parse_parameters(given["parameters"]))
-    seen = recorded(machine, recordings(given["runs"])) if given["runs"] else None
+    seen = recorded(machine, recordings(given["runs"]), digests) if given["runs"] else None
     answer = odds_answer(
         machine,
         target=target,
@@ -110,6 +114,7 @@ def _answered(machine: Machine, target: float | None, given: Mapping[str, Any]) 
     )
     if given["picture"]:
         _plot(answer, given["picture"], given["vary"])
+        click.echo(f"wrote {given['picture']}", err=True)
     return answer
 
 

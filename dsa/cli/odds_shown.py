@@ -23,7 +23,7 @@ def show(answer: OddsAnswer) -> str:
     at = f" at {show_parameters(found.parameters)}" if found.parameters else ""
     blocks.append([f"{found.machine}{at}: {found.configurations} configurations"])
     if found.known:
-        blocks.append(_ends(found))
+        blocks.append(_ends(found) + _no_success(answer))
     blocks.append(_effects(answer))
     if answer.estimate is not None:
         blocks.append(_estimate(answer.estimate))
@@ -46,6 +46,14 @@ def _ends(found: Reckoning) -> list[str]:
     if found.never_ends.high > 0:
         rows.append(("never", _bounds(found.never_ends)))
     return _table(rows)
+
+
+def _no_success(answer: OddsAnswer) -> list[str]:
+    """Say that no run succeeds, where that is so."""
+    success = answer.reckoning.success
+    if success is None or success.high > 0:
+        return []
+    return ["", f"success 0: no run ends in {' or '.join(answer.asked.success)}"]
 
 
 def _effects(answer: OddsAnswer) -> list[str]:
@@ -74,8 +82,7 @@ def _estimate(found: Estimate) -> list[str]:
         *_table(rows),
         "",
         f"success, from {found.runs} recorded runs: {_bounds(point) if point else 'not known'} at these rates",
-        f"  at least {_number(found.lower)} with {level} confidence, if attempts are independent",
-        f"  between {_number(found.interval[0])} and {_number(found.interval[1])} with {level} confidence",
+        *_success_bounds(found, level),
     ]
     if found.if_fatal is not None:
         lines.append(
@@ -85,6 +92,16 @@ def _estimate(found: Estimate) -> list[str]:
         lines.append(f"  at least {_number(found.whole_runs)} from how whole runs ended alone, however attempts depend")
     lines += [f"  {_test(test)}" for test in found.independence]
     return [*lines, *(f"  {note}" for note in found.notes)]
+
+
+def _success_bounds(found: Estimate, level: str) -> list[str]:
+    low, high = found.interval
+    if found.point.known and low == high:
+        return [f"  {_number(low)} whatever the guards' odds are"]
+    return [
+        f"  at least {_number(found.lower)} with {level} confidence, if attempts are independent",
+        f"  between {_number(low)} and {_number(high)} with {level} confidence",
+    ]
 
 
 def _guard(found: GuardEstimate) -> tuple[str, ...]:

@@ -1,7 +1,9 @@
-"""`--param NAME=VALUE`, as several commands take it."""
+"""`--param NAME=VALUE` and `--time-limit S`, as several commands take them."""
 
+import math
 import re
 from collections.abc import Iterable
+from typing import Any
 
 import click
 
@@ -11,16 +13,35 @@ _NUMBER = re.compile(r"-?[0-9]+")
 _MOST_DIGITS = 100
 
 
-def parse_parameters(given: Iterable[str]) -> dict[str, Value]:
-    """Read `rmax=5`, `strict=true`, `mode=fast`. Raises click.UsageError for what is not of this form."""
+class _Seconds(click.FloatRange):
+    """A number of seconds from 0. A limit that is not a number would never be met."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401  (click's signature)
+        """Read the number."""
+        seconds: float = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value} is not a number of seconds; write one such as 2.5", param, ctx)
+        return seconds
+
+
+SECONDS = _Seconds(min=0)
+
+
+def parse_parameters(given: Iterable[str], option: str = "--param") -> dict[str, Value]:
+    """Read `rmax=5`, `strict=true`, `mode=fast`, each once. Raises click.UsageError for what is not of this form."""
     values: dict[str, Value] = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name.strip() or not value.strip():
-            msg = f"--param {text}: write NAME=VALUE, such as rmax=5"
+            msg = f"{option} {text}: write NAME=VALUE, such as rmax=5"
             raise click.UsageError(msg)
         if _NUMBER.fullmatch(value.strip()) and len(value) > _MOST_DIGITS:
-            msg = f"--param {name}: a number of more than {_MOST_DIGITS} digits is too large"
+            msg = f"{option} {name}: a number of more than {_MOST_DIGITS} digits is too large"
+            raise click.UsageError(msg)
+        if name.strip() in values:
+            msg = f"{option} {name.strip()} is given twice; give it one value"
             raise click.UsageError(msg)
         values[name.strip()] = _value(value.strip())
     return values

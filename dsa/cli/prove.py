@@ -12,10 +12,13 @@ from dsa.checks.evidence import Evidence, Explored, Fair, Inductive
 from dsa.checks.proof.words import spoken
 from dsa.checks.prove import Proof, ProofReport, prove
 from dsa.cli.certificates import write_certificate
+from dsa.cli.parameters import SECONDS
+from dsa.cli.writable import require_file
 from dsa.edge.files import read_document
 from dsa.errors import MachineError
 from dsa.expr import unparse
 from dsa.lang import digest
+from dsa.trace import show_loop
 
 _WIDEST = 72
 
@@ -23,14 +26,15 @@ _WIDEST = 72
 @click.command("prove")
 @click.argument("file")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--time-limit", type=click.FloatRange(min=0), metavar="S", help="Stop after so many seconds in all.")
+@click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after so many seconds in all.")
 @click.option("--certificate", metavar="OUT", help="Write what is PROVED so that `dsa verify` accepts it.")
 def command(file: str, *, as_json: bool, time_limit: float | None, certificate: str | None) -> None:
     """Prove a machine or a spec for all values of its parameters, with z3.
 
-    What every machine owes (one row at a time, every answer handled, ..), then its properties. Exit 0 when everything is PROVED, 1 when
-    not, 2 when FILE cannot be read or z3 is not installed.
+    What every machine owes (one row at a time, every answer handled, ..), then its properties. Exit 0 when everything is PROVED but what
+    no machine owes (coming to rest) and what holds at given values only (odds: see `dsa check`), 1 when not, 2 when FILE cannot be read or z3 is not installed.
     """
+    require_file(certificate, "--certificate")
     reading = read_document(file)
     if reading.machine is None:
         raise MachineError(reading.diagnostics)
@@ -45,13 +49,13 @@ def command(file: str, *, as_json: bool, time_limit: float | None, certificate: 
 
 
 def _show(file: str, report: ProofReport) -> None:
-    proofs = (*report.obligations, *([report.rest] if report.rest else []), *report.properties)
-    verdict = max(len(proof.verdict) for proof in proofs)
+    proofs = _all(report)
+    verdict = max(len(_verdict(proof)) for proof in proofs)
     widest = min(_WIDEST, max(len(proof.text) for proof in proofs))
     for proof in proofs:
         taken = "" if proof.milliseconds is None else f"{proof.milliseconds:.1f} ms"
         line = f"line {proof.line}" if proof.line else ""
-        click.echo(f"{proof.verdict:<{verdict}}  {taken:>9}  {line:<8}  {proof.text:<{widest}}  {proof.how}".rstrip())
+        click.echo(f"{_verdict(proof):<{verdict}}  {taken:>9}  {line:<8}  {proof.text:<{widest}}  {proof.how}".rstrip())
         if proof.idle:
             click.echo(f"{'':{verdict + 23}}  {proof.idle} was never met at small values: does it say what you mean?")
         for assumption in proof.assumptions:
@@ -69,14 +73,28 @@ def _trace(proof: Proof) -> str:
     if proof.loop is not None:
         last = len(proof.trace.steps)
         rests = proof.loop == last
-        shown += "\nand may rest there for ever" if rests else f"\nsteps {proof.loop + 1} to {last} can repeat for ever"
+        shown += "\nand may rest there for ever" if rests else f"\n{show_loop(proof.loop, last)} can repeat for ever"
     return "\n".join(f"    {line}" for line in shown.split("\n"))
 
 
 def _summary(report: ProofReport) -> str:
-    proofs = (*report.obligations, *([report.rest] if report.rest else []), *report.properties)
-    counts = {verdict: sum(proof.verdict == verdict for proof in proofs) for verdict in _ORDER}
-    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) + _for_all(report)
+    verdicts = [_verdict(proof) for proof in _all(report)]
+    counts = {verdict: verdicts.count(verdict) for verdict in _ORDER}
+    odds = sum(not proof.is_asked for proof in report.properties)
+    rest = f"; {odds} about odds: dsa check judges {'it' if odds == 1 else 'them'}" if odds else ""
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) + _for_all(report) + rest
+
+
+def _all(report: ProofReport) -> tuple[Proof, ...]:
+    """Give everything in the order it is shown; rest is told of whether it is proved or not."""
+    resting = report.rest or report.not_at_rest
+    return (*report.obligations, *([resting] if resting else []), *report.properties)
+
+
+def _verdict(proof: Proof) -> str:
+    """Give the verdict to show; none for what nobody has to prove."""
+    owed = proof.is_asked and (proof.name != "rest" or proof.verdict == "PROVED")
+    return proof.verdict if owed else _NONE
 
 
 def _for_all(report: ProofReport) -> str:
@@ -84,17 +102,19 @@ def _for_all(report: ProofReport) -> str:
     return f", for all values of {parameters}" if parameters else ""
 
 
+_NONE = "-" * len("VIOLATED")
 _ORDER = ("PROVED", "VIOLATED", "NOT INDUCTIVE", "UNKNOWN")
 
 
 def _as_json(file: str, report: ProofReport) -> dict[str, Any]:
+    resting = report.rest or report.not_at_rest
     return {
         "file": file,
         "machine": report.machine.name,
         "digest": digest(report.machine),
         "proved": report.proved,
         "obligations": [_proof(report, proof) for proof in report.obligations],
-        "rest": None if report.rest is None else _proof(report, report.rest),
+        "rest": None if resting is None else _proof(report, resting),
         "properties": [_proof(report, proof) for proof in report.properties],
         "assumptions": list(report.assumptions),
         "seconds": report.seconds,
@@ -108,6 +128,7 @@ def _proof(report: ProofReport, proof: Proof) -> dict[str, Any]:
         "line": proof.line,
         "verdict": proof.verdict,
         "how": proof.how,
+        "for_all_values": proof.is_asked,
         "milliseconds": proof.milliseconds,
         "evidence": None if proof.evidence is None else _evidence(report, proof.evidence),
         "values": dict(proof.values),

@@ -1,20 +1,25 @@
 """`dsa tests FILE`: tests of an implementation, made from the table."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
 import click
 
+from dsa.cli.outputs import require_free, require_other
 from dsa.cli.parameters import parse_parameters
-from dsa.edge.files import load, locate
+from dsa.cli.warned import warn_of_errors
+from dsa.cli.writable import require_file
+from dsa.edge.files import load, locate, read_text
 from dsa.expr import Value, show_value
+from dsa.lang import machine_of
 from dsa.machine import Machine
 from dsa.testing.graph import Graph, graph_of
 from dsa.testing.implementations import Observed
 from dsa.testing.suites import MAX_TESTS, complete_suite
 from dsa.testing.tours import Test, tour
-from dsa.testing.written import as_pytest, as_scenarios
+from dsa.testing.written import as_pytest, as_scenarios, as_spec
 
 _KINDS = {".md": "scenarios", ".py": "a pytest file"}
 
@@ -42,8 +47,9 @@ _KINDS = {".md": "scenarios", ".py": "a pytest file"}
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="Write test_x.py (pytest) or x.md; else scenarios are printed.",
+    help="Write test_x.py (pytest) or x.md (a spec of scenarios); else scenarios are printed.",
 )
+@click.option("--force", is_flag=True, help="Overwrite OUTPUT, with whatever you have changed in it.")
 def command(
     file: str,
     *,
@@ -54,9 +60,13 @@ def command(
     parameters: tuple[str, ...],
     max_tests: int,
     output: Path | None,
+    force: bool,
 ) -> None:
-    """Print tests as scenarios, or write them as a pytest file: a tour of every row and transition, or a complete suite."""
+    """Print tests as scenarios, or write them as a spec or a pytest file: a tour of every row and transition, or a complete suite."""
     _require_consistent(output, complete=complete, extra=extra, refused=refused, observe=observe)
+    require_other(output, file)
+    require_free(output, force=force)
+    require_file(output, "-o")
     given = parse_parameters(parameters)
     graph = graph_of(load(file).at(given))
     if complete:
@@ -66,6 +76,7 @@ def command(
         tests, title = tour(graph, refused=refused), "tour"
         about = _about_tour(graph, tests)
     click.echo(about, err=True)
+    warn_of_errors(file, graph.machine, "the tests ask for what the table does, faults too")
     # A prefix such as `rmax` stands for several parameters; the tests name what was meant.
     values = {name: value for name, value in graph.machine.constants.items() if value != load(file).constants[name]}
     _write(_Made(graph.machine, tests, about, title, values), file, output)
@@ -78,8 +89,6 @@ def _require_consistent(output: Path | None, *, complete: bool, extra: int | Non
         raise click.UsageError("--refused is for a tour; a complete suite tries what is refused anyway")
     if output is not None and output.suffix not in _KINDS:
         raise click.UsageError(f"{output}: write a name that ends in .py (pytest) or .md (scenarios)")
-    if output is not None and output.exists():
-        raise click.UsageError(f"{output} is there already; nothing was written")
 
 
 def _observed(machine: Machine, text: str) -> Observed:
@@ -117,26 +126,46 @@ class _Made:
 
 
 def _write(made: _Made, file: str, output: Path | None) -> None:
-    if output is not None and output.suffix == ".py":
-        path, here = locate(file), Path(file).is_file()
-        document = Path(os.path.relpath(path, output.parent)).as_posix() if here else file
-        text = as_pytest(
-            made.machine,
-            made.tests,
-            document=document,
-            shipped=not here,
-            about=made.about,
-            parameters=made.parameters,
-        )
-    else:
-        sections, unsaid = as_scenarios(made.machine, made.tests, made.title, made.parameters)
-        text = "\n".join(sections)
-        if unsaid:
-            click.echo(
-                f"{unsaid} of them no scenario can say (timers of one duration in several states); use -o", err=True
-            )
     if output is None:
-        click.echo(text, nl=False)
-    else:
-        output.write_text(text, encoding="utf-8")
-        click.echo(f"wrote {output}", err=True)
+        click.echo("\n".join(_scenarios(made)), nl=False)
+        return
+    output.write_text(_pytest(made, file, output) if output.suffix == ".py" else _spec(made, file, output), "utf-8")
+    click.echo(f"wrote {output}", err=True)
+
+
+def _pytest(made: _Made, file: str, output: Path) -> str:
+    return as_pytest(
+        made.machine,
+        made.tests,
+        document=_named_from(output, file),
+        shipped=not Path(file).is_file(),
+        about=made.about,
+        parameters=made.parameters,
+    )
+
+
+def _spec(made: _Made, file: str, output: Path) -> str:
+    sections = _scenarios(made)
+    if not sections:
+        raise click.UsageError(f"{output}: nothing was written; -o test_x.py can say these tests")
+    path = locate(file)
+    if (found := machine_of(read_text(path))) is not None:  # a spec names no spec, but the machine that this one names
+        beside = path.parent / found[0]
+        file = str(beside) if beside.is_file() else found[0]
+    return as_spec(made.machine, sections, document=_named_from(output, file), title=made.title, about=made.about)
+
+
+def _named_from(output: Path, file: str) -> str:
+    """Give the path of a document from the folder of the output; a shipped one keeps its name."""
+    return Path(os.path.relpath(file, output.parent)).as_posix() if Path(file).is_file() else file
+
+
+def _scenarios(made: _Made) -> Sequence[str]:
+    sections, unsaid = as_scenarios(made.machine, made.tests, made.title, made.parameters)
+    if unsaid:
+        click.echo(
+            f"{unsaid} of {len(made.tests)} tests no scenario can say (timers of one duration in several states); "
+            "-o test_x.py writes all of them",
+            err=True,
+        )
+    return sections

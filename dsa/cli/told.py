@@ -34,12 +34,24 @@ def tell(file: str, reading: Reading, report: Report | None, *, traces: int = 1)
         click.echo(f"{file}: {_explored(exploration)}")
     places = _places(result.claim.span if result.claim else None for result in report.properties)
     for place, result in zip(places, report.properties, strict=True):
-        _tell_property(place, result, report, traces)
+        if not result.standing:
+            _tell_property(place, result, report, traces)
+    _tell_waiting(report)
     good = sum(result.ok for result in report.scenarios)
     scenarios = f", {good} of {len(report.scenarios)} scenarios run as written" if report.scenarios else ""
     click.echo(f"{file}: {counts}{scenarios}{_property_counts(report)}")
     for assumption in report.assumptions:
         click.echo(f"{file}: assumed: {assumption}")
+
+
+def _tell_waiting(report: Report) -> None:
+    """Say in one line which properties an error keeps from being judged: it is the error that needs mending."""
+    waiting = [result for result in report.properties if result.standing]
+    if waiting:
+        codes = " and ".join(waiting[0].standing)
+        are, stand = "is" if len(waiting) == 1 else "are", "stands" if len(waiting[0].standing) == 1 else "stand"
+        properties = _counted(len(waiting), "property", "properties")
+        click.echo(f"{_painted('UNKNOWN')}  {properties} {are} not judged while {codes} {stand}")
 
 
 def _tell_property(place: str, result: PropertyResult, report: Report, traces: int) -> None:
@@ -100,8 +112,13 @@ def _painted(verdict: str) -> str:
 def _explored(exploration: Exploration) -> str:
     values = ", ".join(f"{name} = {show_value(value)}" for name, value in exploration.parameters.items())
     at = f" at {values}" if values else ""
-    rest = "" if exploration.complete else ", stopped at the limit"
-    return f"{exploration.configurations} configurations, {exploration.transitions} transitions{at}{rest}"
+    rest = "" if exploration.complete else f", stopped at {exploration.limit or 'a limit'}"
+    found = _counted(exploration.configurations, "configuration", "configurations")
+    return f"{found}, {_counted(exploration.transitions, 'transition', 'transitions')}{at}{rest}"
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
 
 
 def _counts(found: tuple[Diagnostic, ...]) -> str:
@@ -109,8 +126,7 @@ def _counts(found: tuple[Diagnostic, ...]) -> str:
     for severity, plural in (("error", "errors"), ("warning", "warnings"), ("info", "notes")):
         count = sum(diagnostic.severity == severity for diagnostic in found)
         if count or severity != "info":
-            singular = "note" if severity == "info" else severity
-            words.append(f"{count} {singular if count == 1 else plural}")
+            words.append(_counted(count, "note" if severity == "info" else severity, plural))
     return ", ".join(words)
 
 

@@ -18,7 +18,7 @@ from dsa.expr import OUTCOMES, Outcome, Value
 def command(event: str, file: str, state: str, known: tuple[str, ...], parameters: tuple[str, ...]) -> None:
     """Say for each case which row takes EVENT in a state, and which conjuncts are false."""
     machine = load(file).at(parse_parameters(parameters))
-    given = parse_parameters(known)
+    given = parse_parameters(known, "--with")
     verdicts = {name: _outcome(name, value) for name, value in given.items() if name in machine.guard_named}
     values = {name: value for name, value in given.items() if name not in verdicts}
     click.echo(why(machine, event, state, values, verdicts).show())

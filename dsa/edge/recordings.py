@@ -1,12 +1,17 @@
 """Recorded runs on disk: which files hold them, and what is in them.
 
-Takes a path, gives names and texts; what the lines mean is `dsa.checks.odds.recorded`'s affair.
+Takes a path, gives names and texts; what the lines mean is `dsa.checks.odds.recorded`'s affair. Knows also what digests a
+machine's runs may have.
 """
 
 from pathlib import Path
 
+import attrs
+
 from dsa.edge.files import read_text
 from dsa.errors import DocumentError
+from dsa.lang import digest
+from dsa.machine import Machine
 
 
 def recordings(path: Path) -> list[tuple[str, str]]:
@@ -18,3 +23,12 @@ def recordings(path: Path) -> list[tuple[str, str]]:
         what = "holds no recorded run (*.jsonl)" if path.is_dir() else "there is no such file or folder"
         raise DocumentError(str(path), what)
     return [(str(file), read_text(file)) for file in found]
+
+
+def digests(machine: Machine) -> frozenset[str]:
+    """Give the digests of runs of a machine, also from before odds and properties were written into its document."""
+    without = attrs.evolve(
+        machine, guards=tuple(attrs.evolve(guard, pass_odds=(), fatal_odds=()) for guard in machine.guards)
+    )
+    kept = (machine, without)
+    return frozenset(digest(each) for each in (*kept, *(attrs.evolve(each, properties=()) for each in kept)))

@@ -13,6 +13,9 @@ An adapter is a small class of yours around your code; any of its methods may be
         def view(self):                              # what can be seen now; what is left out is not compared
             return View(state=self.agent.phase, values={"retries": self.agent.retries})
 
+What is asked for are the effects emitted; what a row cancels is not among them, and shows in `View.pending` only. A timer's occurrence
+has the event `after 30s` and the state it belongs to as its `source`.
+
 A method `close()`, when there is one, is called at the end of each test.
 """
 

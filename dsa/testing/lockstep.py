@@ -120,6 +120,8 @@ class Lockstep:
         else:
             effects = tuple(answer)
             same, got = isinstance(expected, Taken) and effects == expected.effects, _listed(effects)
+            if any(isinstance(effect, str) and effect.partition(" ")[0] == "cancel" for effect in effects):
+                got += " (feed gives the effects emitted only: cancellations are not returned)"
         if not same:
             self._disagree("the answer", wanted, got, expected)
 
@@ -157,7 +159,8 @@ def _told(result: Taken | Refusal) -> str:
         return f"refused: {result.reason}"
     row = result.transition
     place = f"line {row.span.line}: " if row.span else ""
-    return f"{place}{_listed(result.effects)} -> {result.configuration.state}"
+    asked = _listed((*result.effects, *(f"cancelled {effect}" for effect in result.cancelled)))
+    return f"{place}{asked} -> {result.configuration.state}"
 
 
 def _listed(effects: tuple[str, ...]) -> str:

@@ -43,6 +43,11 @@ class MachineFile(pytest.File):
         assert self.reading.machine is not None, "only a machine has items beside `check`"
         return check(self.reading.machine)
 
+    @property
+    def holds_check(self) -> bool:
+        """Tell whether the item `check` of this document runs too, so that an error is seen to fail."""
+        return any(isinstance(item, CheckItem) and item.parent is self for item in self.session.items)
+
     def collect(self) -> Iterator[pytest.Item]:
         """Give the items; a spec has its own properties and scenarios, not those of its machine."""
         yield CheckItem.from_parent(self, name="check")
@@ -122,6 +127,9 @@ class PropertyItem(MachineItem):
     def runtest(self) -> None:
         """Fail when it is violated, and when it could not be judged: what is unknown does not pass."""
         result = self.parent.report.properties[self._place]
+        if result.standing and self.parent.holds_check:
+            # The one fault fails `check`; that nothing is known of the properties is no fault of theirs.
+            pytest.skip(f"not judged while {' and '.join(result.standing)} stands: see {self.parent.shown}::check")
         if result.failed:
             raise Failed(_shown(self.parent.shown, result))
 

@@ -61,7 +61,8 @@ class CompleteSuite:
         seen = f", and shows {self.observed}" if str(self.observed) else ""
         return (
             f"{len(self.tests)} tests, {self.steps} steps. An implementation that passes them and has at most {self.extra} more "
-            f"states than the table equals it{f' at {values}' if values else ''}: whatever comes, it answers what the table answers.\n"
+            f"{'state' if self.extra == 1 else 'states'} than the table equals it{f' at {values}' if values else ''}: whatever comes, "
+            "it answers what the table answers.\n"
             f"States of the table: {self.states}, the configurations that can be told apart, of {self.configurations}. "
             f"Inputs: {len(self.inputs)} occurrences (events that come from outside, answers, timers, with each combination of the verdicts "
             "that are asked for), each wherever it is well formed. "

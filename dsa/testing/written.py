@@ -110,6 +110,11 @@ def as_scenarios(
     return sections, len(found) - len(sections)
 
 
+def as_spec(machine: Machine, sections: Sequence[str], *, document: str, title: str, about: str) -> str:
+    """Write sections as a spec. `document` is the machine's path from the file's folder, or a shipped machine's name."""
+    return "\n".join([f"# {machine.name}, {title}\n\nMachine: {document}\n\n{about}\n", *sections])
+
+
 def as_pytest(
     machine: Machine, tests: Sequence[Test], *, document: str, shipped: bool, about: str, parameters: dict[str, Value]
 ) -> str:

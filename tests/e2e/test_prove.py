@@ -84,3 +84,43 @@ def test_without_z3_one_sentence_says_what_to_install() -> None:
     done = dsa("prove", "dual_state", before="sys.modules['z3'] = None")
     assert done.returncode == 2
     assert done.stderr.strip() == "proofs need z3; install the extra 'prove': pip install 'dual-state-agents[prove]'"
+
+
+GOES_ON = """# goes_on
+
+## Events
+| event | from    |
+| ----- | ------- |
+| go    | outside |
+| again | ask     |
+
+## Transitions
+| source | event | effects | target |
+| ------ | ----- | ------- | ------ |
+| idle   | go    | ask     | busy   |
+| busy   | again | ask     | =      |
+
+## Properties
+- never busy and idle
+- go leads to idle
+- expected ask <= 2
+"""
+
+
+def test_what_nobody_has_to_prove_is_told_and_no_failure(tmp_path: Path) -> None:
+    (tmp_path / "on.md").write_text(GOES_ON.replace("- go leads to idle\n", ""))
+    done = dsa("prove", str(tmp_path / "on.md"))
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"^-{8} .* every run comes to rest .* not shown: no rank was found", done.stdout, re.MULTILINE)
+    assert re.search(r"^-{8} .* expected ask <= 2 +not for prove: odds hold at given values", done.stdout, re.MULTILINE)
+    assert re.search(r": 8 PROVED; 1 about odds: dsa check judges it, in", done.stdout)
+    found = json.loads(dsa("prove", "--json", str(tmp_path / "on.md")).stdout)
+    assert (found["proved"], found["rest"]["verdict"]) == (True, "UNKNOWN")
+    assert [proof["for_all_values"] for proof in found["properties"]] == [True, False]
+
+
+def test_a_loop_of_one_step_is_one_step(tmp_path: Path) -> None:
+    (tmp_path / "on.md").write_text(GOES_ON)
+    done = dsa("prove", str(tmp_path / "on.md"))
+    assert done.returncode == 1
+    assert "\n    step 2 can repeat for ever\n" in done.stdout

@@ -38,7 +38,7 @@ import dsa
 from dsa.testing import Stepped, play, tour
 
 def test_the_table_does_what_it_says():
-    door = dsa.load("door.md")
+    door = dsa.load("gate.md")
     play(door, lambda: Stepped(door), tour(door))
 """
 RUN = """
@@ -75,35 +75,31 @@ def project(tmp_path):
     return pytest_run
 
 
-def test_a_machine_of_three_rows_is_found_and_tested(project):
-    printed, code = project({"door.md": DOOR + CLAIMS}, "-v")
-    assert code == 0, printed
-    for item in ("check", "property: possible locked", "property: never open and locked", "scenario: in and out"):
-        assert f"door.md::{item} PASSED" in printed
-    assert "4 passed" in printed
-
-
-def test_its_coverage_is_reported(project):
-    printed, code = project({"door.md": DOOR + CLAIMS}, "--machine-coverage")
-    assert code == 0
-    assert "door.md by scenarios  rows 2 of 3  states 2 of 3  verdicts 0 of 0" in printed
-    assert "door.md by tests      rows 0 of 3  states 0 of 3  verdicts 0 of 0" in printed
-    assert "door.md: 1 of 3 rows not taken: line 15 (closed | lock | locked)" in printed
-
-
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]])
-def test_tests_and_runs_count(project, workers):
-    printed, code = project({"door.md": DOOR + CLAIMS, "test_run.py": RUN}, "--machine-coverage-min", "100", *workers)
+def test_a_machine_is_found_and_tested_and_tests_and_runs_count(project, workers):
+    files = {
+        "door.md": DOOR + CLAIMS,
+        "gate.md": DOOR.replace("# door", "# gate"),
+        "test_run.py": RUN,
+        "test_tour.py": TOUR,
+    }
+    printed, code = project(files, "-v", "--machine-coverage-min", "100", *workers)
     assert code == 0, printed
+    items = ("check", "property: possible locked", "property: never open and locked", "scenario: in and out")
+    passed = "PASSED door.md::{}" if workers else "door.md::{} PASSED"
+    assert [item for item in items if passed.format(item) not in printed] == []
+    assert "7 passed" in printed
     assert "door.md by tests      rows 1 of 3  states 2 of 3" in printed
     assert "door.md: all 3 rows are taken" in printed
-    printed, _ = project({"test_tour.py": TOUR}, "--machine-coverage", *workers)
-    assert "door.md by tests      rows 3 of 3  states 3 of 3" in printed
+    assert "gate.md by tests      rows 3 of 3  states 3 of 3" in printed
 
 
 def test_too_little_coverage_fails(project):
     printed, code = project({"door.md": DOOR + CLAIMS}, "--machine-coverage-min", "90")
     assert code == 1
+    assert "door.md by scenarios  rows 2 of 3  states 2 of 3  verdicts 0 of 0" in printed
+    assert "door.md by tests      rows 0 of 3  states 0 of 3  verdicts 0 of 0" in printed
+    assert "door.md: 1 of 3 rows not taken: line 15 (closed | lock | locked)" in printed
     assert "67 % of the rows of door.md are taken, 90 % are required" in printed
 
 
@@ -114,29 +110,6 @@ def test_a_spec_has_its_own_items_and_joins_its_machine(project):
     assert "specs/door.md::property: possible locked PASSED" in printed
     assert "5 passed" in printed
     assert "door.md, specs/door.md by scenarios  rows 2 of 3" in printed
-
-
-def test_what_is_wrong_is_said_with_its_line(project):
-    wrong = DOOR + CLAIMS.replace("never open and locked", "never locked").replace(
-        "| pull    |        | closed", "| pull    |        | open"
-    )
-    printed, code = project({"door.md": wrong})
-    assert code == 1
-    assert "door.md:19: never locked: VIOLATED" in printed
-    assert "1  lock   locked  line 15" in printed
-    assert "door.md:25: scenario 'in and out': state after pull: expected open, got closed" in printed
-    assert "2 failed, 2 passed" in printed
-
-
-def test_errors_of_the_table_fail_its_check(project):
-    overlapping = DOOR + "| closed | push  | locked |\n"
-    printed, code = project(
-        {"door.md": overlapping, "twins/door.md": DOOR.replace("| open   | pull", "| opne   | pull")}
-    )
-    assert code == 1
-    assert "door.md:16:1: error DSA304: the rows in lines 13 and 16 are enabled at once" in printed
-    assert "opne" in printed
-    assert "2 failed" in printed
 
 
 GUARDED = """# guarded
@@ -158,11 +131,40 @@ GUARDED = """# guarded
 """
 
 
-def test_a_property_that_cannot_be_judged_does_not_pass(project):
-    """Nobody says how often g passes."""
-    printed, code = project({"guarded.md": GUARDED})
+def test_what_is_wrong_is_said_with_its_line(project):
+    """Claims that do not hold, errors of a table, and a property that cannot be judged: nobody says how often g passes."""
+    wrong = CLAIMS.replace("never open and locked", "never locked").replace("| closed", "| open  ")
+    files = {
+        "door.md": DOOR + wrong,
+        "overlap.md": DOOR + "| closed | push  | locked |\n",
+        "twins/door.md": DOOR.replace("| open   | pull", "| opne   | pull"),
+        "guarded.md": GUARDED,
+    }
+    printed, code = project(files)
     assert code == 1
+    assert "door.md:19: never locked: VIOLATED" in printed
+    assert "1  lock   locked  line 15" in printed
+    assert "door.md:25: scenario 'in and out': state after pull: expected open, got closed" in printed
+    assert "overlap.md:16:1: error DSA304: the rows in lines 13 and 16 are enabled at once" in printed
+    assert "opne" in printed
     assert "guarded.md:16: open with probability >= 0.5: UNKNOWN" in printed
+    assert "5 failed, 3 passed" in printed
+
+
+def test_one_fault_fails_one_item_and_what_it_keeps_from_being_judged_is_skipped(project):
+    claims = CLAIMS.replace("never open and locked", "never locked").split("## Scenario")[0]
+    printed, code = project({"door.md": DOOR + "| closed | push  | locked |\n" + claims}, "-rs")
+    assert code == 1
+    assert "not judged while DSA304 stands: see door.md::check" in printed
+    assert "door.md:20: never locked: VIOLATED" in printed
+    assert "2 failed, 1 skipped" in printed
+
+
+def test_without_the_item_that_fails_what_is_unknown_fails_itself(project):
+    door = DOOR + "| closed | push  | locked |\n" + CLAIMS
+    printed, code = project({"door.md": door}, "door.md::property: possible locked")
+    assert (code, "1 failed" in printed) == (1, True)
+    assert "no property holds: rows enabled at once (DSA304)" in printed
 
 
 OTHER = {

@@ -28,8 +28,8 @@ def test_parameters_are_set_by_name_or_all_at_once_by_their_first_part():
     [
         ("x", 1, "no parameter 'x'"),
         ("rmax", -1, "outside its domain 0.."),
-        ("rmax", True, "outside"),
-        ("rmax", "1", "outside"),
+        ("rmax", True, "= true is not a whole number"),
+        ("rmax", "1", "= '1' is not a whole number"),
     ],
 )
 def test_an_unknown_parameter_or_value_is_refused(name, value, message):

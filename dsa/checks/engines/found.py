@@ -43,4 +43,11 @@ class Found:
     layers: Sequence[Sequence[int]] | None = attrs.field(default=None, repr=False)
 
 
+def stopped_by(found: Found, limits: Limits) -> str:
+    """Name the limit that ended a search."""
+    if found.configurations > limits.max_states:
+        return f"the limit of {limits.max_states} configurations"
+    return "the time limit" if limits.expired() else "a limit of memory"
+
+
 Engine = Callable[[Ground, Sequence[Watch], Limits], Found]

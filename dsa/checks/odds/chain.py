@@ -2,10 +2,11 @@
 
 Takes a ground system and the odds of its guards, gives a `Chain` of numbered nodes. What comes (docs/how-to/odds.md):
 
-- While something is outstanding, one of its answers; no timer fires then, nothing comes from outside, and no effect fails,
-  unless odds are given for these events.
-- Else an armed timer fires.
-- Else the run waits for something from outside, and that is its end; only at the start does an outside event come.
+- While something is outstanding, one of its answers; no timer fires then, nothing comes from outside, and no effect fails
+  unless odds are given for its failure.
+- Else an armed timer fires, unless an outside event with odds comes before it.
+- Else the run waits for something from outside, and that is its end; only at the start does an outside event come, or where
+  odds are given for it.
 
 Where several things can come and no odds say which, the node has several choices: what is worked out is then the least and the
 most over whoever chooses.
@@ -19,6 +20,7 @@ from typing import Literal, Protocol
 
 import attrs
 
+from dsa.checks.engines.found import Limits
 from dsa.checks.odds.assumed import ROUNDING, OddsError
 from dsa.expr import Outcome
 from dsa.ground import Ground, Rule, python_source
@@ -26,6 +28,9 @@ from dsa.system import Command, Location, System
 
 #: More configurations than this are not laid out.
 MAX_NODES = 1_000_000
+_LIMITS = Limits(MAX_NODES)
+#: The clock is asked once for so many nodes.
+_ASKED = 1024
 
 EndKind = Literal["final", "waits", "refused", "reached"]
 #: An edge: its probability, the node it leads to, and the command taken (an index into the system's); -1 for none.
@@ -60,7 +65,9 @@ class Chain:
     """What can be met, from the first node on. A node with an end has no choices.
 
     `numbers` are the configurations' in the ground. `missing` names what has no odds, with what to write: then no edge
-    has a probability that means anything. `complete` is false when there were more than MAX_NODES.
+    has a probability that means anything. `stopped` says at what limit the rest was left out: then edges may lead to nodes that
+    have no choices here. `unused` names events whose odds were given and that never come, `unanswered` states in which a
+    timer fires though an outside event without odds could come. `expired` is the clock's word.
     """
 
     ground: Ground
@@ -68,7 +75,20 @@ class Chain:
     choices: tuple[tuple[Choice, ...], ...]
     ends: Mapping[int, End]
     missing: tuple[str, ...]
-    complete: bool
+    stopped: str = ""
+    unused: tuple[str, ...] = ()
+    unanswered: frozenset[str] = frozenset()
+    expired: Callable[[], bool] = lambda: False
+
+    @property
+    def complete(self) -> bool:
+        """Tell whether everything is laid out."""
+        return not self.stopped
+
+    def require_time(self) -> None:
+        """Raise TooLargeError when the time is over."""
+        if self.expired():
+            raise TooLargeError("the time limit was met before the odds were worked out")
 
     @property
     def system(self) -> System:
@@ -88,12 +108,17 @@ class Chain:
                     yield node, edge
 
 
+class TooLargeError(OddsError):
+    """Raised where a limit is met before the odds are known; the message says which."""
+
+
 @attrs.frozen
 class World:
     """What is assumed beside the guards' odds.
 
-    `events` gives the odds of events: of an answer among the answers of its effect, of an outside event where the run would wait.
-    With `outside`, outside events come too where the run would wait, as somebody chooses, for as long as any is accepted.
+    `events` gives the odds of events: of an answer among the answers of its effect, of an outside event where the run would wait, and
+    that it comes before the timer where one is armed. With `outside`, outside events come too where the run would wait or a timer would
+    fire, as somebody chooses, for as long as any is accepted.
     """
 
     guards: Mapping[str, Says]
@@ -101,10 +126,10 @@ class World:
     outside: bool = False
 
 
-def chain_of(ground: Ground, world: World, max_nodes: int = MAX_NODES) -> Chain:
+def chain_of(ground: Ground, world: World, limits: Limits = _LIMITS) -> Chain:
     """Lay out the chain. Raises OddsError for events that do not exist or whose odds add up to more than 1."""
     _require_events(ground.system, world.events)
-    return _Layout(ground, world, max_nodes).run()
+    return _Layout(ground, world, limits).run()
 
 
 def _require_events(system: System, events: Mapping[str, float]) -> None:
@@ -134,8 +159,10 @@ class _Way:
 
 
 class _Layout:
-    def __init__(self, ground: Ground, world: World, max_nodes: int) -> None:
-        self._ground, self._world, self._most = ground, world, max_nodes
+    def __init__(self, ground: Ground, world: World, limits: Limits) -> None:
+        self._ground, self._world, self._limits = ground, world, limits
+        self._used: set[str] = set()
+        self._unanswered: set[str] = set()
         self._ways: dict[int, dict[str, _Way]] = {}
         self._memory = tuple(sorted(guard for guard, says in world.guards.items() if says.memory > 1))
         self._place: dict[object, int] = {}
@@ -147,13 +174,25 @@ class _Layout:
         first = (self._ground.start, (0,) * len(self._memory))
         self._node(*first, end=None, key="start")
         choices: list[tuple[Choice, ...]] = []
+        stopped = ""
         for node, (number, counts, end) in enumerate(self._keys):  # grows while it is walked
-            if node >= self._most:
+            if stopped := self._stopped(node):
                 break
             choices.append(() if end else tuple(self._choices(node, number, counts)))
-        complete = len(choices) == len(self._keys)
+        choices += [()] * (len(self._keys) - len(choices))  # what was not laid out leads nowhere
         numbers = tuple(number for number, _, _ in self._keys)
-        return Chain(self._ground, numbers, tuple(choices), self._ends, tuple(self._missing), complete)
+        unused = () if stopped else tuple(name for name in self._world.events if name not in self._used)
+        missing, unanswered = tuple(self._missing), frozenset(self._unanswered)
+        numbered = (self._ground, numbers, tuple(choices), self._ends)
+        return Chain(*numbered, missing, stopped, unused, unanswered, self._limits.expired)
+
+    def _stopped(self, node: int) -> str:
+        """Say which limit is met before a node is laid out."""
+        if node >= self._limits.max_states:
+            return f"more than {self._limits.max_states} configurations"
+        if node % _ASKED == 0 and self._limits.expired():
+            return f"the time limit was met after {node} configurations"
+        return ""
 
     def _node(self, number: int, counts: tuple[int, ...], *, end: EndKind | None, key: object = None) -> int:
         place = self._place.setdefault(key or (number, counts, end), len(self._keys))
@@ -181,20 +220,25 @@ class _Layout:
                     yield from self._mixed(number, counts, mixture, waits=0.0)
             return
         ways = self._ways_at(number // self._ground.volume)
-        if timers := [event for event, way in ways.items() if way.event not in machine.event_named]:
-            for event in timers:
-                yield from self._mixed(number, counts, {event: 1.0}, waits=0.0)
-            return
-        yield from self._from_outside(number, counts, free=node == 0 or self._world.outside)
+        timers = [event for event, way in ways.items() if way.event not in machine.event_named]
+        free = self._world.outside or (node == 0 and not timers)
+        yield from self._unawaited(number, counts, timers, free=free)
 
-    def _from_outside(self, number: int, counts: tuple[int, ...], *, free: bool) -> Iterator[Choice]:
-        accepted = [event for event in self._ways_at(number // self._ground.volume) if self._accepts(number, event)]
+    def _unawaited(
+        self, number: int, counts: tuple[int, ...], timers: Sequence[str], *, free: bool
+    ) -> Iterator[Choice]:
+        """Give what comes where nothing outstanding is awaited: outside events with odds, else a timer, else what somebody chooses."""
+        ways = self._ways_at(number // self._ground.volume)
+        accepted = [event for event in ways if event not in timers and self._accepts(number, event)]
         given = {event: self._world.events[event] for event in accepted if event in self._world.events}
         total = sum(given.values())
         if total > 1 + ROUNDING:
             raise OddsError(f"the odds of {', '.join(given)} add up to {total:g} where the run waits, more than 1")
+        self._used |= given.keys()
         rest = max(0.0, 1.0 - total)
-        others = [event for event in accepted if event not in given] if free else []
+        others = [*timers, *(event for event in accepted if event not in given and free)]
+        if timers and not free and accepted != list(given):
+            self._unanswered.add(self._location(number).state)
         if not others:
             yield from self._mixed(number, counts, given, waits=rest)
         for event in others:
@@ -208,6 +252,7 @@ class _Layout:
     def _mixtures(self, effect: str, answers: Sequence[str]) -> Iterator[dict[str, float]]:
         """Give the odds of the answers to an effect: as given, the rest to one of the others; one for each of these."""
         given = {event: self._world.events[event] for event in answers if event in self._world.events}
+        self._used |= given.keys()
         total = sum(given.values())
         others = [event for event in answers if event not in given and event != f"{effect}.failed"]
         if total > 1 + ROUNDING or (not others and abs(total - 1) > ROUNDING):

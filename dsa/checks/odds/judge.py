@@ -10,39 +10,45 @@ from typing import Literal
 
 import attrs
 
+from dsa.checks.engines.found import Limits
 from dsa.checks.odds.assumed import OddsError
-from dsa.checks.odds.chain import Chain, Edge, End
+from dsa.checks.odds.chain import MAX_NODES, Chain, Edge, End
 from dsa.checks.odds.reckon import Averages, Bounds, Question, obstacles, question
 from dsa.claims import Expected, Form, Probability
 from dsa.expr import Boolean, Expr, evaluate
 from dsa.machine import Machine
 from dsa.moments import after, at_start
 
-Judgement = tuple[Literal["HOLDS", "VIOLATED", "UNKNOWN"], str]
+#: A verdict, its reason, and what it assumes.
+Judgement = tuple[Literal["HOLDS", "VIOLATED", "UNKNOWN"], str, tuple[str, ...]]
 
 #: Sums of products of decimals do not come out even.
 _ROUNDING = 1e-12
 
 
-def judge(machine: Machine, form: Form) -> Judgement:
+def judge(machine: Machine, form: Form, limits: Limits | None = None) -> Judgement:
     """Judge `P with probability >= x` or `expected E <= x` at the machine's parameter values.
 
-    The reason has the number, or what is missing.
+    The reason has the number, or what is missing; with a limit met the verdict is UNKNOWN. The assumptions are those that a number
+    rests on.
     """
     if not isinstance(form, Probability | Expected):
-        return "UNKNOWN", "the form does not speak of odds"
+        return "UNKNOWN", "the form does not speak of odds", ()
     try:
-        return judged(question(machine), form)
+        asked = question(machine)
+        if limits is not None:
+            asked = attrs.evolve(asked, limits=attrs.evolve(limits, max_states=min(limits.max_states, MAX_NODES)))
+        return judged(asked, form)
     except OddsError as wrong:
-        return "UNKNOWN", str(wrong)
+        return "UNKNOWN", str(wrong), ()
 
 
 def judged(asked: Question, form: Probability | Expected) -> Judgement:
     """Judge a form where odds are assumed that the document does not have."""
     chain = asked.chain()
-    unknown = obstacles(asked, chain)
+    unknown = obstacles(chain)
     if chain.missing or not chain.complete or chain.system.left_out:
-        return "UNKNOWN", "; ".join(unknown)
+        return "UNKNOWN", "; ".join(unknown), ()
     if isinstance(form, Probability):
         found = reached(chain, form.condition)
         good, worst = found.low >= form.at_least - _ROUNDING, found.low
@@ -50,10 +56,21 @@ def judged(asked: Question, form: Probability | Expected) -> Judgement:
     else:
         found = counted(chain, form.counted)
         good, worst = found.high <= form.at_most + _ROUNDING, found.high
-        words = f"{_shown(found)} are expected" + ("" if found.is_exact else f", at worst {worst:.10g}")
+        number = f"{found.low:.10g}" if found.is_exact else f"{found.low:.10g} to {found.high:.10g}"
+        words = f"{number} are expected" + ("" if found.is_exact else f", as somebody chooses, at worst {worst:.10g}")
     if unknown:
-        return "UNKNOWN", "; ".join((*unknown, words))
-    return ("HOLDS" if good else "VIOLATED"), words
+        return "UNKNOWN", "; ".join((*unknown, f"if so, {words}")), asked.assumptions
+    if not good and isinstance(form, Probability) and (places := _waiting(chain)):
+        words += f"; nobody answers in {', '.join(places)}: `dsa odds` takes odds of what comes there, with --event"
+    return ("HOLDS" if good else "VIOLATED"), words, asked.assumptions
+
+
+def _waiting(chain: Chain) -> list[str]:
+    """Give the states in which runs end, or a timer fires, because nothing comes from outside."""
+    solve = Averages(chain)
+    ends = sorted({end for end in chain.ends.values() if end.kind == "waits"}, key=lambda end: end.state)
+    waits = [end.state for end in ends if solve.ending(end.__eq__).high > 0]
+    return [*waits, *sorted(chain.unanswered)]
 
 
 def _shown(found: Bounds) -> str:

@@ -3,13 +3,14 @@
 Takes a machine and odds, gives a `Reckoning`. What cannot be known is said in words, in `unknown`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import inf
 
 import attrs
 
-from dsa.checks.odds.assumed import Numbers, OddsError, assumed
-from dsa.checks.odds.chain import MAX_NODES, Chain, Edge, End, World, chain_of
+from dsa.checks.engines.found import Limits
+from dsa.checks.odds.assumed import ROUNDING, Numbers, OddsError, assumed
+from dsa.checks.odds.chain import MAX_NODES, Chain, Edge, End, TooLargeError, World, chain_of
 from dsa.checks.odds.solve import Visits, best, unlimited, visits, worst
 from dsa.declarations import OUTSIDE
 from dsa.expr import Value, show_value
@@ -49,7 +50,7 @@ class Reckoning:
     """Everything that the odds come to at given parameter values.
 
     `ends` has each way a run can end; `never_ends` the odds that it goes round for ever. `cost` and `worst_cost` are over `prices`.
-    `known` is false when numbers are missing: then only worst cases mean anything. `unknown` says what is not known, in
+    `known` is false when numbers are missing: then only worst cases mean anything, and `effects` is empty when a limit was met. `unknown` says what is not known, in
     sentences; the numbers beside it then hold only under what they say.
     """
 
@@ -83,7 +84,7 @@ class Reckoning:
             if effect.effect == CALL:
                 return f"expected {CALL}", effect.expected
         low, high = (sum(getattr(effect.expected, side) for effect in self.effects) for side in ("low", "high"))
-        return "expected effects", Bounds(low, high)
+        return f"expected {' + '.join(effect.effect for effect in self.effects) or 'effects'}", Bounds(low, high)
 
     def per_success(self, expected: Bounds) -> Bounds | None:
         """Spread what all runs need on average over the runs that succeed; None when success is not known or impossible."""
@@ -101,20 +102,23 @@ class Question:
     prices: Mapping[str, float] = attrs.field(factory=dict)
     success: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
-    max_nodes: int = MAX_NODES
+    limits: Limits = Limits(MAX_NODES)
 
     def chain(self, values: Mapping[str, Value] | None = None) -> Chain:
         """Lay out the chain, at other parameter values when they are given."""
         machine = self.system.machine.at(values) if values else self.system.machine
-        return chain_of(ground(attrs.evolve(self.system, machine=machine)), self.world, self.max_nodes)
+        return chain_of(ground(attrs.evolve(self.system, machine=machine)), self.world, self.limits)
 
     def at(self, values: Mapping[str, Value] | None = None) -> Reckoning:
         """Work out the odds."""
         return _reckoned(self, self.chain(values))
 
     def success_at(self, values: Mapping[str, Value] | None = None) -> float:
-        """Give the least odds of success alone."""
+        """Give the least odds of success alone. Raises TooLargeError when a limit is met."""
         chain = self.chain(values)
+        if not chain.complete:
+            at = f"at {show_parameters(tuple(values.items()))}: " if values else ""
+            raise TooLargeError(at + chain.stopped)
         wanted = {node for node, end in chain.ends.items() if end.kind == "final" and end.state in self.success}
         if chain.is_chosen:
             return best(chain, lambda *_: 0.0, lambda node: float(node in wanted), most=False)
@@ -139,7 +143,7 @@ def question(
     _require_prices(machine, prices or {})
     states = _success(machine, success)
     sentences = (*known.sentences, *_assumptions(machine, world))
-    return Question(closed_system(machine), world, dict(prices or {}), states, sentences, max_nodes)
+    return Question(closed_system(machine), world, dict(prices or {}), states, sentences, Limits(max_nodes))
 
 
 def odds(
@@ -190,7 +194,8 @@ def _assumptions(machine: Machine, world: World) -> tuple[str, ...]:
     if machine.answers and not any(f"{effect}.failed" in world.events for effect in machine.answers):
         found.append("every effect is answered: none fails")
     if any(row.is_timer for row in machine.transitions):
-        found.append("a timer fires only where nothing outstanding is awaited")
+        found.append(f"a timer fires only where nothing outstanding is awaited{_beside_timer(machine, world)}")
+    found += _remaining(machine, world)
     outside = [event.name for event in machine.events if event.origin == OUTSIDE]
     if world.outside:
         found.append("where the run waits, any outside event that is accepted comes")
@@ -199,18 +204,39 @@ def _assumptions(machine: Machine, world: World) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _beside_timer(machine: Machine, world: World) -> str:
+    """Say what becomes of outside events beside a timer."""
+    if world.outside:
+        return ", and whoever chooses may let an outside event come before it"
+    if any(machine.event_named[name].origin == OUTSIDE for name in world.events if name in machine.event_named):
+        return ", and odds of an outside event there are the odds that it comes first"
+    return ", and nothing comes from outside before it"
+
+
+def _remaining(machine: Machine, world: World) -> Iterator[str]:
+    """Say which answers have the odds that the given ones leave."""
+    for effect, answers in machine.answers.items():
+        total = sum(world.events.get(event, 0.0) for event in (*answers, f"{effect}.failed"))
+        given = [event for event in (*answers, f"{effect}.failed") if event in world.events]
+        others = [event for event in answers if event not in world.events]
+        if given and others and total < 1 - ROUNDING:
+            who = others[0] if len(others) == 1 else f"one of {', '.join(others)}, as somebody chooses,"
+            yield f"{who} has the odds that {' and '.join(given)} leave: {1 - total:.5g}"
+
+
 def _reckoned(asked: Question, chain: Chain) -> Reckoning:
     machine = chain.system.machine
-    emitted = sorted({effect for command in chain.system.commands for effect in command.effects})
+    commands = chain.system.commands if chain.complete else ()  # of a part nothing is known, not even a worst case
+    emitted = sorted({effect for command in commands for effect in command.effects})
     prices = tuple((name, price) for name, price in asked.prices.items() if name in emitted)
     gains = [_counting(chain, {effect: 1.0}) for effect in emitted]
     priced = _counting(chain, dict(prices))
     worsts = worst(chain, [*gains, priced]) if chain.complete else [inf] * (len(gains) + 1)
-    unknown = (*obstacles(asked, chain), *_no_success(asked))
+    unknown = (*obstacles(chain), *_unused(chain), *_no_success(asked))
     known = chain.complete and not chain.missing and not chain.system.left_out
     solve = Averages(chain) if known else None
     counts = [solve.of(gain) if solve else Bounds(0.0, inf) for gain in gains]
-    ends = _ends(chain, solve)
+    ends = _ends(chain, solve, asked.success)
     success = None
     if asked.success and solve:
         success = solve.ending(lambda end: end.kind == "final" and end.state in asked.success)
@@ -278,32 +304,42 @@ class Averages:
         return Bounds(max(0.0, 1 - ended.high), max(0.0, 1 - ended.low))
 
 
-def _ends(chain: Chain, solve: Averages | None) -> tuple[tuple[End, Bounds], ...]:
+def _ends(chain: Chain, solve: Averages | None, success: tuple[str, ...]) -> tuple[tuple[End, Bounds], ...]:
+    """Give the ways to end that are met, and success also when it never is."""
     order = {state.name: place for place, state in enumerate(chain.system.machine.states)}
     kinds = ("final", "waits", "refused")
-    found = sorted(set(chain.ends.values()), key=lambda end: (kinds.index(end.kind), order[end.state]))
+    met = {*chain.ends.values(), *(End("final", state) for state in success)}
+    found = sorted(met, key=lambda end: (kinds.index(end.kind), order[end.state]))
     return tuple((end, solve.ending(end.__eq__) if solve else Bounds(0.0, 1.0)) for end in found)
 
 
-def obstacles(asked: Question, chain: Chain) -> tuple[str, ...]:
+def obstacles(chain: Chain) -> tuple[str, ...]:
     """Say in sentences what stands in the way of knowing the odds, or on what they rest that nobody knows."""
     found = [f"too much to lay out: {what}" for what in chain.system.left_out]
     if not chain.complete:
-        found.append(f"more than {asked.max_nodes} configurations")
+        found.append(chain.stopped)
     found += [
         f"no odds of guard {guard}: write them in the column `pass` of Guards, or --pass {guard}=0.7"
         for guard in chain.missing
     ]
     for end in sorted({end for end in chain.ends.values() if end.kind == "refused"}, key=lambda end: end.state):
         found.append(f"the table refuses what can come in {end.state}; `dsa check` says what")
-    if again := unlimited(chain):
+    if chain.complete and (again := unlimited(chain)):
         rows = {chain.system.machine.transitions[chain.system.commands[index].row] for index in again}
         lines = sorted({row.span.line for row in rows if row.span})
         where = f" ({'line' if len(lines) == 1 else 'lines'} {', '.join(map(str, lines))})" if lines else ""
         found.append(
-            f"retries are unlimited{where}: no run is bounded, and every number holds only if the odds never change"
+            f"retries are unlimited{where}: no run is bounded, and the numbers may be used only if every retry has the same odds,"
+            " however many failed before it; count the retries and bound them"
         )
     return tuple(found)
+
+
+def _unused(chain: Chain) -> tuple[str, ...]:
+    return tuple(
+        f"the odds given for {name} are not used: it never comes where the run waits with nothing outstanding, nor as an answer"
+        for name in chain.unused
+    )
 
 
 def _no_success(asked: Question) -> tuple[str, ...]:

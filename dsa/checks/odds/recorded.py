@@ -5,7 +5,7 @@ Gives attempts with their retry numbers, and a test of the assumption under ever
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from math import sqrt
 from typing import Any
 
@@ -13,6 +13,7 @@ import attrs
 
 from dsa.checks.odds.assumed import OddsError
 from dsa.checks.odds.binomial import two_sided
+from dsa.errors import DsaError
 from dsa.expr import OUTCOMES, Outcome
 from dsa.machine import Machine
 
@@ -25,6 +26,10 @@ class Attempt:
     guard: str
     retry: int
     outcome: Outcome
+
+
+#: Gives the digests that the ledger of a machine's run may have.
+Digests = Callable[[Machine], Collection[str]]
 
 
 @attrs.frozen
@@ -41,32 +46,48 @@ class Recorded:
     notes: tuple[str, ...] = ()
 
 
-def recorded(machine: Machine, texts: Iterable[tuple[str, str]]) -> Recorded:
-    """Read recorded runs; `texts` are names of files with what is in them.
+def recorded(machine: Machine, texts: Iterable[tuple[str, str]], digests: Digests | None = None) -> Recorded:
+    """Read recorded runs; `texts` are names of files with what is in them, `digests` gives those of this machine's documents.
 
-    Runs of other machines are left out, and so are verdicts of guards that this machine does not have. Raises OddsError for a
-    line that is neither.
+    Runs of machines with another name are left out, and so are verdicts of guards that this machine does not have. Raises OddsError
+    for a line that is neither, for a trace that a check has found, and for a ledger with the digest of another machine.
     """
-    reader = _Reader(machine)
+    reader = _Reader(machine, digests)
     for name, text in texts:
         reader.read(name, text)
     return reader.done()
 
 
+#: Why a trace that says where it began and where it loops (`dsa.records`) is no recorded run.
+_FOUND = "this is a trace that `dsa check --save-traces` found, not a run that has been, and says nothing of how often a guard passes"
+
+
+def _is_itf(text: str) -> bool:
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(whole, dict) and "states" in whole
+
+
 class _Reader:
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+    def __init__(self, machine: Machine, digests: Digests | None) -> None:
+        self._machine, self._digests = machine, digests
         self._by_run: dict[str, list[tuple[str, Outcome]]] = {}
         self._ended: dict[str, int] = {}
         self._left_out: dict[str, int] = {}
 
     def read(self, name: str, text: str) -> None:
         """Read one file."""
+        if _is_itf(text):
+            raise OddsError(f"{name}: {_FOUND}")
         lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
         parsed = [self._parsed(name, number, line) for number, line in lines]
         if any("kind" in entry for entry in parsed):
             self._ledger(name, parsed)
             return
+        if parsed and {"machine", "loop"} <= parsed[0].keys():
+            raise OddsError(f"{name}: {_FOUND}")
         if any("event" in entry for entry in parsed):
             self._trace(name, parsed)
             return
@@ -91,6 +112,7 @@ class _Reader:
         if first.get("name", self._machine.name) != self._machine.name:
             self._leave_out("runs of other machines")
             return
+        self._require_same(name, first)
         run = str(first.get("run", name))
         self._by_run.setdefault(run, [])
         taken = {entry.get("seq"): entry for entry in entries if entry.get("kind") == "step"}
@@ -101,6 +123,20 @@ class _Reader:
         constants = self._machine.constants
         if last and first.get("parameters", constants) == constants:
             self._ended[last] = self._ended.get(last, 0) + 1
+
+    def _require_same(self, name: str, first: Mapping[str, Any]) -> None:
+        """Raise OddsError when a ledger says that it is of another machine of this name."""
+        if self._digests is None or not first.get("digest"):
+            return
+        try:
+            known = self._digests(self._machine.at(first.get("parameters") or {}))
+        except (DsaError, TypeError, AttributeError):
+            known = ()
+        if first["digest"] not in known:
+            raise OddsError(
+                f"{name}: this run is of another machine {self._machine.name}, as its digest says: the document has changed"
+                " since; give --from-runs only runs of this one"
+            )
 
     def _trace(self, name: str, steps: Sequence[Mapping[str, Any]]) -> None:
         """Read a trace: one taken step a line, each with its event, verdicts and the state after it; one file is one run."""

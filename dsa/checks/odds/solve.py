@@ -14,6 +14,8 @@ from dsa.checks.odds.chain import Chain, Choice, Edge
 #: Larger circles than this are solved by scipy where it is installed.
 _PLAIN = 250
 _SWEEPS, _WORK, _CLOSE = 100_000, 50_000_000, 1e-14
+#: The clock is asked once for so many components.
+_ASKED = 1024
 
 Gain = Callable[[int, Edge], float]
 
@@ -92,7 +94,9 @@ def visits(chain: Chain) -> Visits:
     endless: set[int] = set()
     lost = 0.0
     ahead = _following(chain, possible=False)
-    for component in reversed(components(len(chain.numbers), ahead)):
+    for count, component in enumerate(reversed(components(len(chain.numbers), ahead))):
+        if count % _ASKED == 0:
+            chain.require_time()
         inside = set(component)
         if _is_circle(component, ahead):
             if all(target in inside for node in component for target in ahead(node)):
@@ -196,19 +200,24 @@ def best(chain: Chain, gain: Gain, ended: Callable[[int], float], *, most: bool)
         return sum(edge[0] * (gain(node, edge) + values[edge[1]]) for edge in choice if edge[0] > 0)
 
     ahead = _following(chain, possible=False)
-    for component in components(len(chain.numbers), ahead):
+    for count, component in enumerate(components(len(chain.numbers), ahead)):
+        if count % _ASKED == 0:
+            chain.require_time()
         if not _is_circle(component, ahead):
             (node,) = component
             values[node] = ended(node) if node in chain.ends else worth(node)
-        elif not _settled(component, values, worth):
+        elif not _settled(component, values, worth, chain.require_time):
             for node in component:
                 values[node] = inf
     return values[0]
 
 
-def _settled(component: list[int], values: list[float], worth: Callable[[int], float]) -> bool:
+def _settled(
+    component: list[int], values: list[float], worth: Callable[[int], float], require_time: Callable[[], None]
+) -> bool:
     """Go round until nothing changes, from 0 upwards: so the least solution is found. False when it goes on growing."""
     for _ in range(min(_SWEEPS, max(1_000, _WORK // len(component)))):
+        require_time()
         change = 0.0
         for node in component:
             new = worth(node)

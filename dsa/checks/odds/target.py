@@ -10,6 +10,7 @@ from typing import Literal
 import attrs
 
 from dsa.checks.odds.assumed import OddsError
+from dsa.checks.odds.chain import TooLargeError
 from dsa.checks.odds.limit import Limit, NoLimitError, limit
 from dsa.checks.odds.reckon import Question, Reckoning
 from dsa.expr import Interval, Value, concrete
@@ -81,7 +82,10 @@ def smallest(asked: Question, target: float, what: Varied) -> Needed:
     here = asked.at(what.at(what.low))
     if not here.known or here.success is None or here.unknown:
         return Needed(what.name, target, "unknown", reason="; ".join(here.unknown) or "nothing counts as success")
-    found = _Search(asked, target, what).run()
+    try:
+        found = _Search(asked, target, what).run()
+    except TooLargeError as limit_met:
+        return Needed(what.name, target, "unknown", reason=str(limit_met))
     return found if found.value is None else attrs.evolve(found, reckoning=asked.at(what.at(found.value)))
 
 
@@ -104,8 +108,16 @@ class _Search:
         # Whoever chooses among answers can choose the same at every value; which outside events are accepted may depend on it.
         free = self._asked.world.outside or len(question.chain().choices[0]) > 1
         if free or not at_infinity.is_ceiling:
-            return self._one_by_one(ceiling, f"success need not grow with {self._what.name}")
+            return self._one_by_one(ceiling, self._why_not(ceiling))
         return self._below(ceiling, at_infinity)
+
+    def _why_not(self, ceiling: float) -> str:
+        if self._asked.world.outside and ceiling < self._target:
+            return (
+                "with --outside a target counts the worst choice of what comes from outside, where it may always be what"
+                " stops the run; give odds instead, such as --event approved=0.8"
+            )
+        return f"success need not grow with {self._what.name}"
 
     def _below(self, ceiling: float, at_infinity: Limit) -> Needed:
         assert at_infinity.is_ceiling

@@ -85,13 +85,15 @@ def test_a_limit_leaves_unknown_what_was_not_found():
     questions = Questions(closed_system(machine), [never, possible, LeadsTo(state("deciding"), state("nowhere"))])
     found = judge(questions, questions.search(Limits(20)), Limits(20))
     assert [judgement.verdict for judgement in found.values()] == ["UNKNOWN", "HOLDS", "UNKNOWN"]
-    assert "stopped after" in found[never].reason
+    assert found[never].reason.startswith("the search stopped at the limit of 20 configurations, after ")
 
 
 def test_odds_are_asked_of_who_knows_them():
     form = Expected(QUERY, 2.0)
     assert judged(dual_state(), form).verdict == "UNKNOWN"
-    found = judged(dual_state(), form, odds=lambda machine, form: ("HOLDS", f"{machine.name} {form.at_most}"))
+    found = judged(
+        dual_state(), form, odds=lambda machine, form, _limits: ("HOLDS", f"{machine.name} {form.at_most}", ("fair",))
+    )
     assert (found.verdict, found.reason) == ("HOLDS", "dual_state 2.0")
 
 

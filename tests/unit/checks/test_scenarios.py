@@ -130,6 +130,15 @@ def test_rows_no_scenario_takes_are_listed_once():
     assert from_scenarios(machine, []) == ()
 
 
+def test_of_many_rows_three_are_listed_and_none_while_a_scenario_fails():
+    machine, result = run(*BEGIN)
+    (found,) = from_scenarios(machine, [result])
+    assert found.message.count("line ") == 3
+    assert found.message.endswith(", and 1 more")
+    failing = from_scenarios(machine, [result, run("verdict |  | idle")[1]])
+    assert [finding.code for finding in failing] == ["DSA310"]
+
+
 def test_a_verdict_that_no_row_reads_here_is_an_error():
     text = DUAL_STATE.replace(
         "| artifact      | query_llm     | a        |", "| artifact | query_llm | |\n| look | outside | |"

@@ -1,5 +1,7 @@
 """One verdict out of several valuations, and what stands in its way."""
 
+import itertools
+
 import pytest
 
 from dsa.checks import check
@@ -56,7 +58,31 @@ def test_while_a_fault_stands_nothing_holds_but_violations_stand(text, old, new,
 def test_a_limit_leaves_unknown(text):
     found = results(text, max_states=3)
     assert {result.verdict for result in found.values()} == {"UNKNOWN"}
-    assert "stopped after" in found["always retries <= rmax"].reason
+    said = found["always retries <= rmax"].reason
+    assert said.startswith("the search stopped at the limit of 3 configurations, after ")
+
+
+def test_only_what_waits_for_an_error_to_be_mended_says_so(text):
+    wrong = text.replace("retries += 1 ", "retries += 2 ").replace(
+        "- never succeeded and not satisfied", "- never generating"
+    )
+    found = results(wrong)
+    assert {name: result.standing for name, result in found.items() if result.standing} == {
+        name: ("DSA306",) for name in found if name != "never generating"
+    }
+    assert not any(result.standing for result in results(text, max_states=3).values())
+
+
+@pytest.mark.parametrize(("ticks", "said"), [
+    (1, {"the search stopped at the time limit, after 2 configurations", "the time limit was used up before this property was searched"}),
+    (18, {"", "the time limit was used up before this property was searched"}),
+])  # fmt: skip
+def test_a_time_limit_is_named_and_so_is_who_came_too_late(text, ticks, said):
+    """A clock that goes on by a second whenever it is read."""
+    clock = itertools.count().__next__
+    found = results(text, parameters={"rmax": 3}, time_limit_s=ticks, clock=clock)
+    assert {result.reason for result in found.values()} == said
+    assert {result.verdict for result in found.values()} >= {"UNKNOWN"}
 
 
 def test_a_start_outside_its_domain_leaves_unknown():

@@ -51,6 +51,11 @@ def test_refusals_are_named():
     assert why(two_phase_commit(), "commit", "deciding").cases[0].outcome == "invalid_state"
 
 
+def test_an_unknown_event_names_timers_too():
+    with pytest.raises(OccurrenceError, match=r"has no event 'nope'; it has: .*after 30s"):
+        why(loads(locate("examples/polling").read_text(encoding="utf-8")), "nope", "waiting")
+
+
 @pytest.mark.parametrize(("event", "state", "values", "verdicts"), [
     ("verdikt", "validating", {}, {}),
     ("verdict", "nowhere", {}, {}),

@@ -171,3 +171,56 @@ def test_progress_is_shown_after_a_second_and_taken_away(capsys, monkeypatch):
     shown(10, 0)  # a new search
     shown.clear()
     assert capsys.readouterr().err.endswith("\x1b[K")
+
+
+OFF_BY_ONE = DUAL_STATE.replace("g.failed and retries < rmax", "g.failed and retries <= rmax")
+
+
+def test_one_error_takes_one_line_for_all_that_it_keeps_from_being_judged():
+    Path("off.md").write_text(OFF_BY_ONE, encoding="utf-8")
+    done = dsa("check", "off.md")
+    assert "\nUNKNOWN   5 properties are not judged while DSA306 stands\n" in done.output
+    assert done.output.count("DSA306") == 2
+    (found,) = json.loads(dsa("check", "--json", "off.md").stdout)
+    assert {(p["verdict"], "DSA306" in p["reason"]) for p in found["properties"]} == {("UNKNOWN", True)}
+    (run,) = json.loads(dsa("check", "--sarif", "off.md").stdout)["runs"]
+    assert sum(result["ruleId"] == "UNKNOWN" for result in run["results"]) == 5
+
+
+def test_which_limit_was_met_is_said():
+    output = dsa("check", "dual_state", "--max-states", "3").output
+    assert "6 configurations, 5 transitions at rmax = 3, stopped at the limit of 3 configurations\n" in output
+    assert "stopped at the time limit" in dsa("check", "dual_state", "--time-limit", "0").output
+    whole = dsa("check", "dual_state", "--max-states", "15").output
+    assert "dual_state: 15 configurations, 17 transitions at rmax = 3\n" in whole
+    assert "DSA312" not in whole
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["--itf"], "--itf is for --save-traces"),
+    (["--param", "rmax=1", "--param", "rmax=2"], "--param rmax is given twice; give it one value"),
+    (["--time-limit", "nan"], "nan is not a number of seconds"),
+    (["--param", "rmax=x"], "parameter rmax = 'x' is not a whole number; its domain is 0.."),
+    (["--param", "rmax=1.5"], "parameter rmax = '1.5' is not a whole number"),
+    (["--param", "rmax=true"], "parameter rmax = true is not a whole number"),
+    (["--param", "rmax=-1"], "parameter rmax = -1 lies outside its domain 0.."),
+    (["--save-traces", "m.md/traces"], "--save-traces m.md/traces: the folder cannot be made"),
+    (["--certificate", "no/c.json"], "--certificate no/c.json: there is no folder no"),
+])  # fmt: skip
+def test_what_cannot_be_meant_is_refused_in_one_sentence(arguments: list[str], said: str):
+    done = dsa("check", "m.md", *arguments)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert "VIOLATED" not in done.stdout
+
+
+def test_a_command_that_is_not_there_has_a_neighbour():
+    assert "no such command 'chekc'; did you mean 'check'?" in dsa("chekc", "m.md").stderr
+    assert dsa("chekc").exit_code == 2
+    assert "did you mean" not in dsa("xyzzy").stderr
+
+
+def test_one_transition_is_one():
+    Path("one.md").write_text("# one\n\n## Transitions\n| source | event | target |\n| - | - | - |\n| a | e | = |\n")
+    assert "one.md: 1 configuration, 1 transition\n" in dsa("check", "one.md").output
+    assert dsa("fmt", "--check", "one.md").stdout.endswith("0 of 1 file is in canonical layout\n")

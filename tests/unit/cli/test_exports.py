@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dsa.cli.main import program
-from dsa.edge.files import load
-from dsa.lang import dumps
+from dsa.edge.files import load, locate
+from dsa.lang import dumps, loads
 
 
 def dsa(*arguments: str) -> Result:
@@ -35,6 +35,29 @@ def test_a_tla_module_is_named_like_its_file_and_has_a_configuration():
     assert dsa("export", "dual_state", "--to", "tla", "-o", "a-b.tla").exit_code == 2
 
 
+BROKEN = (
+    locate("dual_state")
+    .read_text(encoding="utf-8")
+    .replace("g.failed and retries < rmax", "g.failed and retries <= rmax")
+)
+
+
+@pytest.mark.parametrize("command", [("export", "--to", "promela"), ("tests",)])
+def test_a_machine_with_errors_is_told_of(command):
+    Path("broken.md").write_text(BROKEN, encoding="utf-8")
+    done = dsa(*command, "broken.md")
+    assert done.exit_code == 0
+    (said,) = [line for line in done.stderr.splitlines() if "has errors" in line]
+    assert said.startswith("broken.md has errors (dsa check broken.md): DSA306; ")
+    assert "has errors" not in dsa(*command, "dual_state").stderr
+
+
+@pytest.mark.parametrize("command", [("export", "--to", "promela"), ("tests",)])
+def test_where_nothing_can_be_written_is_noticed(command):
+    done = dsa(*command, "dual_state", "-o", "no/test_m.py")
+    assert (done.exit_code, "-o no/test_m.py: there is no folder no" in done.stderr) == (2, True)
+
+
 def test_what_is_not_said_stands_on_standard_error():
     done = dsa("export", "dual_state", "--to", "tla")
     assert "not said: at most rmax + 1 query_llm" in done.stderr
@@ -55,6 +78,34 @@ def test_import_gives_back_what_was_exported():
     assert done.stdout == dumps(load("dual_state").at(rmax=5))
     assert dsa("import", "d.scxml", "-o", "d.md").stdout == "wrote d.md\n"
     assert load("d.md") == load("dual_state").at(rmax=5)
+
+
+def test_import_overwrites_only_with_force():
+    dsa("export", "dual_state", "--to", "scxml", "-o", "d.scxml")
+    Path("d.md").write_text("mine", encoding="utf-8")
+    assert dsa("import", "d.scxml", "-o", "d.md").exit_code == 2
+    assert Path("d.md").read_text(encoding="utf-8") == "mine"
+    assert dsa("import", "d.scxml", "-o", "d.md", "--force").exit_code == 0
+    assert load("d.md") == load("dual_state")
+
+
+@pytest.mark.parametrize("command", [("export", "--to", "prism"), ("draw",)])
+def test_what_can_be_made_anew_overwrites_all_but_its_source(command):
+    text = dumps(load("dual_state"))
+    Path("m.md").write_text(text, encoding="utf-8")
+    assert [dsa(*command, "m.md", "-o", "made").exit_code for _ in range(2)] == [0, 0]
+    done = dsa(*command, "m.md", "-o", "m.md")
+    assert (done.exit_code, "m.md is what is read here" in done.stderr) == (2, True)
+    assert Path("m.md").read_text(encoding="utf-8") == text
+
+
+def test_import_by_states_keeps_rows_and_not_claims():
+    dsa("export", "dual_state", "--to", "scxml", "-o", "d.scxml")
+    read = loads(dsa("import", "d.scxml", "--states").stdout)
+    whole = load("dual_state")
+    assert {row.target for row in read.transitions} == {row.target for row in whole.transitions}
+    assert {event.origin for event in read.events} == {"outside"}
+    assert (read.parameters, read.properties, read.scenarios) == ((), (), ())
 
 
 def test_a_file_that_was_changed_is_read_by_its_states():

@@ -3,11 +3,17 @@
 import json
 from pathlib import Path
 
+import attrs
 import pytest
 from click.testing import CliRunner
-from odds_documents import TOOLS, UNLIMITED
+from odds_documents import HUM, TOOLS, UNLIMITED, chain
 
+from dsa.checks.odds import OddsAnswer, odds, question
+from dsa.checks.odds.target import smallest, varied
 from dsa.cli.main import main, program
+from dsa.cli.odds_shown import show
+from dsa.edge.files import load
+from dsa.lang import dumps, loads
 
 ATTEMPT = '{{"run": "{run}", "guard": "g", "verdict": "{verdict}"}}\n'
 
@@ -131,6 +137,7 @@ def test_a_plot_is_written(call, tmp_path, suffix):
     name = f"odds.{suffix}"
     result = call("dual_state", "--pass", "0.5", "--target", "0.99", "--plot", name)
     assert result.exit_code == 0
+    assert result.stderr == f"wrote {name}\n"
     written = (tmp_path / name).read_bytes()
     assert len(written) > 3000
     call("dual_state", "--pass", "0.5", "--target", "0.99", "--plot", f"again.{suffix}")
@@ -171,3 +178,129 @@ def test_a_guard_without_a_record_is_named(call, tmp_path, capsys, monkeypatch):
     result = call("dual_state", "--from-runs", "empty.jsonl")
     assert result.exit_code == 2
     assert "no verdict of guard g is recorded" in result.output
+
+
+def test_more_configurations_than_are_laid_out_are_unknown():
+    asked = question(load("dual_state").at({"rmax": 1000}), passes={"g": [0.7]}, max_nodes=50)
+    found = asked.at()
+    assert (found.unknown, found.known) == (("more than 50 configurations",), False)
+    assert "UNKNOWN: more than 50 configurations" in show(OddsAnswer(asked, found, None))
+
+
+def test_a_target_too_far_to_lay_out_is_unknown():
+    asked = question(load("dual_state"), passes={"g": [1e-6]}, max_nodes=500)
+    needed = smallest(asked, 0.999, varied(asked.system.machine))
+    assert needed.answer == "unknown"
+    assert needed.reason.endswith("more than 500 configurations")
+
+
+def test_an_event_with_odds_beside_a_timer_counts(call, tmp_path):
+    (tmp_path / "hum.md").write_text(HUM)
+    rows = [line.split() for line in call("hum.md", "--event", "yes=0.9").output.split("\n")]
+    assert ["succeeded", "0.9"] in rows
+    assert ["failed", "0.1"] in rows
+    assert call("hum.md", "--outside").output.count("0 to 1\n") == 2
+    assert "success 0: no run ends in succeeded" in call("hum.md").output
+
+
+def test_odds_of_an_event_that_never_comes_are_not_ignored(call, tmp_path):
+    (tmp_path / "busy.md").write_text(BUSY)
+    result = call("busy.md", "--event", "stop=0.9")
+    assert result.exit_code == 1
+    assert "UNKNOWN: the odds given for stop are not used: it never comes where the run waits" in result.output
+
+
+#: What comes from outside while something is outstanding.
+BUSY = (
+    HUM.replace("| yes   | outside |", "| yes   | work    |\n| stop  | outside |")
+    .replace(
+        "| source  | event    | target    |\n| ------- | -------- | --------- |\n| idle    | ask      | waiting   |",
+        "| source  | event    | effects | target    |\n| - | - | - | - |\n| idle    | ask      | work | waiting   |",
+    )
+    .replace("| yes      |", "| yes | |")
+    .replace("| after 4h |", "| stop | |")
+)
+
+
+def test_the_answer_that_has_the_rest_is_named(call, tmp_path):
+    (tmp_path / "m.md").write_text(TOOLS)
+    assert "assumed: done has the odds that call leave: 0.03" in call("m.md", "--event", "call=0.97").output
+    assert "leave" not in call("m.md", "--event", "call=0.97", "--event", "done=0.03").output
+
+
+def test_a_target_names_what_its_cost_counts():
+    reckoning = odds(loads(TOOLS), events={"call": 0.5})
+    assert reckoning.main_cost[0] == "expected ask + run_tool"
+
+
+def test_a_target_of_whoever_chooses_outside_says_that_the_worst_counts():
+    asked = question(chain("a"), outside=True, passes={"a": [0.5]}, fatals={"a": [0.1]})
+    needed = smallest(asked, 0.9, varied(asked.system.machine))
+    assert needed.answer == "unknown"
+    assert "a target counts the worst choice of what comes from outside" in needed.reason
+
+
+def test_a_success_that_is_never_met_is_printed(call, tmp_path):
+    (tmp_path / "m.md").write_text(HUM.replace("| waiting | yes      | succeeded |\n", ""))
+    result = call("m.md", "--success", "succeeded")
+    assert ["succeeded", "0"] in [line.split() for line in result.output.split("\n")]
+    assert "success 0: no run ends in succeeded" in result.output
+
+
+def test_traces_of_a_check_are_no_runs(call, tmp_path):
+    text = dumps(load("dual_state")) + "\n## Properties\n- never g.failed\n"
+    (tmp_path / "m.md").write_text(text)
+    CliRunner().invoke(program, ["check", "m.md", "--save-traces", "traces"])
+    result = call("m.md", "--from-runs", "traces")
+    assert result.exit_code == 2
+    assert "is a trace that `dsa check --save-traces` found" in result.output
+
+
+def test_runs_of_a_document_that_has_changed_are_refused(call, tmp_path):
+    (tmp_path / "script.md").write_text("```python\ndef add(a, b):\n    return a + b\n```\n")
+    machine = attrs.evolve(load("dual_state"), properties=())
+    Path("m.md").write_text(dumps(machine))
+    ran = CliRunner().invoke(program, ["run", "m.md", "--model", "scripted:script.md"])
+    assert ran.exit_code == 0, ran.output
+    text = Path("m.md").read_text()
+    guards = tuple(attrs.evolve(guard, pass_odds=(0.7,)) for guard in machine.guards)
+    Path("m.md").write_text(dumps(attrs.evolve(machine, guards=guards)) + "\n## Properties\n- possible succeeded\n")
+    assert "another machine" not in call("m.md", "--from-runs", ".dsa").output
+    Path("m.md").write_text(text.replace("g.passed", "not (g.failed or g.fatal)"))
+    result = call("m.md", "--from-runs", ".dsa")
+    assert result.exit_code == 2
+    assert "this run is of another machine dual_state, as its digest says" in result.output
+
+
+def test_a_check_keeps_its_limits_and_says_what_a_number_assumes(tmp_path):
+    (tmp_path / "m.md").write_text(TOOLS + "\n## Properties\n- expected run_tool <= 3\n- expected run_tool <= 2\n")
+
+    def checked(*options):
+        result = CliRunner().invoke(program, ["check", str(tmp_path / "m.md"), "--json", *options])
+        return json.loads(result.stdout)[0]["properties"]
+
+    found = checked()
+    assert [each["verdict"] for each in found] == ["HOLDS", "VIOLATED"]
+    assert all("every effect is answered: none fails" in each["assumes"] for each in found)
+    stopped = checked("--max-states", "3")
+    assert {each["verdict"] for each in stopped} == {"UNKNOWN"}
+    assert all("more than 3 configurations" in each["reason"] for each in stopped)
+    late = checked("--time-limit", "0")
+    assert all(each["reason"].startswith("the time limit was met") for each in late)
+
+
+def test_a_bound_that_no_odds_can_move_is_one_number(call, tmp_path):
+    record(tmp_path / "attempts.jsonl", lambda run: run % 2)
+    output = call("dual_state", "--from-runs", "attempts.jsonl", "--success", "failed", "--param", "rmax=0").output
+    assert "confidence" in output
+    (tmp_path / "m.md").write_text(
+        UNLIMITED.replace("| succeeded  | final   |", "| succeeded  | final   |\n| never | final |")
+    )
+    output = call("m.md", "--from-runs", "attempts.jsonl", "--success", "never").output
+    assert "  0 whatever the guards' odds are\n" in output
+    assert "between" not in output
+
+
+def test_unlimited_retries_say_whether_a_number_may_be_used(call, tmp_path):
+    (tmp_path / "m.md").write_text(UNLIMITED)
+    assert "the numbers may be used only if every retry has the same odds" in call("m.md").output

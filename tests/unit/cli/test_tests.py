@@ -6,11 +6,18 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from dsa.cli.check import command as check
 from dsa.cli.tests import command
 from dsa.edge.files import locate
-from dsa.lang import loads
+from dsa.lang import formatted, loads
 
 DOOR = """# door
+## States
+| state | kind |
+| - | - |
+| closed | initial |
+| open | |
+| locked | final |
 ## Transitions
 | source | event | effects | target |
 | - | - | - | - |
@@ -46,51 +53,6 @@ def test_a_tour_is_printed_as_scenarios_that_run_as_written(dsa):
     )
 
 
-def test_a_pytest_file_runs_and_finds_what_is_wrong(dsa, tmp_path):
-    assert dsa("door.md", "-o", "test_door.py").exit_code == 0
-    written = (tmp_path / "test_door.py").read_text()
-    assert 'TESTS = """\npush; after 30s of open; lock\n"""' in written
-    assert run_pytest(tmp_path) == "1 passed"
-    (tmp_path / "test_door.py").write_text(written.replace("Stepped(MACHINE)", 'Stepped(dsa.load("broken.md"))'))
-    (tmp_path / "broken.md").write_text(DOOR.replace("ring", "knock"))
-    assert run_pytest(tmp_path) == "1 failed"
-
-
-def run_pytest(folder):
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:dsa", "-p", "no:cacheprovider"],
-        cwd=folder, capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
-    return done.stdout.splitlines()[-1].partition(" in ")[0]
-
-
-def test_a_complete_suite_says_what_passing_it_means(dsa, tmp_path):
-    done = dsa("dual_state", "--complete", "--extra", "1", "--param", "rmax=1", "-o", "test_it.py")
-    assert "at most 1 more states than the table equals it at rmax = 1" in done.stderr
-    written = (tmp_path / "test_it.py").read_text()
-    assert "MACHINE = dsa.load('dual_state').at({'rmax': 1})" in written
-    assert written.count("\nspecification") + written.count("\nartifact") + written.count("\nverdict") == 221
-    assert run_pytest(tmp_path) == "221 passed"
-
-
-def test_what_is_observed_is_chosen(dsa):
-    assert (
-        "shows its state, satisfied, what is pending"
-        in dsa("dual_state", "--complete", "--observe", "pending, state, satisfied").stderr
-    )
-    assert (
-        "shows its state, satisfied, retries, what is pending, the reason"
-        in dsa("dual_state", "--complete", "--observe", "all").stderr
-    )
-
-
-def test_scenarios_go_into_a_file_that_is_not_there_yet(dsa, tmp_path):
-    assert dsa("door.md", "-o", "more.md").exit_code == 0
-    assert (tmp_path / "more.md").read_text().startswith("## Scenario: tour 1\n")
-    done = dsa("door.md", "-o", "more.md")
-    assert (done.exit_code, "is there already; nothing was written" in done.stderr) == (2, True)
-
-
 AMBIGUOUS = """# two
 ## States
 | state | kind |
@@ -108,11 +70,95 @@ AMBIGUOUS = """# two
 """
 
 
+def test_what_is_written_runs_in_pytest_and_finds_what_is_wrong(dsa, tmp_path):
+    assert dsa("door.md", "-o", "test_door.py").exit_code == 0
+    written = (tmp_path / "test_door.py").read_text()
+    assert 'TESTS = """\npush; after 30s of open; lock\n"""' in written
+    (tmp_path / "test_wrong.py").write_text(written.replace("Stepped(MACHINE)", 'Stepped(dsa.load("broken.md"))'))
+    (tmp_path / "broken.md").write_text(DOOR.replace("ring", "knock"))
+    complete = dsa("dual_state", "--complete", "--extra", "1", "--param", "rmax=1", "-o", "test_complete.py")
+    assert "at most 1 more state than the table equals it at rmax = 1" in complete.stderr
+    written = (tmp_path / "test_complete.py").read_text()
+    assert "MACHINE = dsa.load('dual_state').at({'rmax': 1})" in written
+    assert written.count("\nspecification") + written.count("\nartifact") + written.count("\nverdict") == 221
+    (tmp_path / "two.md").write_text(AMBIGUOUS)
+    assert dsa("two.md", "-o", "test_two.py").exit_code == 0
+    assert dsa("door.md", "-o", "tour.md").exit_code == 0
+    files = ["test_door.py", "test_wrong.py", "test_complete.py", "test_two.py", "tour.md"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider", *files],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    *_, failed, summary = done.stdout.splitlines()
+    assert failed.startswith("FAILED test_wrong.py::")
+    assert summary.partition(" in ")[0] == "1 failed, 225 passed"  # 1 + 221 + 1, and of tour.md its check and scenario
+
+
+def test_what_is_observed_is_chosen(dsa):
+    assert (
+        "shows its state, satisfied, what is pending"
+        in dsa("dual_state", "--complete", "--observe", "pending, state, satisfied").stderr
+    )
+    assert (
+        "shows its state, satisfied, retries, what is pending, the reason"
+        in dsa("dual_state", "--complete", "--observe", "all").stderr
+    )
+
+
+@pytest.mark.parametrize("options", [[], ["--refused"], ["--complete"], ["--param", "rmax=1"]], ids=" ".join)
+def test_scenarios_are_written_as_a_spec_that_checks(dsa, tmp_path, options):
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "my_own_machine.md").write_text(locate("dual_state").read_text())
+    assert dsa("my_own_machine.md", *options, "-o", "specs/tour.md").exit_code == 0
+    text = (tmp_path / "specs" / "tour.md").read_text()
+    assert "\n\nMachine: ../my_own_machine.md\n\n" in text
+    assert formatted(text) == text
+    checked = CliRunner().invoke(check, ["specs/tour.md"])
+    assert checked.exit_code == 0, checked.output
+    scenarios = text.count("## Scenario: ")
+    assert scenarios >= 5
+    assert f"{scenarios + 1} of {scenarios + 1} scenarios run as written" in checked.output  # and the machine's own
+
+
+@pytest.mark.parametrize(
+    ("file", "named"),
+    [
+        ("dual_state", "dual_state"),
+        ("specs/dual_state", "dual_state"),
+        ("deep/spec.md", "door.md"),
+        ("deep/other.md", "dual_state"),
+    ],
+)
+def test_a_written_spec_names_the_machine_itself(dsa, tmp_path, file, named):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "spec.md").write_text("# spec\n\nMachine: ../door.md\n\n## Properties\n- possible locked\n")
+    (tmp_path / "deep" / "other.md").write_text("# spec\n\nMachine: dual_state\n\n## Properties\n- possible failed\n")
+    assert dsa(file, "-o", "tour.md").exit_code == 0
+    assert f"\nMachine: {named}\n" in (tmp_path / "tour.md").read_text()
+    assert CliRunner().invoke(check, ["tour.md"]).exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["more.md", "test_more.py"])
+def test_what_is_there_is_overwritten_only_with_force(dsa, tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    done = dsa("door.md", "-o", name)
+    assert (done.exit_code, "nothing was written; --force overwrites it" in done.stderr) == (2, True)
+    assert (tmp_path / name).read_text() == "mine"
+    assert dsa("door.md", "-o", name, "--force").exit_code == 0
+    assert "mine" not in (tmp_path / name).read_text()
+
+
+def test_the_machine_is_never_overwritten(dsa, tmp_path):
+    done = dsa("door.md", "-o", "../" + tmp_path.name + "/door.md", "--force")
+    assert (done.exit_code, "is what is read here" in done.stderr) == (2, True)
+    assert (tmp_path / "door.md").read_text() == DOOR
+
+
 def test_what_no_scenario_can_say_is_said(dsa, tmp_path):
     (tmp_path / "two.md").write_text(AMBIGUOUS)
-    assert "no scenario can say" in dsa("two.md").stderr
-    assert dsa("two.md", "-o", "test_two.py").exit_code == 0
-    assert run_pytest(tmp_path) == "1 passed"
+    assert "1 of 1 tests no scenario can say" in dsa("two.md").stderr
+    assert dsa("two.md", "-o", "tour.md").exit_code == 2
+    assert not (tmp_path / "tour.md").exists()
 
 
 @pytest.mark.parametrize(

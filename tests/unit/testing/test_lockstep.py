@@ -7,6 +7,7 @@ from agents import BREACH, NO_RESET, OFF_BY_ONE, Adapted, adapted
 
 from dsa.edge.files import load
 from dsa.errors import OccurrenceError
+from dsa.lang import loads
 from dsa.meaning import Occurrence
 from dsa.testing import (
     Charted,
@@ -102,6 +103,37 @@ def test_a_refusal_is_compared_with_its_reason_when_there_is_one():
         Lockstep(MACHINE, Shows(Refused("finished"))).feed(ARTIFACT)
     with pytest.raises(DisagreementError, match="dual_state says refused: late, the implementation no effects"):
         Lockstep(MACHINE, Shows([])).feed(ARTIFACT)
+
+
+CANCELS = loads("""# shop
+## Events
+| event     | from    |
+| --------- | ------- |
+| buy       | outside |
+| withdrawn | outside |
+| paid      | charge  |
+
+## Transitions
+| source | event     | effects              | target |
+| ------ | --------- | -------------------- | ------ |
+| start  | buy       | charge               | paying |
+| paying | withdrawn | cancel charge, notify | start  |
+| paying | paid      |                       | start  |
+""")
+
+
+@pytest.mark.parametrize("answer", [["cancel charge", "notify"], ["cancel", "notify"]])
+def test_an_adapter_that_returns_a_cancellation_is_told_that_none_is_returned(answer):
+    class Cancels(Stepped):
+        def feed(self, occurrence, /):
+            return answer if occurrence.event == "withdrawn" else super().feed(occurrence)
+
+    with pytest.raises(DisagreementError) as raised:
+        play(CANCELS, lambda: Cancels(CANCELS), [[Occurrence("buy"), Occurrence("withdrawn")]])
+    first, *_, last = str(raised.value).splitlines()
+    assert first.startswith(f"the answer: shop says notify, the implementation {', '.join(answer)} (")
+    assert first.endswith("cancellations are not returned)")
+    assert last.endswith("notify, cancelled charge -> start")
 
 
 MISUSED = {

@@ -239,7 +239,7 @@ def test_an_implementation_that_shows_less_than_was_promised_is_refused():
 
 def test_the_claim_says_what_counts():
     claim = complete_suite(DUAL_STATE, 1, observed=Observed(state=True)).claim
-    assert "passes them and has at most 1 more states than the table equals it at rmax = 3" in claim
+    assert "passes them and has at most 1 more state than the table equals it at rmax = 3" in claim
     for word in (
         "States of the table: 12",
         "Inputs: 5 occurrences",

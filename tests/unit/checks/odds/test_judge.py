@@ -2,10 +2,11 @@
 
 import pytest
 from families import ordered
-from odds_documents import TOOLS, UNLIMITED, chain, closed_form
+from odds_documents import HUM, TOOLS, UNLIMITED, chain, closed_form
 
 import dsa
-from dsa.checks.odds import judge
+from dsa.checks.engines.found import Limits
+from dsa.checks.odds import judge, question
 from dsa.claims import Always
 from dsa.expr import TRUE
 from dsa.lang import loads
@@ -19,7 +20,7 @@ ODDS = """## Guards
 
 def judged(text, claim, **at):
     machine = loads(text + f"\n## Properties\n- {claim}\n").at(at)
-    return judge(machine, machine.properties[-1].form)
+    return judge(machine, machine.properties[-1].form)[:2]
 
 
 def steps(n, rmax):
@@ -60,7 +61,10 @@ def test_expected_calls_are_the_closed_form():
 def test_the_worst_choice_counts():
     assert judged(TOOLS, "thinking with probability >= 1") == ("HOLDS", "the probability is 1")
     verdict, reason = judged(TOOLS, "run_tool with probability >= 0.5")
-    assert (verdict, reason) == ("VIOLATED", "the probability is 0 to 1, as somebody chooses, at worst 0")
+    assert verdict == "VIOLATED"
+    chosen, _, nobody = reason.partition("; ")
+    assert chosen == "the probability is 0 to 1, as somebody chooses, at worst 0"
+    assert nobody == "nobody answers in waiting: `dsa odds` takes odds of what comes there, with --event"
     assert judged(TOOLS, "expected run_tool <= 3")[0] == "HOLDS"
     assert judged(TOOLS, "expected run_tool <= 2")[0] == "VIOLATED"
 
@@ -68,7 +72,7 @@ def test_the_worst_choice_counts():
 def test_missing_odds_and_unlimited_retries_are_unknown():
     machine = chain("a")
     machine = loads(dsa.dumps(machine) + "\n## Properties\n- succeeded with probability >= 0.5\n")
-    verdict, reason = judge(machine, machine.properties[0].form)
+    verdict, reason = judge(machine, machine.properties[0].form)[:2]
     assert (verdict, reason) == (
         "UNKNOWN",
         "no odds of guard a: write them in the column `pass` of Guards, or --pass a=0.7",
@@ -80,4 +84,38 @@ def test_missing_odds_and_unlimited_retries_are_unknown():
 
 
 def test_other_forms_are_not_its_affair():
-    assert judge(ordered(1, 1), Always(TRUE)) == ("UNKNOWN", "the form does not speak of odds")
+    assert judge(ordered(1, 1), Always(TRUE)) == ("UNKNOWN", "the form does not speak of odds", ())
+
+
+def form_of(text, claim, **at):
+    machine = loads(text + f"\n## Properties\n- {claim}\n").at(at)
+    return machine, machine.properties[-1].form
+
+
+def test_a_limit_makes_both_forms_unknown():
+    for claim in ("succeeded with probability >= 0.5", "expected query_llm <= 9"):
+        machine, form = form_of(steps(2, 2), claim)
+        assert judge(machine, form, Limits(10)) == ("UNKNOWN", "more than 10 configurations", ())
+        stopped = judge(machine, form, Limits(1_000, expired=lambda: True))
+        assert stopped == ("UNKNOWN", "the time limit was met after 0 configurations", ())
+        assert judge(machine, form, Limits(1_000))[0] == "HOLDS"
+
+
+@pytest.mark.parametrize("text", [steps(2, 2), TOOLS])
+def test_a_limit_met_while_solving_is_unknown_too(text):
+    asked = iter([False])  # time is left when the chain is laid out, and none when it is solved
+    machine, form = form_of(text, "succeeded with probability >= 0.5")
+    found = judge(machine, form, Limits(1_000, expired=lambda: next(asked, True)))
+    assert found == ("UNKNOWN", "the time limit was met before the odds were worked out", ())
+
+
+def test_a_number_comes_with_what_it_assumes():
+    for claim in ("expected query_llm <= 9", "expected query_llm <= 1"):
+        machine, form = form_of(steps(2, 2), claim)
+        assert judge(machine, form)[2] == question(machine).assumptions != ()
+
+
+def test_nobody_answers_beside_a_timer_either():
+    reason = judged(HUM, "succeeded with probability >= 0.5")[1]
+    assert reason.startswith("the probability is 0; nobody answers in waiting: ")
+    assert "nobody" not in judged(HUM, "failed with probability >= 1")[1]

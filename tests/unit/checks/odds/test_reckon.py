@@ -222,7 +222,14 @@ def test_timers_fire_where_nothing_is_awaited():
 """)
     found = odds(machine)
     assert found.success.low == 1
-    assert "a timer fires only where nothing outstanding is awaited" in found.assumptions
+    first = "a timer fires only where nothing outstanding is awaited, and "
+    assert f"{first}nothing comes from outside before it" in found.assumptions
+    asked = odds(machine, events={"nudge": 0.3})
+    assert asked.success.low == pytest.approx(0.7)  # the odds that it comes before the timer
+    assert f"{first}odds of an outside event there are the odds that it comes first" in asked.assumptions
+    chosen = odds(machine, outside=True)
+    assert (chosen.success.low, chosen.success.high) == (0, 1)
+    assert f"{first}whoever chooses may let an outside event come before it" in chosen.assumptions
 
 
 def test_what_the_table_refuses_is_no_end_to_reckon_with():

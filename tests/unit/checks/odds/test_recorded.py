@@ -155,3 +155,33 @@ def test_worlds_whose_attempts_hang_together_are_flagged(world, which):
 def test_too_few_attempts_say_nothing():
     tests = independence([Attempt("r", "g", 0, "passed"), Attempt("s", "g", 0, "failed")])
     assert [(test.rare, test.finding) for test in tests] == [(None, "too few attempts to tell")] * 2
+
+
+HEAD = {"machine": "chain", "parameters": {}, "state": "idle", "values": {}, "loop": None}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(HEAD) + '\n{"event": "verdict", "verdicts": {"a": "failed"}, "state": "failed"}\n',
+        json.dumps({"#meta": {"format": "ITF"}, "states": []}, indent=2),
+    ],
+)
+def test_what_a_check_has_found_is_no_recorded_run(text):
+    with pytest.raises(
+        OddsError, match="t: this is a trace that `dsa check --save-traces` found, not a run that has been"
+    ):
+        recorded(MACHINE, [("t", text)])
+
+
+def test_a_ledger_with_the_digest_of_another_machine_is_refused():
+    def digests(machine):
+        return {f"of {machine.constants['rmax.a']}"}
+
+    def entry(digest, rmax):
+        return ledger({"a": "passed"}, parameters={"rmax.a": rmax}).replace('"digest": ""', f'"digest": "{digest}"')
+
+    assert len(recorded(MACHINE, [("x", entry("of 9", 9))], digests).attempts) == 1
+    for text in (entry("of 8", 9), entry("of 9", "many")):
+        with pytest.raises(OddsError, match="x: this run is of another machine chain, as its digest says"):
+            recorded(MACHINE, [("x", text)], digests)
