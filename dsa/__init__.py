@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dsa.checks import check, explore
-    from dsa.checks.odds import odds
+    from dsa.checks.odds.reckon import odds
     from dsa.checks.prove import prove
     from dsa.edge.files import load
     from dsa.lang import dumps, loads
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _HOME = {
     "check": "dsa.checks",
     "explore": "dsa.checks",
-    "odds": "dsa.checks.odds",
+    "odds": "dsa.checks.odds.reckon",
     "load": "dsa.edge.files",
     "dumps": "dsa.lang",
     "loads": "dsa.lang",

@@ -10,7 +10,7 @@ import attrs
 
 from dsa.checks.engines.found import Engine, Limits
 from dsa.checks.explore import Exploration
-from dsa.checks.odds import judge as judge_odds
+from dsa.checks.odds.judge import judge as judge_odds
 from dsa.checks.properties import Judgement, PropertyVerdict, Questions, judge
 from dsa.checks.vacuity import vacuous
 from dsa.claims import Expected, Probability, Property, show

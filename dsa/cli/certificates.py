@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from dsa.checks.certify import Certifier, behaviour
+from dsa.checks.certify import Certifier, behaviour, certify_verdicts
+from dsa.checks.report import Report
 from dsa.lang import dumps, expanded
 from dsa.machine import Machine
 
@@ -26,3 +27,8 @@ def write_certificate(out: str, machine: Machine, fill: Callable[[Certifier], No
     click.echo(f"{out}: {made.claims} claims; `dsa verify {out}` reads them", err=True)
     for said, why in made.left_out:
         click.echo(f"{out}: not certified: {said}: {why}", err=True)
+
+
+def write_verdicts(out: str, machine: Machine, report: Report) -> None:
+    """Write a certificate of the verdicts of a check."""
+    write_certificate(out, machine, lambda certifier: certify_verdicts(certifier, report))

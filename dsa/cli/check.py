@@ -1,5 +1,6 @@
 """`dsa check FILE...`: everything that can be found out about documents without running them."""
 
+import importlib
 import json
 import sys
 import time
@@ -8,13 +9,11 @@ from pathlib import Path
 import attrs
 import click
 
-from dsa.checks.certify import certify_verdicts
 from dsa.checks.engines.choose import automatic
 from dsa.checks.explore import MAX_STATES
 from dsa.checks.replay import replay
 from dsa.checks.report import Report, check
 from dsa.cli.as_json import as_json, as_sarif, replay_as_json
-from dsa.cli.certificates import write_certificate
 from dsa.cli.parameters import SECONDS, parse_parameters
 from dsa.cli.progress import meter
 from dsa.cli.records import read_record, save_traces
@@ -162,7 +161,8 @@ def _save(found: _Checked, folder: Path | None, certificate: str | None, *, itf:
         for path in save_traces(folder, report, itf=itf):
             click.echo(f"wrote {path}", err=True)
     if certificate is not None:
-        write_certificate(certificate, machine, lambda certifier: certify_verdicts(certifier, report))
+        # Loaded by name, as commands are: the prover that it brings takes longer to load than a small check to run.
+        importlib.import_module("dsa.cli.certificates").write_verdicts(certificate, machine, report)
 
 
 def _checked(file: str, options: _Options) -> _Checked:

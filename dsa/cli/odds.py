@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
-from dsa.checks.odds import Bounds, OddsError, odds_answer
-from dsa.checks.odds.answer import OddsAnswer
+from dsa.checks.odds.answer import OddsAnswer, odds_answer
+from dsa.checks.odds.assumed import OddsError
+from dsa.checks.odds.reckon import Bounds
 from dsa.checks.odds.recorded import recorded
 from dsa.checks.odds.target import curve, varied
 from dsa.cli.odds_shown import as_json, show

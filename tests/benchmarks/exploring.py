@@ -105,13 +105,13 @@ def bench_whole_programs() -> None:
 
 def bench_python_checkers() -> None:
     """Searches against other checkers written in Python."""
-    expected = families.any_order_configurations(6, 3)
-    print(f"\nany_order 6/3: {expected:,} configurations, processor time of the search, median of {ROUNDS} rounds")
+    expected = families.any_order_configurations(7, 3)
+    print(f"\nany_order 7/3: {expected:,} configurations, processor time of the search, median of {ROUNDS} rounds")
     contenders: dict[str, Contender] = {
-        "minicheck": lambda: outside.minicheck(6, 3),
-        "musil": lambda: outside.musil(6, 3),
-        "NumPy": lambda: ours("NumPy", "any_order", 6, 3),
-        "Python": lambda: ours("Python", "any_order", 6, 3),
+        "minicheck": lambda: outside.minicheck(7, 3),
+        "musil": lambda: outside.musil(7, 3),
+        "NumPy": lambda: ours("NumPy", "any_order", 7, 3),
+        "Python": lambda: ours("Python", "any_order", 7, 3),
     }
     taken = measured(contenders, expected)
     for peer in ("minicheck", "musil"):

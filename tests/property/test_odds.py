@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from odds_documents import chain, closed_form
 
 from dsa.checks.mutants import mutants
-from dsa.checks.odds import odds, question
 from dsa.checks.odds.limit import NoLimitError, limit
+from dsa.checks.odds.reckon import odds, question
 from dsa.checks.odds.target import varied
 from dsa.declarations import OUTSIDE
 from dsa.expr import OUTCOMES

@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 from odds_documents import HUM, TOOLS, UNLIMITED, chain
 
-from dsa.checks.odds import OddsAnswer, odds, question
+from dsa.checks.odds.answer import OddsAnswer
+from dsa.checks.odds.reckon import odds, question
 from dsa.checks.odds.target import smallest, varied
 from dsa.cli.main import main, program
 from dsa.cli.odds_shown import show

@@ -6,7 +6,8 @@ import pytest
 from odds_documents import ceiling, chain, closed_form
 from odds_worlds import World
 
-from dsa.checks.odds import OddsError, odds_answer
+from dsa.checks.odds.answer import odds_answer
+from dsa.checks.odds.assumed import OddsError
 from dsa.checks.odds.estimate import Counts, Within, estimate, estimator
 from dsa.checks.odds.recorded import Attempt, Recorded
 

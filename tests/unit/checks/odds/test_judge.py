@@ -6,7 +6,8 @@ from odds_documents import HUM, TOOLS, UNLIMITED, chain, closed_form
 
 import dsa
 from dsa.checks.engines.found import Limits
-from dsa.checks.odds import judge, question
+from dsa.checks.odds.judge import judge
+from dsa.checks.odds.reckon import question
 from dsa.claims import Always
 from dsa.expr import TRUE
 from dsa.lang import loads

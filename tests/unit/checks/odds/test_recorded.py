@@ -7,7 +7,7 @@ import pytest
 from odds_documents import chain
 from odds_worlds import World
 
-from dsa.checks.odds import OddsError
+from dsa.checks.odds.assumed import OddsError
 from dsa.checks.odds.recorded import Attempt, independence, numbered, recorded
 
 MACHINE = chain("a", "b")

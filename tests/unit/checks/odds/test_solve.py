@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from odds_documents import TOOLS
 
-from dsa.checks.odds import odds
+from dsa.checks.odds.reckon import odds
 from dsa.checks.odds.solve import components, eliminated
 from dsa.lang import loads
 

@@ -8,7 +8,8 @@ from families import any_order, ordered
 from odds_documents import TOOLS, UNLIMITED, ceiling, chain, closed_form
 
 import dsa
-from dsa.checks.odds import OddsError, question
+from dsa.checks.odds.assumed import OddsError
+from dsa.checks.odds.reckon import question
 from dsa.checks.odds.target import TRIED, smallest, varied
 from dsa.lang import loads
 
