@@ -6,6 +6,7 @@ choice counts (S12).
 
 from collections.abc import Callable
 from functools import cache
+from math import inf
 from typing import Literal
 
 import attrs
@@ -55,6 +56,8 @@ def judged(asked: Question, form: Probability | Expected) -> Judgement:
         words = f"the probability is {_shown(found)}" + ("" if found.is_exact else f", at worst {worst:.10g}")
     else:
         found = counted(chain, form.counted)
+        if found.high == inf:  # endless, or a circle that somebody keeps to and that did not settle: not told apart
+            return "UNKNOWN", "no bound was found on how many are expected", asked.assumptions
         good, worst = found.high <= form.at_most + _ROUNDING, found.high
         number = f"{found.low:.10g}" if found.is_exact else f"{found.low:.10g} to {found.high:.10g}"
         words = f"{number} are expected" + ("" if found.is_exact else f", as somebody chooses, at worst {worst:.10g}")

@@ -121,7 +121,7 @@ class Question:
             raise TooLargeError(at + chain.stopped)
         wanted = {node for node, end in chain.ends.items() if end.kind == "final" and end.state in self.success}
         if chain.is_chosen:
-            return best(chain, lambda *_: 0.0, lambda node: float(node in wanted), most=False)
+            return best(chain, None, lambda node: float(node in wanted), most=False)
         seen = visits(chain)
         return sum(seen.expected[node] for node in wanted)
 
@@ -288,8 +288,7 @@ class Averages:
         nodes = {node for node, end in self._chain.ends.items() if wanted(end)}
         if self._visits is None:
             low, high = (
-                best(self._chain, lambda *_: 0.0, lambda node: float(node in nodes), most=most)
-                for most in (False, True)
+                best(self._chain, None, lambda node: float(node in nodes), most=most) for most in (False, True)
             )
             return Bounds(low, high)
         total = sum(self._visits.expected[node] for node in nodes)

@@ -9,6 +9,7 @@ from math import inf
 
 import attrs
 
+from dsa.checks.odds.assumed import OddsError
 from dsa.checks.odds.chain import Chain, Choice, Edge
 
 #: Larger circles than this are solved by scipy where it is installed.
@@ -185,10 +186,18 @@ def _as_array(values: Sequence[float]) -> object:
     return array(values)
 
 
-def best(chain: Chain, gain: Gain, ended: Callable[[int], float], *, most: bool) -> float:
+class UnsettledError(OddsError):
+    """Raised when somebody chooses in a circle that is left too rarely for its odds to be worked out."""
+
+    def __init__(self) -> None:
+        super().__init__("somebody chooses, and a circle is left so rarely that the odds did not settle")
+
+
+def best(chain: Chain, gain: Gain | None, ended: Callable[[int], float], *, most: bool) -> float:
     """Give the least or the most, over whoever chooses, of what is gained on average until the end.
 
-    What is gained is never negative; infinite when it grows without end, and when circles did not settle.
+    What is gained is never negative; infinite when it grows without end, and when circles did not settle. Without a gain it is the odds of
+    an end: raises UnsettledError when circles did not settle.
     """
     pick: Callable[[Iterable[float]], float] = max if most else min
     values = [0.0] * len(chain.numbers)
@@ -197,7 +206,8 @@ def best(chain: Chain, gain: Gain, ended: Callable[[int], float], *, most: bool)
         return pick(_mean(node, choice) for choice in chain.choices[node])
 
     def _mean(node: int, choice: Choice) -> float:
-        return sum(edge[0] * (gain(node, edge) + values[edge[1]]) for edge in choice if edge[0] > 0)
+        taken = (edge for edge in choice if edge[0] > 0)
+        return sum(edge[0] * ((gain(node, edge) if gain else 0.0) + values[edge[1]]) for edge in taken)
 
     ahead = _following(chain, possible=False)
     for count, component in enumerate(components(len(chain.numbers), ahead)):
@@ -207,6 +217,8 @@ def best(chain: Chain, gain: Gain, ended: Callable[[int], float], *, most: bool)
             (node,) = component
             values[node] = ended(node) if node in chain.ends else worth(node)
         elif not _settled(component, values, worth, chain.require_time):
+            if gain is None:
+                raise UnsettledError
             for node in component:
                 values[node] = inf
     return values[0]
@@ -215,7 +227,11 @@ def best(chain: Chain, gain: Gain, ended: Callable[[int], float], *, most: bool)
 def _settled(
     component: list[int], values: list[float], worth: Callable[[int], float], require_time: Callable[[], None]
 ) -> bool:
-    """Go round until nothing changes, from 0 upwards: so the least solution is found. False when it goes on growing."""
+    """Go round until little can change any more, from 0 upwards: so the least solution is found. False when it goes on growing.
+
+    What is left is estimated from how fast the changes shrink: small changes that do not shrink add up to anything.
+    """
+    before = 0.0
     for _ in range(min(_SWEEPS, max(1_000, _WORK // len(component)))):
         require_time()
         change = 0.0
@@ -223,8 +239,9 @@ def _settled(
             new = worth(node)
             change = max(change, abs(new - values[node]) / (1 + abs(new)))
             values[node] = new
-        if change <= _CLOSE:
+        if change == 0 or (change < before and change * change / (before - change) <= _CLOSE):
             return True
+        before = change
     return False
 
 

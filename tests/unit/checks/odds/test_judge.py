@@ -120,3 +120,53 @@ def test_nobody_answers_beside_a_timer_either():
     reason = judged(HUM, "succeeded with probability >= 0.5")[1]
     assert reason.startswith("the probability is 0; nobody answers in waiting: ")
     assert "nobody" not in judged(HUM, "failed with probability >= 1")[1]
+
+
+RARELY_LEFT = """# rarely
+## Guards
+| guard | judges | verdicts       | pass |
+| ----- | ------ | -------------- | ---- |
+| g     | r      | passed, failed | {}   |
+| h     | t      | passed, failed | 0.5  |
+## Events
+| event | from    |
+| ----- | ------- |
+| go    | outside |
+| r     | ask     |
+| t     | try     |
+| x     | pick    |
+| y     | pick    |
+## States
+| state     | kind    |
+| --------- | ------- |
+| a         | initial |
+| b         |         |
+| c         |         |
+| d         |         |
+| succeeded | final   |
+| failed    | final   |
+## Transitions
+| source | event | if       | effects | target    |
+| ------ | ----- | -------- | ------- | --------- |
+| a      | go    |          | ask     | b         |
+| b      | r     | g.passed | ask     | b         |
+| b      | r     | else     | try     | c         |
+| c      | t     | h.passed | pick    | d         |
+| c      | t     | else     |         | failed    |
+| d      | x, y  |          |         | succeeded |
+## Properties
+- succeeded with probability >= 0.9
+- expected pick <= 1
+"""
+
+
+@pytest.mark.parametrize("stays", ["0.9999", "0.99999999999999"])
+def test_a_circle_that_did_not_settle_decides_nothing(stays):
+    """Success is 0.5 whatever is chosen; going round 100,000 times, or until little changes, does not tell that."""
+    machine = loads(RARELY_LEFT.format(stays))
+    assert [judge(machine, claim.form)[0] for claim in machine.properties] == ["UNKNOWN", "UNKNOWN"]
+
+
+def test_a_circle_that_settles_decides():
+    machine = loads(RARELY_LEFT.format("0.9"))
+    assert [judge(machine, claim.form)[0] for claim in machine.properties] == ["VIOLATED", "HOLDS"]
