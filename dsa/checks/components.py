@@ -3,7 +3,7 @@
 Takes a `Graph` and marks on its positions. Graphs in arrays are left to SciPy where it is installed.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from importlib.util import find_spec
 
 from dsa.checks.engines.edges import Graph, Numbers
@@ -26,12 +26,14 @@ def marked(marks: Numbers) -> list[int]:
 
 def cycles_within(graph: Graph, nodes: Collection[int]) -> Iterator[frozenset[int]]:
     """Give the components of some positions that one can go round in."""
-    search = _Tarjan(graph, nodes)
-    for node in nodes:
-        if node not in search.index:
-            for part in search.run(node):
-                if len(part) > 1 or node_has_loop(graph, *part):
-                    yield part
+
+    def following(node: int) -> Iterator[int]:
+        ahead = map(int, graph.targets[graph.offsets[node] : graph.offsets[node + 1]])
+        return (target for target in ahead if target in nodes)
+
+    for part in components(nodes, following):
+        if len(part) > 1 or node_has_loop(graph, *part):
+            yield frozenset(part)
 
 
 def node_has_loop(graph: Graph, node: int) -> bool:
@@ -59,22 +61,28 @@ def _cycles_in_arrays(graph: Graph, marks: Numbers) -> Iterator[frozenset[int]]:
         yield frozenset(order[begin:end].tolist())
 
 
+def components(nodes: Iterable[int], following: Callable[[int], Iterable[int]]) -> Iterator[list[int]]:
+    """Give the strongly connected components, each after all those that it leads to. `following` must stay within the nodes."""
+    search = _Tarjan(following)
+    for node in nodes:
+        if node not in search.index:
+            yield from search.run(node)
+
+
 class _Tarjan:
-    def __init__(self, graph: Graph, nodes: Collection[int]) -> None:
+    def __init__(self, following: Callable[[int], Iterable[int]]) -> None:
         self.index: dict[int, int] = {}
         self._low: dict[int, int] = {}
         self._stack: list[int] = []
         self._stacked: set[int] = set()
-        self._graph, self._nodes = graph, nodes
+        self._following = following
 
-    def run(self, root: int) -> Iterator[frozenset[int]]:
+    def run(self, root: int) -> Iterator[list[int]]:
         """Give the components reachable from a node that was not visited yet."""
         calls = [(root, self._enter(root))]
         while calls:
             node, rest = calls[-1]
             for target in rest:
-                if target not in self._nodes:
-                    continue
                 if target not in self.index:
                     calls.append((target, self._enter(target)))
                     break
@@ -92,15 +100,15 @@ class _Tarjan:
         self.index[node] = self._low[node] = len(self.index)
         self._stack.append(node)
         self._stacked.add(node)
-        return map(int, self._graph.targets[self._graph.offsets[node] : self._graph.offsets[node + 1]])
+        return iter(self._following(node))
 
-    def _leave(self, node: int) -> frozenset[int]:
+    def _leave(self, node: int) -> list[int]:
         place = len(self._stack) - 1
         while self._stack[place] != node:
             place -= 1
-        found = frozenset(self._stack[place:])
+        found = self._stack[place:]
         del self._stack[place:]
-        self._stacked -= found
+        self._stacked.difference_update(found)
         return found
 
 

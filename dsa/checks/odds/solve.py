@@ -9,6 +9,7 @@ from math import inf
 
 import attrs
 
+from dsa.checks.components import components
 from dsa.checks.odds.assumed import OddsError
 from dsa.checks.odds.chain import Chain, Choice, Edge
 
@@ -30,52 +31,6 @@ class Visits:
     never_ends: float
 
 
-def components(count: int, following: Callable[[int], Iterable[int]]) -> list[list[int]]:
-    """Give the strongly connected components, each after all those that it leads to (Tarjan 1972, without recursion)."""
-    index, low = [-1] * count, [0] * count
-    stack: list[int] = []
-    on_stack = bytearray(count)
-    found: list[list[int]] = []
-    number = 0
-    for root in range(count):
-        if index[root] >= 0:
-            continue
-        index[root] = low[root] = number
-        number += 1
-        stack.append(root)
-        on_stack[root] = 1
-        work = [(root, iter(following(root)))]
-        while work:
-            node, ahead = work[-1]
-            for other in ahead:
-                if index[other] < 0:
-                    index[other] = low[other] = number
-                    number += 1
-                    stack.append(other)
-                    on_stack[other] = 1
-                    work.append((other, iter(following(other))))
-                    break
-                if on_stack[other]:
-                    low[node] = min(low[node], index[other])
-            else:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
-                if low[node] == index[node]:
-                    found.append(_popped(stack, on_stack, node))
-    return found
-
-
-def _popped(stack: list[int], on_stack: bytearray, node: int) -> list[int]:
-    component = []
-    while True:
-        top = stack.pop()
-        on_stack[top] = 0
-        component.append(top)
-        if top == node:
-            return component
-
-
 def _following(chain: Chain, *, possible: bool) -> Callable[[int], list[int]]:
     def ahead(node: int) -> list[int]:
         return [target for choice in chain.choices[node] for chance, target, _ in choice if chance > 0 or possible]
@@ -95,7 +50,7 @@ def visits(chain: Chain) -> Visits:
     endless: set[int] = set()
     lost = 0.0
     ahead = _following(chain, possible=False)
-    for count, component in enumerate(reversed(components(len(chain.numbers), ahead))):
+    for count, component in enumerate(reversed(list(components(range(len(chain.numbers)), ahead)))):
         if count % _ASKED == 0:
             chain.require_time()
         inside = set(component)
@@ -210,7 +165,7 @@ def best(chain: Chain, gain: Gain | None, ended: Callable[[int], float], *, most
         return sum(edge[0] * ((gain(node, edge) if gain else 0.0) + values[edge[1]]) for edge in taken)
 
     ahead = _following(chain, possible=False)
-    for count, component in enumerate(components(len(chain.numbers), ahead)):
+    for count, component in enumerate(components(range(len(chain.numbers)), ahead)):
         if count % _ASKED == 0:
             chain.require_time()
         if not _is_circle(component, ahead):
@@ -248,7 +203,7 @@ def _settled(
 def worst(chain: Chain, gains: Sequence[Gain]) -> list[float]:
     """Give for each gain the most that any run can come to, whatever the odds; infinite when nothing bounds it."""
     ahead = _following(chain, possible=True)
-    parts = components(len(chain.numbers), ahead)
+    parts = list(components(range(len(chain.numbers)), ahead))
     circles = [_is_circle(component, ahead) for component in parts]
     found = []
     for gain in gains:
@@ -273,7 +228,7 @@ def unlimited(chain: Chain) -> frozenset[int]:
         return {outcome for _, outcome in commands[edge[2]].occurrence.verdicts} if edge[2] >= 0 else set()
 
     kept = [[edge for choice in choices for edge in choice if "passed" not in said(edge)] for choices in chain.choices]
-    parts = components(len(kept), lambda node: [edge[1] for edge in kept[node]])
+    parts = list(components(range(len(kept)), lambda node: [edge[1] for edge in kept[node]]))
     part = {node: number for number, component in enumerate(parts) for node in component}
     return frozenset(
         edge[2]

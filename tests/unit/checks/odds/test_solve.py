@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from odds_documents import TOOLS
 
+from dsa.checks.components import components
 from dsa.checks.odds.reckon import odds
-from dsa.checks.odds.solve import components, eliminated
+from dsa.checks.odds.solve import eliminated
 from dsa.lang import loads
 
 
@@ -30,7 +31,7 @@ def test_elimination_solves_the_same_system_as_a_linear_solver(size, data):
 
 def test_components_come_after_those_they_lead_to():
     ahead = {0: [1, 4], 1: [2], 2: [1, 3], 3: [], 4: [4, 3]}
-    found = [sorted(part) for part in components(5, lambda node: ahead[node])]
+    found = [sorted(part) for part in components(range(5), lambda node: ahead[node])]
     assert sorted(found) == [[0], [1, 2], [3], [4]]
     place = {node: index for index, part in enumerate(found) for node in part}
     assert all(place[node] >= place[other] for node, others in ahead.items() for other in others)
