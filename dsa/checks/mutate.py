@@ -41,8 +41,8 @@ Prover = Callable[[tuple[Sight, ...]], bool]
 class Judged:
     """What became of one mutant.
 
-    `by` is what noticed it: a diagnostic's code, a property or a scenario; for an equal one, how that is known; for a survivor, whether a
-    difference was found (then `trace` leads to it) or only not excluded.
+    `by` is what noticed it: a diagnostic's code, a property or a scenario; for an equal one, how that is known; for a survivor, empty
+    when some run tells the two apart, or that no difference was found and none is excluded.
     """
 
     mutant: Mutant

@@ -27,6 +27,7 @@ from dsa.runtime.ledger import (
     VerdictEntry,
 )
 from dsa.runtime.views import StepView, step_of, workflow_variables_set
+from dsa.system import sources_left
 
 SPECIFICATION = "specification"
 
@@ -254,9 +255,8 @@ def _timers(machine: Machine, before: str, taken: Taken) -> list[Command]:
     old, new = machine.armed(before), machine.armed(after)
     if after in machine.final_states:
         return [DropTimer(source, event) for source, event in old]
-    kept = set(machine.ancestry(before)) & set(machine.ancestry(after))
-    if row.target != STAY and before == after:
-        kept.discard(after)  # a target equal to the current state leaves and enters it again
+    left = frozenset[str]() if row.target == STAY else sources_left(machine, before, after)
+    kept = frozenset(machine.ancestry(before)) - left
     again = [(row.source, row.event)] if row.is_timer and row.source in kept else []
     dropped = [DropTimer(source, event) for source, event in old if source not in kept]
     entered = [(source, event) for source, event in new if source not in kept]
