@@ -13,11 +13,13 @@ from dsa.cli.parameters import parse_parameters
 from dsa.cli.terminal import terminal
 from dsa.edge.binding import DEFAULT_MODEL, bind
 from dsa.edge.files import load, locate, read_text
+from dsa.edge.git import ArtifactStoreError
 from dsa.edge.running import Performed, perform, takes_specification
 from dsa.edge.runs import DEFAULT_RUNS
 from dsa.errors import GenerationError
 from dsa.lang import machine_of
 from dsa.machine import Machine
+from dsa.runtime.journal import StoreError
 from dsa.runtime.ledger import Entry, MachineEntry
 from dsa.runtime.prompt import SPECIFICATION, placeholders
 
@@ -104,15 +106,21 @@ def run_with_model(
 
     try:
         binding = bind(machine, path=path, module=module, model=model, seed=seed)
+        started = {"file": str(path.absolute()), "module": _absolute(module), "model": model, "seed": seed}
         with Progress(machine, console, quiet=quiet) as progress:
-            return perform(machine, read_text(path), binding, specification, root=root, observe=watch)
-    except GenerationError as error:
+            return perform(machine, read_text(path), binding, specification, root=root, started=started, observe=watch)
+    except (GenerationError, StoreError, ArtifactStoreError) as error:
         raise Ended(str(error), 1) from error
     except OSError as error:
         raise Ended(f"the run cannot be written to {directory or root}: {error.strerror or error}", 1) from error
     except KeyboardInterrupt:
-        kept = f"; what was done so far is kept in {directory}" if directory else ""
+        kept = f"; what was done so far is kept in {directory}: `dsa resume {directory.name}` goes on" if directory else ""
         raise Ended(f"interrupted{kept}", INTERRUPTED, directory=directory) from None
+
+
+def _absolute(module: str | None) -> str | None:
+    """Give a module so that it is found from another folder too."""
+    return str(Path(module).absolute()) if module is not None and module.endswith(".py") else module
 
 
 def asked_for(machine: Machine, given: str | None) -> str:

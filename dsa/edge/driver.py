@@ -1,38 +1,40 @@
 """The driver: performs what a run asks for and feeds back what comes of it.
 
-Takes a run, a binding, an artifact store and a clock; changes nothing of the run but through `feed` and `record`. It
+Takes a run, a binding, an artifact store, a journal and a clock; changes nothing of the run but through `feed` and `record`. It
 runs on one event loop; policies with answers run as tasks, one without completes before the next starts (S6).
-Whoever wants to watch is given every ledger entry as it is appended.
+An event, its step and what it asks for are durable before anything is performed, a result before it is fed. Whoever wants to
+watch is given every ledger entry once it is durable.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
-from functools import partial
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import Literal
 
 import attrs
 
-from dsa.declarations import OUTSIDE, Effect
+from dsa.declarations import OUTSIDE
 from dsa.edge.binding import Binding
 from dsa.edge.clock import Clock, MonotonicClock
-from dsa.edge.effects import action_for, answer_in, attempted, code_and_message, error_of, fault_in, within
+from dsa.edge.effects import IN_DOUBT, action_for, answer_in, code_and_message, occurrence_of, result_of
 from dsa.edge.judging import with_exact_verdicts
+from dsa.edge.performing import Performer
 from dsa.errors import OccurrenceError
 from dsa.meaning import Occurrence, require_known
 from dsa.runtime.artifacts import ArtifactStore
-from dsa.runtime.content import GeneratorInterface, GuardInterface
+from dsa.runtime.journal import Journal
 from dsa.runtime.ledger import (
-    ArtifactEntry,
+    DoubtEntry,
     Entry,
+    Handling,
     IntentEntry,
     Record,
     RefusalEntry,
-    ResultEntry,
-    VerdictEntry,
-    dump_line,
+    TimerEntry,
 )
-from dsa.runtime.policies import Action, Step, canonical_json
+from dsa.runtime.policies import Action, Step, canonical_json, error_step
+from dsa.runtime.recovery import InFlight, Unfinished, handling_of
 from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, Stop
 
 #: Reasons to refuse an answer or a timer that are no fault of the table (S4, S7).
@@ -58,11 +60,15 @@ class Failure:
 
 @attrs.frozen
 class Rest:
-    """How `drive` ended: at a final state, waiting for an outside event, or stopped by a failure."""
+    """How `drive` ended: at a final state, waiting for an outside event, or stopped by a failure.
+
+    `in_doubt` are the effects about which somebody has to say what became of them, before anything goes on.
+    """
 
     kind: Literal["finished", "waiting", "stopped"]
     run: Run
     failure: Failure | None = None
+    in_doubt: tuple[IntentEntry, ...] = ()
 
 
 @attrs.frozen
@@ -76,7 +82,8 @@ class _News:
 class Driver:
     """Drives one run. `run` is the run as it is now.
 
-    `commands` are what `begin` gave beside the run; `observe` is called with every entry that the ledger gains.
+    `commands` are what `begin` gave beside the run, `left` is what a run that was cut off has left to do. Every entry goes to the
+    `journal`; `observe` is called with it once it is durable, first with those that the run comes with.
     """
 
     def __init__(
@@ -86,14 +93,20 @@ class Driver:
         artifacts: ArtifactStore,
         *,
         commands: tuple[Command, ...] = (),
+        left: Unfinished | None = None,
+        journal: Journal | None = None,
         clock: Clock | None = None,
         observe: Callable[[Entry], None] = lambda _entry: None,
     ) -> None:
         self.run = run
-        self._binding = binding
+        self._guards = binding.guards
         self._artifacts = artifacts
         self._clock = clock or MonotonicClock()
+        self._performer = Performer(self, binding, artifacts, self._clock)
+        self._journal = journal
         self._observe = observe
+        self._saved = 0 if left is None else len(run.ledger)
+        self._left = left or Unfinished()
         self._inbox: deque[_News] = deque()
         self._commands = commands
         self._news = asyncio.Event()
@@ -102,8 +115,9 @@ class Driver:
         self._stopping: set[asyncio.Task[None]] = set()
         self._failure: Failure | None = None
         self._broken: BaseException | None = None
-        for entry in run.ledger:
+        for entry in run.ledger[: self._saved]:
             observe(entry)
+        self.run = self._with_deadlines(run, commands)
 
     def send(self, occurrence: Occurrence) -> None:
         """Hand in an outside event, from the event loop's thread; it is taken when its turn comes.
@@ -117,17 +131,26 @@ class Driver:
             raise OccurrenceError(msg)
         self._tell(_News(occurrence))
 
-    async def drive(self, *occurrences: Occurrence) -> Rest:
+    async def drive(self, *occurrences: Occurrence, decided: Mapping[str, Handling] | None = None) -> Rest:
         """Take the occurrences and go on until the run is finished, waits for outside events, or fails.
 
         May be called again after `waiting`. Cancelling it stops what is under way; the ledger keeps what was
-        recorded. Raises what `observe` raises.
+        recorded. Raises StoreError when it cannot be written, and what `observe` raises. `decided` says by their keys what is done about
+        effects in doubt; while somebody has still to say so, nothing is performed.
         """
         for occurrence in occurrences:
             self.send(occurrence)
+        left, self._left = self._left, Unfinished()
+        asked = self._asked(left, decided or {})
+        if asked:
+            self._left = left
+            return Rest("waiting", self.run, in_doubt=asked)
         try:
+            if not self._inbox:
+                self._save()
             commands, self._commands = self._commands, ()
             await self._obey(commands)
+            await self._go_on(left, decided or {})
             while self._failure is None and self._broken is None:
                 if self._inbox:
                     await self._receive(self._inbox.popleft())
@@ -142,6 +165,44 @@ class Driver:
             raise self._broken
         kind: Literal["finished", "waiting"] = "finished" if self.run.finished else "waiting"
         return Rest("stopped" if self._failure else kind, self.run, self._failure)
+
+    # -- going on after the run was cut off ---------------------------------------------------------------------
+
+    def _handling(self, flying: InFlight, decided: Mapping[str, Handling]) -> Handling:
+        """Give what is done about an effect in flight."""
+        if not flying.in_doubt:
+            return "retry"
+        return decided.get(flying.intent.key) or handling_of(self.run.machine, flying.intent.effect)
+
+    def _asked(self, left: Unfinished, decided: Mapping[str, Handling]) -> tuple[IntentEntry, ...]:
+        """Give the effects about which somebody has to say what became of them."""
+        return tuple(flying.intent for flying in left.in_flight if self._handling(flying, decided) == "ask")
+
+    async def _go_on(self, left: Unfinished, decided: Mapping[str, Handling]) -> None:
+        """Arm the timers by their deadlines, take the results there are, perform what has none."""
+        for (source, event), deadline_ms in left.timers.items():
+            self._arm(source, event, max(0, deadline_ms - self._clock.wall_ms()))
+        for intent, result in left.answered:
+            answer = answer_in(self.run.machine, intent.effect, [Step(**step) for step in result.steps])
+            self._tell(_News(occurrence_of(intent, answer), intent))
+        for flying in left.in_flight:
+            intent, handling = flying.intent, self._handling(flying, decided)
+            if flying.in_doubt or flying.tries:
+                self.run = self.run.record(DoubtEntry(intent.key, intent.effect, handling))
+            if handling == "retry" and self._failure is None:
+                await self._start(intent, action_for(self.run.machine, intent, flying.data), flying.tries)
+            elif handling != "retry":
+                self._settle(intent, handling)
+
+    def _settle(self, intent: IntentEntry, handling: Handling) -> None:
+        """Record that an effect in doubt counts as failed, or as done."""
+        said = f"the run was cut off while it was under way; it counts as {handling}"
+        steps = [error_step(intent.effect, IN_DOUBT, said)] if handling == "fail" else []
+        self.keep(result_of(intent, steps))
+        if intent.effect in self.run.machine.answers:
+            self._tell(_News(occurrence_of(intent, answer_in(self.run.machine, intent.effect, steps)), intent))
+        elif steps:
+            self._failure = Failure(intent.effect, intent.line, IN_DOUBT, said)
 
     # -- what comes in ------------------------------------------------------------------------------------------
 
@@ -158,14 +219,15 @@ class Driver:
             self._failure = Failure(intent.effect, line, *code_and_message(occurrence.data))
             return
         try:
-            given = await with_exact_verdicts(self.run, occurrence, key, self._binding.guards, self._artifacts)
+            given = await with_exact_verdicts(self.run, occurrence, key, self._guards, self._artifacts)
             require_known(self.run.machine, given)
         except Exception as error:  # noqa: BLE001  (guards are foreign code; one may say what it cannot say)
             self._failure = Failure(f"a guard that judges {occurrence.event}", line, type(error).__name__, str(error))
             return
         run, commands = self.run.feed(given, key)
-        self._adopt(run)
         refused = run.ledger[-1]
+        self.run = self._with_deadlines(run, commands)
+        self._save()
         if isinstance(refused, RefusalEntry) and self._must_be_taken(given) and refused.reason not in _HARMLESS:
             what = f"{given.event} in {run.configuration.state}"
             self._failure = Failure(what, line, refused.reason, refused.message)
@@ -180,20 +242,43 @@ class Driver:
     def _must_be_taken(self, occurrence: Occurrence) -> bool:
         return occurrence.source is not None or self.run.machine.event_named[occurrence.event].origin != OUTSIDE
 
-    def _adopt(self, run: Run) -> None:
-        """Take over the next run and show its new entries."""
-        known = len(self.run.ledger)
-        self.run = run
+    def _save(self) -> None:
+        """Make the entries durable that are not, and show them."""
+        entries = self.run.ledger[self._saved :]
+        self._saved += len(entries)
         try:
-            for entry in run.ledger[known:]:
+            if entries and self._journal is not None:
+                self._journal.append(entries)
+            for entry in entries:
                 self._observe(entry)
         except BaseException as error:  # a policy that records would be blamed for it
             self._broken = self._broken or error
+            self._news.set()
             raise
 
     def record(self, entry: Record) -> None:
-        """Append what a policy did to the ledger."""
-        self._adopt(self.run.record(entry))
+        """Append what a policy did; it is durable when the policy next waits or returns."""
+        self.run = self.run.record(entry)
+        asyncio.get_running_loop().call_soon(self._save_in_time)
+
+    def keep(self, entry: Record) -> None:
+        """Append what came of an effect; it is durable when this returns."""
+        self.run = self.run.record(entry)
+        self._save()
+
+    def _save_in_time(self) -> None:
+        """Save from the event loop; what goes wrong is raised by `drive`."""
+        if self._broken is None:
+            with suppress(BaseException):
+                self._save()
+
+    def _with_deadlines(self, run: Run, commands: tuple[Command, ...]) -> Run:
+        """Give the run with an entry for each timer that is started."""
+        for command in commands:
+            if isinstance(command, ArmTimer):
+                deadline_ms = self._clock.wall_ms() + command.duration_ms
+                run = run.record(TimerEntry(command.source, command.event, deadline_ms))
+        return run
 
     # -- what goes out ------------------------------------------------------------------------------------------
 
@@ -205,18 +290,16 @@ class Driver:
                 case DropTimer(source, event):
                     self._drop_timer(source, event)
                 case ArmTimer(source, event, duration_ms):
-                    self._drop_timer(source, event)
-                    waiting = self._ring(Occurrence(event, source=source), duration_ms / 1000)
-                    self._timers[source, event] = self._spawn(waiting)
+                    self._arm(source, event, duration_ms)
                 case IntentEntry() if self._failure is None:
                     await self._start(command, action_for(self.run.machine, command, data))
 
-    async def _start(self, intent: IntentEntry, action: Action) -> None:
+    async def _start(self, intent: IntentEntry, action: Action, tries: int = 0) -> None:
         if intent.effect in self.run.machine.answers:
-            self._tasks[intent.key] = self._spawn(self._answer(intent, action))
+            self._tasks[intent.key] = self._spawn(self._answer(intent, action, tries))
             await asyncio.sleep(0)  # let it begin: effects start in the order written (S6)
             return
-        fault = await self._perform(intent, action)
+        fault = await self._performer.perform(intent, action, tries)
         if isinstance(fault, Step):
             self._failure = Failure(intent.effect, intent.line, *code_and_message(fault.payload))
 
@@ -231,47 +314,18 @@ class Driver:
             self._broken = self._broken or error
             self._news.set()
 
-    async def _answer(self, intent: IntentEntry, action: Action) -> None:
+    async def _answer(self, intent: IntentEntry, action: Action, tries: int) -> None:
         """Perform an effect that has answers, and tell the run."""
-        answer = await self._perform(intent, action)
+        answer = await self._performer.perform(intent, action, tries)
         assert answer is not None, "an effect with answers is answered or fails"
-        if isinstance(answer, Step):
-            answer = Occurrence(f"{intent.effect}.failed", data=answer.payload)
         self._tasks.pop(intent.key, None)
-        self._tell(_News(answer, intent))
-
-    async def _perform(self, intent: IntentEntry, action: Action) -> Occurrence | Step | None:
-        """Perform an effect, after a failure again as often as the table says; record every try.
-
-        Gives its answer, an error step, or None when it has no answers and has not failed.
-        """
-        machine = self.run.machine
-        declared = next((effect for effect in machine.effects if effect.name == intent.effect), Effect(intent.effect))
-        for _ in range(1 + (declared.retries or 0)):
-            steps = await self._tried(action, declared.time_limit_ms)
-            answered = answer_in(machine, intent.effect, steps) if intent.effect in machine.answers else None
-            answer = fault_in(steps) or answered
-            if not isinstance(answer, Step):
-                self._record_result(intent, steps)
-                break
-            self._record_result(intent, steps if answer in steps else [*steps, answer])
-        return answer
-
-    async def _tried(self, action: Action, limit_ms: int | None) -> list[Step]:
-        """Call the policy once; whatever it does, steps come of it (S7)."""
-        context = _Context(self, self._binding, self._artifacts, self._clock)
-        policy = self._binding.effects[action.policy]
-        try:
-            return await within(self._clock, limit_ms, attempted(action.policy, partial(policy, action, context)))
-        except TimeoutError as error:
-            return [error_of(action.policy, error)]
-
-    def _record_result(self, intent: IntentEntry, steps: list[Step]) -> None:
-        """Record what a policy gave, its steps numbered under the effect's key."""
-        written = tuple({**step.to_json(), "id": f"{intent.key}/{n}"} for n, step in enumerate(steps, start=1))
-        self.record(ResultEntry(intent.key, intent.effect, written))
+        self._tell(_News(occurrence_of(intent, answer), intent))
 
     # -- time, and stopping -------------------------------------------------------------------------------------
+
+    def _arm(self, source: str, event: str, duration_ms: int) -> None:
+        self._drop_timer(source, event)
+        self._timers[source, event] = self._spawn(self._ring(Occurrence(event, source=source), duration_ms / 1000))
 
     async def _ring(self, occurrence: Occurrence, seconds: float) -> None:
         await self._clock.sleep(seconds)
@@ -297,32 +351,3 @@ class Driver:
         self._tasks.clear()
         self._timers.clear()
         await asyncio.gather(*self._stopping, return_exceptions=True)
-
-
-@attrs.frozen
-class _Context:
-    """The PolicyContext of one effect."""
-
-    _driver: Driver
-    _binding: Binding
-    artifacts: ArtifactStore
-    _clock: Clock
-
-    @property
-    def run(self) -> Run:
-        return self._driver.run
-
-    def guard(self, name: str) -> GuardInterface:
-        return self._binding.guards[name]
-
-    def generator(self, name: str) -> GeneratorInterface:
-        return self._binding.generators[name]
-
-    def now_s(self) -> float:
-        return self._clock.now_s()
-
-    def record(self, entry: ArtifactEntry | VerdictEntry) -> None:
-        if not isinstance(entry, ArtifactEntry | VerdictEntry):
-            raise TypeError(f"a policy records artifacts and verdicts, not {type(entry).__name__}")
-        dump_line(entry)  # what cannot be written as JSON is refused while nothing has changed
-        self._driver.record(entry)

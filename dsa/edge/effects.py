@@ -13,10 +13,11 @@ from dsa.edge.clock import Clock
 from dsa.errors import GenerationError, OccurrenceError
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, require_known
-from dsa.runtime.ledger import IntentEntry
+from dsa.runtime.ledger import IntentEntry, ResultEntry
 from dsa.runtime.policies import Action, Step, error_step
 
 BAD_ANSWER = "BAD_ANSWER"
+IN_DOUBT = "IN_DOUBT"
 
 T = TypeVar("T")
 
@@ -74,7 +75,10 @@ def fault_in(steps: list[Step]) -> Step | None:
 
 
 def answer_in(machine: Machine, effect: str, steps: list[Step]) -> Occurrence | Step:
-    """Give the occurrence that a policy's steps amount to, or an error step that says why there is none."""
+    """Give the occurrence that a policy's steps amount to, or the error step that says why there is none."""
+    fault = fault_in(steps)
+    if fault is not None:
+        return fault
     events = [step.payload for step in steps if step.type == "event"]
     if len(events) != 1:
         return error_step(effect, BAD_ANSWER, f"its policy gave {len(events)} events instead of one")
@@ -90,6 +94,17 @@ def answer_in(machine: Machine, effect: str, steps: list[Step]) -> Occurrence | 
     except OccurrenceError as error:
         return error_step(effect, BAD_ANSWER, str(error))
     return occurrence
+
+
+def occurrence_of(intent: IntentEntry, answer: Occurrence | Step) -> Occurrence:
+    """Give an answer as it is, and a failure as the answer `E.failed`."""
+    return Occurrence(f"{intent.effect}.failed", data=answer.payload) if isinstance(answer, Step) else answer
+
+
+def result_of(intent: IntentEntry, steps: list[Step]) -> ResultEntry:
+    """Give the record of what a policy gave, its steps numbered under the effect's key."""
+    written = tuple({**step.to_json(), "id": f"{intent.key}/{n}"} for n, step in enumerate(steps, start=1))
+    return ResultEntry(intent.key, intent.effect, written)
 
 
 async def within(clock: Clock, limit_ms: int | None, work: Awaitable[T]) -> T:

@@ -4,7 +4,7 @@ Takes what a user wrote for FILE, gives text and machines. The only place where 
 """
 
 import os
-from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 
 from dsa.errors import Diagnostic, DocumentError, MachineError
@@ -14,7 +14,10 @@ from dsa.machine import Machine
 
 def shipped() -> dict[str, Path]:
     """Give the shipped documents by name: `dual_state`, `katas/exhausted`, and the shipped specs as `specs/dual_state`."""
-    root = Path(str(files("machines")))
+    package = find_spec("machines")
+    assert package is not None, "the machines are shipped with this package"
+    assert package.origin is not None, "they are a package of files"
+    root = Path(package.origin).parent
     found = {path.parent.name: path for path in root.glob("*/machine.md")}
     others = (path for path in root.glob("*/*.md") if path.name not in {"machine.md", "README.md"})
     found |= {f"{path.parent.name}/{path.stem}": path for path in others if path.parent.name != "_specs"}

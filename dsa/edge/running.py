@@ -1,14 +1,15 @@
-"""One run from beginning to end: a machine driven in a directory of its own.
+"""One run from beginning to end, or from where it was cut off: a machine driven in the folder where runs are kept.
 
-Takes a machine, its text, a binding and a specification, gives what became of them. Everything that was done is on
-disk when this returns, however it ends.
+Takes a machine with its text, or a run's id, and a binding; gives what became of it. Whatever was acknowledged is durable, however this
+ends.
 """
 
 import asyncio
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -16,20 +17,25 @@ from dsa.declarations import OUTSIDE
 from dsa.edge.binding import Binding
 from dsa.edge.driver import Driver, Rest
 from dsa.edge.render import RenderError, svg
-from dsa.edge.runs import RunDirectory, accepted_artifacts, new_run_id
-from dsa.lang import digest
+from dsa.edge.runs import RunDirectory, accepted_artifacts, new_run_id, open_artifacts, open_store
+from dsa.errors import DsaError
+from dsa.lang import digest, loads
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
-from dsa.runtime.artifacts import MemoryArtifacts
+from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import Artifact
-from dsa.runtime.ledger import Entry
-from dsa.runtime.run import SPECIFICATION, begin
+from dsa.runtime.journal import Beginning, Journal, Recorded
+from dsa.runtime.ledger import Entry, Handling, MachineEntry
+from dsa.runtime.recovery import unfinished
+from dsa.runtime.run import SPECIFICATION, Run, begin, replay
 from dsa.targets import emit
+
+Observer = Callable[[Entry], None]
 
 
 @attrs.frozen
 class Performed:
-    """A run that came to rest: how, where its files are, what it made, how many seconds it took.
+    """A run that came to rest: how, where its files are, what it made, how many seconds it took this time.
 
     `final` and `diagram` are None when no step has passed, and when no renderer is installed.
     """
@@ -42,6 +48,10 @@ class Performed:
     seconds: float
 
 
+class OtherMachineError(DsaError):
+    """Raised when a recorded run's machine reads differently now: its ledger cannot be trusted to mean the same."""
+
+
 def perform(
     machine: Machine,
     text: str,
@@ -49,30 +59,93 @@ def perform(
     specification: str | None,
     *,
     root: Path,
-    observe: Callable[[Entry], None] = lambda _entry: None,
+    started: Mapping[str, Any] | None = None,
+    observe: Observer = lambda _entry: None,
 ) -> Performed:
-    """Run a machine until it is finished, waits, or fails; write `root/<run id>/`.
+    """Run a machine until it is finished, waits, or fails.
 
-    `specification` is the data of the event of that name; a machine without it starts by itself, or waits.
+    `specification` is the data of the event of that name; a machine without it starts by itself, or waits. `started` is kept, and says
+    with what the run goes on after a crash.
     """
-    started = time.monotonic()
-    artifacts = MemoryArtifacts()
-    run, commands = begin(machine, new_run_id(machine), digest=digest(machine))
-    with RunDirectory(root, run.run_id, machine, text, artifacts) as directory:
+    run, commands = begin(machine, new_run_id(machine), digest=digest(machine), started=started or {})
+    first = [Occurrence(SPECIFICATION, data=specification or "")] if takes_specification(machine) else []
+    with open_store(root) as store, _kept(root, run, text, observe) as (artifacts, directory, watch):
+        journal = Beginning(store, run.run_id, text)
+        driver = Driver(run, binding, artifacts, commands=commands, journal=journal, observe=watch)
+        return _performed(driver, journal, artifacts, directory, first, {})
+
+
+def take_up(
+    root: Path,
+    run_id: str,
+    bind: Callable[[MachineEntry, Machine], Binding],
+    *,
+    sent: tuple[Occurrence, ...] = (),
+    decided: Mapping[str, Handling] | None = None,
+    take: bool = False,
+    observe: Observer = lambda _entry: None,
+) -> Performed:
+    """Go on with a run: where it was cut off, where a failure stopped it, or with an event that it waits for.
+
+    `bind` gives the binding for how the run was started. `decided` says what is done about effects in doubt, by their keys. `take` takes the run
+    from a process that holds it and is alive. Raises StoreError, OtherMachineError, and ReplayError when the ledger is not the machine's.
+    """
+    with open_store(root, must_exist=True) as store:
+        journal, recorded = store.hold(run_id, take=take)
+        try:
+            run, first = replayed(recorded)
+            binding = bind(first, run.machine)
+            left = unfinished(run)
+            with _kept(root, run, recorded.text, observe) as (artifacts, directory, watch):
+                driver = Driver(run, binding, artifacts, left=left, journal=journal, observe=watch)
+                return _performed(driver, journal, artifacts, directory, sent, decided or {})
+        finally:
+            journal.release()
+
+
+def replayed(recorded: Recorded) -> tuple[Run, MachineEntry]:
+    """Give a recorded run as it was when it was last written, and its first entry. Raises OtherMachineError or ReplayError."""
+    first = recorded.entries[0]
+    assert isinstance(first, MachineEntry), "a run of a machine begins with it"
+    machine = loads(recorded.text, f"run {recorded.run}").at(dict(first.parameters))
+    if digest(machine) != first.digest:
+        raise OtherMachineError(
+            f"run {recorded.run} was recorded when its machine read as {first.digest[:12]}; this version of dsa reads {digest(machine)[:12]}"
+        )
+    return replay(machine, recorded.entries), first
+
+
+@contextmanager
+def _kept(root: Path, run: Run, text: str, observe: Observer) -> Iterator[tuple[ArtifactStore, RunDirectory, Observer]]:
+    """Open what a run generates and the directory people look at; give also who watches on behalf of both."""
+    artifacts = open_artifacts(root, run.run_id)
+    with RunDirectory(root, run.run_id, run.machine, text, artifacts) as directory:
 
         def watch(entry: Entry) -> None:
             directory.observe(entry)
             observe(entry)
 
-        driver = Driver(run, binding, artifacts, commands=commands, observe=watch)
-        first = [Occurrence(SPECIFICATION, data=specification or "")] if takes_specification(machine) else []
-        rest = asyncio.run(driver.drive(*first))
-        seconds = time.monotonic() - started
-        diagram = None
-        with suppress(RenderError):
-            diagram = directory.write_diagram(svg(emit(machine, "dot")))
-        accepted = tuple(accepted_artifacts(rest.run, artifacts))
-        return Performed(rest, directory.path, accepted, directory.write_final(rest.run), diagram, seconds)
+        yield artifacts, directory, watch
+
+
+def _performed(
+    driver: Driver,
+    journal: Journal,
+    artifacts: ArtifactStore,
+    directory: RunDirectory,
+    sent: tuple[Occurrence, ...] | list[Occurrence],
+    decided: Mapping[str, Handling],
+) -> Performed:
+    """Drive until the run rests, and write down what it made."""
+    began = time.monotonic()
+    rest = asyncio.run(driver.drive(*sent, decided=decided))
+    seconds = time.monotonic() - began
+    journal.release()
+    diagram = None
+    with suppress(RenderError):
+        diagram = directory.write_diagram(svg(emit(rest.run.machine, "dot")))
+    accepted = tuple(accepted_artifacts(rest.run, artifacts))
+    return Performed(rest, directory.path, accepted, directory.write_final(rest.run), diagram, seconds)
 
 
 def takes_specification(machine: Machine) -> bool:

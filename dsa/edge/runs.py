@@ -1,8 +1,8 @@
-"""A run on disk: one directory that people can read, written as the run goes.
+"""The folder in which runs are kept, and what people find in it.
 
-`DIR/<run id>/` holds `machine.md` (the text that runs), `ledger.jsonl` (one entry a line, written when it is appended), a
-file per artifact named after step, attempt and verdict, at the end the final code and the diagram. It is a record to
-look at; the durable store is another thing.
+`DIR/ledger.db` is what runs go on from, `DIR/artifacts.git` has what was generated. `DIR/<run id>/` is a copy to look at: `machine.md` (the text
+that runs), `ledger.jsonl` (one entry a line, written once it is durable), a file per artifact named after step, attempt and
+verdict, at the end the final code and the diagram. It is written as the run goes, and anew when the run is taken up again.
 """
 
 import re
@@ -12,15 +12,19 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Self, TextIO
 
+from dsa.edge.git import GitArtifacts
+from dsa.edge.stores.sqlite import SqliteStore
 from dsa.errors import DocumentError
 from dsa.guards.code import extract_code
 from dsa.machine import Machine
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import Artifact
+from dsa.runtime.journal import StoreError
 from dsa.runtime.ledger import ArtifactEntry, Entry, VerdictEntry, dump_line
 from dsa.runtime.run import Run
 
 DEFAULT_RUNS = ".dsa"
+LEDGER, ARTIFACTS = "ledger.db", "artifacts.git"
 _CODE_SUFFIX = ".py"
 _CODE_GUARDS = frozenset({"syntax", "cases", "tests"})
 _OUTCOME_WORDS = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}
@@ -40,6 +44,21 @@ def _safe(name: str) -> str:
     return safe if len(safe) <= _LONGEST_NAME else f"{safe[:_LONGEST_NAME]}~{sha256(safe.encode()).hexdigest()[:8]}"
 
 
+def open_store(root: Path, *, must_exist: bool = False) -> SqliteStore:
+    """Open the store of a folder of runs, or make it. Raises DocumentError."""
+    if must_exist and not (root / LEDGER).is_file():
+        raise DocumentError(str(root), "no run is kept here")
+    try:
+        return SqliteStore(root / LEDGER)
+    except StoreError as fault:
+        raise DocumentError(str(root), str(fault)) from fault
+
+
+def open_artifacts(root: Path, run_id: str) -> ArtifactStore:
+    """Open what a run generated, or make room for it. Raises ArtifactStoreError."""
+    return GitArtifacts(root / ARTIFACTS, run_id)
+
+
 class RunDirectory:
     """The directory of one run. Pass `observe` to the driver; use it as a context manager to have it closed.
 
@@ -49,7 +68,7 @@ class RunDirectory:
     def __init__(self, root: Path, run_id: str, machine: Machine, text: str, artifacts: ArtifactStore) -> None:
         self.path = root / run_id
         try:
-            self.path.mkdir(parents=True)
+            self.path.mkdir(parents=True, exist_ok=True)
             (self.path / "machine.md").write_bytes(text.encode("utf-8"))
             self._ledger: TextIO = (self.path / "ledger.jsonl").open("w", encoding="utf-8", newline="\n")
         except OSError as fault:

@@ -1,16 +1,19 @@
-"""R of Definition 2: every version ever generated, immutable, linked by artifact id.
+"""R of Definition 2: every version ever generated, immutable, linked by artifact id, and what was said of it.
 
-Takes and gives `Artifact`s; `MemoryArtifacts` keeps them in memory. The cost of storing does not grow. Verdicts are not
-kept here: they are records of the ledger, written after the artifact.
+Takes and gives `Artifact`s; `MemoryArtifacts` keeps them in memory. The cost of storing does not grow. A verdict is a
+second record, made after the artifact's: what was stored before its guard ran is there whatever becomes of the guard.
 """
 
 import hashlib
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 import attrs
 
-from dsa.runtime.content import Artifact, ArtifactRepository
+from dsa.expr import Outcome
+from dsa.runtime.content import Artifact, ArtifactRepository, Usage
+from dsa.runtime.ledger import VerdictEntry
 
 
 def identified(artifact: Artifact) -> Artifact:
@@ -23,36 +26,83 @@ def identified(artifact: Artifact) -> Artifact:
     return attrs.evolve(artifact, artifact_id=digest)
 
 
-class ArtifactStore(ArtifactRepository, Protocol):
-    """A repository that artifacts can be added to."""
+@attrs.frozen
+class Attempt:
+    """What is known of one artifact but its text: the fields of `Artifact`, its author, and every verdict in order.
 
-    def store(self, artifact: Artifact) -> Artifact:
-        """Store one version and give it back with its id; KeyError when a parent is unknown."""
+    `author` is the generator's name, or that of a person.
+    """
+
+    artifact_id: str
+    step: str
+    version: int
+    content_digest: str
+    parent_id: str | None = None
+    dependency_ids: tuple[str, ...] = ()
+    author: str = ""
+    usage: Usage | None = None
+    verdicts: tuple[VerdictEntry, ...] = ()
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """The ids of what it came from: the attempt it refines, then its dependencies."""
+        return ((self.parent_id,) if self.parent_id else ()) + self.dependency_ids
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What was said last; None before the first verdict."""
+        return self.verdicts[-1].outcome if self.verdicts else None
+
+    def artifact(self, content: str) -> Artifact:
+        """Give the artifact, with its text."""
+        return Artifact(
+            content, self.version, self.artifact_id, self.parent_id, self.step, self.usage, self.dependency_ids
+        )
 
 
-class MemoryArtifacts:
-    """An `ArtifactStore` in memory."""
+def attempt_of(artifact: Artifact, author: str = "") -> Attempt:
+    """Give an identified artifact without its text."""
+    return Attempt(
+        artifact.artifact_id,
+        artifact.step,
+        artifact.version,
+        artifact.content_digest,
+        artifact.parent_id,
+        artifact.dependency_ids,
+        author,
+        artifact.usage,
+    )
+
+
+class Attempts:
+    """The attempts of a run in the order in which they were stored. KeyError for an id that is not there."""
 
     def __init__(self) -> None:
         self._position: dict[str, int] = {}
-        self._artifacts: list[Artifact] = []
+        self._attempts: list[Attempt] = []
 
-    def store(self, artifact: Artifact) -> Artifact:
-        """Store one version and give it back with its id; storing the same record again changes nothing."""
-        for parent in artifact.parents:
-            self.get_artifact(parent)
-        artifact = identified(artifact)
-        if artifact.artifact_id not in self._position:
-            self._position[artifact.artifact_id] = len(self._artifacts)
-            self._artifacts.append(artifact)
-        return artifact
+    def __contains__(self, artifact_id: str) -> bool:
+        return artifact_id in self._position
 
-    def get_artifact(self, artifact_id: str) -> Artifact:
-        """Give one version; KeyError when there is none of that id."""
-        return self._artifacts[self._position[artifact_id]]
+    def __getitem__(self, artifact_id: str) -> Attempt:
+        return self._attempts[self._position[artifact_id]]
 
-    def get_provenance(self, artifact_id: str) -> list[Artifact]:
-        """Give the versions that lead to this one, oldest first, itself last; KeyError when unknown.
+    def __iter__(self) -> Iterator[Attempt]:
+        return iter(self._attempts)
+
+    def add(self, attempt: Attempt) -> None:
+        """Add one that is not there yet."""
+        self._position[attempt.artifact_id] = len(self._attempts)
+        self._attempts.append(attempt)
+
+    def add_verdict(self, verdict: VerdictEntry) -> None:
+        """Add what was said of an attempt."""
+        position = self._position[verdict.artifact_id]
+        attempt = self._attempts[position]
+        self._attempts[position] = attrs.evolve(attempt, verdicts=(*attempt.verdicts, verdict))
+
+    def lineage(self, artifact_id: str) -> list[Attempt]:
+        """Give the attempts that lead to this one, oldest first, itself last.
 
         Parents are the attempt that it refines and the artifacts that its step used, and theirs in turn.
         """
@@ -61,5 +111,72 @@ class MemoryArtifacts:
             name = waiting.pop()
             if name not in found:
                 found.add(name)
-                waiting.extend(self.get_artifact(name).parents)
-        return [self._artifacts[position] for position in sorted(self._position[name] for name in found)]
+                waiting.extend(self[name].parents)
+        return [self._attempts[position] for position in sorted(self._position[name] for name in found)]
+
+
+def tree_of_attempts(attempts: Iterable[Attempt]) -> Mapping[str | None, tuple[Attempt, ...]]:
+    """Give the attempts by what they refine, in the order stored: under None those that refine nothing.
+
+    Each attempt stands there once; follow `artifact_id` to those that refine it. What a step used is in its
+    `dependency_ids`: these make a graph, not a tree.
+    """
+    tree: dict[str | None, list[Attempt]] = {None: []}
+    for attempt in attempts:
+        tree.setdefault(attempt.parent_id or None, []).append(attempt)
+    return {name: tuple(refining) for name, refining in tree.items()}
+
+
+class ArtifactStore(ArtifactRepository, Protocol):
+    """A repository that artifacts, and verdicts on them, can be added to."""
+
+    def store(self, artifact: Artifact, author: str = "") -> Artifact:
+        """Store one version and give it back with its id; KeyError when a parent is unknown."""
+
+    def record_verdict(self, verdict: VerdictEntry) -> None:
+        """Store what was said of an artifact; KeyError when it is unknown. The same record again changes nothing."""
+
+    def attempts(self) -> tuple[Attempt, ...]:
+        """Give everything but the texts, in the order in which it was stored."""
+
+    def lineage(self, artifact_id: str) -> list[Attempt]:
+        """Give the provenance without the texts; KeyError when unknown."""
+
+
+class MemoryArtifacts:
+    """An `ArtifactStore` in memory."""
+
+    def __init__(self) -> None:
+        self._attempts = Attempts()
+        self._artifacts: dict[str, Artifact] = {}
+
+    def store(self, artifact: Artifact, author: str = "") -> Artifact:
+        """Store one version and give it back with its id; storing the same record again changes nothing."""
+        for parent in artifact.parents:
+            self.get_artifact(parent)
+        artifact = identified(artifact)
+        if artifact.artifact_id not in self._attempts:
+            self._attempts.add(attempt_of(artifact, author))
+            self._artifacts[artifact.artifact_id] = artifact
+        return artifact
+
+    def record_verdict(self, verdict: VerdictEntry) -> None:
+        """Store what was said of an artifact; KeyError when it is unknown. The same record again changes nothing."""
+        if verdict not in self._attempts[verdict.artifact_id].verdicts:
+            self._attempts.add_verdict(verdict)
+
+    def attempts(self) -> tuple[Attempt, ...]:
+        """Give everything but the texts, in the order in which it was stored."""
+        return tuple(self._attempts)
+
+    def lineage(self, artifact_id: str) -> list[Attempt]:
+        """Give the provenance without the texts; KeyError when unknown."""
+        return self._attempts.lineage(artifact_id)
+
+    def get_artifact(self, artifact_id: str) -> Artifact:
+        """Give one version; KeyError when there is none of that id."""
+        return self._artifacts[artifact_id]
+
+    def get_provenance(self, artifact_id: str) -> list[Artifact]:
+        """Give the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
+        return [self._artifacts[attempt.artifact_id] for attempt in self.lineage(artifact_id)]

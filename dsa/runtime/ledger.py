@@ -5,15 +5,19 @@ stored, and when they count as durable, is the edge's affair. Every entry that c
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, Generic, TypeVar, overload
+from operator import attrgetter
+from typing import Any, Generic, Literal, TypeVar, overload
 
 import attrs
 
 from dsa.expr import Outcome, Value
 
 T = TypeVar("T")
+
+#: What is done about an effect in doubt: performed again, somebody is asked, it counts as failed, or as done.
+Handling = Literal["retry", "ask", "fail", "done"]
 
 #: The author of an artifact, or the guard of a verdict, that came from a person.
 PERSON = "person"
@@ -87,12 +91,16 @@ def _objects(given: Iterable[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
 
 @attrs.frozen
 class MachineEntry:
-    """Which machine runs: name, SHA-256 of its canonical text, parameter values. The first entry of every run."""
+    """Which machine runs: name, SHA-256 of its canonical text, parameter values. The first entry of every run.
+
+    `started` says with what it was started, so that it can go on in the same way: file, model, seed and the like.
+    """
 
     run: str
     name: str
     digest: str
     parameters: tuple[tuple[str, Value], ...] = attrs.field(default=(), converter=_pairs)
+    started: tuple[tuple[str, Any], ...] = attrs.field(default=(), converter=_pairs)
 
 
 @attrs.frozen
@@ -159,6 +167,11 @@ class ResultEntry:
     effect: str
     steps: tuple[dict[str, Any], ...] = attrs.field(default=(), converter=_objects)
 
+    @property
+    def failed(self) -> bool:
+        """Tell whether an error step is among them."""
+        return any(step["payload"].get("error") is True for step in self.steps)
+
 
 @attrs.frozen
 class ArtifactEntry:
@@ -214,8 +227,68 @@ class VerdictEntry:
         return "\n".join(j.feedback for j in self.judgements if j.outcome != "passed" and j.feedback)
 
 
-Record = ResultEntry | ArtifactEntry | VerdictEntry
-Entry = MachineEntry | EventEntry | StepEntry | RefusalEntry | IntentEntry | Record
+@attrs.frozen
+class TimerEntry:
+    """A timer was started. `deadline_ms` is when it is due, in milliseconds since 1970 (S11: a crash neither restarts nor loses it)."""
+
+    source: str
+    event: str
+    deadline_ms: int
+
+
+@attrs.frozen
+class DoubtEntry:
+    """An effect was under way when the run was cut off: nobody knows whether it happened. `handling` is what is done about it."""
+
+    key: str
+    effect: str
+    handling: Handling
+
+
+@attrs.frozen
+class PolicyEntry:
+    """Which policy runs, what it was asked, and what it may call: the first entry of a run that has no machine.
+
+    `digest` is that of the request; `seed` are the steps that its own ledger began with, `config` the settings that a
+    resumed run needs again.
+    """
+
+    run: str
+    policy: str
+    digest: str
+    payload: dict[str, Any] = attrs.field(factory=dict)
+    actions: tuple[str, ...] = attrs.field(default=(), converter=_strings)
+    seed: tuple[dict[str, Any], ...] = attrs.field(default=(), converter=_objects)
+    config: dict[str, Any] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class CallEntry:
+    """A policy is about to be called by another. `key` is that of the effect or run, `path` the place among its calls.
+
+    The path `1` is what the key stands for, `1.2` its second call, `1.2.1` the first call that this one makes. `digest`
+    is that of the request. The payload of a turn of a loop is None: it is that of the call it belongs to.
+    """
+
+    key: str
+    path: str
+    policy: str
+    digest: str
+    payload: dict[str, Any] | None = None
+    actions: tuple[str, ...] = attrs.field(default=(), converter=_strings)
+
+
+@attrs.frozen
+class CallResultEntry:
+    """What a called policy gave: its steps as JSON objects. It is not called again."""
+
+    key: str
+    path: str
+    steps: tuple[dict[str, Any], ...] = attrs.field(default=(), converter=_objects)
+
+
+Record = ResultEntry | ArtifactEntry | VerdictEntry | TimerEntry | DoubtEntry | CallEntry | CallResultEntry
+Entry = MachineEntry | PolicyEntry | EventEntry | StepEntry | RefusalEntry | IntentEntry | Record
 
 _KINDS: dict[str, type[Entry]] = {
     "machine": MachineEntry,
@@ -226,18 +299,39 @@ _KINDS: dict[str, type[Entry]] = {
     "result": ResultEntry,
     "artifact": ArtifactEntry,
     "verdict": VerdictEntry,
+    "timer": TimerEntry,
+    "doubt": DoubtEntry,
+    "policy": PolicyEntry,
+    "call": CallEntry,
+    "call_result": CallResultEntry,
 }
 _NAMES = {entry_class: name for name, entry_class in _KINDS.items()}
 
 
+def _written_by(entry_class: type[Entry]) -> Callable[[Entry], dict[str, Any]]:
+    """Give what writes the entries of one kind: pairs become objects, judgements objects of their fields."""
+    name = _NAMES[entry_class]
+    fields = [
+        (field.name, field.converter is _pairs, field.converter is _judgements) for field in attrs.fields(entry_class)
+    ]
+    values = attrgetter(*(field for field, _, _ in fields))
+
+    def write(entry: Entry) -> dict[str, Any]:
+        written: dict[str, Any] = {"kind": name}
+        for (field, is_pairs, is_judgements), value in zip(fields, values(entry), strict=True):
+            written[field] = dict(value) if is_pairs else [*map(attrs.asdict, value)] if is_judgements else value
+        return written
+
+    return write
+
+
+_WRITERS = {entry_class: _written_by(entry_class) for entry_class in _NAMES}
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
+
 def to_json(entry: Entry) -> dict[str, Any]:
     """Give an entry as a JSON object whose `kind` says what it is; pairs become objects."""
-    fields = attrs.fields(type(entry))
-    written = attrs.asdict(entry)
-    for field in fields:
-        if field.converter is _pairs:
-            written[field.name] = dict(written[field.name])
-    return {"kind": _NAMES[type(entry)], **written}
+    return _WRITERS[type(entry)](entry)
 
 
 def from_json(written: Mapping[str, Any]) -> Entry:
@@ -247,7 +341,7 @@ def from_json(written: Mapping[str, Any]) -> Entry:
 
 def dump_line(entry: Entry) -> str:
     """Write an entry as one line of JSON."""
-    return json.dumps(to_json(entry), separators=(",", ":"), allow_nan=False)
+    return _ENCODER.encode(to_json(entry))
 
 
 def load_lines(text: str) -> Ledger[Entry]:

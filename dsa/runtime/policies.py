@@ -5,8 +5,9 @@ effect asks for is an Action, and its policy answers with one step of type `even
 frozen value and nothing of how policies are found or performed.
 """
 
+import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import attrs
@@ -14,17 +15,37 @@ import attrs
 from dsa.expr import Outcome
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import GeneratorInterface, GuardInterface
-from dsa.runtime.ledger import ArtifactEntry, VerdictEntry
+from dsa.runtime.ledger import ArtifactEntry, Ledger, VerdictEntry
 from dsa.runtime.run import Run
 
 Payload = Mapping[str, Any]
 
 
+#: Types of steps (seed 004, section 5). A machine's effect is answered with an `event`; an `approval` releases one call.
+TEXT, ACTION_CALL, ACTION_RESULT, EVENT, APPROVAL = "text", "action_call", "action_result", "event", "approval"
+
+
 def canonical_json(payload: Payload) -> str:
     """Write a payload so that equal payloads give equal texts; TypeError or ValueError when it is not JSON."""
-    return json.dumps(dict(payload), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    content = dict(payload)
+    _require_text_keys(content)
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
+def _require_text_keys(value: Any) -> None:  # noqa: ANN401  (whatever stands in a payload)
+    """Refuse the keys that `json` would turn into texts: 1 and "1" would be one key."""
+    inner = value
+    if isinstance(value, dict):
+        for key in value:
+            if type(key) is not str and not isinstance(key, str):
+                raise TypeError(f"the key {key!r} of a payload is no text, so it is not JSON")
+        inner = value.values()
+    for part in inner:
+        if isinstance(part, _NESTED):
+            _require_text_keys(part)
+
+
+_NESTED = (dict, list, tuple)
 _NOTHING: Any = {}  # converted to text before anyone sees it
 _text = attrs.validators.instance_of(str)
 
@@ -33,8 +54,9 @@ _text = attrs.validators.instance_of(str)
 class Action:
     """What is asked of a policy: its name, the payload, and the actions it may choose from.
 
-    For an effect of a machine, `policy` is the effect and `actions` are the events that may answer it. The payload
-    is kept as JSON text: nothing can change it, and equal actions are equal keys.
+    For an effect of a machine, `policy` is the effect and `actions` are the events that may answer it; for any other
+    policy they are the policies that it may call. The payload is kept as JSON text: nothing can change it, and equal
+    actions are equal keys.
     """
 
     policy: str
@@ -46,6 +68,16 @@ class Action:
         """The arguments; a new value each time."""
         payload: dict[str, Any] = json.loads(self._payload)
         return payload
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of policy, actions and payload: what a recorded call is compared by, and what an approval releases."""
+        head = json.dumps([self.policy, sorted(self.actions)])
+        return hashlib.sha256(f"{head}\n{self._payload}".encode()).hexdigest()
+
+    def permitting(self, actions: Iterable[str]) -> "Action":
+        """Give the same action with more actions to choose from."""
+        return Action(self.policy, self.payload, self.actions.union(actions))
 
 
 @attrs.frozen
@@ -64,29 +96,59 @@ class Step:
         return payload
 
     def to_json(self) -> dict[str, Any]:
-        """Give the step as a JSON object."""
+        """Give the step as a JSON object; `Step(**step.to_json()) == step`."""
         return {"id": self.id, "actor": self.actor, "type": self.type, "payload": self.payload}
+
+    def canonical(self) -> str:
+        """Give one line of text that is equal for equal steps alone."""
+        return f"{json.dumps([self.id, self.actor, self.type])}{self._payload}"
 
 
 def event_step(
     actor: str, event: str, *, verdicts: Mapping[str, Outcome] | None = None, data: object = None, step_id: str = ""
 ) -> Step:
     """Make the step by which an effect's policy answers: the event, its guards' verdicts, opaque JSON data."""
-    return Step(step_id, actor, "event", {"event": event, "verdicts": dict(verdicts or {}), "data": data})
+    return Step(step_id, actor, EVENT, {"event": event, "verdicts": dict(verdicts or {}), "data": data})
 
 
 def text_step(actor: str, text: str, *, about: Payload | None = None, step_id: str = "") -> Step:
     """Make a step that says something (seed 004, 5.1); what it is about is kept beside the text."""
-    return Step(step_id, actor, "text", {"text": text, **(about or {})})
+    return Step(step_id, actor, TEXT, {"text": text, **(about or {})})
 
 
-def error_step(actor: str, code: str, message: str, *, step_id: str = "") -> Step:
+def error_step(actor: str, code: str, message: str, *, about: Payload | None = None, step_id: str = "") -> Step:
     """Make the step that reports a failure as data (seed 004, 5.4). As an effect's answer it is `E.failed`."""
-    return Step(step_id, actor, "action_result", {"error": True, "code": code, "message": message})
+    return Step(step_id, actor, ACTION_RESULT, {"error": True, "code": code, "message": message, **(about or {})})
 
 
-class PolicyContext(Protocol):
-    """What a policy may use beside its action."""
+def action_call_step(actor: str, action: Action, *, about: Payload | None = None, step_id: str = "") -> Step:
+    """Make the step that asks for another policy (seed 004, 5.2), with the digest of the call it asks for."""
+    asked = {"policy": action.policy, "payload": action.payload, "digest": action.digest}
+    return Step(step_id, actor, ACTION_CALL, {**asked, **(about or {})})
+
+
+def action_result_step(actor: str, payload: Payload, *, step_id: str = "") -> Step:
+    """Make the step that says what came of an action (seed 004, 5.3)."""
+    return Step(step_id, actor, ACTION_RESULT, payload)
+
+
+def approval_step(actor: str, digest: str, *, approve: bool = True, text: str = "", step_id: str = "") -> Step:
+    """Make the step by which somebody approves one call, or refuses it: the call whose `Action.digest` this is."""
+    return Step(step_id, actor, APPROVAL, {"digest": digest, "approved": approve, "text": text})
+
+
+def approved(action: Action, steps: Iterable[Step]) -> bool:
+    """Tell whether exactly this call is approved: the last approval step with its digest says so.
+
+    An approval of another call, of the same policy with other arguments included, releases nothing.
+    """
+    said = [step.payload for step in steps if step.type == APPROVAL]
+    about = [payload for payload in said if payload.get("digest") == action.digest]
+    return bool(about) and about[-1].get("approved") is True
+
+
+class Surroundings(Protocol):
+    """What a machine gives to the policies of its effects, and to those that they call."""
 
     @property
     def run(self) -> Run:
@@ -109,6 +171,52 @@ class PolicyContext(Protocol):
         """Append to the run's ledger at once, so that a later failure loses nothing."""
 
 
+class PolicyContext(Surroundings, Protocol):
+    """What a policy may use beside its action.
+
+    Outside a machine there is no run, no guard and so on: asking for one is a LookupError.
+    """
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """Settings of the surroundings. They are no part of the ledger."""
+
+    @property
+    def key(self) -> str:
+        """The name of this call, unique in its run and the same in every replay: for services that take such a key."""
+
+    def call(
+        self,
+        action: Action,
+        decorators: "Sequence[Decorator]" = (),
+        *,
+        seed: Iterable[Step] = (),
+        asked: Step | None = None,
+    ) -> Awaitable[list[Step]]:
+        """Call another policy and give its steps. Recorded calls are replayed: the policy is not called again.
+
+        The call has its place among this policy's calls from the moment this returns, before anybody awaits it. The
+        first decorator is the outermost. The other policy's own ledger starts with `seed`. What is not allowed, and a
+        payload that breaks the policy's schema, give an error step. The call and its result join this policy's own
+        ledger; with `asked`, the `action_call` step there that this carries out, only the result does.
+        """
+
+    def turn(self, policy: "Policy", action: Action) -> Awaitable[list[Step]]:
+        """Perform a policy as a part of this one, recorded like a call: its ledger is this one's as far as it has got.
+
+        Its steps join this one's ledger. For decorators; without it each turn of a loop would be made again in a replay.
+        """
+
+    def note(self, *steps: Step) -> None:
+        """Add steps to this policy's own ledger. They are not recorded: a replay notes them again."""
+
+    async def get_ledger(self) -> Ledger[Step]:
+        """Give this policy's own ledger: what it was seeded with, its calls and their results in the order they came."""
+
+    def tools(self, names: Iterable[str]) -> list[dict[str, Any]]:
+        """Describe policies as tools for a language model, in OpenAI's function format."""
+
+
 class Policy(Protocol):
     """An async function that performs an action and gives the record of what it did.
 
@@ -117,6 +225,9 @@ class Policy(Protocol):
 
     def __call__(self, action: Action, context: PolicyContext, /) -> Awaitable[list[Step]]:
         """Perform the action."""
+
+
+Decorator = Callable[[Policy], Policy]
 
 
 @attrs.frozen

@@ -169,12 +169,14 @@ class Run:
         return run
 
 
-def begin(machine: Machine, run_id: str, *, digest: str = "") -> tuple[Run, tuple[Command, ...]]:
+def begin(
+    machine: Machine, run_id: str, *, digest: str = "", started: Mapping[str, Any] | None = None
+) -> tuple[Run, tuple[Command, ...]]:
     """Start a run: nothing has happened, and the timers of the initial state are armed.
 
-    `digest` is the SHA-256 of the machine's canonical text, which only `dsa.lang` can write.
+    `digest` is the SHA-256 of the machine's canonical text, which only `dsa.lang` can write. `started` is kept in the first entry.
     """
-    first = MachineEntry(run_id, machine.name, digest, machine.constants)
+    first = MachineEntry(run_id, machine.name, digest, machine.constants, started or {})
     run = Run(machine, run_id, start(machine), Ledger((first,)))
     return run, tuple(_armed(machine, machine.armed(run.configuration.state)))
 
@@ -187,7 +189,7 @@ def replay(machine: Machine, ledger: Iterable[Entry]) -> Run:
     entries = tuple(ledger)
     if not entries or not isinstance(entries[0], MachineEntry):
         raise ReplayError(0, "a ledger begins with its machine")
-    run, _ = begin(machine, entries[0].run, digest=entries[0].digest)
+    run, _ = begin(machine, entries[0].run, digest=entries[0].digest, started=dict(entries[0].started))
     for position, entry in enumerate(entries):
         if position >= len(run.ledger):
             if isinstance(entry, EventEntry):

@@ -37,13 +37,9 @@ def totals(ledger: Iterable[Entry], generating: str) -> Totals:
             sums = _with_call(sums, entry)
         elif isinstance(entry, VerdictEntry):
             sums = attrs.evolve(sums, guard_seconds=sums.guard_seconds + entry.seconds)
-        elif isinstance(entry, ResultEntry) and entry.effect == generating and _failed(entry):
+        elif isinstance(entry, ResultEntry) and entry.effect == generating and entry.failed:
             sums = attrs.evolve(sums, calls=sums.calls + 1, failed_calls=sums.failed_calls + 1, cost_usd=None)
     return sums
-
-
-def _failed(entry: ResultEntry) -> bool:
-    return any(step["payload"].get("error") is True for step in entry.steps)
 
 
 def _with_call(sums: Totals, entry: ArtifactEntry) -> Totals:

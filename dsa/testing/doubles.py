@@ -7,6 +7,7 @@ import asyncio
 import heapq
 from collections.abc import Iterable
 from itertools import count
+from math import inf
 
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, GuardInterface, GuardResult, PromptTemplate
 
@@ -60,6 +61,10 @@ class StillClock:
         """Give the seconds that it was moved."""
         return self._now_s
 
+    def wall_ms(self) -> int:
+        """Give the milliseconds that it was moved."""
+        return round(self._now_s * 1000)
+
     async def sleep(self, seconds: float) -> None:
         """Wait until the clock has been moved so far."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -70,6 +75,11 @@ class StillClock:
     def waiting(self) -> int:
         """How many sleep."""
         return sum(not future.done() for _, _, future in self._sleepers)
+
+    @property
+    def next_s(self) -> float:
+        """In how many seconds the next one wakes; infinite when nobody sleeps."""
+        return min((wakes_s - self._now_s for wakes_s, _, future in self._sleepers if not future.done()), default=inf)
 
     async def settle(self) -> None:
         """Let everything run that can run without time and without threads."""

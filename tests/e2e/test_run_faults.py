@@ -106,7 +106,7 @@ def test_ctrl_c_keeps_what_was_done_and_exits_with_130(dsa, tmp_path, json_wante
     (tmp_path / "mine.py").write_text(INTERRUPTED)
     done = captured(dsa, "dual_state", "--with", "mine.py", *(["--json"] if json_wanted else []))
     assert done.returncode == 130
-    (kept,) = (tmp_path / ".dsa").iterdir()
+    (kept,) = (tmp_path / ".dsa").glob("*-*-*")
     assert f"interrupted; what was done so far is kept in .dsa/{kept.name}" in done.stderr.decode()
     ledger = load_lines((kept / "ledger.jsonl").read_text())
     assert replay(loads((kept / "machine.md").read_text()), ledger).step("g").attempts == 1
@@ -124,7 +124,7 @@ def test_a_reader_that_goes_away_changes_nothing(dsa, tmp_path, arguments, rmax,
     with os.fdopen(writing, "w") as gone:
         done = dsa("dual_state", "--param", f"rmax={rmax}", *SCRIPTED, *arguments, stdout=gone, stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (code, b"")
-    (kept,) = (tmp_path / ".dsa").iterdir()
+    (kept,) = (tmp_path / ".dsa").glob("*-*-*")
     assert replay(load("dual_state").at(rmax=rmax), load_lines((kept / "ledger.jsonl").read_text())).outcome == outcome
     assert (kept / "diagram.svg").exists()
 
@@ -159,7 +159,7 @@ def test_a_spec_runs_the_machine_that_it_names(dsa, tmp_path):
     done = captured(dsa, "spec.md", "--param", "rmax=1", *SCRIPTED)
     assert done.returncode == 0, done.stderr
     assert b"bindings of the machine" in done.stdout
-    (kept,) = (tmp_path / ".dsa").iterdir()
+    (kept,) = (tmp_path / ".dsa").glob("*-*-*")
     text = (kept / "machine.md").read_text()
     assert text == (tmp_path / "here" / "m.md").read_text()
     first = load_lines((kept / "ledger.jsonl").read_text())[0]
@@ -176,7 +176,7 @@ def test_runs_at_once_in_one_folder_do_not_meet(dsa, tmp_path):
     ]
     assert [process.wait(120) for process in processes] == [0, 0, 0]
     machine = load("dual_state")
-    outcomes = [replay(machine, load_lines((run / "ledger.jsonl").read_text())).outcome for run in folder.iterdir()]
+    outcomes = [replay(machine, load_lines((run / "ledger.jsonl").read_text())).outcome for run in folder.glob("*-*-*")]
     assert outcomes == ["succeeded"] * 3
 
 

@@ -1,0 +1,206 @@
+"""`GitArtifacts`: the artifacts of one run as commits on the run's branch.
+
+Takes artifacts and verdicts, gives them back exactly. A commit is one record: its message says everything but the text;
+its tree has the newest text of each step, so that `git diff` of two commits is what changed between two attempts, and a
+clone's working tree is what the run has made. It knows no ledger and no driver.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from dsa.edge.git.branch import Branch
+from dsa.edge.git.history import Commit, commit_bytes, history
+from dsa.edge.git.messages import message_of, record_in
+from dsa.edge.git.objects import ArtifactStoreError, DurableObjects, SyncFailed
+from dsa.edge.git.repository import make_ready
+from dsa.edge.git.texts import Batch, Texts, new_path
+from dsa.edge.git.view import file_names, newest_passed, write_view
+from dsa.runtime.artifacts import Attempt, Attempts, attempt_of, identified
+from dsa.runtime.content import Artifact
+from dsa.runtime.ledger import VerdictEntry
+
+_LOCK_PATIENCE_S, _GC_PATIENCE_S = 30.0, 600.0
+
+
+class GitArtifacts:
+    """An `ArtifactStore` in git: durable when `store` and `record_verdict` return.
+
+    The bare repository at `path` is made when missing. Any number of handles, processes, threads and `git gc` may use it
+    at once. A handle holds no open file and no process. Nothing that is written is ever changed.
+
+    Raises ArtifactStoreError when the repository cannot be used or is damaged, when another process holds the run for
+    `lock_patience_s`, or when `git gc` runs for longer than `gc_patience_s`; OSError when nothing can be written. What
+    raised may have been stored all the same: store it again, the same record changes nothing. Once the disk has
+    failed to sync, the handle stores nothing any more.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        run_id: str,
+        *,
+        now_s: Callable[[], float] = time.time,
+        lock_patience_s: float = _LOCK_PATIENCE_S,
+        gc_patience_s: float = _GC_PATIENCE_S,
+    ) -> None:
+        self.path, self.run_id = Path(path).absolute(), run_id
+        make_ready(self.path, run_id)
+        self._now_s, self._gc_patience_s = now_s, gc_patience_s
+        self._objects = DurableObjects(self.path)
+        self._branch = Branch(self.path, run_id, lock_patience_s)
+        self._texts = Texts(self._objects)
+        self._thread = threading.Lock()
+        self._is_dead = False
+        self._forget()
+
+    def _forget(self) -> None:
+        self._tip: str | None = None
+        self._tree: str | None = None
+        self._attempts = Attempts()
+        self._places: dict[str, tuple[str, str]] = {}  # by artifact id: tree, and path in it
+        self._paths: dict[str, str] = {}  # by step
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def store(self, artifact: Artifact, author: str = "") -> Artifact:
+        """Store one version and give it back with its id; KeyError when a parent is unknown.
+
+        `author` is the generator's name. Storing the same record again changes nothing.
+        """
+        artifact = identified(artifact)
+        self._append(attempt_of(artifact, author), artifact.content.encode("utf-8", "surrogatepass"))
+        return artifact
+
+    def record_verdict(self, verdict: VerdictEntry) -> None:
+        """Store what was said of an artifact; KeyError when it is unknown. The same record again changes nothing."""
+        self._append(verdict)
+
+    def _append(self, record: Attempt | VerdictEntry, text: bytes | None = None) -> None:
+        with self._alone():
+            self._refresh()
+            while not self._has(record):
+                batch = Batch(self._objects, self._gc_patience_s)
+                if self._commits(record, text, batch):
+                    batch.outlast_gc()
+                    return
+                self._refresh()  # git has moved the branch meanwhile
+            self._branch.sync()  # whoever stored it may not have got so far
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        with self._thread:
+            if self._is_dead:
+                raise ArtifactStoreError(self.path, "the disk has failed before; open the artifacts again and look")
+            try:
+                with self._branch.held():
+                    yield
+            except SyncFailed:
+                self._is_dead = True
+                raise
+
+    def _commits(self, record: Attempt | VerdictEntry, text: bytes | None, batch: Batch) -> bool:
+        """Write the objects, then the ref. False when the branch is not where it was."""
+        path, tree = "", self._tree
+        if text is not None:
+            path = self._paths.get(record.step) or new_path(record.step, len(self._paths))
+            tree = self._texts.put(tree, path, text, batch)
+        assert tree is not None, "a verdict comes after its artifact"
+        body = commit_bytes(tree, self._tip, message_of(self.run_id, record, path), now_s=self._now_s())
+        commit_id = batch.write("commit", body)
+        batch.outlast_gc()
+        if not self._branch.advance(self._tip, commit_id):
+            return False
+        self._tip, self._tree = commit_id, tree
+        self._add(record, tree, path)
+        return True
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def get_artifact(self, artifact_id: str) -> Artifact:
+        """Give one version; KeyError when there is none of that id."""
+        with self._thread:
+            if artifact_id not in self._attempts:
+                self._refresh()
+            return next(self._with_texts([self._attempts[artifact_id]]))
+
+    def get_provenance(self, artifact_id: str) -> list[Artifact]:
+        """Give the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
+        attempts = self.lineage(artifact_id)
+        with self._thread:
+            return list(self._with_texts(attempts))
+
+    def lineage(self, artifact_id: str) -> list[Attempt]:
+        """Give the provenance without the texts; KeyError when unknown."""
+        with self._thread:
+            self._refresh()
+            return self._attempts.lineage(artifact_id)
+
+    def attempts(self) -> tuple[Attempt, ...]:
+        """Give everything but the texts, in the order in which it was stored."""
+        with self._thread:
+            self._refresh()
+            return tuple(self._attempts)
+
+    def checkout(self, folder: Path | str, *, only_passed: bool = False, suffix: str = ".txt") -> None:
+        """Write the texts, and what was said of them, as `STEP/ATTEMPT-VERDICT.txt` into a folder that is empty or new.
+
+        `only_passed` leaves all out but the newest attempt of each step whose last verdict is `passed`. What is written
+        is a view: nothing reads it back. FileExistsError when something is there.
+        """
+        everything = self.attempts()
+        attempts = newest_passed(everything) if only_passed else everything
+        with self._thread:
+            texts = self._texts.find({a.artifact_id: self._places[a.artifact_id] for a in attempts})
+            write_view(Path(folder), attempts, texts, file_names(attempts, suffix))
+
+    def _with_texts(self, attempts: Iterable[Attempt]) -> Iterator[Artifact]:
+        """Give artifacts, their texts checked against their digests."""
+        wanted = {attempt.artifact_id: attempt for attempt in attempts}
+        for artifact_id, text in self._texts.find({name: self._places[name] for name in wanted}):
+            artifact = wanted[artifact_id].artifact(text.decode("utf-8", "surrogatepass"))
+            if artifact.content_digest != wanted[artifact_id].content_digest:
+                raise ArtifactStoreError(self.path, f"the text of artifact {artifact_id} is not the one of its digest")
+            yield artifact
+
+    def _refresh(self) -> None:
+        """Read what others, or an earlier process, have added to the branch."""
+        tip = self._branch.read()
+        if tip == self._tip:
+            return
+        commits = history(self._objects, tip, self._tip) if tip else []
+        if not commits or commits[0].parent != self._tip:  # somebody has rewritten the branch, or taken it away
+            commits = history(self._objects, tip, None) if tip else []
+            self._forget()
+        for commit, (record, path) in [(commit, self._record(commit)) for commit in commits]:
+            try:
+                if record is not None and not self._has(record):
+                    self._add(record, commit.tree, path)
+            except KeyError as unknown:
+                what = f"commit {commit.commit_id} speaks of artifact {unknown.args[0]}, which is not in the run"
+                raise ArtifactStoreError(self.path, what) from unknown
+        self._tip, self._tree = tip, commits[-1].tree if commits else None
+
+    def _record(self, commit: Commit) -> tuple[Attempt | VerdictEntry | None, str]:
+        try:
+            return record_in(commit.message) or (None, "")
+        except ValueError as fault:
+            raise ArtifactStoreError(self.path, f"commit {commit.commit_id} is no whole record: {fault}") from fault
+
+    def _has(self, record: Attempt | VerdictEntry) -> bool:
+        """Tell whether a record is there already; KeyError when what it speaks of is not."""
+        if isinstance(record, VerdictEntry):
+            return record in self._attempts[record.artifact_id].verdicts
+        for parent in record.parents:
+            self._attempts[parent]
+        return record.artifact_id in self._attempts
+
+    def _add(self, record: Attempt | VerdictEntry, tree: str, path: str) -> None:
+        if isinstance(record, VerdictEntry):
+            self._attempts.add_verdict(record)
+        else:
+            self._attempts.add(record)
+            self._places[record.artifact_id] = (tree, path)
+            self._paths[record.step] = path

@@ -1,0 +1,1 @@
+"""Where runs are kept: durable in one SQLite file, or in memory."""

@@ -1,0 +1,333 @@
+"""Policies calling policies: each call is recorded as it begins and as it ends, and replayed where it is recorded.
+
+Takes policies, what a ledger has of their calls, and a hook that makes the rest durable; gives each policy its
+`PolicyContext`. It drives coroutines and knows no store and no clock.
+
+A call is known by its path: its place among its caller's calls, allotted the moment the caller asks, below the caller's
+own path. A policy gets the results of its calls one at a time (`dsa.runtime.turns`), in a replay in the order in which they
+were recorded: whatever it makes of which answer came first, it makes of it again.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+
+from dsa.runtime.artifacts import ArtifactStore
+from dsa.runtime.content import GeneratorInterface, GuardInterface
+from dsa.runtime.ledger import ArtifactEntry, CallEntry, CallResultEntry, Ledger, VerdictEntry
+from dsa.runtime.policies import (
+    Action,
+    Decorator,
+    Policy,
+    Step,
+    Surroundings,
+    action_call_step,
+    error_step,
+)
+from dsa.runtime.recorded import Record, ReplayMismatchError, Said, result_for
+from dsa.runtime.registry import Registry
+from dsa.runtime.run import Run
+from dsa.runtime.turns import Turns
+
+NOT_ALLOWED = "NOT_ALLOWED"
+
+CallRecord = CallEntry | CallResultEntry
+
+
+@attrs.frozen
+class _Request:
+    """One call as it was asked for: where, what, and what the ledger is to say of its payload."""
+
+    path: str
+    position: int
+    known: int
+    action: Action
+    digest: str
+    payload: dict[str, Any] | None
+
+
+@attrs.define
+class _Fault:
+    """What ends the whole run, however policies handle it.
+
+    After a crash, calls under way may still be recorded, but for those that have seen it: it stands in `paths`.
+    """
+
+    error: BaseException
+    is_crash: bool
+    paths: list[str] = attrs.field(factory=list)
+
+    def forbids(self, path: str) -> bool:
+        """Tell whether a call may not be recorded as finished."""
+        return not self.is_crash or any(f"{seen}.".startswith(f"{path}.") for seen in self.paths)
+
+
+class Calls:
+    """All calls that are made under one key: by one policy, by those it calls, and so on.
+
+    `recorded` is what the ledger has of them, entries of other keys and roots may be among it; `root` is the path that the
+    first policy has: the number of the try. `append` is given every entry before anybody sees what it says; what it
+    raises ends the run. `surroundings` is what a machine gives to its policies. Raises ReplayMismatchError for entries that no
+    run has written.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        key: str = "",
+        root: int = 1,
+        recorded: Iterable[object] = (),
+        append: Callable[[CallRecord], None] = lambda _entry: None,
+        config: Mapping[str, Any] | None = None,
+        surroundings: Surroundings | None = None,
+    ) -> None:
+        self.registry = registry
+        self.key = key
+        self.config: Mapping[str, Any] = MappingProxyType(dict(config or {}))
+        self.record = Record(recorded, key, str(root))
+        self._append = append
+        self._surroundings = surroundings
+        self._fault: _Fault | None = None
+
+    @property
+    def surroundings(self) -> Surroundings:
+        """What the machine gives. LookupError where there is none."""
+        if self._surroundings is None:
+            msg = "this policy runs outside a machine: it has no run, artifacts, guards, generators or clock"
+            raise LookupError(msg)
+        return self._surroundings
+
+    async def perform(
+        self, action: Action, policy: Policy, *, allowed: Iterable[str] | None = None, seed: Iterable[Step] = ()
+    ) -> list[Step]:
+        """Perform a policy from its beginning, with what is recorded of its calls.
+
+        `allowed` is what it may call, if not `action.actions`. Raises what a policy raised, also if another caught it: what follows
+        from a crash is in no replay. Raises ReplayMismatchError when a policy does not ask for what is recorded.
+        """
+        steps = await self.steps_of(policy, action, self.context(action, allowed=allowed, seed=seed))
+        self.require_sound(self.record.root)
+        return steps
+
+    def context(self, action: Action, *, allowed: Iterable[str] | None = None, seed: Iterable[Step] = ()) -> "_Scope":
+        """Give the context of the first policy, for a caller that performs it itself; `perform` does that and more."""
+        may = action.actions if allowed is None else frozenset(allowed)
+        return _Scope(self, self.record.root, action.policy, may, Ledger(seed))
+
+    async def steps_of(self, policy: Policy, action: Action, scope: "_Scope") -> list[Step]:
+        """Call a policy and give its steps, those without an id numbered under its path."""
+        try:
+            steps = await _awaited(policy, action, scope)
+            scope.require_all_asked()
+        except Exception as error:
+            self._broken(error, scope.path, is_crash=not isinstance(error, ReplayMismatchError))
+            raise
+        finally:
+            scope.close()
+        return [
+            step if step.id else Step(f"{scope.path}/{number}", step.actor, step.type, step.payload)
+            for number, step in enumerate(steps, start=1)
+        ]
+
+    def require_sound(self, path: str) -> None:
+        """Raise what ended the run, if anything has, in the policy of this path."""
+        if self._fault is not None:
+            self._fault.paths.append(path)
+            raise self._fault.error
+
+    def require_recorded(self, request: _Request) -> None:
+        """Raise ReplayMismatchError when the ledger has another call in this place."""
+        begun = self.record.begun.get(request.path)
+        if begun is not None and begun.digest != request.digest:
+            asked = f"{request.action.policy} with {request.action.payload} ({request.digest[:12]})"
+            error = ReplayMismatchError(
+                request.path, f"{begun.policy} with {begun.payload} ({begun.digest[:12]})", asked
+            )
+            self._broken(error, request.path, is_crash=False)
+            raise error
+
+    def begin(self, request: _Request) -> None:
+        """Record that a call begins, unless it had begun before."""
+        self.require_sound(request.path)
+        if request.path not in self.record.begun:
+            actions = sorted(request.action.actions)
+            name = request.action.policy
+            self._write(CallEntry(self.key, request.path, name, request.digest, request.payload, actions))
+
+    def finish(self, path: str, steps: Iterable[Step]) -> None:
+        """Record what a call gave."""
+        if self._fault is not None and self._fault.forbids(path):
+            raise self._fault.error
+        self._write(CallResultEntry(self.key, path, [step.to_json() for step in steps]))
+
+    def _write(self, entry: CallRecord) -> None:
+        try:
+            self._append(entry)
+        except BaseException as error:
+            self._broken(error, entry.path, is_crash=False)
+            raise
+
+    def _broken(self, error: BaseException, path: str, *, is_crash: bool) -> None:
+        if self._fault is None or (self._fault.is_crash and not is_crash):
+            self._fault = _Fault(error, is_crash)
+        self._fault.paths.append(path)
+
+
+class _Scope:
+    """The `PolicyContext` of one policy that is being performed: its calls and its own ledger."""
+
+    def __init__(self, calls: Calls, path: str, actor: str, allowed: frozenset[str], ledger: Ledger[Step]) -> None:
+        self.path = path
+        self._calls = calls
+        self._actor = actor
+        self._allowed = allowed
+        self._ledger = ledger
+        self._said, self._counted = Said(), 0
+        self._allotted = 0
+        self._turns = Turns(calls.record.order_below(path), replaying=calls.record.greatest_below(path) > 0)
+        self._closed = False
+
+    # -- calls --------------------------------------------------------------------------------------------------
+
+    def call(
+        self,
+        action: Action,
+        decorators: Sequence[Decorator] = (),
+        *,
+        seed: Iterable[Step] = (),
+        asked: Step | None = None,
+    ) -> Awaitable[list[Step]]:
+        begin_with = Ledger(seed)
+        request = self._request(action, Said(begin_with).digest_with(action), action.payload)
+        return self._called(request, tuple(decorators), begin_with, asked)
+
+    def turn(self, policy: Policy, action: Action) -> Awaitable[list[Step]]:
+        self._said.add(self._ledger[self._counted :])
+        self._counted = len(self._ledger)
+        return self._turned(self._request(action, self._said.digest_with(action), None), policy)
+
+    def _request(self, action: Action, digest: str, payload: dict[str, Any] | None) -> _Request:
+        """Give a call its place. What happens before anybody awaits it is the same in every replay."""
+        if self._closed:
+            raise RuntimeError(f"{self._actor} has given its steps and calls {action.policy} no more")
+        self._calls.require_sound(self.path)
+        self._allotted += 1
+        path = f"{self.path}.{self._allotted}"
+        request = _Request(path, self._allotted, self._turns.ask(), action, digest, payload)
+        self._calls.require_recorded(request)
+        return request
+
+    async def _called(
+        self, request: _Request, decorators: tuple[Decorator, ...], seed: Ledger[Step], asked: Step | None
+    ) -> list[Step]:
+        action = request.action
+
+        async def perform() -> list[Step]:
+            refusal = self._refusal(action)
+            if refusal is not None:
+                return [Step(f"{request.path}/1", refusal.actor, refusal.type, refusal.payload)]
+            registered = self._calls.registry[action.policy]
+            policy = registered.policy
+            for decorate in reversed(decorators):
+                policy = decorate(policy)
+            granted = action.permitting(registered.actions)
+            scope = _Scope(self._calls, request.path, action.policy, granted.actions, seed)
+            return await self._calls.steps_of(policy, granted, scope)
+
+        steps = await self._settled(request, perform)
+        call = asked or action_call_step(self._actor, action, step_id=request.path)
+        self.note(*(() if asked else (call,)), result_for(call, action.policy, steps))
+        return steps
+
+    async def _turned(self, request: _Request, policy: Policy) -> list[Step]:
+        scope = _Scope(self._calls, request.path, self._actor, self._allowed, self._ledger)
+        steps = await self._settled(request, lambda: self._calls.steps_of(policy, request.action, scope))
+        self.note(*steps)
+        return steps
+
+    async def _settled(self, request: _Request, perform: Callable[[], Awaitable[list[Step]]]) -> list[Step]:
+        """Give what is recorded of a call, or make it: both in their turn."""
+        recorded = self._calls.record.given.get(request.path)
+        if recorded is not None:
+            await self._turns.take(request.position, request.known)
+            return list(recorded)
+        await self._turns.start()
+        self._calls.begin(request)
+        steps = await perform()
+        if not self._closed:  # else nobody waits for it any more
+            self._calls.finish(request.path, steps)
+            self._turns.came(request.position)
+            await self._turns.take(request.position, request.known)
+        return steps
+
+    def _refusal(self, action: Action) -> Step | None:
+        if action.policy not in self._allowed:
+            allowed = ", ".join(sorted(self._allowed)) or "nothing"
+            message = f"{self._actor} may not call {action.policy}; it may call: {allowed}"
+            return error_step(action.policy, NOT_ALLOWED, message)
+        return self._calls.registry.fault(action)
+
+    def require_all_asked(self) -> None:
+        """Raise ReplayMismatchError when the ledger has calls that the policy did not ask for."""
+        if self._allotted < self._calls.record.greatest_below(self.path):
+            path = f"{self.path}.{self._allotted + 1}"
+            begun = self._calls.record.begun.get(path)
+            recorded = f"{begun.policy} with {begun.payload}" if begun else "further calls"
+            raise ReplayMismatchError(path, recorded, f"nothing more by {self._actor}")
+
+    def close(self) -> None:
+        """End the policy: what it left under way is not recorded any more."""
+        self._closed = True
+
+    # -- the own ledger, and what else there is -------------------------------------------------------------------
+
+    def note(self, *steps: Step) -> None:
+        self._ledger = self._ledger.extend(steps)
+
+    async def get_ledger(self) -> Ledger[Step]:
+        return self._ledger
+
+    def tools(self, names: Iterable[str]) -> list[dict[str, Any]]:
+        return self._calls.registry.tools(names)
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        return self._calls.config
+
+    @property
+    def key(self) -> str:
+        return f"{self._calls.key}/{self.path}" if self._calls.key else self.path
+
+    @property
+    def run(self) -> Run:
+        return self._calls.surroundings.run
+
+    @property
+    def artifacts(self) -> ArtifactStore:
+        return self._calls.surroundings.artifacts
+
+    def guard(self, name: str) -> GuardInterface:
+        return self._calls.surroundings.guard(name)
+
+    def generator(self, name: str) -> GeneratorInterface:
+        return self._calls.surroundings.generator(name)
+
+    def now_s(self) -> float:
+        return self._calls.surroundings.now_s()
+
+    def record(self, entry: ArtifactEntry | VerdictEntry) -> None:
+        self._calls.surroundings.record(entry)
+
+
+async def _awaited(policy: Policy, action: Action, scope: _Scope) -> list[Step]:
+    """Call a policy. TypeError when it does not give steps."""
+    giving: object = policy(action, scope)
+    if not isinstance(giving, Awaitable):
+        raise TypeError(f"the policy {action.policy} is no async function")
+    steps: object = await giving
+    if not isinstance(steps, list | tuple) or not all(isinstance(step, Step) for step in steps):
+        raise TypeError(f"the policy {action.policy} gave {type(steps).__name__}, not a list of Steps")
+    return list(steps)

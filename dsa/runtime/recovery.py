@@ -1,0 +1,113 @@
+"""What is still to be done in a run, read from its ledger: effects in flight, answers that were not taken, timers.
+
+Takes a run that was replayed, gives what a driver goes on with. Pure, as everything here: what happened outside while nobody
+was looking is not known, and is called in doubt.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from dsa.declarations import Effect
+from dsa.machine import Machine
+from dsa.runtime.ledger import DoubtEntry, EventEntry, Handling, IntentEntry, ResultEntry, TimerEntry
+from dsa.runtime.run import Run
+
+
+@attrs.frozen
+class InFlight:
+    """An effect to be performed: not begun, in doubt, or failed and to be tried again.
+
+    `data` is that of the event which caused it, `tries` how many results are recorded, all of them failures.
+    """
+
+    intent: IntentEntry
+    data: Any
+    tries: int
+    in_doubt: bool
+
+
+@attrs.frozen
+class Unfinished:
+    """What a run that was cut off has left to do.
+
+    Results to be taken as answers, effects to be performed in this order, and the armed timers' deadlines in milliseconds since 1970, in the
+    order in which they were started.
+    """
+
+    answered: tuple[tuple[IntentEntry, ResultEntry], ...] = ()
+    in_flight: tuple[InFlight, ...] = ()
+    timers: Mapping[tuple[str, str], int] = attrs.field(factory=dict)
+
+
+def unfinished(run: Run) -> Unfinished:
+    """Read what is left to do. A failure that no row takes is to be tried again, as a person asks who resumes the run."""
+    past = _Past(run)
+    answered: list[tuple[IntentEntry, ResultEntry]] = []
+    flying: list[InFlight] = []
+    blocked = -1
+    for intent in _open(run):
+        results, seq = past.results.get(intent.key, []), seq_of(intent.key)
+        has_answers = intent.effect in run.machine.answers
+        exhausted = len(results) > (declared(run.machine, intent.effect).retries or 0)
+        is_over = bool(results) and (
+            not results[-1].failed or (exhausted and intent.effect in run.machine.failures_handled)
+        )
+        if is_over and has_answers:
+            answered.append((intent, results[-1]))
+        elif not is_over:
+            in_doubt = seq != blocked and (not exhausted or intent.key in past.tried_again)
+            flying.append(InFlight(intent, past.events[seq].data, len(results), in_doubt))
+            blocked = blocked if has_answers else seq  # the effects after it wait for it (S6)
+    armed = () if run.finished else run.machine.armed(run.configuration.state)
+    timers = {timer: deadline for timer, deadline in past.deadlines.items() if timer in armed}
+    return Unfinished(tuple(answered), tuple(flying), timers)
+
+
+def handling_of(machine: Machine, effect: str) -> Handling:
+    """Give what the table says about an effect in doubt (column `in doubt`); of an actuator that says nothing, somebody is asked."""
+    written: dict[str, Handling] = {"retry": "retry", "ask": "ask", "fail": "fail"}
+    about = declared(machine, effect)
+    return written.get(about.in_doubt, "ask" if about.kind == "actuator" else "retry")
+
+
+def declared(machine: Machine, effect: str) -> Effect:
+    """Give what the table's Effects say about an effect, or that they say nothing."""
+    return next((each for each in machine.effects if each.name == effect), Effect(effect))
+
+
+def seq_of(key: str) -> int:
+    """Give the number of the event that caused an effect, from the effect's key."""
+    return int(key.rsplit("/", 2)[1])
+
+
+class _Past:
+    """A ledger's events by number, results by key, deadlines by timer, and what was tried again since its last result."""
+
+    def __init__(self, run: Run) -> None:
+        self.events: dict[int, EventEntry] = {}
+        self.results: dict[str, list[ResultEntry]] = {}
+        self.deadlines: dict[tuple[str, str], int] = {}
+        self.tried_again: set[str] = set()
+        for entry in run.ledger:
+            match entry:
+                case EventEntry(seq):
+                    self.events[seq] = entry
+                case ResultEntry(key):
+                    self.results.setdefault(key, []).append(entry)
+                    self.tried_again.discard(key)
+                case DoubtEntry(key):
+                    self.tried_again.add(key)
+                case TimerEntry(source, event, deadline_ms):
+                    self.deadlines.pop((source, event), None)
+                    self.deadlines[source, event] = deadline_ms
+
+
+def _open(run: Run) -> Iterator[IntentEntry]:
+    """Give the effects that may have something left to do, in the order they were asked for."""
+    for entry in run.ledger:
+        if isinstance(entry, IntentEntry) and (
+            entry.effect not in run.machine.answers or run.keys.get(entry.effect) == entry.key
+        ):
+            yield entry

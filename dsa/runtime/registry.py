@@ -1,0 +1,146 @@
+"""Which policies there are: each with a description and the JSON Schema of its payload (seed 004, section 3.6).
+
+Takes policies, gives them by name, says what is wrong with a payload, and describes them as tools for language models.
+It calls nothing.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import attrs
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError, ValidationError, best_match
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012, EMPTY_REGISTRY
+
+from dsa.errors import BindingError
+from dsa.runtime.kinds import closest
+from dsa.runtime.policies import Action, Policy, Step, error_step
+
+INVALID_PAYLOAD = "INVALID_PAYLOAD"
+
+_LONGEST_WHY = 300  # it quotes what a model wrote
+_ANY_OBJECT: dict[str, Any] = {"type": "object"}
+_TAKES_ANY = Draft202012Validator(_ANY_OBJECT)
+#: What OpenAI's format, and those modelled on it, take as the name of a function.
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_Given = TypeVar("_Given", bound=Policy)
+
+
+@attrs.frozen
+class Registered:
+    """A policy under its name; `actions` are those that it may call whoever calls it."""
+
+    name: str
+    policy: Policy
+    description: str
+    schema: Mapping[str, Any]
+    actions: frozenset[str]
+    _validator: Any = attrs.field(repr=False, eq=False)
+
+    def fault(self, payload: Mapping[str, Any]) -> Step | None:
+        """Give an error step that says where a payload breaks the schema, and why; None when it does not."""
+        found: ValidationError | None = best_match(self._validator.iter_errors(payload))
+        if found is None:
+            return None
+        why = found.message if len(found.message) <= _LONGEST_WHY else f"{found.message[:_LONGEST_WHY]}.."
+        about = {"where": found.json_path}
+        return error_step(self.name, INVALID_PAYLOAD, f"at {found.json_path}: {why}", about=about)
+
+    def tool(self) -> dict[str, Any]:
+        """Describe the policy in OpenAI's function format. ValueError for a name that the format does not take."""
+        if not _TOOL_NAME.fullmatch(self.name):
+            msg = f"'{self.name}' can be no tool: its name needs 1 to 64 letters, digits, _ and -"
+            raise ValueError(msg)
+        function = {"name": self.name, "description": self.description, "parameters": dict(self.schema)}
+        return {"type": "function", "function": function}
+
+
+class Registry:
+    """Policies by name. `policies` are registered as they are, with no schema."""
+
+    def __init__(self, policies: Mapping[str, Policy] | None = None) -> None:
+        self._policies: dict[str, Registered] = {}
+        for name, policy in (policies or {}).items():
+            self.register(name)(policy)
+
+    def register(
+        self,
+        name: str,
+        description: str = "",
+        schema: Mapping[str, Any] | None = None,
+        *,
+        actions: Iterable[str] = (),
+    ) -> Callable[[_Given], _Given]:
+        """Register a policy under a name; to be used as a decorator.
+
+        Without a description its docstring's first line is taken, without a schema any object is a payload. `actions` are
+        policies that it may call whoever calls it. BindingError for a name taken, for what is no policy, and for what is
+        no JSON Schema (2020-12) that stands alone.
+        """
+        accepted = _ANY_OBJECT if schema is None else dict(schema)
+        validator = _TAKES_ANY if schema is None else _validator(name, accepted)
+
+        def add(policy: _Given) -> _Given:
+            if name in self._policies:
+                raise BindingError(f"there is a policy '{name}' already; register this one under another name")
+            if not callable(policy) or isinstance(policy, type):
+                raise BindingError(f"the policy '{name}' is {policy!r}, not an async function (action, context)")
+            told = description or (inspect.getdoc(policy) or "").partition("\n")[0]
+            self._policies[name] = Registered(name, policy, told, accepted, frozenset(actions), validator)
+            return policy
+
+        return add
+
+    def __getitem__(self, name: str) -> Registered:
+        """Give what is registered under a name. Raises BindingError."""
+        try:
+            return self._policies[name]
+        except KeyError:
+            raise BindingError(f"no policy '{name}' is registered", hint=closest(name, self._policies)) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._policies
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._policies)
+
+    def __len__(self) -> int:
+        return len(self._policies)
+
+    def fault(self, action: Action) -> Step | None:
+        """Give an error step when an action's payload breaks its policy's schema. Raises BindingError."""
+        return self[action.policy].fault(action.payload)
+
+    def tools(self, names: Iterable[str]) -> list[dict[str, Any]]:
+        """Describe policies in OpenAI's function format, sorted by name. Raises BindingError or ValueError."""
+        return [self[name].tool() for name in sorted(names)]
+
+
+def _validator(name: str, schema: Mapping[str, Any]) -> Draft202012Validator:
+    """Give what checks payloads; it looks nothing up on the network."""
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        raise BindingError(f"the schema of '{name}' is no JSON Schema: at {error.json_path}: {error.message}") from None
+    alone = EMPTY_REGISTRY.with_resource("", DRAFT202012.create_resource(schema)).resolver()
+    for reference in _references(schema):
+        try:
+            alone.lookup(reference)
+        except Unresolvable:
+            raise BindingError(f"the schema of '{name}' refers to '{reference}', which is not in it") from None
+    return Draft202012Validator(schema, registry=EMPTY_REGISTRY)
+
+
+def _references(schema: object) -> Iterator[str]:
+    if isinstance(schema, Mapping):
+        for keyword, inner in schema.items():
+            if keyword in {"$ref", "$dynamicRef"} and isinstance(inner, str):
+                yield inner
+            else:
+                yield from _references(inner)
+    elif isinstance(schema, list | tuple):
+        for inner in schema:
+            yield from _references(inner)

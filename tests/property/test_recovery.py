@@ -1,0 +1,78 @@
+"""However often a run is cut off, it comes to the same end, nothing acknowledged is lost, no result is worked out twice."""
+
+import asyncio
+import random
+from collections import Counter
+
+from crashes import RUN, Constant, World, live, saying
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from property.test_driver import BUSY_MACHINES, SLOW
+
+from dsa.declarations import OUTSIDE
+from dsa.edge.files import load
+from dsa.edge.stores.memory import MemoryStore
+from dsa.meaning import Occurrence
+from dsa.runtime.ledger import DoubtEntry, EventEntry, ResultEntry, StepEntry
+from dsa.runtime.run import replay
+from dsa.testing.strategies import machines
+
+LIVES = st.lists(st.tuples(st.integers(1, 12), st.booleans()), max_size=6)
+
+
+def lived(machine, seed, crashes):
+    """Let a run live through crashes; give its world and its ledger."""
+    chance = random.Random(seed)
+    outside = [event.name for event in machine.events if event.origin == OUTSIDE]
+    sent = [Occurrence(chance.choice(outside)) for _ in range(5)] if outside else []
+    world = World(machine, MemoryStore(), saying(seed))
+    guards = {guard.name: Constant(seed, guard.outcomes) for guard in machine.guards}
+    asyncio.run(asyncio.wait_for(live(machine, sent, world, guards, crashes), 60))
+    return world, world.store.read(RUN).entries
+
+
+def what_happened(ledger):
+    """What the table sees: events with their verdicts, rows, results; not how often the run was cut off."""
+    return [entry for entry in ledger if isinstance(entry, EventEntry | StepEntry | ResultEntry)]
+
+
+def require_safe(machine, seed, crashes):
+    world, ledger = lived(machine, seed, crashes)
+    replay(machine, ledger)
+    results = Counter(entry.key for entry in ledger if isinstance(entry, ResultEntry))
+    doubts = Counter(entry.key for entry in ledger if isinstance(entry, DoubtEntry))
+    for key, times in world.performed.items():
+        assert times <= results[key] + doubts[key] + 1, f"{key} was performed again and not reported"
+    undisturbed, expected = lived(machine, seed, [])
+    if undisturbed.most_at_once <= 1:
+        happened, would_have = what_happened(ledger), what_happened(expected)
+        if any(
+            each.is_tired or each.is_cut for each in (world, undisturbed)
+        ):  # whoever resumes goes on where it stopped
+            shorter = min(len(happened), len(would_have))
+            happened, would_have = happened[:shorter], would_have[:shorter]
+        assert happened == would_have
+    return doubts
+
+
+@settings(max_examples=60, phases=(Phase.generate,), deadline=None, suppress_health_check=SLOW)
+@given(machines(claims=False), st.integers(0, 2**32), LIVES)
+def test_a_run_of_any_machine_survives_crashes(machine, seed, crashes):
+    require_safe(machine, seed, crashes)
+
+
+def test_so_does_one_with_much_under_way():
+    doubted = 0
+    for seed in range(60):
+        chance = random.Random(seed)
+        crashes = [(chance.randint(1, 12), chance.random() < 0.5) for _ in range(chance.randint(1, 6))]
+        doubted += sum(require_safe(BUSY_MACHINES[seed % 2], seed, crashes).values())
+    assert doubted > 20
+
+
+def test_every_boundary_of_the_shipped_agent():
+    machine = load("dual_state")
+    for seed in range(3):
+        for countdown in range(1, 25):
+            for late in (False, True):
+                require_safe(machine, seed, [(countdown, late), (1, False), (1, True), (2, False)])

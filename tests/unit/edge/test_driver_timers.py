@@ -1,0 +1,81 @@
+"""Timers and time limits on a clock that stands still: when they fire, when they are dropped."""
+
+import asyncio
+
+import pytest
+from hands import HOLES, TWO_AT_ONCE, Hands, driver_of, finish, refusals
+
+from dsa.meaning import Occurrence
+from dsa.runtime.ledger import EventEntry
+from dsa.testing.doubles import StillClock
+
+
+def test_a_timer_fires_when_its_time_has_come_and_not_before():
+    async def play():
+        clock, hands = StillClock(), Hands()
+        driver = driver_of(TWO_AT_ONCE, hands.effects(), clock=clock)
+        driving = asyncio.create_task(driver.drive())
+        await clock.advance(4.9)
+        assert driver.run.configuration.state == "idle"
+        await clock.advance(0.2)
+        rest = await driving
+        assert (rest.kind, rest.run.configuration.state) == ("waiting", "bored")
+        assert hands.log == ["log starts", "log ends"]
+        assert (await driver.drive(Occurrence("stop"))).run.outcome == "done"
+
+    finish(play())
+
+
+def test_a_timer_is_dropped_when_its_state_is_left():
+    async def play():
+        clock, hands = StillClock(), Hands()
+        driver = driver_of(TWO_AT_ONCE, hands.effects(), clock=clock)
+        driving = asyncio.create_task(driver.drive(Occurrence("go")))
+        await clock.advance(6)
+        assert driver.run.configuration.state == "idle", "right has taken longer than its three seconds"
+        assert refusals(driver.run) == []
+        driving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await driving
+
+    finish(play())
+
+
+def test_the_time_limit_of_an_effect_is_a_failure_that_a_row_can_handle():
+    async def play():
+        clock, hands = StillClock(), Hands()
+        driver = driver_of(TWO_AT_ONCE, hands.effects(), clock=clock)
+        driving = asyncio.create_task(driver.drive(Occurrence("go")))
+        await clock.advance(3)
+        failed = next(e for e in driver.run.ledger if isinstance(e, EventEntry) and e.event == "right.failed")
+        assert "3 s" in failed.data["message"]
+        assert driver.run.configuration.state == "idle"
+        assert hands.log[-2:] == ["right cancelled", "left cancelled"]
+        await clock.advance(5)
+        assert (await driving).run.configuration.state == "bored"
+
+    finish(play())
+
+
+def test_a_timer_that_fired_for_an_earlier_stay_is_forgotten():
+    """It stood behind an event by which its state was left and entered again."""
+
+    async def play():
+        clock, hands, gate = StillClock(), Hands(), asyncio.Event()
+
+        async def slow(_action, _context):
+            await gate.wait()
+            return []
+
+        driver = driver_of(HOLES, hands.effects(log=slow), clock=clock)
+        driving = asyncio.create_task(driver.drive(Occurrence("slow")))
+        await clock.settle()
+        driver.send(Occurrence("same"))
+        await clock.advance(5)
+        gate.set()
+        await clock.settle()
+        assert driver.run.configuration.state == "idle"
+        await clock.advance(5)
+        assert (await driving).run.configuration.state == "bored"
+
+    finish(play())

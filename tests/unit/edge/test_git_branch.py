@@ -1,0 +1,186 @@
+import multiprocessing
+import threading
+
+import pytest
+from artifact_runs import git, open_files
+from os_calls import before
+
+from dsa.edge.git import ArtifactStoreError
+from dsa.edge.git.branch import Branch
+from dsa.edge.git.objects import DurableObjects
+from dsa.edge.git.repository import make_ready
+
+REF = "refs/heads/runs/r"
+
+
+@pytest.fixture
+def repository(tmp_path):
+    path = tmp_path / "a.git"
+    make_ready(path, "r")
+    return path
+
+
+@pytest.fixture
+def commits(repository):
+    objects = DurableObjects(repository)
+    tree = objects.write("tree", b"")
+    who = b"n <e> 1 +0000"
+    return [
+        objects.write("commit", b"tree %s\nauthor %s\ncommitter %s\n\n%d\n" % (tree.encode(), who, who, number))
+        for number in range(3)
+    ]
+
+
+def test_a_branch_moves_only_from_where_it_is_believed_to_be(repository, commits):
+    branch = Branch(repository, "r", 1)
+    with branch.held():
+        assert branch.read() is None
+        assert not branch.advance(commits[0], commits[1])
+        assert branch.advance(None, commits[0])
+        assert not branch.advance(None, commits[1])
+        assert branch.read() == commits[0] == git(repository, "rev-parse", REF).strip()
+        git(repository, "update-ref", REF, commits[1])
+        assert not branch.advance(commits[0], commits[2])
+        assert branch.read() == commits[1]
+    assert sorted(path.name for path in (repository / "refs/heads/runs").iterdir()) == ["r"]
+
+
+def test_a_ref_is_found_where_git_has_packed_it(repository, commits):
+    branch = Branch(repository, "r", 1)
+    for run in ("r", "rr", "r2"):
+        with Branch(repository, run, 1).held():
+            Branch(repository, run, 1).advance(None, commits[0])
+    git(repository, "pack-refs", "--all", "--prune")
+    assert not (repository / "refs/heads/runs").exists()
+    assert branch.read() == commits[0]
+    assert Branch(repository, "2", 1).read() is None
+    with branch.held():
+        assert branch.advance(commits[0], commits[1])
+    assert git(repository, "rev-parse", REF).strip() == commits[1]
+
+
+def test_git_packs_refs_while_a_branch_moves(repository, commits):
+    branch = Branch(repository, "r", 1)
+    with branch.held():
+        branch.advance(None, commits[0])
+        with before("open", "r.lock", lambda: git(repository, "pack-refs", "--all", "--prune")):
+            assert branch.advance(commits[0], commits[1])
+        assert branch.read() == commits[1]
+    assert git(repository, "rev-parse", REF).strip() == commits[1]
+
+
+def test_git_packs_the_ref_the_moment_it_has_moved(repository, commits):
+    """And takes away the folder, which is empty then."""
+    branch = Branch(repository, "r", 1)
+    with branch.held():
+        branch.advance(None, commits[0])
+        with before("close", "", lambda: git(repository, "pack-refs", "--all", "--prune")):
+            assert branch.advance(commits[0], commits[1])
+        assert not (repository / "refs/heads/runs").exists()
+        assert branch.read() == commits[1]
+        assert branch.advance(commits[1], commits[2])
+    assert git(repository, "rev-parse", REF).strip() == commits[2]
+
+
+def test_git_cannot_move_a_branch_that_is_being_moved(repository, commits):
+    branch, refused = Branch(repository, "r", 1), []
+
+    def try_it():
+        with pytest.raises(AssertionError, match="File exists"):
+            git(repository, "update-ref", REF, commits[2])
+        refused.append(True)
+
+    with branch.held(), before("rename", "runs/r", try_it):
+        assert branch.advance(None, commits[0])
+    assert refused
+    assert git(repository, "rev-parse", REF).strip() == commits[0]
+
+
+@pytest.mark.parametrize("content", ["", "0" * 40 + "\n"])
+def test_a_lock_of_git_is_waited_for_then_told_and_never_taken_away(repository, commits, content):
+    lock = repository / f"{REF}.lock"
+    lock.parent.mkdir()
+    lock.write_text(content)
+    branch = Branch(repository, "r", 0)
+    with branch.held(), pytest.raises(ArtifactStoreError, match=r"git holds .*r\.lock; if no git process runs here"):
+        branch.advance(None, commits[0])
+    assert lock.read_text() == content
+    assert [path.name for path in lock.parent.iterdir()] == [lock.name]
+
+    patient, done = Branch(repository, "r", 60), []
+    with patient.held(), before("open", "r.lock", lock.unlink):
+        done.append(patient.advance(None, commits[0]))
+    assert done == [True]
+
+
+def test_a_lock_that_a_killed_process_of_ours_left_is_taken_away(repository, commits):
+    lock = repository / f"{REF}.lock"
+    lock.parent.mkdir()
+    lock.write_text(commits[2])
+    lock.chmod(0o744)
+    assert git(repository, "for-each-ref") == "", "git takes it for no ref"
+    branch = Branch(repository, "r", 0)
+    with branch.held():
+        assert branch.advance(None, commits[0])
+    assert [path.name for path in lock.parent.iterdir()] == ["r"]
+
+
+def test_where_every_file_is_executable_no_lock_is_taken_away(repository, commits):
+    lock = repository / f"{REF}.lock"
+    lock.parent.mkdir()
+    lock.touch()
+    lock.chmod(0o755)
+    (repository / "config").chmod(0o755)
+    branch = Branch(repository, "r", 0)
+    with branch.held(), pytest.raises(ArtifactStoreError, match="git holds"):
+        branch.advance(None, commits[0])
+
+
+def test_a_lock_is_marked_while_it_is_one_and_a_ref_never(repository, commits):
+    branch, modes, lock = Branch(repository, "r", 0), [], repository / f"{REF}.lock"
+    with branch.held(), before("rename", "r.lock", lambda: modes.append(lock.stat().st_mode & 0o100)):
+        branch.advance(None, commits[0])
+    assert modes == [0o100]
+    assert (repository / REF).stat().st_mode & 0o111 == 0
+
+
+def hold(repository, ready):
+    with Branch(repository, "r", 60).held():
+        ready.set()
+        threading.Event().wait()
+
+
+def test_a_run_is_held_by_one_and_freed_by_its_death(repository):
+    context = multiprocessing.get_context("spawn")
+    ready = context.Event()
+    holder = context.Process(target=hold, args=(repository, ready))
+    holder.start()
+    assert ready.wait(60)
+    with (
+        pytest.raises(ArtifactStoreError, match="another process is writing to this run and does not end"),
+        Branch(repository, "r", 0).held(),
+    ):
+        pass
+    with Branch(repository, "q", 0).held():
+        pass
+    holder.kill()
+    holder.join()
+    with Branch(repository, "r", 60).held():
+        pass
+
+
+@pytest.mark.parametrize("content", ["", "ref: refs/heads/runs/q\n", "x" * 40])
+def test_a_ref_that_is_none_is_told(repository, content):
+    ref = repository / REF
+    ref.parent.mkdir()
+    ref.write_text(content)
+    with pytest.raises(ArtifactStoreError, match=f"{REF} holds no commit id"):
+        Branch(repository, "r", 1).read()
+
+
+def test_descriptors_are_given_back(repository, commits):
+    branch, opened = Branch(repository, "r", 1), open_files()
+    with branch.held():
+        branch.advance(None, commits[0])
+        branch.sync()
+    assert open_files() == opened

@@ -1,0 +1,204 @@
+"""What is no repository of artifacts, one that is damaged, and a disk that fails."""
+
+import errno
+import os
+
+import pytest
+from artifact_runs import RUN, attempt, by_hand, filled, git, loose_files, memory_folder, require_clean
+from os_calls import handled
+
+from dsa.edge.git import ArtifactStoreError, GitArtifacts, run_ids
+
+BRANCH = f"runs/{RUN}"
+
+
+@pytest.fixture
+def repository():
+    with memory_folder() as folder:
+        yield folder / "artifacts.git"
+
+
+# -- what is no store, or a damaged one -------------------------------------------------------------------------------
+
+
+def test_a_hook_s_variables_lead_nowhere_else(repository, tmp_path, monkeypatch):
+    """`dsa run` in a hook of another repository: git sets these for its hooks."""
+    git(tmp_path, "init", "-q", "other")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other/.git"))
+    monkeypatch.setenv("GIT_OBJECT_DIRECTORY", str(tmp_path / "other/.git/objects"))
+    monkeypatch.setenv("GIT_INDEX_FILE", "index")
+    _, made = filled(repository, 2)
+    git(repository, "gc", "-q", "--prune=now")
+    assert GitArtifacts(repository, RUN).get_provenance(made[1].artifact_id) == made
+    assert run_ids(repository) == (RUN,)
+    assert not list((tmp_path / "other/.git/objects").glob("??/*"))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: path.write_text("x"), "this is no bare git repository; name one, or a path where nothing is yet"),
+        (lambda path: (path / "sub").mkdir(parents=True), "this is no bare git repository"),
+        (lambda path: git(path.parent, "init", "-q", path.name), "this is no bare git repository"),
+        (
+            lambda path: git(path.parent, "init", "-q", "--bare", "--object-format=sha256", path.name),
+            "bare=True, objectformat=sha256, refstorage=files",
+        ),
+    ],
+    ids=["file", "folder", "working tree", "sha256"],
+)
+def test_what_is_no_repository_for_artifacts_is_refused_and_left_alone(repository, make, message):
+    make(repository)
+    left = sorted(repository.rglob("*"))
+    with pytest.raises(ArtifactStoreError, match=message) as refused:
+        GitArtifacts(repository, RUN)
+    assert refused.value.path == repository
+    assert sorted(repository.rglob("*")) == left
+
+
+def test_an_empty_folder_becomes_the_repository(repository):
+    repository.mkdir()
+    filled(repository, 1)
+    require_clean(repository)
+    assert [path.name for path in repository.parent.iterdir()] == [repository.name]
+
+
+def test_a_repository_that_git_made_will_do(repository):
+    git(repository.parent, "init", "-q", "--bare", repository.name)
+    _, made = filled(repository, 2)
+    assert GitArtifacts(repository, RUN).get_provenance(made[1].artifact_id) == made
+
+
+def test_a_flipped_byte_is_found(repository):
+    """Whichever object it is in: it is told, and never read as something else."""
+    _, made = filled(repository, 1)
+    for path in loose_files(repository):
+        whole = path.read_bytes()
+        for at in (0, len(whole) // 2, len(whole) - 1):
+            path.chmod(0o644)
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+            with pytest.raises(ArtifactStoreError, match=f"object {path.parent.name}{path.name} is damaged"):
+                GitArtifacts(repository, RUN).get_artifact(made[0].artifact_id)
+        path.write_bytes(b"")
+        with pytest.raises(ArtifactStoreError, match="is damaged"):
+            GitArtifacts(repository, RUN).get_artifact(made[0].artifact_id)
+        path.write_bytes(whole)
+    assert GitArtifacts(repository, RUN).get_artifact(made[0].artifact_id) == made[0]
+
+
+def test_a_missing_object_is_told(repository):
+    _, made = filled(repository, 1)
+    for path in loose_files(repository):
+        whole = path.read_bytes()
+        path.unlink()
+        with pytest.raises(ArtifactStoreError, match=r"is missing|git rev-list failed"):
+            GitArtifacts(repository, RUN).get_artifact(made[0].artifact_id)
+        path.write_bytes(whole)
+
+
+def test_another_text_under_the_same_name_is_told(repository):
+    """Somebody rewrites the branch, and leaves the messages as they were."""
+    _, made = filled(repository, 1)
+    blob = git(repository, "hash-object", "-w", "--stdin", given=b"other").strip()
+    tree = git(repository, "mktree", given=f"100644 blob {blob}\timpl\n".encode()).strip()
+    message = git(repository, "log", "-1", "--format=%B", f"{BRANCH}~1").encode()
+    commit = git(repository, "-c", "user.name=n", "-c", "user.email=e", "commit-tree", tree, given=message).strip()
+    git(repository, "update-ref", f"refs/heads/{BRANCH}", commit)
+    with pytest.raises(ArtifactStoreError, match="is not the one of its digest"):
+        GitArtifacts(repository, RUN).get_artifact(made[0].artifact_id)
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("x\n\nDsa-Record: artifact\nRun: r", "is no whole record: the trailer Artifact is missing"),
+        (
+            "x\n\nDsa-Record: verdict\nStep: s\nAttempt: 1\nArtifact: 00ff\nSeconds: 0\nKey: k",
+            "speaks of artifact 00ff, which is not in the run",
+        ),
+        (
+            "x\n\nDsa-Record: verdict\nStep: s\nAttempt: one\nKey: k\nArtifact: 00",
+            "is no whole record: invalid literal",
+        ),
+    ],
+)
+def test_a_record_that_is_none_is_told_with_its_commit(repository, message, told):
+    store, _ = filled(repository, 1)
+    commit = by_hand(repository, message)
+    with pytest.raises(ArtifactStoreError, match=f"commit {commit} ({told})"):
+        store.attempts()
+
+
+# -- a disk that fails ------------------------------------------------------------------------------------------------
+
+
+def failing(name, number, fault):
+    """Have the n-th call of a name fail, and each after it."""
+    counted = [0]
+
+    def handle(called, arguments, perform):
+        counted[0] += called == name
+        if called == name and counted[0] >= number:
+            raise OSError(fault, os.strerror(fault))
+        return perform()
+
+    return handled(handle)
+
+
+def calls_of_a_store(name, folder):
+    store, made = filled(folder / "counted.git", 1)
+    seen = []
+
+    def handle(called, arguments, perform):
+        seen.append(called)
+        return perform()
+
+    with handled(handle):
+        store.store(attempt(2, made[0]))
+    return seen.count(name)
+
+
+def test_a_full_disk_is_told_and_nothing_is_lost_and_space_helps(repository, tmp_path):
+    store, made = filled(repository, 1)
+    for number in range(1, calls_of_a_store("write", tmp_path) + 1):
+        with pytest.raises(OSError, match="No space left"), failing("write", number, errno.ENOSPC):
+            store.store(attempt(number + 1, made[0]))
+        require_clean(repository)
+        assert [a.version for a in store.attempts()] == [1]
+        assert not [*repository.rglob("tmp_obj*"), *repository.rglob("*.lock")]
+    assert store.store(attempt(2, made[0])) == GitArtifacts(repository, RUN).store(attempt(2, made[0]))
+    assert [a.version for a in store.attempts()] == [1, 2]
+
+
+def test_after_a_failed_sync_the_handle_is_dead(repository, tmp_path):
+    """What a second fsync says of the same file means nothing: the system may have dropped what it could not write."""
+    _, made = filled(repository, 1)
+    for number in range(1, calls_of_a_store("fsync", tmp_path) + 1):
+        store = GitArtifacts(repository, RUN)
+        with (
+            pytest.raises(OSError, match="the disk did not take what was written"),
+            failing("fsync", number, errno.EIO),
+        ):
+            store.store(attempt(number + 1, made[0]))
+        with pytest.raises(ArtifactStoreError, match="the disk has failed before"):
+            store.store(attempt(number + 1, made[0]))
+        assert GitArtifacts(repository, RUN).get_artifact(made[0].artifact_id) == made[0]
+        assert GitArtifacts(repository, RUN).store(attempt(number + 1, made[0])).version == number + 1
+        require_clean(repository)
+
+
+def test_a_torn_object_of_the_same_name_is_not_taken_for_it(repository):
+    """What git, or a copying tool, had not synced before the power went."""
+    store, made = filled(repository, 1)
+    again = attempt(2, made[0])
+    store.store(again)
+    for path in set(loose_files(repository)):
+        path.chmod(0o644)
+    git(repository, "update-ref", f"refs/heads/{BRANCH}", f"{BRANCH}~1")
+    reachable = git(repository, "rev-list", "--objects", "--no-object-names", BRANCH).split()
+    torn = [path for path in loose_files(repository) if path.parent.name + path.name not in reachable]
+    assert len(torn) == 3
+    for path in torn[:2]:
+        path.write_bytes(b"")
+    GitArtifacts(repository, RUN).store(again)
+    require_clean(repository)

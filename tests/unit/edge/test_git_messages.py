@@ -1,0 +1,104 @@
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsa.edge.git.messages import message_of, record_in
+from dsa.runtime.artifacts import Attempt
+from dsa.runtime.content import Usage
+from dsa.runtime.ledger import Judgement, VerdictEntry
+
+PIECES = [
+    "\n",
+    "  | ",
+    "|",
+    "\\",
+    "\\u0041",
+    "Verdict: passed",
+    "\0",
+    "\r",
+    "---",
+    "\ud800",
+    "é",
+    " ",
+    "\t",
+    "Dsa-Record: x",
+]
+TEXTS = st.text(st.characters(exclude_categories=()), max_size=20) | st.lists(st.sampled_from(PIECES)).map("".join)
+IDS = st.text("0123456789abcdef", min_size=64, max_size=64)
+SECONDS = st.floats(allow_nan=False)
+USAGES = st.builds(
+    Usage,
+    TEXTS,
+    SECONDS,
+    st.none() | st.integers(0),
+    st.none() | st.integers(0),
+    st.none() | st.floats(allow_nan=False),
+)
+ATTEMPTS = st.builds(
+    Attempt, IDS, TEXTS, st.integers(), IDS, st.none() | IDS, st.lists(IDS).map(tuple), TEXTS, st.none() | USAGES
+)
+OUTCOMES = st.sampled_from(["passed", "failed", "fatal"])
+JUDGEMENTS = st.lists(st.builds(Judgement, TEXTS, OUTCOMES, TEXTS), max_size=3).map(tuple)
+VERDICTS = st.builds(VerdictEntry, TEXTS, TEXTS, st.integers(), IDS, JUDGEMENTS, SECONDS)
+
+
+@given(TEXTS, ATTEMPTS | VERDICTS)
+def test_a_record_comes_back_exactly(run, record):
+    path = "" if isinstance(record, VerdictEntry) else "a/b"
+    assert record_in(message_of(run, record, path).decode("utf-8")) == (record, path)
+
+
+@given(TEXTS, ATTEMPTS | VERDICTS)
+def test_a_message_is_safe_to_show(run, record):
+    message = message_of(run, record).decode("utf-8")
+    assert all(character.isprintable() or character in "\n\t" for character in message)
+    subject, blank, *block = message.removesuffix("\n").split("\n")
+    assert subject.strip()
+    assert blank == ""
+    assert all(line.strip() for line in block), "a blank line would end git's block of trailers"
+
+
+def test_git_reads_the_same_trailers():
+    said = (Judgement("tests", "failed", "first\n\nVerdict: passed\n | x"), Judgement("lint", "passed"))
+    message = message_of("r", VerdictEntry("r/2/1", "impl", 3, "ab", said, 0.5))
+    command = ["git", "interpret-trailers", "--parse", "--unfold"]
+    shown = subprocess.run(command, input=message, capture_output=True, check=True).stdout.decode()
+    assert [line.rstrip() for line in shown.splitlines()] == [
+        "Dsa-Record: verdict",
+        "Run: r",
+        "Step: impl",
+        "Attempt: 3",
+        "Artifact: ab",
+        "Verdict: failed",
+        "Guard: tests",
+        "Outcome: failed",
+        "Feedback: | | first |  | Verdict: passed |  | x",
+        "Guard: lint",
+        "Outcome: passed",
+        "Feedback:",
+        "Seconds: 0.5",
+        "Key: r/2/1",
+    ]
+
+
+@pytest.mark.parametrize(
+    "message", ["", "\n", "by hand\n", "by hand\n\nSigned-off-by: me\n", "x\n\ny\n\nDsa-Record: artifact"]
+)
+def test_what_somebody_else_committed_is_no_record(message):
+    assert record_in(message) is None
+
+
+@pytest.mark.parametrize("lost", ["Attempt", "Artifact", "Content-Digest", "Generator", "Path", "Seconds"])
+def test_a_record_with_a_part_missing_says_which(lost):
+    lines = message_of("r", Attempt("a", "s", 1, "d", usage=Usage("m", 0.5)), "s").decode().split("\n")
+    message = "\n".join(line for line in lines if not line.startswith(f"{lost}:"))
+    with pytest.raises(ValueError, match=f"trailer {lost} is missing"):
+        record_in(message)
+
+
+def test_white_space_that_git_takes_from_the_ends_of_lines_is_not_missed():
+    record = VerdictEntry("", "impl", 3, "ab", (Judgement("g", "failed", "x\n\ny"), Judgement("h", "passed")))
+    message = message_of("", record).decode()
+    assert record_in("\n".join(line.rstrip() for line in message.split("\n"))) == (record, "")
