@@ -6,7 +6,6 @@ each time they are called, so that tests need not believe the ledger.
 
 import asyncio
 import random
-import threading
 from collections import Counter
 
 from dsa.edge.binding import Binding, effect_names
@@ -137,10 +136,10 @@ async def live(machine, sent, world, guards, crashes):
 
 async def _played(driver, decided, sent, clock, world):
     """Send what is next whenever nothing goes on, then let some timers ring. What never became durable is sent again."""
-    driving = asyncio.create_task(driver.drive(decided=decided))
+    driving, told = asyncio.create_task(driver.drive(decided=decided)), set()
     try:
         while not world.is_tired:
-            await _quiet(clock)
+            await clock.quiet()
             if driving.done():
                 world.is_cut |= driving.result().kind == "stopped"
                 if driving.result().kind != "waiting":
@@ -148,7 +147,8 @@ async def _played(driver, decided, sent, clock, world):
                 driving = asyncio.create_task(driver.drive())
             events = [entry for entry in driver.run.ledger if isinstance(entry, EventEntry)]
             number = sum(isinstance(event.data, dict) and "sent" in event.data for event in events)
-            if number < len(sent):
+            if number < len(sent) and number not in told:
+                told.add(number)
                 given = sent[number]
                 driver.send(Occurrence(given.event, given.verdicts, data={"sent": number}))
             elif clock.waiting and sum(event.source is not None for event in events) < MOST_RINGS:
@@ -161,14 +161,6 @@ async def _played(driver, decided, sent, clock, world):
         await asyncio.wait({driving})
         if not driving.cancelled():
             driving.exception()
-
-
-async def _quiet(clock):
-    """Let everything happen that takes no time."""
-    await clock.settle()
-    while any(thread.name == "dsa-call" for thread in threading.enumerate()):  # noqa: ASYNC110  (threads tell no Event)
-        await asyncio.sleep(0)
-    await clock.settle()
 
 
 def _alive(machine, store, binding, clock, life, acknowledged):

@@ -138,3 +138,44 @@ HUM = """# hum
 | waiting | yes      | succeeded |
 | waiting | after 4h | failed    |
 """
+
+#: A counter that runs down from `rmax`, and whose domain ends at 5.
+DOWN = """# down
+
+## Parameters
+| parameter | domain | default |
+| --------- | ------ | ------- |
+| rmax      | 0..    | 3       |
+
+## Variables
+| variable | domain | initial |
+| -------- | ------ | ------- |
+| left     | 0..5   | rmax    |
+
+## Events
+| event   | from    |
+| ------- | ------- |
+| go      | outside |
+| verdict | query   |
+
+## Guards
+| guard | judges  | pass |
+| ----- | ------- | ---- |
+| g     | verdict | 0.5  |
+
+## States
+| state     | kind    |
+| --------- | ------- |
+| idle      | initial |
+| work      |         |
+| succeeded | final   |
+| failed    | final   |
+
+## Transitions
+| source | event   | if                        | update    | effects | target    |
+| ------ | ------- | ------------------------- | --------- | ------- | --------- |
+| idle   | go      |                           |           | query   | work      |
+| work   | verdict | g.passed                  |           |         | succeeded |
+| work   | verdict | not g.passed and left > 0 | left -= 1 | query   | work      |
+| work   | verdict | else                      |           |         | failed    |
+"""

@@ -1,7 +1,6 @@
-"""Machine to diagnostics and verdicts: `check`, `explore`, `why`."""
+"""Machine to diagnostics and verdicts: `check`, `explore`."""
 
 from dsa.checks.explore import Exploration, explore
 from dsa.checks.report import Report, check
-from dsa.checks.why import Why, why
 
-__all__ = ["Exploration", "Report", "Why", "check", "explore", "why"]
+__all__ = ["Exploration", "Report", "check", "explore"]

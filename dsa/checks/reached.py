@@ -6,10 +6,10 @@ shortest trace of the first exploration that meets it. What no exploration reach
 
 from collections.abc import Iterator, Sequence
 
+from dsa.checks.conjuncts import rows_at, show_false
 from dsa.checks.engines.choose import HELD, diagrams_count
 from dsa.checks.explore import Exploration, Witness
 from dsa.checks.places import cell, changed_by, place, read_by, show_relevant, show_rows
-from dsa.checks.why import rows_at, show_false
 from dsa.declarations import OUTSIDE, STAR, STAY, Emit, Transition
 from dsa.errors import Diagnostic, Severity, Span
 from dsa.expr import show_value

@@ -7,10 +7,10 @@ conjuncts were false), and a verdict of each property that can be watched on a s
 import attrs
 
 from dsa.checks.concrete import moments
+from dsa.checks.conjuncts import rows_at, show_false
 from dsa.checks.monitors import Watched, is_monitor, monitor
 from dsa.checks.places import show_row
 from dsa.checks.verdicts import text_of
-from dsa.checks.why import rows_at, show_false
 from dsa.claims import Property
 from dsa.errors import OccurrenceError
 from dsa.expr import Value, show_value

@@ -4,14 +4,14 @@ Takes a machine's properties, its system and the valuations to judge them at; gi
 that say nothing. A property that is violated somewhere is VIOLATED; one that is not judged somewhere is UNKNOWN.
 """
 
+import importlib
 from collections.abc import Iterable, Sequence
 
 import attrs
 
 from dsa.checks.engines.found import Engine, Limits
 from dsa.checks.explore import Exploration
-from dsa.checks.odds.judge import judge as judge_odds
-from dsa.checks.properties import Judgement, PropertyVerdict, Questions, judge
+from dsa.checks.properties import Judgement, Odds, PropertyVerdict, Questions, judge
 from dsa.checks.vacuity import vacuous
 from dsa.claims import Expected, Probability, Property, show
 from dsa.errors import Diagnostic
@@ -72,8 +72,16 @@ def judged_at(
     """Judge every property of a machine that was explored with these questions."""
     machine = questions.system.machine
     base = questions.answered(exploration)
-    found = judge(questions, base, limits, traces=traces, engine=engine, odds=judge_odds)
+    found = judge(questions, base, limits, traces=traces, engine=engine, odds=_odds(machine))
     return Judged(machine, tuple(found[claim.form] for claim in machine.properties))
+
+
+def _odds(machine: Machine) -> Odds | None:
+    """Give what judges the two forms that speak of odds; it is loaded by name, since most documents have none of them."""
+    if not any(isinstance(claim.form, Probability | Expected) for claim in machine.properties):
+        return None
+    odds: Odds = importlib.import_module("dsa.checks.odds.judge").judge
+    return odds
 
 
 def combined(machine: Machine, judged: Sequence[Judged], errors: Iterable[Diagnostic]) -> tuple[PropertyResult, ...]:

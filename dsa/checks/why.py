@@ -4,27 +4,19 @@ Takes a machine, an event and a state; gives, for each combination of verdicts a
 conjuncts of which row are true. Cases that look alike are put together. Whether a case can be reached is not asked.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice, product
 
 import attrs
 
+from dsa.checks.conjuncts import RowView, row_views
 from dsa.declarations import OUTSIDE, TIMER_PREFIX, Assign, Transition
 from dsa.errors import OccurrenceError
-from dsa.expr import And, Choices, Environment, Expr, Outcome, Value, Values, holds, names, show_value, unparse
-from dsa.machine import Machine, environment, read_guards
-from dsa.meaning import Configuration, Occurrence, Taken, candidates, enabled_rows, step
+from dsa.expr import Choices, Environment, Expr, Outcome, Value, Values, names, show_value
+from dsa.machine import Machine, read_guards
+from dsa.meaning import Configuration, Occurrence, Taken, enabled_rows, step
 
 _CASES_TRIED = 4096
-
-
-@attrs.frozen
-class RowView:
-    """One candidate row in one case: is it enabled, and its conjuncts with whether each is true."""
-
-    row: Transition
-    enabled: bool
-    conjuncts: tuple[tuple[str, bool], ...]
 
 
 @attrs.frozen
@@ -184,7 +176,7 @@ def _case(
     """Ask `step` in a configuration with these values, the others initial, and only the answered effect outstanding."""
     known: Environment = {**machine.constants, **dict(values), **dict(verdicts)}
     enabled = enabled_rows(rows, known)
-    views = tuple(_view(row, rows, enabled, known) for row in rows)
+    views = row_views(rows, enabled, known)
     pairs = zip(machine.variables, machine.initial_values, strict=True)
     everywhere = tuple(dict(values).get(variable.name, initial) for variable, initial in pairs)
     event, source = rows[0].event, rows[0].source if rows[0].is_timer else None
@@ -194,33 +186,3 @@ def _case(
     if isinstance(result, Taken):
         return Case(verdicts, values, 1, "taken", views)
     return Case(verdicts, values, 1, result.reason, views, result.message)
-
-
-def rows_at(machine: Machine, configuration: Configuration, occurrence: Occurrence) -> tuple[RowView, ...]:
-    """Give the candidate rows for an occurrence in a configuration, each with which of its conjuncts are true there."""
-    rows = candidates(machine, configuration.state, occurrence)
-    known: Environment = {**environment(machine, configuration.values), **dict(occurrence.verdicts)}
-    enabled = enabled_rows(rows, known)
-    return tuple(_view(row, rows, enabled, known) for row in rows)
-
-
-def show_false(views: Iterable[RowView]) -> str:
-    """Say which conjuncts of which rows are false, in one line."""
-    found = []
-    for view in views:
-        wrong = [text for text, true in view.conjuncts if not true]
-        if wrong:
-            found.append(f"{', '.join(wrong)} (line {view.row.span.line})" if view.row.span else ", ".join(wrong))
-    return f"false: {'; '.join(found)}" if found else ""
-
-
-def _view(
-    row: Transition, rows: tuple[Transition, ...], enabled: tuple[Transition, ...], known: Environment
-) -> RowView:
-    condition: Expr = row.condition
-    operands = condition.operands if isinstance(condition, And) else (condition,)
-    conjuncts = [(unparse(operand), holds(operand, known)) for operand in operands]
-    if row.is_else:
-        others = any(not other.is_else and holds(other.condition, known) for other in rows)
-        conjuncts.insert(0, ("else", not others))
-    return RowView(row, any(row is other for other in enabled), tuple(conjuncts))

@@ -1,5 +1,6 @@
 """What `dsa check` found out, as JSON and as SARIF 2.1.0 for programs."""
 
+import re
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import PurePath
@@ -7,7 +8,6 @@ from typing import Any
 from urllib.parse import quote
 
 from dsa.checks.explore import Exploration
-from dsa.checks.replay import Replay
 from dsa.checks.report import Report
 from dsa.checks.verdicts import PropertyResult
 from dsa.errors import CODES, Diagnostic, Span
@@ -75,34 +75,16 @@ def _property(result: PropertyResult) -> dict[str, Any]:
         "reason": result.reason,
         "assumes": list(result.assumes),
         "values": [dict(values) for values in result.values],
-        "trace": _steps(result.trace) if result.trace else [],
+        "trace": steps_as_json(result.trace) if result.trace else [],
         "loop": result.loop,
-        "more": [{"trace": _steps(trace), "loop": loop} for trace, loop in result.more],
-        "passing": _steps(result.passing) if result.passing else None,
+        "more": [{"trace": steps_as_json(trace), "loop": loop} for trace, loop in result.more],
+        "passing": steps_as_json(result.passing) if result.passing else None,
     }
 
 
-def _steps(trace: Trace) -> list[dict[str, Any]]:
+def steps_as_json(trace: Trace) -> list[dict[str, Any]]:
+    """Give the steps of a trace as objects."""
     return [step_as_json(step) for step in recorded(trace, "").steps]
-
-
-def replay_as_json(file: str, trace: str, replay: Replay) -> dict[str, Any]:
-    """Give what came of running a recorded trace again as an object."""
-    return {
-        "file": file,
-        "trace": trace,
-        "steps": _steps(replay.trace),
-        "mismatch": {"step": replay.mismatch.step, "message": replay.mismatch.message} if replay.mismatch else None,
-        "monitors": [
-            {
-                "text": seen.text,
-                "line": seen.line,
-                "verdict": seen.watched.verdict if seen.watched else None,
-                "step": seen.watched.step if seen.watched else None,
-            }
-            for seen in replay.observations
-        ],
-    }
 
 
 def as_sarif(checked: Iterable[tuple[str, Reading, Report | None, str | None]]) -> dict[str, Any]:
@@ -115,8 +97,8 @@ def as_sarif(checked: Iterable[tuple[str, Reading, Report | None, str | None]]) 
             text = f"{found.message}. Hint: {found.hint}" if found.hint else found.message
             results.append(_result(found.code, _LEVELS[found.severity], text, found.span, file))
         results += [_verdict(result, file) for result in (report.properties if report else ()) if result.failed]
-    rules = [{"id": code, "shortDescription": {"text": text}} for code, text in (CODES | _VERDICTS).items()]
-    rules.append({"id": "unreadable", "shortDescription": {"text": "A file cannot be read as a document."}})
+    told = CODES | _VERDICTS | {"unreadable": "A file cannot be read as a document."}
+    rules = [{"id": code, "shortDescription": _message(text)} for code, text in told.items()]
     driver = {"name": "dsa", "version": version("dual-state-agents"), "rules": rules}
     runs = [{"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}]
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": runs}
@@ -125,7 +107,8 @@ def as_sarif(checked: Iterable[tuple[str, Reading, Report | None, str | None]]) 
 def _verdict(result: PropertyResult, file: str) -> dict[str, Any]:
     text = f"{result.verdict}: {result.text}: {result.reason}"
     if result.trace is not None:
-        text += f"\n{result.trace.show(result.loop)}"
+        # 3.11.3: there is no white space for the sake of the layout.
+        text += "\n" + re.sub(" {2,}", ", ", result.trace.show(result.loop))
     span = result.claim.span if result.claim else None
     level = "error" if result.verdict == "VIOLATED" else "warning"
     found = _result(result.verdict, level, text, span, file)
@@ -134,7 +117,7 @@ def _verdict(result: PropertyResult, file: str) -> dict[str, Any]:
         places = [
             {
                 "location": _location(step.row.span, file)
-                | {"message": {"text": f"{step.occurrence.event}: {step.state}"}}
+                | {"message": _message(f"{step.occurrence.event}: {step.state}")}
             }
             for step in steps
         ]
@@ -143,15 +126,22 @@ def _verdict(result: PropertyResult, file: str) -> dict[str, Any]:
 
 
 def _result(rule: str, level: str, text: str, span: Span | None, file: str) -> dict[str, Any]:
-    return {"ruleId": rule, "level": level, "message": {"text": text}, "locations": [_location(span, file)]}
+    return {"ruleId": rule, "level": level, "message": _message(text), "locations": [_location(span, file)]}
+
+
+def _message(text: str) -> dict[str, str]:
+    """Give a text as SARIF has it (3.11.5): a brace stands for itself when it is doubled, else for an argument."""
+    return {"text": text.replace("{", "{{").replace("}", "}}")}
 
 
 def _location(span: Span | None, file: str) -> dict[str, Any]:
     path = span.path if span else file
     place: dict[str, Any] = {"artifactLocation": {"uri": _uri(path)}}
     if span:
-        end = max(span.end, span.column + 1)
-        place["region"] = {"startLine": span.line, "startColumn": span.column, "endLine": span.line, "endColumn": end}
+        # 3.30.8: what stands after a line's last character is an empty region, not one beyond the line.
+        last = len(span.text) + 1
+        start, end = min(span.column, last), min(max(span.end, span.column + 1), last)
+        place["region"] = {"startLine": span.line, "startColumn": start, "endLine": span.line, "endColumn": end}
     else:
         place["region"] = {"startLine": 1}
     return {"physicalLocation": place}

@@ -5,22 +5,20 @@ import json
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import attrs
 import click
 
 from dsa.checks.engines.choose import automatic
 from dsa.checks.explore import MAX_STATES
-from dsa.checks.replay import replay
 from dsa.checks.report import Report, check
-from dsa.cli.as_json import as_json, as_sarif, replay_as_json
 from dsa.cli.parameters import SECONDS, parse_parameters
 from dsa.cli.progress import meter
-from dsa.cli.records import read_record, save_traces
-from dsa.cli.told import tell, tell_replay
+from dsa.cli.told import tell
 from dsa.cli.writable import require_file, require_folder
-from dsa.edge.compiler import compiled, compiler
-from dsa.edge.files import load, read_document
+from dsa.edge.files import read_document
 from dsa.errors import DocumentError, ParameterError
 from dsa.expr import Value
 from dsa.lang import Reading
@@ -118,7 +116,7 @@ def command(
     _require_sense(files, certificate, json_wanted=json_wanted, sarif_wanted=sarif_wanted)
     _require_targets(folder, certificate, itf=itf)
     if trace is not None:
-        sys.exit(_replayed(files, trace, json_wanted=json_wanted))
+        sys.exit(_part("replayed").replayed(files, trace, json_wanted=json_wanted))
     options = _Options(parse_parameters(parameters) or None, strict, max_states, time_limit, traces)
     checked = []
     for file in files:
@@ -129,11 +127,10 @@ def command(
         elif not json_wanted and not sarif_wanted:
             tell(file, found.reading, found.report, traces=traces)
         _save(found, folder, certificate, itf=itf)
-    if json_wanted:
-        click.echo(json.dumps([as_json(c.file, c.reading, c.report, c.unreadable) for c in checked], indent=2))
-    if sarif_wanted:
-        log = as_sarif((c.file, c.reading, c.report, c.unreadable) for c in checked)
-        click.echo(json.dumps(log, indent=2))
+    if json_wanted or sarif_wanted:
+        each = [(c.file, c.reading, c.report, c.unreadable) for c in checked]
+        part = _part("as_json")
+        click.echo(json.dumps(part.as_sarif(each) if sarif_wanted else [part.as_json(*c) for c in each], indent=2))
     sys.exit(max(found.code(strict=strict) for found in checked))
 
 
@@ -158,11 +155,10 @@ def _save(found: _Checked, folder: Path | None, certificate: str | None, *, itf:
     if report is None or machine is None:
         return
     if folder is not None:
-        for path in save_traces(folder, report, itf=itf):
+        for path in _part("records").save_traces(folder, report, itf=itf):
             click.echo(f"wrote {path}", err=True)
     if certificate is not None:
-        # Loaded by name, as commands are: the prover that it brings takes longer to load than a small check to run.
-        importlib.import_module("dsa.cli.certificates").write_verdicts(certificate, machine, report)
+        _part("certificates").write_verdicts(certificate, machine, report)
 
 
 def _checked(file: str, options: _Options) -> _Checked:
@@ -179,7 +175,7 @@ def _checked(file: str, options: _Options) -> _Checked:
             time_limit_s=options.time_limit_s,
             clock=time.perf_counter,
             progress=progress,
-            engine=automatic(compiled if compiler() else None),
+            engine=automatic(_compile),
             traces=options.traces,
         )
     except (DocumentError, ParameterError) as fault:
@@ -190,13 +186,11 @@ def _checked(file: str, options: _Options) -> _Checked:
     return _Checked(file, reading, report)
 
 
-def _replayed(files: tuple[str, ...], trace: str, *, json_wanted: bool) -> int:
-    """Run a recorded trace on one machine again; give the exit code."""
-    if len(files) != 1:
-        raise click.UsageError("--trace takes one FILE: the machine that the trace is of")
-    found = replay(load(files[0]), read_record(trace))
-    if json_wanted:
-        click.echo(json.dumps([replay_as_json(files[0], trace, found)], indent=2))
-    else:
-        tell_replay(files[0], trace, found)
-    return int(found.failed)
+def _part(name: str) -> ModuleType:
+    """Give a module of the commands that few checks need; loaded by name, as commands are."""
+    return importlib.import_module(f"dsa.cli.{name}")
+
+
+def _compile(source: str) -> Any:  # noqa: ANN401  (a library of ctypes, which few checks need too)
+    """Compile C text; without a compiler this fails, and another engine does the search."""
+    return importlib.import_module("dsa.edge.compiler").compiled(source)

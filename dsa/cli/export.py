@@ -1,6 +1,5 @@
 """`dsa export FILE --to TOOL`: the machine as other tools take it."""
 
-import re
 from pathlib import Path
 
 import click
@@ -16,11 +15,10 @@ from dsa.targets.prism import prism, prism_unsaid
 from dsa.targets.promela import promela, promela_unsaid
 from dsa.targets.scxml import scxml
 from dsa.targets.statechart_module import statechart_module
-from dsa.targets.tla import module_name, tla, tla_config, tla_unsaid
+from dsa.targets.tla import is_module_name, module_name, tla, tla_config, tla_unsaid
 from dsa.targets.xstate import xstate
 
 _TOOLS = ("promela", "tla", "prism", "scxml", "xstate", "statechart")
-_MODULE = re.compile(r"(?!WF_|SF_)[A-Za-z0-9_]*[A-Za-z][A-Za-z0-9_]*")
 
 
 @click.command("export")
@@ -35,11 +33,10 @@ _MODULE = re.compile(r"(?!WF_|SF_)[A-Za-z0-9_]*[A-Za-z][A-Za-z0-9_]*")
 def command(file: str, tool: str, output: Path | None, parameters: tuple[str, ...]) -> None:
     """Write a machine for another tool, at its parameters' defaults or the values given.
 
-    promela: SPIN. tla: TLA+, for TLC; with -o a configuration is written beside it. prism: Storm and PRISM. scxml: W3C SCXML. xstate:
+    promela: SPIN. tla: TLA+, for TLC; with -o NAME.tla, NAME.cfg is written beside it. prism: Storm and PRISM. scxml: W3C SCXML. xstate:
     XState 5. statechart: a Python module with a python-statemachine class.
     """
-    require_other(output, file)
-    require_file(output, "-o")
+    _require_outputs(tool, output, file)
     machine = load(file).at(parse_parameters(parameters))
     texts = _texts(machine, tool, output)
     if output is None:
@@ -53,6 +50,24 @@ def command(file: str, tool: str, output: Path | None, parameters: tuple[str, ..
         click.echo(f"not said: {line}", err=True)
 
 
+def _require_outputs(tool: str, output: Path | None, file: str) -> None:
+    """Raise UsageError when a file cannot be written, or is what is read: the configuration beside a TLA+ module too."""
+    require_other(output, file)
+    require_file(output, "-o")
+    if tool == "tla" and output is not None:
+        beside = _configuration(output)
+        if beside == output:
+            other = output.with_suffix(".tla")
+            raise click.UsageError(f"-o {output}: TLC's configuration is written there; name the module {other}")
+        require_other(beside, file)
+        require_file(beside, f"-o {output} and beside it")
+
+
+def _configuration(module: Path) -> Path:
+    """Give the file in which TLC looks for a module's configuration."""
+    return module.with_suffix(".cfg")
+
+
 def _texts(machine: Machine, tool: str, output: Path | None) -> dict[Path, str]:
     """Give the files to write; the first is what a terminal gets."""
     path = output or Path(machine.name)
@@ -61,9 +76,9 @@ def _texts(machine: Machine, tool: str, output: Path | None) -> dict[Path, str]:
             return {path: promela(machine)}
         case "tla":
             name = module_name(machine) if output is None else output.stem
-            if not _MODULE.fullmatch(name):
+            if not is_module_name(name):
                 raise click.UsageError(f"a TLA+ module is named like its file, and '{name}' cannot name one")
-            return {path: tla(machine, name), path.with_suffix(".cfg"): tla_config(machine)}
+            return {path: tla(machine, name), _configuration(path): tla_config(machine)}
         case "prism":
             return {path: prism(machine)}
         case "scxml":

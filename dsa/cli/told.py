@@ -6,7 +6,6 @@ from pathlib import PurePath
 import click
 
 from dsa.checks.explore import Exploration
-from dsa.checks.replay import Observation, Replay
 from dsa.checks.report import Report
 from dsa.checks.verdicts import PropertyResult
 from dsa.errors import Diagnostic, Span
@@ -14,7 +13,7 @@ from dsa.expr import show_value
 from dsa.lang import Reading
 from dsa.trace import Trace, show_events, show_values
 
-_COLOURS = {"HOLDS": "green", "VIOLATED": "red", "UNKNOWN": "yellow", "satisfied": "green", "violated": "red"}
+_COLOURS = {"HOLDS": "green", "VIOLATED": "red", "UNKNOWN": "yellow"}
 #: A verdict takes so many columns, so that what follows is aligned.
 _WIDTH = len("VIOLATED")
 
@@ -32,7 +31,7 @@ def tell(file: str, reading: Reading, report: Report | None, *, traces: int = 1)
         return
     for exploration in report.explorations:
         click.echo(f"{file}: {_explored(exploration)}")
-    places = _places(result.claim.span if result.claim else None for result in report.properties)
+    places = places_of(result.claim.span if result.claim else None for result in report.properties)
     for place, result in zip(places, report.properties, strict=True):
         if not result.standing:
             _tell_property(place, result, report, traces)
@@ -64,7 +63,7 @@ def _tell_property(place: str, result: PropertyResult, report: Report, traces: i
         click.echo(f"{' ' * _WIDTH}  {line}")
 
 
-def _places(spans: Iterable[Span | None]) -> list[str]:
+def places_of(spans: Iterable[Span | None]) -> list[str]:
     """Say for each property in which line it stands; in which document too, where there are several."""
     spans = list(spans)
     paths = {span.path for span in spans if span}
@@ -140,31 +139,3 @@ def _property_counts(report: Report) -> str:
     at = "; ".join(filter(None, (show_values(exploration.parameters.items()) for exploration in report.explorations)))
     where = f" at {at}" if at and good else ""
     return f", {good} of {len(verdicts)} properties HOLD{where}{''.join(others)}"
-
-
-def tell_replay(file: str, trace: str, replay: Replay) -> None:
-    """Print what came of running a recorded trace again."""
-    for line in replay.trace.show(replay.loop).split("\n"):
-        click.echo(line)
-    if replay.mismatch:
-        click.echo(f"{trace}: {replay.mismatch.message}")
-    places = _places(seen.claim.span for seen in replay.observations)
-    for place, seen in zip(places, replay.observations, strict=True):
-        click.echo(f"{_watched(seen)}  {place}{seen.text}{_since(seen)}")
-    fits = len(replay.trace.steps)
-    click.echo(f"{file}: {fits} of the {replay.total} steps of {trace} are what the table does")
-
-
-def _watched(seen: Observation) -> str:
-    verdict = seen.watched.verdict if seen.watched else "-"
-    return click.style(verdict.ljust(_WIDTH + 1), fg=_COLOURS.get(verdict))
-
-
-def _since(seen: Observation) -> str:
-    """Say at which step a monitor was decided, or why there is none."""
-    if seen.watched is None:
-        return "  (about all runs together: no monitor of one)"
-    if seen.watched.step is None:
-        return ""
-    where = f"at step {seen.watched.step}" if seen.watched.step else "at the start"
-    return f"  owed since {where.removeprefix('at ')}" if seen.watched.verdict == "pending" else f"  {where}"

@@ -8,7 +8,7 @@ watch is given every ledger entry once it is durable.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from typing import Literal
 
@@ -23,6 +23,7 @@ from dsa.edge.performing import Performer
 from dsa.errors import OccurrenceError
 from dsa.meaning import Occurrence, require_known
 from dsa.runtime.artifacts import ArtifactStore
+from dsa.runtime.budgets import Limit, Meter
 from dsa.runtime.journal import Journal
 from dsa.runtime.ledger import (
     DoubtEntry,
@@ -80,10 +81,10 @@ class _News:
 
 
 class Driver:
-    """Drives one run. `run` is the run as it is now.
+    """Drives one run. `run` is the run as it is now, `clock` the time it goes by.
 
-    `commands` are what `begin` gave beside the run, `left` is what a run that was cut off has left to do. Every entry goes to the
-    `journal`; `observe` is called with it once it is durable, first with those that the run comes with.
+    `commands` are what `begin` gave beside the run, `left` is what a run that was cut off has left to do, `limits` are its budget. Every
+    entry goes to the `journal`; `observe` is called with it once it is durable, first with those that the run comes with.
     """
 
     def __init__(
@@ -95,14 +96,16 @@ class Driver:
         commands: tuple[Command, ...] = (),
         left: Unfinished | None = None,
         journal: Journal | None = None,
+        limits: Iterable[Limit] = (),
         clock: Clock | None = None,
         observe: Callable[[Entry], None] = lambda _entry: None,
     ) -> None:
         self.run = run
         self._guards = binding.guards
         self._artifacts = artifacts
-        self._clock = clock or MonotonicClock()
-        self._performer = Performer(self, binding, artifacts, self._clock)
+        self.clock = clock or MonotonicClock()
+        self._meter = Meter(limits, run.machine.answers)
+        self._performer = Performer(self, binding, artifacts, self.clock, self._meter)
         self._journal = journal
         self._observe = observe
         self._saved = 0 if left is None else len(run.ledger)
@@ -116,6 +119,7 @@ class Driver:
         self._failure: Failure | None = None
         self._broken: BaseException | None = None
         for entry in run.ledger[: self._saved]:
+            self._meter.observe(entry)
             observe(entry)
         self.run = self._with_deadlines(run, commands)
 
@@ -181,14 +185,16 @@ class Driver:
     async def _go_on(self, left: Unfinished, decided: Mapping[str, Handling]) -> None:
         """Arm the timers by their deadlines, take the results there are, perform what has none."""
         for (source, event), deadline_ms in left.timers.items():
-            self._arm(source, event, max(0, deadline_ms - self._clock.wall_ms()))
+            self._arm(source, event, max(0, deadline_ms - self.clock.wall_ms()))
         for intent, result in left.answered:
             answer = answer_in(self.run.machine, intent.effect, [Step(**step) for step in result.steps])
             self._tell(_News(occurrence_of(intent, answer), intent))
         for flying in left.in_flight:
             intent, handling = flying.intent, self._handling(flying, decided)
             if flying.in_doubt or flying.tries:
-                self.run = self.run.record(DoubtEntry(intent.key, intent.effect, handling))
+                noted: Handling = handling if flying.in_doubt else "again"
+                self.run = self.run.record(DoubtEntry(intent.key, intent.effect, noted))
+                self._save()  # known also when the run is cut off again while the effect is performed
             if handling == "retry" and self._failure is None:
                 await self._start(intent, action_for(self.run.machine, intent, flying.data), flying.tries)
             elif handling != "retry":
@@ -224,7 +230,7 @@ class Driver:
         except Exception as error:  # noqa: BLE001  (guards are foreign code; one may say what it cannot say)
             self._failure = Failure(f"a guard that judges {occurrence.event}", line, type(error).__name__, str(error))
             return
-        run, commands = self.run.feed(given, key)
+        run, commands = self.run.feed(given, key, at_ms=self.clock.wall_ms())
         refused = run.ledger[-1]
         self.run = self._with_deadlines(run, commands)
         self._save()
@@ -250,6 +256,7 @@ class Driver:
             if entries and self._journal is not None:
                 self._journal.append(entries)
             for entry in entries:
+                self._meter.observe(entry)
                 self._observe(entry)
         except BaseException as error:  # a policy that records would be blamed for it
             self._broken = self._broken or error
@@ -276,7 +283,7 @@ class Driver:
         """Give the run with an entry for each timer that is started."""
         for command in commands:
             if isinstance(command, ArmTimer):
-                deadline_ms = self._clock.wall_ms() + command.duration_ms
+                deadline_ms = self.clock.wall_ms() + command.duration_ms
                 run = run.record(TimerEntry(command.source, command.event, deadline_ms))
         return run
 
@@ -328,7 +335,7 @@ class Driver:
         self._timers[source, event] = self._spawn(self._ring(Occurrence(event, source=source), duration_ms / 1000))
 
     async def _ring(self, occurrence: Occurrence, seconds: float) -> None:
-        await self._clock.sleep(seconds)
+        await self.clock.sleep(seconds)
         assert occurrence.source is not None, "a timer has a source"
         del self._timers[occurrence.source, occurrence.event]
         self._tell(_News(occurrence))

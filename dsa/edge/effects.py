@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+import attrs
+
 from dsa.edge.clock import Clock
 from dsa.errors import GenerationError, OccurrenceError
 from dsa.machine import Machine
@@ -101,25 +103,32 @@ def occurrence_of(intent: IntentEntry, answer: Occurrence | Step) -> Occurrence:
     return Occurrence(f"{intent.effect}.failed", data=answer.payload) if isinstance(answer, Step) else answer
 
 
-def result_of(intent: IntentEntry, steps: list[Step]) -> ResultEntry:
-    """Give the record of what a policy gave, its steps numbered under the effect's key."""
+def result_of(intent: IntentEntry, steps: list[Step], seconds: float = 0.0) -> ResultEntry:
+    """Give the record of what a policy gave, its steps numbered under the effect's key, and how long it took."""
     written = tuple({**step.to_json(), "id": f"{intent.key}/{n}"} for n, step in enumerate(steps, start=1))
-    return ResultEntry(intent.key, intent.effect, written)
+    return ResultEntry(intent.key, intent.effect, written, seconds)
 
 
-async def within(clock: Clock, limit_ms: int | None, work: Awaitable[T]) -> T:
+@attrs.frozen
+class TimeLimit:
+    """How long a try may take, in seconds, and what says so."""
+
+    seconds: float
+    why: str
+
+
+async def within(clock: Clock, limit: TimeLimit | None, work: Awaitable[T]) -> T:
     """Wait for a result, at most so long. TimeoutError when it takes longer; then the work is cancelled."""
-    if limit_ms is None:
+    if limit is None:
         return await work
     working = asyncio.ensure_future(work)
     working.add_done_callback(_heard)
-    alarm = asyncio.ensure_future(clock.sleep(limit_ms / 1000))
+    alarm = asyncio.ensure_future(clock.sleep(limit.seconds))
     try:
         await asyncio.wait({working, alarm}, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             return working.result()
-        msg = f"no answer within its time limit of {limit_ms / 1000:g} s (column `time limit` of Effects)"
-        raise TimeoutError(msg)
+        raise TimeoutError(f"no answer within {limit.seconds:g} s, {limit.why}")
     finally:
         working.cancel()
         alarm.cancel()

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ import attrs
 
 from dsa.declarations import OUTSIDE
 from dsa.edge.binding import Binding
+from dsa.edge.deciding import answered, require_decidable, require_sendable
 from dsa.edge.driver import Driver, Rest
 from dsa.edge.render import RenderError, svg
 from dsa.edge.runs import RunDirectory, accepted_artifacts, new_run_id, open_artifacts, open_store
-from dsa.errors import DsaError
+from dsa.errors import DsaError, MachineError, ParameterError
+from dsa.expr import Value
 from dsa.lang import digest, loads
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
@@ -49,7 +52,13 @@ class Performed:
 
 
 class OtherMachineError(DsaError):
-    """Raised when a recorded run's machine reads differently now: its ledger cannot be trusted to mean the same."""
+    """Raised when a recorded run's machine reads differently now: its ledger cannot be trusted to mean the same. `run` names it."""
+
+    def __init__(self, run: str, recorded: str, now: str) -> None:
+        self.run = run
+        super().__init__(
+            f"run {run} is one of another machine: it was recorded as {recorded[:12]}, and its document reads as {now[:12]} now"
+        )
 
 
 def perform(
@@ -67,7 +76,8 @@ def perform(
     `specification` is the data of the event of that name; a machine without it starts by itself, or waits. `started` is kept, and says
     with what the run goes on after a crash.
     """
-    run, commands = begin(machine, new_run_id(machine), digest=digest(machine), started=started or {})
+    now_ms = time.time_ns() // 1_000_000
+    run, commands = begin(machine, new_run_id(machine), digest=digest(machine), started=started, at_ms=now_ms)
     first = [Occurrence(SPECIFICATION, data=specification or "")] if takes_specification(machine) else []
     with open_store(root) as store, _kept(root, run, text, observe) as (artifacts, directory, watch):
         journal = Beginning(store, run.run_id, text)
@@ -82,37 +92,67 @@ def take_up(
     *,
     sent: tuple[Occurrence, ...] = (),
     decided: Mapping[str, Handling] | None = None,
+    answers: Mapping[str, Occurrence] | None = None,
     take: bool = False,
     observe: Observer = lambda _entry: None,
+    recall: Observer = lambda _entry: None,
 ) -> Performed:
     """Go on with a run: where it was cut off, where a failure stopped it, or with an event that it waits for.
 
-    `bind` gives the binding for how the run was started. `decided` says what is done about effects in doubt, by their keys. `take` takes the run
-    from a process that holds it and is alive. Raises StoreError, OtherMachineError, and ReplayError when the ledger is not the machine's.
+    `bind` gives the binding for how the run was started. `decided` says what is done about effects in doubt, by their keys; `answers` are the
+    events with which such effects were answered. `take` takes the run from a process that holds it and is alive. `recall` is
+    given the entries that are there already, `observe` those that come.
+
+    Raises StoreError, OtherMachineError, ReplayError when the ledger is not the machine's, DoubtError for what cannot be said of
+    an effect, OccurrenceError for an event that the run cannot be sent; then nothing has changed.
     """
     with open_store(root, must_exist=True) as store:
         journal, recorded = store.hold(run_id, take=take)
         try:
             run, first = replayed(recorded)
+            for occurrence in sent:
+                require_sendable(run.machine, occurrence)
+            require_decidable(run.machine, unfinished(run), decided or {}, answers or {})
             binding = bind(first, run.machine)
-            left = unfinished(run)
-            with _kept(root, run, recorded.text, observe) as (artifacts, directory, watch):
-                driver = Driver(run, binding, artifacts, left=left, journal=journal, observe=watch)
+            run = answered(run, answers or {})
+            journal.append(run.ledger[len(recorded.entries) :])
+            with _kept(root, run, recorded.text, _first(len(recorded.entries), recall, observe)) as kept:
+                artifacts, directory, watch = kept
+                driver = Driver(run, binding, artifacts, left=unfinished(run), journal=journal, observe=watch)
                 return _performed(driver, journal, artifacts, directory, sent, decided or {})
         finally:
             journal.release()
+
+
+def _first(count: int, first: Observer, then: Observer) -> Observer:
+    """Give an observer that hands so many entries to one, and those that follow to another."""
+    left = iter(range(count))
+
+    def watch(entry: Entry) -> None:
+        is_new = next(left, None) is None
+        (then if is_new else first)(entry)
+
+    return watch
 
 
 def replayed(recorded: Recorded) -> tuple[Run, MachineEntry]:
     """Give a recorded run as it was when it was last written, and its first entry. Raises OtherMachineError or ReplayError."""
     first = recorded.entries[0]
     assert isinstance(first, MachineEntry), "a run of a machine begins with it"
-    machine = loads(recorded.text, f"run {recorded.run}").at(dict(first.parameters))
-    if digest(machine) != first.digest:
-        raise OtherMachineError(
-            f"run {recorded.run} was recorded when its machine read as {first.digest[:12]}; this version of dsa reads {digest(machine)[:12]}"
-        )
+    try:
+        machine, read = _machine_of(recorded.text, first.parameters)
+    except (MachineError, ParameterError) as fault:
+        raise OtherMachineError(recorded.run, first.digest, "no machine") from fault
+    if read != first.digest:
+        raise OtherMachineError(recorded.run, first.digest, read)
     return replay(machine, recorded.entries), first
+
+
+@lru_cache(maxsize=64)
+def _machine_of(text: str, parameters: tuple[tuple[str, Value], ...]) -> tuple[Machine, str]:
+    """Give a run's machine and its digest; many runs have the same one."""
+    machine = loads(text, "machine.md").at(dict(parameters))
+    return machine, digest(machine)
 
 
 @contextmanager

@@ -47,7 +47,9 @@ def _safe(name: str) -> str:
 def open_store(root: Path, *, must_exist: bool = False) -> SqliteStore:
     """Open the store of a folder of runs, or make it. Raises DocumentError."""
     if must_exist and not (root / LEDGER).is_file():
-        raise DocumentError(str(root), "no run is kept here")
+        raise DocumentError(
+            str(root), f"no run is kept here; `dsa run FILE` keeps its run in {DEFAULT_RUNS}, or where --runs DIR says"
+        )
     try:
         return SqliteStore(root / LEDGER)
     except StoreError as fault:

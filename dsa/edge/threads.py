@@ -13,6 +13,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+#: The name of every such thread.
+CALL = "dsa-call"
+
 
 async def in_thread(function: Callable[[], T]) -> T:
     """Call a function in a thread of its own and give its result, or raise what it raised.
@@ -30,7 +33,7 @@ async def in_thread(function: Callable[[], T]) -> T:
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle)
 
-    threading.Thread(target=call, name="dsa-call", daemon=True).start()
+    threading.Thread(target=call, name=CALL, daemon=True).start()
     return await future
 
 

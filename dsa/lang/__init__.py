@@ -1,12 +1,20 @@
 """Text to Machine, and back: `loads`, `dumps`, `digest`, `formatted`, `expanded`."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from dsa.errors import MachineError
 from dsa.lang.build import Reading, read_machine
-from dsa.lang.dump import digest, dumps, scenario_text
-from dsa.lang.expand import expanded
-from dsa.lang.format import formatted
 from dsa.lang.spec import machine_of, read_spec
 from dsa.machine import Machine
+
+if TYPE_CHECKING:
+    from dsa.lang.dump import digest, dumps, scenario_text
+    from dsa.lang.expand import expanded
+    from dsa.lang.format import formatted
+
+#: Where the names live that reading does without; each is imported at first use, so that `dsa check` is quick.
+_HOME = {"digest": "dump", "dumps": "dump", "expanded": "expand", "formatted": "format", "scenario_text": "dump"}
 
 __all__ = [
     "Reading",
@@ -28,3 +36,13 @@ def loads(text: str, path: str = "<text>") -> Machine:
     if reading.machine is None:
         raise MachineError(reading.diagnostics)
     return reading.machine
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401  (a module's names are of any type)
+    if name not in _HOME:
+        raise AttributeError(f"module 'dsa.lang' has no attribute '{name}'")
+    return getattr(importlib.import_module(f"dsa.lang.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

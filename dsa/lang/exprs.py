@@ -143,8 +143,8 @@ class Parser:
         token = self.next
         if token.kind != "name":
             self.fail(f"expected {what}")
-        if token.text in RESERVED:
-            self.fail(f"expected {what}", f"'{token.text}' is a reserved word")
+        if reserved := [part for part in token.text.split(".") if part in RESERVED]:
+            self.fail(f"expected {what}", f"'{reserved[0]}' is a reserved word")
         if len(token.text) > MAX_NAME:
             self.reject(f"a name has at most {MAX_NAME} characters")
         self._place += 1

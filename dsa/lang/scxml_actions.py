@@ -12,22 +12,26 @@ from dsa.lang.scxml_exprs import ForeignError, read_foreign
 from dsa.lang.scxml_tree import Element
 from dsa.simplify import FALSE, Leaf, all_of, negated, substituted
 
-_PARENT = ("#_parent", "parent")
 _INSIDE = (None, "", "#_internal", "internal")
+_PROCESSOR = (None, "", "scxml", "http://www.w3.org/TR/scxml/", "http://www.w3.org/TR/scxml/#SCXMLEventProcessor")
 
 
 @attrs.frozen
 class Effect:
     """One way through a transition: when it is taken, what each datum is set to in terms of the values before, what is sent.
 
-    `raised` are the events among `effects` that come back to the same machine; `assigned` are the assignments as written.
+    `effects` say of each event that is sent whether it comes back to the same machine; `assigned` are the assignments as written.
     """
 
     condition: Expr = TRUE
     updates: tuple[tuple[str, Expr], ...] = ()
-    effects: tuple[str, ...] = ()
-    raised: tuple[str, ...] = ()
+    effects: tuple[tuple[str, bool], ...] = ()
     assigned: tuple[tuple[str, Expr], ...] = ()
+
+    @property
+    def raised(self) -> tuple[str, ...]:
+        """The events that come back."""
+        return tuple(event for event, comes_back in self.effects if comes_back)
 
     def now(self, expr: Expr) -> Expr:
         """Give an expression that is read here in terms of the values before the transition."""
@@ -103,8 +107,24 @@ class Actions:
         event = element.get("event")
         if not event:
             raise ForeignError("an event that is computed (eventexpr) is not read")
-        if element.get("delay") or element.get("delayexpr"):
-            self._note(element.line, f"'{event}' is sent after a delay; it is read as an event from outside")
-            return way
-        returns = element.tag == "raise" or element.get("target") in _INSIDE
-        return attrs.evolve(way, effects=(*way.effects, event), raised=(*way.raised, event) if returns else way.raised)
+        if element.get("targetexpr") or element.get("typeexpr"):
+            raise ForeignError(f"where '{event}' goes is computed (targetexpr, typeexpr), which is not read")
+        if is_delayed(element):
+            if comes_back(element):
+                self._note(element.line, f"'{event}' is sent after a delay; it is read as an event from outside")
+                return way
+            self._note(element.line, f"'{event}' is sent after a delay, which is left out")
+        return attrs.evolve(way, effects=(*way.effects, (event, comes_back(element))))
+
+
+def comes_back(element: Element) -> bool:
+    """Tell whether a `<raise>` or `<send>` is for the machine itself."""
+    if element.tag == "raise":
+        return True
+    is_here = element.get("target") in _INSIDE and element.get("type") in _PROCESSOR
+    return is_here and not element.get("targetexpr") and not element.get("typeexpr")
+
+
+def is_delayed(element: Element) -> bool:
+    """Tell whether a `<send>` has a delay."""
+    return bool(element.get("delay") or element.get("delayexpr"))

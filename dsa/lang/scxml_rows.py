@@ -11,6 +11,7 @@ from dsa.declarations import OUTSIDE
 from dsa.expr import (
     OUTCOMES,
     TRUE,
+    Compare,
     Expr,
     Name,
     Or,
@@ -18,8 +19,9 @@ from dsa.expr import (
     Verdict,
     guards_read,
     unparse,
+    walk,
 )
-from dsa.lang.scxml_actions import Actions
+from dsa.lang.scxml_actions import Actions, comes_back, is_delayed
 from dsa.lang.scxml_data import Datum, datum_of
 from dsa.lang.scxml_exprs import ForeignError, read_foreign
 from dsa.lang.scxml_names import Naming
@@ -55,7 +57,7 @@ class Foreign(Log):
         self._data: dict[str, Datum] = {}
         self._rows: list[tuple[Sequence[str], int]] = []
         self._judged: dict[str, dict[str, None]] = {}
-        self._effects: dict[str, tuple[str, str | None]] = {}
+        self._answered: dict[str, str] = {}  # the effect whose answer is an event that is raised
 
     def document(self) -> Written:
         """Write the document."""
@@ -84,16 +86,8 @@ class Foreign(Log):
                 self._data[datum.id] = datum
 
     def _guess_domains(self) -> None:
-        expressions = [
-            e for place in self._places.by_id.values() for move in place.moves for e in move_expressions(move)
-        ]
-        assigned = [
-            pair
-            for place in self._places.by_id.values()
-            for move in place.moves
-            for path in move.actions
-            for pair in path.assigned
-        ]
+        expressions = [expr for move in self._moves for expr in move_expressions(move)]
+        assigned = [pair for move in self._moves for path in move.actions for pair in path.assigned]
         for datum in self._data.values():
             datum.learn(expressions, assigned)
         for datum in self._data.values():
@@ -102,6 +96,18 @@ class Foreign(Log):
             elif datum.is_guess:
                 text = f"SCXML gives no range for '{datum.id}'; {datum.domain} is a guess from the numbers it meets"
                 self.note(datum.line, f"{text}, and 'dsa check' says where it is left")
+        for move in self._moves:
+            self._only_texts_are_texts(move)
+
+    def _only_texts_are_texts(self, move: Moved) -> None:
+        """Report texts that meet a datum which holds none."""
+        met = [(name, value) for path in move.actions for name, value in path.assigned]
+        for node in (node for expr in move_expressions(move) for node in walk(expr) if isinstance(node, Compare)):
+            sides = (node.first, *(operand for _, operand in node.rest))
+            met += [(side.name, other) for side in sides if isinstance(side, Name) for other in sides]
+        for name, value in met:
+            if isinstance(value, Symbol) and not self._data[name].values:
+                self.error(move.line, f"'{name}' holds no texts, and meets '{value.value}'")
 
     # -- transitions --------------------------------------------------------------------------------------------------
 
@@ -116,7 +122,7 @@ class Foreign(Log):
 
     def _only_timers(self, element: Element) -> None:
         for child in element.children:
-            if child.tag == "send" and (child.get("delay") or child.get("delayexpr")):
+            if child.tag == "send" and is_delayed(child) and comes_back(child):
                 self.note(
                     child.line, f"'{child.get('event')}' is sent after a delay; it is read as an event from outside"
                 )
@@ -161,23 +167,24 @@ class Foreign(Log):
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
+    @property
+    def _moves(self) -> Iterator[Moved]:
+        return (move for place in self._places.by_id.values() for move in place.moves)
+
     def _events(self) -> tuple[str, ...]:
-        """Give every event that is named in full, in the order met."""
-        named = (
-            event.removesuffix("*").removesuffix(".")
-            for p in self._places.by_id.values()
-            for m in p.moves
-            for event in m.events
-        )
-        return tuple(dict.fromkeys(event for event in named if event))
+        """Give every event that is named in full, in the order met, and those raised that a transition takes under a shorter name."""
+        named = (event.removesuffix("*").removesuffix(".") for move in self._moves for event in move.events)
+        taken = (event for event in self._raised() if any(matches(event, move) for move in self._moves))
+        return tuple(dict.fromkeys(event for event in (*named, *taken) if event))
+
+    def _raised(self) -> list[str]:
+        return sorted({event for move in self._moves for path in move.actions for event in path.raised})
 
     def _write_rows(self) -> None:
         events = self._events()
-        raised = {
-            effect for p in self._places.by_id.values() for m in p.moves for path in m.actions for effect in path.raised
-        }
-        for effect in sorted(raised & set(events)):
-            self._effects[effect] = (self._naming.give("effect", effect, f"raise_{effect}"), effect)
+        for event in self._raised():
+            if event in events:
+                self._answered[event] = self._naming.give("raise", event, f"raise_{event}")
         for event in events:
             self._naming.give("event", event)
         for place in self._places.by_id.values():
@@ -210,7 +217,9 @@ class Foreign(Log):
                 for name, value in path.updates
                 if name in self._data and not self._data[name].is_scratch
             )
-            effects = ", ".join(self._effect(name) for name in path.effects)
+            if twice := [e for e in path.raised if e in self._answered and path.raised.count(e) > 1]:
+                self.error(move.line, f"'{twice[0]}' is raised twice by one transition; an answer is waited for once")
+            effects = ", ".join(self._effect(*sent) for sent in path.effects)
             cells = (place.name, self._naming.give("event", event), self._if(condition, otherwise=otherwise))
             self._rows.append(((*cells, updates, effects, target), move.line))
 
@@ -220,10 +229,9 @@ class Foreign(Log):
         text = self._text(condition)
         return text if not otherwise else f"else and ({text})" if isinstance(condition, Or) else f"else and {text}"
 
-    def _effect(self, name: str) -> str:
-        if name not in self._effects:
-            self._effects[name] = (self._naming.give("effect", name), None)
-        return self._effects[name][0]
+    def _effect(self, event: str, comes_back: bool) -> str:  # noqa: FBT001  (a pair as it is kept)
+        answered = self._answered.get(event) if comes_back else None
+        return answered or self._naming.give("effect", event)
 
     def _text(self, expr: Expr) -> str:
         def leaf(node: Leaf) -> Expr:
@@ -252,9 +260,8 @@ class Foreign(Log):
             ((self._naming.give("variable", d.id), self._domain(d), self._text(d.initial)), d.line)
             for d in self._data.values() if not d.is_scratch and d.domain is not None and d.initial is not None
         ])  # fmt: skip
-        answers = {event: effect for effect, event in self._effects.values() if event is not None}
         section("Events", ("event", "from"), [
-            ((self._naming.give("event", e), answers.get(e, OUTSIDE)), self._root.line) for e in self._events()
+            ((self._naming.give("event", e), self._answered.get(e, OUTSIDE)), self._root.line) for e in self._events()
         ])  # fmt: skip
         section("Guards", ("guard", "judges"), [
             ((self._naming.give("guard", g), ", ".join(self._naming.give("event", e) for e in events)), self._root.line)
@@ -266,8 +273,9 @@ class Foreign(Log):
             [((p.name, self._places.kind(p)), p.element.line) for p in self._places.by_id.values()],
         )
         section("Transitions", ("source", "event", "if", "update", "effects", "target"), self._rows)
-        if not self._rows:
-            self.error(self._root.line, "there is no transition")
+        if not self._rows and not self.any_error:
+            unnamed = "no transition names its event: what '*' stands for must be named somewhere"
+            self.error(self._root.line, "there is no transition" if self._events() or not any(self._moves) else unnamed)
         return Written("\n".join(text for text, _ in lines) + "\n", tuple(line for _, line in lines))
 
     def _title(self) -> str:

@@ -18,6 +18,8 @@ _ALLOWED = frozenset({"properties", "scenario"})
 
 def machine_of(text: str, path: str = "<text>") -> tuple[str, Span] | None:
     """Give what a spec's line `Machine: PATH` names, and where, or None when the text is no spec."""
+    if MACHINE_LINE not in text:  # most documents are machines, which need not be read twice
+        return None
     line = sort_sections(read(text, path), Findings()).line(MACHINE_LINE)
     return None if line is None else (line.plain.strip(), line.span())
 

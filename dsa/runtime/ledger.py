@@ -16,8 +16,9 @@ from dsa.expr import Outcome, Value
 
 T = TypeVar("T")
 
-#: What is done about an effect in doubt: performed again, somebody is asked, it counts as failed, or as done.
-Handling = Literal["retry", "ask", "fail", "done"]
+#: What is done about an effect in doubt: performed again, somebody is asked, it counts as failed, or as done. `again`: it is not in
+#: doubt, it failed, and is performed again because the run was resumed.
+Handling = Literal["retry", "ask", "fail", "done", "again"]
 
 #: The author of an artifact, or the guard of a verdict, that came from a person.
 PERSON = "person"
@@ -93,7 +94,8 @@ def _objects(given: Iterable[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
 class MachineEntry:
     """Which machine runs: name, SHA-256 of its canonical text, parameter values. The first entry of every run.
 
-    `started` says with what it was started, so that it can go on in the same way: file, model, seed and the like.
+    `started` says with what it was started, so that it can go on in the same way: file, model, seed and the like. `at_ms` is when, in
+    milliseconds since 1970; None where nobody looked at a clock.
     """
 
     run: str
@@ -101,11 +103,12 @@ class MachineEntry:
     digest: str
     parameters: tuple[tuple[str, Value], ...] = attrs.field(default=(), converter=_pairs)
     started: tuple[tuple[str, Any], ...] = attrs.field(default=(), converter=_pairs)
+    at_ms: int | None = None
 
 
 @attrs.frozen
 class EventEntry:
-    """An occurrence as it arrived. `seq` counts a run's events from 1; `key` is that of the effect it answers."""
+    """An occurrence as it arrived. `seq` counts a run's events from 1; `key` is that of the effect it answers; `at_ms` as above."""
 
     seq: int
     event: str
@@ -113,6 +116,7 @@ class EventEntry:
     source: str | None = None
     data: Any = None
     key: str | None = None
+    at_ms: int | None = None
 
 
 @attrs.frozen
@@ -160,12 +164,13 @@ class IntentEntry:
 class ResultEntry:
     """What the policy of an effect gave: its steps as JSON objects (seed 004), errors included.
 
-    An effect that is tried again after a failure has one for each try.
+    An effect that is tried again after a failure has one for each try. `seconds` is how long this one took.
     """
 
     key: str
     effect: str
     steps: tuple[dict[str, Any], ...] = attrs.field(default=(), converter=_objects)
+    seconds: float = 0.0
 
     @property
     def failed(self) -> bool:

@@ -112,17 +112,19 @@ class Run:
         """Give the view of a step; an empty one when nothing has happened there."""
         return self.steps.get(name) or StepView(name)
 
-    def feed(self, occurrence: Occurrence, key: str | None = None) -> tuple["Run", tuple[Command, ...]]:
+    def feed(
+        self, occurrence: Occurrence, key: str | None = None, *, at_ms: int | None = None
+    ) -> tuple["Run", tuple[Command, ...]]:
         """Take the row for an occurrence, or record why not; give the next run and what is to be done.
 
         `key` is the key of the effect that this answers: under another key than the outstanding one the answer is
-        late (S7). A refused event changes nothing but the ledger. Raises OccurrenceError as `step` does; then there
+        late (S7). `at_ms` is when it arrived, for whoever reads the ledger. A refused event changes nothing but the ledger. Raises OccurrenceError as `step` does; then there
         is nothing to record.
         """
         outcome = self._late(occurrence, key) or step(self.machine, self.configuration, occurrence)
         seq = self.seq + 1
         given = occurrence
-        arrived = EventEntry(seq, given.event, given.verdicts, given.source, given.data, key)
+        arrived = EventEntry(seq, given.event, given.verdicts, given.source, given.data, key, at_ms)
         if isinstance(outcome, Refusal):
             refused = RefusalEntry(seq, outcome.reason, outcome.message, outcome.accepted)
             return attrs.evolve(self, seq=seq, ledger=self.ledger.extend((arrived, refused))), ()
@@ -170,13 +172,18 @@ class Run:
 
 
 def begin(
-    machine: Machine, run_id: str, *, digest: str = "", started: Mapping[str, Any] | None = None
+    machine: Machine,
+    run_id: str,
+    *,
+    digest: str = "",
+    started: Mapping[str, Any] | None = None,
+    at_ms: int | None = None,
 ) -> tuple[Run, tuple[Command, ...]]:
     """Start a run: nothing has happened, and the timers of the initial state are armed.
 
-    `digest` is the SHA-256 of the machine's canonical text, which only `dsa.lang` can write. `started` is kept in the first entry.
+    `digest` is the SHA-256 of the machine's canonical text, which only `dsa.lang` can write. `started` and `at_ms` are kept in the first entry.
     """
-    first = MachineEntry(run_id, machine.name, digest, machine.constants, started or {})
+    first = MachineEntry(run_id, machine.name, digest, machine.constants, started or {}, at_ms)
     run = Run(machine, run_id, start(machine), Ledger((first,)))
     return run, tuple(_armed(machine, machine.armed(run.configuration.state)))
 
@@ -189,11 +196,13 @@ def replay(machine: Machine, ledger: Iterable[Entry]) -> Run:
     entries = tuple(ledger)
     if not entries or not isinstance(entries[0], MachineEntry):
         raise ReplayError(0, "a ledger begins with its machine")
-    run, _ = begin(machine, entries[0].run, digest=entries[0].digest, started=dict(entries[0].started))
+    first = entries[0]
+    run, _ = begin(machine, first.run, digest=first.digest, started=dict(first.started), at_ms=first.at_ms)
     for position, entry in enumerate(entries):
         if position >= len(run.ledger):
             if isinstance(entry, EventEntry):
-                run, _ = run.feed(Occurrence(entry.event, entry.verdicts, entry.source, entry.data), entry.key)
+                occurrence = Occurrence(entry.event, entry.verdicts, entry.source, entry.data)
+                run, _ = run.feed(occurrence, entry.key, at_ms=entry.at_ms)
             elif isinstance(entry, Record):
                 run = run.record(entry)
             else:

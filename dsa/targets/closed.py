@@ -4,7 +4,8 @@ Takes a machine, gives a `Closed` at its parameter values. What the values decid
 no target's syntax.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 
 import attrs
@@ -181,33 +182,39 @@ def _read(expr: Expr) -> set[str]:
     return {node.name for node in walk(expr) if isinstance(node, Name) and node.kind == "variable"}
 
 
-def require_small(laid: Closed, tool: str, least: int = LEAST, greatest: int = GREATEST) -> None:
-    """Raise ExportError where a number may lie outside those that a tool computes with."""
-
-    def require(low: int, high: int, where: str) -> None:
-        if low < least or high > greatest:
-            raise ExportError(f"{where}: numbers from {low} to {high}, and {tool} computes with {least} to {greatest}")
-
-    ranges = {field.name: (field.low, field.low + field.size - 1) for field in laid.fields}
+def require_small(laid: Closed, tool: str) -> None:
+    """Raise ExportError where a number may lie outside the 32 bits that a model checker computes with."""
+    ranges = ranges_of(laid.fields)
     for name, value in laid.machine.constants.items():
         number = laid.ground.number(value)
         ranges[name] = (number, number)
-    for name, (low, high) in ranges.items():
-        require(low, high, name)
-    for step in laid.steps:
-        for expr in (step.condition, *(value for _, value in step.command.updates)):
-            for low, high in _extents(expr, ranges):
-                require(low, high, step.comment)
+    steps = ((s.comment, expr) for s in laid.steps for expr in (s.condition, *(v for _, v in s.command.updates)))
+    require_numbers(ranges, steps, tool, LEAST, GREATEST)
 
 
-def _extents(expr: Expr, ranges: dict[str, tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def ranges_of(fields: Iterable[Field]) -> dict[str, tuple[int, int]]:
+    """Give the least and the greatest value of each variable, as numbers."""
+    return {field.name: (field.low, field.low + field.size - 1) for field in fields}
+
+
+def require_numbers(
+    ranges: Mapping[str, tuple[int, int]], met: Iterable[tuple[str, Expr]], tool: str, least: int, greatest: int
+) -> None:
+    """Raise ExportError where a value, or a number met in an expression (each with its place), may lie outside a tool's numbers."""
+    places = ((where, bounds) for where, expr in met for bounds in _extents(expr, ranges))
+    for where, (low, high) in itertools.chain(ranges.items(), places):
+        if low < least or high > greatest:
+            raise ExportError(f"{where}: numbers from {low} to {high}, and {tool} computes with {least} to {greatest}")
+
+
+def _extents(expr: Expr, ranges: Mapping[str, tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Give the range of every number that an expression computes with."""
     for node in walk(expr):
         if isinstance(node, Integer | Arithmetic | Negate):
             yield _extent(node, ranges)
 
 
-def _extent(expr: Expr, ranges: dict[str, tuple[int, int]]) -> tuple[int, int]:
+def _extent(expr: Expr, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
     match expr:
         case Integer(value):
             return value, value

@@ -16,8 +16,12 @@ from dsa.machine import Machine
 from dsa.meaning import Reason
 from dsa.simplify import FALSE, Leaf, all_of, any_of, constant, negated, simplified, substituted
 from dsa.system import closed_system, in_domain, sources_left
+from dsa.targets.closed import ranges_of, require_numbers
 from dsa.targets.spelling import ExportError
 from dsa.targets.statechart import EventKey, supplied
+
+#: The greatest whole number up to which a double has them all.
+_EXACT = 2**53 - 1
 
 
 @attrs.frozen
@@ -60,6 +64,7 @@ class Leaves:
         if system.left_out:
             raise ExportError(f"{machine.name} is too large to be laid out: {'; '.join(system.left_out)}")
         whole = ground(system)
+        self._ranges = ranges_of(whole.fields)
         self._taken = {(system.locations[c.source].state, c.occurrence.source, c.row) for c in system.commands}
         self._doubts: set[tuple[str, int, Reason]] = {
             (system.locations[fault.location].state, row, fault.reason)
@@ -67,6 +72,12 @@ class Leaves:
             if fault.rows and whole.grounded(fault.condition) != FALSE
             for row in fault.rows
         }
+
+    def require_exact(self, tool: str) -> None:
+        """Raise ExportError where a number may lie outside those that ECMAScript counts with exactly."""
+        arrows = (arrow for leaf in self._machine.leaves for arrow in self.arrows(leaf))
+        met = ((a.comment, expr) for a in arrows for expr in (a.condition, *(value for _, value in a.updates)))
+        require_numbers(self._ranges, met, tool, -_EXACT, _EXACT)
 
     def arrows(self, leaf: str) -> Iterator[Arrow]:
         """Give the arrows that leave a leaf: for each event, those of `else` last, else in table order."""

@@ -36,12 +36,17 @@ from dsa.targets.spelling import ExportError, Spelling, Syntax
 SYNTAX = Syntax("&&", "||", "{} == false", {}, "(1 == 1)", "(1 == 0)")
 #: The namespace of what SCXML has no word for: domains, and the document that this was written from.
 NAMESPACE = "urn:dsa:machine"
-#: What python-statemachine's own classes mean by these names: states and events that are called so get another name.
+#: What python-statemachine's own classes mean by these names: states and events that are called so get another name, and
+#: so does whatever begins with `_`, which is Python's and the library's own.
 TAKEN = frozenset(
     {
         "activate_initial_state",
         "active_listeners",
+        "add_event",
+        "add_from_attributes",
+        "add_inherited",
         "add_listener",
+        "add_state",
         "allow_event_without_transition",
         "allowed_events",
         "atomic_configuration_update",
@@ -55,15 +60,21 @@ TAKEN = frozenset(
         "enable_self_transition_entries",
         "enabled_events",
         "events",
+        "final_states",
+        "history_values",
         "id",
+        "initial_state",
         "is_terminated",
+        "listeners",
         "model",
+        "mro",
         "name",
         "prepare",
         "prepare_event",
         "raise_",
         "send",
         "start_configuration_values",
+        "state_field",
         "states",
         "states_map",
         "TransitionNotAllowed",
@@ -78,9 +89,8 @@ _WORDS = frozenset({"v", "null", "true", "false"})
 _OTHER_DATA = _WORDS | frozenset(
     {*kwlist, "get", "machine", "model", "event", "event_data", "source", "state", "target"}
 )
-_OTHER_DATA |= frozenset(
-    {"transition", "self", "delay", "internal", "send_id", "args", "kwargs", "trigger_data", "error"}
-)
+_OTHER_DATA |= frozenset({"transition", "self", "delay", "internal", "send_id", "args", "kwargs", "trigger_data"})
+_OTHER_DATA |= frozenset({"error", "key", "cache_key", "on_error"})
 _UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -99,6 +109,7 @@ class _Document:
     def __init__(self, machine: Machine, document: str | None) -> None:
         self._machine, self._document = machine, document
         self._leaves = Leaves(machine)
+        self._leaves.require_exact("ECMAScript")
         self._ids, self._events = Spelling(TAKEN), Spelling(TAKEN)
         self._data, self._symbols, self._guards = Spelling(), Spelling(_WORDS), Spelling(_OTHER_DATA)
         self._flags = {effect: self._data.give("waits_", effect) for effect in machine.answers}
@@ -166,7 +177,10 @@ class _Document:
         return str(self._machine.values_of[name])
 
     def _id(self, state: str) -> str:
-        return self._ids.give("", state)
+        return self._ids.give("s" if state.startswith("_") else "", state)
+
+    def _event(self, name: str) -> str:
+        return self._events.give("e" if name.startswith("_") else "", name)
 
     def _variable(self, name: str) -> str:
         return self._data.give("v_", name)
@@ -204,7 +218,7 @@ class _Document:
 
     def _transition(self, arrow: Arrow, indent: str) -> Iterator[str]:
         source, event = arrow.key
-        name = self._events.give("", event) if source is None else self._timer(timer(source, event))
+        name = self._event(event) if source is None else self._timer(timer(source, event))
         parts = [f'<transition event="{name}"']
         if arrow.condition != TRUE:
             parts.append(f"cond={quoteattr(self._write(arrow.condition))}")

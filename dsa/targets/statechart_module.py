@@ -4,6 +4,7 @@ Takes a machine and its document, gives text; the class is made by `dsa.targets.
 """
 
 import re
+from keyword import iskeyword
 
 from dsa.machine import Machine
 
@@ -11,7 +12,8 @@ from dsa.machine import Machine
 def statechart_module(machine: Machine, document: str) -> str:
     """Write a Python module with the document in it, the machine, and the class."""
     name = "".join(part[:1].upper() + part[1:] for part in re.split(r"[._]+", machine.name) if part) or "Machine"
-    name = name if name.isidentifier() and name not in {"DOCUMENT", "StatechartRun"} else f"Machine{name}"
+    is_free = name.isidentifier() and not iskeyword(name) and name not in {"DOCUMENT", "StatechartRun"}
+    name = name if is_free else f"Machine{name}"
     return f'''"""{machine.name} as a class of python-statemachine, written by `dsa export --to statechart`.
 
 `StatechartRun(machine)` feeds it occurrences and answers as `dsa.step` does.

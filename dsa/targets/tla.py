@@ -20,6 +20,11 @@ from dsa.targets.closed import Step, closed, happened_on, require_small, timer_t
 from dsa.targets.spelling import Spelling, Syntax
 
 _CONDITION = re.compile(r"[=#<>~]|/\\|\\/")
+_MODULE = re.compile(r"(?!WF_|SF_)[A-Za-z0-9_]*[A-Za-z][A-Za-z0-9_]*")
+#: Modules that an export is built on, and words that TLC's parser takes no module's name from (tried out on all reserved words).
+_OTHER_MODULES = frozenset(
+    {"Integers", "Naturals", "ASSUMPTION", "AXIOM", "COROLLARY", "LEMMA", "PROPOSITION", "THEOREM"}
+)
 SYNTAX = Syntax("/\\", "\\/", "~", {"==": "=", "!=": "#"}, "TRUE", "FALSE")
 
 
@@ -42,10 +47,15 @@ def tla_unsaid(machine: Machine) -> tuple[str, ...]:
     return tuple(f"{show(claim.item.form)}: {claim.words}" for claim in claims if claim.words)
 
 
+def is_module_name(name: str) -> bool:
+    """Tell whether TLC takes a module of this name; it gives names that begin with WF_ or SF_ a meaning."""
+    return _MODULE.fullmatch(name) is not None and name not in _OTHER_MODULES
+
+
 def module_name(machine: Machine) -> str:
-    """Give the module's name: the machine's, with `_` for dots; TLA+ gives names that begin with WF_ or SF_ a meaning."""
+    """Give the module's name: the machine's, with `_` for dots, and `m_` before it where TLC would not take it."""
     name = machine.name.replace(".", "_")
-    return f"m_{name}" if name.startswith(("WF_", "SF_")) or not name.strip("_") else name
+    return name if is_module_name(name) else f"m_{name}"
 
 
 @attrs.frozen

@@ -13,19 +13,14 @@ from dsa.machine import Machine
 from dsa.simplify import Leaf
 from dsa.targets.leaves import Arrow, Leaves, require_initial
 from dsa.targets.nested import Node, Timer, initial_values, start_of, timer, timers_of, tree
-from dsa.targets.spelling import ExportError, Spelling, Syntax
+from dsa.targets.spelling import Spelling, Syntax
 
 SYNTAX = Syntax("&&", "||", "!", {"==": "===", "!=": "!=="})
-_GREATEST = 2**53 - 1
 
 
 def xstate(machine: Machine) -> str:
     """Write a machine as an XState module at its parameter values. Raises ExportError."""
     require_initial(machine)
-    for name, values in machine.values_of.items():
-        ends = [end for end in (getattr(values, "low", 0), getattr(values, "high", 0)) if end is not None]
-        if any(abs(end) > _GREATEST for end in ends):
-            raise ExportError(f"{name}: JavaScript counts exactly to {_GREATEST}, and the domain is {values}")
     return "\n".join(_Module(machine).lines()) + "\n"
 
 
@@ -33,6 +28,7 @@ class _Module:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._leaves = Leaves(machine)
+        self._leaves.require_exact("JavaScript")
         self._context = Spelling({"waiting", "__proto__"})
         self._flags = Spelling({"__proto__"})
         self._states = Spelling({"__proto__"})

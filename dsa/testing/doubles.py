@@ -5,11 +5,16 @@ They implement the interfaces that the driver uses, so a test runs the real driv
 
 import asyncio
 import heapq
-from collections.abc import Iterable
+import threading
+from collections.abc import Coroutine, Iterable
 from itertools import count
 from math import inf
+from typing import TypeVar
 
+from dsa.edge.threads import CALL
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, GuardInterface, GuardResult, PromptTemplate
+
+T = TypeVar("T")
 
 
 class Texts(GeneratorInterface):
@@ -85,6 +90,22 @@ class StillClock:
         """Let everything run that can run without time and without threads."""
         for _ in range(50):
             await asyncio.sleep(0)
+
+    async def quiet(self) -> None:
+        """Let everything run that can run without time, guards in their threads included."""
+        await self.settle()
+        while any(thread.name == CALL for thread in threading.enumerate()):  # noqa: ASYNC110  (threads tell no Event)
+            await asyncio.sleep(0)
+        await self.settle()
+
+    async def through(self, work: Coroutine[object, object, T]) -> T:
+        """Wait for work; whenever it goes no further without time, the next moment comes that somebody waits for."""
+        task = asyncio.create_task(work)
+        await self.quiet()
+        while not task.done() and self.next_s < inf:
+            await self.advance(self.next_s)
+            await self.quiet()
+        return await task
 
     async def advance(self, seconds: float) -> None:
         """Move the clock and wake those whose time has come, in order; what they do is done when this returns."""

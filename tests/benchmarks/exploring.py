@@ -78,7 +78,7 @@ def bench_spin() -> None:
 
 
 def checked(family: str, *sizes: int) -> Took:
-    """Run `dsa check` as a program, start-up included, on the clock."""
+    """Run `dsa check` as an installed program, start-up included, on the clock."""
     with tempfile.TemporaryDirectory() as folder:
         document = Path(folder, f"{family}.md")
         document.write_text(dumps(getattr(families, family)(*sizes)))

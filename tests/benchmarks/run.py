@@ -12,6 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent))
 
+import artifacts
 import exploring
 import peers
 from markdown_it import MarkdownIt
@@ -26,7 +27,7 @@ from dsa.machine import Machine
 from dsa.meaning import Occurrence, Taken, start, step
 from dsa.testing.documents import slowest
 
-EVENTS, ROUNDS = 20_000, 7
+EVENTS, ROUNDS, START_ROUNDS = 20_000, 7, 11
 
 
 def ours(machine: Machine, move: Callable[..., Taken], events: int) -> Callable[[], int]:
@@ -125,16 +126,19 @@ def bench_load() -> None:
 
 
 def bench_start() -> None:
-    """Whole processes: `dsa --help` and `dsa check` against `import click`."""
-    click, shown, checked = [], [], []
-    for _ in range(ROUNDS):
-        click.append(process_seconds(["-c", "import click"]))
-        shown.append(process_seconds(["-c", "from dsa.cli.main import main; main()", "--help"]))
-        checked.append(process_seconds(["-c", "from dsa.cli.main import main; main()", "check", "dual_state"]))
-    ratio = statistics.median(a / b for a, b in zip(shown, click, strict=True))
-    above = statistics.median(a - b for a, b in zip(checked, shown, strict=True))
-    print(f"\ndsa --help / python -c 'import click'  {ratio:.2f}   limit 3       {verdict(good=ratio <= 3)}")
-    print(f"dsa check dual_state - dsa --help      {above:.2f} s limit 0.3 s   {verdict(good=above <= 0.3)}")
+    """Whole processes: `dsa --help` and `dsa check` against `import click`; installed, and from this tree as it is."""
+    program = ["-c", "from dsa.cli.main import main; main()"]
+    for installed, where in ((True, "installed, with byte code"), (False, "from this tree as it is")):
+        click, shown, checked = [], [], []
+        for _ in range(START_ROUNDS):
+            click.append(process_seconds(["-c", "import click"], installed=installed))
+            shown.append(process_seconds([*program, "--help"], installed=installed))
+            checked.append(process_seconds([*program, "check", "dual_state"], installed=installed))
+        ratio = statistics.median(a / b for a, b in zip(shown, click, strict=True))
+        above = statistics.median(a - b for a, b in zip(checked, shown, strict=True))
+        print(f"\nstart-up, {where}, median of {START_ROUNDS} rounds")
+        print(f"  dsa --help / python -c 'import click'  {ratio:.2f}   limit 3       {verdict(good=ratio <= 3)}")
+        print(f"  dsa check dual_state - dsa --help      {above:.2f} s limit 0.3 s   {verdict(good=above <= 0.3)}")
 
 
 def bench_fuzz() -> None:
@@ -144,6 +148,6 @@ def bench_fuzz() -> None:
 
 
 if __name__ == "__main__":
-    for bench in (bench_step, bench_load, bench_start, bench_fuzz, *exploring.BENCHES):
+    for bench in (bench_step, bench_load, bench_start, bench_fuzz, *exploring.BENCHES, *artifacts.BENCHES):
         if not sys.argv[1:] or bench.__name__ in sys.argv[1:]:
             bench()

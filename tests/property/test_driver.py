@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import threading
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -130,9 +129,7 @@ async def played(machine, chance):
         if outside and chance.random() < 0.7:
             driver.send(Occurrence(chance.choice(outside), data={"n": chance.randint(0, 9)}))
         await clock.advance(chance.randint(0, 30))
-        while any(thread.name == "dsa-call" for thread in threading.enumerate()):  # noqa: ASYNC110  (threads tell no Event)
-            await asyncio.sleep(0)
-        await clock.settle()
+        await clock.quiet()
         assert driving.done() or clock.waiting, "it waits for what can never come"
         if len(driver.run.ledger) > MOST_ENTRIES:
             break

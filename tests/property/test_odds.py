@@ -1,13 +1,17 @@
-"""The odds of any machine are those of walking it with `step`; and of steps in order, those that Storm finds."""
+"""The odds of any machine are those of walking it with `step`; of steps in order, and of who chooses in circles, those of Storm."""
+
+from fractions import Fraction
 
 import attrs
 import pytest
 from families import ordered
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from odds_chains import as_prism, chains, gained
 from odds_documents import chain, closed_form
 
 from dsa.checks.mutants import mutants
+from dsa.checks.odds.choose import Chosen
 from dsa.checks.odds.limit import NoLimitError, limit
 from dsa.checks.odds.reckon import odds, question
 from dsa.checks.odds.target import varied
@@ -198,3 +202,27 @@ def test_storm_finds_the_same(form, n, rmax, p, q, tmp_path):
         ends[end.state.split(".")[0]] = ends.get(end.state.split(".")[0], 0.0) + bounds.low
     ours = [ends["succeeded"], ends["failed"], ends["escalated"], found.effect("query_llm").expected.low]
     assert ours == pytest.approx(precise, abs=1e-9)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=(*SLOW, HealthCheck.function_scoped_fixture))
+@given(drawn=chains(most_nodes=12))
+def test_storm_finds_the_same_in_fractions_where_somebody_chooses(drawn, tmp_path):
+    stormpy = pytest.importorskip("stormpy", reason="stormpy is not installed: Storm has no say here")
+    laid_out, worth = drawn
+    path = tmp_path / "chain.prism"
+    path.write_text(as_prism(laid_out, worth))
+    program = stormpy.parse_prism_program(str(path))
+    wanted = 'Pmin=? [F "wanted"]; Pmax=? [F "wanted"]; R{"gain"}min=? [C]; R{"gain"}max=? [C]'
+    properties = stormpy.parse_properties(wanted, program)
+    model = stormpy.build_model[stormpy.Rational](program, properties)
+    exact = [stormpy.model_checking(model, each).get_value(model.initial_states[0]) for each in properties]
+    solver = Chosen(laid_out)
+    ours = [solver.best(None, lambda end: float(worth[end]), most=most) for most in (False, True)]
+    ours += [solver.best(gained, lambda _: 0.0, most=most) for most in (False, True)]
+    assert ours == pytest.approx(
+        [float(str(value)) if value == float("inf") else _fraction(value) for value in exact], rel=1e-12, abs=0
+    )
+
+
+def _fraction(value):
+    return float(Fraction(str(value)))

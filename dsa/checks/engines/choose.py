@@ -6,36 +6,45 @@ configurations are allowed than could be held. Else it stays in Python. Which en
 
 Memory: Python takes up to 150 bytes for each configuration, NumPy up to 60, so a limit on configurations is one on memory; and no engine
 goes beyond a bound of its own, whatever is allowed: it stops, and the search is not complete.
+
+Only the engine in Python is imported; the others are loaded by name when they are asked, which most checks never do.
 """
 
-from collections.abc import Sequence
+import importlib
+from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
+from types import ModuleType
+from typing import TYPE_CHECKING
 
-import attrs
-
-from dsa.checks.engines import bdd, compiled, python, vectors
-from dsa.checks.engines.compiled import Compile
+from dsa.checks.engines import python
 from dsa.checks.engines.found import Engine, Found, Limits
 from dsa.errors import DsaError
 from dsa.ground import Ground, Watch
 
-#: Up to so many configurations no other engine than Python's is asked.
-SMALL = 200_000
+if TYPE_CHECKING:
+    from dsa.checks.engines.compiled import Compile
+
+#: Up to so many trials of a rule on a configuration no other engine than Python's is asked. They take some tenths of a second, which is
+#: what NumPy's import takes of the processor; for a million configurations, if two or three rules concern each.
+TRIALS = 3_000_000
 #: More configurations than this are not held one by one.
 HELD = 1_000_000_000
 #: With fewer configurations at a distance than this, NumPy has nothing to gain.
 _THIN = 32
-#: The engines by name, except C, which needs a compiler.
-ENGINES: dict[str, Engine] = {"python": python.search, "numpy": vectors.search, "bdd": bdd.search}
 
 
-def automatic(compile_c: Compile | None = None) -> Engine:
+def loaded(engine: str) -> ModuleType:
+    """Give the module of an engine that few checks need: `vectors`, `compiled` or `bdd`."""
+    return importlib.import_module(f"dsa.checks.engines.{engine}")
+
+
+def automatic(compile_c: "Compile | None" = None) -> Engine:
     """Give the engine that chooses; `compile_c` makes a library of C text, where there is a compiler."""
 
     def search(ground: Ground, watches: Sequence[Watch], limits: Limits) -> Found:
-        found = python.search(ground, watches, attrs.evolve(limits, max_states=min(SMALL, limits.max_states)))
-        if found.complete or limits.max_states <= SMALL or limits.expired():
+        found = python.search(ground, watches, limits, TRIALS)
+        if found.complete or found.configurations > limits.max_states or limits.expired():
             return found
         for engine in _for_large(ground, watches, found, limits, compile_c):
             try:
@@ -49,24 +58,23 @@ def automatic(compile_c: Compile | None = None) -> Engine:
 
 def diagrams_count(ground: Ground) -> bool:
     """Tell whether decision diagrams can be expected to count a system that is too large to be held."""
-    return find_spec("dd") is not None and bdd.worth_it(ground)
+    return find_spec("dd") is not None and bool(loaded("bdd").worth_it(ground))
 
 
 def _for_large(
-    ground: Ground, watches: Sequence[Watch], begun: Found, limits: Limits, compile_c: Compile | None
-) -> list[Engine]:
+    ground: Ground, watches: Sequence[Watch], begun: Found, limits: Limits, compile_c: "Compile | None"
+) -> Iterator[Engine]:
     """Give the engines to ask for a system that is not small, the best first."""
     assert begun.layers is not None, "the engine in Python keeps its layers"
-    engines: list[Engine] = []
     if limits.max_states > HELD and diagrams_count(ground):
-        engines.append(bdd.search)
+        yield loaded("bdd").search
     if begun.configurations < _THIN * len(begun.layers):
-        return engines
+        return
+    vectors = loaded("vectors")
     arrays = vectors.installed() and vectors.fits(ground, watches)
     if arrays and vectors.has_room(ground):
-        engines.append(vectors.search)
-    if compile_c is not None and compiled.fits(ground, watches):
-        engines.append(partial(compiled.search, compile_c=compile_c))
+        yield vectors.search
+    if compile_c is not None and loaded("compiled").fits(ground, watches):
+        yield partial(loaded("compiled").search, compile_c=compile_c)
     if arrays:
-        engines.append(vectors.search)
-    return engines
+        yield vectors.search

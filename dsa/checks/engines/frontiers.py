@@ -6,6 +6,7 @@ known is remembered only at locations that can be entered twice (`plan.py`).
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from typing import Any, ClassVar
 
 from dsa.checks.engines.found import Found, Limits
@@ -71,9 +72,9 @@ class Frontiers(ABC):
     def entered(self, name: str, step: Step, source: str, known: str | None) -> Iterator[str]:
         """Write the lines that set `name` to the data after a step from `source`: only those that are new if `known` is given."""
 
-    def run(self) -> Found:
-        """Search until nothing is new, or until a limit."""
-        limits, volume, found, complete = self._limits, self.ground.volume, 1, True
+    def run(self, most_trials: float = inf) -> Found:
+        """Search until nothing is new, or until a limit; `most_trials` is one more: how often a rule may be tried on a configuration."""
+        limits, volume, found, tried, complete = self._limits, self.ground.volume, 1, 0, True
         most = min(limits.max_states, MEMORY_BYTES // self.bytes_each)
         location, data = divmod(self.ground.start, volume)
         layer = {location: self.first(data)}
@@ -84,8 +85,9 @@ class Frontiers(ABC):
             following: dict[int, list[Data]] = {}
             for place, part in self._slices(layer):
                 found += self._pass(place, part, following)
+                tried += len(part) * len(self.plan.steps[place])
                 limits.progress(found, len(self._layers))
-                complete = found <= most and not limits.expired()
+                complete = found <= most and tried <= most_trials and not limits.expired()
                 if not complete:
                     break
             layer = {place: p[0] if len(p) == 1 else self.joined(p) for place, p in following.items()}

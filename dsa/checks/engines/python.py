@@ -7,6 +7,7 @@ it is remembered in a set; a search that might take more than `MEMORY_BYTES` is 
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from math import inf
 from typing import ClassVar
 
 from dsa.checks.engines.found import Found, Limits
@@ -20,9 +21,9 @@ from dsa.ground import Ground, Watch
 _MAX_BYTES_AT_ONE, _MAX_BYTES = 2**26, 2**28
 
 
-def search(ground: Ground, watches: Sequence[Watch], limits: Limits) -> Found:
-    """Search everything that can happen."""
-    return _Lists(ground, watches, limits, Writer(ground)).run()
+def search(ground: Ground, watches: Sequence[Watch], limits: Limits, most_trials: float = inf) -> Found:
+    """Search everything that can happen, or as much of it as takes no more than so many trials of a rule on a configuration."""
+    return _Lists(ground, watches, limits, Writer(ground)).run(most_trials)
 
 
 class _Lists(Frontiers):

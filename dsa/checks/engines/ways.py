@@ -10,8 +10,7 @@ from typing import Protocol
 
 import attrs
 
-from dsa.checks.engines import bdd
-from dsa.checks.engines.choose import automatic
+from dsa.checks.engines.choose import automatic, loaded
 from dsa.checks.engines.found import Found, Limits
 from dsa.checks.engines.layers import Layer
 from dsa.checks.engines.paths import Leap, Paths
@@ -61,7 +60,7 @@ class _Diagrams:
 
     def to(self, number: int) -> list[Leap]:
         try:
-            way = bdd.path(self.ground, number, self._limits)
+            way = loaded("bdd").path(self.ground, number, self._limits)
         except ValueError:
             raise KeyError(number) from None
         assert way is not None, "no limit is set"
@@ -72,7 +71,7 @@ class _Diagrams:
     def taking(self, rules: Collection[int]) -> tuple[int, int] | None:
         wanted = [(place, self.ground.rules[place]) for place in sorted(rules)]
         watches = [Watch(rule.source, rule.condition) for _, rule in wanted]
-        hits = bdd.search(self.ground, watches, self._limits).hits
+        hits = loaded("bdd").search(self.ground, watches, self._limits).hits
         found = [(hit, place) for hit, (place, _) in zip(hits, wanted, strict=True) if hit is not None]
         return min(found, key=lambda hit: self.depth(hit[0]), default=None)
 

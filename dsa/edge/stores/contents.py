@@ -8,7 +8,6 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
-from typing import Any
 
 #: Lines up to this length stay as they are; in longer ones, texts from the second length on are kept apart (characters).
 LONG_LINE, LONG_TEXT = 4_096, 1_024
@@ -26,7 +25,7 @@ def apart(line: str) -> tuple[str, dict[bytes, str]]:
         return line, {}
     texts: dict[bytes, str] = {}
 
-    def short(value: Any) -> Any:
+    def short(value: object) -> object:
         if isinstance(value, str) and len(value) >= LONG_TEXT:
             texts[address(value)] = value
             return {"$content": address(value).hex()}
@@ -41,7 +40,7 @@ def apart(line: str) -> tuple[str, dict[bytes, str]]:
 def together(line: str, text_at: Callable[[bytes], str]) -> str:
     """Undo `apart`; `text_at` gives the text at an address."""
 
-    def whole(value: Any) -> Any:
+    def whole(value: object) -> object:
         if isinstance(value, dict):
             if value.keys() == {"$content"}:
                 return text_at(bytes.fromhex(value["$content"]))
@@ -51,5 +50,5 @@ def together(line: str, text_at: Callable[[bytes], str]) -> str:
     return _dumps(whole(json.loads(line)))
 
 
-def _dumps(value: Any) -> str:
+def _dumps(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)

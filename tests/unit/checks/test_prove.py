@@ -1,37 +1,15 @@
-"""Proofs for all parameter values: the shipped machines, mutants of them, and machines that are wrong in one way each."""
+"""Properties for all parameter values: which verdict each gets, on what evidence, and what a proof does not say."""
 
 import itertools
-import time
-from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
+from proving import HEAD, machine, one
 
 from dsa.checks.evidence import Explored, Fair, Inductive, Ranked
-from dsa.checks.mutants import mutants
-from dsa.checks.proof.searched import judged
-from dsa.checks.prove import Proof, ProofReport, prove
+from dsa.checks.prove import prove
 from dsa.edge.files import load
-from dsa.expr import Value
-from dsa.lang import loads, read_spec
-from dsa.machine import Machine
-from dsa.system import closed_system
+from dsa.lang import loads
 
-ROOT = Path(__file__).parents[3]
-HEAD = """# m
-
-## Parameters
-| parameter | domain | default |
-| --------- | ------ | ------- |
-| n         | 0..    | 5       |
-
-## Variables
-| variable | domain | initial |
-| -------- | ------ | ------- |
-| x        | 0..n   | 0       |
-| y        | 0..n   | 0       |
-
-"""
 LOOP = """# m
 
 ## Events
@@ -82,237 +60,6 @@ waiting | ping   |       |        |       | =
 waiting | person |       |        |       | done
 done    | ask    |       |        |       | =
 """
-
-
-def machine(head: str, rows: str, *claims: str) -> Machine:
-    """Give a machine of rows `source | event | if | update | effects | target`, with properties."""
-    table = "".join(f"| {row.strip()} |\n" for row in rows.strip().split("\n"))
-    columns = "| source | event | if | update | effects | target |\n| - | - | - | - | - | - |\n"
-    listed = "".join(f"- {claim}\n" for claim in claims)
-    return loads(f"{head}## Transitions\n{columns}{table}\n## Properties\n{listed}")
-
-
-def one(head: str, rows: str, claim: str) -> Proof:
-    """Prove one property of a machine."""
-    (proof,) = prove(machine(head, rows, claim)).properties
-    return proof
-
-
-def obligation(report: ProofReport, name: str) -> Proof:
-    return next(proof for proof in report.obligations if proof.name == name)
-
-
-# -- the shipped machines -----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def dual_state() -> ProofReport:
-    return prove(load("specs/dual_state"), clock=time.perf_counter)
-
-
-@pytest.fixture(scope="module")
-def workflow() -> ProofReport:
-    return prove(load("specs/workflow"))
-
-
-def test_everything_about_dual_state_is_proved_without_exploring(dual_state: ProofReport) -> None:
-    proofs = (*dual_state.obligations, *dual_state.properties)
-    assert [(proof.text, proof.how) for proof in proofs if proof.verdict != "PROVED"] == []
-    assert dual_state.proved
-    assert all(isinstance(proof.evidence, Inductive | Ranked) for proof in proofs)
-    assert all(proof.milliseconds is not None for proof in proofs)
-
-
-def test_everything_about_the_workflow_is_proved(workflow: ProofReport) -> None:
-    assert [(proof.text, proof.how) for proof in workflow.properties if proof.verdict != "PROVED"] == []
-    assert workflow.proved
-
-
-def explored_at(report: ProofReport, values: list[dict[str, Value]]) -> None:
-    for given in values:
-        system = closed_system(report.machine.at(given))
-        for proof in report.properties:
-            assert proof.form is not None
-            assert judged(system, proof.form, 100_000).verdict == "HOLDS", (proof.text, given)
-
-
-def test_what_is_proved_of_dual_state_holds_at_rmax_0_to_5(dual_state: ProofReport) -> None:
-    explored_at(dual_state, [{"rmax": rmax} for rmax in range(6)])
-
-
-def test_what_is_proved_of_the_workflow_holds_at_some_values(workflow: ProofReport) -> None:
-    explored_at(workflow, [{"rmax": 0, "grants": 2}, {"rmax.g_test": 2, "rmax.g_impl": 1, "grants": 1}])
-
-
-@pytest.mark.full
-def test_what_is_proved_of_the_workflow_holds_at_rmax_0_to_5(workflow: ProofReport) -> None:
-    for rmax in range(6):
-        values = [{"rmax.g_test": rmax, "rmax.g_impl": impl, "grants": 1 + impl % 2} for impl in range(6)]
-        explored_at(workflow, [{**given} for given in values])
-
-
-def lost(machines: Iterable[Machine], texts: set[str]) -> set[str]:
-    """Give the properties that stay PROVED, or open only because the table itself is wrong, in every machine."""
-    for mutant in machines:
-        texts = texts - {p.text for p in prove(mutant).properties if p.verdict in {"VIOLATED", "NOT INDUCTIVE"}}
-        if not texts:
-            break
-    return texts
-
-
-def rewritten(*changes: tuple[str, str]) -> Machine:
-    """Give dual_state, as its spec checks it, with changes to its text."""
-    text = (ROOT / "machines" / "dual_state" / "machine.md").read_text(encoding="utf-8")
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    reading = read_spec((ROOT / "specs" / "dual_state.md").read_text(encoding="utf-8"), loads(text), "dual_state.md")
-    assert reading.machine is not None
-    return reading.machine
-
-
-#: Faults that take a whole new update, effect or domain.
-BY_HAND = (
-    (("| refine_context, reply_failure | failed     |", "| refine_context, reply_failure | escalated  |"),),
-    (("| refine_context, query_llm     | generating |", "| advance_state, refine_context, query_llm | generating |"),),
-    (("0..rmax | 0 ", "0..rmax + 1 | 0 "), ("retries < rmax", "retries <= rmax")),
-    (
-        (
-            "| validating | verdict       | g.fatal                     |  ",
-            "| validating | verdict | g.fatal | retries = 0 ",
-        ),
-    ),
-    (("| query_llm                     | generating |\n| generating", "| execute_guard | validating |\n| generating"),),
-    (
-        (
-            "| generating | artifact      |                             |                   ",
-            "| generating | artifact | retries < rmax | retries += 1 | query_llm | generating |\n| generating | artifact | else | ",
-        ),
-    ),
-)
-
-
-def test_every_property_of_dual_state_is_lost_in_a_mutant() -> None:
-    original = load("specs/dual_state")
-    every = [*(rewritten(*changes) for changes in BY_HAND), *(m.machine for m in list(mutants(original))[1::5])]
-    assert lost(every, {proof.text for proof in prove(original).properties}) == set()
-
-
-@pytest.mark.full
-def test_every_property_of_the_workflow_is_no_longer_proved_in_a_mutant() -> None:
-    original = load("specs/workflow")
-    texts = {proof.text for proof in prove(original).properties}
-    for mutant in list(mutants(original))[::23]:
-        texts -= {proof.text for proof in prove(mutant.machine).properties if proof.verdict != "PROVED"}
-    assert texts == set()
-
-
-# -- what a table owes --------------------------------------------------------------------------------------------------
-
-
-def with_rows(rows: str) -> ProofReport:
-    columns = "| source | event | if | update | effects | target |\n| - | - | - | - | - | - |\n"
-    return prove(loads(f"{DUAL_STATE}## Transitions\n{columns}{rows}\n"))
-
-
-DUAL_STATE = """# d
-
-## Parameters
-| parameter | domain | default |
-| --------- | ------ | ------- |
-| rmax      | 0..    | 3       |
-
-## Variables
-| variable  | scope       | domain  | initial |
-| --------- | ----------- | ------- | ------- |
-| satisfied | workflow    | bool    | false   |
-| retries   | environment | 0..rmax | 0       |
-
-## Events
-| event         | from          |
-| ------------- | ------------- |
-| specification | outside       |
-| artifact      | query_llm     |
-| verdict       | execute_guard |
-
-## Guards
-| guard | judges  |
-| ----- | ------- |
-| g     | verdict |
-
-## States
-| state      | kind    |
-| ---------- | ------- |
-| idle       | initial |
-| generating |         |
-| validating |         |
-| succeeded  | final   |
-| failed     | final   |
-
-"""
-ROWS = """| idle       | specification |                             |                  | query_llm     | generating |
-| generating | artifact      |                             |                  | execute_guard | validating |
-| validating | verdict       | g.passed                    | satisfied = true |               | succeeded  |
-| validating | verdict       | g.failed and retries < rmax | retries += 1     | query_llm     | generating |
-| validating | verdict       | else                        |                  |               | failed     |"""
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "name", "told"),
-    [
-        ("retries < rmax", "retries <= rmax", "domains", "verdict g.failed is refused in validating (out_of_domain)"),
-        ("else       ", "g.failed and retries >= rmax", "completeness", "verdict g.fatal is refused in validating"),
-        ("else       ", "g.failed or g.fatal", "determinism", "verdict g.failed is refused in validating (ambiguous)"),
-        ("| query_llm     | generating |\n| generating", "| query_llm, execute_guard | generating |\n| generating",
-         "emission", "artifact is refused in generating (emitted_twice)"),
-        ("|                  |               | failed ", "| satisfied = true |               | failed ",
-         "definition4", "the row can be taken on g.failed"),
-    ],
-)  # fmt: skip
-def test_a_fault_of_the_table_is_violated_with_a_trace(old: str, new: str, name: str, told: str) -> None:
-    assert old in ROWS
-    report = with_rows(ROWS.replace(old, new))
-    broken = [proof.name for proof in report.obligations if proof.verdict != "PROVED"]
-    proof = obligation(report, name)
-    assert name in broken
-    assert proof.verdict == "VIOLATED"
-    assert told in proof.how
-    assert not report.proved
-    assert proof.trace is not None or name == "definition4"
-
-
-def test_the_trace_of_a_fault_is_shortest_and_at_the_smallest_values() -> None:
-    proof = obligation(with_rows(ROWS.replace("retries < rmax", "retries <= rmax")), "domains")
-    assert proof.values == (("rmax", 0),)
-    assert proof.trace is not None
-    assert [step.occurrence.event for step in proof.trace.steps] == ["specification", "artifact"]
-
-
-def test_no_property_is_proved_while_an_obligation_is_open() -> None:
-    proof = one(HEAD, "here | go | x <= n | x += 1 | | =", "always x >= 0")
-    assert proof.verdict == "UNKNOWN"
-    assert proof.how == "not before this is proved: every update stays in its domain"
-
-
-def test_the_table_of_these_faults_is_proved_without_them() -> None:
-    assert with_rows(ROWS).proved
-
-
-def test_a_start_outside_its_domain_is_violated_where_it_is() -> None:
-    with_start = machine(HEAD.replace("| 0..n   | 0       |\n\n", "| 0..7   | n       |\n\n"), "here | go | | | | =")
-    proof = obligation(prove(with_start), "start")
-    assert (proof.verdict, proof.values) == ("VIOLATED", (("n", 8),))
-    assert proof.how == "starts with x = 0, y = 8"
-
-
-def test_a_deadlock_is_violated() -> None:
-    report = prove(machine(HEAD, "here | go | x < n | x += 1 | | ="))
-    proof = obligation(report, "deadlock")
-    assert (proof.verdict, proof.how, proof.values) == ("VIOLATED", "nothing can happen in here", (("n", 0),))
-
-
-# -- properties ---------------------------------------------------------------------------------------------------------
-
 PARITY = """
 here | go   | x + 2 <= n | x += 2; y += 2 | | =
 here | go   | else       |                | | =
@@ -450,12 +197,6 @@ def test_a_time_limit_needs_a_clock() -> None:
         prove(load("dual_state"), time_limit_s=1)
 
 
-def test_retry_loops_come_to_rest(dual_state: ProofReport) -> None:
-    assert dual_state.rest is not None
-    assert dual_state.rest.how == "rank (rmax - retries)"
-    assert dual_state.not_at_rest is None
-
-
 def test_an_endless_loop_is_told_and_owed_by_no_machine() -> None:
     report = prove(loads(LOOP))
     assert (report.rest, report.proved) == (None, True)
@@ -478,10 +219,6 @@ def test_what_the_time_limit_left_undone_says_so(ticks: int, said: str) -> None:
 def test_what_a_property_speaks_of_and_never_happens_is_told() -> None:
     proof = one(HEAD, PARITY, "on back and x > n: x unchanged")
     assert (proof.verdict, proof.idle) == ("PROVED", "back and x > n")
-
-
-def test_unhandled_failures_are_assumptions(dual_state: ProofReport) -> None:
-    assert any("query_llm.failed" in assumption for assumption in dual_state.assumptions)
 
 
 STARTS_OUTSIDE = """# outside

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from dsa.checks.engines import choose, vectors
 from dsa.cli.main import program
 from dsa.cli.progress import Meter
 from dsa.edge.files import locate
@@ -185,6 +186,21 @@ def test_one_error_takes_one_line_for_all_that_it_keeps_from_being_judged():
     assert {(p["verdict"], "DSA306" in p["reason"]) for p in found["properties"]} == {("UNKNOWN", True)}
     (run,) = json.loads(dsa("check", "--sarif", "off.md").stdout)["runs"]
     assert sum(result["ruleId"] == "UNKNOWN" for result in run["results"]) == 5
+
+
+def test_what_is_too_large_for_the_others_is_compiled_where_there_is_a_compiler(monkeypatch):
+    monkeypatch.setattr(choose, "TRIALS", 1)
+    monkeypatch.setattr(choose, "_THIN", 0)
+    monkeypatch.setattr(vectors, "MAX_BYTES", -1)
+
+    def engine() -> str:
+        return json.loads(dsa("check", "--json", "--param", "rmax=3", "dual_state").stdout)[0]["explorations"][0][
+            "engine"
+        ]
+
+    assert engine() == "compiled"
+    monkeypatch.setenv("PATH", "")
+    assert engine() == "numpy"
 
 
 def test_which_limit_was_met_is_said():

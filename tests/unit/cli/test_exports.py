@@ -35,6 +35,25 @@ def test_a_tla_module_is_named_like_its_file_and_has_a_configuration():
     assert dsa("export", "dual_state", "--to", "tla", "-o", "a-b.tla").exit_code == 2
 
 
+def test_the_configuration_beside_a_tla_module_is_minded_like_the_module():
+    assert [dsa("export", "dual_state", "--to", "tla", "-o", "m.tla").stdout for _ in range(2)] == [
+        "wrote m.tla\nwrote m.cfg\n"
+    ] * 2
+    text = dumps(load("dual_state"))
+    Path("d.cfg").write_text(text, encoding="utf-8")
+    Path("folder.cfg").mkdir()
+    refused = {
+        ("d.cfg", "d.tla"): "d.cfg is what is read here",
+        ("dual_state", "folder.tla"): "-o folder.tla and beside it folder.cfg: that is a folder",
+        ("dual_state", "new.cfg"): "-o new.cfg: TLC's configuration is written there; name the module new.tla",
+    }
+    for (file, output), said in refused.items():
+        done = dsa("export", file, "--to", "tla", "-o", output)
+        assert (done.exit_code, said in done.stderr, Path(output).exists()) == (2, True, False), done.stderr
+    assert Path("d.cfg").read_text(encoding="utf-8") == text
+    assert dsa("export", "d.cfg", "--to", "promela", "-o", "d.tla").stdout == "wrote d.tla\n"
+
+
 BROKEN = (
     locate("dual_state")
     .read_text(encoding="utf-8")

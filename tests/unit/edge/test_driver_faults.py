@@ -9,6 +9,7 @@ from dsa.edge.driver import Driver
 from dsa.lang import loads
 from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
+from dsa.runtime.budgets import read_limit
 from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface, GuardResult, Usage
 from dsa.runtime.ledger import ArtifactEntry, ResultEntry
 from dsa.runtime.policies import Step, event_step
@@ -64,18 +65,19 @@ def doing(*results):
     return policy
 
 
-def errand(fetch=None, log=None, fair=None, clock=None, observe=lambda _entry: None):
+def errand(fetch=None, log=None, fair=None, clock=None, limits=(), observe=lambda _entry: None):
     run, commands = begin(ERRAND, "r")
     binding = Binding(
         {"fetch": fetch or doing([event_step("fetch", "fetched")]), "log": log or doing([])},
         {"fair": fair or Verdicts([""])},
     )
-    return Driver(run, binding, MemoryArtifacts(), commands=commands, clock=clock or StillClock(), observe=observe)
+    clock = clock or StillClock()
+    return Driver(run, binding, MemoryArtifacts(), commands=commands, limits=limits, clock=clock, observe=observe)
 
 
 def driven(driver):
     async def bounded():
-        return await asyncio.wait_for(driver.drive(Occurrence("go")), 20)
+        return await asyncio.wait_for(driver.clock.through(driver.drive(Occurrence("go"))), 20)
 
     rest = asyncio.run(bounded())
     assert replay(rest.run.machine, rest.run.ledger) == rest.run
@@ -130,22 +132,51 @@ def test_an_effect_is_tried_no_more_often_than_the_table_says():
     assert (rest.kind, rest.failure.message) == ("stopped", "down")
 
 
-def test_each_try_has_the_time_limit_for_itself():
+def test_each_try_has_the_time_limit_for_itself_and_waits_longer_than_the_one_before():
+    tried_s = []
+
     async def slow(_action, context):
-        if context.now_s() < 10:
+        tried_s.append(context.now_s())
+        if len(tried_s) < 3:
             await asyncio.Event().wait()
         return [event_step("fetch", "fetched")]
 
-    async def play():
-        clock = StillClock()
-        driver = errand(slow, clock=clock)
-        driving = asyncio.create_task(driver.drive(Occurrence("go")))
-        while driver.run.configuration.state != "busy":  # noqa: ASYNC110  (the guard runs in a thread)
-            await asyncio.sleep(0)
-        await clock.advance(10)
-        return await asyncio.wait_for(driving, 20)
+    assert driven(errand(slow)).run.outcome == "done"
+    assert tried_s == [0, 5 + 0.5, 5.5 + 5 + 1]
 
-    assert asyncio.run(play()).run.outcome == "done"
+
+def test_a_spent_budget_is_a_failure_of_the_effect_and_nothing_is_performed():
+    limits = [read_limit("fetch.calls=2", ["fetch"]), read_limit("seconds=100", [])]
+    rest = driven(errand(doing(OSError("down"), OSError("down"), AssertionError("a third time")), limits=limits))
+    assert str(rest.failure) == "fetch (line 26) failed: its budget is spent: at most 2 calls of fetch"
+    assert [
+        entry.steps[-1]["payload"]["code"]
+        for entry in rest.run.ledger
+        if isinstance(entry, ResultEntry) and entry.failed
+    ] == [
+        "OSError",
+        "OSError",
+        "BUDGET",
+    ]
+
+
+def test_what_a_budget_of_seconds_leaves_is_a_time_limit():
+    async def slow(_action, _context):
+        await asyncio.Event().wait()
+
+    rest = driven(errand(slow, limits=[read_limit("seconds=7", [])]))
+    assert "its budget is spent: at most 7 seconds in all" in str(rest.failure)
+    said = [
+        step["payload"]["message"]
+        for entry in rest.run.ledger
+        if isinstance(entry, ResultEntry)
+        for step in entry.steps
+    ]
+    assert [text.partition(",")[0] for text in said] == [
+        "no answer within 5 s",
+        "no answer within 2 s",
+        "its budget is spent: at most 7 seconds in all",
+    ]
 
 
 @pytest.mark.parametrize("effect", ["fetch", "log"])

@@ -153,18 +153,18 @@ def hold(repository, ready):
 def test_a_run_is_held_by_one_and_freed_by_its_death(repository):
     context = multiprocessing.get_context("spawn")
     ready = context.Event()
-    holder = context.Process(target=hold, args=(repository, ready))
+    holder = context.Process(target=hold, args=(repository, ready), daemon=True)
     holder.start()
-    assert ready.wait(60)
-    with (
-        pytest.raises(ArtifactStoreError, match="another process is writing to this run and does not end"),
-        Branch(repository, "r", 0).held(),
-    ):
-        pass
-    with Branch(repository, "q", 0).held():
-        pass
-    holder.kill()
-    holder.join()
+    try:
+        assert ready.wait(60)
+        refused = pytest.raises(ArtifactStoreError, match="another process is writing to this run and does not end")
+        with refused, Branch(repository, "r", 0).held():
+            pass
+        with Branch(repository, "q", 0).held():
+            pass
+    finally:
+        holder.kill()
+        holder.join()
     with Branch(repository, "r", 60).held():
         pass
 

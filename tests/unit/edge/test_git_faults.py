@@ -86,6 +86,18 @@ def test_a_flipped_byte_is_found(repository):
     assert GitArtifacts(repository, RUN).get_artifact(made[0].artifact_id) == made[0]
 
 
+def test_an_object_in_the_place_of_another_is_found(repository):
+    _, made = filled(repository, 1)
+    files = loose_files(repository)
+    whole = {path: path.read_bytes() for path in files}
+    for path, other in zip(files, files[1:] + files[:1], strict=True):
+        path.chmod(0o644)
+        path.write_bytes(whole[other])
+        with pytest.raises(ArtifactStoreError, match="its content is not what its id says"):
+            GitArtifacts(repository, RUN).get_artifact(made[0].artifact_id)
+        path.write_bytes(whole[path])
+
+
 def test_a_missing_object_is_told(repository):
     _, made = filled(repository, 1)
     for path in loose_files(repository):

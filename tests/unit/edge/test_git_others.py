@@ -20,7 +20,7 @@ from artifact_runs import (
     require_clean,
     said_of,
 )
-from os_calls import before
+from os_calls import before, handled
 
 from dsa.edge.git import ArtifactStoreError, GitArtifacts
 
@@ -75,18 +75,41 @@ def test_what_gc_takes_away_before_it_has_a_ref_is_written_again(repository):
     require_clean(repository)
 
 
+def test_a_ref_is_moved_only_to_what_gc_has_left_there(repository):
+    """The process ends as soon as the ref is moved, so that it can write nothing again."""
+    store, made = filled(repository, 1)
+    opened = [0]
+
+    class Ended(BaseException):
+        pass
+
+    def handle(name, arguments, perform):
+        if name == "open" and "tmp_obj" in str(arguments[0]):
+            opened[0] += 1
+            if opened[0] == 3:  # the text and its tree are there, the commit is not
+                git(repository, "gc", "-q", "--prune=now")
+        result = perform()
+        if name == "rename" and str(arguments[1]).endswith(f"runs/{RUN}"):
+            raise Ended
+        return result
+
+    with pytest.raises(Ended), handled(handle):
+        store.store(attempt(2, made[0]))
+    require_clean(repository)
+    assert [a.version for a in GitArtifacts(repository, RUN).attempts()] == [1, 2]
+
+
 def test_a_gc_that_runs_is_waited_for_and_what_it_took_is_written_again(repository):
     """The gc, played here, began before the ref was moved: what it takes away it believes to be unreachable."""
     store, made = filled(repository, 1)
     known, note = set(loose_files(repository)), repository / "gc.pid"
     begins = lambda: note.write_text(f"{os.getpid()} {os.uname().nodename}")  # noqa: E731
-    done = []
+    done, ref = [], repository / "refs/heads/runs" / RUN
+    old = ref.read_text()
     with before("rename", f"runs/{RUN}", begins):
         writing = threading.Thread(target=lambda: done.append(store.store(attempt(2, made[0]))))
         writing.start()
-        ref = repository / "refs/heads/runs" / RUN
-        old = ref.read_text()
-        while ref.read_text() == old:
+        while ref.read_text() == old and writing.is_alive():
             pass
         for path in set(loose_files(repository)) - known:
             path.unlink()

@@ -112,6 +112,19 @@ def test_sends_the_rendered_prompt_and_gives_the_reply_with_its_usage(monkeypatc
     assert received[0]["seed"] != received[1]["seed"]
 
 
+def test_messages_and_tools_go_out_as_they_are_and_the_reply_comes_back():
+    messages = [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]
+    tools = [{"type": "function", "function": {"name": "f", "description": "", "parameters": {"type": "object"}}}]
+    received = []
+    with serving(200, ANSWER, received) as base:
+        generator = LiteLLMGenerator("openai/m", temperature=0.2, api_base=base)
+        reply = generator.complete(messages, tools=tools, seed=7)
+        generator.complete(messages, seed=8)
+    assert reply.choices[0].message.content == "hi"
+    assert received[0] == {"model": "m", "messages": messages, "tools": tools, "temperature": 0.2, "seed": 7}
+    assert received[1] == {"model": "m", "messages": messages, "temperature": 0.2, "seed": 8}
+
+
 def test_the_address_may_come_from_the_environment(monkeypatch):
     with serving(200, ANSWER) as base:
         monkeypatch.setenv("OPENAI_BASE_URL", base)

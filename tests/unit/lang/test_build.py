@@ -315,3 +315,11 @@ def test_a_table_of_states_without_an_initial_one_is_a_finding(faults):
         ("| idle         | initial |", "| idle         |         |"),
         ("| work.writing | initial |", "| work.writing |         |"),
     )[0] == ("DSA206", "States")
+
+
+@pytest.mark.parametrize("effects", ["bus.cancel", "cancel bus.cancel", "after.all, log"])
+def test_a_reserved_word_is_no_part_of_a_name_that_only_a_row_mentions(effects):
+    text = f"# m\n## Events\n| event | from |\n| - | - |\n| go | outside |\n## Transitions\n| source | event | effects | target |\n| - | - | - | - |\n| a | go | {effects} | b |\n"
+    reading = read_machine(text, "m.md")
+    assert reading.machine is None
+    assert [(found.code, "is a reserved word" in found.hint) for found in reading.diagnostics] == [("DSA107", True)]

@@ -24,6 +24,9 @@ def errors(found):
     return [(finding.line, finding.message) for finding in found.findings if finding.is_error]
 
 
+DATUM = "<datamodel><data id='n' expr='0'/></datamodel>"
+
+
 def walk(machine, *events):
     here = start(machine)
     for event in events:
@@ -97,6 +100,59 @@ def test_what_is_raised_comes_back_as_an_answer():
     assert walk(found.machine, "next")[1] is False
 
 
+def test_what_is_raised_may_be_taken_under_a_shorter_name():
+    found = read("""<state id="a"><transition event="go" target="b"><raise event="y.z"/></transition></state>
+<state id="b"><transition event="y" target="c"/></state><final id="c"/>""")
+    assert {event.name: event.origin for event in found.machine.events} == {
+        "go": "outside",
+        "y": "outside",
+        "y.z": "raise_y.z",
+    }
+    assert [(row[1], row[5]) for row in rows(found) if row[0] == "b"] == [("y", "c"), ("y.z", "c")]
+
+
+SENT = """<state id="a"><transition event="x" target="b"><send event="y"{}/></transition></state>
+<state id="b"><transition event="y" target="a"/></state>"""
+
+
+@pytest.mark.parametrize(
+    ("where", "origin"),
+    [
+        ("", "raise_y"),
+        (' target="#_internal"', "raise_y"),
+        (' type="http://www.w3.org/TR/scxml/#SCXMLEventProcessor"', "raise_y"),
+        (' target="#_parent"', "outside"),
+        (' type="http://www.w3.org/TR/scxml/#BasicHTTPEventProcessor"', "outside"),
+    ],
+)
+def test_only_what_is_sent_to_the_machine_itself_comes_back(where, origin):
+    found = read(SENT.format(where))
+    assert found.machine.event_named["y"].origin == origin
+    assert rows(found)[0][4] == ("raise_y" if origin == "raise_y" else "y_effect")
+
+
+def test_the_same_name_raised_and_sent_away_is_two_effects():
+    found = read("""<state id="a"><transition event="x" target="b"><raise event="y"/></transition>
+<transition event="z"><send event="y" target="#_parent"/></transition></state>
+<state id="b"><transition event="y" target="a"/></state>""")
+    assert [row[4] for row in rows(found)] == ["raise_y", "y_effect", ""]
+
+
+def test_what_is_sent_elsewhere_after_a_delay_is_sent():
+    found = read(
+        """<state id="a"><transition event="x"><send event="y" delay="1s" target="#_parent"/></transition></state>"""
+    )
+    assert rows(found)[0][4] == "y"
+    assert [finding.message for finding in found.findings] == ["'y' is sent after a delay, which is left out"]
+
+
+def test_one_fault_is_told_once():
+    found = read(
+        "<datamodel><data id='n' expr='0'/></datamodel><state id='a'><transition event='x' cond='f(n)'/></state>"
+    )
+    assert len(errors(found)) == 1
+
+
 def test_names_that_a_table_cannot_have_are_changed_and_stay_apart():
     found = read("""<datamodel><data id="after" expr="0"/></datamodel>
 <state id="in-put"><transition event="not.2x" cond="after == 0" target="in_put"/></state>
@@ -136,6 +192,16 @@ def test_ranges_are_declared_or_guessed():
         ("<state/>", 2, "no id"),
         ("<final id='f'><transition event='x'/></final>", 2, "which is final"),
         ("<state id='a'><transition event='x' cond=\"_event.data.n == 'high'\"/></state>", 2, "only verdicts are read"),
+        ("<state id='a'><transition event='*' target='a'/></state>", 1, "no transition names its event"),
+        (f"{DATUM}<state id='a'>\n<transition event='x' cond=\"n == 'high'\"/></state>", 3, "'n' holds no texts"),
+        (
+            f"{DATUM}<state id='a'>\n<transition event='x'><assign location='n' expr=\"'high'\"/></transition></state>",
+            3,
+            "'n' holds no texts, and meets 'high'",
+        ),
+        (SENT.format(" targetexpr='z'"), 2, "where 'y' goes is computed"),
+        (SENT.format("/><raise event='y'"), 2, "'y' is raised twice"),
+        ("<state id='a'><onentry><send event='t' delay='1s' target='#_parent'/></onentry></state>", 2, "entry or exit"),
     ],
 )
 def test_what_cannot_be_read_is_told_with_its_line(body, line, words):

@@ -4,11 +4,14 @@ import pytest
 
 from dsa.runtime.ledger import (
     ArtifactEntry,
+    CallEntry,
+    CallResultEntry,
     EventEntry,
     IntentEntry,
     Judgement,
     Ledger,
     MachineEntry,
+    PolicyEntry,
     RefusalEntry,
     ResultEntry,
     StepEntry,
@@ -29,6 +32,10 @@ ENTRIES = [
     ResultEntry("r/1/1", "query_llm", ({"id": "1", "payload": {}},)),
     ArtifactEntry("r/1/1", "g", 1, "id", "digest", ("p",), "llm", "model", 0.5, 3, None, 0.0),
     VerdictEntry("r/2/1", "g", 1, "id", (Judgement("g", "failed", "no"), Judgement("h", "passed", "fine"))),
+    PolicyEntry("r", "agent", "d", {"text": "q"}, ["a"], [{"id": "1", "payload": {}}], {"over": "docs"}),
+    CallEntry("r/1/1", "1.2", "search", "d", {"query": "q"}, ("a", "b")),
+    CallEntry("r/1/1", "1.2.1", "llm", "d"),
+    CallResultEntry("r/1/1", "1.2", ({"id": "1.2/1", "payload": {"text": "a"}},)),
 ]
 
 

@@ -1,7 +1,18 @@
 import attrs
 import pytest
 
-from dsa.runtime.policies import Action, Step, answering, error_step, event_step, text_step
+from dsa.runtime.policies import (
+    Action,
+    Step,
+    action_call_step,
+    action_result_step,
+    answering,
+    approval_step,
+    approved,
+    error_step,
+    event_step,
+    text_step,
+)
 
 
 def test_actions_are_values_and_keys():
@@ -21,7 +32,9 @@ def test_nothing_changes_a_payload():
         action.policy = "q"
 
 
-@pytest.mark.parametrize("payload", [{"a": object()}, {"a": {1, 2}}, {"a": float("nan")}])
+@pytest.mark.parametrize(
+    "payload", [{"a": object()}, {"a": {1, 2}}, {"a": float("nan")}, {1: "a"}, {"a": [{"b": ({None: 1},)}]}]
+)
 def test_a_payload_that_is_not_json_is_refused(payload):
     with pytest.raises((TypeError, ValueError)):
         Action("p", payload)
@@ -38,6 +51,56 @@ def test_canonical_shapes():
     }
     assert error_step("p", "NOT_FOUND", "gone").payload == {"error": True, "code": "NOT_FOUND", "message": "gone"}
     assert text_step("p", "hello", about={"step": "g"}).payload == {"text": "hello", "step": "g"}
+
+
+def test_canonical_shapes_of_calls():
+    pay = Action("pay", {"amount": 1})
+    assert action_call_step("assistant", pay, step_id="7").to_json() == {
+        "id": "7",
+        "actor": "assistant",
+        "type": "action_call",
+        "payload": {"policy": "pay", "payload": {"amount": 1}, "digest": pay.digest},
+    }
+    assert action_result_step("pay", {"paid": True}).to_json() == {
+        "id": "",
+        "actor": "pay",
+        "type": "action_result",
+        "payload": {"paid": True},
+    }
+
+
+def test_steps_survive_json_and_equal_steps_have_equal_lines():
+    step, other = text_step("a", "x", about={"b": 1, "a": 2}), text_step("a", "x", about={"a": 2, "b": 1})
+    assert Step(**step.to_json()) == step
+    assert step.canonical() == other.canonical()
+    assert step.canonical() != Step("", "a", "text", {"text": "x"}).canonical()
+
+
+def test_the_digest_of_an_action_is_of_policy_payload_and_what_it_may_call():
+    action = Action("p", {"a": 1}, frozenset({"x", "y"}))
+    assert action.digest == Action("p", {"a": 1}, frozenset({"y", "x"})).digest
+    others = [Action("q", {"a": 1}, action.actions), Action("p", {"a": 2}, action.actions), Action("p", {"a": 1})]
+    assert action.digest not in {other.digest for other in others}
+
+
+def test_an_approval_releases_only_the_call_it_names_langgraph_8026():
+    """There an approval is bound to the place alone: that of 1 releases 82000 (langgraph#8026)."""
+    small, large = Action("pay", {"amount": 1}), Action("pay", {"amount": 82_000})
+    said = [approval_step("person", small.digest)]
+    assert approved(small, said)
+    assert not approved(large, said)
+    assert not approved(Action("refund", {"amount": 1}), said)
+    assert not approved(Action("pay", {"amount": 1}, frozenset({"shell"})), said)
+
+
+def test_the_last_word_on_a_call_counts_and_nothing_else_is_an_approval():
+    pay = Action("pay", {"amount": 1})
+    yes, no = approval_step("person", pay.digest), approval_step("person", pay.digest, approve=False, text="why?")
+    assert not approved(pay, [])
+    assert not approved(pay, [yes, no])
+    assert approved(pay, [no, yes, approval_step("person", "another", approve=False)])
+    assert not approved(pay, [text_step("person", "yes", about={"digest": pay.digest, "approved": True})])
+    assert not approved(pay, [Step("", "person", "approval", {"digest": pay.digest, "approved": "no"})])
 
 
 def test_a_policy_can_say_what_it_answers():

@@ -15,6 +15,7 @@ from dsa.targets.scxml import TAKEN, scxml
 from dsa.targets.spelling import ExportError, Spelling
 from dsa.targets.statechart_module import statechart_module
 from dsa.targets.tla import module_name, tla, tla_config, tla_unsaid
+from dsa.targets.xstate import xstate
 
 TOOLS = ("promela", "tla", "prism", "scxml", "xstate")
 
@@ -86,7 +87,18 @@ def test_tlc_is_told_of_what_must_hold(dual_state):
     assert [line.split()[1][9:] for line in lines[2:]] == ["1", "2", "3", "4", "6"]
 
 
-@pytest.mark.parametrize(("name", "module"), [("a.b", "a_b"), ("WF_x", "m_WF_x"), ("_", "m__"), ("m", "m")])
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("a.b", "a_b"),
+        ("m", "m"),
+        ("WF_x", "m_WF_x"),
+        ("_", "m__"),
+        ("_1", "m__1"),
+        ("Integers", "m_Integers"),
+        ("AXIOM", "m_AXIOM"),
+    ],
+)
 def test_a_module_has_a_name_that_tla_allows(name, module, dual_state):
     machine = attrs.evolve(dual_state, name=name)
     assert module_name(machine) == module
@@ -96,8 +108,11 @@ def test_a_module_has_a_name_that_tla_allows(name, module, dual_state):
 def test_the_loader_means_nothing_by_the_names_that_are_left():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from statemachine import StateChart
-    assert {name for name in dir(StateChart) if not name.startswith("_")} <= TAKEN
+        from statemachine.io import load
+    text = '<scxml xmlns="http://www.w3.org/2005/07/scxml" version="1.0"><state id="s"/></scxml>'
+    chart = load(text, format="scxml")()
+    theirs = {*dir(chart), *dir(type(chart)), *dir(type(type(chart)))} - {"s", *dir(type)}
+    assert {name for name in theirs if not name.startswith("_")} <= TAKEN
 
 
 def test_a_character_that_xml_cannot_write_is_refused(dual_state):
@@ -106,7 +121,28 @@ def test_a_character_that_xml_cannot_write_is_refused(dual_state):
     assert "bell" not in scxml(dual_state)
 
 
-@pytest.mark.parametrize("name", ["dual_state", "two.parts", "_", "class"])
+EXACT = """# exact
+## Variables
+| variable | domain             | initial  |
+| -------- | ------------------ | -------- |
+| n        | 94906260..94906267 | 94906267 |
+## Transitions
+| source | event | if     | target |
+| ------ | ----- | ------ | ------ |
+| s      | e     | n * n == 9007199515875288 | t |
+| s      | e     | else                      | s |
+"""
+
+
+@pytest.mark.parametrize("write", [scxml, xstate])
+def test_numbers_that_a_double_does_not_have_are_refused_with_their_line(write):
+    """In ECMAScript 94906267 squared is 9007199515875288, which is one too few."""
+    with pytest.raises(ExportError, match=r"line 9: .*Script computes with -9007199254740991 to 9007199254740991"):
+        write(loads(EXACT))
+    assert "n == 3" in write(loads(EXACT.replace("n * n == 9007199515875288", "n == 3"))).replace("===", "==")
+
+
+@pytest.mark.parametrize("name", ["dual_state", "two.parts", "_", "class", "none", "True_"])
 def test_the_python_module_gives_the_class(name, dual_state):
     machine = attrs.evolve(dual_state, name=name)
     found: dict[str, object] = {}

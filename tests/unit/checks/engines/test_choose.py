@@ -27,7 +27,7 @@ def grounded(machine: Machine) -> Ground:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(choose, "SMALL", 500)
+    monkeypatch.setattr(choose, "TRIALS", 1_000)
 
 
 def searched(machine: Machine, limits: Limits = UNLIMITED, **more) -> Found:
@@ -41,6 +41,13 @@ def test_what_is_small_stays_in_python():
 def test_what_is_large_goes_to_numpy():
     found = searched(families.any_order(5, 3))
     assert (found.engine, found.configurations) == ("numpy", 43_751)
+
+
+def test_a_configuration_counts_as_often_as_rules_are_tried_on_it(monkeypatch):
+    machine = families.any_order(5, 3)
+    for trials, engine in ((50_000, "numpy"), (100_000, "python")):  # of 43,751 configurations, some take several
+        monkeypatch.setattr(choose, "TRIALS", trials)
+        assert searched(machine).engine == engine
 
 
 def test_what_is_thin_stays_in_python():
@@ -92,6 +99,11 @@ def test_limits_hold_whatever_engine_it_is():
         assert found.configurations > most
     looks = iter([False] * 30 + [True] * 10)
     assert not searched(families.any_order(5, 3), Limits(10**9, expired=lambda: next(looks))).complete
+
+
+def test_no_other_engine_is_asked_to_meet_a_limit_that_python_met(monkeypatch):
+    monkeypatch.setattr(choose, "TRIALS", 10_000)
+    assert searched(families.any_order(5, 3), Limits(3_000)).engine == "python"
 
 
 def test_watches_are_kept_whatever_engine_it_is():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dsa.checks.odds.assumed import Odds, OddsError, assumed
+from dsa.checks.odds.assumed import Odds, OddsError, assumed, left_over
 from dsa.lang import loads
 
 
@@ -71,3 +71,17 @@ def test_a_guard_that_can_say_but_one_thing_needs_no_odds():
 def test_what_is_no_odds_is_refused(given):
     with pytest.raises(OddsError):
         assumed(machine("| g | said | x | | | | |"), given)
+
+
+@pytest.mark.parametrize(
+    ("chances", "left"), [((0.7, 0.3), 0), ((0.7, 0.2, 0.1), 0), ((0.9, 0.1), 0), ((0.5, 0.25), 0.25)]
+)
+def test_decimals_that_add_up_to_1_leave_nothing(chances, left):
+    assert left_over(*chances) == left
+    assert left_over(*chances[::-1], 0) == left
+
+
+def test_what_one_number_leaves_is_exact():
+    rarely = 1 - 2**-53
+    assert left_over(rarely) == left_over(rarely, 0) == 2**-53
+    assert Odds((0.7,), (0.3,)).at(0)["failed"] == 0

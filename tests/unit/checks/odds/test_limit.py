@@ -58,7 +58,10 @@ def test_success_after_the_bound_is_no_ceiling():
     ("old", "new", "reason"),
     [
         ("retries < rmax", "retries != rmax", "rmax is compared for equality"),
-        ("retries < rmax", "rmax < rmax + retries", "rmax stands on both sides of a comparison"),
+        ("retries < rmax", "rmax < rmax + retries", "variable retries depends on rmax"),
+        ("retries += 1", "retries = rmax - 1", "variable retries is set from rmax"),
+        ("| 0..rmax | 0       |", "| 0..rmax | rmax    |", "variable retries depends on rmax"),
+        ("| 0..rmax | 0       |", "| 0..9 - rmax | 0       |", "the domain of retries shrinks as rmax grows"),
         ("retries < rmax", "retries * rmax < 3 and retries < rmax", "rmax is multiplied by what is no constant"),
         ("done + 1 < n", "done + 1 < n and retries < 2", "variable retries depends on rmax"),
     ],
@@ -68,3 +71,16 @@ def test_what_is_more_than_a_bound_has_no_limit(old, new, reason):
     with pytest.raises(NoLimitError) as refused:
         limited(loads(text), "rmax")
     assert str(refused.value) == reason
+
+
+def test_a_domain_that_does_not_grow_is_kept_to():
+    found = limited(loads(dsa.dumps(ordered(1, 1)).replace("| 0..rmax | 0 ", "| 0..4    | 0 ")), "rmax")
+    assert [variable.name for variable in found.system.variables] == ["done", "retries"]
+    assert found.is_ceiling
+
+
+def test_what_stands_on_both_sides_is_taken_away():
+    text = dsa.dumps(ordered(2, 1)).replace("retries < rmax", "retries < rmax and rmax - 1 < rmax + done")
+    found = limited(loads(text), "rmax")
+    assert [variable.name for variable in found.system.variables] == ["done"]
+    assert found.is_ceiling

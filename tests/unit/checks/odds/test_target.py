@@ -128,3 +128,151 @@ def test_the_least_success_counts_where_somebody_chooses():
     asked = question(machine, passes={"g": [0.5]}, outside=True)
     assert asked.success_at() == pytest.approx(0.75**2)
     assert attrs.evolve(asked, world=attrs.evolve(asked.world, outside=False)).success_at() == 0
+
+
+#: One guard asked again and again; what is counted, and until when, is put in.
+COUNTED = """# counted
+
+## Parameters
+| parameter | domain | default |
+| --------- | ------ | ------- |
+| rmax      | {rmax} | 3       |
+
+## Variables
+| variable | domain | initial |
+| -------- | ------ | ------- |
+| n        | {n}    | {first} |
+
+## Events
+| event   | from    |
+| ------- | ------- |
+| go      | outside |
+| verdict | query   |
+
+## Guards
+| guard | judges  | pass |
+| ----- | ------- | ---- |
+| g     | verdict | 0.5  |
+
+## States
+| state     | kind    |
+| --------- | ------- |
+| idle      | initial |
+| work      |         |
+| succeeded | final   |
+| failed    | final   |
+
+## Transitions
+| source | event   | if                    | update   | effects | target    |
+| ------ | ------- | --------------------- | -------- | ------- | --------- |
+| idle   | go      |                       |          | query   | work      |
+| work   | verdict | g.passed              |          |         | succeeded |
+| work   | verdict | not g.passed and {on} | {update} | query   | work      |
+| work   | verdict | else                  |          |         | failed    |
+"""
+
+
+def counted(rmax="0..", n="0..5", first="0", on="n < rmax", update="n += 1"):
+    return loads(COUNTED.format(rmax=rmax, n=n, first=first, on=on, update=update))
+
+
+REFUSES = "at rmax = 6: the table refuses what can come in work; `dsa check` says what"
+
+
+@pytest.mark.parametrize("target", [0.9, 63 / 64])
+def test_a_target_below_a_domain_that_does_not_grow_is_reached(target):
+    found = wanted(counted(), target)
+    assert (found.answer, found.value) == ("reached", 3 if target == 0.9 else 5)
+
+
+@pytest.mark.parametrize("target", [0.99, 1.0])
+def test_a_counter_whose_domain_does_not_grow_ends_the_search(target):
+    found = wanted(counted(), target)
+    assert (found.answer, found.ceiling, found.is_ceiling) == ("impossible", 63 / 64, True)
+    assert found.reason == f"rmax is at most 5; {REFUSES}"
+
+
+def test_a_ceiling_that_is_met_is_not_said_to_be_only_approached():
+    found = wanted(counted(on="n < rmax and n < 5"), 63 / 64)
+    assert (found.answer, found.value) == ("reached", 5)
+    above = wanted(counted(on="n < rmax and n < 5"), 0.99)
+    assert (above.answer, above.ceiling, above.reason) == ("impossible", 63 / 64, "")
+
+
+def test_a_start_outside_its_domain_is_no_value():
+    """The counter runs down from `rmax`, and its domain ends at 5: at 12 it would be read as another variable's value."""
+    machine = counted(first="rmax", on="n > 0", update="n -= 1")
+    assert wanted(machine, 63 / 64).value == 5
+    for target in (0.99, 1.0):
+        found = wanted(machine, target)
+        assert (found.answer, found.ceiling) == ("unknown", None)
+        assert found.reason == (
+            "not reached up to rmax = 5, where success is 0.98438; at rmax = 6: n starts as 6, outside 0..5"
+        )
+
+
+def test_a_counter_that_jumps_to_the_bound_tends_to_nothing():
+    """Whatever the bound is, there is one retry: so what success is without a bound is no ceiling."""
+    found = wanted(counted(n="0..rmax", update="n = rmax"), 0.9)
+    assert (found.answer, found.ceiling) == ("unknown", None)
+    assert found.reason == (
+        "not reached up to rmax = 100; what success tends to is not known: variable n is set from rmax"
+    )
+
+
+def test_values_with_faults_are_passed_over():
+    """Below 2, what fails too often is refused."""
+    text = COUNTED.format(rmax="0..", n="0..rmax", first="0", on="n < rmax", update="n += 1")
+    machine = loads(text.replace("| else  ", "| not g.passed and n >= rmax and rmax > 1  "))
+    assert [wanted(machine, target).value for target in (0.1, 0.9)] == [2, 3]
+    sure = wanted(machine, 1.0)
+    assert (sure.answer, sure.ceiling) == ("impossible", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("rmax", "n", "first", "target", "answer", "value", "ceiling"),
+    [
+        ("0..4", "0..5", "0", 0.99, "impossible", None, 31 / 32),
+        ("0..4", "0..rmax", "0", 1.0, "impossible", None, 31 / 32),
+        ("0..4", "0..rmax", "0", 31 / 32, "reached", 4, 1.0),
+        ("-3..", "-3..rmax", "-3", 0.9, "reached", 0, 1.0),
+        ("-3..", "-3..1", "-3", 0.99, "impossible", None, 31 / 32),
+        ("2..9", "0..2 * rmax", "0", 1e-9, "reached", 2, None),
+        ("0..", "0..rmax", "0", 1.0, "impossible", None, 1.0),
+    ],
+)
+def test_every_search_ends(rmax, n, first, target, answer, value, ceiling):
+    found = wanted(counted(rmax=rmax, n=n, first=first), target)
+    assert (found.answer, found.value, found.ceiling) == (answer, value, ceiling)
+
+
+def test_what_is_too_large_is_unknown():
+    asked = question(counted(n="0..rmax"), passes={"g": [1e-6]}, max_nodes=500)
+    found = smallest(asked, 0.9, varied(asked.system.machine))
+    assert (found.answer, found.reason) == ("unknown", "at rmax = 255: more than 500 configurations")
+    asked = question(counted(n="0..700"), passes={"g": [1e-6]}, max_nodes=500)
+    found = smallest(asked, 0.9, varied(asked.system.machine))
+    assert (found.answer, found.reason) == ("unknown", "where rmax has no end: more than 500 configurations")
+
+
+def test_odds_that_are_missing_beyond_the_smallest_value_are_unknown_there():
+    text = COUNTED.format(rmax="0..", n="0..rmax", first="0", on="n < rmax", update="n += 1")
+    text = text.replace("| g     | verdict | 0.5  |", "| g     | verdict | 0.5  |\n| h     | second  |      |")
+    text = text.replace("| verdict | query   |", "| verdict | query   |\n| second  | again   |")
+    text = text.replace("| n += 1 | query   | work      |", "| n += 1 | again   | more      |")
+    text = text.replace("| work      |         |\n", "| work      |         |\n| more      |         |\n")
+    text += "| more   | second  | h.passed |     | query   | work      |\n| more   | second  | else     |     |         | failed    |\n"
+    found = wanted(loads(text), 0.9)
+    assert found.answer == "unknown"
+    assert found.reason.startswith(
+        "not reached up to rmax = 0, where success is 0.5; at rmax = 1: no odds of guard h: "
+    )
+
+
+def test_parameters_that_share_no_value_are_varied_one_by_one():
+    head = "| parameter | domain | default |\n| --------- | ------ | ------- |\n"
+    text = COUNTED.format(rmax="0..", n="0..9", first="0", on="n < rmax.a", update="n += 1")
+    text = text.replace(f"{head}| rmax      | 0.. | 3       |", f"{head}| rmax.a | 0..2 | 1 |\n| rmax.b | 5..9 | 5 |")
+    with pytest.raises(OddsError, match=r"no value lies in the domains of all of rmax.a, rmax.b: vary one of them"):
+        varied(loads(text))
+    assert wanted(loads(text), 0.8, "rmax.a").value == 2

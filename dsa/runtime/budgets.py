@@ -1,0 +1,120 @@
+"""What a run may cost: calls, tokens, money and seconds, for the whole run or for one effect.
+
+Takes limits and ledger entries, says whether one more try may be made. Failed tries count, and so do those that a crash cut off. What
+nobody knows, such as the price of a call that its provider does not tell, counts as nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from math import inf
+
+import attrs
+
+from dsa.errors import DsaError
+from dsa.runtime.ledger import ArtifactEntry, DoubtEntry, Entry, IntentEntry, ResultEntry
+
+UNITS = ("calls", "tokens", "usd", "seconds")
+#: The whole run, as the effect of a limit.
+RUN = ""
+#: The code of the error step of an effect that was not tried because its budget is spent.
+BUDGET = "BUDGET"
+
+
+class BudgetError(DsaError, ValueError):
+    """Raised for a limit that cannot be read."""
+
+
+@attrs.frozen
+class Limit:
+    """At most so much of a unit, of one effect or of the whole run."""
+
+    unit: str
+    most: float
+    effect: str = RUN
+
+    def __str__(self) -> str:
+        unit = {"usd": "US dollar"}.get(self.unit, self.unit.removesuffix("s"))
+        amount = f"{self.most:g} {unit}{'' if self.most == 1 else 's'}"
+        return f"at most {amount} {f'of {self.effect}' if self.effect else 'in all'}"
+
+
+def read_limit(text: str, effects: Iterable[str]) -> Limit:
+    """Read `calls=20`, `usd=0.5`, or `query_llm.tokens=4000`. Raises BudgetError."""
+    what, _, amount = text.partition("=")
+    effect, _, unit = what.strip().rpartition(".")
+    known = sorted(effects)
+    if unit not in UNITS or (effect and effect not in known):
+        listed = f"; the effects are: {', '.join(known)}" if effect and effect not in known else ""
+        raise BudgetError(
+            f"'{text}' is no budget: write UNIT=NUMBER or EFFECT.UNIT=NUMBER, UNIT one of {', '.join(UNITS)}{listed}"
+        )
+    try:
+        most = float(amount)
+    except ValueError:
+        most = -1.0
+    if not 0 <= most < inf:
+        raise BudgetError(f"'{text}' is no budget: '{amount}' is no number from 0")
+    return Limit(unit, most, effect)
+
+
+class Meter:
+    """Adds up what was spent and compares it with the limits. Show it every entry of the ledger, in order.
+
+    Of the run as a whole it counts the effects that have answers (`counted`); others are limited only by name.
+    """
+
+    def __init__(self, limits: Iterable[Limit], counted: Iterable[str]) -> None:
+        self._limits, self._counted = tuple(limits), frozenset(counted)
+        self._spent: dict[tuple[str, str], float] = defaultdict(float)
+        self._effect_of: dict[str, str] = {}
+        self._under_way: dict[str, int] = defaultdict(int)
+
+    def observe(self, entry: Entry) -> None:
+        """Take note of what an entry says was spent."""
+        match entry:
+            case IntentEntry(key=key, effect=effect):
+                self._effect_of[key] = effect
+            case ResultEntry(effect=effect, seconds=seconds) if not _was_refused(entry):
+                self._add(effect, {"calls": 1, "seconds": seconds})
+            case DoubtEntry(effect=effect, handling=handling) if handling != "again":
+                self._add(effect, {"calls": 1})
+            case ArtifactEntry(key=key) if key in self._effect_of:
+                tokens = (entry.prompt_tokens or 0) + (entry.completion_tokens or 0)
+                self._add(self._effect_of[key], {"tokens": tokens, "usd": entry.cost_usd or 0.0})
+
+    def _add(self, effect: str, amounts: Mapping[str, float]) -> None:
+        for unit, amount in amounts.items():
+            for scope in self._scopes(effect):
+                self._spent[scope, unit] += amount
+
+    def _scopes(self, effect: str) -> tuple[str, ...]:
+        return (effect, RUN) if effect in self._counted else (effect,)
+
+    def begins(self, effect: str) -> None:
+        """Take note that a try is under way."""
+        for scope in self._scopes(effect):
+            self._under_way[scope] += 1
+
+    def ends(self, effect: str) -> None:
+        """Take note that it is under way no longer; what it took is in its result."""
+        for scope in self._scopes(effect):
+            self._under_way[scope] -= 1
+
+    def exhausted(self, effect: str) -> Limit | None:
+        """Give the limit that allows no further try of an effect, or None."""
+        return next((limit for limit in self._of(effect) if self._left(limit) <= 0), None)
+
+    def seconds_left(self, effect: str) -> float:
+        """Give how long a try may take; infinite when nothing limits it."""
+        return min((self._left(limit) for limit in self._of(effect) if limit.unit == "seconds"), default=inf)
+
+    def _of(self, effect: str) -> list[Limit]:
+        return [limit for limit in self._limits if limit.effect in self._scopes(effect)]
+
+    def _left(self, limit: Limit) -> float:
+        under_way = self._under_way[limit.effect] if limit.unit == "calls" else 0
+        return limit.most - self._spent[limit.effect, limit.unit] - under_way
+
+
+def _was_refused(result: ResultEntry) -> bool:
+    return any(step["payload"].get("code") == BUDGET for step in result.steps)

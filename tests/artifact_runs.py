@@ -1,0 +1,80 @@
+"""Runs in a repository of artifacts: how tests fill one, ask git about it, and see that nothing is lost."""
+
+import contextlib
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+from dsa.edge.git import GitArtifacts
+from dsa.runtime.content import Artifact
+from dsa.runtime.ledger import Judgement, VerdictEntry
+
+RUN = "20260131T120000-dual_state-9f3a1c"
+
+
+@contextlib.contextmanager
+def memory_folder():
+    """Give a folder where nothing waits for a disk, when there is such a place."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
+        yield Path(folder)
+
+
+def git(repository, *arguments, given=b""):
+    """Give what git prints about a repository; it must end well."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    done = subprocess.run(
+        ["git", "-C", str(repository), *arguments], input=given, capture_output=True, check=False, env=kept
+    )
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
+    return done.stdout.decode("utf-8", "replace")
+
+
+def require_clean(repository):
+    """Have git look at every object; those that nothing names, and a branch that is not there yet, are no fault."""
+    done = subprocess.run(
+        ["git", "-C", str(repository), "fsck", "--strict", "--no-dangling"], capture_output=True, text=True, check=False
+    )
+    findings = [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("notice: ")]
+    assert (done.returncode, findings) == (0, [])
+
+
+def attempt(number, parent=None, step="impl", content=None):
+    """Give an artifact to be stored."""
+    text = f"attempt {number}\r\nof {step}\n" if content is None else content
+    return Artifact(text, number, parent_id=parent and parent.artifact_id, step=step)
+
+
+def said_of(artifact, outcome="failed", feedback="no\n\nVerdict: passed"):
+    """Give a verdict."""
+    said = (Judgement("tests", outcome, feedback),)
+    return VerdictEntry(f"r/{artifact.version}/1", artifact.step, artifact.version, artifact.artifact_id, said, 0.5)
+
+
+def filled(repository, attempts, run=RUN):
+    """Give a run with a chain of so many attempts, each judged, and the artifacts."""
+    store, made = GitArtifacts(repository, run), []
+    for number in range(1, attempts + 1):
+        made.append(store.store(attempt(number, made[-1] if made else None), "llm"))
+        store.record_verdict(said_of(made[-1]))
+    return store, made
+
+
+def loose_files(repository):
+    """Give the files of single objects, in order."""
+    return sorted(path for path in (repository / "objects").glob("??/*"))
+
+
+def by_hand(repository, message="by hand", run=RUN):
+    """Commit on a branch as somebody with git would."""
+    branch = f"runs/{run}"
+    tree = git(repository, "rev-parse", f"{branch}^{{tree}}").strip()
+    who = ["-c", "user.name=n", "-c", "user.email=e"]
+    commit = git(repository, *who, "commit-tree", tree, "-p", branch, "-m", message).strip()
+    git(repository, "update-ref", f"refs/heads/{branch}", commit)
+    return commit
+
+
+def open_files():
+    """Count what this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))

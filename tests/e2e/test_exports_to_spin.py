@@ -1,0 +1,54 @@
+"""Exports opened in SPIN: the same counts, the same verdicts. Where SPIN is not installed the tests skip in words."""
+
+import families
+import pytest
+from export_cases import ALL, CLAIMS, COUNTS, FULL, HARD, HARD_COUNT, LOOPS, PROMISED, PROMISED_CLAIMS, SMALL, count_of
+from outside_tools import spin
+
+from dsa.claims import show
+from dsa.lang import loads
+from dsa.targets.promela import promela
+
+
+@pytest.mark.parametrize(
+    ("machine", "count"),
+    [
+        *COUNTS,
+        pytest.param(lambda: families.any_order(9, 3), 47_656_251, id="any-order 9/3", marks=FULL),
+        pytest.param(lambda: families.ordered(1_000, 1_000), 3_004_002, id="ordered 1000/1000", marks=FULL),
+    ],
+)
+def test_spin_stores_as_many_states(machine, count, tmp_path):
+    assert spin(promela(machine()), tmp_path, memory_mb=12_000) == (count, 0)
+
+
+def test_spin_stores_as_many_states_of_a_hard_case(tmp_path):
+    assert spin(promela(loads(HARD)), tmp_path) == (HARD_COUNT, 0)
+
+
+@FULL
+@pytest.mark.parametrize("name", SMALL)
+def test_spin_stores_as_many_states_of_every_machine_here(name, tmp_path):
+    assert spin(promela(ALL[name]), tmp_path) == (count_of(ALL[name]), 0)
+
+
+@pytest.mark.parametrize(
+    ("claim", "holds"),
+    [
+        pytest.param(claim, holds, id=claim, marks=() if number % 5 == 1 else FULL)
+        for number, (claim, holds) in enumerate(CLAIMS)
+    ],
+)
+def test_spin_judges_properties(claim, holds, tmp_path):
+    machine = loads(f"{LOOPS}- {claim}\n")
+    assert show(machine.properties[0].form) == claim
+    _, errors = spin(promela(machine), tmp_path, define="PROPERTY_1")
+    is_witness = claim.startswith("possible")
+    assert (errors > 0) == (holds if is_witness else not holds)
+
+
+@FULL
+@pytest.mark.parametrize(("claim", "holds"), PROMISED_CLAIMS)
+def test_spin_judges_what_is_promised(claim, holds, tmp_path):
+    _, errors = spin(promela(loads(f"{PROMISED}- {claim}\n")), tmp_path, define="PROPERTY_1")
+    assert bool(errors) == (not holds)

@@ -1,0 +1,94 @@
+"""Workflows run for real: what is handed on, what a person does, and which step is chosen."""
+
+import attrs
+import pytest
+from played import ReadsTheText, drive, story
+
+from dsa.edge.binding import Binding, bind
+from dsa.edge.files import load, locate
+from dsa.lang import loads
+from dsa.runtime.ledger import ArtifactEntry
+from dsa.runtime.run import replay
+from dsa.testing.doubles import Texts
+from machines.dual_state.bindings import effects
+
+GOOD, BAD = "def add(a, b):\n    return a + b\n", "def add(a, b):\n    return a - b\n"
+TEST_ADD = "def test_add():\n    assert add(1, 2) == 3, 'one and two'\n"
+
+
+def test_the_workflow_hands_the_test_on_and_keeps_all_attempts():
+    machine = load("workflow")
+    texts = Texts(["def test_add(:", TEST_ADD, BAD, GOOD])
+    bound = bind(machine, path=locate("workflow"), model="local")
+    rest, artifacts = drive(machine, attrs.evolve(bound, generators={"llm": texts}), "add")
+    assert (rest.kind, rest.run.outcome) == ("finished", "succeeded")
+    assert rest.run.sigma == {"sigma.g_test": True, "sigma.g_impl": True}
+    context, template = texts.asked[3]
+    assert template.task == "Implement {specification} to pass {test}"
+    assert context.dependencies["test"].content == TEST_ADD
+    assert context.feedback_history[0][0] == BAD
+    assert "one and two" in context.feedback_history[0][1]
+    assert [len(asked.feedback_history) for asked, _ in texts.asked] == [0, 1, 0, 1]
+    contents = [a.content for a in artifacts.get_provenance(rest.run.step("g_impl").accepted)]
+    assert contents == ["def test_add(:", TEST_ADD, BAD, GOOD]
+
+
+def escalated_workflow(*sent, texts):
+    machine, generator = load("workflow"), Texts(texts)
+    guards = {guard.name: ReadsTheText() for guard in machine.guards}
+    rest, artifacts = drive(machine, Binding(effects, guards, {"llm": generator}), "Psi", *sent)
+    return rest, artifacts, generator
+
+
+def test_what_a_person_rejects_is_in_the_history_with_their_words():
+    rest, _, generator = escalated_workflow(("rejected", "not like this"), texts=["awful", "good", "good"])
+    assert rest.run.outcome == "succeeded"
+    context, _ = generator.asked[1]
+    assert context.feedback_history == (("awful", ""), ("awful", "not like this"))
+
+
+def test_what_a_person_amends_is_stored_judged_and_used():
+    rest, artifacts, generator = escalated_workflow(("amended", {"content": "mine"}), texts=["awful", "good"])
+    accepted = artifacts.get_artifact(rest.run.step("g_test").accepted)
+    assert (accepted.content, accepted.version) == ("mine", 2)
+    assert [a.content for a in artifacts.get_provenance(accepted.artifact_id)] == ["awful", "mine"]
+    assert [e.author for e in rest.run.ledger if isinstance(e, ArtifactEntry)] == ["llm", "person", "llm"]
+    context, _ = generator.asked[1]
+    assert context.dependencies["test"] == accepted
+
+
+def test_what_a_person_approves_is_the_artifact_that_was_escalated():
+    rest, artifacts, _ = escalated_workflow(("approved", None), texts=["awful", "good"])
+    assert artifacts.get_artifact(rest.run.step("g_test").accepted).content == "awful"
+
+
+CHOOSING = """# choosing
+## Steps
+| step | requires | guard | rmax | optional | task |
+| - | - | - | - | - | - |
+| draft | | syntax | 0 | | Draft |
+| polish | draft | syntax | 0 | yes | Polish |
+| fallback | draft and not polish | syntax | 0 | | Fall back |
+| never | fallback and polish | syntax | 0 | | Never |
+
+Goal: GOAL
+"""
+
+
+@pytest.mark.parametrize(
+    ("goal", "texts", "expected"),
+    [
+        ("polish or fallback", ["good", "good"], "succeeded"),
+        ("polish or fallback", ["good", "bad", "good"], "succeeded"),
+        ("never", ["good", "good"], "failed"),
+        ("polish", ["good", "bad", "good"], "failed"),
+    ],
+)
+def test_a_workflow_that_chooses(goal, texts, expected):
+    machine = loads(CHOOSING.replace("GOAL", goal))
+    guards = {guard.name: ReadsTheText() for guard in machine.guards}
+    rest, _ = drive(machine, Binding(effects, guards, {"llm": Texts(texts)}), "Psi")
+    assert (rest.kind, rest.run.outcome) == ("finished", expected), story(rest)
+    assert replay(machine, rest.run.ledger) == rest.run
+    if expected == "failed":
+        assert story(rest).splitlines()[-2] == "advanced: reply_precondition_not_met -> failed"

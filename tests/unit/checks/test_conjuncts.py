@@ -1,0 +1,22 @@
+from dsa.checks.conjuncts import rows_at, show_false
+from dsa.edge.files import load
+from dsa.meaning import Configuration, Occurrence
+
+MACHINE = load("dual_state")
+VALIDATING = Configuration("validating", (False, 3), frozenset({"execute_guard"}))
+
+
+def test_each_conjunct_is_told_apart_and_else_is_one():
+    views = rows_at(MACHINE, VALIDATING, Occurrence("verdict", (("g", "failed"),)))
+    assert [(view.row.target, view.enabled, view.conjuncts) for view in views] == [
+        ("succeeded", False, (("g.passed", False),)),
+        ("generating", False, (("g.failed", True), ("retries < rmax", False))),
+        ("escalated", False, (("g.fatal", False),)),
+        ("failed", True, (("else", True), ("true", True))),
+    ]
+
+
+def test_what_is_false_is_said_with_its_line():
+    views = rows_at(MACHINE, VALIDATING, Occurrence("verdict", (("g", "failed"),)))
+    assert show_false(views) == "false: g.passed (line 48); retries < rmax (line 49); g.fatal (line 50)"
+    assert show_false(view for view in views if view.enabled) == ""

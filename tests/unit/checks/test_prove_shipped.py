@@ -1,0 +1,131 @@
+"""The shipped machines are proved for all parameter values, and their mutants are not."""
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from dsa.checks.evidence import Inductive, Ranked
+from dsa.checks.mutants import mutants
+from dsa.checks.proof.searched import judged
+from dsa.checks.prove import ProofReport, prove
+from dsa.edge.files import load
+from dsa.expr import Value
+from dsa.lang import loads, read_spec
+from dsa.machine import Machine
+from dsa.system import closed_system
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def dual_state() -> ProofReport:
+    return prove(load("specs/dual_state"), clock=time.perf_counter)
+
+
+@pytest.fixture(scope="module")
+def workflow() -> ProofReport:
+    return prove(load("specs/workflow"))
+
+
+def test_everything_about_dual_state_is_proved_without_exploring(dual_state: ProofReport) -> None:
+    proofs = (*dual_state.obligations, *dual_state.properties)
+    assert [(proof.text, proof.how) for proof in proofs if proof.verdict != "PROVED"] == []
+    assert dual_state.proved
+    assert all(isinstance(proof.evidence, Inductive | Ranked) for proof in proofs)
+    assert all(proof.milliseconds is not None for proof in proofs)
+
+
+def test_everything_about_the_workflow_is_proved(workflow: ProofReport) -> None:
+    assert [(proof.text, proof.how) for proof in workflow.properties if proof.verdict != "PROVED"] == []
+    assert workflow.proved
+
+
+def explored_at(report: ProofReport, values: list[dict[str, Value]]) -> None:
+    for given in values:
+        system = closed_system(report.machine.at(given))
+        for proof in report.properties:
+            assert proof.form is not None
+            assert judged(system, proof.form, 100_000).verdict == "HOLDS", (proof.text, given)
+
+
+def test_what_is_proved_of_dual_state_holds_at_rmax_0_to_5(dual_state: ProofReport) -> None:
+    explored_at(dual_state, [{"rmax": rmax} for rmax in range(6)])
+
+
+def test_what_is_proved_of_the_workflow_holds_at_some_values(workflow: ProofReport) -> None:
+    explored_at(workflow, [{"rmax": 0, "grants": 2}, {"rmax.g_test": 2, "rmax.g_impl": 1, "grants": 1}])
+
+
+@pytest.mark.full
+def test_what_is_proved_of_the_workflow_holds_at_rmax_0_to_5(workflow: ProofReport) -> None:
+    for rmax in range(6):
+        values = [{"rmax.g_test": rmax, "rmax.g_impl": impl, "grants": 1 + impl % 2} for impl in range(6)]
+        explored_at(workflow, [{**given} for given in values])
+
+
+def lost(machines: Iterable[Machine], texts: set[str]) -> set[str]:
+    """Give the properties that stay PROVED, or open only because the table itself is wrong, in every machine."""
+    for mutant in machines:
+        texts = texts - {p.text for p in prove(mutant).properties if p.verdict in {"VIOLATED", "NOT INDUCTIVE"}}
+        if not texts:
+            break
+    return texts
+
+
+def rewritten(*changes: tuple[str, str]) -> Machine:
+    """Give dual_state, as its spec checks it, with changes to its text."""
+    text = (ROOT / "machines" / "dual_state" / "machine.md").read_text(encoding="utf-8")
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    reading = read_spec((ROOT / "specs" / "dual_state.md").read_text(encoding="utf-8"), loads(text), "dual_state.md")
+    assert reading.machine is not None
+    return reading.machine
+
+
+#: Faults that take a whole new update, effect or domain.
+BY_HAND = (
+    (("| refine_context, reply_failure | failed     |", "| refine_context, reply_failure | escalated  |"),),
+    (("| refine_context, query_llm     | generating |", "| advance_state, refine_context, query_llm | generating |"),),
+    (("0..rmax | 0 ", "0..rmax + 1 | 0 "), ("retries < rmax", "retries <= rmax")),
+    (
+        (
+            "| validating | verdict       | g.fatal                     |  ",
+            "| validating | verdict | g.fatal | retries = 0 ",
+        ),
+    ),
+    (("| query_llm                     | generating |\n| generating", "| execute_guard | validating |\n| generating"),),
+    (
+        (
+            "| generating | artifact      |                             |                   ",
+            "| generating | artifact | retries < rmax | retries += 1 | query_llm | generating |\n| generating | artifact | else | ",
+        ),
+    ),
+)
+
+
+def test_every_property_of_dual_state_is_lost_in_a_mutant() -> None:
+    original = load("specs/dual_state")
+    every = [*(rewritten(*changes) for changes in BY_HAND), *(m.machine for m in list(mutants(original))[1::5])]
+    assert lost(every, {proof.text for proof in prove(original).properties}) == set()
+
+
+@pytest.mark.full
+def test_every_property_of_the_workflow_is_no_longer_proved_in_a_mutant() -> None:
+    original = load("specs/workflow")
+    texts = {proof.text for proof in prove(original).properties}
+    for mutant in list(mutants(original))[::23]:
+        texts -= {proof.text for proof in prove(mutant.machine).properties if proof.verdict != "PROVED"}
+    assert texts == set()
+
+
+def test_retry_loops_come_to_rest(dual_state: ProofReport) -> None:
+    assert dual_state.rest is not None
+    assert dual_state.rest.how == "rank (rmax - retries)"
+    assert dual_state.not_at_rest is None
+
+
+def test_unhandled_failures_are_assumptions(dual_state: ProofReport) -> None:
+    assert any("query_llm.failed" in assumption for assumption in dual_state.assumptions)

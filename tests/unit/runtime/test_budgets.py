@@ -1,0 +1,106 @@
+"""What a run may cost is added up from its ledger, failed and doubtful tries included."""
+
+import pytest
+
+from dsa.runtime.budgets import BudgetError, Limit, Meter, read_limit
+from dsa.runtime.ledger import ArtifactEntry, DoubtEntry, IntentEntry, ResultEntry
+
+EFFECTS = ("query_llm", "execute_guard", "log")
+ERROR = {"payload": {"error": True, "code": "X"}}
+REFUSED = {"payload": {"error": True, "code": "BUDGET"}}
+
+
+def meter(*limits):
+    return Meter([read_limit(limit, EFFECTS) for limit in limits], ["query_llm", "execute_guard"])
+
+
+def spend(counted, *entries):
+    for entry in entries:
+        counted.observe(entry)
+    return counted
+
+
+def generated(key, **usage):
+    return ArtifactEntry(key, "g", 1, "a", "c", **usage)
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("calls=20", Limit("calls", 20)),
+        ("usd=0.5", Limit("usd", 0.5)),
+        ("query_llm.tokens=4000", Limit("tokens", 4000, "query_llm")),
+        (" query_llm.seconds= 1.5", Limit("seconds", 1.5, "query_llm")),
+    ],
+)
+def test_a_limit_is_read(text, limit):
+    assert read_limit(text, EFFECTS) == limit
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("calls", "'' is no number from 0"),
+        ("calls=-1", "'-1' is no number from 0"),
+        ("calls=inf", "'inf' is no number from 0"),
+        ("hours=3", "UNIT one of calls, tokens, usd, seconds"),
+        ("query.calls=3", "the effects are: execute_guard, log, query_llm"),
+    ],
+)
+def test_what_is_no_limit_is_said(text, why):
+    with pytest.raises(BudgetError, match=why):
+        read_limit(text, EFFECTS)
+
+
+def test_every_try_counts_also_those_that_failed_or_were_cut_off():
+    counted = meter("query_llm.calls=4")
+    spend(counted, IntentEntry("k", "query_llm", "e", 1, "a", "b"), ResultEntry("k", "query_llm", (ERROR,)))
+    spend(counted, DoubtEntry("k", "query_llm", "again"), ResultEntry("k", "query_llm"))
+    assert counted.exhausted("query_llm") is None
+    spend(counted, DoubtEntry("k", "query_llm", "retry"))
+    assert counted.exhausted("query_llm") is None
+    counted.begins("query_llm")
+    assert str(counted.exhausted("query_llm")) == "at most 4 calls of query_llm"
+    counted.ends("query_llm")
+    assert counted.exhausted("query_llm") is None
+    assert counted.exhausted("execute_guard") is None
+    spend(counted, ResultEntry("k", "query_llm"))
+    assert counted.exhausted("query_llm") is not None
+
+
+def test_a_try_that_the_budget_refused_does_not_count():
+    counted = meter("calls=1")
+    spend(counted, ResultEntry("k", "query_llm", (REFUSED,)))
+    assert counted.exhausted("query_llm") is None
+
+
+def test_the_whole_run_counts_effects_with_answers_and_limits_them_only():
+    counted = meter("calls=2", "log.calls=1")
+    spend(counted, ResultEntry("k", "log"), ResultEntry("k", "query_llm"))
+    assert counted.exhausted("execute_guard") is None
+    assert str(counted.exhausted("log")) == "at most 1 call of log"
+    spend(counted, ResultEntry("k", "execute_guard"))
+    assert str(counted.exhausted("execute_guard")) == "at most 2 calls in all"
+
+
+def test_tokens_and_money_are_those_of_the_effect_that_generated():
+    counted = meter("query_llm.tokens=100", "usd=1")
+    spend(
+        counted, IntentEntry("k", "query_llm", "e", 1, "a", "b"), generated("k", prompt_tokens=60, completion_tokens=30)
+    )
+    assert counted.exhausted("query_llm") is None
+    spend(counted, generated("k", prompt_tokens=10), generated("k"), generated("by a person", prompt_tokens=999))
+    assert counted.exhausted("query_llm").unit == "tokens"
+    assert counted.exhausted("execute_guard") is None
+    spend(counted, generated("k", cost_usd=1.0))
+    assert str(counted.exhausted("execute_guard")) == "at most 1 US dollar in all"
+
+
+def test_seconds_that_are_left_are_a_time_limit():
+    counted = meter("query_llm.seconds=10", "seconds=12")
+    assert counted.seconds_left("query_llm") == 10
+    spend(counted, ResultEntry("k", "execute_guard", seconds=5), ResultEntry("k", "query_llm", seconds=1))
+    assert counted.seconds_left("query_llm") == 6
+    assert counted.seconds_left("log") == float("inf")
+    spend(counted, ResultEntry("k", "execute_guard", seconds=6))
+    assert counted.exhausted("query_llm").most == 12
