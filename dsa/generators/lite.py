@@ -10,6 +10,7 @@ import os
 import re
 import time
 import warnings
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -55,24 +56,31 @@ class LiteLLMGenerator(GeneratorInterface):
 
     def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
         """Ask the model. Raises ModelUnavailable without litellm, GenerationError when no usable answer came."""
-        litellm = _litellm()
         prompt = render(template, context)
+        seed = derive_seed(self._seed, context.step, len(context.feedback_history) + 1, prompt)
         started = time.monotonic()
+        reply = self.complete([{"role": "user", "content": prompt}], seed=seed)
+        return self._artifact(reply, time.monotonic() - started)
+
+    def complete(
+        self, messages: Sequence[Mapping[str, Any]], *, seed: int, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> Any:  # noqa: ANN401  # litellm's own type
+        """Send messages and tools in OpenAI's format, give LiteLLM's reply as it came. Raises what `generate` raises."""
+        litellm = _litellm()
+        request = self._request(messages, seed) | (_with_tools(tools) if tools else {})
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # its classes warn of each other as they are first used
-                reply = litellm.completion(**self._request(prompt, context))
+                return litellm.completion(**request)
         except Exception as error:
             raise self._explained(error) from error
-        return self._artifact(reply, time.monotonic() - started)
 
-    def _request(self, prompt: str, context: Context) -> dict[str, Any]:
-        attempt = len(context.feedback_history) + 1
+    def _request(self, messages: Sequence[Mapping[str, Any]], seed: int) -> dict[str, Any]:
         request: dict[str, Any] = {
             "model": self._model,
-            "messages": [{"role": "user", "content": prompt}],
+            "messages": list(messages),
             "temperature": self._temperature,
-            "seed": derive_seed(self._seed, context.step, attempt, prompt),
+            "seed": seed,
             "timeout": self._timeout_s,
             "num_retries": 0,  # attempts are the table's business
             "max_retries": 0,
@@ -175,6 +183,14 @@ _EXPLANATIONS: tuple[tuple[frozenset[str], str, str], ...] = (
         "{model} cannot be reached at {where}; check that the server runs and that the address is right.",
     ),
 )
+
+
+def _with_tools(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Give the part of a request that offers tools, to a provider that has none as well: better an error than no tool.
+
+    Without the third argument LiteLLM imports its MCP gateway, which needs packages that it does not come with.
+    """
+    return {"tools": list(tools), "allowed_openai_params": ["tools"], "_skip_mcp_handler": True}
 
 
 def _redacted(text: str) -> str:

@@ -8,7 +8,7 @@ own path. A policy gets the results of its calls one at a time (`dsa.runtime.tur
 were recorded: whatever it makes of which answer came first, it makes of it again.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -26,10 +26,10 @@ from dsa.runtime.policies import (
     action_call_step,
     error_step,
 )
-from dsa.runtime.recorded import Record, ReplayMismatchError, Said, result_for
+from dsa.runtime.recorded import Record, ReplayMismatchError, Said, numbered, result_for, told
 from dsa.runtime.registry import Registry
 from dsa.runtime.run import Run
-from dsa.runtime.turns import Turns
+from dsa.runtime.turns import CancelledError, Turns
 
 NOT_ALLOWED = "NOT_ALLOWED"
 
@@ -123,14 +123,12 @@ class Calls:
             steps = await _awaited(policy, action, scope)
             scope.require_all_asked()
         except Exception as error:
-            self._broken(error, scope.path, is_crash=not isinstance(error, ReplayMismatchError))
+            if not scope.abandoned:
+                self._broken(error, scope.path, is_crash=not isinstance(error, ReplayMismatchError))
             raise
         finally:
             scope.close()
-        return [
-            step if step.id else Step(f"{scope.path}/{number}", step.actor, step.type, step.payload)
-            for number, step in enumerate(steps, start=1)
-        ]
+        return numbered(steps, scope.path)
 
     def require_sound(self, path: str) -> None:
         """Raise what ended the run, if anything has, in the policy of this path."""
@@ -142,10 +140,8 @@ class Calls:
         """Raise ReplayMismatchError when the ledger has another call in this place."""
         begun = self.record.begun.get(request.path)
         if begun is not None and begun.digest != request.digest:
-            asked = f"{request.action.policy} with {request.action.payload} ({request.digest[:12]})"
-            error = ReplayMismatchError(
-                request.path, f"{begun.policy} with {begun.payload} ({begun.digest[:12]})", asked
-            )
+            asked = told(request.action.policy, request.payload, request.digest)
+            error = ReplayMismatchError(request.path, told(begun.policy, begun.payload, begun.digest), asked)
             self._broken(error, request.path, is_crash=False)
             raise error
 
@@ -179,16 +175,25 @@ class Calls:
 class _Scope:
     """The `PolicyContext` of one policy that is being performed: its calls and its own ledger."""
 
-    def __init__(self, calls: Calls, path: str, actor: str, allowed: frozenset[str], ledger: Ledger[Step]) -> None:
+    def __init__(
+        self,
+        calls: Calls,
+        path: str,
+        actor: str,
+        allowed: frozenset[str],
+        ledger: Ledger[Step],
+        caller: "_Scope | None" = None,
+    ) -> None:
         self.path = path
         self._calls = calls
+        self._caller = caller
         self._actor = actor
         self._allowed = allowed
         self._ledger = ledger
         self._said, self._counted = Said(), 0
         self._allotted = 0
         self._turns = Turns(calls.record.order_below(path), replaying=calls.record.greatest_below(path) > 0)
-        self._closed = False
+        self.closed = False
 
     # -- calls --------------------------------------------------------------------------------------------------
 
@@ -199,20 +204,20 @@ class _Scope:
         *,
         seed: Iterable[Step] = (),
         asked: Step | None = None,
-    ) -> Awaitable[list[Step]]:
+    ) -> Coroutine[Any, Any, list[Step]]:
         begin_with = Ledger(seed)
         request = self._request(action, Said(begin_with).digest_with(action), action.payload)
         return self._called(request, tuple(decorators), begin_with, asked)
 
-    def turn(self, policy: Policy, action: Action) -> Awaitable[list[Step]]:
+    def turn(self, policy: Policy, action: Action) -> Coroutine[Any, Any, list[Step]]:
         self._said.add(self._ledger[self._counted :])
         self._counted = len(self._ledger)
-        return self._turned(self._request(action, self._said.digest_with(action), None), policy)
+        request = self._request(action, self._said.digest_with(action), None)
+        return self._turned(request, policy, self._ledger)
 
     def _request(self, action: Action, digest: str, payload: dict[str, Any] | None) -> _Request:
         """Give a call its place. What happens before anybody awaits it is the same in every replay."""
-        if self._closed:
-            raise RuntimeError(f"{self._actor} has given its steps and calls {action.policy} no more")
+        self._require_wanted(action)
         self._calls.require_sound(self.path)
         self._allotted += 1
         path = f"{self.path}.{self._allotted}"
@@ -228,13 +233,13 @@ class _Scope:
         async def perform() -> list[Step]:
             refusal = self._refusal(action)
             if refusal is not None:
-                return [Step(f"{request.path}/1", refusal.actor, refusal.type, refusal.payload)]
+                return numbered([refusal], request.path)
             registered = self._calls.registry[action.policy]
             policy = registered.policy
             for decorate in reversed(decorators):
                 policy = decorate(policy)
             granted = action.permitting(registered.actions)
-            scope = _Scope(self._calls, request.path, action.policy, granted.actions, seed)
+            scope = _Scope(self._calls, request.path, action.policy, granted.actions, seed, self)
             return await self._calls.steps_of(policy, granted, scope)
 
         steps = await self._settled(request, perform)
@@ -242,8 +247,8 @@ class _Scope:
         self.note(*(() if asked else (call,)), result_for(call, action.policy, steps))
         return steps
 
-    async def _turned(self, request: _Request, policy: Policy) -> list[Step]:
-        scope = _Scope(self._calls, request.path, self._actor, self._allowed, self._ledger)
+    async def _turned(self, request: _Request, policy: Policy, ledger: Ledger[Step]) -> list[Step]:
+        scope = _Scope(self._calls, request.path, self._actor, self._allowed, ledger, self)
         steps = await self._settled(request, lambda: self._calls.steps_of(policy, request.action, scope))
         self.note(*steps)
         return steps
@@ -255,9 +260,10 @@ class _Scope:
             await self._turns.take(request.position, request.known)
             return list(recorded)
         await self._turns.start()
+        self._require_wanted(request.action)
         self._calls.begin(request)
         steps = await perform()
-        if not self._closed:  # else nobody waits for it any more
+        if not (self.closed or self.abandoned):  # else nobody waits for it any more
             self._calls.finish(request.path, steps)
             self._turns.came(request.position)
             await self._turns.take(request.position, request.known)
@@ -275,12 +281,25 @@ class _Scope:
         if self._allotted < self._calls.record.greatest_below(self.path):
             path = f"{self.path}.{self._allotted + 1}"
             begun = self._calls.record.begun.get(path)
-            recorded = f"{begun.policy} with {begun.payload}" if begun else "further calls"
+            recorded = told(begun.policy, begun.payload, begun.digest) if begun else "further calls"
             raise ReplayMismatchError(path, recorded, f"nothing more by {self._actor}")
 
     def close(self) -> None:
         """End the policy: what it left under way is not recorded any more."""
-        self._closed = True
+        self.closed = True
+
+    @property
+    def abandoned(self) -> bool:
+        """Tell whether a policy that waited for this one has ended without it."""
+        caller = self._caller
+        return caller is not None and (caller.closed or caller.abandoned)
+
+    def _require_wanted(self, action: Action) -> None:
+        """Stop what nobody waits for any more: an abandoned policy like one that is cancelled."""
+        if self.abandoned:
+            raise CancelledError
+        if self.closed:
+            raise RuntimeError(f"{self._actor} has ended and calls {action.policy} no more")
 
     # -- the own ledger, and what else there is -------------------------------------------------------------------
 

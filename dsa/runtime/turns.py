@@ -9,8 +9,11 @@ call. That holds while they come in, and again when they are replayed.
 """
 
 import asyncio
+from asyncio import CancelledError
 from collections import deque
 from collections.abc import Iterable, Iterator
+
+__all__ = ["CancelledError", "Turns"]
 
 #: Rounds of the event loop that a policy has to react to a result before it gets the next.
 _GAP = 10
@@ -26,6 +29,7 @@ class Turns:
         self._replaying = replaying
         self._handed_out = 0
         self._happened = 0
+        self._rounds = 0  # since the last result was handed out, as far as somebody waited
         self._waiting: dict[int, asyncio.Future[None]] = {}
         self._starting: list[asyncio.Future[None]] = []
         self._pump: asyncio.Task[None] | None = None
@@ -55,9 +59,7 @@ class Turns:
     async def take(self, position: int, known: int) -> None:
         """Wait until it is the turn of a result; `known` is what `ask` gave. Who asks for one after the other never waits."""
         if self._order[0] == position and known == self._handed_out and not self._waiting:
-            self._order.popleft()
-            self._handed_out += 1
-            self._happened += 1
+            self._hand_out(position)
             return
         self._waiting[position] = self._future()
         try:
@@ -75,16 +77,15 @@ class Turns:
 
     async def _go_round(self) -> None:
         """Hand out results while anybody waits for one."""
-        gap = quiet = happened = 0
+        quiet = happened = 0
         while self._waiting or self._starting:
             await asyncio.sleep(0)
-            gap += 1
+            self._rounds += 1
             quiet = quiet + 1 if self._happened == happened else 0
             happened = self._happened
             waited_for = [p for p in self._order if p in self._waiting] if quiet >= _QUIET else list(self._head())
-            if waited_for and gap >= _GAP:
+            if waited_for and self._rounds >= _GAP:
                 self._hand_out(waited_for[0])
-                gap = 0
             elif quiet >= _QUIET:
                 self._replaying = False
                 for future in self._starting:
@@ -99,7 +100,9 @@ class Turns:
         self._order.remove(position)
         self._handed_out += 1
         self._happened += 1
-        _release(self._waiting[position])
+        self._rounds = 0
+        if position in self._waiting:
+            _release(self._waiting[position])
 
 
 def _release(future: "asyncio.Future[None]") -> None:

@@ -128,7 +128,7 @@ def _stored(
     used = tuple(dict.fromkeys(artifact.artifact_id for artifact in uses.values()))
     version = context.run.step(step).attempts + 1
     artifact = context.artifacts.store(
-        Artifact(content, version, parent_id=parent, step=step, usage=usage, dependency_ids=used)
+        Artifact(content, version, parent_id=parent, step=step, usage=usage, dependency_ids=used), author
     )
     usage = usage or Usage("", 0.0)
     context.record(

@@ -1,0 +1,1 @@
+"""The search agent of seed 004: policies alone, no table."""

@@ -1,0 +1,172 @@
+"""The search agent of seed 004 (section 6): it lets a model search files until it can answer.
+
+`registry` has its policies. Settings (`context.config`): `over`, the folder to search (`.`); `model`, as in `dsa run`
+(`scripted:FILE`, or a LiteLLM name), with `api_base`, `temperature`, `max_tokens`, `timeout_s`, `seed`; `answers`, the
+policy that answers (`llm_policy`); `max_turns` (5). Keys come from the environment.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from dsa.edge.threads import in_thread
+from dsa.errors import DocumentError, GenerationError
+from dsa.generators.lite import LiteLLMGenerator
+from dsa.generators.scripted import parse_script
+from dsa.generators.seeds import derive_seed
+from dsa.runtime.decorators import invoke_action, loop_wrapper
+from dsa.runtime.policies import (
+    ACTION_RESULT,
+    TEXT,
+    Action,
+    PolicyContext,
+    Step,
+    action_call_step,
+    action_result_step,
+    error_step,
+    text_step,
+)
+from dsa.runtime.registry import Registry
+from machines.search.files import Found, SearchError, search
+from machines.search.messages import ASSISTANT, Message, Reply, messages_of, steps_of
+
+registry = Registry()
+
+INSTRUCTIONS = (
+    "Answer the user's question from the files. Search them with the tool first, with a few words that the answer is likely to hold; "
+    "search again with other words when that did not help. Name the file and the line of what you rely on, as FILE:LINE. "
+    "When the files do not say it, say so."
+)
+
+_SCRIPTED = "scripted:"
+_MOST_PLACES = 20
+_QUOTED = 3
+_LITELLM_SETTINGS = ("api_base", "temperature", "max_tokens", "timeout_s")
+_QUESTION = {"type": "object", "properties": {"text": {"type": "string", "minLength": 1}}, "required": ["text"]}
+_QUERY = {
+    "type": "object",
+    "properties": {
+        "query": {"type": "string", "description": "a few words, in any order"},
+        "limit": {"type": "integer", "minimum": 1, "maximum": _MOST_PLACES, "description": "most places to give"},
+    },
+    "required": ["query"],
+    "additionalProperties": False,
+}
+_ASKED = {"type": "object", "properties": {"system": {"type": "string"}, "text": {"type": "string"}}}
+
+
+@registry.register(
+    "search_agent",
+    "Answer a question from files.",
+    _QUESTION,
+    actions=("llm_policy", "quoting_policy", "web_search_policy"),
+)
+async def search_agent(action: Action, context: PolicyContext) -> list[Step]:
+    """Let a model answer, and search while it asks for that. A seeded ledger is the conversation so far."""
+    asked = Action(
+        context.config.get("answers", "llm_policy"), {"system": INSTRUCTIONS}, frozenset({"web_search_policy"})
+    )
+    conversation = [*await context.get_ledger(), text_step("user", action.payload["text"])]
+    decorators = [loop_wrapper(context.config.get("max_turns", 5)), invoke_action()]
+    return await context.call(asked, decorators, seed=conversation)
+
+
+@registry.register(
+    "web_search_policy", "Search the files for words. Gives file, line and excerpt of each place.", _QUERY
+)
+async def web_search_policy(action: Action, context: PolicyContext) -> list[Step]:
+    """Search the files of the folder `over` (seed 004, 6.2; this one never goes to the web)."""
+    asked, folder = action.payload, Path(context.config.get("over", "."))
+    try:
+        found: Found = await in_thread(partial(search, folder, asked["query"], asked.get("limit", 5)))
+    except SearchError as error:
+        return [error_step(action.policy, error.code, str(error))]
+    places = [{"file": place.file, "line": place.line, "excerpt": place.excerpt} for place in found.places]
+    searched = {"results": places, "searched": found.searched, "left_out": found.left_out}
+    return [action_result_step(action.policy, searched)]
+
+
+@registry.register("llm_policy", "Ask a language model, which may ask for actions.", _ASKED)
+async def llm_policy(action: Action, context: PolicyContext) -> list[Step]:
+    """Send the ledger as messages and the allowed actions as tools; give the reply as steps (seed 004, 6.1).
+
+    The payload's `system` and `text` stand before the ledger. Raises GenerationError: the run stops there and can be resumed.
+    """
+    given = action.payload
+    before = [("system", given.get("system")), ("user", given.get("text"))]
+    messages: list[Message] = [{"role": role, "content": content} for role, content in before if content]
+    messages += messages_of(await context.get_ledger())
+    model = context.config.get("model", "")
+    if model.startswith(_SCRIPTED):
+        turn = sum(message["role"] == ASSISTANT for message in messages)
+        return steps_of(_scripted(Path(model.removeprefix(_SCRIPTED)), turn))
+    if model in {"", "local"}:
+        raise GenerationError(
+            "The search agent needs a model that can call tools: name one (the local model cannot), or let quoting_policy answer.",
+            "unavailable",
+        )
+    settings = {name: context.config[name] for name in _LITELLM_SETTINGS if context.config.get(name) is not None}
+    seed = derive_seed(context.config.get("seed", 0), context.key, 1, json.dumps(messages))
+    generator = LiteLLMGenerator(model, **settings)
+    answer = await in_thread(partial(generator.complete, messages, seed=seed, tools=context.tools(action.actions)))
+    return steps_of(_read(model, answer))
+
+
+@registry.register("quoting_policy", "Answer with what the files say, word for word; no model.", _ASKED)
+async def quoting_policy(action: Action, context: PolicyContext) -> list[Step]:  # noqa: ARG001  (a policy's signature)
+    """Search for the words of the question, and quote the best places: a heuristic in the place of a model."""
+    ledger = list(await context.get_ledger())
+    last = ledger[-1] if ledger else text_step("user", "")
+    if last.type != ACTION_RESULT:
+        question = next((step.payload["text"] for step in reversed(ledger) if step.type == TEXT), "")
+        return [action_call_step(ASSISTANT, Action("web_search_policy", {"query": question}))]
+    told: Mapping[str, Any] = last.payload
+    if told.get("error") is True:
+        return [text_step(ASSISTANT, told["message"])]
+    quotes = [f"{place['file']}:{place['line']}: {place['excerpt']}" for place in told["results"][:_QUOTED]]
+    return [text_step(ASSISTANT, "\n\n".join(quotes) or "The files do not have these words.")]
+
+
+def _scripted(path: Path, turn: int) -> Reply:
+    """Give the reply of a turn from a script: a fenced block, either a text or JSON with `content` and `tool_calls`.
+
+    Which one follows from the ledger alone, so that a resumed run goes on with the next.
+    """
+    try:
+        replies = parse_script(path.read_text(encoding="utf-8-sig"))[""]
+    except (OSError, UnicodeDecodeError) as error:
+        raise DocumentError(str(path), f"the script cannot be read: {error}") from error
+    if turn >= len(replies):
+        raise GenerationError(
+            f"{path} has no reply left: all {len(replies)} are used; add a fenced block.", "exhausted"
+        )
+    try:
+        said = json.loads(replies[turn])
+    except ValueError:
+        said = None
+    if not isinstance(said, dict) or not isinstance(said.get("tool_calls"), list):
+        return Reply(replies[turn].strip())
+    calls = tuple((call["name"], json.dumps(call.get("arguments", {}))) for call in said["tool_calls"])
+    return Reply(said.get("content") or "", calls)
+
+
+def _read(model: str, answer: Any) -> Reply:  # noqa: ANN401  (LiteLLM's types are not followed)
+    """Read LiteLLM's reply. Raises GenerationError for one that says nothing, or was cut off."""
+    try:
+        choice = answer.choices[0]
+        message = choice.message
+        calls = tuple((call.function.name, call.function.arguments or "") for call in message.tool_calls or ())
+    except (AttributeError, IndexError, TypeError):
+        raise GenerationError(
+            f"{model} gave an answer that is none; try again or use another model.", "bad_answer"
+        ) from None
+    if choice.finish_reason == "length":
+        raise GenerationError(f"The answer of {model} was cut off; raise max_tokens.", "cut_off")
+    if not message.content and not calls:
+        raise GenerationError(f"{model} gave an empty answer; try again or use another model.", "bad_answer")
+    usage = getattr(answer, "usage", None)
+    counts = {name: getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")}
+    cost = getattr(answer, "_hidden_params", {}).get("response_cost")
+    return Reply(message.content or "", calls, {"model": model, **counts, "cost_usd": cost})

@@ -1,0 +1,97 @@
+import os
+
+import pytest
+
+from machines.search import files
+from machines.search.files import Place, SearchError, search
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "animals.md").write_text(
+        "# Animals\n\nThe cat sleeps.\nThe dog barks.\n\nA zebra has stripes.\n", "utf-8"
+    )
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "barking.txt").write_text("Dogs are barking at the cat.\n", "utf-8")
+    return tmp_path
+
+
+def places(folder, query, limit=5):
+    return [(place.file, place.line) for place in search(folder, query, limit).places]
+
+
+def test_gives_file_line_and_excerpt(folder):
+    found = search(folder, "zebra")
+    assert found.places == (Place("animals.md", 6, "A zebra has stripes."),)
+    assert (found.searched, found.left_out) == (2, 0)
+
+
+def test_the_line_is_that_with_most_of_the_words(folder):
+    assert places(folder, "dog") == [("animals.md", 4), ("deep/barking.txt", 1)]
+    assert places(folder, "cat sleeps") == [("animals.md", 3), ("deep/barking.txt", 1)]
+
+
+def test_words_count_in_all_their_forms_and_rare_ones_more(folder):
+    assert ("animals.md", 6) in places(folder, "stripe")
+    assert places(folder, "the zebra")[0] == ("animals.md", 6)
+
+
+def test_the_name_of_a_file_counts_too(folder):
+    (folder / "giraffe.txt").write_text("It is tall.\n", "utf-8")
+    assert places(folder, "giraffe") == [("giraffe.txt", 1)]
+
+
+def test_no_more_than_asked_for(folder):
+    assert len(places(folder, "cat dog zebra", 2)) == 2
+
+
+@pytest.mark.parametrize(
+    "query", ['cat"', "cat OR", "NEAR(cat", "cat*", "file:cat", "-cat", "^cat", "{cat}", "cat + (", "'cat'"]
+)
+def test_a_query_is_words_and_never_syntax(folder, query):
+    assert ("animals.md", 3) in places(folder, query)
+
+
+def test_long_passages_are_split_and_lines_counted(tmp_path):
+    (tmp_path / "long.txt").write_text("\n".join(f"line {n} word{n}" for n in range(1, 101)), "utf-8")
+    assert places(tmp_path, "word57") == [("long.txt", 57)]
+    assert len(search(tmp_path, "word57").places[0].excerpt) <= 400
+
+
+def test_changed_files_are_read_anew(folder):
+    assert places(folder, "unicorn") == []
+    (folder / "animals.md").write_text("A unicorn.\n", "utf-8")
+    assert places(folder, "unicorn") == [("animals.md", 1)]
+    assert places(folder, "zebra") == []
+
+
+def test_what_is_no_text_is_left_out_and_counted(folder):
+    (folder / "picture.bin").write_bytes(b"cat\0cat")
+    (folder / "latin.txt").write_bytes("caf\u00e9 cat".encode("latin-1"))
+    (folder / "large.txt").write_text("cat " * files.LARGEST_BYTES, "utf-8")
+    (folder / "link.txt").symlink_to(folder / "animals.md")
+    (folder / os.fsdecode(b"odd\xff.txt")).write_text("cat", "utf-8")
+    (folder / ".hidden").write_text("cat", "utf-8")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "x").write_text("cat", "utf-8")
+    os.mkfifo(folder / "pipe")
+    found = search(folder, "cat")
+    assert {place.file for place in found.places} == {"animals.md", "deep/barking.txt"}
+    assert (found.searched, found.left_out) == (2, 6)
+
+
+@pytest.mark.parametrize(("query", "code"), [("", "NO_WORDS"), ("?!", "NO_WORDS")])
+def test_a_query_without_words_is_refused(folder, query, code):
+    with pytest.raises(SearchError, match="there is no word in") as caught:
+        search(folder, query)
+    assert caught.value.code == code
+
+
+def test_a_folder_that_is_none_or_too_large_is_refused(folder, monkeypatch):
+    with pytest.raises(SearchError, match="is no folder") as caught:
+        search(folder / "animals.md", "cat")
+    assert caught.value.code == "NO_FOLDER"
+    monkeypatch.setattr(files, "MOST_FILES", 1)
+    with pytest.raises(SearchError, match="more than 1 files") as caught:
+        search(folder, "cat")
+    assert caught.value.code == "TOO_MANY_FILES"

@@ -1,0 +1,104 @@
+import json
+import re
+
+import pytest
+
+from dsa.runtime.policies import Action, Step, action_call_step, action_result_step, error_step, text_step
+from machines.search.messages import Reply, messages_of, steps_of
+
+
+def call(step_id, name="search", actor="assistant", **payload):
+    return action_call_step(actor, Action(name, payload), step_id=step_id)
+
+
+def result(call_id, actor="search", **payload):
+    return action_result_step(actor, payload, step_id=f"{call_id}.result")
+
+
+def shape(messages):
+    """Give roles, with the ids of calls and answers as small numbers."""
+    names = {}
+    told = []
+    for message in messages:
+        ids = [c["id"] for c in message.get("tool_calls", [])] + [message[k] for k in ["tool_call_id"] if k in message]
+        told.append((message["role"], [names.setdefault(name, len(names)) for name in ids]))
+    assert all(re.fullmatch("[a-z0-9]{9}", name) for name in names)
+    return told
+
+
+def test_a_conversation_with_calls_in_openais_format():
+    ledger = [
+        text_step("user", "Where is the cat?"),
+        text_step("assistant", "Let me see."),
+        call("1.1/2", query="cat"),
+        call("1.1/3", query="tomcat"),
+        result("1.1/2", found=1),
+        result("1.1/3", found=0),
+        text_step("assistant", "In a.md:3."),
+    ]
+    messages = messages_of(ledger)
+    assert shape(messages) == [("user", []), ("assistant", [0, 1]), ("tool", [0]), ("tool", [1]), ("assistant", [])]
+    assert messages[1]["content"] == "Let me see."
+    assert messages[1]["tool_calls"][0]["type"] == "function"
+    assert messages[1]["tool_calls"][0]["function"] == {"name": "search", "arguments": '{"query": "cat"}'}
+    assert [json.loads(message["content"]) for message in messages[2:4]] == [{"found": 1}, {"found": 0}]
+    assert messages[4] == {"role": "assistant", "content": "In a.md:3."}
+
+
+def test_each_turn_is_a_message_of_its_own():
+    ledger = [call("1.1/1"), result("1.1/1"), call("1.3/1"), result("1.3/1")]
+    assert shape(messages_of(ledger)) == [("assistant", [0]), ("tool", [0]), ("assistant", [1]), ("tool", [1])]
+
+
+def test_a_call_without_a_result_is_told_as_such():
+    """Servers refuse a call that has no answer for good: the conversation could not go on."""
+    messages = messages_of([call("1/1"), text_step("user", "Go on.")])
+    assert shape(messages) == [("assistant", [0]), ("tool", [0]), ("user", [])]
+    assert json.loads(messages[1]["content"])["code"] == "NO_RESULT"
+
+
+def test_what_others_called_is_told_as_the_users():
+    ledger = [
+        call("1/1", name="pay"),
+        call("1.2", name="person", actor="llm_policy"),
+        result("1.2", actor="person", approved=True),
+        result("1/1", actor="pay", paid=5),
+        error_step("loop", "MAX_TURNS", "enough"),
+    ]
+    messages = messages_of(ledger)
+    assert shape(messages) == [("assistant", [0]), ("tool", [0]), ("user", []), ("user", [])]
+    assert messages[1]["content"] == '{"paid": 5}'
+    assert messages[2]["content"] == 'person gave: {"approved": true}'
+
+
+def test_ids_that_come_again_in_a_longer_conversation_are_kept_apart():
+    once = [call("1.1/1", query="a"), result("1.1/1", found="a"), text_step("assistant", "a")]
+    again = [text_step("user", "and b?"), call("1.1/1", query="b"), result("1.1/1", found="b")]
+    messages = messages_of([*once, *again])
+    assert shape(messages)[-2:] == [("assistant", [1]), ("tool", [1])]
+    assert [m["content"] for m in messages if m["role"] == "tool"] == ['{"found": "a"}', '{"found": "b"}']
+
+
+def test_texts_of_people_are_the_users():
+    steps = [text_step("person", "a"), text_step("system", "b"), Step("", "person", "approval", {"digest": "d"})]
+    assert messages_of(steps) == [{"role": "user", "content": "a"}, {"role": "system", "content": "b"}]
+
+
+def test_a_reply_becomes_steps():
+    steps = steps_of(Reply("Let me see.", (("search", '{"query": "cat"}'), ("list", "")), {"prompt_tokens": 3}))
+    assert [step.type for step in steps] == ["text", "action_call", "action_call"]
+    assert steps[0].payload == {"text": "Let me see.", "usage": {"prompt_tokens": 3}}
+    asked = Action("search", {"query": "cat"})
+    assert steps[1].payload == {"policy": "search", "payload": {"query": "cat"}, "digest": asked.digest}
+    assert steps[2].payload["payload"] == {}
+    assert steps_of(Reply("", (("list", "{}"),), {"prompt_tokens": 3}))[0].payload["usage"] == {"prompt_tokens": 3}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [('{"query": ', "no JSON"), ("[1]", "are list, not"), ('{"a": NaN}', "NaN is no JSON"), ("[" * 100_000, "no JSON")],
+)
+def test_arguments_that_cannot_be_read_are_told_and_not_guessed(arguments, fault):
+    (step,) = steps_of(Reply("", (("search", arguments),)))
+    assert step.payload["payload"] == {}
+    assert fault in step.payload["fault"]

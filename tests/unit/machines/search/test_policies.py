@@ -1,0 +1,269 @@
+"""The search agent, with a server that speaks OpenAI's protocol, with a script, and without a model."""
+
+import asyncio
+import contextlib
+import http.server
+import json
+import threading
+import warnings
+from pathlib import Path
+
+import pytest
+
+from dsa.errors import DocumentError, GenerationError
+from dsa.runtime.ledger import CallResultEntry
+from dsa.runtime.policies import text_step
+from dsa.runtime.policy_run import answer_of, ledger_of, run
+from machines.search.policies import registry
+
+QUESTION = {"text": "What is the latest Python version?"}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    over = tmp_path / "over"
+    over.mkdir()
+    (over / "news.md").write_text("# News\n\nPython 3.13 was released in October.\n\nNothing else.\n", "utf-8")
+    (over / "other.md").write_text("Cats sleep.\n", "utf-8")
+    return over
+
+
+def ask(config, *, entries=(), append=None, payload=QUESTION, seed=()):
+    """Run the search agent; give the entries too."""
+    saved = list(entries)
+
+    def keep(entry):
+        (append or (lambda _entry: None))(entry)
+        saved.append(entry)
+
+    ledger = run("search_agent", payload, registry, ledger_of(entries), config=config, append=keep, seed=seed)
+    return answer_of(asyncio.run(ledger)), saved
+
+
+# -- without a model --------------------------------------------------------------------------------------------------
+
+
+def test_a_heuristic_stands_in_for_a_model(folder):
+    steps, _ = ask({"over": str(folder), "answers": "quoting_policy"})
+    assert [(step.actor, step.type) for step in steps] == [
+        ("assistant", "action_call"),
+        ("web_search_policy", "action_result"),
+        ("assistant", "text"),
+    ]
+    assert steps[1].payload["results"][0] == {
+        "file": "news.md",
+        "line": 3,
+        "excerpt": "Python 3.13 was released in October.",
+    }
+    assert steps[2].payload["text"].startswith("news.md:3: Python 3.13 was released")
+
+
+def test_the_readme_shows_what_works(monkeypatch, capsys):
+    root = Path(__file__).parents[4]
+    lines = (root / "machines" / "search" / "README.md").read_text("utf-8").splitlines()
+    shown = [line.removeprefix("    ") for line in lines if line.startswith("    ")]
+    monkeypatch.chdir(root)
+    exec("\n".join(shown), {})
+    assert capsys.readouterr().out.startswith("how-to/guards-and-effects.md:")
+
+
+@pytest.mark.parametrize(
+    ("over", "question", "told"),
+    [
+        ("over", "zebras?", "do not have these words"),
+        ("gone", "cats", "is no folder"),
+        ("over", "??", "there is no word"),
+    ],
+)
+def test_what_cannot_be_found_is_told(folder, over, question, told):
+    config = {"over": str(folder.parent / over), "answers": "quoting_policy"}
+    steps, _ = ask(config, payload={"text": question})
+    assert told in steps[-1].payload["text"]
+
+
+def test_a_question_is_a_text(folder):
+    (step,), _ = ask({"over": str(folder)}, payload={"question": "?"})
+    assert (step.payload["code"], step.payload["where"]) == ("INVALID_PAYLOAD", "$")
+
+
+def test_without_a_model_that_can_call_tools_it_is_told_what_to_do():
+    for model in ("", "local"):
+        with pytest.raises(GenerationError, match="let quoting_policy answer"):
+            ask({"model": model})
+
+
+# -- with a script ----------------------------------------------------------------------------------------------------
+
+SCRIPT = """
+```json
+{"content": "Let me search", "tool_calls": [{"name": "web_search_policy", "arguments": {"query": "Python version"}}]}
+```
+
+```
+Python 3.13 was released (news.md:3).
+```
+"""
+
+
+@pytest.fixture
+def scripted(folder):
+    script = folder.parent / "script.md"
+    script.write_text(SCRIPT, "utf-8")
+    return {"over": str(folder), "model": f"scripted:{script}"}
+
+
+def test_the_flow_of_seed_004(scripted):
+    steps, _ = ask(scripted)
+    assert [(step.actor, step.type) for step in steps] == [
+        ("assistant", "text"),
+        ("assistant", "action_call"),
+        ("web_search_policy", "action_result"),
+        ("assistant", "text"),
+    ]
+    assert steps[-1].payload["text"] == "Python 3.13 was released (news.md:3)."
+
+
+def test_a_run_that_was_cut_off_anywhere_goes_on_with_cached_results(scripted, folder):
+    whole, entries = ask(scripted)
+    searched = next(n for n, e in enumerate(entries) if isinstance(e, CallResultEntry) and "results" in str(e.steps))
+    for length in range(1, len(entries) + 1):
+        if length == searched + 1:  # the result is recorded: nobody looks at the files again
+            (folder / "news.md").write_text("Python 4 was released.\n", "utf-8")
+        assert ask(scripted, entries=entries[:length]) == (whole, entries)
+
+
+def test_a_script_that_ends_too_soon_stops_the_run_where_it_is(scripted, folder):
+    script = folder.parent / "script.md"
+    script.write_text(SCRIPT.partition("```\nPython")[0], "utf-8")
+    saved = []
+    with pytest.raises(GenerationError, match="no reply left: all 1 are used"):
+        ask(scripted, append=saved.append)
+    script.write_text(SCRIPT, "utf-8")
+    steps, _ = ask(scripted, entries=saved)
+    assert steps[-1].payload["text"].startswith("Python 3.13")
+    with pytest.raises(DocumentError, match="the script cannot be read"):
+        ask({"model": "scripted:gone.md"})
+
+
+# -- with a server ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True, scope="module")
+def litellm_leaves_no_loop():
+    """LiteLLM sets an event loop in the thread that calls it; nobody closes it, and a later test would be blamed."""
+    yield
+    with warnings.catch_warnings(), contextlib.suppress(RuntimeError):  # RuntimeError: there is none after all
+        warnings.simplefilter("ignore")
+        asyncio.get_event_loop_policy().get_event_loop().close()
+    asyncio.set_event_loop(None)
+
+
+def said(content=None, calls=(), finish="stop"):
+    tool_calls = [
+        {"id": f"call_{n}", "type": "function", "function": {"name": name, "arguments": arguments}}
+        for n, (name, arguments) in enumerate(calls)
+    ]
+    message = {"role": "assistant", "content": content} | ({"tool_calls": tool_calls} if calls else {})
+    return {
+        "id": "1", "object": "chat.completion", "created": 1, "model": "m",
+        "choices": [{"index": 0, "finish_reason": "tool_calls" if calls else finish, "message": message}],
+        "usage": {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15},
+    }  # fmt: skip
+
+
+@contextlib.contextmanager
+def serving(*replies):
+    """A real server that gives the replies in order; what it was asked is in the list that is given."""
+    received, left = [], list(replies)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            received.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            reply = left.pop(0)
+            text = json.dumps(
+                reply if isinstance(reply, dict) else {"error": {"message": "down", "type": "x"}}
+            ).encode()
+            self.send_response(200 if isinstance(reply, dict) else reply)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *args):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield {"model": "openai/m", "api_base": f"http://127.0.0.1:{server.server_port}/v1"}, received
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+SEARCH = ("web_search_policy", '{"query": "Python version"}')
+
+
+def test_a_model_searches_and_answers_over_http(folder):
+    pytest.importorskip("litellm", reason="the extra `llm` is not installed")
+    with serving(said("Let me search", [SEARCH]), said("Python 3.13")) as (model, received):
+        steps, _ = ask(model | {"over": str(folder)})
+    assert steps[-1].payload["text"] == "Python 3.13"
+    usage = steps[0].payload["usage"]
+    assert (usage["model"], usage["prompt_tokens"], usage["completion_tokens"]) == ("openai/m", 12, 3)
+    first, second = received
+    assert [message["role"] for message in first["messages"]] == ["system", "user"]
+    assert first["messages"][1]["content"] == QUESTION["text"]
+    assert first["tools"] == registry.tools(["web_search_policy"])
+    assert [message["role"] for message in second["messages"]] == ["system", "user", "assistant", "tool"]
+    (call,) = second["messages"][2]["tool_calls"]
+    assert (call["function"]["name"], json.loads(call["function"]["arguments"])) == (SEARCH[0], json.loads(SEARCH[1]))
+    assert second["messages"][3]["tool_call_id"] == call["id"]
+    assert json.loads(second["messages"][3]["content"])["results"][0]["file"] == "news.md"
+
+
+def test_a_model_that_errs_is_told_and_can_mend_it(folder):
+    pytest.importorskip("litellm", reason="the extra `llm` is not installed")
+    wrong = [(SEARCH[0], '{"query": '), (SEARCH[0], '{"words": "x"}'), ("delete_files", "{}"), ("search_agent", "{}")]
+    with serving(said(None, wrong), said("I cannot.")) as (model, received):
+        steps, _ = ask(model | {"over": str(folder)})
+    codes = [json.loads(m["content"])["code"] for m in received[1]["messages"] if m["role"] == "tool"]
+    assert codes == ["INVALID_PAYLOAD", "INVALID_PAYLOAD", "NOT_ALLOWED", "NOT_ALLOWED"]
+    assert steps[-1].payload["text"] == "I cannot."
+
+
+def test_a_model_that_never_ends_is_stopped(folder):
+    with serving(*[said(None, [SEARCH])] * 2) as (model, received):
+        steps, _ = ask(model | {"over": str(folder), "max_turns": 2})
+    assert (steps[-1].payload["code"], len(received)) == ("MAX_TURNS", 2)
+
+
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        (said("half an answ", finish="length"), "cut off"),
+        (said(""), "empty answer"),
+        (500, "server of openai/m failed"),
+    ],
+)
+def test_a_run_stops_at_a_model_that_fails_and_goes_on_from_there(folder, reply, why):
+    pytest.importorskip("litellm", reason="the extra `llm` is not installed")
+    saved = []
+    with serving(said(None, [SEARCH]), reply, said("Python 3.13")) as (model, received):
+        with pytest.raises(GenerationError, match=why):
+            ask(model | {"over": str(folder)}, append=saved.append)
+        steps, _ = ask(model | {"over": str(folder)}, entries=saved)
+    assert steps[-1].payload["text"] == "Python 3.13"
+    assert len(received) == 3  # the first turn and its search were not made again
+    assert received[2]["messages"] == received[1]["messages"]
+
+
+def test_a_seeded_ledger_is_the_conversation_so_far(folder):
+    pytest.importorskip("litellm", reason="the extra `llm` is not installed")
+    before = [text_step("user", "Who are you?"), text_step("assistant", "A searcher.")]
+    with serving(said("Hello")) as (model, received):
+        ask(model | {"over": str(folder)}, seed=before)
+    told = [(message["role"], message["content"]) for message in received[0]["messages"][1:]]
+    assert told == [("user", "Who are you?"), ("assistant", "A searcher."), ("user", QUESTION["text"])]

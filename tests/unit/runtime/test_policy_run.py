@@ -1,0 +1,155 @@
+import asyncio
+import json
+
+import pytest
+
+from dsa.errors import BindingError
+from dsa.runtime.ledger import CallEntry, CallResultEntry, Ledger, PolicyEntry, from_json, to_json
+from dsa.runtime.policies import Action, text_step
+from dsa.runtime.policy_run import answer_of, entries_of, in_doubt, ledger_of, run
+from dsa.runtime.recorded import ReplayMismatchError
+from dsa.runtime.registry import Registry
+
+called = []
+registry = Registry()
+
+
+@registry.register("upper", schema={"type": "object", "required": ["text"]})
+async def upper(action, context):
+    called.append("upper")
+    return [text_step("upper", action.payload["text"].upper())]
+
+
+@registry.register("agent", schema={"type": "object", "required": ["text"]}, actions=["upper"])
+async def agent(action, context):
+    called.append("agent")
+    begun = len(await context.get_ledger())
+    (step,) = await context.call(Action("upper", {"text": action.payload["text"]}))
+    return [text_step("assistant", f"{step.payload['text']}{begun or ''}{context.config.get('end', '')}")]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_called():
+    called.clear()
+
+
+def performed(*arguments, **options):
+    return asyncio.run(run(*arguments, **options))
+
+
+def test_a_run_gives_a_ledger_of_what_was_called_and_what_came_of_it():
+    ledger = performed("agent", {"text": "hi"}, registry)
+    assert isinstance(ledger, Ledger)
+    assert [(step.id, step.actor, step.type) for step in ledger] == [
+        ("1", "outside", "action_call"),
+        ("1.1", "agent", "action_call"),
+        ("1.1.result", "upper", "action_result"),
+        ("1.result", "agent", "action_result"),
+    ]
+    assert answer_of(ledger) == [text_step("assistant", "HI", step_id="1/1")]
+
+
+def test_a_run_with_a_whole_ledger_performs_nothing():
+    ledger = performed("agent", {"text": "hi"}, registry)
+    called.clear()
+    assert performed("agent", {"text": "hi"}, registry, ledger) == ledger
+    assert called == []
+
+
+def test_any_prefix_of_the_entries_is_a_ledger_to_go_on_from():
+    entries = []
+    ledger = performed("agent", {"text": "hi"}, registry, run_id="r", append=entries.append)
+    assert [type(entry) for entry in entries] == [PolicyEntry, CallEntry, CallResultEntry, CallResultEntry]
+    assert {entry.run if isinstance(entry, PolicyEntry) else entry.key for entry in entries} == {"r"}
+    saved = [from_json(json.loads(json.dumps(to_json(entry)))) for entry in entries]
+    for length, calls in enumerate([["agent", "upper"]] * 3 + [["agent"], []]):
+        called.clear()
+        more = []
+        again = performed("agent", {"text": "hi"}, registry, ledger_of(saved[:length]), run_id="r", append=more.append)
+        assert (again, called, more) == (ledger, calls, entries[length:])
+
+
+def test_entries_and_steps_are_two_forms_of_the_same():
+    entries = []
+    ledger = performed(
+        "agent", {"text": "hi"}, registry, seed=[text_step("user", "x")], config={"end": "!", "key": "secret"}, kept=["end"],
+        run_id="r", append=entries.append,
+    )  # fmt: skip
+    assert (entries_of(ledger, "r"), ledger_of(entries)) == (entries, ledger)
+    assert (entries[0].config, entries[0].seed) == ({"end": "!"}, (text_step("user", "x").to_json(),))
+    assert answer_of(ledger)[0].payload == {"text": "HI1!"}
+    assert "secret" not in str(entries)
+
+
+@pytest.mark.parametrize(
+    ("payload", "options"),
+    [({"text": "ho"}, {}), ({"text": "hi"}, {"actions": ["upper"]}), ({"text": "hi"}, {"seed": [text_step("u", "x")]})],
+)
+def test_a_ledger_of_another_request_is_refused(payload, options):
+    ledger = performed("agent", {"text": "hi"}, registry)
+    with pytest.raises(ReplayMismatchError, match=r"call 1: the ledger has agent with {'text': 'hi'}"):
+        performed("agent", payload, registry, ledger, **options)
+
+
+def test_a_ledger_that_does_not_begin_with_its_policy_is_refused():
+    ledger = performed("agent", {"text": "hi"}, registry)
+    with pytest.raises(ReplayMismatchError):
+        performed("agent", {"text": "hi"}, registry, ledger[1:])
+
+
+@pytest.mark.parametrize("index", range(4))
+@pytest.mark.parametrize("changed", ["type", "id"])
+def test_steps_that_record_no_call_are_refused(index, changed):
+    steps = [step.to_json() for step in performed("agent", {"text": "hi"}, registry)]
+    steps[index][changed] = "text"
+    with pytest.raises(ValueError, match=r"records no call; .* goes into `seed`"):
+        entries_of([type(text_step("", ""))(**step) for step in steps])
+
+
+def test_a_root_payload_that_breaks_the_schema_is_an_error_step_too():
+    ledger = performed("agent", {"txt": "hi"}, registry)
+    (step,) = answer_of(ledger)
+    assert (step.id, step.payload["code"]) == ("1/1", "INVALID_PAYLOAD")
+    assert called == []
+
+
+def test_what_may_be_called_can_be_narrowed():
+    narrow = Registry({"agent": agent, "upper": upper})
+    with pytest.raises(KeyError):  # the agent reads a text that an error step does not have
+        performed("agent", {"text": "hi"}, narrow, actions=[])
+    assert called == ["agent"]
+
+
+def test_a_policy_that_is_not_registered_and_a_payload_that_is_not_json_are_refused():
+    entries = []
+    with pytest.raises(BindingError, match="did you mean 'agent'"):
+        performed("agnt", {}, registry, append=entries.append)
+    for payload in ({"text": object()}, {1: 2}):
+        with pytest.raises(TypeError):
+            performed("agent", payload, registry, append=entries.append)
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        performed("agent", {"text": float("inf")}, registry, append=entries.append)
+    assert entries == []
+
+
+def test_what_has_no_answer_yet_is_told():
+    entries = []
+    performed("agent", {"text": "hi"}, registry, append=entries.append)
+    with pytest.raises(LookupError, match="has not given its steps yet"):
+        answer_of(ledger_of(entries[:3]))
+
+
+def test_calls_in_doubt_are_those_under_way_innermost():
+    def begun(path, key="r"):
+        return CallEntry(key, path, "p", "d")
+
+    def ended(path, key="r"):
+        return CallResultEntry(key, path)
+
+    assert in_doubt([]) == ()
+    assert in_doubt([begun("1.1"), begun("1.1.1"), begun("1.2")]) == (begun("1.1.1"), begun("1.2"))
+    assert in_doubt([begun("1.1"), begun("1.1.1"), ended("1.1.1")]) == (begun("1.1"),)
+    assert in_doubt([begun("1.1"), begun("1.1.1"), ended("1.1")]) == ()
+    assert in_doubt([begun("1.1"), begun("1.1", "other"), ended("1.1")]) == (begun("1.1", "other"),)
+    assert in_doubt([begun("1.1"), begun("1.11"), ended("1.1"), ended("1")]) == ()
+    assert in_doubt([begun("1.1"), begun("1.10"), ended("1.1")]) == (begun("1.10"),)

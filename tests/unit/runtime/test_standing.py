@@ -1,0 +1,109 @@
+"""How a run stands, told from its ledger alone."""
+
+import pytest
+from kept_runs import SHOP, begun
+
+from dsa.meaning import Occurrence
+from dsa.runtime.ledger import DoubtEntry, ResultEntry, TimerEntry
+from dsa.runtime.policies import error_step, event_step
+from dsa.runtime.standing import outside_events, standing
+
+FAILED = (error_step("x", "NO", "the shop is closed").to_json(),)
+
+
+def ordered(text=SHOP):
+    return begun(text).feed(Occurrence("order"))[0]
+
+
+def done(run, key, steps=(), effect=None):
+    """Record what came of an effect."""
+    effect = effect or {"1/1": "log", "1/2": "pay", "2/1": "mail", "2/2": "log"}[key]
+    return run.record(ResultEntry(f"{run.run_id}/{key}", effect, tuple(steps)))
+
+
+def paid(text=SHOP):
+    run = done(done(ordered(text), "1/1"), "1/2", [event_step("pay", "paid").to_json()])
+    return run.feed(Occurrence("paid"), run.keys["pay"])[0]
+
+
+def resting():
+    return done(done(paid(), "2/1"), "2/2")
+
+
+def test_a_run_that_has_done_all_waits_or_is_over():
+    assert standing(begun()).kind == "waiting"
+    assert outside_events(begun()) == ("order",)
+    assert standing(resting()).kind == "waiting"
+    assert outside_events(resting()) == ("more",)
+    assert standing(resting().feed(Occurrence("more"))[0]).kind == "finished"
+
+
+def test_nobody_knows_what_became_of_an_actuator():
+    found = standing(done(ordered(), "1/1"))
+    assert (found.kind, [intent.effect for intent in found.asked]) == ("in doubt", ["pay"])
+    found = standing(done(paid(), "2/1"))
+    assert (found.kind, found.asked) == ("cut off", ())
+    assert [(f.intent.effect, f.in_doubt) for f in found.left.in_flight] == [("log", True)]
+
+
+def test_what_the_table_says_of_doubt_is_done():
+    assert (
+        standing(
+            done(ordered(SHOP.replace("| pay    | actuator |          |", "| pay    | actuator | retry    |")), "1/1")
+        ).kind
+        == "cut off"
+    )
+    asking = SHOP.replace("| log    |          |          |", "| log    |          | ask      |")
+    assert [intent.effect for intent in standing(ordered(asking)).asked] == ["log"], "pay waits for it"
+
+
+def test_a_result_that_was_not_taken_is_left_to_do():
+    run = done(done(ordered(), "1/1"), "1/2", [event_step("pay", "paid").to_json()])
+    found = standing(run)
+    assert (found.kind, [intent.effect for intent, _ in found.left.answered]) == ("cut off", ["pay"])
+
+
+def test_a_failure_that_no_row_takes_stops_a_run():
+    found = standing(done(ordered(), "1/1", FAILED))
+    assert (found.kind, found.failure) == ("stopped", "log 1/1 (line 30) failed: the shop is closed")
+    assert [(f.intent.effect, f.in_doubt) for f in found.left.in_flight] == [("log", False), ("pay", False)]
+    found = standing(done(paid(), "2/1", FAILED))
+    assert (found.kind, found.failure) == ("stopped", "mail 2/1 (line 31) failed: the shop is closed")
+    again = done(paid(), "2/1", FAILED)
+    again = again.record(DoubtEntry(f"{again.run_id}/2/1", "mail", "retry"))
+    assert standing(again).kind == "in doubt", "it was tried again, and cut off"
+
+
+def test_a_failure_without_a_reason_is_told_all_the_same():
+    silent = error_step("x", "NO", "").to_json()
+    assert "its policy gives no reason" in standing(done(paid(), "2/1", [silent])).failure
+
+
+def test_an_answer_that_no_row_takes_stops_a_run():
+    text = SHOP.replace("| paying  | declined   |           | failed    |\n", "")
+    run = done(done(ordered(text), "1/1"), "1/2", [event_step("pay", "declined").to_json()])
+    run, _ = run.feed(Occurrence("declined"), run.keys["pay"])
+    found = standing(run)
+    assert found.kind == "stopped"
+    assert found.failure == "pay 1/2 (line 30): no row takes its answer (invalid_state: no row for declined here)"
+
+
+def test_a_finished_run_may_have_something_left_to_do():
+    text = SHOP.replace("| resting | more       |           |", "| resting | more       | mail      |")
+    run = done(done(paid(text), "2/1"), "2/2").feed(Occurrence("more"))[0]
+    assert run.finished
+    assert standing(run).kind == "in doubt"
+    assert standing(done(run, "3/1", effect="mail")).kind == "finished"
+
+
+def test_a_timer_goes_on():
+    text = SHOP.replace("| resting | more       |", "| resting | after 2s   |").replace("| more     | outside |\n", "")
+    run = done(done(paid(text), "2/1"), "2/2").record(TimerEntry("resting", "after 2s", 17))
+    found = standing(run)
+    assert (found.kind, found.left.timers) == ("cut off", {("resting", "after 2s"): 17})
+
+
+@pytest.mark.parametrize("run", [begun(), ordered(), paid()])
+def test_whoever_holds_a_run_has_it(run):
+    found = standing(run, "process 1")
+    assert (found.kind, found.holder, found.asked) == ("under way", "process 1", ())

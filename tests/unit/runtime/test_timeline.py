@@ -1,0 +1,159 @@
+"""What a ledger tells."""
+
+import attrs
+import pytest
+from example_machines import dual_state
+from kept_runs import SHOP, begun
+
+from dsa.lang import loads
+from dsa.meaning import Occurrence
+from dsa.runtime.ledger import PolicyEntry, RefusalEntry, ResultEntry, StepEntry, TimerEntry
+from dsa.runtime.timeline import (
+    first_difference,
+    full_key,
+    happenings,
+    percepts,
+    refused_from_outside,
+    short_key,
+)
+
+TIMED = SHOP.replace(
+    "| resting | more       |           | succeeded |", "| resting | after 2s | | succeeded |"
+).replace("| more     | outside |\n", "")
+
+
+def shopping(text=SHOP):
+    """Order, pay; an event nobody expects; a late answer; the end."""
+    run = begun(text)
+    run = run.record(TimerEntry("idle", "after 1s", 5))
+    run, _ = run.feed(Occurrence("order", data="tea"))
+    key = run.keys["pay"]
+    run = run.record(ResultEntry(f"{run.run_id}/1/1", "log"))
+    if "| more " in text:
+        run, _ = run.feed(Occurrence("more"))
+    run, _ = run.feed(Occurrence("paid"), key="another")
+    run, _ = run.feed(Occurrence("paid"), key=key)
+    return run
+
+
+def test_each_event_stands_with_what_came_of_it():
+    before, order, *_, paid = happenings(shopping().ledger)
+    assert (before.event, before.outcome) == (None, None)
+    assert [type(entry) for entry in before.after] == [TimerEntry]
+    assert (order.event.event, order.outcome.target, order.occurrence.data) == ("order", "paying", "tea")
+    assert [intent.effect for intent in order.intents] == ["log", "pay"]
+    assert isinstance(order.after[-1], ResultEntry)
+    assert [intent.effect for intent in paid.intents] == ["mail", "log"]
+
+
+def test_before_the_first_event_there_may_be_nothing():
+    assert happenings(begun().ledger) == ()
+    assert happenings([PolicyEntry("r", "p", "")]) == ()
+    run, _ = begun().feed(Occurrence("order"))
+    assert len(happenings(run.ledger)) == 1
+
+
+def test_keys_are_written_with_and_without_their_run():
+    assert short_key("20260131T120000-a/b-1/12/3") == "12/3"
+    assert full_key("r", "12/3") == full_key("r", "r/12/3") == "r/12/3"
+
+
+def test_what_was_refused_is_told_with_its_state():
+    run = shopping()
+    (more,) = refused_from_outside(run, 0)
+    assert (more.event.event, more.refusal.reason, more.state) == ("more", "invalid_state", "paying")
+    assert refused_from_outside(run, list(run.ledger).index(more.refusal)) == ()
+    assert begun().feed(Occurrence("more"))[0].ledger[-1].reason == "invalid_state"
+    (at_once,) = refused_from_outside(begun().feed(Occurrence("more"))[0], 0)
+    assert at_once.state == "idle"
+
+
+def test_percepts_are_what_the_rows_do():
+    run = shopping()
+    seen = percepts(run.machine, run.ledger)
+    assert [(p.occurrence.event, p.state) for p in seen] == [
+        ("order", "paying"),
+        ("more", "paying"),
+        ("paid", "paying"),
+        ("paid", "resting"),
+    ]
+    assert [", ".join(map(str, p.action)) if isinstance(p.action, tuple) else p.action for p in seen] == [
+        "log, pay",
+        "invalid_state",
+        "late",
+        "mail, log",
+    ]
+    assert [p.by_key for p in seen] == [False, False, True, False]
+
+
+# -- another table ----------------------------------------------------------------------------------------------------
+
+
+def test_lines_and_names_of_machines_make_no_difference():
+    moved = loads("# other\n\nA line.\n\n" + SHOP.partition("\n")[2])
+    run = shopping()
+    assert first_difference(moved, run.ledger) is None
+    assert first_difference(moved, run.ledger, run.machine) is None
+
+
+@pytest.mark.parametrize(("old", "new", "seq", "instead"), [
+    ("paid       | mail, log | resting", "paid       | mail, log | failed ", 4, "failed"),
+    ("paid       | mail, log | resting", "paid       | log, mail | resting", 4, "resting"),
+    ("order      | log, pay  | paying ", "order      | pay       | paying ", 1, "paying"),
+    ("| resting | more   ", "| *       | more   ", 2, "succeeded"),
+    ("| paying  | paid       | mail, log | resting   |\n", "", 4, "invalid_state"),
+    ("## Events\n", "## Variables\n| variable | domain | initial |\n| - | - | - |\n| n | 0..1 | 0 |\n\n## Events\n", None, None),
+])  # fmt: skip
+def test_the_first_event_with_which_another_table_does_something_else(old, new, seq, instead):
+    assert old in SHOP
+    other, run = loads(SHOP.replace(old, new)), shopping()
+    found = first_difference(other, run.ledger)
+    if seq is None:
+        assert found is None
+        return
+    assert found.happening.event.seq == seq
+    outcome = found.outcome
+    assert (outcome.reason if isinstance(outcome, RefusalEntry) else outcome.target) == instead
+    assert (found.row is None) == isinstance(outcome, RefusalEntry)
+    assert found.fault == ""
+
+
+def test_an_event_that_means_nothing_there_is_a_difference():
+    found = first_difference(dual_state(), shopping().ledger)
+    assert (found.happening.event.seq, found.here.state) == (1, "idle")
+    assert "no event 'order'" in found.fault
+
+
+def test_what_is_stopped_counts_where_the_runs_own_machine_is_known():
+    cancelling = SHOP.replace("paid       | mail, log | resting", "more       |           | resting")
+    own = cancelling.replace("paying  | more       |           |", "paying  | more       | cancel pay |")
+    run, _ = begun(own).feed(Occurrence("order"))
+    run, _ = run.feed(Occurrence("more"))
+    assert run.configuration.outstanding == frozenset()
+    other = loads(cancelling)
+    assert first_difference(other, run.ledger) is None
+    found = first_difference(other, run.ledger, run.machine)
+    assert (found.happening.event.event, found.instead) == ("more", ())
+    assert [type(command).__name__ for command in found.commands] == ["Stop"]
+
+
+def test_a_timer_of_another_length_is_a_difference():
+    run = shopping(TIMED)
+    found = first_difference(loads(TIMED.replace("2s", "3s")), run.ledger, run.machine)
+    assert found.happening.event.event == "paid"
+    run, _ = run.feed(Occurrence("after 2s", source="resting"))
+    assert first_difference(run.machine, run.ledger, run.machine) is None
+    assert "no timer 'after 2s'" in first_difference(loads(TIMED.replace("2s", "3s")), run.ledger).fault
+
+
+def test_accepted_artifacts_are_compared():
+    run, _ = begun().feed(Occurrence("order"))
+    entries = [attrs.evolve(e, accepted=(("g", "x"),)) if isinstance(e, StepEntry) else e for e in run.ledger]
+    assert first_difference(run.machine, entries).happening.event.seq == 1
+
+
+def test_a_run_without_a_machine_fits_none():
+    with pytest.raises(ValueError, match="begins with it"):
+        first_difference(dual_state(), [])
+    with pytest.raises(ValueError, match="begins with it"):
+        first_difference(dual_state(), [PolicyEntry("r", "p", "")])
