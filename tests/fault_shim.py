@@ -21,9 +21,10 @@ import pytest
 from dsa.edge.compiler import compiler
 
 SOURCE = Path(__file__).parent / "crash" / "faults.c"
-KINDS = {"write": 1, "sync": 2, "truncate": 4, "name": 8, "store": 16}
+KINDS = {"write": 1, "sync": 2, "truncate": 4, "create": 8, "remove": 16, "store": 32}
 MODES = {"never": 0, "before": 1, "after": 2, "torn": 3, "once": 4, "ever": 5}
-CALLS = ("write", "sync", "truncate", "name")
+CALLS = ("write", "sync", "truncate", "create", "remove")
+MEMORY = ("store",)
 
 
 @cache

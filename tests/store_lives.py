@@ -67,6 +67,7 @@ class Story:
         self.order = {"size": 6_000, **order}
         self.lives, self.fired = 0, 0
         self.run, self.entries, self.decided = None, [], {}
+        self.onlooker = None  # a store that somebody has open all the time
 
     def live(self, fault=None, boundary=0):
         """Have a life, and judge it; give what it said about its end, nothing when it was killed."""
@@ -103,7 +104,7 @@ class Story:
 
     def _judge(self, acknowledged):
         """Nothing acknowledged is lost, nothing recorded is done again, what is done again was reported."""
-        before, found = self.entries, self._read()
+        before, found = self.entries, self.read()
         assert found[: len(before)] == before, "what was there before is lost"
         new, self.entries = found[len(before) :], found
         assert [dump_line(entry) for entry in new[: len(acknowledged)]] == acknowledged, "what was acknowledged is lost"
@@ -128,18 +129,23 @@ class Story:
             assert results[intent.key] > 0, f"{intent} has no result"
             assert intent.effect != "charge" or times[intent.key] == 1, "a person who looks makes it exactly once"
 
-    def _read(self):
-        """Read the run, as it is on disk, and verify it."""
+    def read(self):
+        """Read the run, as it is on disk or as the onlooker sees it, and verify it."""
+        if self.onlooker is not None:
+            return self._entries(self.onlooker)
         if not (self.root / "ledger.db").exists():
             return []
         with TemporaryDirectory(dir=self.folder) as copied:
-            files = [str(path) for path in self.root.glob("ledger.db*")]
-            subprocess.run(["cp", "-r", *files, copied], check=True)  # to close a file here would drop this process's locks
+            for path in self.root.glob("ledger.db*"):
+                (shutil.copytree if path.is_dir() else shutil.copy)(path, Path(copied, path.name))
             with SqliteStore(Path(copied, "ledger.db")) as store:
-                runs = store.runs()
-                assert len(runs) <= 1, runs
-                self.run = runs[0] if runs else None
-                return list(store.read(self.run).entries) if runs else []
+                return self._entries(store)
+
+    def _entries(self, store):
+        runs = store.runs()
+        assert len(runs) <= 1, runs
+        self.run = runs[0] if runs else None
+        return list(store.read(self.run).entries) if runs else []
 
 
 def _doubts(entries):

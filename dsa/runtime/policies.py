@@ -7,7 +7,7 @@ frozen value and nothing of how policies are found or performed.
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import attrs
@@ -192,7 +192,7 @@ class PolicyContext(Surroundings, Protocol):
         *,
         seed: Iterable[Step] = (),
         asked: Step | None = None,
-    ) -> Awaitable[list[Step]]:
+    ) -> Coroutine[Any, Any, list[Step]]:
         """Call another policy and give its steps. Recorded calls are replayed: the policy is not called again.
 
         The call has its place among this policy's calls from the moment this returns, before anybody awaits it. The
@@ -201,7 +201,7 @@ class PolicyContext(Surroundings, Protocol):
         ledger; with `asked`, the `action_call` step there that this carries out, only the result does.
         """
 
-    def turn(self, policy: "Policy", action: Action) -> Awaitable[list[Step]]:
+    def turn(self, policy: "Policy", action: Action) -> Coroutine[Any, Any, list[Step]]:
         """Perform a policy as a part of this one, recorded like a call: its ledger is this one's as far as it has got.
 
         Its steps join this one's ledger. For decorators; without it each turn of a loop would be made again in a replay.

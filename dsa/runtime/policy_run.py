@@ -14,7 +14,7 @@ from dsa.declarations import OUTSIDE
 from dsa.runtime.calls import Calls
 from dsa.runtime.ledger import CallEntry, CallResultEntry, Entry, Ledger, PolicyEntry
 from dsa.runtime.policies import ACTION_CALL, ACTION_RESULT, Action, Payload, Step, Surroundings
-from dsa.runtime.recorded import ReplayMismatchError, Said
+from dsa.runtime.recorded import ReplayMismatchError, Said, numbered, told
 from dsa.runtime.registry import Registry
 
 PolicyRecord = PolicyEntry | CallEntry | CallResultEntry
@@ -61,7 +61,7 @@ async def run(
         fault = registered.fault(action.payload)
         calls = Calls(registry, key=run_id, recorded=entries, append=write, config=settings, surroundings=surroundings)
         perform = partial(calls.perform, action.permitting(registered.actions), registered.policy, seed=begin_with)
-        steps = [fault] if fault else await perform()
+        steps = numbered([fault], _ROOT) if fault else await perform()
         write(CallResultEntry(run_id, _ROOT, [step.to_json() for step in steps]))
     return ledger_of(entries)
 
@@ -76,8 +76,8 @@ def _require_same(begun: PolicyRecord, asked: PolicyEntry) -> None:
     if not isinstance(begun, PolicyEntry):
         raise ReplayMismatchError(begun.path, "a call", "a ledger that begins with its policy")
     if begun.digest != asked.digest:
-        told = (f"{entry.policy} with {entry.payload} ({entry.digest[:12]})" for entry in (begun, asked))
-        raise ReplayMismatchError(_ROOT, *told)
+        recorded, wanted = (told(entry.policy, entry.payload, entry.digest) for entry in (begun, asked))
+        raise ReplayMismatchError(_ROOT, recorded, wanted)
 
 
 def answer_of(ledger: Iterable[Step]) -> list[Step]:
@@ -121,8 +121,8 @@ def ledger_of(entries: Iterable[Entry]) -> Ledger[Step]:
     for entry in entries:
         if isinstance(entry, PolicyEntry):
             names[_ROOT] = entry.policy
-            told = {"seed": list(entry.seed), "config": entry.config}
-            steps.append(_called(_ROOT, OUTSIDE, entry, told))
+            more = {"seed": list(entry.seed), "config": entry.config}
+            steps.append(_called(_ROOT, OUTSIDE, entry, more))
         elif isinstance(entry, CallEntry):
             names[entry.path] = entry.policy
             steps.append(_called(entry.path, names.get(entry.path.rpartition(".")[0], OUTSIDE), entry, {}))

@@ -4,11 +4,14 @@ Takes entries, gives them by path; says what is equal to what by digests. It per
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from dsa.errors import DsaError
 from dsa.runtime.ledger import CallEntry, CallResultEntry
 from dsa.runtime.policies import ACTION_RESULT, TEXT, Action, Step, action_result_step
+
+_LONGEST = 200  # characters of a payload in a message
 
 
 class ReplayMismatchError(DsaError):
@@ -81,6 +84,20 @@ class Said:
         if self._is_empty:
             return action.digest
         return hashlib.sha256(f"{action.digest} {self._hash.hexdigest()}".encode()).hexdigest()
+
+
+def told(policy: str, payload: Mapping[str, Any] | None, digest: str) -> str:
+    """Say in words what a request is; a turn has no payload of its own."""
+    what = f"a turn of {policy}" if payload is None else f"{policy} with {payload}"
+    return f"{what if len(what) <= _LONGEST else what[:_LONGEST] + '..'} ({digest[:12]})"
+
+
+def numbered(steps: Iterable[Step], path: str) -> list[Step]:
+    """Give an id to the steps that have none: their place in what the call of this path gave."""
+    return [
+        step if step.id else Step(f"{path}/{number}", step.actor, step.type, step.payload)
+        for number, step in enumerate(steps, start=1)
+    ]
 
 
 def result_for(call: Step, actor: str, steps: Iterable[Step]) -> Step:

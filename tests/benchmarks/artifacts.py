@@ -88,7 +88,7 @@ def bench_git_disk() -> None:
         counted[0] += name == "fsync"
         return perform()
 
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as disk, memory_folder() as memory:
+    with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as disk, memory_folder() as memory:
         one_fsync, on_disk, judged, made = [], [], [], None
         store = GitArtifacts(Path(disk) / "a.git", "r")
         fast = statistics.median(stores(GitArtifacts(memory / "a.git", "r"), 300))

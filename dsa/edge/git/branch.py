@@ -30,17 +30,18 @@ _UNMARKED = 0o666
 class Branch:
     """The ref of one run in a repository.
 
-    `patience_s` is how long another process may hold a lock before ArtifactStoreError.
+    `patience_s` is how long git may hold its lock before ArtifactStoreError; another process of ours may hold the run for
+    `gc_patience_s` longer, since it waits for `git gc`.
     """
 
-    def __init__(self, repository: Path, run_id: str, patience_s: float) -> None:
+    def __init__(self, repository: Path, run_id: str, patience_s: float, gc_patience_s: float = 0) -> None:
         parts = path_parts(run_id)
         self.name = "/".join([RUNS, *parts])
         if len(self.name) > _LONGEST_NAME:
             raise ArtifactStoreError(
                 repository, f"a run's id of {len(run_id)} characters is too long for a file system"
             )
-        self._repository, self._patience_s = repository, patience_s
+        self._repository, self._patience_s, self._gc_patience_s = repository, patience_s, gc_patience_s
         self._ref = repository / self.name
         self._lock = self._ref.with_name(f"{parts[-1]}.lock")
         self._held = repository.joinpath("dsa-locks", *parts)
@@ -52,13 +53,14 @@ class Branch:
         self._held.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self._held, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            self._wait(lambda: _locked(descriptor), "another process is writing to this run and does not end")
+            otherwise = "another process is writing to this run and does not end"
+            self._wait(lambda: _locked(descriptor), otherwise, self._gc_patience_s)
             yield
         finally:
             os.close(descriptor)
 
-    def _wait(self, ask: Callable[[], T | None], otherwise: str) -> T:
-        return wait_for(ask, patience_s=self._patience_s, repository=self._repository, otherwise=otherwise)
+    def _wait(self, ask: Callable[[], T | None], otherwise: str, longer_s: float = 0) -> T:
+        return wait_for(ask, patience_s=self._patience_s + longer_s, repository=self._repository, otherwise=otherwise)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 

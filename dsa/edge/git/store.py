@@ -31,10 +31,10 @@ class GitArtifacts:
     The bare repository at `path` is made when missing. Any number of handles, processes, threads and `git gc` may use it
     at once. A handle holds no open file and no process. Nothing that is written is ever changed.
 
-    Raises ArtifactStoreError when the repository cannot be used or is damaged, when another process holds the run for
-    `lock_patience_s`, or when `git gc` runs for longer than `gc_patience_s`; OSError when nothing can be written. What
-    raised may have been stored all the same: store it again, the same record changes nothing. Once the disk has
-    failed to sync, the handle stores nothing any more.
+    Raises ArtifactStoreError when the repository cannot be used or is damaged, when a lock is held for `lock_patience_s`,
+    or when `git gc` runs for longer than `gc_patience_s`; OSError when nothing can be written. What raised may have been
+    stored all the same: store it again, the same record changes nothing. Once the disk has failed to sync, the handle
+    stores nothing any more.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class GitArtifacts:
         make_ready(self.path, run_id)
         self._now_s, self._gc_patience_s = now_s, gc_patience_s
         self._objects = DurableObjects(self.path)
-        self._branch = Branch(self.path, run_id, lock_patience_s)
+        self._branch = Branch(self.path, run_id, lock_patience_s, gc_patience_s)
         self._texts = Texts(self._objects)
         self._thread = threading.Lock()
         self._is_dead = False

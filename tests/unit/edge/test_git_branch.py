@@ -3,7 +3,7 @@ import threading
 
 import pytest
 from artifact_runs import git, open_files
-from os_calls import before
+from os_calls import before, handled
 
 from dsa.edge.git import ArtifactStoreError
 from dsa.edge.git.branch import Branch
@@ -80,6 +80,20 @@ def test_git_packs_the_ref_the_moment_it_has_moved(repository, commits):
         assert branch.read() == commits[1]
         assert branch.advance(commits[1], commits[2])
     assert git(repository, "rev-parse", REF).strip() == commits[2]
+
+
+def test_a_lock_that_git_takes_the_moment_ours_is_gone_stays(repository, commits):
+    branch, lock = Branch(repository, "r", 1), repository / f"{REF}.lock"
+
+    def handle(name, arguments, perform):
+        result = perform()
+        if name == "rename":
+            lock.touch()
+        return result
+
+    with branch.held(), handled(handle):
+        assert branch.advance(None, commits[0])
+    assert lock.exists()
 
 
 def test_git_cannot_move_a_branch_that_is_being_moved(repository, commits):

@@ -22,7 +22,7 @@ from artifact_runs import (
 )
 from os_calls import before, handled
 
-from dsa.edge.git import ArtifactStoreError, GitArtifacts
+from dsa.edge.git import ArtifactStoreError, GitArtifacts, run_ids
 
 TESTS = Path(__file__).parents[2]
 BRANCH = f"runs/{RUN}"
@@ -214,6 +214,16 @@ def told(writer):
     printed, _ = writer.communicate()
     assert writer.returncode == 0
     return printed.split()
+
+
+def test_the_slower_of_two_that_make_the_repository_takes_the_other_s(repository):
+    made = []
+    with before("rename", repository.name, lambda: made.append(filled(repository, 1)[1][0])):
+        store = GitArtifacts(repository, "q")
+    assert GitArtifacts(repository, RUN).attempts()[0].artifact_id == made[0].artifact_id
+    store.store(attempt(1))
+    assert run_ids(repository) == (RUN, "q")
+    assert [path.name for path in repository.parent.iterdir()] == [repository.name]
 
 
 @pytest.mark.parametrize("runs", [("r", "r"), ("r", "q")], ids=["one run", "two runs"])

@@ -1,0 +1,99 @@
+"""How a run stands: over, waiting, in doubt, stopped or cut off, or in somebody's hands; and what it waits for.
+
+Takes a run that was replayed and who writes it now, gives a `Standing`. Pure: whether a holder is alive is for a store to say.
+"""
+
+from itertools import pairwise
+from typing import Literal
+
+import attrs
+
+from dsa.declarations import OUTSIDE
+from dsa.meaning import accepted_events
+from dsa.runtime.ledger import EventEntry, IntentEntry, RefusalEntry, ResultEntry
+from dsa.runtime.recovery import InFlight, Unfinished, handling_of, unfinished
+from dsa.runtime.run import Run
+from dsa.runtime.timeline import short_key
+
+Kind = Literal["finished", "waiting", "in doubt", "stopped", "cut off", "under way"]
+
+
+@attrs.frozen
+class Standing:
+    """How a run stands, what is left to do in it, and where somebody has to say what became of an effect (`asked`).
+
+    - `finished`: in a final state, and nothing is left to do
+    - `waiting`: nothing goes on before an event comes from outside
+    - `in doubt`: as waiting, for somebody to say what became of the effects `asked`
+    - `stopped`: by the `failure`; whoever resumes it tries again
+    - `cut off`: in the middle of its work
+    - `under way`: `holder` writes it
+    """
+
+    kind: Kind
+    left: Unfinished
+    asked: tuple[IntentEntry, ...] = ()
+    failure: str = ""
+    holder: str | None = None
+
+
+def standing(run: Run, holder: str | None = None) -> Standing:
+    """Say how a run stands; `holder` is who writes it and is alive."""
+    left = unfinished(run)
+    if holder is not None:
+        return Standing("under way", left, holder=holder)
+    asked = tuple(
+        flying.intent
+        for flying in left.in_flight
+        if flying.in_doubt and handling_of(run.machine, flying.intent.effect) == "ask"
+    )
+    if asked:
+        return Standing("in doubt", left, asked)
+    failure = _failure(run, left)
+    if failure:
+        return Standing("stopped", left, failure=failure)
+    if left.in_flight or left.answered or left.timers:
+        return Standing("cut off", left)
+    return Standing("finished" if run.finished else "waiting", left)
+
+
+def outside_events(run: Run) -> tuple[str, ...]:
+    """Give the events from outside that have rows where the run is, sorted."""
+    named = run.machine.event_named
+    accepted = accepted_events(run.machine, run.configuration.state)
+    return tuple(event for event in accepted if event in named and named[event].origin == OUTSIDE)
+
+
+def _failure(run: Run, left: Unfinished) -> str:
+    """Say what stopped a run: an effect that failed for good, or an answer that no row took; empty when the ledger has neither."""
+    results = {entry.key: entry for entry in run.ledger if isinstance(entry, ResultEntry)}
+    for flying in left.in_flight:
+        if flying.tries and not flying.in_doubt:
+            return f"{_named(flying)} failed: {_message(results[flying.intent.key])}"
+    refused = _refused(run)
+    for intent, _ in left.answered:
+        if intent.key in refused:
+            return f"{intent.effect} {short_key(intent.key)}{_line(intent)}: no row takes its answer ({refused[intent.key]})"
+    return ""
+
+
+def _named(flying: InFlight) -> str:
+    return f"{flying.intent.effect} {short_key(flying.intent.key)}{_line(flying.intent)}"
+
+
+def _line(intent: IntentEntry) -> str:
+    return "" if intent.line is None else f" (line {intent.line})"
+
+
+def _message(result: ResultEntry) -> str:
+    faults = [step["payload"] for step in result.steps if step["payload"].get("error") is True]
+    return str(faults[0].get("message") or "its policy gives no reason")
+
+
+def _refused(run: Run) -> dict[str, str]:
+    """Give why answers were refused, by their keys."""
+    return {
+        event.key: f"{refusal.reason}: {refusal.message}"
+        for event, refusal in pairwise(run.ledger)
+        if isinstance(event, EventEntry) and isinstance(refusal, RefusalEntry) and event.key is not None
+    }

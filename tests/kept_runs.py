@@ -1,0 +1,112 @@
+"""Runs in a folder, made to be looked at: a shop that pays and mails, finished, waiting, or cut off while it does something."""
+
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from dsa.cli.main import program
+from dsa.edge.runs import open_store
+from dsa.lang import digest, loads
+from dsa.meaning import Occurrence
+from dsa.runtime.ledger import ResultEntry
+from dsa.runtime.policies import event_step
+from dsa.runtime.run import begin
+
+SHOP = """# shop
+
+## Events
+| event    | from    |
+| -------- | ------- |
+| order    | outside |
+| more     | outside |
+| paid     | pay     |
+| declined | pay     |
+
+## Effects
+| effect | kind     | in doubt |
+| ------ | -------- | -------- |
+| pay    | actuator |          |
+| mail   | actuator |          |
+| log    |          |          |
+
+## States
+| state     | kind    |
+| --------- | ------- |
+| idle      | initial |
+| paying    |         |
+| resting   |         |
+| succeeded | final   |
+| failed    | final   |
+
+## Transitions
+| source  | event      | effects   | target    |
+| ------- | ---------- | --------- | --------- |
+| idle    | order      | log, pay  | paying    |
+| paying  | paid       | mail, log | resting   |
+| paying  | declined   |           | failed    |
+| paying  | pay.failed |           | failed    |
+| resting | more       |           | succeeded |
+"""
+
+#: Policies that write down what they do; the one that the variable KILL names ends its process before it answers, the one that HOLD names waits.
+BINDINGS = """
+import asyncio, os, signal
+from dsa.runtime.policies import event_step
+
+async def done(action, context):
+    with open("done.txt", "a") as file:
+        file.write(action.policy + " ")
+        file.flush()
+        os.fsync(file.fileno())
+    if os.environ.get("KILL") == action.policy:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if os.environ.get("HOLD") == action.policy:
+        print("holding", flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, input)
+    return [event_step(action.policy, "paid")] if action.policy == "pay" else []
+
+effects = dict.fromkeys(("log", "pay", "mail"), done)
+"""
+RUN = "20260131T120000-shop-aaaaaa"
+
+
+def write_shop(folder: Path) -> Path:
+    """Write the shop and its bindings into a folder; give the document's path."""
+    (folder / "bindings.py").write_text(BINDINGS)
+    (folder / "shop.md").write_text(SHOP)
+    return folder / "shop.md"
+
+
+def keep(root: Path, entries, text: str = SHOP, run: str = RUN) -> None:
+    """Keep a run that nobody holds."""
+    with open_store(root) as store:
+        store.create(run, text, list(entries)).release()
+
+
+def recorded(root: Path, run: str = RUN):
+    """Give what is kept of a run."""
+    with open_store(root) as store:
+        return store.read(run)
+
+
+def begun(text: str = SHOP, run: str = RUN, file: Path | None = None, **parameters):
+    """Begin a run of a document as the program does."""
+    machine = loads(text).at(parameters)
+    started = {"file": str(file), "module": None, "model": "local", "seed": 0} if file else {}
+    return begin(machine, run, digest=digest(machine), started=started)[0]
+
+
+def crashed_while(root: Path, *, doing: str, file: Path | None = None, run: str = RUN):
+    """Keep a run of the shop that was cut off while it did something: `pay` or `mail`; give its ledger."""
+    now, _ = begun(run=run, file=file).feed(Occurrence("order", data="tea"))
+    now = now.record(ResultEntry(f"{run}/1/1", "log"))
+    if doing == "mail":
+        now = now.record(ResultEntry(f"{run}/1/2", "pay", (event_step("pay", "paid").to_json(),)))
+        now, _ = now.feed(Occurrence("paid"), now.keys["pay"])
+    keep(root, now.ledger, run=run)
+    return now.ledger
+
+
+def dsa(*arguments: str):
+    """Run the program in this process; what it raises on purpose is in `exception`."""
+    return CliRunner().invoke(program, list(arguments))

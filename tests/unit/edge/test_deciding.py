@@ -1,0 +1,76 @@
+"""What a person may say to a run."""
+
+import pytest
+from kept_runs import RUN, begun
+
+from dsa.edge.deciding import DoubtError, answered, require_decidable, require_sendable
+from dsa.errors import OccurrenceError
+from dsa.meaning import Occurrence
+from dsa.runtime.ledger import DoubtEntry, ResultEntry
+from dsa.runtime.recovery import unfinished
+from dsa.runtime.run import replay
+from dsa.runtime.standing import standing
+
+PAY, LOG = f"{RUN}/1/2", f"{RUN}/1/1"
+
+
+@pytest.fixture
+def doubted():
+    """A run that was cut off while it paid."""
+    run, _ = begun().feed(Occurrence("order"))
+    return run.record(ResultEntry(LOG, "log"))
+
+
+def decide(run, decided=None, answers=None):
+    require_decidable(run.machine, unfinished(run), decided or {}, answers or {})
+
+
+@pytest.mark.parametrize(("event", "source", "said"), [
+    ("paid", None, "'paid' does not come from outside; what does: order, more"),
+    ("pay.failed", None, "does not come from outside"),
+    ("nonsense", None, "has no event 'nonsense'"),
+    ("after 2s", "resting", "has no timer"),
+])  # fmt: skip
+def test_only_events_from_outside_can_be_sent(doubted, event, source, said):
+    with pytest.raises(OccurrenceError, match=said):
+        require_sendable(doubted.machine, Occurrence(event, source=source))
+    require_sendable(doubted.machine, Occurrence("order"))
+
+
+@pytest.mark.parametrize(("decided", "answers", "fault", "said"), [
+    ({"x": "retry"}, {}, DoubtError, f"x is not in doubt; in doubt: {PAY}"),
+    ({LOG: "retry"}, {}, DoubtError, f"{LOG} is not in doubt"),
+    ({PAY: "done"}, {}, DoubtError, r"pay has answers.*\(paid, declined\)"),
+    ({PAY: "retry"}, {PAY: Occurrence("paid")}, DoubtError, "decided twice"),
+    ({}, {LOG: Occurrence("paid")}, DoubtError, "is not in doubt"),
+    ({}, {PAY: Occurrence("order")}, OccurrenceError, "'order' is no answer of pay; its answers: paid, declined"),
+    ({}, {PAY: Occurrence("pay.failed")}, OccurrenceError, "is no answer of pay"),
+    ({}, {PAY: Occurrence("paid", {"g": "passed"})}, OccurrenceError, "has no guard 'g'"),
+])  # fmt: skip
+def test_what_cannot_be_said_of_an_effect(doubted, decided, answers, fault, said):
+    with pytest.raises(fault, match=said):
+        decide(doubted, decided, answers)
+
+
+def test_what_can_be_said(doubted):
+    for handling in ("retry", "fail"):
+        decide(doubted, {PAY: handling})
+    decide(doubted, {}, {PAY: Occurrence("declined", data={"why": "no money"})})
+
+
+def test_an_effect_without_answers_has_been_done_or_not(doubted):
+    run = doubted.record(ResultEntry(PAY, "pay")).feed(Occurrence("paid"), PAY)[0]
+    mail = f"{RUN}/2/1"
+    decide(run, {mail: "done"})
+    with pytest.raises(OccurrenceError, match="it has no answers"):
+        decide(run, {}, {mail: Occurrence("paid")})
+
+
+def test_an_answer_is_recorded_as_a_persons_word_and_left_to_be_taken(doubted):
+    run = answered(doubted, {PAY: Occurrence("paid", data={"n": 1})})
+    assert run.ledger[-2] == DoubtEntry(PAY, "pay", "done")
+    (step,) = run.ledger[-1].steps
+    assert (step["payload"]["event"], step["payload"]["data"]) == ("paid", {"n": 1})
+    assert [intent.key for intent, _ in standing(run).left.answered] == [PAY]
+    assert replay(run.machine, run.ledger) == run
+    assert answered(doubted, {}) is doubted
