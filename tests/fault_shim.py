@@ -22,7 +22,7 @@ from dsa.edge.compiler import compiler
 
 SOURCE = Path(__file__).parent / "crash" / "faults.c"
 KINDS = {"write": 1, "sync": 2, "truncate": 4, "create": 8, "remove": 16, "store": 32}
-MODES = {"never": 0, "before": 1, "after": 2, "torn": 3, "once": 4, "ever": 5}
+MODES = {"never": 0, "before": 1, "after": 2, "torn": 3, "once": 4, "ever": 5, "stop": 6}
 CALLS = ("write", "sync", "truncate", "create", "remove")
 MEMORY = ("store",)
 
@@ -51,7 +51,8 @@ def preloaded() -> dict[str, str]:
 class Fault:
     """What goes wrong, and at which call: `at` counts from 1 those of these kinds on paths with `name` in them.
 
-    Modes: `never`, killed `before`, `after` or half-way through it (`torn`), or the call fails `once` or for `ever` with `error`.
+    Modes: `never`, killed `before`, `after` or half-way through it (`torn`), stopped before it (`stop`, until SIGCONT), or the call
+    fails `once` or for `ever` with `error`.
     """
 
     mode: str = "never"

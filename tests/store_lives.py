@@ -125,7 +125,9 @@ class Story:
         for intent in (entry for entry in self.entries if isinstance(entry, IntentEntry)):
             ours = [handling for handling, key in doubts if key == intent.key]
             settled = len(ours) - ours.count("retry")
-            assert times[intent.key] <= results[intent.key] - settled + len(ours), f"{intent}: {times[intent.key]} times"
+            assert times[intent.key] <= results[intent.key] - settled + len(ours), (
+                f"{intent}: {times[intent.key]} times"
+            )
             assert results[intent.key] > 0, f"{intent} has no result"
             assert intent.effect != "charge" or times[intent.key] == 1, "a person who looks makes it exactly once"
 

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable, Mapping
-from math import inf
+from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import click
 
 from dsa.checks.odds.answer import OddsAnswer, odds_answer
 from dsa.checks.odds.assumed import OddsError
-from dsa.checks.odds.reckon import Bounds
+from dsa.checks.odds.averages import Bounds
 from dsa.checks.odds.recorded import recorded
 from dsa.checks.odds.target import curve, varied
 from dsa.cli.odds_shown import as_json, show
@@ -21,7 +21,8 @@ from dsa.edge.plot import Labels, Point, plot, require_format
 from dsa.edge.recordings import digests, recordings
 from dsa.machine import Machine
 
-_PLOTTED = 10
+#: So many values are plotted beyond the smallest, and so many at most.
+_PLOTTED, _MOST_POINTS = 10, 60
 
 
 @click.command("odds")
@@ -86,13 +87,17 @@ def command(file: str, *, target: float | None, json_wanted: bool, **given: Any)
     """
     try:
         answer = _answered(load(file), target, given)
+        picture = given["picture"]
+        drawn = picture is None or _plot(answer, picture, given["vary"])
     except OddsError as fault:
         raise click.UsageError(str(fault)) from fault
+    if picture:
+        click.echo(f"wrote {picture}" if drawn else f"UNKNOWN: nothing to plot, so {picture} is not written", err=True)
     if json_wanted:
         click.echo(json.dumps(as_json(file, answer), indent=2))
     else:
         click.echo(show(answer))
-    sys.exit(int(answer.failed))
+    sys.exit(int(answer.failed or not drawn))
 
 
 def _answered(machine: Machine, target: float | None, given: Mapping[str, Any]) -> OddsAnswer:
@@ -100,7 +105,7 @@ def _answered(machine: Machine, target: float | None, given: Mapping[str, Any]) 
         require_format(given["picture"])
     machine = machine.at(parse_parameters(given["parameters"]))
     seen = recorded(machine, recordings(given["runs"]), digests) if given["runs"] else None
-    answer = odds_answer(
+    return odds_answer(
         machine,
         target=target,
         vary=given["vary"],
@@ -113,10 +118,6 @@ def _answered(machine: Machine, target: float | None, given: Mapping[str, Any]) 
         prices={name: value for name, (value,) in _numbered("--price", given["prices"], most=1).items()},
         success=given["success"],
     )
-    if given["picture"]:
-        _plot(answer, given["picture"], given["vary"])
-        click.echo(f"wrote {given['picture']}", err=True)
-    return answer
 
 
 def _numbers(machine: Machine, option: str, texts: Iterable[str]) -> dict[str, tuple[float, ...]]:
@@ -146,22 +147,26 @@ def _numbered(
     return found
 
 
-def _plot(answer: OddsAnswer, path: Path, vary: str | None) -> None:
+def _plot(answer: OddsAnswer, path: Path, vary: str | None) -> bool:
+    """Draw the values at which all is known; tell whether there are any."""
     machine = answer.asked.system.machine
     what = varied(machine, vary)
     last = what.low + _PLOTTED
     if answer.needed is not None and answer.needed.value is not None:
         last = max(last, answer.needed.value + 2)
     last = last if what.high is None else min(last, what.high)
+    values = {*range(what.low, last + 1, ceil((last - what.low) / _MOST_POINTS) or 1), last}
     points, cost_name = [], ""
-    for value, found in curve(answer.asked, what, range(what.low, last + 1)):
-        if found.success is None or not found.known:
-            raise OddsError("; ".join(found.unknown))
+    for value, found in curve(answer.asked, what, sorted(values)):
+        if found.success is None or not found.known or any(end.kind == "refused" for end, _ in found.ends):
+            continue  # a value at which the table has a fault
         cost_name, cost = found.main_cost
         per = found.per_success(cost)
         points.append(
             Point(value, _pair(found.success), _pair(cost), _pair(per) if per is not None and per.high < inf else None)
         )
+    if not points:
+        return False
     needed = answer.needed
     ceiling = needed.ceiling if needed is not None and needed.answer == "impossible" else None
     plot(
@@ -171,6 +176,7 @@ def _plot(answer: OddsAnswer, path: Path, vary: str | None) -> None:
         target=needed.target if needed else None,
         ceiling=ceiling,
     )
+    return True
 
 
 def _pair(found: Bounds) -> tuple[float, float]:

@@ -7,13 +7,15 @@ from typing import Any
 import attrs
 
 from dsa.checks.odds.answer import OddsAnswer
+from dsa.checks.odds.averages import Bounds
 from dsa.checks.odds.estimate import Estimate, GuardEstimate
 from dsa.checks.odds.order import Order
-from dsa.checks.odds.reckon import Bounds, Reckoning, show_parameters
+from dsa.checks.odds.reckon import Reckoning, show_parameters
 from dsa.checks.odds.recorded import Independence
 from dsa.checks.odds.target import Needed
 
-_LARGE = 100_000
+#: From the first on, numbers are written in full, and from the second on with an exponent.
+_LARGE, _HUGE = 1e5, 1e15
 _ENDS = {"final": "", "waits": " (waits for outside)", "refused": " (refused: a fault of the table)"}
 
 
@@ -173,7 +175,7 @@ def _bounds(found: Bounds) -> str:
 def _number(value: float) -> str:
     if not isfinite(value):
         return "no bound"
-    return f"{value:.5g}" if abs(value) < _LARGE else f"{value:.0f}"
+    return f"{value:.0f}" if _LARGE <= value < _HUGE else f"{value:.5g}"
 
 
 def _percent(share: float) -> str:

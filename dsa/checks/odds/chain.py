@@ -21,9 +21,10 @@ from typing import Literal, Protocol
 import attrs
 
 from dsa.checks.engines.found import Limits
-from dsa.checks.odds.assumed import ROUNDING, OddsError
-from dsa.expr import Outcome
+from dsa.checks.odds.assumed import ROUNDING, OddsError, left_over
+from dsa.expr import Outcome, show_value
 from dsa.ground import Ground, Rule, python_source
+from dsa.machine import Machine
 from dsa.system import Command, Location, System
 
 #: More configurations than this are not laid out.
@@ -65,7 +66,7 @@ class Chain:
     """What can be met, from the first node on. A node with an end has no choices.
 
     `numbers` are the configurations' in the ground. `missing` names what has no odds, with what to write: then no edge
-    has a probability that means anything. `stopped` says at what limit the rest was left out: then edges may lead to nodes that
+    has a probability that means anything. `stopped` says why the rest was left out: at a limit, edges may lead to nodes that
     have no choices here. `unused` names events whose odds were given and that never come, `unanswered` states in which a
     timer fires though an outside event without odds could come. `expired` is the clock's word.
     """
@@ -127,13 +128,20 @@ class World:
 
 
 def chain_of(ground: Ground, world: World, limits: Limits = _LIMITS) -> Chain:
-    """Lay out the chain. Raises OddsError for events that do not exist or whose odds add up to more than 1."""
-    _require_events(ground.system, world.events)
+    """Lay out the chain: empty when a variable starts outside its domain.
+
+    Raises OddsError for events that do not exist or whose odds add up to more than 1.
+    """
+    machine = ground.system.machine
+    _require_events(machine, world.events)
+    for variable, value in zip(machine.variables, machine.initial_values, strict=True):
+        if not (values := machine.values_of[variable.name]).contains(value):
+            why = f"{variable.name} starts as {show_value(value)}, outside {values}"
+            return Chain(ground, (), (), {}, (), why)
     return _Layout(ground, world, limits).run()
 
 
-def _require_events(system: System, events: Mapping[str, float]) -> None:
-    machine = system.machine
+def _require_events(machine: Machine, events: Mapping[str, float]) -> None:
     for name, chance in events.items():
         if name not in machine.event_named:
             known = ", ".join(machine.event_named)
@@ -235,7 +243,7 @@ class _Layout:
         if total > 1 + ROUNDING:
             raise OddsError(f"the odds of {', '.join(given)} add up to {total:g} where the run waits, more than 1")
         self._used |= given.keys()
-        rest = max(0.0, 1.0 - total)
+        rest = left_over(*given.values())
         others = [*timers, *(event for event in accepted if event not in given and free)]
         if timers and not free and accepted != list(given):
             self._unanswered.add(self._location(number).state)
@@ -260,7 +268,7 @@ class _Layout:
         if not others:
             yield given
         for event in others:
-            yield {**given, event: max(0.0, 1.0 - total)}
+            yield {**given, event: left_over(*given.values())}
 
     def _mixed(
         self, number: int, counts: tuple[int, ...], mixture: Mapping[str, float], *, waits: float

@@ -11,10 +11,11 @@ from math import ceil
 
 import attrs
 
-from dsa.checks.odds.assumed import Numbers, OddsError
+from dsa.checks.odds.assumed import Numbers, OddsError, left_over
+from dsa.checks.odds.averages import Bounds
 from dsa.checks.odds.binomial import at_least, at_most
 from dsa.checks.odds.chain import Says, World
-from dsa.checks.odds.reckon import Bounds, Question, Reckoning, question
+from dsa.checks.odds.reckon import Question, Reckoning, question
 from dsa.checks.odds.recorded import Attempt, Independence, Recorded, independence
 from dsa.expr import Outcome
 from dsa.machine import Machine
@@ -64,7 +65,7 @@ class Within:
             for less in ((0.0, over), (over, 0.0)):
                 p, q = passed - less[0], fatal - less[1]
                 if p >= self.passed[0] - 1e-15 and q >= self.fatal[0] - 1e-15:
-                    found[p, q] = {"passed": p, "failed": max(0.0, 1 - p - q), "fatal": q}
+                    found[p, q] = {"passed": p, "failed": left_over(p, q), "fatal": q}
         return tuple(found.values())
 
 

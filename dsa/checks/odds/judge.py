@@ -13,8 +13,9 @@ import attrs
 
 from dsa.checks.engines.found import Limits
 from dsa.checks.odds.assumed import OddsError
+from dsa.checks.odds.averages import Averages, Bounds
 from dsa.checks.odds.chain import MAX_NODES, Chain, Edge, End
-from dsa.checks.odds.reckon import Averages, Bounds, Question, obstacles, question
+from dsa.checks.odds.reckon import Question, obstacles, question
 from dsa.claims import Expected, Form, Probability
 from dsa.expr import Boolean, Expr, evaluate
 from dsa.machine import Machine
@@ -25,6 +26,7 @@ Judgement = tuple[Literal["HOLDS", "VIOLATED", "UNKNOWN"], str, tuple[str, ...]]
 
 #: Sums of products of decimals do not come out even.
 _ROUNDING = 1e-12
+_CHOSEN = ", as somebody chooses"
 
 
 def judge(machine: Machine, form: Form, limits: Limits | None = None) -> Judgement:
@@ -56,11 +58,12 @@ def judged(asked: Question, form: Probability | Expected) -> Judgement:
         words = f"the probability is {_shown(found)}" + ("" if found.is_exact else f", at worst {worst:.10g}")
     else:
         found = counted(chain, form.counted)
-        if found.high == inf:  # endless, or a circle that somebody keeps to and that did not settle: not told apart
-            return "UNKNOWN", "no bound was found on how many are expected", asked.assumptions
         good, worst = found.high <= form.at_most + _ROUNDING, found.high
-        number = f"{found.low:.10g}" if found.is_exact else f"{found.low:.10g} to {found.high:.10g}"
-        words = f"{number} are expected" + ("" if found.is_exact else f", as somebody chooses, at worst {worst:.10g}")
+        words = f"{_many(found)} are expected"
+        if worst == inf:
+            words += f"{_CHOSEN * (found.low < inf)}: a run may go round for ever"
+        elif not found.is_exact:
+            words += f"{_CHOSEN}, at worst {worst:.10g}"
     if unknown:
         return "UNKNOWN", "; ".join((*unknown, f"if so, {words}")), asked.assumptions
     if not good and isinstance(form, Probability) and (places := _waiting(chain)):
@@ -77,7 +80,12 @@ def _waiting(chain: Chain) -> list[str]:
 
 
 def _shown(found: Bounds) -> str:
-    return f"{found.low:.10g}" if found.is_exact else f"{found.low:.10g} to {found.high:.10g}, as somebody chooses"
+    return f"{found.low:.10g}" if found.is_exact else f"{found.low:.10g} to {found.high:.10g}{_CHOSEN}"
+
+
+def _many(found: Bounds) -> str:
+    low, high = ("infinitely many" if number == inf else f"{number:.10g}" for number in (found.low, found.high))
+    return low if found.is_exact else f"{low} to {high}"
 
 
 def reached(chain: Chain, condition: Expr) -> Bounds:

@@ -1,14 +1,15 @@
 """What the odds tend to when a bound grows without end.
 
 Takes a system and the parameters that grow, gives the system in which they are infinite: comparisons with them are decided, and counters
-that only such comparisons read are gone. The chain of that system is finite, so the ceiling of success is worked out, not searched
-for.
+that only such comparisons read are gone, but for those whose domain does not grow. The chain of that system is finite, so the ceiling of
+success is worked out, not searched for.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
+from dsa.declarations import Variable
 from dsa.expr import (
     And,
     Arithmetic,
@@ -25,8 +26,8 @@ from dsa.expr import (
     names,
 )
 from dsa.machine import Machine
-from dsa.simplify import all_of, any_of, constant, negated, substituted
-from dsa.system import Command, System
+from dsa.simplify import FALSE, all_of, any_of, constant, negated, substituted
+from dsa.system import Command, System, in_domain
 
 _OPPOSITE = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -50,47 +51,66 @@ class NoLimitError(Exception):
 def limit(system: System, growing: Iterable[str], success: Iterable[str]) -> Limit:
     """Give the system at infinity. Raises NoLimitError when the parameters are more than bounds in comparisons."""
     grown = frozenset(growing)
-    machine = system.machine
-    decide = _Decision(grown, machine.constants)
+    decide = _Decision(grown, system.machine.constants)
+    plain = _plain(system, decide)
+    _require_finite(system, plain, decide)
     commands, late = [], set()
-    for command in system.commands:
-        # `safe` is left out: an update that leaves its domain is refused at finite values, where it is found.
-        condition = all_of([command.enabled, *map(negated, command.rivals)])
-        enabled = decide.condition(condition)
-        if decide.falls(condition):
+    for command in plain:
+        if decide.falls(command.condition):
             late.add(command.target)
-        if enabled != constant(False):  # noqa: FBT003  (a node)
-            commands.append(attrs.evolve(command, enabled=enabled, rivals=(), safe=constant(True)))  # noqa: FBT003
+        enabled, safe = decide.condition(command.enabled), decide.condition(command.safe)
+        if all_of([enabled, safe]) != FALSE:
+            commands.append(attrs.evolve(command, enabled=enabled, safe=safe))
     needed = _needed(commands)
     variables = tuple(v for v in system.variables if v.name in needed)
     for variable in variables:
-        bounds = (variable.domain.low, variable.domain.high) if isinstance(variable.domain, RangeDomain) else ()
-        for expr in (variable.initial, *bounds):
-            if expr is not None and names(expr) & grown:
-                raise NoLimitError(f"variable {variable.name} depends on {', '.join(sorted(names(expr) & grown))}")
-    kept = tuple(attrs.evolve(command, updates=_kept(command, needed, grown)) for command in commands)
+        if decide.grows_with(variable):
+            raise NoLimitError(f"variable {variable.name} depends on {decide}")
+    kept = tuple(attrs.evolve(command, updates=_kept(command, needed)) for command in commands)
     wanted = frozenset(success)
     is_ceiling = not any(_reaches(system, place, wanted) for place in late)
-    reduced = attrs.evolve(system, machine=_without(machine, needed), variables=variables, commands=kept)
+    reduced = attrs.evolve(system, machine=_without(system.machine, needed), variables=variables, commands=kept)
     return Limit(reduced, is_ceiling)
+
+
+def _plain(system: System, decide: "_Decision") -> list[Command]:
+    """Give the commands, each with all in one condition, and safe when it stays in the domains that do not grow.
+
+    An update that leaves a domain that grows is refused at every finite value, but later and later.
+    """
+    fixed = {v.name: v for v in system.variables if not decide.grows_with(v)}
+    found = []
+    for command in system.commands:
+        condition = all_of([command.enabled, *map(negated, command.rivals)])
+        safe = all_of(in_domain(fixed[name], value) for name, value in command.updates if name in fixed)
+        found.append(attrs.evolve(command, enabled=condition, rivals=(), safe=safe))
+    return found
+
+
+def _require_finite(system: System, plain: Sequence[Command], decide: "_Decision") -> None:
+    """Raise NoLimitError when a variable grows that may be compared with what grows, or that has a domain which does not."""
+    read = _needed(plain)
+    for variable in system.variables:
+        if decide.grows(variable.initial) and (variable.name in read or not decide.grows_with(variable)):
+            raise NoLimitError(f"variable {variable.name} depends on {decide}")
+    for command in plain:
+        for name, value in command.updates:
+            if name in read and decide.grows(value):
+                raise NoLimitError(f"variable {name} is set from {decide}")
 
 
 def _without(machine: Machine, needed: frozenset[str]) -> Machine:
     return attrs.evolve(machine, variables=tuple(v for v in machine.variables if v.name in needed))
 
 
-def _kept(command: Command, needed: frozenset[str], grown: frozenset[str]) -> tuple[tuple[str, Expr], ...]:
-    updates = tuple((name, value) for name, value in command.updates if name in needed)
-    for name, value in updates:
-        if names(value) & grown:
-            raise NoLimitError(f"variable {name} is set from {', '.join(sorted(names(value) & grown))}")
-    return updates
+def _kept(command: Command, needed: frozenset[str]) -> tuple[tuple[str, Expr], ...]:
+    return tuple((name, value) for name, value in command.updates if name in needed)
 
 
 def _needed(commands: Iterable[Command]) -> frozenset[str]:
-    """Give the variables that conditions read, and those that their updates read, and so on."""
+    """Give the variables that conditions and domains read, and those that their updates read, and so on."""
     every = list(commands)
-    needed = {name for command in every for name in names(command.enabled)}
+    needed = {name for command in every for name in names(command.condition)}
     while True:
         more = {read for command in every for name, value in command.updates if name in needed for read in names(value)}
         if more <= needed:
@@ -132,26 +152,37 @@ class _Decision:
             case Compare():
                 return self._compared(expr)
             case _:
-                if names(expr) & self._grown:
+                if self.grows(expr):
                     raise NoLimitError(f"{self} is read other than in a comparison")
                 return expr
 
+    def grows_with(self, variable: Variable) -> bool:
+        """Tell whether a variable's domain grows; NoLimitError when it shrinks."""
+        if not isinstance(variable.domain, RangeDomain):
+            return False
+        low, high = self._slope(variable.domain.low), self._slope(variable.domain.high or constant(0))
+        if low > 0 or high < 0:
+            raise NoLimitError(f"the domain of {variable.name} shrinks as {self} grows")
+        return low < 0 or high > 0
+
     def falls(self, expr: Expr) -> bool:
         """Tell whether the condition may be true at finite values at which it is false at infinity."""
-        return any(self._compared(atom) == constant(sign < 0) for atom, sign in _atoms(expr, 1) if self._grows(atom))
+        atoms = ((atom, sign) for atom, sign in _atoms(expr, 1) if self.grows(atom))
+        return any(self._compared(atom) == constant(sign < 0) for atom, sign in atoms)
 
-    def _grows(self, expr: Expr) -> bool:
+    def grows(self, expr: Expr) -> bool:
+        """Tell whether an expression reads what grows."""
         return bool(names(expr) & self._grown)
 
     def _compared(self, expr: Compare) -> Expr:
-        if not self._grows(expr):
+        if not self.grows(expr):
             return expr
         if len(expr.rest) != 1:
             raise NoLimitError(f"{self} is read in a chain of comparisons")
         ((sign, right),) = expr.rest
         slope = self._slope(expr.first) - self._slope(right)
-        if slope == 0:
-            raise NoLimitError(f"{self} stands on both sides of a comparison")
+        if slope == 0:  # the two sides grow alike: what is between them does not depend on it
+            return substituted(expr, lambda node: constant(0) if self.grows(node) else node)
         if sign not in _OPPOSITE:
             raise NoLimitError(f"{self} is compared for equality")
         return Boolean((sign in {">", ">="}) == (slope > 0))

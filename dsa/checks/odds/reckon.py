@@ -10,8 +10,9 @@ import attrs
 
 from dsa.checks.engines.found import Limits
 from dsa.checks.odds.assumed import ROUNDING, Numbers, OddsError, assumed
+from dsa.checks.odds.averages import Averages, Bounds
 from dsa.checks.odds.chain import MAX_NODES, Chain, Edge, End, TooLargeError, World, chain_of
-from dsa.checks.odds.solve import Visits, best, unlimited, visits, worst
+from dsa.checks.odds.solve import unlimited, worst
 from dsa.declarations import OUTSIDE
 from dsa.expr import Value, show_value
 from dsa.ground import ground
@@ -19,21 +20,7 @@ from dsa.machine import Machine
 from dsa.system import System, closed_system
 
 SUCCEEDED = "succeeded"
-_ROUNDING = 1e-12
 CALL = "query_llm"
-
-
-@attrs.frozen
-class Bounds:
-    """The least and the most over whoever chooses where no odds say what comes; the same when nobody does."""
-
-    low: float
-    high: float
-
-    @property
-    def is_exact(self) -> bool:
-        """Tell whether there is but one value, but for rounding."""
-        return self.low == self.high or self.high - self.low <= _ROUNDING * max(1.0, self.high)
 
 
 @attrs.frozen
@@ -119,11 +106,11 @@ class Question:
         if not chain.complete:
             at = f"at {show_parameters(tuple(values.items()))}: " if values else ""
             raise TooLargeError(at + chain.stopped)
-        wanted = {node for node, end in chain.ends.items() if end.kind == "final" and end.state in self.success}
-        if chain.is_chosen:
-            return best(chain, None, lambda node: float(node in wanted), most=False)
-        seen = visits(chain)
-        return sum(seen.expected[node] for node in wanted)
+        return self.success_of(chain)
+
+    def success_of(self, chain: Chain) -> float:
+        """Give the least odds of success in a complete chain."""
+        return Averages(chain).at_least(lambda end: end.kind == "final" and end.state in self.success)
 
 
 def question(
@@ -261,46 +248,6 @@ def _reckoned(asked: Question, chain: Chain) -> Reckoning:
 def _counting(chain: Chain, prices: Mapping[str, float]) -> Callable[[int, Edge], float]:
     worth = [sum(prices.get(effect, 0.0) for effect in command.effects) for command in chain.system.commands]
     return lambda _, edge: worth[edge[2]] if edge[2] >= 0 else 0.0
-
-
-class Averages:
-    """What is gained on average, in a chain with or without somebody who chooses."""
-
-    def __init__(self, chain: Chain) -> None:
-        self._chain = chain
-        self._visits: Visits | None = None if chain.is_chosen else visits(chain)
-
-    def of(self, gain: Callable[[int, Edge], float]) -> Bounds:
-        """Give how much is gained."""
-        if self._visits is None:
-            nothing = lambda _: 0.0  # noqa: E731  (short)
-            return Bounds(*(best(self._chain, gain, nothing, most=most) for most in (False, True)))
-        total = 0.0
-        for node, edge in self._chain.edges():
-            if edge[0] > 0 and (worth := gain(node, edge)) > 0:
-                if node in self._visits.endless:
-                    return Bounds(inf, inf)
-                total += self._visits.expected[node] * edge[0] * worth
-        return Bounds(total, total)
-
-    def ending(self, wanted: Callable[[End], bool]) -> Bounds:
-        """Give the odds of ending in a wanted way."""
-        nodes = {node for node, end in self._chain.ends.items() if wanted(end)}
-        if self._visits is None:
-            low, high = (
-                best(self._chain, None, lambda node: float(node in nodes), most=most) for most in (False, True)
-            )
-            return Bounds(low, high)
-        total = sum(self._visits.expected[node] for node in nodes)
-        return Bounds(total, total)
-
-    @property
-    def never_ends(self) -> Bounds:
-        """Give the odds of going round for ever."""
-        if self._visits is not None:
-            return Bounds(self._visits.never_ends, self._visits.never_ends)
-        ended = self.ending(lambda _: True)
-        return Bounds(max(0.0, 1 - ended.high), max(0.0, 1 - ended.low))
 
 
 def _ends(chain: Chain, solve: Averages | None, success: tuple[str, ...]) -> tuple[tuple[End, Bounds], ...]:

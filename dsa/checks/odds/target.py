@@ -4,15 +4,15 @@ Takes a `Question` and a target, varies a parameter. The ceiling is worked out i
 result of giving up.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 import attrs
 
 from dsa.checks.odds.assumed import OddsError
 from dsa.checks.odds.chain import TooLargeError
-from dsa.checks.odds.limit import Limit, NoLimitError, limit
-from dsa.checks.odds.reckon import Question, Reckoning
+from dsa.checks.odds.limit import NoLimitError, limit
+from dsa.checks.odds.reckon import Question, Reckoning, obstacles
 from dsa.expr import Interval, Value, concrete
 from dsa.machine import Machine
 
@@ -20,6 +20,8 @@ from dsa.machine import Machine
 TRIED = 100
 DEFAULT_VARY = "rmax"
 _ROUNDING = 1e-12
+#: As good as infinite to a counter that a chain has laid out; and how many configurations more are not many.
+HUGE, _MORE = 1 << 200, 1_000
 
 Answer = Literal["reached", "impossible", "unknown"]
 
@@ -67,7 +69,12 @@ def varied(machine: Machine, name: str | None = None) -> Varied:
         known = ", ".join(numbers) or "none"
         raise OddsError(f"machine {machine.name} has no number '{wanted}' to vary (--vary); it has: {known}")
     highs = [high for parameter in found if (high := numbers[parameter].high) is not None]
-    return Varied(wanted, tuple(found), max(numbers[p].low for p in found), min(highs) if highs else None)
+    low, high = max(numbers[parameter].low for parameter in found), min(highs) if highs else None
+    if high is not None and high < low:
+        raise OddsError(
+            f"no value lies in the domains of all of {', '.join(found)}: vary one of them (--vary {found[0]})"
+        )
+    return Varied(wanted, tuple(found), low, high)
 
 
 def curve(asked: Question, what: Varied, values: Iterable[int]) -> tuple[tuple[int, Reckoning], ...]:
@@ -76,12 +83,15 @@ def curve(asked: Question, what: Varied, values: Iterable[int]) -> tuple[tuple[i
 
 
 def smallest(asked: Question, target: float, what: Varied) -> Needed:
-    """Find the smallest value at which success is at least `target` (the least, where somebody chooses)."""
+    """Find the smallest value at which success is at least `target` (the least, where somebody chooses).
+
+    A value counts only where nothing is unknown: not where the table refuses what can come, or a variable starts outside its
+    domain. Where a limit is met, the answer is unknown. Raises OddsError for what is no target.
+    """
     if not 0 < target <= 1:
         raise OddsError(f"{target:g} is no target: it lies above 0, and is at most 1")
-    here = asked.at(what.at(what.low))
-    if not here.known or here.success is None or here.unknown:
-        return Needed(what.name, target, "unknown", reason="; ".join(here.unknown) or "nothing counts as success")
+    if not asked.success:
+        return Needed(what.name, target, "unknown", reason="nothing counts as success")
     try:
         found = _Search(asked, target, what).run()
     except TooLargeError as limit_met:
@@ -92,24 +102,38 @@ def smallest(asked: Question, target: float, what: Varied) -> Needed:
 class _Search:
     def __init__(self, asked: Question, target: float, what: Varied) -> None:
         self._asked, self._target, self._what = asked, target, what
-        self._known: dict[int, float] = {}
+        #: The least odds of success at each value that was tried, or what is unknown there.
+        self._known: dict[int, float | str] = {}
 
     def run(self) -> Needed:
+        low = self._what.low
+        possible = () if self._asked.chain(self._what.at(low)).missing else self._values(low, TRIED)
+        start = next((value for value in possible if not self._fault(value)), None)
+        if start is None:
+            return self._needed("unknown", reason=self._fault(low))
         # Odds that change with the retry number may jump at first; and a success that is sure needs no limit.
-        early = self._what.low + max((g.memory for g in self._asked.world.guards.values()), default=1)
-        if (value := self._first(early)) is not None:
+        memory = max((g.memory for g in self._asked.world.guards.values()), default=1)
+        if (value := self._first(self._values(start, memory))) is not None:
             return self._needed("reached", value=value)
         try:
             at_infinity = limit(self._asked.system, self._what.parameters, self._asked.success)
         except NoLimitError as why:
             return self._one_by_one(None, f"what success tends to is not known: {why}")
-        question = attrs.evolve(self._asked, system=at_infinity.system)
-        ceiling = question.success_at()
+        chain = attrs.evolve(self._asked, system=at_infinity.system).chain()
+        if not chain.complete:
+            raise TooLargeError(f"where {self._what.name} has no end: {chain.stopped}")
+        if chain.missing:
+            return self._one_by_one(None, f"no odds of {', '.join(chain.missing)}")
+        ceiling = self._asked.success_of(chain)
         # Whoever chooses among answers can choose the same at every value; which outside events are accepted may depend on it.
-        free = self._asked.world.outside or len(question.chain().choices[0]) > 1
-        if free or not at_infinity.is_ceiling:
+        if self._asked.world.outside or len(chain.choices[0]) > 1 or not at_infinity.is_ceiling:
             return self._one_by_one(ceiling, self._why_not(ceiling))
-        return self._below(ceiling, at_infinity)
+        if self._target > ceiling + _ROUNDING:
+            return self._never(ceiling, start, refuses=any(end.kind == "refused" for end in chain.ends.values()))
+        if self._target > ceiling - _ROUNDING and not self._is_met(len(chain.numbers)):
+            reason = f"the ceiling is approached as {self._what.name} grows, and never reached"
+            return self._needed("impossible", ceiling=ceiling, is_ceiling=True, reason=reason)
+        return self._growing(ceiling, start)
 
     def _why_not(self, ceiling: float) -> str:
         if self._asked.world.outside and ceiling < self._target:
@@ -119,48 +143,98 @@ class _Search:
             )
         return f"success need not grow with {self._what.name}"
 
-    def _below(self, ceiling: float, at_infinity: Limit) -> Needed:
-        assert at_infinity.is_ceiling
-        if self._target > ceiling - _ROUNDING:
-            over = self._target > ceiling + _ROUNDING
-            reason = "" if over else f"the ceiling is approached as {self._what.name} grows, and never reached"
-            return self._needed("impossible", ceiling=ceiling, is_ceiling=True, reason=reason)
-        low, step = self._what.low, 1
-        high = low
-        while not self._good(high):
-            low, high, step = high, high + step, step * 2
-            if self._what.high is not None and high >= self._what.high:
-                high = self._what.high
-                if not self._good(high):
-                    reason = f"{self._what.name} is at most {high}"
-                    return self._needed("impossible", ceiling=self._at(high), is_ceiling=True, reason=reason)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self._good(middle) else (middle, high)
-        return self._needed("reached", value=high, ceiling=ceiling, is_ceiling=True)
+    def _is_met(self, configurations: int) -> bool:
+        """Tell whether some value may come to the ceiling: when a huge one has not many more configurations than the limit.
+
+        Counters then stay small, so a huge value is as good as infinite; otherwise runs go on until they meet it.
+        """
+        huge = HUGE if self._what.high is None else self._what.high
+        most = min(self._asked.limits.max_states, 4 * configurations + _MORE)
+        asked = attrs.evolve(self._asked, limits=attrs.evolve(self._asked.limits, max_states=most))
+        chain = asked.chain(self._what.at(huge))
+        return chain.complete or not chain.numbers
+
+    def _never(self, ceiling: float, low: int, *, refuses: bool) -> Needed:
+        """Say that the target is above the ceiling; and where the parameter ends, that of its largest value."""
+        name, last, reason = self._what.name, self._what.high, ""
+        try:
+            if last is not None and not self._fault(last):
+                ceiling, reason = self._success(last), f"{name} is at most {last}"
+            elif refuses:  # so it does at all values that are large enough
+                high = _halved(*self._doubled(low, self._fault), self._fault)
+                ceiling, reason = self._success(high - 1), f"{name} is at most {high - 1}; {self._fault(high)}"
+        except TooLargeError as limit_met:
+            reason = f"{name} ends at a value that is too large to try, {limit_met}"
+        return self._needed("impossible", ceiling=ceiling, is_ceiling=True, reason=reason)
+
+    def _growing(self, ceiling: float, low: int) -> Needed:
+        """Find the smallest value, where success grows with it."""
+        low, high = self._doubled(low, lambda value: self._fault(value) or self._good(value))
+        if self._fault(high):
+            high = _halved(low, high, self._fault) - 1
+        if not self._good(high):
+            return self._not_reached(ceiling, "success tends to more, but nothing that was tried comes near it")
+        return self._needed("reached", value=_halved(low, high, self._good), ceiling=ceiling, is_ceiling=True)
+
+    def _doubled(self, low: int, is_so: Callable[[int], object]) -> tuple[int, int]:
+        """Go up in steps that double, until a value is so or is the largest there is; give it, and the one before."""
+        high, step = low, 1
+        while not is_so(high) and high != self._what.high and high < HUGE:
+            low, high, step = high, self._within(high + step), step * 2
+        return low, high
 
     def _one_by_one(self, ceiling: float | None, why: str) -> Needed:
-        last = self._what.low + TRIED
-        value = self._first(last)
+        value = self._first(self._values(self._what.low, TRIED))
         if value is not None:
             return self._needed("reached", value=value, ceiling=ceiling)
-        if self._what.high is not None and self._what.high <= last:
-            most = max(self._known.values())
-            reason = f"{self._what.name} is at most {self._what.high}"
-            return self._needed("impossible", ceiling=most, is_ceiling=True, reason=reason)
-        return self._needed("unknown", ceiling=ceiling, reason=f"not reached up to {self._what.name} = {last}; {why}")
+        return self._not_reached(ceiling, why)
 
-    def _first(self, last: int) -> int | None:
-        last = last if self._what.high is None else min(last, self._what.high)
-        return next((value for value in range(self._what.low, last + 1) if self._good(value)), None)
+    def _not_reached(self, ceiling: float | None, why: str) -> Needed:
+        """Say why no value that was tried is enough; where all have been, none is."""
+        name, tried = self._what.name, sorted(self._known.items())
+        most = {value: found for value, found in tried if not isinstance(found, str)}
+        last = max(most)
+        faults = sorted((value < last, value, found) for value, found in tried if isinstance(found, str))
+        if last == self._what.high and not faults:
+            highest, reason = max(most.values()), f"{name} is at most {last}"
+            return self._needed("impossible", ceiling=highest, is_ceiling=True, reason=reason)
+        if not faults:
+            return self._needed("unknown", ceiling=ceiling, reason=f"not reached up to {name} = {last}; {why}")
+        reason = f"not reached up to {name} = {last}, where success is {most[last]:.5g}; {faults[0][-1]}"
+        return self._needed("unknown", reason=reason)
 
-    def _at(self, value: int) -> float:
+    def _values(self, low: int, more: int) -> range:
+        """Give a value and so many more."""
+        return range(low, self._within(low + more) + 1)
+
+    def _within(self, value: int) -> int:
+        return value if self._what.high is None else min(value, self._what.high)
+
+    def _first(self, values: Iterable[int]) -> int | None:
+        return next((value for value in values if self._good(value)), None)
+
+    def _at(self, value: int) -> float | str:
         if value not in self._known:
-            self._known[value] = self._asked.success_at(self._what.at(value))
+            chain = self._asked.chain(self._what.at(value))
+            at = f"at {self._what.name} = {value}: "
+            if chain.numbers and not chain.complete:
+                raise TooLargeError(at + chain.stopped)
+            faults = obstacles(chain)
+            self._known[value] = at + "; ".join(faults) if faults else self._asked.success_of(chain)
         return self._known[value]
 
+    def _fault(self, value: int) -> str:
+        found = self._at(value)
+        return found if isinstance(found, str) else ""
+
+    def _success(self, value: int) -> float:
+        found = self._at(value)
+        assert not isinstance(found, str), "asked where nothing is unknown"
+        return found
+
     def _good(self, value: int) -> bool:
-        return self._at(value) >= self._target - _ROUNDING
+        found = self._at(value)
+        return not isinstance(found, str) and found >= self._target - _ROUNDING
 
     def _needed(
         self,
@@ -174,3 +248,11 @@ class _Search:
         return Needed(
             self._what.name, self._target, answer, value, ceiling=ceiling, is_ceiling=is_ceiling, reason=reason
         )
+
+
+def _halved(low: int, high: int, is_so: Callable[[int], object]) -> int:
+    """Give a value up to `high`, which is so, that is so while the one below is not, as `low` is not."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_so(middle) else (middle, high)
+    return high

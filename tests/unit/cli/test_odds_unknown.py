@@ -72,3 +72,12 @@ def test_a_plot_of_nothing_is_unknown(call, tmp_path):
     (tmp_path / "m.md").write_text(DOWN)
     drawn = call("m.md", "--plot", "odds.svg")
     assert (drawn.exit_code, drawn.stderr) == (0, "wrote odds.svg\n")  # 0 to 5 are plotted
+
+
+def test_a_plot_without_one_value_is_a_failure_whatever_else_is_known(call, tmp_path):
+    pytest.importorskip("matplotlib")
+    text = DOWN.replace("| 0..5   |", "| 0..30  |").replace("| 3       |", "| 25      |")
+    (tmp_path / "m.md").write_text(text.replace("| else  ", "| not g.passed and left == 0 and rmax > 20  "))
+    assert call("m.md").exit_code == 0
+    result = call("m.md", "--plot", "odds.svg")
+    assert (result.exit_code, result.stderr) == (1, "UNKNOWN: nothing to plot, so odds.svg is not written\n")

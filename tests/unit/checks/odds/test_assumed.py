@@ -74,7 +74,7 @@ def test_what_is_no_odds_is_refused(given):
 
 
 @pytest.mark.parametrize(
-    ("chances", "left"), [((0.7, 0.3), 0), ((0.7, 0.2, 0.1), 0), ((0.9, 0.1), 0), ((0.5, 0.25), 0.25)]
+    ("chances", "left"), [((0.7, 0.3), 0), ((0.57, 0.41, 0.02), 0), ((0.9, 0.1), 0), ((0.5, 0.25), 0.25)]
 )
 def test_decimals_that_add_up_to_1_leave_nothing(chances, left):
     assert left_over(*chances) == left

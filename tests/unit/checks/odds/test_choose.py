@@ -6,7 +6,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from odds_chains import bounds, chain_with, chains, gained
 
-from dsa.checks.odds.averages import Averages, Bounds
 from dsa.checks.odds.chain import TooLargeError
 from dsa.checks.odds.choose import Chosen
 
@@ -52,7 +51,6 @@ def test_whoever_may_stay_for_ever_need_not_end():
     chain = chain_with([[[(1.0, 1, 0)]], [[(1.0, 0, 0)], [(1.0, 2, 5)]], []], {2})
     assert both(chain, {2: 1}, gains=False) == (0, 1)
     assert both(chain) == (0, 5)
-    assert Averages(chain).never_ends == Bounds(0, 1)
 
 
 def test_the_most_is_infinite_where_one_may_gain_for_ever():
@@ -76,11 +74,16 @@ def test_a_choice_that_leads_to_what_is_endless_is_left_out_of_the_least():
     assert both(chain_with(choices, {2})) == (pytest.approx(999), inf)
 
 
-def test_what_is_left_for_sure_is_not_said_to_go_on_by_rounding():
-    """Thirds do not add up to 1, and so neither do the odds of the ends."""
-    thirds = [[(1 / 3, 1, 0), (1 / 3, 2, 0), (1 / 3, 0, 0)], [(0.1, 1, 0), (0.2, 2, 0), (0.7, 0, 0)]]
-    chain = chain_with([thirds, [[(0.1, 3, 0), (0.2, 4, 0), (0.7, 3, 0)]], [], [], []], {2, 3, 4})
-    assert Averages(chain).never_ends == Bounds(0, 0)
+#: 1 may stay and gain for ever, or go back to 0 half of the time, and else to where one gains for ever too.
+TRAP = [[[(1.0, 1, 1)], [(0.5, 0, 0), (0.5, 2, 0)]], [[(1.0, 2, 1)]], []]
+
+
+def test_a_circle_that_is_left_but_not_for_sure_is_endless_even_for_the_least():
+    assert both(chain_with([[[(0.5, 1, 0), (0.5, 3, 0)]], *TRAP], {3})) == (inf, inf)
+
+
+def test_what_is_endless_is_not_taken_for_cheap():
+    assert both(chain_with([[[(1.0, 3, 5)], [(1.0, 1, 0)]], *TRAP], {3})) == (5, inf)
 
 
 def test_a_large_circle_is_solved():

@@ -1,0 +1,114 @@
+"""Which run is meant, and what is said when there is none, or when it cannot be read."""
+
+import sqlite3
+from pathlib import Path
+
+import attrs
+import pytest
+from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep
+
+from dsa.cli.faults import Ended
+from dsa.cli.kept import faults_told, find, kept_run, line
+from dsa.edge.git import ArtifactStoreError
+from dsa.edge.runs import open_store
+from dsa.errors import DocumentError
+from dsa.runtime.journal import HeldError, StoreError
+from dsa.runtime.ledger import PolicyEntry
+
+OTHER = "20260131T120001-shop-bbbbbb"
+COMMANDS = [["show", "x"], ["resume", "x"], ["send", "x", "order"], ["replay", "x"], ["runs"]]
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """A folder with two runs."""
+    monkeypatch.chdir(tmp_path)
+    for run in (RUN, OTHER):
+        keep(Path(".dsa"), begun(run=run).ledger, run=run)
+    return Path(".dsa")
+
+
+@pytest.mark.parametrize(("wanted", "found"), [
+    (RUN, RUN), ("last", OTHER), ("aaa", RUN), ("120001", OTHER), (f".dsa/{RUN}", RUN), (f"/somewhere/{RUN}/", RUN),
+])  # fmt: skip
+def test_a_run_is_named_by_its_id_a_part_of_it_its_folder_or_last(root, wanted, found):
+    with open_store(root) as store:
+        assert find(store, wanted, root) == found
+
+
+@pytest.mark.parametrize(("wanted", "said"), [
+    ("shop", "'shop' is a part of 2 runs in .dsa: 20260131T120000-shop-aaaaaa, 20260131T120001-shop-bbbbbb; write more of it"),
+    ("20260131T120000-shop-aaaabb", f"there is no run '20260131T120000-shop-aaaabb' in .dsa; nearest: {RUN}"),
+    ("?", f"there is no run '?' in .dsa; nearest: {RUN}, {OTHER}; `dsa runs` lists them all"),
+])  # fmt: skip
+def test_what_is_no_run_or_several_is_said_with_the_nearest(root, wanted, said):
+    result = dsa("show", wanted)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_the_last_of_one_second_is_told_by_the_ledgers(tmp_path):
+    runs = {
+        "20260131T120000-a-1": 20,
+        "20260131T120000-b-1": 10,
+        "20260131T120000-c-1": None,
+        "20260131T110000-d-1": 99,
+    }
+    for run, at_ms in runs.items():
+        keep(tmp_path, [attrs.evolve(begun(run=run).ledger[0], at_ms=at_ms)], run=run)
+    with open_store(tmp_path) as store:
+        assert find(store, "last", tmp_path) == "20260131T120000-a-1"
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: arguments[0])
+def test_where_no_run_is_kept_one_sentence_says_so(tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    fault = dsa(*arguments).exception
+    assert isinstance(fault, DocumentError)
+    assert str(fault) == ".dsa: no run is kept here; `dsa run FILE` keeps its run in .dsa, or where --runs DIR says"
+    assert not Path(".dsa").exists()
+
+
+@pytest.mark.parametrize("arguments", COMMANDS[:-1], ids=lambda arguments: arguments[0])
+def test_a_damaged_ledger_is_named_with_its_entry(root, arguments):
+    crashed_while(root, doing="pay", run="20260131T120002-shop-cccccc")
+    with sqlite3.connect(root / "ledger.db") as connection:
+        connection.execute("UPDATE entries SET line = replace(line, 'tea', 'pie')")
+    result = dsa(arguments[0], "cccccc", *arguments[2:])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "damaged: run 20260131T120002-shop-cccccc, entry 1: it is not what was written\n"
+
+
+@pytest.mark.parametrize("arguments", COMMANDS[:-1], ids=lambda arguments: arguments[0])
+def test_another_machine_is_refused_and_how_to_compare_is_said(root, arguments):
+    run = "20260131T120002-shop-cccccc"
+    keep(root, begun(run=run).ledger, SHOP.replace("mail, log", "mail     "), run)
+    result = dsa(arguments[0], "cccccc", *arguments[2:])
+    assert result.exit_code == 1
+    assert f"run {run} is one of another machine" in result.stderr
+    assert f"`dsa diff .dsa/{run}/machine.md FILE`" in result.stderr
+    assert f"`dsa replay {run} --against FILE`" in result.stderr
+
+
+def test_a_run_of_a_policy_has_no_machine(root):
+    keep(root, [PolicyEntry("p", "search", "0" * 64)], "", "20260131T120002-p")
+    with pytest.raises(Ended, match="one of the policy search: it has no machine"):
+        kept_run(root, "last")
+
+
+@pytest.mark.parametrize(("fault", "code", "said"), [
+    (HeldError("r", "process 1 on h"), 1, "run r is held by process 1 on h: .*--take takes"),
+    (StoreError("the disk is full"), 1, "the disk is full"),
+    (ArtifactStoreError(Path("a.git"), "is damaged"), 1, "is damaged"),
+    (OSError(28, "No space left on device"), 1, "cannot be written to .dsa/r: No space left on device"),
+    (KeyboardInterrupt(), 130, "interrupted; what was done so far is kept in .dsa/r: `dsa resume r` goes on"),
+])  # fmt: skip
+def test_what_goes_wrong_is_a_sentence_and_an_exit_code(fault, code, said):
+    with pytest.raises(Ended, match=said) as raised, faults_told(Path(".dsa"), lambda: Path(".dsa/r")):
+        raise fault
+    assert raised.value.exit_code == code
+
+
+def test_commands_to_paste_name_the_folder_where_it_is_not_the_usual_one():
+    assert line("resume", Path(".dsa/r"), "--retry", "1/2") == "dsa resume r --retry 1/2"
+    assert line("send", Path("my runs/r"), "more") == "dsa send r more --runs 'my runs'"

@@ -1,0 +1,228 @@
+"""`dsa replay`: the same again, on another table, and traces that anybody recorded."""
+
+import json
+from pathlib import Path
+
+import attrs
+import pytest
+from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep
+
+import dsa.cli.replay as replay_command
+from dsa.edge.files import locate, read_text
+from dsa.meaning import Occurrence
+from dsa.runtime.ledger import ArtifactEntry, Judgement, Ledger, PolicyEntry, VerdictEntry, dump_line
+from dsa.runtime.run import replay
+
+ROOT = Path(".dsa")
+AGENT = read_text(locate("dual_state"))
+PAID = "| paying  | paid       | mail, log | resting   |"
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("shop.md").write_text(SHOP)
+
+
+def table(name, old, new):
+    assert old in SHOP
+    Path(name).write_text(SHOP.replace(old, new))
+    return name
+
+
+def test_every_entry_is_derived_again():
+    crashed_while(ROOT, doing="mail")
+    result = dsa("replay", "last")
+    assert result.exit_code == 0
+    head, same, digest = result.stdout.splitlines()
+    assert head == f"run {RUN}: 11 entries, 2 events, 2 rows, 0 refused, 4 effects"
+    assert same == "derived again, every entry is the same; resting: no variables"
+    assert digest.startswith("sha256 ")
+    told = json.loads(dsa("replay", "last", "--json").stdout)
+    assert (told["state"], told["events"], told["outstanding"]) == ("resting", 2, {})
+    assert digest == f"sha256 {told['sha256']}"
+
+
+def test_what_is_outstanding_and_what_the_steps_made_is_in_it():
+    crashed_while(ROOT, doing="pay")
+    told = json.loads(dsa("replay", "last", "--json").stdout)
+    assert told["outstanding"] == {"pay": f"{RUN}/1/2"}
+
+
+def rejected():
+    """A run of the shipped agent whose first attempt was rejected."""
+    run = begun(AGENT, rmax=3)
+    run, _ = run.feed(Occurrence("specification"))
+    run = run.record(ArtifactEntry(run.keys["query_llm"], "g", 1, "a" * 64, "b" * 64))
+    run, _ = run.feed(Occurrence("artifact"), run.keys["query_llm"])
+    run = run.record(VerdictEntry(run.keys["execute_guard"], "g", 1, "a" * 64, [Judgement("g", "failed", "no")]))
+    return run.feed(Occurrence("verdict", {"g": "failed"}), run.keys["execute_guard"])[0]
+
+
+def test_a_value_of_another_kind_is_no_equal_entry():
+    """1 and true are equal in Python, and are not the same line."""
+    run = rejected()
+    changed = [attrs.evolve(e, changed=(("retries", True),)) if e == run.ledger[-3] else e for e in run.ledger]
+    assert replay(run.machine, Ledger(changed)) == run
+    keep(ROOT, changed, AGENT)
+    result = dsa("replay", "last")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"damaged: run {RUN}, entry 10: ")
+
+
+def test_a_projection_has_what_the_steps_did():
+    assert replay_command.projection(rejected()) == {
+        "state": "generating",
+        "values": {"satisfied": False, "retries": 1},
+        "outstanding": {"query_llm": f"{RUN}/3/2"},
+        "steps": {
+            "g": {
+                "attempts": 1,
+                "accepted": None,
+                "rejections": [{"artifact_id": "a" * 64, "outcome": "failed", "feedback": "no"}],
+            }
+        },
+        "specification": None,
+    }
+
+
+# -- another table ----------------------------------------------------------------------------------------------------
+
+
+def test_a_table_that_does_the_same():
+    crashed_while(ROOT, doing="mail")
+    assert (
+        dsa("replay", "last", "--against", "shop.md").stdout
+        == f"2 of the 2 events of run {RUN} are what shop.md does\n"
+    )
+    told = json.loads(dsa("replay", "last", "--against", "shop.md", "--json").stdout)
+    assert (told["same"], told["difference"]) == (2, None)
+
+
+def test_the_first_row_that_differs_is_named():
+    crashed_while(ROOT, doing="mail")
+    other = table("other.md", PAID, "| paying  | paid       | log, mail | resting   |")
+    result = dsa("replay", "last", "--against", other)
+    assert result.exit_code == 1
+    assert result.stdout == (
+        "event 2, paid in paying:\n"
+        "  recorded  line 31: paying -> resting; mail, log\n"
+        "  other.md  line 31 (paying | paid | resting): paying -> resting; log, mail\n"
+        f"1 of the 2 events of run {RUN} are what other.md does\n"
+    )
+    told = json.loads(dsa("replay", "last", "--against", other, "--json").stdout)["difference"]
+    assert (told["event"]["seq"], told["recorded_commands"], told["instead_commands"]) == (
+        2,
+        ["mail", "log"],
+        ["log", "mail"],
+    )
+
+
+def test_an_event_that_is_refused_there_names_the_conjuncts_that_were_false():
+    keep(ROOT, rejected().ledger, AGENT)
+    Path("strict.md").write_text(AGENT.replace("g.failed and retries < rmax", "g.failed and retries > rmax"))
+    result = dsa("replay", "last", "--against", "strict.md")
+    assert result.exit_code == 1
+    assert "event 3, verdict g.failed in validating:\n" in result.stdout
+    assert (
+        "strict.md  line 51 (validating | verdict | failed): validating -> failed; refine_context, reply_failure\n"
+        in result.stdout
+    )
+    assert "false: g.passed (line 48); retries > rmax (line 49); g.fatal (line 50)\n" in result.stdout
+
+
+def test_an_event_that_is_unknown_there():
+    crashed_while(ROOT, doing="pay")
+    result = dsa("replay", "last", "--against", "dual_state")
+    assert "  dual_state  knows no such event: machine dual_state has no event 'order'" in result.stdout
+    told = json.loads(dsa("replay", "last", "--against", "dual_state", "--json").stdout)["difference"]
+    assert (told["instead"], told["false"]) == (None, None)
+    assert "no event 'order'" in told["fault"]
+
+
+def test_parameters_that_the_other_table_does_not_have():
+    keep(ROOT, begun(AGENT).ledger, AGENT)
+    result = dsa("replay", "last", "--against", "shop.md")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(
+        f"shop.md cannot be at the parameters of run {RUN}: machine shop has no parameter 'rmax'"
+    )
+
+
+def test_a_run_of_another_version_can_be_tried_on_a_table():
+    entries = crashed_while(Path("good"), doing="mail")
+    keep(ROOT, entries, SHOP.replace("mail, log", "mail"))
+    assert dsa("replay", "last").exit_code == 1
+    assert dsa("replay", "last", "--against", "shop.md").exit_code == 0
+
+
+def test_a_run_of_a_policy_fits_no_table():
+    keep(ROOT, [PolicyEntry(RUN, "search", "0")], "")
+    result = dsa("replay", "last", "--against", "shop.md")
+    assert result.exit_code == 2
+    assert "search" in result.stderr
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_copy_of_a_ledger_can_be_tried_too():
+    entries = crashed_while(ROOT, doing="mail")
+    Path("ledger.jsonl").write_text("".join(f"{dump_line(entry)}\n" for entry in entries))
+    assert (
+        dsa("replay", "ledger.jsonl", "--against", "shop.md").stdout
+        == "2 of the 2 events of ledger.jsonl are what shop.md does\n"
+    )
+    assert dsa("replay", "ledger.jsonl", "--against", table("other.md", PAID, "")).exit_code == 1
+    Path("ledger.jsonl").write_text('{"kind":"machine"}\n')
+    assert dsa("replay", "ledger.jsonl", "--against", "shop.md").exit_code == 2
+
+
+TRACE = """{"machine": "dual_state", "parameters": {"rmax": 1}}
+
+{"event": "specification", "state": "generating"}
+{"event": "artifact", "effects": ["execute_guard"]}
+{"event": "verdict", "verdicts": {"g": "failed"}, "changed": {"retries": 1}}
+{"event": "artifact"}
+{"event": "verdict", "verdicts": {"g": "failed"}, "state": "generating"}
+"""
+
+
+def test_a_trace_of_another_program_names_the_line_and_what_was_false():
+    Path("trace.jsonl").write_text(TRACE)
+    result = dsa("replay", "trace.jsonl", "--against", "dual_state")
+    assert result.exit_code == 1
+    assert "trace.jsonl:7: step 5, verdict g.failed in validating: line 51" in result.stdout
+    strict = AGENT.replace(
+        "| validating | verdict       | else ", "| validating | verdict       | g.passed and not g.passed "
+    )
+    Path("strict.md").write_text(strict)
+    told = dsa("replay", "trace.jsonl", "--against", "strict.md").stdout
+    assert "trace.jsonl:7: step 5" in told
+    assert "refused: invalid_state" in told
+    assert "retries < rmax (line 49)" in told
+
+
+@pytest.mark.parametrize(("text", "place"), [
+    ('{"event": "artifact"}\n', "trace.jsonl:1: step 1"),
+    ('\n\n{"event": "artifact"}', "trace.jsonl:3: step 1"),
+    ('\n{"state": "failed"}\n{"event": "specification"}\n', "trace.jsonl:2: at the start"),
+    ('{"states": [\n{"mbt::actionTaken": "start"},\n{"mbt::actionTaken": "artifact"}\n]}', "trace.jsonl: step 1"),
+])  # fmt: skip
+def test_the_line_is_that_of_the_file(text, place):
+    Path("trace.jsonl").write_text(text)
+    assert f"\n{place}" in dsa("replay", "trace.jsonl", "--against", "dual_state").stdout
+    assert f"\n{place}" in dsa("check", "dual_state", "--trace", "trace.jsonl").stdout
+
+
+def test_a_trace_needs_a_table():
+    Path("trace.jsonl").write_text(TRACE)
+    result = dsa("replay", "trace.jsonl")
+    assert result.exit_code == 2
+    assert "--against FILE names the table" in result.stderr
+
+
+def test_json_of_a_trace():
+    Path("trace.jsonl").write_text(TRACE)
+    (told,) = json.loads(dsa("replay", "trace.jsonl", "--against", "dual_state", "--json").stdout)
+    assert told["mismatch"]["step"] == 5

@@ -1,0 +1,253 @@
+"""`dsa resume`: what is gone on with, and what is said when nothing can be."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import attrs
+import pytest
+from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep, recorded, write_shop
+
+from dsa.edge.deciding import DoubtError
+from dsa.edge.files import locate, read_text
+from dsa.edge.runs import open_store
+from dsa.errors import BindingError
+from dsa.runtime.ledger import ArtifactEntry, DoubtEntry, EventEntry
+
+ROOT = Path(".dsa")
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    """The shop's document, in the folder that the test works in."""
+    monkeypatch.chdir(tmp_path)
+    return write_shop(tmp_path)
+
+
+def done():
+    """Which effects were performed."""
+    return Path("done.txt").read_text().split() if Path("done.txt").exists() else []
+
+
+def test_a_run_that_was_cut_off_says_what_is_in_doubt_and_how_to_decide_it(shop):
+    entries = crashed_while(ROOT, doing="pay", file=shop)
+    result = dsa("resume", "last")
+    assert result.exit_code == 3
+    assert result.stdout.startswith("in doubt: pay 1/2 (line 30) was under way when the run was cut off\n  it has not happened  dsa")
+    assert recorded(ROOT).entries == entries
+    assert done() == []
+
+
+COMMANDS = {
+    "it has not happened": (["pay", "mail", "log"], "resting", 3),
+    "it gave paid": (["mail", "log"], "resting", 3),
+    "it gave declined": ([], "failed", 1),
+    "it has failed": ([], "failed", 1),
+}
+
+
+@pytest.mark.parametrize(("way", "expected"), COMMANDS.items(), ids=COMMANDS)
+def test_each_command_that_is_printed_decides(shop, way, expected):
+    crashed_while(Path("my runs"), doing="pay", file=shop)
+    printed = dsa("resume", "last", "--runs", "my runs").stdout
+    (command,) = re.findall(rf"^  {way} +(dsa .*)$", printed, re.MULTILINE)
+    result = dsa(*shlex.split(command)[1:])
+    performed, state, code = expected
+    assert result.exit_code == code, result.output
+    assert done() == performed
+    assert dsa("show", "last", "--runs", "my runs").stdout.count(f"state  {state}") == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "performed", "code"), [("--done", ["log"], 3), ("--retry", ["mail", "log"], 3), ("--fail", [], 1)]
+)
+def test_an_effect_without_answers_is_decided(shop, option, performed, code):
+    crashed_while(ROOT, doing="mail", file=shop)
+    result = dsa("resume", "last", option, "2/1")
+    assert (result.exit_code, done()) == (code, performed), result.output
+    if option == "--fail":
+        assert (
+            "stopped: mail (line 31) failed: the run was cut off while it was under way; it counts as fail"
+            in result.stdout
+        )
+        assert f"next      dsa resume {RUN}\n" in result.stdout
+        assert dsa("resume", "last").exit_code == 3, "what failed is tried again"
+        assert done() == ["mail", "log"]
+        assert DoubtEntry(f"{RUN}/2/1", "mail", "again") in list(recorded(ROOT).entries)
+
+
+def test_a_key_may_be_written_with_its_run(shop):
+    crashed_while(ROOT, doing="mail", file=shop)
+    assert dsa("resume", "last", "--done", f"{RUN}/2/1").exit_code == 3
+    assert done() == ["log"]
+
+
+def test_what_is_done_is_not_enough_for_an_effect_with_answers(shop):
+    crashed_while(ROOT, doing="pay", file=shop)
+    result = dsa("resume", "last", "--done", "1/2")
+    assert result.exit_code == 2
+    assert (
+        f"pay 1/2 has answers: say which it gave, with `dsa send {RUN} EVENT --answers 1/2`, EVENT one of paid, declined"
+        in result.stderr
+    )
+
+
+@pytest.mark.parametrize(("options", "said"), [
+    (["--retry", "7/7"], f"{RUN}/7/7 is not in doubt; in doubt: {RUN}/1/2"),
+    (["--done", "1/1"], f"{RUN}/1/1 is not in doubt"),
+])  # fmt: skip
+def test_what_is_not_in_doubt_cannot_be_decided(shop, options, said):
+    crashed_while(ROOT, doing="pay", file=shop)
+    fault = dsa("resume", "last", *options).exception
+    assert isinstance(fault, DoubtError)
+    assert said in str(fault)
+    assert dsa("resume", "last", "--retry", "1/2", "--fail", f"{RUN}/1/2").exit_code == 2
+
+
+def test_a_waiting_run_goes_on_waiting_and_a_finished_one_is_left_alone(shop):
+    keep(ROOT, begun(file=shop).ledger)
+    result = dsa("resume", "last")
+    assert result.exit_code == 3
+    assert f"next      dsa send {RUN} order [DATA]\n" in result.stdout
+    assert dsa("send", "last", "order").exit_code == 3
+    assert dsa("send", "last", "more").exit_code == 0
+    before = recorded(ROOT)
+    result = dsa("resume", "last")
+    assert (result.exit_code, result.stdout) == (0, f"run {RUN} is finished: succeeded\n")
+    told = json.loads(dsa("resume", "last", "--json").stdout)
+    assert (told["outcome"], told["exit_code"], told["state"]) == ("succeeded", 0, "succeeded")
+    assert recorded(ROOT) == before
+    assert isinstance(dsa("resume", "last", "--retry", "1/2").exception, DoubtError)
+
+
+def test_a_finished_run_exits_as_its_outcome(shop):
+    run = crashed_while(ROOT, doing="pay", file=shop)
+    assert dsa("resume", "last", "--fail", "1/2").exit_code == 1
+    assert dsa("resume", "last").exit_code == 1
+    assert len(recorded(ROOT).entries) > len(run)
+
+
+def test_what_is_in_doubt_is_in_the_json(shop):
+    crashed_while(ROOT, doing="pay", file=shop)
+    told = json.loads(dsa("resume", "last", "--json").stdout)
+    assert (told["kind"], told["exit_code"], told["waits_for"]) == ("waiting", 3, [])
+    assert told["in_doubt"] == [{"key": f"{RUN}/1/2", "effect": "pay", "line": 30}]
+
+
+def test_a_run_in_other_hands_is_named_with_its_holder(shop):
+    with open_store(ROOT) as store:
+        journal = store.create(RUN, SHOP, list(begun(file=shop).ledger))
+        for command in (["resume", "last"], ["send", "last", "order"]):
+            result = dsa(*command)
+            assert result.exit_code == 1
+            assert re.fullmatch(
+                rf"run {RUN} is held by process \d+ on \S+ \(\w+\): that process is alive, and goes on with it; --take takes the run away from it\n",
+                result.stderr,
+            )
+        assert dsa("resume", "last", "--take").exit_code == 3
+        assert journal.epoch < recorded(ROOT).epoch
+        assert dsa("send", "last", "order", "--take").exit_code == 3
+        assert done() == ["log", "pay", "mail", "log"]
+
+
+# -- bound as it was started ------------------------------------------------------------------------------------------
+
+
+def test_the_module_and_the_file_of_the_start_are_found_from_anywhere(shop, tmp_path, monkeypatch):
+    assert dsa("run", "shop.md").exit_code == 3
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert dsa("send", "last", "order", "--runs", "../.dsa").exit_code == 3
+    assert done() == ["log", "pay", "mail", "log"]
+
+
+def test_another_module_takes_the_place_of_the_first(shop):
+    crashed_while(ROOT, doing="mail", file=shop)
+    Path("mine.py").write_text(
+        "async def quiet(action, context): return []\neffects = dict(mail=quiet, log=quiet, pay=quiet)\n"
+    )
+    assert dsa("resume", "last", "--done", "2/1", "--with", "mine.py").exit_code == 3
+    assert done() == []
+    assert isinstance(dsa("resume", "last", "--with", "nowhere.py").exception, BindingError)
+
+
+def test_a_document_that_was_changed_is_noticed_and_not_used(shop):
+    crashed_while(ROOT, doing="mail", file=shop)
+    shop.write_text(SHOP + "\n## Properties\n- never failed and idle\n")
+    assert "is not as it was" not in dsa("resume", "last").stderr
+    shop.write_text(
+        SHOP.replace(
+            "| resting | more       |           | succeeded |", "| resting | more       |           | failed    |"
+        )
+    )
+    result = dsa("resume", "last", "--done", "2/1")
+    copy = f".dsa/{RUN}/machine.md"
+    assert (
+        result.stderr
+        == f"{shop} is not as it was; the run goes on with its own copy, {copy} (dsa diff {copy} {shop})\n"
+    )
+    assert dsa("send", "last", "more").exit_code == 0
+
+
+def test_a_document_that_is_gone_is_noticed_and_not_needed(shop):
+    keep(ROOT, begun(file=shop).ledger)
+    shop.unlink()
+    result = dsa("resume", "last")
+    assert result.exit_code == 3
+    assert f"{shop} is not as it was" in result.stderr
+
+
+REPLIES = "".join(f"```python\ndef add(a, b):\n    return {text}\n```\n" for text in ("a - b", "a * b", "a + b"))
+
+
+def test_a_script_goes_on_behind_the_replies_that_were_had(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("script.md").write_text(REPLIES)
+    assert dsa("run", "dual_state", "--model", "scripted:script.md", "--quiet").exit_code == 0
+    whole = recorded(ROOT, next(iter(path.name for path in ROOT.glob("*-dual_state-*"))))
+    events = [position for position, entry in enumerate(whole.entries) if isinstance(entry, EventEntry)]
+    text = read_text(locate("dual_state"))
+    for number, length in enumerate(
+        [*events[2:], len(whole.entries)]
+    ):  # cut off before each event from the first verdict on
+        run = f"20260131T12000{number}-cut"
+        entries = [renamed(entry, whole.run, run) for entry in list(whole.entries)[:length]]
+        artifacts = Path(f"cut{number}")
+        artifacts.mkdir()
+        keep(artifacts, entries, text, run)
+        store_artifacts(artifacts, run, whole.run)
+        result = dsa("resume", "last", "--runs", str(artifacts), "--quiet")
+        assert result.exit_code == 0, result.output
+        made = [e.attempt for e in recorded(artifacts, run).entries if isinstance(e, ArtifactEntry)]
+        assert made == [1, 2, 3]
+
+
+def renamed(entry, old, new):
+    """Give an entry as it would stand in another run."""
+    changes = {}
+    if getattr(entry, "run", None) == old:
+        changes["run"] = new
+    if isinstance(getattr(entry, "key", None), str):
+        changes["key"] = entry.key.replace(old, new)
+    return attrs.evolve(entry, **changes)
+
+
+def store_artifacts(root, run, old):
+    """Copy what a run generated into another run's store."""
+    from dsa.edge.runs import open_artifacts
+
+    there, here = open_artifacts(ROOT, old), open_artifacts(root, run)
+    for attempt in there.attempts():
+        here.store(there.get_artifact(attempt.artifact_id), attempt.author)
+
+
+def test_progress_shows_only_what_is_new(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("one.md").write_text(REPLIES.partition("```\n```")[0] + "```\n")
+    Path("rest.md").write_text(REPLIES.rpartition("```python")[2].join(["```python", ""]))
+    assert dsa("run", "dual_state", "--model", "scripted:one.md").exit_code == 1, "the script has come to its end"
+    result = dsa("resume", "last", "--model", "scripted:rest.md")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[0].split()[:4] == ["g", "attempt", "2", "passed"]
+    assert "2 made, 1 rejected" in result.stdout

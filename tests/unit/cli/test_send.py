@@ -1,0 +1,122 @@
+"""`dsa send`: events for a run that waits, and answers of effects in doubt."""
+
+import json
+from pathlib import Path
+
+import pytest
+from kept_runs import RUN, begun, crashed_while, dsa, keep, recorded, write_shop
+
+from dsa.edge.deciding import DoubtError
+from dsa.errors import OccurrenceError
+from dsa.runtime.ledger import EventEntry, RefusalEntry
+
+ROOT = Path(".dsa")
+
+
+@pytest.fixture(autouse=True)
+def shop(tmp_path, monkeypatch):
+    """A run of the shop that waits for an order."""
+    monkeypatch.chdir(tmp_path)
+    document = write_shop(tmp_path)
+    keep(ROOT, begun(file=document).ledger)
+    return document
+
+
+def events():
+    return [entry for entry in recorded(ROOT).entries if isinstance(entry, EventEntry) and entry.key is None]
+
+
+@pytest.mark.parametrize(("arguments", "data"), [
+    ([], None),
+    (["green tea"], "green tea"),
+    ([""], ""),
+    (["--json-data", '{"tea": ["green", 2.5, null]}'], {"tea": ["green", 2.5, None]}),
+    (["--json-data", '"text"'], "text"),
+])  # fmt: skip
+def test_an_event_is_handed_over_with_its_data_and_the_run_goes_on(arguments, data):
+    result = dsa("send", "last", "order", *arguments)
+    assert result.exit_code == 3, result.output
+    assert "waiting in resting for: more\n" in result.stdout
+    assert f"next      dsa send {RUN} more [DATA]\n" in result.stdout
+    assert [event.data for event in events()] == [data]
+    assert dsa("send", "last", "more").exit_code == 0
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["text", "--json-data", "1"], "two ways to say the same"),
+    (["--json-data", "{"], "--json-data is not JSON"),
+    (["--json-data", "[NaN]"], "NaN is no JSON"),
+    (["--json-data", "[" * 100_000], "--json-data is not JSON"),
+    (["\udcff"], "the data is not UTF-8 text"),
+])  # fmt: skip
+def test_data_that_is_none_is_refused_before_anything_happens(arguments, said):
+    result = dsa("send", "last", "order", *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert events() == []
+
+
+def test_an_unknown_event_says_which_was_probably_meant():
+    result = dsa("send", "last", "ordr")
+    assert (result.exit_code, result.stderr) == (2, "shop has no event 'ordr'; did you mean 'order'?\n")
+    assert "known are: more, order" in dsa("send", "last", "xyz").stderr
+    assert events() == []
+
+
+def test_what_does_not_come_from_outside_cannot_be_sent():
+    fault = dsa("send", "last", "paid").exception
+    assert isinstance(fault, OccurrenceError)
+    assert str(fault) == "'paid' does not come from outside; what does: order, more"
+
+
+def test_a_refused_event_says_why_and_what_is_accepted():
+    result = dsa("send", "last", "more")
+    assert result.exit_code == 1
+    assert result.stderr == "more in idle was refused: invalid_state (no row for more here); accepted there: order\n"
+    assert "waiting in idle for: order\n" in result.stdout
+    assert isinstance(recorded(ROOT).entries[-1], RefusalEntry)
+    told = json.loads(dsa("send", "last", "more", "--json").stdout)
+    assert (told["exit_code"], told["kind"], told["waits_for"]) == (1, "waiting", ["order"])
+    assert told["refused"] == [
+        {
+            "event": "more",
+            "state": "idle",
+            "reason": "invalid_state",
+            "message": "no row for more here",
+            "accepted": ["order"],
+        }
+    ]
+    told = json.loads(dsa("send", "last", "order", "--json").stdout)
+    assert (told["exit_code"], told["refused"]) == (3, []), "only what was refused now is told"
+
+
+def test_a_finished_run_takes_no_more_events():
+    dsa("send", "last", "order")
+    dsa("send", "last", "more")
+    before = recorded(ROOT)
+    result = dsa("send", "last", "more")
+    assert (result.exit_code, result.stderr) == (1, f"run {RUN} is finished (succeeded): it takes no more events\n")
+    assert recorded(ROOT) == before
+
+
+def test_nothing_is_sent_while_something_is_in_doubt(shop):
+    run = "20260131T120001-shop-b"
+    entries = crashed_while(ROOT, doing="mail", file=shop, run=run)
+    result = dsa("send", "last", "more")
+    assert result.exit_code == 3
+    assert result.stderr == "more was not sent: first it has to be said what became of what is in doubt\n"
+    assert f"dsa resume {run} --done 2/1\n" in result.stdout
+    assert recorded(ROOT, run).entries == entries
+
+
+def test_an_answer_settles_a_doubt(shop):
+    run = "20260131T120001-shop-b"
+    crashed_while(ROOT, doing="pay", file=shop, run=run)
+    assert isinstance(dsa("send", "last", "paid", "--answers", "7/7").exception, DoubtError)
+    assert isinstance(dsa("send", "last", "order", "--answers", "1/2").exception, OccurrenceError)
+    assert "did you mean 'declined'?" in dsa("send", "last", "decline", "--answers", "1/2").stderr
+    result = dsa("send", "last", "declined", "--json-data", '{"by": "phone"}', "--answers", "1/2")
+    assert (result.exit_code, result.stderr) == (1, "")
+    assert result.stdout.startswith("failed\n")
+    (answer,) = (entry for entry in recorded(ROOT, run).entries if isinstance(entry, EventEntry) and entry.key)
+    assert (answer.event, answer.key, answer.data) == ("declined", f"{run}/1/2", {"by": "phone"})

@@ -1,0 +1,316 @@
+"""`dsa show`: the timeline, and the same run in other forms."""
+
+from pathlib import Path
+
+import pytest
+from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep, recorded
+
+from dsa.checks.report import check
+from dsa.edge.files import locate, read_text
+from dsa.edge.runs import open_artifacts
+from dsa.lang import digest, loads
+from dsa.meaning import Occurrence
+from dsa.runtime.artifacts import MemoryArtifacts
+from dsa.runtime.content import Artifact, Usage
+from dsa.runtime.ledger import (
+    ArtifactEntry,
+    CallEntry,
+    CallResultEntry,
+    DoubtEntry,
+    Judgement,
+    PolicyEntry,
+    ResultEntry,
+    TimerEntry,
+    VerdictEntry,
+    load_lines,
+)
+from dsa.runtime.policies import error_step, event_step
+from dsa.runtime.run import begin
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def shown(*arguments):
+    result = dsa("show", "last", *arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+ROOT = Path(".dsa")
+TEXT = "def f(): return 1"
+
+
+def agent_run():
+    """A run of the shipped agent: rejected, stopped by a failure, resumed, cut off."""
+    started = {"model": "scripted:s.md", "seed": 3, "module": "mine.py"}
+    machine = loads(read_text(locate("dual_state"))).at(rmax=2)
+    run, _ = begin(machine, RUN, digest=digest(machine), started=started, at_ms=1_000)
+    run, _ = run.feed(Occurrence("specification", data="make\nf"), at_ms=1_000)
+    stored = ArtifactEntry(run.keys["query_llm"], "g", 1, "a" * 64, "b" * 64, (), "llm", "tiny", 1.5)
+    run = run.record(stored).record(
+        ResultEntry(stored.key, "query_llm", (event_step("query_llm", "artifact").to_json(),), 1.6)
+    )
+    run, _ = run.feed(Occurrence("artifact"), run.keys["query_llm"], at_ms=2_700)
+    key = run.keys["execute_guard"]
+    run = run.record(VerdictEntry(key, "g", 1, "a" * 64, [Judgement("g", "failed", "it\nis 2")]))
+    run, _ = run.feed(Occurrence("verdict", {"g": "failed"}), key, at_ms=2_800)
+    key = run.keys["query_llm"]
+    run = run.record(ResultEntry(f"{RUN}/3/1", "refine_context"))
+    run = run.record(ResultEntry(key, "query_llm", (error_step("query_llm", "timeout", "no answer").to_json(),)))
+    return run.record(DoubtEntry(key, "query_llm", "again"))
+
+
+def test_the_timeline_tells_what_happened_in_order():
+    keep(ROOT, agent_run().ledger, read_text(locate("dual_state")))
+    assert shown() == (
+        "run 20260131T120000-shop-aaaaaa of dual_state at rmax = 2\n"
+        "started 2026-01-31 12:00:00 UTC with --model scripted:s.md --seed 3 --with mine.py\n"
+        "\n"
+        "  1     0.0 s  specification              line 46: idle -> generating\n"
+        "     data: make f\n"
+        "     asks for query_llm 1/1\n"
+        "     g attempt 1: artifact aaaaaaaaaaaa by llm, tiny, 1.5 s\n"
+        "     query_llm 1/1 answered artifact, 1.6 s\n"
+        "  2     1.7 s  artifact (of 1/1)          line 47: generating -> validating\n"
+        "     asks for execute_guard 2/1\n"
+        "     g attempt 1: rejected (g.failed): it is 2\n"
+        "  3     1.8 s  verdict g.failed (of 2/1)  line 49: validating -> generating, retries = 1\n"
+        "     asks for refine_context 3/1\n"
+        "     asks for query_llm 3/2\n"
+        "     refine_context 3/1 done\n"
+        "     query_llm 3/2 failed: timeout: no answer\n"
+        "     resumed: query_llm 3/2 had failed; it is performed again\n"
+        "\n"
+        "now     cut off\n"
+        "state   generating\n"
+        "values  satisfied = false, retries = 1\n"
+        "to do   query_llm 3/2, which was under way: it is performed again\n"
+        "go on   dsa resume 20260131T120000-shop-aaaaaa\n"
+    )
+
+
+def test_how_it_stands_and_what_decides_a_doubt():
+    crashed_while(ROOT, doing="pay")
+    assert shown().endswith(
+        "now    in doubt: pay 1/2\n"
+        "state  paying\n"
+        "in doubt: pay 1/2 (line 30) was under way when the run was cut off\n"
+        "  it has not happened  dsa resume 20260131T120000-shop-aaaaaa --retry 1/2\n"
+        "  it gave paid         dsa send 20260131T120000-shop-aaaaaa paid --answers 1/2\n"
+        "  it gave declined     dsa send 20260131T120000-shop-aaaaaa declined --answers 1/2\n"
+        "  it has failed        dsa resume 20260131T120000-shop-aaaaaa --fail 1/2\n"
+    )
+
+
+def test_an_effect_without_answers_has_happened_or_not():
+    crashed_while(Path("other"), doing="mail")
+    told = dsa("show", "last", "--runs", "other").stdout
+    assert "  it has happened      dsa resume 20260131T120000-shop-aaaaaa --done 2/1 --runs other\n" in told
+    assert "to do  log 2/2, not begun yet\n" in told
+    assert "--answers" not in told
+
+
+def test_what_a_waiting_run_is_sent():
+    keep(ROOT, begun().ledger)
+    assert shown().endswith(f"now    waiting for: order\nstate  idle\nsend   dsa send {RUN} order [DATA]\n")
+    workflow = begun(read_text(locate("workflow")), "20260131T120001-w-1")
+    keep(ROOT, workflow.ledger, read_text(locate("workflow")), workflow.run_id)
+    assert f"send    dsa send {workflow.run_id} specification [DATA]\n" in shown()
+
+
+TIMED = SHOP.replace("| resting | more       |           |", "| resting | after 2s   |           |").replace(
+    "| more     | outside |\n", ""
+)
+
+
+def test_timers_refusals_and_late_answers_are_told():
+    run, _ = begun(TIMED).feed(Occurrence("order"))
+    key = run.keys["pay"]
+    run = run.record(ResultEntry(f"{RUN}/1/1", "log"))
+    run, _ = run.feed(Occurrence("order"))
+    run, _ = run.feed(Occurrence("paid"), "old/0/1")
+    run, _ = run.feed(Occurrence("paid"), key)
+    run = run.record(TimerEntry("resting", "after 2s", 1_769_860_802_345))
+    keep(ROOT, run.ledger, TIMED)
+    told = shown()
+    assert (
+        "  2  order          refused: invalid_state (no row for order here); accepted there: declined, paid, pay.failed\n"
+        in told
+    )
+    assert (
+        "  3  paid (of 0/1)  refused: late (old/0/1 is not outstanding); accepted there: declined, paid, pay.failed\n"
+        in told
+    )
+    assert "     timer after 2s of resting, due 2026-01-31 12:00:02.345 UTC\n" in told
+    assert "timer  after 2s of resting, due 2026-01-31 12:00:02.345 UTC\n" in told
+    assert shown("--percepts") == (
+        "| percept | action                 | state   | changed |\n"
+        "| ------- | ---------------------- | ------- | ------- |\n"
+        "| order   | log, pay               | paying  |         |\n"
+        "| order   | refused: invalid_state | paying  |         |\n"
+        "| paid    | refused: late          | paying  |         |\n"
+        "| paid    | mail, log              | resting |         |\n"
+    )
+
+
+def test_a_deadline_beyond_all_calendars_is_told():
+    run = begun().record(TimerEntry("idle", "after 1s", 10**18))
+    keep(ROOT, run.ledger)
+    assert "due 1000000000000000000 ms after 1970" in shown()
+
+
+def test_nothing_that_a_model_or_a_person_wrote_steers_the_terminal():
+    run, _ = begun().feed(Occurrence("order", data="\x1b[2J\nnext \u202e" + "x" * 500))
+    keep(ROOT, run.ledger)
+    (line,) = [line for line in shown().splitlines() if "data:" in line]
+    assert line == "     data: \\x1b[2J next \\u202e" + "x" * 69 + "..."
+
+
+def test_json_is_the_ledger():
+    entries = crashed_while(ROOT, doing="mail")
+    assert load_lines(shown("--json")) == entries == recorded(ROOT).entries
+
+
+@pytest.mark.parametrize("form", ["--percepts", "--as-scenario", "--provenance"])
+def test_json_goes_with_no_other_form(form):
+    keep(ROOT, begun().ledger)
+    assert dsa("show", "last", "--json", form).exit_code == 2
+
+
+# -- as a scenario ----------------------------------------------------------------------------------------------------
+
+
+def pasted(text, section):
+    """Paste a section into a document; give how its scenarios run. Nothing else may be wrong with it."""
+    machine = loads(f"{text}\n{section}")
+    report = check(machine)
+    assert [found for found in report.diagnostics if found.severity == "error"] == []
+    return [(result.name, result.ok) for result in report.scenarios][-1]
+
+
+def scenario_of(run, text):
+    keep(ROOT, run.ledger, text, run.run_id)
+    return dsa("show", run.run_id, "--as-scenario")
+
+
+def test_a_run_is_a_scenario_that_checks():
+    run = agent_run()
+    text = read_text(locate("dual_state"))
+    result = scenario_of(run, text)
+    assert result.stdout.startswith(f"## Scenario: run {RUN}\nParameters: rmax = 2\n\n| percept ")
+    assert pasted(text, result.stdout) == (f"run {RUN}", True)
+    with pytest.raises(AssertionError, match="DSA310"):
+        pasted(text, result.stdout.replace("| 1       |", "| 2       |"))
+
+
+def test_refused_and_late_events_are_in_it_where_a_scenario_can_say_them():
+    run, _ = begun(TIMED).feed(Occurrence("order"))
+    key = run.keys["pay"]
+    run, _ = run.feed(Occurrence("order"))
+    run, _ = run.feed(Occurrence("paid"), "old/0/1")
+    run, _ = run.feed(Occurrence("paid"), key)
+    run, _ = run.feed(Occurrence("declined"))
+    run, _ = run.feed(Occurrence("after 2s", source="resting"))
+    run, _ = run.feed(Occurrence("order"))
+    result = scenario_of(run, TIMED)
+    assert [line.split("|")[1:3] for line in result.stdout.splitlines()[3:]] == [
+        [" order    ", " log, pay               "],
+        [" order    ", " refused: invalid_state "],
+        [" paid     ", " mail, log              "],
+        [" declined ", " refused: late          "],
+        [" after 2s ", "                        "],
+        [" order    ", " refused: finished      "],
+    ]
+    assert pasted(TIMED, result.stdout)[1]
+    assert result.stderr == "left out: 1 refused events of which a scenario cannot tell why\n"
+
+
+NESTED = """# nested
+## Events
+| event | from |
+| - | - |
+| go | outside |
+## States
+| state | kind |
+| - | - |
+| a | |
+| a.b | initial |
+| over | final |
+## Transitions
+| source | event | target |
+| - | - | - |
+| a.b | after 1s | = |
+| a | after 1s | over |
+| a | go | over |
+"""
+
+
+def test_which_of_two_timers_is_meant_no_scenario_can_say():
+    text = (
+        NESTED.replace("| a.b | initial |", "| a.b | |")
+        .replace("| a | |", "| a | initial |")
+        .replace("| a.b | |", "| a.b | initial |")
+    )
+    run, _ = begun(text).feed(Occurrence("after 1s", source="a"))
+    result = scenario_of(run, text)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "no scenario can tell run" in result.stderr
+
+
+def test_a_run_in_which_nothing_has_happened_is_no_scenario():
+    result = scenario_of(begun(), SHOP)
+    assert (result.exit_code, result.stderr) == (1, f"nothing has happened yet in run {RUN}\n")
+
+
+# -- provenance -------------------------------------------------------------------------------------------------------
+
+
+def test_attempts_stand_below_what_they_refine():
+    keep(ROOT, begun().ledger)
+    assert shown("--provenance") == "nothing was generated\n"
+    artifacts = open_artifacts(ROOT, RUN)
+    ids = MemoryArtifacts()
+
+    def store(step, version, text, parent=None, uses=(), outcome=None, feedback=""):
+        made = Artifact(text, version, parent_id=parent, step=step, usage=Usage("tiny", 0.1), dependency_ids=uses)
+        stored = artifacts.store(made, "llm")
+        assert ids.store(made).artifact_id == stored.artifact_id
+        if outcome:
+            said = [Judgement("g", outcome, feedback)]
+            artifacts.record_verdict(VerdictEntry("k", step, version, stored.artifact_id, said))
+        return stored.artifact_id
+
+    first = store("test", 1, TEXT, outcome="failed", feedback="no\nassert")
+    second = store("test", 2, TEXT, first, outcome="passed")
+    store("test", 3, TEXT, first, outcome="fatal")
+    store("code", 1, TEXT, uses=(second,))
+    store("test", 4, TEXT, second, outcome="failed")
+    lines = [
+        line.replace(line[line.index("artifact") :].split()[1], "ID") for line in shown("--provenance").splitlines()
+    ]
+    assert lines == [
+        "test 1  artifact ID  by llm, tiny  rejected: no assert",
+        "|- test 2  artifact ID  by llm, tiny  passed",
+        "|  `- test 4  artifact ID  by llm, tiny  rejected",
+        "`- test 3  artifact ID  by llm, tiny  fatal",
+        "code 1  artifact ID  by llm, tiny  uses test 2  no verdict",
+    ]
+
+
+# -- runs of policies -------------------------------------------------------------------------------------------------
+
+
+def test_a_run_of_a_policy_is_told_by_its_calls():
+    gave = CallResultEntry("", "1.1", ({"id": "1", "actor": "read", "type": "text", "payload": {"text": "hello"}},))
+    keep(ROOT, [PolicyEntry(RUN, "search", "0", {"q": "tea"}), CallEntry("", "1.1", "read", "0"), gave], "")
+    assert shown() == (
+        f"run {RUN} of the policy search\n"
+        'started 2026-01-31 12:00:00 UTC with {"q": "tea"}\n'
+        "     call 1.1 of read\n"
+        '     call 1.1 gave [{"text": "hello"}]\n'
+    )
+    assert len(load_lines(shown("--json"))) == 3
+    assert dsa("show", "last", "--as-scenario").exit_code == 2

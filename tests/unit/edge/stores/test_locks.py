@@ -1,0 +1,97 @@
+"""Who is alive, and whose turn it is to write."""
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from artifact_runs import open_files
+
+from dsa.edge.stores.locks import Holder, Turn, is_alive
+from dsa.edge.stores.sqlite import SqliteStore
+from dsa.runtime.journal import StoreError
+
+KILLED = """
+import os, signal, sys, pathlib
+from dsa.edge.stores.sqlite import SqliteStore
+SqliteStore(pathlib.Path(sys.argv[1]))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def names(folder):
+    return [path.name for path in folder.iterdir()]
+
+
+def test_a_holder_lives_until_it_is_closed(tmp_path):
+    holder = Holder(tmp_path / "holders")
+    assert is_alive(tmp_path / "holders", holder.name)
+    holder.close()
+    assert not is_alive(tmp_path / "holders", holder.name)
+    assert names(tmp_path / "holders") == []
+
+
+def test_what_killed_processes_left_is_removed_by_the_next_one_and_what_lives_is_not(tmp_path):
+    path = tmp_path / "ledger.db"
+    holders = tmp_path / "ledger.db-holders"
+    for _ in range(3):
+        subprocess.run([sys.executable, "-c", KILLED, path], check=False)
+    with SqliteStore(path):
+        [alive] = names(holders)
+        with SqliteStore(path):
+            assert alive in names(holders)
+            assert len(names(holders)) == 2
+    assert names(holders) == []
+
+
+def test_whose_file_cannot_be_removed_is_dead_all_the_same(tmp_path, monkeypatch):
+    holder = Holder(tmp_path / "holders")
+
+    def refuse(_path, **_):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(Path, "unlink", refuse)
+        holder.close()
+        assert not is_alive(tmp_path / "holders", holder.name)
+    assert not is_alive(tmp_path / "holders", holder.name)
+
+
+def test_who_waits_for_a_turn_in_vain_is_told_what_to_do(tmp_path):
+    first, second = Turn(tmp_path / "lock", 0), Turn(tmp_path / "lock", 0.01)
+    first.take()
+    refusal = r"another process has been writing to it for 0.01 s; is it stopped\? `fuser .*/lock` says which"
+    with pytest.raises(TimeoutError, match=refusal):
+        second.take()
+    first.give_back()
+    second.take()
+    first.close()
+    second.close()
+
+
+def test_a_store_that_cannot_be_opened_leaves_nothing_open(tmp_path):
+    (tmp_path / "ledger.db").write_text("no database " * 100)
+    before = open_files()
+    for _ in range(3):
+        with pytest.raises(StoreError, match="file is not a database"):
+            SqliteStore(tmp_path / "ledger.db")
+    assert open_files() == before
+    assert names(tmp_path / "ledger.db-holders") == []
+
+
+def test_a_store_that_waited_in_vain_is_closed_at_once(tmp_path):
+    path = tmp_path / "ledger.db"
+    before = open_files()
+    with SqliteStore(path, lock_patience_s=0.01) as store:
+        journal = store.create("r1", "", [])
+        file = os.open(tmp_path / "ledger.db-lock", os.O_RDWR)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(StoreError, match=r"cannot be written: another process has been writing to it for 0.01 s"):
+            store.hold("r1", take=True)
+        journal.release()
+    os.close(file)
+    assert open_files() == before
+    with SqliteStore(path) as store:
+        assert store.read("r1").holder is None
