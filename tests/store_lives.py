@@ -89,13 +89,13 @@ class Story:
         self.fired += answer["killed"] or said["fired"]
         self._judge([told["acknowledged"] for told in answer["told"] if "acknowledged" in told])
         happened = {key for _, key in parcels.performed(self.performed)}
-        self.decided |= {key: "done" if key in happened else "retry" for key in said.get("asked", ())}
+        self.decided = {key: "done" if key in happened else "retry" for key in said.get("asked", ())}
         return said
 
     def finish(self):
         """Go on until the run is finished; give how many faults fired."""
         while (said := self.live()).get("rest") != "finished":
-            assert said["rest"] == "waiting", said
+            assert said.get("rest") == "waiting", said
             assert said["asked"], said
             assert self.lives < MOST_LIVES, said
         assert said["state"] == "done"

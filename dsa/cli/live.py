@@ -78,6 +78,12 @@ class Progress:
             self._live.update(self._table(len(self._rows)))
             self._live.stop()
 
+    def recall(self, entry: Entry) -> None:
+        """Take note of an entry that was there before the run went on, without a line for it."""
+        quiet, self._quiet = self._quiet, True
+        self.observe(entry)
+        self._quiet = quiet
+
     def observe(self, entry: Entry) -> None:
         """Take note of one ledger entry and show what it changes."""
         match entry:

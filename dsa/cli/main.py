@@ -6,6 +6,7 @@ interrupted.
 
 import contextlib
 import difflib
+import gc
 import importlib
 import keyword
 import os
@@ -32,7 +33,12 @@ COMMANDS = {
     "new": "Write a starter document.",
     "odds": "How likely success is, what runs cost, how many retries a target needs.",
     "prove": "Prove properties for all parameter values, with z3.",
+    "replay": "Derive a recorded run again, or try it on another table.",
+    "resume": "Go on with a run that was cut off, was stopped, or is in doubt.",
     "run": "Run a machine with a model.",
+    "runs": "List the runs that are kept.",
+    "send": "Send a waiting run an event from outside.",
+    "show": "Tell what happened in a run, and how it stands.",
     "tests": "Make tests of an implementation: a tour, or a complete suite.",
     "verify": "Check a certificate with the independent kernel.",
     "why": "Say why an event is accepted or refused in a state.",
@@ -50,6 +56,9 @@ class _Lazy(click.Group):
             return None
         module = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
         command: click.Command = importlib.import_module(f"dsa.cli.{module}").command
+        if not gc.isenabled():  # as `main` left it
+            gc.freeze()
+            gc.enable()
         return command
 
     def resolve_command(
@@ -85,7 +94,11 @@ def program() -> None:
 
 def main() -> None:
     """Run the program; what this package raises on purpose becomes a message and exit code 2."""
+    # Until the command is loaded nothing is garbage, and what is loaded then stays: looking for some in it, again and again,
+    # would take a seventh of what a small check takes.
+    gc.disable()
     code = _exit_code()
+    gc.enable()
     if any(thread.daemon for thread in threading.enumerate()):
         # A call was given up and goes on in native code (a model, for one), which would crash the interpreter as it
         # takes itself apart.

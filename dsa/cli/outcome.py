@@ -1,21 +1,26 @@
 """What became of a run, in words, as JSON, and as an exit code."""
 
 import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import click
 from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
 
+from dsa.cli.faults import silence
+from dsa.cli.kept import line
 from dsa.cli.terminal import printable
-from dsa.declarations import OUTSIDE
+from dsa.cli.timeline import doubts, send_line
 from dsa.edge.binding import GENERATING_EFFECT
 from dsa.edge.driver import Rest
 from dsa.edge.running import Performed
-from dsa.meaning import accepted_events
 from dsa.runtime.ledger import ArtifactEntry, VerdictEntry
-from dsa.runtime.run import Run
+from dsa.runtime.standing import outside_events
+from dsa.runtime.timeline import Refused, short_key
 from dsa.runtime.totals import Totals, totals
 
 WAITING = 3
@@ -23,9 +28,12 @@ _CODES = {"succeeded": 0, "failed": 1, "escalated": 3}
 _STYLES = {0: "bold green", 1: "bold red", 3: "bold yellow"}
 
 
-def exit_code(rest: Rest) -> int:
-    """Give 0 for success, 1 for a failed or stopped run, 3 when a person is needed (DESIGN.md, section 3)."""
-    if rest.kind == "stopped":
+def exit_code(rest: Rest, refused: Sequence[Refused] = ()) -> int:
+    """Give 0 for success, 1 for a failed or stopped run, 3 when a person is needed (DESIGN.md, section 3).
+
+    1 also when an event that was sent to the run has been refused.
+    """
+    if rest.kind == "stopped" or refused:
         return 1
     return WAITING if rest.kind == "waiting" else _CODES.get(rest.run.outcome, 0)
 
@@ -35,31 +43,48 @@ def headline(rest: Rest) -> str:
     run = rest.run
     if rest.failure is not None:
         return f"stopped: {rest.failure}"
+    if rest.in_doubt:
+        return f"in doubt: {', '.join(f'{intent.effect} {short_key(intent.key)}' for intent in rest.in_doubt)}"
     if rest.kind == "waiting":
-        outside = [
-            event for event in accepted_events(run.machine, run.configuration.state) if _from_outside(run, event)
-        ]
+        outside = outside_events(run)
         return f"waiting in {run.configuration.state} for: {', '.join(outside) or 'nothing that can happen'}"
     unfinished = [view for view in run.steps.values() if view.accepted is None and view.attempts]
     where = f" at {unfinished[-1].name} after {_plural(unfinished[-1].attempts, 'attempt')}" if unfinished else ""
     return f"{run.outcome}{where if run.outcome != 'succeeded' else ''}"
 
 
-def _from_outside(run: Run, event: str) -> bool:
-    return event in run.machine.event_named and run.machine.event_named[event].origin == OUTSIDE
+def tell(performed: Performed, console: Console, *, json_wanted: bool, refused: Sequence[Refused] = ()) -> None:
+    """Print how a run ended, for people or for programs; nobody need read it."""
+    try:
+        if json_wanted:
+            click.echo(as_json(performed, refused))
+        else:
+            show(performed, console)
+    except BrokenPipeError:
+        silence(sys.stdout)  # how the run ended is no matter of who reads it
 
 
 def show(performed: Performed, console: Console, *, code: bool = True) -> None:
     """Print how a run ended, what it made, where everything is and what it took."""
     rest, style = performed.rest, _STYLES.get(exit_code(performed.rest), "bold")
-    console.print(Text(printable(headline(rest)), style), soft_wrap=True)
+    for told in doubts(rest.run, rest.in_doubt, performed.directory) if rest.in_doubt else [headline(rest)]:
+        console.print(Text(printable(told), "" if told.startswith(" ") else style), soft_wrap=True)
     if code and performed.final is not None:
         console.print()
         console.print(_shown(performed.final, console), soft_wrap=True)
     facts = {"artifacts": _artifacts(performed), "final": performed.final, "diagram": performed.diagram}
-    for name, fact in (facts | {"totals": _spent(performed)}).items():
+    for name, fact in (facts | {"totals": _spent(performed), "next": _next(performed)}).items():
         if fact is not None:
             console.print(Text.assemble((f"{name:<10}", "dim"), str(fact)), soft_wrap=True)
+
+
+def _next(performed: Performed) -> str | None:
+    """Give the command that goes on with the run, if it can go on and has not said how before."""
+    rest = performed.rest
+    if rest.kind == "stopped":
+        return line("resume", performed.directory)
+    is_waiting = rest.kind == "waiting" and not rest.in_doubt and outside_events(rest.run)
+    return send_line(rest.run, performed.directory) if is_waiting else None
 
 
 def _shown(final: Path, console: Console) -> Syntax | Text:
@@ -98,7 +123,7 @@ def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def as_json(performed: Performed) -> str:
+def as_json(performed: Performed, refused: Sequence[Refused] = ()) -> str:
     """Give everything that `show` prints, and each attempt, as one JSON object."""
     rest, run = performed.rest, performed.rest.run
     written: dict[str, Any] = {
@@ -108,8 +133,11 @@ def as_json(performed: Performed) -> str:
         "outcome": run.outcome if rest.kind == "finished" else None,
         "state": run.configuration.state,
         "values": run.values,
-        "exit_code": exit_code(rest),
+        "exit_code": exit_code(rest, refused),
         "failure": None if rest.failure is None else _failure(rest),
+        "waits_for": outside_events(run) if rest.kind == "waiting" and not rest.in_doubt else [],
+        "in_doubt": [{"key": i.key, "effect": i.effect, "line": i.line} for i in rest.in_doubt],
+        "refused": [_refused(each) for each in refused],
         "attempts": [_attempt(entry) for entry in run.ledger if isinstance(entry, VerdictEntry)],
         "accepted": {artifact.step: artifact.content for artifact in performed.accepted},
         "directory": str(performed.directory),
@@ -127,6 +155,12 @@ def _failure(rest: Rest) -> dict[str, Any]:
         "code": rest.failure.code,
         "message": str(rest.failure),
     }
+
+
+def _refused(each: Refused) -> dict[str, Any]:
+    refusal = each.refusal
+    why = {"reason": refusal.reason, "message": refusal.message, "accepted": refusal.accepted}
+    return {"event": each.event.event, "state": each.state, **why}
 
 
 def _attempt(entry: VerdictEntry) -> dict[str, Any]:

@@ -17,6 +17,16 @@ def read_record(name: str) -> Recorded:
         raise DocumentError(name, str(fault)) from None
 
 
+def place_in(name: str, step: int) -> str:
+    """Say where a step of a trace stands that was read before (0: its start): `FILE:LINE` in JSON Lines, else just the file."""
+    lines = [number for number, line in enumerate(read_text(name).splitlines(), 1) if line.strip()]
+    steps = len(read_record(name).steps)
+    if len(lines) not in {steps, steps + 1}:
+        return name  # one object over many lines
+    first = len(lines) - steps
+    return f"{name}:{lines[max(0, first + step - 1)]}"
+
+
 def save_traces(folder: Path, report: Report, *, itf: bool) -> list[Path]:
     """Write the traces of all properties, `DOCUMENT-line12-1.jsonl` and so on; give the files written."""
     folder.mkdir(parents=True, exist_ok=True)

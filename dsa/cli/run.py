@@ -6,20 +6,19 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from dsa.cli.faults import INTERRUPTED, Ended, JsonCommand, silence
+from dsa.cli.faults import JsonCommand
+from dsa.cli.kept import faults_told
 from dsa.cli.live import Progress
-from dsa.cli.outcome import as_json, exit_code, show
+from dsa.cli.outcome import exit_code, tell
 from dsa.cli.parameters import parse_parameters
 from dsa.cli.terminal import terminal
 from dsa.edge.binding import DEFAULT_MODEL, bind
 from dsa.edge.files import load, locate, read_text
-from dsa.edge.git import ArtifactStoreError
 from dsa.edge.running import Performed, perform, takes_specification
 from dsa.edge.runs import DEFAULT_RUNS
-from dsa.errors import GenerationError
+from dsa.generators.library import SCRIPTED
 from dsa.lang import machine_of
 from dsa.machine import Machine
-from dsa.runtime.journal import StoreError
 from dsa.runtime.ledger import Entry, MachineEntry
 from dsa.runtime.prompt import SPECIFICATION, placeholders
 
@@ -66,13 +65,7 @@ def command(
         console=console,
         quiet=quiet or json_wanted,
     )
-    try:
-        if json_wanted:
-            click.echo(as_json(performed))
-        else:
-            show(performed, console)
-    except BrokenPipeError:
-        silence(sys.stdout)  # how the run ended is no matter of who reads it
+    tell(performed, console, json_wanted=json_wanted)
     sys.exit(exit_code(performed.rest))
 
 
@@ -104,23 +97,27 @@ def run_with_model(
             directory = root / entry.run
         progress.observe(entry)
 
-    try:
+    with faults_told(root, lambda: directory):
         binding = bind(machine, path=path, module=module, model=model, seed=seed)
-        started = {"file": str(path.absolute()), "module": _absolute(module), "model": model, "seed": seed}
+        started = {
+            "file": str(path.absolute()),
+            "module": _absolute(module),
+            "model": _absolute_script(model),
+            "seed": seed,
+        }
         with Progress(machine, console, quiet=quiet) as progress:
             return perform(machine, read_text(path), binding, specification, root=root, started=started, observe=watch)
-    except (GenerationError, StoreError, ArtifactStoreError) as error:
-        raise Ended(str(error), 1) from error
-    except OSError as error:
-        raise Ended(f"the run cannot be written to {directory or root}: {error.strerror or error}", 1) from error
-    except KeyboardInterrupt:
-        kept = f"; what was done so far is kept in {directory}: `dsa resume {directory.name}` goes on" if directory else ""
-        raise Ended(f"interrupted{kept}", INTERRUPTED, directory=directory) from None
 
 
 def _absolute(module: str | None) -> str | None:
     """Give a module so that it is found from another folder too."""
     return str(Path(module).absolute()) if module is not None and module.endswith(".py") else module
+
+
+def _absolute_script(model: str) -> str:
+    """Give a model so that its script, if it is one, is found from another folder too."""
+    script = model.removeprefix(SCRIPTED)
+    return model if script == model else f"{SCRIPTED}{Path(script).absolute()}"
 
 
 def asked_for(machine: Machine, given: str | None) -> str:

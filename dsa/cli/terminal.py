@@ -30,6 +30,11 @@ def terminal() -> Console:
     return console
 
 
+def say(text: str) -> None:
+    """Print a line as it stands, whatever it holds and whoever still reads."""
+    _Patient(sys.stdout).write(f"{printable(text)}\n")
+
+
 class _Patient(io.TextIOBase):
     """A stream that takes every text, for one that may be closed, full, or unable to encode it."""
 

@@ -6,20 +6,26 @@ Takes paths, gives locks. Works between processes and containers that share a fo
 import fcntl
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import time
+from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
+
+_PAUSE_S = 0.0005
 
 
 class Holder:
     """One who may write runs: alive as long as its process lives and it was not closed.
 
-    `name` says which process that is, and tells apart all holders there ever were.
+    `name` says which process that is, and tells apart all holders there ever were. Make one only when it is your turn: what killed ones have
+    left is removed first.
     """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
+        for left in folder.iterdir():
+            with suppress(PermissionError):  # another user's, whose next process removes it
+                is_alive(folder, left.name)
         self.name = f"process {os.getpid()} on {socket.gethostname().replace('/', '_')} ({token_hex(6)})"
         self._path = folder / self.name
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -27,7 +33,7 @@ class Holder:
 
     def close(self) -> None:
         """Be no longer alive."""
-        self._path.unlink(missing_ok=True)
+        _remove(self._path)
         os.close(self._file)
 
 
@@ -42,31 +48,51 @@ def is_alive(folder: Path, name: str) -> bool:
     except BlockingIOError:
         return True
     else:
-        with suppress(FileNotFoundError):
-            (folder / name).unlink()
+        _remove(folder / name)
         return False
     finally:
         os.close(file)
+
+
+def _remove(path: Path) -> None:
+    """Remove a holder's file. On a disk that fails it stays for those who come later: it says nothing any more."""
+    with suppress(OSError):
+        path.unlink()
 
 
 class Turn:
     """The right to write a file, one process at a time.
 
     SQLite would take turns by itself, but some of its versions (3.7.0 to 3.51.2) can damage a file when one connection writes while
-    another one checkpoints; they never do so at the same time here.
+    another one checkpoints; they never do so at the same time here. Who has to wait longer than `patience_s` is told: a process that
+    is stopped (SIGSTOP) while it writes would keep all others waiting.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, patience_s: float) -> None:
+        self._path, self._patience_s = path, patience_s
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
-    @contextmanager
-    def taken(self) -> Iterator[None]:
-        """Wait for the turn, and give it back at the end."""
-        fcntl.flock(self._file, fcntl.LOCK_EX)
+    def take(self) -> None:
+        """Wait for the turn. Raises TimeoutError."""
+        deadline_s = time.monotonic() + self._patience_s
+        while not self._is_free():
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(
+                    f"another process has been writing to it for {self._patience_s:g} s; is it stopped? "
+                    f"`fuser {self._path}` says which one has it open: let it go on, or end it"
+                )
+            time.sleep(_PAUSE_S)
+
+    def give_back(self) -> None:
+        """Let the next one write."""
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def _is_free(self) -> bool:
         try:
-            yield
-        finally:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def close(self) -> None:
         """Close the file."""

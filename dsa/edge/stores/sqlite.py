@@ -10,7 +10,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -72,21 +72,26 @@ class _Row:
 class SqliteStore:
     """A `RunStore` in one file, which is made when there is none. Use it as a context manager, or `close` it.
 
-    Its methods belong to the thread that made it. Raises StoreError when the file cannot be opened or is another program's.
+    Its methods belong to the thread that made it. `lock_patience_s` is how long it waits while other processes write. Raises
+    StoreError when the file cannot be opened or is another program's.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, lock_patience_s: float = 60.0) -> None:
         self._path = path
         self._holders = path.with_name(f"{path.name}-holders")
         self._connection: sqlite3.Connection | None = None
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._turn = Turn(path.with_name(f"{path.name}-lock"))
-            self._holder = Holder(self._holders)
-            with self._turn.taken():
-                self._connection = _opened(path)
-        except (OSError, sqlite3.Error, UnicodeDecodeError) as fault:  # SQLite quotes damaged names in its messages
-            raise StoreError(f"{path}: no runs can be kept here: {_said(fault)}") from fault
+        with ExitStack() as undone:
+            try:
+                _make_folder(path.parent)
+                self._turn = Turn(path.with_name(f"{path.name}-lock"), lock_patience_s)
+                undone.callback(self._turn.close)
+                with self._its_turn():
+                    self._holder = Holder(self._holders)
+                    undone.callback(self._holder.close)
+                    self._connection = _opened(path)
+            except (OSError, sqlite3.Error, UnicodeDecodeError) as fault:  # SQLite quotes damaged names in its messages
+                raise StoreError(f"{path}: no runs can be kept here: {_said(fault)}") from fault
+            undone.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -96,8 +101,9 @@ class SqliteStore:
 
     def close(self) -> None:
         """Give up all that is held, and close the file."""
-        with self._turn.taken():  # closing may checkpoint
-            self._close_connection()
+        if self._connection is not None:
+            with suppress(StoreError), self._its_turn():  # closing may checkpoint
+                self._close_connection()
         self._holder.close()
         self._turn.close()
 
@@ -149,7 +155,7 @@ class SqliteStore:
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """One durable transaction, or none of it. What goes wrong while it is written makes the handle dead."""
         connection = self._require_open()
-        with self._turn.taken():
+        with self._its_turn():
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
@@ -168,6 +174,19 @@ class SqliteStore:
                 raise
 
     @contextmanager
+    def _its_turn(self) -> Iterator[None]:
+        """Write while no other process does. Who waits in vain closes the file: whoever has the turn has it open, so nothing is checkpointed."""
+        try:
+            self._turn.take()
+        except TimeoutError as fault:
+            self._close_connection()
+            raise StoreError(f"{self._path}: cannot be written: {fault}") from fault
+        try:
+            yield
+        finally:
+            self._turn.give_back()
+
+    @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         connection = self._require_open()
         try:
@@ -175,9 +194,11 @@ class SqliteStore:
             try:
                 yield connection
             finally:
-                connection.execute("ROLLBACK")
+                if connection.in_transaction:  # some faults end it
+                    connection.execute("ROLLBACK")
         except (sqlite3.Error, UnicodeDecodeError) as fault:
-            raise DamageError(f"{self._path}: cannot be read: {_said(fault)}") from fault
+            kind = StoreError if isinstance(fault, sqlite3.OperationalError) else DamageError
+            raise kind(f"{self._path}: cannot be read: {_said(fault)}") from fault
 
     def _require_open(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -245,8 +266,16 @@ class _TakenError(StoreError):
 
 def _opened(path: Path) -> sqlite3.Connection:
     """Open the file, or make it; see that it is ours."""
-    is_new = not path.exists()
     connection = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_MS / 1000)
+    try:
+        _make_ready(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _make_ready(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA cell_size_check = ON")
     (application,), (version,) = (
         connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
@@ -255,14 +284,20 @@ def _opened(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         numbers = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION};"
         connection.executescript(f"BEGIN IMMEDIATE; {numbers} {_TABLES} COMMIT")
+        _sync_folder(path.parent)
     elif application != _APPLICATION:
         raise StoreError(f"{path}: this is another program's database")
     elif version != _VERSION:
         raise StoreError(f"{path}: written by another version of dsa (format {version}, this one reads {_VERSION})")
     connection.execute("PRAGMA synchronous = FULL")
-    if is_new:
-        _sync_folder(path.parent)
-    return connection
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder, with its name on the disk: SQLite syncs the names of files, and cannot know that the folder is new."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        _sync_folder(each.parent)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -34,7 +34,9 @@ def test_a_run_that_was_cut_off_says_what_is_in_doubt_and_how_to_decide_it(shop)
     entries = crashed_while(ROOT, doing="pay", file=shop)
     result = dsa("resume", "last")
     assert result.exit_code == 3
-    assert result.stdout.startswith("in doubt: pay 1/2 (line 30) was under way when the run was cut off\n  it has not happened  dsa")
+    assert result.stdout.startswith(
+        "in doubt: pay 1/2 (line 30) was under way when the run was cut off\n  it has not happened  dsa"
+    )
     assert recorded(ROOT).entries == entries
     assert done() == []
 
@@ -221,6 +223,18 @@ def test_a_script_goes_on_behind_the_replies_that_were_had(tmp_path, monkeypatch
         assert result.exit_code == 0, result.output
         made = [e.attempt for e in recorded(artifacts, run).entries if isinstance(e, ArtifactEntry)]
         assert made == [1, 2, 3]
+
+
+def test_a_script_is_found_from_anywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("script.md").write_text(REPLIES.partition("```\n```")[0] + "```\n")
+    assert dsa("run", "dual_state", "--model", "scripted:script.md").exit_code == 1, "it has come to its end"
+    Path("script.md").write_text(REPLIES)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    result = dsa("resume", "last", "--runs", "../.dsa", "--quiet")
+    assert result.exit_code == 0, result.output
+    assert "3 made, 2 rejected" in result.stdout
 
 
 def renamed(entry, old, new):

@@ -65,6 +65,7 @@ def test_an_answer_is_taken_and_the_effect_not_performed(doubted):
     assert (rest.kind, rest.run.configuration.state, shop.did) == ("waiting", "resting", ["mail", "log"])
     (paid,) = (entry for entry in rest.run.ledger if isinstance(entry, EventEntry) and entry.event == "paid")
     assert (paid.key, paid.data) == (PAY, {"by": "phone"})
+    assert recorded(doubted).entries == rest.run.ledger, "what was said is kept"
 
 
 def test_an_event_is_sent_and_the_run_goes_on_to_its_end(doubted):

@@ -59,6 +59,16 @@ def test_gives_each_reply_once_in_order_and_steps_their_own(tmp_path):
     assert raised.value.reason == "exhausted"
 
 
+def test_what_a_run_was_given_before_is_skipped():
+    generator = ScriptedGenerator(["a", "b"], {"docs": ["c", "d"]})
+    generator.skip("code")
+    generator.skip("docs")
+    assert [ask(generator, step) for step in ("docs", "code")] == ["d", "b"]
+    generator.skip("other")
+    with pytest.raises(GenerationError, match="all 2 are used"):
+        ask(generator, "code")
+
+
 def test_usage_is_free():
     usage = ScriptedGenerator(["a"]).generate(Context(AmbientEnvironment(), "")).usage
     assert (usage.model, usage.seconds, usage.cost_usd, usage.prompt_tokens) == ("scripted", 0.0, 0.0, None)

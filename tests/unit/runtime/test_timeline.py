@@ -5,9 +5,10 @@ import pytest
 from example_machines import dual_state
 from kept_runs import SHOP, begun
 
+from dsa.edge.files import locate, read_text
 from dsa.lang import loads
 from dsa.meaning import Occurrence
-from dsa.runtime.ledger import PolicyEntry, RefusalEntry, ResultEntry, StepEntry, TimerEntry
+from dsa.runtime.ledger import ArtifactEntry, PolicyEntry, RefusalEntry, ResultEntry, StepEntry, TimerEntry
 from dsa.runtime.timeline import (
     first_difference,
     full_key,
@@ -144,6 +145,17 @@ def test_a_timer_of_another_length_is_a_difference():
     run, _ = run.feed(Occurrence("after 2s", source="resting"))
     assert first_difference(run.machine, run.ledger, run.machine) is None
     assert "no timer 'after 2s'" in first_difference(loads(TIMED.replace("2s", "3s")), run.ledger).fault
+
+
+def test_artifacts_are_taken_along():
+    run = begun(read_text(locate("dual_state")))
+    run, _ = run.feed(Occurrence("specification"))
+    run = run.record(ArtifactEntry(run.keys["query_llm"], "g", 1, "a" * 64, "b" * 64))
+    run, _ = run.feed(Occurrence("artifact"), run.keys["query_llm"])
+    run, _ = run.feed(Occurrence("verdict", {"g": "passed"}), run.keys["execute_guard"])
+    assert run.step("g").accepted == "a" * 64
+    assert first_difference(run.machine, run.ledger) is None
+    assert first_difference(run.machine, run.ledger, run.machine) is None
 
 
 def test_accepted_artifacts_are_compared():

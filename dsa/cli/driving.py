@@ -1,0 +1,103 @@
+"""A run that is taken up again, for `dsa resume` and `dsa send`: bound as it was started, its progress shown, its faults told.
+
+Takes a recorded run and what is said to it, gives what became of it.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+import click
+
+from dsa.cli.kept import Kept, faults_told
+from dsa.cli.live import Progress
+from dsa.cli.terminal import terminal
+from dsa.edge.binding import DEFAULT_MODEL, Binding, bind
+from dsa.edge.files import load
+from dsa.edge.running import Performed, take_up
+from dsa.errors import DsaError
+from dsa.generators.scripted import ScriptedGenerator
+from dsa.lang import digest
+from dsa.machine import Machine
+from dsa.meaning import Occurrence
+from dsa.runtime.ledger import ArtifactEntry, Handling, MachineEntry
+from dsa.runtime.run import Run
+
+
+@attrs.frozen
+class Said:
+    """What is said to a run: events from outside, what became of effects in doubt, and with what they were answered."""
+
+    sent: tuple[Occurrence, ...] = ()
+    decided: Mapping[str, Handling] = attrs.field(factory=dict)
+    answers: Mapping[str, Occurrence] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Manner:
+    """How to go on: with another model or module than at the start (None: the same), taken from a living process, shown or not."""
+
+    model: str | None = None
+    module: str | None = None
+    take: bool = False
+    quiet: bool = False
+
+
+def go_on(kept: Kept, root: Path, said: Said, manner: Manner) -> Performed:
+    """Take a run up and drive it until it rests. Raises Ended, and what `take_up` and `bind` raise of a user's mistakes."""
+    directory = root / kept.run.run_id
+    _note_changes(kept, directory)
+
+    def bound(first: MachineEntry, machine: Machine) -> Binding:
+        return bind_as_started(first, machine, kept.run, manner)
+
+    with faults_told(root, lambda: directory), Progress(kept.run.machine, terminal(), quiet=manner.quiet) as progress:
+        return take_up(
+            root,
+            kept.run.run_id,
+            bound,
+            sent=said.sent,
+            decided=said.decided,
+            answers=said.answers,
+            take=manner.take,
+            observe=progress.observe,
+            recall=progress.recall,
+        )
+
+
+def bind_as_started(first: MachineEntry, machine: Machine, run: Run, manner: Manner) -> Binding:
+    """Bind a machine as its run was started, but for what is to be otherwise. Raises BindingError, ModelUnavailable, DocumentError.
+
+    A script goes on after the replies that the run has had of it.
+    """
+    started = dict(first.started)
+    file, module = started.get("file"), manner.module or started.get("module")
+    model, seed = manner.model or started.get("model") or DEFAULT_MODEL, started.get("seed")
+    binding = bind(machine, path=Path(file) if file else None, module=module, model=model, seed=seed)
+    for entry in () if manner.model else run.ledger:
+        if isinstance(entry, ArtifactEntry):
+            generator = binding.generators.get(entry.author)
+            if isinstance(generator, ScriptedGenerator):
+                generator.skip(entry.step)
+    return binding
+
+
+def _note_changes(kept: Kept, directory: Path) -> None:
+    """Say on standard error that the document reads otherwise now: the run keeps to the one that it began with."""
+    file = dict(kept.first.started).get("file")
+    if not file:
+        return
+    try:
+        now = _control(load(file).at(dict(kept.first.parameters)))
+    except (DsaError, OSError):
+        now = ""  # gone, or no machine any more
+    if now != _control(kept.run.machine):
+        own = directory / "machine.md"
+        click.echo(
+            f"{file} is not as it was; the run goes on with its own copy, {own} (dsa diff {own} {file})", err=True
+        )
+
+
+def _control(machine: Machine) -> str:
+    """Give the digest of a machine without what it claims of itself: that may be added to at any time."""
+    return digest(attrs.evolve(machine, properties=(), scenarios=()))

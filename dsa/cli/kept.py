@@ -1,0 +1,142 @@
+"""Runs that are kept, as several commands need them: which one is meant, what it holds, what is the matter when it cannot be read.
+
+Takes what a user wrote for RUN and `--runs`, gives recorded and replayed runs; every fault becomes a sentence and an exit code.
+"""
+
+import difflib
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import attrs
+import click
+
+from dsa.cli.faults import INTERRUPTED, UNREADABLE, Ended
+from dsa.edge.git import ArtifactStoreError
+from dsa.edge.running import OtherMachineError, replayed
+from dsa.edge.runs import DEFAULT_RUNS, open_store
+from dsa.errors import GenerationError
+from dsa.runtime.journal import DamageError, HeldError, Recorded, RunStore, StoreError
+from dsa.runtime.ledger import MachineEntry, PolicyEntry
+from dsa.runtime.run import ReplayError, Run
+from dsa.runtime.standing import Standing, standing
+
+LAST = "last"
+_NEAREST = 3
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def runs_option(command: _Command) -> _Command:
+    """Add `--runs DIR`."""
+    return click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")(command)
+
+
+@attrs.frozen
+class Kept:
+    """A run of a machine as it is now: what is recorded, what that amounts to, how it stands."""
+
+    recorded: Recorded
+    first: MachineEntry
+    run: Run
+    standing: Standing
+
+
+def find(store: RunStore, wanted: str, root: Path) -> str:
+    """Give the id of the run that a user means: an id, a part of just one, its folder, or `last`. Raises Ended."""
+    ids = store.runs()
+    wanted = wanted.rstrip("/").rpartition("/")[2]  # a shell completes the name of a run's folder
+    if wanted in ids:
+        return wanted
+    if not ids:
+        raise Ended(f"{root}: no run is kept here", UNREADABLE)
+    if wanted == LAST:
+        return _newest(store, ids)
+    found = [run for run in ids if wanted in run]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise Ended(
+            f"'{wanted}' is a part of {len(found)} runs in {root}: {_some(found)}; write more of it", UNREADABLE
+        )
+    near = difflib.get_close_matches(wanted, ids, n=_NEAREST, cutoff=0.3) or list(ids[-_NEAREST:])
+    raise Ended(f"there is no run '{wanted}' in {root}; nearest: {_some(near)}; `dsa runs` lists them all", UNREADABLE)
+
+
+def _newest(store: RunStore, runs: tuple[str, ...]) -> str:
+    """Give the run that was started last: ids say it to the second, the first entries more exactly."""
+    alike = [run for run in runs if run.partition("-")[0] == runs[-1].partition("-")[0]]
+    return alike[0] if len(alike) == 1 else max(alike, key=lambda run: (_begun_ms(store, run), run))
+
+
+def _begun_ms(store: RunStore, run: str) -> int:
+    try:
+        first = store.read(run).entries[0]
+    except DamageError:
+        return 0
+    return (first.at_ms or 0) if isinstance(first, MachineEntry) else 0
+
+
+def _some(runs: list[str]) -> str:
+    more = f" and {len(runs) - _NEAREST} more" if len(runs) > _NEAREST else ""
+    return ", ".join(runs[:_NEAREST]) + more
+
+
+def recorded_run(root: Path, wanted: str) -> Recorded:
+    """Read the run that a user means. Raises Ended, and DocumentError when no run is kept there."""
+    with faults_told(root), open_store(root, must_exist=True) as store:
+        return store.read(find(store, wanted, root))
+
+
+def kept_run(root: Path, wanted: str) -> Kept:
+    """Read and replay the run of a machine that a user means. Raises Ended, and DocumentError when no run is kept there."""
+    recorded = recorded_run(root, wanted)
+    with faults_told(root):
+        return replayed_run(recorded)
+
+
+def replayed_run(recorded: Recorded) -> Kept:
+    """Replay a recorded run. Raises OtherMachineError, MachineError; Ended for a run that has no machine, or that is not its machine's."""
+    first = recorded.entries[0]
+    if isinstance(first, PolicyEntry):
+        raise Ended(f"run {recorded.run} is one of the policy {first.policy}: it has no machine", UNREADABLE)
+    try:
+        run, begun = replayed(recorded)
+    except ReplayError as fault:
+        raise Ended(f"damaged: run {recorded.run}, {fault}", 1) from fault
+    return Kept(recorded, begun, run, standing(run, recorded.holder))
+
+
+@contextmanager
+def faults_told(root: Path, directory: Callable[[], Path | None] = lambda: None) -> Iterator[None]:
+    """Turn what can go wrong with a run into a sentence and an exit code.
+
+    `directory` gives the folder of the run that is driven, if one is.
+    """
+    try:
+        yield
+    except HeldError as error:
+        alive = "that process is alive, and goes on with it; --take takes the run away from it"
+        raise Ended(f"{error}: {alive}", 1) from error
+    except DamageError as error:
+        raise Ended(f"damaged: {error}", 1) from error
+    except OtherMachineError as error:
+        document = root / error.run / "machine.md"
+        told = f"`dsa diff {document} FILE` says what FILE changes, `dsa replay {error.run} --against FILE` whether the run fits it"
+        raise Ended(f"{error}; {told}", 1) from error
+    except (GenerationError, StoreError, ArtifactStoreError) as error:
+        raise Ended(str(error), 1) from error
+    except OSError as error:
+        raise Ended(f"the run cannot be written to {directory() or root}: {error.strerror or error}", 1) from error
+    except KeyboardInterrupt:
+        at = directory()
+        kept = f"; what was done so far is kept in {at}: `{line('resume', at)}` goes on" if at else ""
+        raise Ended(f"interrupted{kept}", INTERRUPTED, directory=at) from None
+
+
+def line(verb: str, directory: Path, *words: str) -> str:
+    """Give the command that does something with the run of a directory, ready to paste."""
+    root = directory.parent
+    where = [] if str(root) == DEFAULT_RUNS else ["--runs", str(root)]
+    return shlex.join(["dsa", verb, directory.name, *words, *where])

@@ -1,0 +1,239 @@
+"""`dsa replay RUN`: derive a recorded run again; with `--against`, let another table take the same events.
+
+Also checks a trace that any other program has recorded against a table.
+"""
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import click
+
+from dsa.checks.conjuncts import rows_at, show_false
+from dsa.checks.places import show_row
+from dsa.cli.faults import UNREADABLE, Ended, JsonCommand
+from dsa.cli.kept import Kept, kept_run, recorded_run, replayed_run, runs_option
+from dsa.cli.replayed import replayed
+from dsa.cli.terminal import say
+from dsa.cli.timeline import outcome_text
+from dsa.edge.files import load, read_text
+from dsa.edge.running import OtherMachineError
+from dsa.errors import OccurrenceError, ParameterError
+from dsa.machine import Machine
+from dsa.runtime.journal import Recorded
+from dsa.runtime.ledger import (
+    Entry,
+    EventEntry,
+    IntentEntry,
+    Ledger,
+    MachineEntry,
+    RefusalEntry,
+    StepEntry,
+    dump_line,
+    load_lines,
+    to_json,
+)
+from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, Stop
+from dsa.runtime.timeline import Difference, first_difference
+from dsa.trace import show_occurrence, show_values
+
+_TRACES = (".jsonl", ".json")
+
+
+@click.command("replay", cls=JsonCommand)
+@click.argument("run")
+@runs_option
+@click.option("--against", "file", metavar="FILE", help="Let the machine in FILE take the recorded events.")
+@click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
+def command(run: str, root: str, file: str | None, *, json_wanted: bool) -> None:
+    """Derive every entry of RUN again from its events, and compare; or let FILE take the events, and name the first row that differs.
+
+    RUN is an id, a part of one, `last`, or a file with a recorded trace, which needs --against. Exit 0: the same; 1: not.
+    """
+    if run.endswith(_TRACES):
+        sys.exit(_of_file(run, file, json_wanted=json_wanted))
+    folder = Path(root)
+    if file is None:
+        sys.exit(_again(kept_run(folder, run), json_wanted=json_wanted))
+    recorded = recorded_run(folder, run)
+    sys.exit(_against(f"run {recorded.run}", recorded.entries, file, _own(recorded), json_wanted=json_wanted))
+
+
+def _of_file(name: str, file: str | None, *, json_wanted: bool) -> int:
+    """Check a file against a table: the copy of a run's ledger, or a trace."""
+    if file is None:
+        raise click.UsageError(f"{name} is a recorded trace: --against FILE names the table that it is to fit")
+    text = read_text(name)
+    if '"kind":"machine"' in text.lstrip().partition("\n")[0]:
+        try:
+            entries = load_lines(text)
+        except (ValueError, KeyError, TypeError) as fault:
+            raise Ended(f"{name} begins like a run's ledger, and is none", UNREADABLE) from fault
+        return _against(name, entries, file, None, json_wanted=json_wanted)
+    return replayed((file,), name, json_wanted=json_wanted)
+
+
+def _own(recorded: Recorded) -> Machine | None:
+    """Give the machine that a run is of; None when this version of dsa reads it otherwise."""
+    try:
+        return replayed_run(recorded).run.machine
+    except OtherMachineError:
+        return None
+
+
+# -- the same again ---------------------------------------------------------------------------------------------------
+
+
+def _again(kept: Kept, *, json_wanted: bool) -> int:
+    """Compare a run's ledger with what its machine makes of its events, byte by byte; give the exit code."""
+    run = kept.run
+    pairs = zip(kept.recorded.entries, run.ledger, strict=True)
+    for position, (written, derived) in enumerate(pairs):
+        if dump_line(written) != dump_line(derived):
+            raise Ended(
+                f"damaged: run {run.run_id}, entry {position}: {dump_line(written)} is not {dump_line(derived)}", 1
+            )
+    found = projection(run)
+    digest = hashlib.sha256("\n".join([*map(dump_line, run.ledger), json.dumps(found)]).encode()).hexdigest()
+    counts = _counts(run.ledger)
+    if json_wanted:
+        say(json.dumps({"run": run.run_id, "machine": run.machine.name, **counts, **found, "sha256": digest}, indent=2))
+    else:
+        say(f"run {run.run_id}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
+        say(
+            f"derived again, every entry is the same; {run.configuration.state}: {show_values(run.values.items()) or 'no variables'}"
+        )
+        say(f"sha256 {digest}")
+    return 0
+
+
+def projection(run: Run) -> dict[str, Any]:
+    """Give what a run's events lead to, as JSON: state, values, keys of what is outstanding, and each step's view."""
+    steps = {
+        name: {
+            "attempts": view.attempts,
+            "accepted": view.accepted,
+            "rejections": [attrs.asdict(rejection) for rejection in view.history],
+        }
+        for name, view in run.steps.items()
+    }
+    return {
+        "state": run.configuration.state,
+        "values": run.values,
+        "outstanding": dict(sorted(run.keys.items())),
+        "steps": steps,
+        "specification": run.specification,
+    }
+
+
+def _counts(entries: Iterable[Entry]) -> dict[str, int]:
+    found = {"entries": 0, "events": 0, "rows": 0, "refused": 0, "effects": 0}
+    kinds = {EventEntry: "events", StepEntry: "rows", RefusalEntry: "refused", IntentEntry: "effects"}
+    for entry in entries:
+        found["entries"] += 1
+        if type(entry) in kinds:
+            found[kinds[type(entry)]] += 1
+    return found
+
+
+# -- another table ----------------------------------------------------------------------------------------------------
+
+
+def _against(name: str, entries: Ledger[Entry], file: str, own: Machine | None, *, json_wanted: bool) -> int:
+    """Let another table take the events of a ledger, and tell where it differs; give the exit code."""
+    first = entries[0] if len(entries) else None
+    if not isinstance(first, MachineEntry):
+        raise Ended(f"{name} has no machine, so no table can take its events", UNREADABLE)
+    try:
+        machine = load(file).at(dict(first.parameters))
+    except ParameterError as fault:
+        raise Ended(f"{file} cannot be at the parameters of {name}: {fault}", 1) from fault
+    difference = first_difference(machine, entries, own)
+    events = _counts(entries)["events"]
+    same = events if difference is None else _before(entries, difference)
+    if json_wanted:
+        told = None if difference is None else _as_json(machine, difference)
+        say(
+            json.dumps(
+                {"run": first.run, "against": file, "events": events, "same": same, "difference": told}, indent=2
+            )
+        )
+    else:
+        for line in () if difference is None else difference_lines(machine, difference, file):
+            say(line)
+        say(f"{same} of the {events} events of {name} are what {file} does")
+    return int(difference is not None)
+
+
+def _before(entries: Ledger[Entry], difference: Difference) -> int:
+    assert difference.happening.event is not None, "something happened"
+    seq = difference.happening.event.seq
+    return sum(isinstance(entry, EventEntry) and entry.seq < seq for entry in entries)
+
+
+def difference_lines(machine: Machine, difference: Difference, file: str) -> tuple[str, ...]:
+    """Tell a difference: the event, what was recorded, what the table does instead, and which conjuncts were false."""
+    event, here = difference.happening.event, difference.here
+    assert event is not None, "something happened"
+    recorded = _did(difference.happening.outcome, difference.commands)
+    width = max(len("recorded"), len(file))
+    lines = [
+        f"event {event.seq}, {show_occurrence(difference.happening.occurrence)} in {here.state}:",
+        f"  {'recorded':<{width}}  {recorded}",
+        f"  {file:<{width}}  {_would(difference)}",
+    ]
+    false = _false(machine, difference)
+    return (*lines, f"  {'':<{width}}  {false}") if false else tuple(lines)
+
+
+def _would(difference: Difference) -> str:
+    if difference.outcome is None:
+        return f"knows no such event: {difference.fault}"
+    did = _did(difference.outcome, difference.instead)
+    return did if difference.row is None else f"{show_row(difference.row)}: {did.partition(': ')[2] or did}"
+
+
+def _did(outcome: StepEntry | RefusalEntry | None, commands: tuple[Command, ...]) -> str:
+    """Say what a table did with an event."""
+    accepted = "".join(f", accepts {step}" for step, _ in outcome.accepted) if isinstance(outcome, StepEntry) else ""
+    done = f"; {', '.join(map(_command, commands))}" if commands else ""
+    return f"{outcome_text(outcome)}{accepted}{done}"
+
+
+def _command(command: Command) -> str:
+    match command:
+        case IntentEntry(effect=effect):
+            return effect
+        case Stop(effect=effect):
+            return f"stop {effect}"
+        case DropTimer(source, event):
+            return f"drop {event} of {source}"
+        case ArmTimer(source, event):
+            return f"start {event} of {source}"
+
+
+def _false(machine: Machine, difference: Difference) -> str:
+    """Say which conjuncts of the candidate rows were false where the table takes another row, or none."""
+    try:
+        return show_false(rows_at(machine, difference.here, difference.happening.occurrence))
+    except (OccurrenceError, KeyError):  # it has no such event, or reads guards that said nothing
+        return ""
+
+
+def _as_json(machine: Machine, difference: Difference) -> dict[str, Any]:
+    event, outcome = difference.happening.event, difference.happening.outcome
+    assert event is not None, "something happened"
+    return {
+        "event": to_json(event),
+        "state": difference.here.state,
+        "recorded": None if outcome is None else to_json(outcome),
+        "recorded_commands": [_command(command) for command in difference.commands],
+        "instead": None if difference.outcome is None else to_json(difference.outcome),
+        "instead_commands": [_command(command) for command in difference.instead],
+        "fault": difference.fault or None,
+        "false": _false(machine, difference) or None,
+    }

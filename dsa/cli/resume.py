@@ -1,0 +1,99 @@
+"""`dsa resume RUN`: go on after a crash, a stop, an interruption, or with a word about effects in doubt."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from dsa.cli.driving import Manner, Said, go_on
+from dsa.cli.faults import JsonCommand
+from dsa.cli.kept import Kept, kept_run, line, runs_option
+from dsa.cli.outcome import exit_code, tell
+from dsa.cli.terminal import say, terminal
+from dsa.edge.driver import Rest
+from dsa.edge.running import Performed
+from dsa.edge.runs import accepted_artifacts, open_artifacts
+from dsa.runtime.ledger import Handling
+from dsa.runtime.timeline import full_key
+
+
+@click.command("resume", cls=JsonCommand)
+@click.argument("run")
+@runs_option
+@click.option("--retry", "retried", multiple=True, metavar="KEY", help="This effect in doubt has not happened: do it.")
+@click.option("--done", "done", multiple=True, metavar="KEY", help="This effect in doubt has happened.")
+@click.option("--fail", "failed", multiple=True, metavar="KEY", help="This effect in doubt has failed.")
+@click.option("--take", is_flag=True, help="Take the run from a process that is alive and holds it.")
+@click.option("--model", help="Another model than the run was started with.")
+@click.option("--with", "module", metavar="MODULE", help="Another module than the run was started with.")
+@click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
+@click.option("--quiet", is_flag=True, help="Print no progress.")
+def command(
+    run: str,
+    root: str,
+    retried: tuple[str, ...],
+    done: tuple[str, ...],
+    failed: tuple[str, ...],
+    *,
+    take: bool,
+    model: str | None,
+    module: str | None,
+    json_wanted: bool,
+    quiet: bool,
+) -> None:
+    """Go on with RUN where it was cut off, where a failure stopped it, or where an effect is in doubt.
+
+    RUN is an id, a part of one, or `last`. It is bound as it was started. KEY is an effect's key as `dsa show` has it.
+    Exit codes as of `dsa run`.
+    """
+    folder = Path(root)
+    kept = kept_run(folder, run)
+    decided = _decided(kept, folder, {"retry": retried, "done": done, "fail": failed})
+    if kept.standing.kind == "finished" and not decided:
+        performed = finished(kept, folder)
+        if json_wanted:
+            tell(performed, terminal(), json_wanted=True)
+        else:
+            say(f"run {kept.run.run_id} is finished: {kept.run.outcome}")
+    else:
+        manner = Manner(model, module, take, quiet or json_wanted)
+        performed = go_on(kept, folder, Said(decided=decided), manner)
+        tell(performed, terminal(), json_wanted=json_wanted)
+    sys.exit(exit_code(performed.rest))
+
+
+def finished(kept: Kept, root: Path) -> Performed:
+    """Give what became of a run that is over: nothing is done."""
+    directory = root / kept.run.run_id
+    accepted = tuple(accepted_artifacts(kept.run, open_artifacts(root, kept.run.run_id)))
+    final = next(iter(sorted(directory.glob("final.*"))), None)
+    diagram = directory / "diagram.svg"
+    return Performed(
+        Rest("finished", kept.run), directory, accepted, final, diagram if diagram.exists() else None, seconds=0.0
+    )
+
+
+def _decided(kept: Kept, root: Path, given: dict[Handling, tuple[str, ...]]) -> dict[str, Handling]:
+    """Give what is said of effects in doubt by their full keys. Raises UsageError for what cannot be said."""
+    found: dict[str, Handling] = {}
+    for handling, keys in given.items():
+        for key in keys:
+            whole = full_key(kept.run.run_id, key)
+            if whole in found:
+                raise click.UsageError(f"{key} is decided twice")
+            found[whole] = handling
+            if handling == "done":
+                _require_no_answers(kept, root, key)
+    return found
+
+
+def _require_no_answers(kept: Kept, root: Path, key: str) -> None:
+    """Raise UsageError for an effect with answers: which of them it gave must be said."""
+    whole = full_key(kept.run.run_id, key)
+    flying = next((each for each in kept.standing.left.in_flight if each.intent.key == whole), None)
+    answers = () if flying is None else kept.run.machine.answers.get(flying.intent.effect, ())
+    if flying is not None and answers:
+        event = answers[0] if len(answers) == 1 else "EVENT"
+        way = line("send", root / kept.run.run_id, event, "--answers", key)
+        which = "" if len(answers) == 1 else f", EVENT one of {', '.join(answers)}"
+        raise click.UsageError(f"{flying.intent.effect} {key} has answers: say which it gave, with `{way}`{which}")

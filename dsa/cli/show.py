@@ -1,0 +1,175 @@
+"""`dsa show RUN`: what happened in a run and how it stands; the same as a scenario, as percepts and actions, as a tree of attempts, as JSON."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import attrs
+import click
+
+from dsa.claims import Scenario
+from dsa.cli.faults import Ended, JsonCommand
+from dsa.cli.kept import Kept, faults_told, recorded_run, replayed_run, runs_option
+from dsa.cli.terminal import say
+from dsa.cli.timeline import shortened, started_at, story, told
+from dsa.edge.runs import open_artifacts
+from dsa.expr import Value
+from dsa.lang import loads, scenario_text
+from dsa.machine import Machine
+from dsa.runtime.artifacts import Attempt, tree_of_attempts
+from dsa.runtime.journal import Recorded
+from dsa.runtime.ledger import PolicyEntry, dump_line
+from dsa.runtime.timeline import Percept, percepts
+from dsa.tables import escaped, table_lines
+from dsa.testing.written import as_scenario
+from dsa.trace import show_occurrence, show_values
+
+_SHORT_ID = 12
+
+
+@click.command("show", cls=JsonCommand)
+@click.argument("run")
+@runs_option
+@click.option(
+    "--as-scenario", "form", flag_value="scenario", help="Print the run as a scenario to paste into its spec."
+)
+@click.option("--percepts", "form", flag_value="percepts", help="Print a table of what the run perceived and did.")
+@click.option(
+    "--provenance",
+    "form",
+    flag_value="provenance",
+    help="Print the tree of attempts: which refines which, and what was said of it.",
+)
+@click.option("--json", "json_wanted", is_flag=True, help="Print the ledger, one JSON object a line.")
+def command(run: str, root: str, form: str | None, *, json_wanted: bool) -> None:
+    """Tell what happened in RUN, event by event, and how it stands: what it waits for, what is in doubt and how to decide it.
+
+    RUN is an id, a part of one, or `last`.
+    """
+    if form and json_wanted:
+        raise click.UsageError("--json prints the ledger: it goes with no other form")
+    folder = Path(root)
+    for line in _lines(recorded_run(folder, run), folder, "json" if json_wanted else form):
+        say(line)
+
+
+def _lines(recorded: Recorded, root: Path, form: str | None) -> Iterator[str]:
+    """Give what is asked for."""
+    first = recorded.entries[0]
+    if form == "json":
+        yield from map(dump_line, recorded.entries)
+    elif form == "provenance":
+        with faults_told(root):
+            attempts = open_artifacts(root, recorded.run).attempts()
+        yield from provenance_lines(attempts)
+    elif form is None and isinstance(first, PolicyEntry):
+        yield from _of_policy(recorded, first)
+    else:
+        with faults_told(root):
+            kept = replayed_run(recorded)
+        match form:
+            case "scenario":
+                yield from scenario_lines(kept)
+            case "percepts":
+                yield from percept_lines(kept)
+            case _:
+                yield from story(kept, root)
+
+
+def _of_policy(recorded: Recorded, first: PolicyEntry) -> Iterator[str]:
+    """Tell a run that has no machine: its calls."""
+    yield f"run {recorded.run} of the policy {first.policy}"
+    yield f"started {started_at(recorded.run)} with {shortened(first.payload)}"
+    yield from told(recorded.entries)
+
+
+def scenario_lines(kept: Kept) -> Iterator[str]:
+    """Give a run as a Scenario section of its machine's spec. Raises Ended for a run that no scenario can tell."""
+    run, seen = kept.run, percepts(kept.run.machine, kept.run.ledger)
+    if not seen:
+        raise Ended(f"nothing has happened yet in run {run.run_id}", 1)
+    default = loads(kept.recorded.text).constants
+    changed = {name: value for name, value in kept.first.parameters if default[name] != value}
+    written, left_out = _written(run.machine, seen, f"run {run.run_id}", changed)
+    if written is None:
+        why = "which of several timers of one duration is meant cannot be said"
+        raise Ended(f"no scenario can tell run {run.run_id}: {why}", 1)
+    yield f"## Scenario: {written.name}"
+    yield from scenario_text(written).split("\n")
+    if left_out:
+        click.echo(f"left out: {left_out} refused events of which a scenario cannot tell why", err=True)
+
+
+def _written(
+    machine: Machine, seen: tuple[Percept, ...], name: str, parameters: dict[str, Value]
+) -> tuple[Scenario | None, int]:
+    """Write percepts as a scenario, if need be without what was refused; give it and how many are left out.
+
+    A scenario knows no keys, and cannot say of an event that is refused which verdicts it brought.
+    """
+    plain = [percept for percept in seen if not percept.by_key]
+    for kept in (plain, [percept for percept in seen if not isinstance(percept.action, str)]):
+        written = as_scenario(machine, tuple(percept.occurrence for percept in kept), name, parameters)
+        if written is not None:
+            return written, len(seen) - len(kept)
+    return None, 0
+
+
+def percept_lines(kept: Kept) -> Iterator[str]:
+    """Give the table of what a run perceived and did."""
+    rows = [
+        (
+            show_occurrence(seen.occurrence),
+            f"refused: {seen.action}" if isinstance(seen.action, str) else ", ".join(map(str, seen.action)),
+            seen.state,
+            show_values(seen.changed),
+        )
+        for seen in percepts(kept.run.machine, kept.run.ledger)
+    ]
+    yield from table_lines(("percept", "action", "state", "changed"), [tuple(map(escaped, row)) for row in rows])
+
+
+@attrs.frozen
+class _Branch:
+    """An attempt in the tree, and how its line begins."""
+
+    attempt: Attempt
+    before: str
+    below: str
+
+
+def provenance_lines(attempts: tuple[Attempt, ...]) -> Iterator[str]:
+    """Give the tree of attempts: below each those that refine it."""
+    if not attempts:
+        yield "nothing was generated"
+        return
+    tree, names = tree_of_attempts(attempts), {a.artifact_id: f"{a.step} {a.version}" for a in attempts}
+    waiting = [_Branch(attempt, "", "") for attempt in reversed(tree[None])]
+    while waiting:
+        branch = waiting.pop()
+        yield f"{branch.before}{_attempt(branch.attempt, names)}"
+        refining = tree.get(branch.attempt.artifact_id, ())
+        last = len(refining) - 1
+        waiting += [
+            _Branch(
+                each,
+                f"{branch.below}{'`-' if place == last else '|-'} ",
+                f"{branch.below}{'   ' if place == last else '|  '}",
+            )
+            for place, each in reversed([*enumerate(refining)])
+        ]
+
+
+def _attempt(attempt: Attempt, names: Mapping[str, str]) -> str:
+    """Describe one attempt in a line."""
+    said = attempt.verdicts[-1].feedback if attempt.verdicts else ""
+    outcome = {"passed": "passed", "failed": "rejected", "fatal": "fatal", None: "no verdict"}[attempt.outcome]
+    by = ", ".join(filter(None, (attempt.author, attempt.usage.model if attempt.usage else "")))
+    uses = ", ".join(names[used] for used in attempt.dependency_ids)
+    parts = [
+        f"{attempt.step} {attempt.version}",
+        f"artifact {attempt.artifact_id[:_SHORT_ID]}",
+        f"by {by}" if by else "",
+        f"uses {uses}" if uses else "",
+        f"{outcome}: {shortened(said)}" if said else outcome,
+    ]
+    return "  ".join(filter(None, parts))

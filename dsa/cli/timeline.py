@@ -1,0 +1,262 @@
+"""A run's ledger as lines for people: each event with its row, what came of it, and how the run stands now.
+
+Takes recorded and replayed runs, gives lines without colours; the same ledger gives the same lines. It reads no clock.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dsa.cli.kept import Kept, line
+from dsa.expr import show_value
+from dsa.runtime.ledger import (
+    ArtifactEntry,
+    CallEntry,
+    CallResultEntry,
+    DoubtEntry,
+    Entry,
+    Handling,
+    IntentEntry,
+    MachineEntry,
+    RefusalEntry,
+    ResultEntry,
+    StepEntry,
+    TimerEntry,
+    VerdictEntry,
+)
+from dsa.runtime.recovery import handling_of
+from dsa.runtime.run import Run
+from dsa.runtime.standing import outside_events
+from dsa.runtime.timeline import Happening, happenings, short_key
+from dsa.trace import show_occurrence, show_values
+
+_LONGEST = 80
+_SHORT_ID = 12
+_WIDEST = 40
+_WORTH_SAYING_S = 0.05
+_INDENT = "     "
+_STAMP = "%Y%m%dT%H%M%S"
+_HANDLED: dict[Handling, str] = {
+    "retry": "it is performed again",
+    "ask": "somebody is asked",
+    "fail": "it counts as failed",
+    "done": "it counts as done",
+    "again": "it is performed again",
+}
+_WORDS = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}
+
+
+def started_at(run_id: str) -> str:
+    """Give when a run was started, as its id says it; empty for an id that does not."""
+    try:
+        moment = datetime.strptime(run_id.partition("-")[0], _STAMP).replace(tzinfo=UTC)
+    except ValueError:
+        return ""
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def story(kept: Kept, root: Path) -> Iterator[str]:
+    """Tell a run from its start to how it stands now."""
+    happened = list(told(kept.recorded.entries, kept.first.at_ms))
+    yield from heading(kept.first)
+    yield from ["", *happened] if happened else []
+    yield ""
+    yield from now(kept, root)
+
+
+def heading(first: MachineEntry) -> Iterator[str]:
+    """Say which run this is and how it was started."""
+    at = f" at {show_values(first.parameters)}" if first.parameters else ""
+    yield f"run {first.run} of {first.name}{at}"
+    given = dict(first.started) | {"with": dict(first.started).get("module")}
+    options = [f"--{name} {given[name]}" for name in ("model", "seed", "with") if given.get(name) is not None]
+    words = [f"started {started_at(first.run)}".rstrip(), *(["with", *options] if options else [])]
+    yield " ".join(words)
+
+
+def told(entries: Iterable[Entry], begun_ms: int | None = None) -> Iterator[str]:
+    """Tell what happened, event by event, each with the seconds since the run was begun, if it is known when that was."""
+    found = happenings(entries)
+    width = min(_WIDEST, max((len(_event(happening)) for happening in found if happening.event), default=0))
+    for happening in found:
+        if happening.event is not None:
+            at_ms = happening.event.at_ms
+            since = "" if at_ms is None or begun_ms is None else f"{(at_ms - begun_ms) / 1000:>8.1f} s"
+            yield f"{happening.event.seq:>3}{since}  {_event(happening):<{width}}  {outcome_text(happening.outcome)}"
+            if happening.event.key is None and happening.event.data not in (None, ""):
+                yield f"{_INDENT}data: {shortened(happening.event.data)}"
+        for entry in happening.after:
+            yield f"{_INDENT}{_recorded(entry)}"
+
+
+def _event(happening: Happening) -> str:
+    event = happening.event
+    assert event is not None, "something happened"
+    answered = "" if event.key is None else f" (of {short_key(event.key)})"
+    return f"{show_occurrence(happening.occurrence)}{answered}"
+
+
+def outcome_text(outcome: StepEntry | RefusalEntry | None) -> str:
+    """Say what the table made of an event: the row, or why not."""
+    match outcome:
+        case StepEntry(line=at, source=source, target=target, changed=changed):
+            where = "" if at is None else f"line {at}: "
+            return f"{where}{source} -> {target}{''.join(f', {name} = {show_value(value)}' for name, value in changed)}"
+        case RefusalEntry():
+            return refusal_text(outcome)
+    return ""
+
+
+def refusal_text(refusal: RefusalEntry) -> str:
+    """Say why an event was refused, and what was accepted instead."""
+    accepted = f"; accepted there: {', '.join(refusal.accepted)}" if refusal.accepted else "; nothing is accepted there"
+    return f"refused: {refusal.reason} ({refusal.message}){accepted}"
+
+
+def _recorded(entry: Entry) -> str:
+    match entry:
+        case IntentEntry(key=key, effect=effect):
+            return f"asks for {effect} {short_key(key)}"
+        case ResultEntry():
+            return _result(entry)
+        case ArtifactEntry():
+            return _artifact(entry)
+        case VerdictEntry():
+            return _verdict(entry)
+        case TimerEntry(source=source, event=event):
+            return f"timer {event} of {source}, due {due(entry.deadline_ms)}"
+        case DoubtEntry(key=key, effect=effect, handling=handling):
+            why = "had failed" if handling == "again" else "was under way when the run was cut off"
+            return f"resumed: {effect} {short_key(key)} {why}; {_HANDLED[handling]}"
+        case CallEntry(path=path, policy=policy):
+            return f"call {path} of {policy}"
+        case CallResultEntry(path=path, steps=steps):
+            return f"call {path} gave {shortened([step['payload'] for step in steps])}"
+    return type(entry).__name__
+
+
+def _result(entry: ResultEntry) -> str:
+    name = f"{entry.effect} {short_key(entry.key)}"
+    for step in entry.steps:
+        payload = step["payload"]
+        if payload.get("error") is True:
+            return f"{name} failed: {shortened(payload.get('code'))}: {shortened(payload.get('message'))}"
+    events = [step["payload"].get("event") for step in entry.steps if step["type"] == "event"]
+    took = f", {entry.seconds:.1f} s" if entry.seconds >= _WORTH_SAYING_S else ""
+    return f"{name} answered {events[0]}{took}" if len(events) == 1 else f"{name} done{took}"
+
+
+def _artifact(entry: ArtifactEntry) -> str:
+    by = ", ".join(filter(None, (entry.author, entry.model)))
+    made = f" by {by}" if by else ""
+    return (
+        f"{entry.step} attempt {entry.attempt}: artifact {entry.artifact_id[:_SHORT_ID]}{made}, {entry.seconds:.1f} s"
+    )
+
+
+def _verdict(entry: VerdictEntry) -> str:
+    guards = ", ".join(f"{said.guard}.{said.outcome}" for said in entry.judgements)
+    feedback = f": {shortened(entry.feedback)}" if entry.feedback else ""
+    return f"{entry.step} attempt {entry.attempt}: {_WORDS[entry.outcome]} ({guards}){feedback}"
+
+
+def due(deadline_ms: int) -> str:
+    """Write the moment at which a timer is due; it may lie beyond what calendars can say."""
+    try:
+        return f"{datetime.fromtimestamp(deadline_ms // 1000, tz=UTC):%Y-%m-%d %H:%M:%S}.{deadline_ms % 1000:03} UTC"
+    except (ValueError, OverflowError, OSError):
+        return f"{deadline_ms} ms after 1970"
+
+
+def shortened(value: Any) -> str:  # noqa: ANN401  (JSON)
+    """Write what an event or a result carries in one line."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = " ".join(text[: 4 * _LONGEST].split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+# -- how it stands ----------------------------------------------------------------------------------------------------
+
+
+def now(kept: Kept, root: Path) -> Iterator[str]:
+    """Say how a run stands, what it waits for, what is in doubt and how to decide it."""
+    run, standing, directory = kept.run, kept.standing, root / kept.run.run_id
+    facts = [("now", how(kept)), ("state", run.configuration.state), ("values", show_values(run.values.items()))]
+    facts += [
+        ("accepted", f"{name}: artifact {view.accepted[:_SHORT_ID]}")
+        for name, view in run.steps.items()
+        if view.accepted
+    ]
+    facts += _to_do(kept)
+    facts += [
+        ("timer", f"{event} of {source}, due {due(deadline_ms)}")
+        for (source, event), deadline_ms in standing.left.timers.items()
+    ]
+    if standing.kind in {"stopped", "cut off"}:
+        facts.append(("go on", line("resume", directory)))
+    if standing.kind == "waiting":
+        facts += [("send", send_line(run, directory))] if outside_events(run) else []
+    width = max(len(name) for name, fact in facts if fact)
+    yield from (f"{name:<{width}}  {fact}" for name, fact in facts if fact)
+    yield from doubts(run, standing.asked, directory)
+
+
+def _to_do(kept: Kept) -> Iterator[tuple[str, str]]:
+    """Say what is pending in a run that somebody has, else what whoever resumes it does."""
+    run, standing = kept.run, kept.standing
+    if standing.kind == "under way":
+        yield from (("pending", f"{effect} {short_key(key)}") for effect, key in run.keys.items())
+        return
+    for flying in standing.left.in_flight:
+        name = f"{flying.intent.effect} {short_key(flying.intent.key)}"
+        if flying.intent in standing.asked:
+            continue
+        if flying.in_doubt:
+            handled = _HANDLED[handling_of(run.machine, flying.intent.effect)]
+            yield "to do", f"{name}, which was under way: {handled}"
+        else:
+            yield "to do", f"{name} again, which failed" if flying.tries else f"{name}, not begun yet"
+    for intent, _ in standing.left.answered:
+        yield "to do", f"take the answer of {intent.effect} {short_key(intent.key)}"
+
+
+def how(kept: Kept) -> str:
+    """Say in a few words how a run stands."""
+    standing, run = kept.standing, kept.run
+    match standing.kind:
+        case "finished":
+            return f"finished: {run.outcome}"
+        case "waiting":
+            return f"waiting for: {', '.join(outside_events(run)) or 'nothing that can happen'}"
+        case "in doubt":
+            return f"in doubt: {', '.join(f'{intent.effect} {short_key(intent.key)}' for intent in standing.asked)}"
+        case "stopped":
+            return f"stopped: {shortened(standing.failure)}"
+        case "under way":
+            return f"under way, held by {standing.holder}"
+        case "cut off":
+            return "cut off"
+
+
+def send_line(run: Run, directory: Path) -> str:
+    """Give the command that sends a run what it waits for."""
+    events = outside_events(run)
+    return f"{line('send', directory, events[0] if len(events) == 1 else 'EVENT')} [DATA]"
+
+
+def doubts(run: Run, asked: Iterable[IntentEntry], directory: Path) -> Iterator[str]:
+    """Say of each effect in doubt what is not known, and give the commands that decide it."""
+    for intent in asked:
+        key, place = short_key(intent.key), "" if intent.line is None else f" (line {intent.line})"
+        yield f"in doubt: {intent.effect} {key}{place} was under way when the run was cut off"
+        ways = [("it has not happened", line("resume", directory, "--retry", key))]
+        answers = run.machine.answers.get(intent.effect)
+        if answers is None:
+            ways.append(("it has happened", line("resume", directory, "--done", key)))
+        else:
+            ways += [(f"it gave {event}", line("send", directory, event, "--answers", key)) for event in answers]
+        ways.append(("it has failed", line("resume", directory, "--fail", key)))
+        width = max(len(way) for way, _ in ways)
+        yield from (f"  {way:<{width}}  {command}" for way, command in ways)
