@@ -11,11 +11,12 @@ from typing import Any
 
 import attrs
 
-from dsa.checks.certify_proofs import NoProofError, proved
-from dsa.checks.certify_ranks import Reached, explored, reached
+from dsa.checks.certify_proofs import NoProofError, Prover
+from dsa.checks.certify_ranks import compared, explored
+from dsa.checks.certify_steps import steps_digest
 from dsa.checks.evidence import Evidence, Explored, Fair, Inductive, Lemma, Ranked
 from dsa.checks.observers import COUNT, NOW, OPEN, SEEN, WAITING
-from dsa.checks.prove import ProofReport
+from dsa.checks.prove import Proof, ProofReport
 from dsa.checks.report import Report
 from dsa.claims import (
     Always,
@@ -31,16 +32,26 @@ from dsa.claims import (
 )
 from dsa.declarations import Effect
 from dsa.expr import Expr, Name, Value, show_value, unparse
-from dsa.machine import Machine
-from dsa.simplify import Leaf, substituted
+from dsa.kernel import GUARDED, REST, STUCK, TABLE
+from dsa.machine import Machine, minima
+from dsa.simplify import Leaf, negated, substituted
 from dsa.system import Promise, System
 
-#: A claim as the kernel reads it, and what it says.
+#: A claim as the kernel reads it.
 Claim = dict[str, Any]
+#: What a certificate says of locations, by the kernel's names.
+Lemmas = dict[str, list[str]]
+#: What the kernel calls a machine of which no configuration that is reached is faulty.
+FAULTLESS = "no fault"
 #: What the kernel calls what observers remember.
 _GHOSTS = {SEEN: ":flag", WAITING: ":flag", NOW: ":flag", OPEN: ":flag", COUNT: ":count"}
 #: Configurations beyond so many are not explored again by the kernel, which is slow.
 MOST_CONFIGURATIONS = 20_000
+#: Nor are more combinations of state, event, verdicts and values gone through to compare the generated step with the rows.
+MOST_CASES = 100_000
+
+
+_ODDS = "odds are not certified"
 
 
 @attrs.frozen
@@ -79,44 +90,57 @@ class Certifier:
         self._machine, self._text = machine, text
         self._claims: list[Claim] = []
         self._left_out: list[tuple[str, str]] = []
-        self._sound: dict[str, list[str]] | None = None
-        self._reached: dict[tuple[tuple[str, Value], ...], Reached] = {}
+        self._faultless: Lemmas = {}
+        self._prover: Prover | None = None
 
-    def hold(self, form: Form | None, values: Mapping[str, Value]) -> None:
-        """Claim a property at values of all parameters; without a property, that no fault is reachable there."""
-        at = {name: show_value(values[name]) for name in self._machine.constants}
+    def hold(self, form: Form | str, values: Mapping[str, Value]) -> bool:
+        """Claim something at values of all parameters: a property, or what the kernel knows of every machine by a text."""
 
         def write(claim: Claim) -> Claim:
-            return explored(self._text, claim | {"at": at}, self._found(values), MOST_CONFIGURATIONS)
+            return explored(self._text, claim | {"at": self._at(values)}, MOST_CONFIGURATIONS)
 
-        self._add(form, write)
+        return self._add(form, write)
 
     def fits(self, values: Mapping[str, Value]) -> bool:
-        """Tell whether the kernel can explore everything at values of all parameters."""
+        """Tell whether the kernel can explore everything at values of all parameters, and finds no fault there."""
         try:
-            self._found(values)
+            explored(self._text, {"form": FAULTLESS, "parts": [], "at": self._at(values)}, MOST_CONFIGURATIONS)
         except NoProofError:
             return False
         return True
 
-    def _found(self, values: Mapping[str, Value]) -> Reached:
-        key = tuple(values.items())
-        if key not in self._reached:
-            self._reached[key] = reached(self._machine.at(values), MOST_CONFIGURATIONS)
-        return self._reached[key]
+    def guarded(self) -> bool:
+        """Claim Definition 4 (S9), which needs no evidence: it is looked at wherever the rows lead, whatever the values are."""
+        return self._add(GUARDED, lambda claim: explored(self._text, claim, MOST_CONFIGURATIONS))
 
-    def prove(self, form: Form | None, system: System, evidence: Evidence) -> None:
-        """Claim a property for all parameter values; without one, that no fault is reachable, which the others rest on."""
+    def same_steps(self, values: Mapping[str, Value]) -> bool:
+        """Claim that the generated step is the table at values of all parameters."""
+
+        def write(claim: Claim) -> Claim:
+            found = steps_digest(self._machine.at(values), MOST_CASES)
+            return compared(self._text, claim | {"at": self._at(values), "steps": found})
+
+        return self._add(TABLE, write)
+
+    def prove(self, form: Form | str, system: System, evidence: Evidence) -> bool:
+        """Claim something for all parameter values; the lemmas that show the machine free of faults go into every such claim."""
         if isinstance(evidence, Explored):
-            for values in evidence.valuations:
-                self.hold(form, dict(values))
-            return
-        given = _evidence(system, evidence)
-        if (
-            self._add(form, lambda claim: proved(self._text, claim | given, None if form is None else self._sound))
-            and form is None
-        ):
-            self._sound = given["lemmas"]
+            held = [self.hold(form, dict(values)) for values in evidence.valuations]
+            return all(held)
+        keys = _keys(system)
+        lemmas = _lemmas(keys, form, evidence)
+        given = {
+            "lemmas": {key: [*dict.fromkeys([*self._faultless.get(key, ()), *lemmas.get(key, ())])] for key in keys}
+        }
+        if isinstance(evidence, Ranked):
+            given["ranks"] = _ranks(keys, evidence)
+        if self._prover is None:
+            self._prover = Prover(self._text, frozenset(keys))
+        prover = self._prover
+        is_proved = self._add(form, lambda claim: prover.proved(claim | given))
+        if is_proved and form == FAULTLESS:
+            self._faultless = lemmas
+        return is_proved
 
     def leave_out(self, said: str, why: str) -> None:
         """Say that something is not certified."""
@@ -127,11 +151,13 @@ class Certifier:
         digest = hashlib.sha256(self._text.encode()).hexdigest()
         return Certified({"digest": digest, "machine": self._text, "claims": self._claims}, tuple(self._left_out))
 
-    def _add(self, form: Form | None, write: Callable[[Claim], Claim]) -> bool:
-        said = "no fault" if form is None else show(form)
-        claim = {"form": "no fault", "parts": []} if form is None else spelled(form)
+    def _at(self, values: Mapping[str, Value]) -> dict[str, str]:
+        return {name: show_value(values[name]) for name in self._machine.constants}
+
+    def _add(self, form: Form | str, write: Callable[[Claim], Claim]) -> bool:
+        claim, said = spelled(form), form if isinstance(form, str) else show(form)
         if claim is None:
-            self.leave_out(said, "odds are not certified")
+            self.leave_out(said, _ODDS)
             return False
         try:
             self._claims.append(write(claim))
@@ -141,9 +167,11 @@ class Certifier:
         return True
 
 
-def spelled(form: Form) -> Claim | None:
-    """Give a property as the kernel reads it; None for the two forms that speak of odds."""
+def spelled(form: Form | str) -> Claim | None:
+    """Give a claim as the kernel reads it; None for the two forms that speak of odds."""
     match form:
+        case str():
+            return _claim(form)
         case Always(p):
             return _claim("always {}", p)
         case Never(p):
@@ -173,20 +201,27 @@ def _claim(form: str, *parts: Expr) -> Claim:
     return {"form": form, "parts": [unparse(part) for part in parts]}
 
 
-def _evidence(system: System, evidence: Inductive | Ranked) -> dict[str, Any]:
-    """Write evidence down by the kernel's names of locations."""
-    keys = [" ".join([place.state, *sorted(place.outstanding)]) for place in system.locations]
-    lemmas: dict[str, list[str]] = {}
+def _keys(system: System) -> tuple[str, ...]:
+    """Give the kernel's names of locations."""
+    return tuple(" ".join([place.state, *sorted(place.outstanding)]) for place in system.locations)
+
+
+def _lemmas(keys: Sequence[str], form: Form | str, evidence: Inductive | Ranked) -> Lemmas:
+    """Write lemmas down; what a bound says, which the kernel wants to know at every moment, is one everywhere."""
+    found: Lemmas = {key: [] for key in keys}
     for lemma in evidence.lemmas:
-        lemmas.setdefault(keys[lemma.location], []).append(_spoken(lemma.condition))
-    if isinstance(evidence, Inductive):
-        return {"lemmas": lemmas}
+        found[keys[lemma.location]].append(_spoken(lemma.condition))
+    if isinstance(form, AtMost):
+        counted = f":count <= {unparse(form.bound)}"
+        for here in found.values():
+            here.append(counted if form.between is None else f"not :flag or {counted}")
+    return found
+
+
+def _ranks(keys: Sequence[str], evidence: Ranked) -> dict[str, list[list[str]]]:
     awaited = evidence.awaited or (None,) * len(keys)
-    ranks = {
-        key: _levels([*map(_spoken, parts)], promise)
-        for key, parts, promise in zip(keys, evidence.ranks, awaited, strict=True)
-    }
-    return {"lemmas": lemmas, "ranks": ranks}
+    ranks = zip(keys, evidence.ranks, awaited, strict=True)
+    return {key: _levels([*map(_spoken, parts)], promise) for key, parts, promise in ranks}
 
 
 def _levels(parts: Sequence[str], awaited: Promise | Fair | None) -> list[list[str]]:
@@ -200,31 +235,55 @@ def _levels(parts: Sequence[str], awaited: Promise | Fair | None) -> list[list[s
 
 def _spoken(expr: Expr) -> str:
     def leaf(node: Leaf) -> Expr:
-        return Name(_GHOSTS.get(node.name, node.name), node.kind) if isinstance(node, Name) else node
+        if not isinstance(node, Name):
+            return node
+        told = Name(_GHOSTS.get(node.name, node.name), node.kind)
+        return negated(told) if node.name == NOW else told
 
     return unparse(substituted(expr, leaf))
 
 
-#: What every machine owes, as far as it is certified: together these say that no fault is reachable.
+#: The obligations that one claim says together: that no fault is reachable.
 _FAULTLESS = ("start", "determinism", "completeness", "domains", "emission")
 
 
 def certify_proofs(certifier: Certifier, report: ProofReport) -> None:
     """Claim all that was proved for all parameter values; without parameters, all values are one exploration."""
-    alone = None if report.machine.parameters or not certifier.fits({}) else Explored(((),), 0)
-    owed = [proof for proof in report.obligations if proof.name in _FAULTLESS]
-    others = [proof for proof in report.obligations if proof.name not in _FAULTLESS]
-    others += [] if report.rest is None else [report.rest]
-    if all(proof.evidence is not None for proof in owed):
-        evidence = alone or _together(proof.evidence for proof in owed if proof.evidence is not None)
-        certifier.prove(None, report.system, evidence)
-    for proof in others:
-        certifier.leave_out(proof.text, "the kernel has no such claim")
-    for proof in report.properties:
-        if proof.verdict == "PROVED" and proof.form is not None and proof.evidence is not None:
-            certifier.prove(proof.form, report.system, alone or proof.evidence)
-        else:
-            certifier.leave_out(proof.text, f"it is {proof.verdict}")
+    owed = {proof.name: proof for proof in report.obligations}
+    faultless = [owed[name] for name in _FAULTLESS]
+    broken = next((proof for proof in faultless if proof.evidence is None), None)
+    if broken is None:
+        _certify_evidence(certifier, report, [proof.evidence for proof in faultless if proof.evidence is not None])
+    else:
+        for _, proof in _claimed(report):
+            certifier.leave_out(proof.text, f"not while this is {broken.verdict}: {broken.text}")
+    if owed["definition4"].verdict == "PROVED":
+        certifier.guarded()
+    for proof in (*report.obligations, *report.properties):
+        if proof.verdict != "PROVED":
+            certifier.leave_out(proof.text, f"it is {proof.verdict}" if proof.is_asked else _ODDS)
+    for values in compared_at(report.machine):
+        certifier.same_steps(values)
+
+
+def _certify_evidence(certifier: Certifier, report: ProofReport, faultless: Sequence[Evidence]) -> None:
+    """Claim what has evidence; where the whole machine was explored, an exploration shows everything else too."""
+    explorable = not report.machine.parameters and certifier.fits({})
+    together = Explored(((),), 0) if explorable else _together(faultless)
+    is_faultless = certifier.prove(FAULTLESS, report.system, together)
+    for form, proof in _claimed(report):
+        evidence = together if isinstance(together, Explored) else proof.evidence
+        if not is_faultless:
+            certifier.leave_out(proof.text, f"{FAULTLESS} is not certified, and this rests on it")
+        elif evidence is not None:
+            certifier.prove(form, report.system, evidence)
+
+
+def _claimed(report: ProofReport) -> list[tuple[Form | str, Proof]]:
+    """Give what was proved beyond the machine being free of faults, as forms."""
+    deadlock = next(proof for proof in report.obligations if proof.name == "deadlock")
+    forms = [(STUCK, deadlock), (REST, report.rest), *((proof.form, proof) for proof in report.properties)]
+    return [(form, proof) for form, proof in forms if form and proof and proof.evidence is not None]
 
 
 def _together(evidence: Iterable[Evidence]) -> Evidence:
@@ -238,12 +297,22 @@ def _together(evidence: Iterable[Evidence]) -> Evidence:
 
 
 def certify_verdicts(certifier: Certifier, report: Report) -> None:
-    """Claim all that holds at the parameter values that a check explored."""
+    """Claim what every machine owes, and all that holds, at the parameter values that a check explored."""
     for exploration in report.explorations:
-        certifier.hold(None, exploration.parameters)
+        certifier.hold(FAULTLESS, exploration.parameters)
+        certifier.hold(STUCK, exploration.parameters)
+    certifier.guarded()
     for result in report.properties:
         if result.verdict == "HOLDS" and result.claim is not None:
             for values in result.values:
                 certifier.hold(result.claim.form, dict(values))
         else:
             certifier.leave_out(result.text, f"it is {result.verdict}")
+    for exploration in report.explorations:
+        certifier.same_steps(exploration.parameters)
+
+
+def compared_at(machine: Machine) -> tuple[dict[str, Value], ...]:
+    """Give the parameter values at which the generated step is compared: all defaults, and all minima where these are others."""
+    smallest = machine.at(minima(machine)).constants
+    return (machine.constants,) if smallest == machine.constants else (machine.constants, smallest)

@@ -9,10 +9,12 @@ from itertools import combinations_with_replacement
 from math import lcm
 from typing import Any
 
-from dsa.kernel import Claim, Unknown, value
+from dsa.kernel import Claim, Unknown, terms, value
 
 Names = dict[str, Any]
 Path = tuple[str, list[Any]]
+#: What is known on a path as a value, and the names that are true where it begins.
+Facts = tuple[tuple[Any, ...], frozenset[str]]
 #: Paths beyond so many are not followed.
 _MOST_PATHS, _MOST_FAILING = 4_000, 500
 _Z3_MS = 20_000
@@ -22,52 +24,73 @@ class NoProofError(Exception):
     """Raised when a claim is not certified; says why."""
 
 
-def proved(text: str, claim: dict[str, Any], sound: dict[str, list[str]] | None) -> dict[str, Any]:
-    """Give the claim with its proofs. Raises NoProofError."""
-    written = claim | {"proofs": [], "lemmas": claim.get("lemmas", {})}
-    recorder = _Recorder(text, written, sound)
-    try:
-        recorder.run()
-    except (ValueError, AssertionError, KeyError) as why:
-        raise NoProofError(f"no proof was found: {why}") from why
-    return written | {"proofs": recorder.found}
+class Prover:
+    """Proves claims about one machine, whose kernel names of locations are `locations`; asks nothing twice."""
+
+    def __init__(self, text: str, locations: frozenset[str]) -> None:
+        self._text, self._locations, self._solver = text, locations, Solver()
+
+    def proved(self, claim: dict[str, Any]) -> dict[str, Any]:
+        """Give the claim with its proofs, having tried it on the kernel. Raises NoProofError."""
+        written = {**claim, "lemmas": dict(claim.get("lemmas", {})), "proofs": []}
+        recorder = _Recorder(self._text, written, self._locations, self._solver)
+        try:
+            recorder.explore()
+            written["proofs"] = recorder.proofs_found
+            Claim(self._text, written).explore()
+        except (ValueError, AssertionError, KeyError) as why:
+            raise NoProofError(_Z3_ALONE.format(why)) from why
+        return written
+
+
+_Z3_ALONE = "it is proved by z3 alone; nothing was found that the kernel accepts as evidence ({})"
 
 
 class _Recorder(Claim):
-    """The kernel's claim, which finds each proof instead of reading it."""
+    """The kernel's claim, which finds each proof instead of reading it.
 
-    def __init__(self, text: str, claim: dict[str, Any], sound: dict[str, list[str]] | None) -> None:
-        super().__init__(text, claim, sound)
-        self.found: list[Any] = []
-        self._solver = Solver()
+    The kernel goes by the words alone, so it may come to locations that the closed system does not have: none is ever reached, and
+    that is the lemma there.
+    """
+
+    def __init__(self, text: str, claim: dict[str, Any], locations: frozenset[str], solver: "Solver") -> None:
+        super().__init__(text, claim)
+        self.proofs_found: list[Any] = []
+        self._locations, self._solver = locations, solver
+
+    def arrive(self, node: Any, may: bool) -> None:  # noqa: ANN401, FBT001  (the kernel's)
+        key = self.key(node)
+        if key not in self._locations:
+            self.lemmas[key] = ["false"]
+        super().arrive(node, may)
 
     def prove(self, given: list[str], names: Names, action: Callable[..., object], *arguments: Any) -> None:  # noqa: ANN401  (the kernel's)
         use: list[int] = []
-        failing = list(self._failing(use, given, names, action, *arguments))
+        failing = list(_failing(use, given, names, action, *arguments))
         if failing:
             if len(failing) > _MOST_FAILING:
-                raise NoProofError(f"more than {_MOST_FAILING} paths to show impossible: {failing[0][0]}")
+                raise NoProofError(_Z3_ALONE.format(f"more than {_MOST_FAILING} paths to show impossible"))
             needed = set()
             for why, facts in failing:
                 core = self._solver.core(facts, given, names)
                 if core is None:
-                    raise NoProofError(f"it does not follow: {why}")
+                    raise NoProofError(_Z3_ALONE.format(why))
                 needed |= core
             use = sorted(needed)
-            failing = list(self._failing(use, given, names, action, *arguments))
-        self.found.append([use, [self._solver.multipliers(why, facts) for why, facts in failing]])
+            failing = list(_failing(use, given, names, action, *arguments))
+        self.proofs_found.append([use, *(self._solver.multipliers(why, facts) for why, facts in failing)])
 
-    def _failing(
-        self,
-        use: Sequence[int],
-        given: list[str],
-        names: Names,
-        action: Callable[..., object],
-        *arguments: Any,  # noqa: ANN401
-    ) -> Iterator[Path]:
-        for failure, facts in paths(lambda: all(value(given[n], names) for n in use) and action(*arguments)):
-            if failure and not (self.sound is not None and failure.startswith("a fault")):
-                yield failure, facts
+
+def _failing(
+    use: Sequence[int],
+    given: list[str],
+    names: Names,
+    action: Callable[..., object],
+    *arguments: Any,  # noqa: ANN401
+) -> Iterator[Path]:
+    for failure, facts in paths(lambda: all(value(given[n], names) for n in use) and action(*arguments)):
+        if failure:
+            yield failure, facts
 
 
 def paths(action: Callable[[], object]) -> Iterator[tuple[str | None, list[Any]]]:
@@ -77,7 +100,7 @@ def paths(action: Callable[[], object]) -> Iterator[tuple[str | None, list[Any]]
     while todo:
         count += 1
         if count > _MOST_PATHS:
-            raise NoProofError(f"more than {_MOST_PATHS} paths")
+            raise NoProofError(_Z3_ALONE.format(f"more than {_MOST_PATHS} paths"))
         facts: list[Any] = []
         Unknown.path = facts, todo.pop(), todo  # type: ignore[attr-defined]  # the kernel is not typed
         failure = None
@@ -89,16 +112,27 @@ def paths(action: Callable[[], object]) -> Iterator[tuple[str | None, list[Any]]
 
 
 class Solver:
-    """z3, asked for cores and multipliers."""
+    """z3, asked for cores and multipliers; remembers what it found."""
 
     def __init__(self) -> None:
         import z3
 
         self._z3 = z3
-        self._formulas: dict[tuple[str, int], Any] = {}
+        self._cores: dict[Facts, list[frozenset[str]]] = {}
+        self._multipliers: dict[Facts, list[list[int]]] = {}
 
     def core(self, facts: Sequence[Any], given: Sequence[str], names: Names) -> set[int] | None:
         """Give which of what is given makes the facts impossible, together; None when nothing does."""
+        found = self._cores.setdefault((_hashable(facts), _true(names)), [])
+        known = next((core for core in found if core <= set(given)), None)
+        if known is None:
+            known = self._core(facts, given, names)
+            if known is None:
+                return None
+            found.append(known)
+        return {given.index(text) for text in known}
+
+    def _core(self, facts: Sequence[Any], given: Sequence[str], names: Names) -> frozenset[str] | None:
         z3 = self._z3
         solver = z3.Solver()
         solver.set("timeout", _Z3_MS)
@@ -111,17 +145,21 @@ class Solver:
         if solver.check(*switches) != z3.unsat:
             return None
         core = {str(switch) for switch in solver.unsat_core()}
-        return {place for place, switch in enumerate(switches) if str(switch) in core}
+        return frozenset(text for switch, text in zip(switches, given, strict=True) if str(switch) in core)
 
     def multipliers(self, why: str, facts: Sequence[Any]) -> list[list[int]]:
         """Give whole numbers that make a sum of products of the facts a negative constant."""
+        key = _hashable(facts), frozenset[str]()
+        if key in self._multipliers:
+            return self._multipliers[key]
         single = [(place,) for place in range(len(facts))]
         pairs = list(combinations_with_replacement(range(len(facts)), 2))
         for columns in (single, [*single, *pairs]):
             found = self._combined(facts, columns)
             if found is not None:
+                self._multipliers[key] = found
                 return found
-        raise NoProofError(f"no multipliers were found: {why}")
+        raise NoProofError(_Z3_ALONE.format(f"no multipliers: {why}"))
 
     def _combined(self, facts: Sequence[Any], columns: Sequence[tuple[int, ...]]) -> list[list[int]] | None:
         z3 = self._z3
@@ -131,8 +169,7 @@ class Solver:
             product: Any = 1
             for place in column:
                 product = facts[place] * product
-            terms = product.terms if isinstance(product, Unknown) else {(): product}
-            for monomial, coefficient in terms.items():
+            for monomial, coefficient in terms(product).items():
                 sums.setdefault(monomial, []).append(coefficient * weight)
         solver = z3.Solver()
         solver.set("timeout", _Z3_MS)
@@ -162,3 +199,11 @@ class Solver:
             if holding[-1]:
                 holding[-1] = z3.And([self._number(fact) >= 0 for fact in facts])
         return z3.Or([formula for formula in holding if formula is not False])
+
+
+def _hashable(facts: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(tuple(sorted(fact.terms.items())) for fact in facts)
+
+
+def _true(names: Names) -> frozenset[str]:
+    return frozenset(name for name, known in names.items() if known is True)

@@ -1,14 +1,10 @@
-"""What a claim at given parameter values carries: its configurations, counted and hashed, and ranks.
+"""Claims at given parameter values: the ranks that the kernel asks for, and its own verdict on them.
 
-Takes the machine's text and the claim as the kernel reads them; lets the kernel explore, and finds the ranks that it asks for in the graph it
-saw: distances for `possible`, numbered components and what ends a run's stay in each for `leads to`. The hashes are of what our own
-engine reached, by the generated step, so that the kernel compares two explorations.
+Takes the machine's text and the claim as the kernel reads them; lets the kernel explore, and finds the ranks in the graph it saw: distances
+for `possible`, numbered components and what ends a run's stay in each for `leads to` and for coming to rest.
 """
 
-import hashlib
 from collections import deque
-from collections.abc import Iterable, Iterator
-from itertools import product
 from typing import Any
 
 import attrs
@@ -16,161 +12,97 @@ import attrs
 from dsa.checks.certify_proofs import NoProofError
 from dsa.checks.proof.order import parts
 from dsa.declarations import OUTSIDE
-from dsa.expr import EnumDomain, Value
-from dsa.fast import Dispatch, compile_groups
-from dsa.kernel import Claim
-from dsa.machine import Machine, read_guards
-from dsa.meaning import Configuration, Occurrence, Taken, start
+from dsa.kernel import REST, Claim
 
-#: Where a step leads, what it ends, and what happens with it.
-Step = tuple[int, frozenset[str], frozenset[str]]
 Rank = list[list[str]]
 
 
 @attrs.frozen
-class Reached:
-    """What the generated step reaches from the start: how many configurations, and two hashes in hexadecimal."""
+class Step:
+    """Where a step leads, what it ends, what happens with it, and the effect or timer behind it (or `outside`)."""
 
-    configurations: int
-    hashes: tuple[str, str]
-
-
-def reached(machine: Machine, most: int) -> Reached:
-    """Run the generated step from the start, at the machine's parameter values. Raises NoProofError beyond `most` configurations."""
-    groups, numbers = compile_groups(machine), _numbers(machine)
-    first = start(machine)
-    known, todo, steps = {first: _told(machine, first, numbers)}, deque([first]), set()
-    while todo:
-        here = todo.popleft()
-        for occurrence, taken in _taken(machine, groups, here):
-            after = taken.configuration
-            if after not in known:
-                known[after] = _told(machine, after, numbers)
-                todo.append(after)
-            timer = f"{occurrence.source} {occurrence.event}" if occurrence.source else occurrence.event
-            said = (f"{guard}.{outcome}" for guard, outcome in occurrence.verdicts)
-            happened = sorted({timer, *said, *taken.effects})
-            ghosts = " :flag=0 :count=0"
-            steps.add(" > ".join([known[here] + ghosts, *happened, known[after] + ghosts]))
-        if len(known) > most:
-            raise NoProofError(f"it has more than {most} configurations")
-    return Reached(len(known), (_hash(known.values()), _hash(steps)))
+    target: int
+    ended: frozenset[str]
+    true: frozenset[str]
+    origin: str
 
 
-def _taken(machine: Machine, groups: Dispatch, here: Configuration) -> Iterator[tuple[Occurrence, Taken]]:
-    for key, attempt in groups.items():
-        if key[0] != here.state:
-            continue
-        event, source = key[-1], key[1] if len(key) > 2 else None  # noqa: PLR2004  (leaf, source, timer)
-        origin = OUTSIDE if source else machine.event_named[event].origin
-        if origin != OUTSIDE and origin not in here.outstanding:
-            continue
-        rows = machine.rows_from[source, event] if source else machine.rows_for(here.state, event)
-        guards = read_guards(rows)
-        for outcomes in product(*(machine.guard_named[guard].outcomes for guard in guards)):
-            occurrence = Occurrence(event, tuple(zip(guards, outcomes, strict=True)), source)
-            taken = attempt(here, occurrence)
-            if isinstance(taken, Taken):
-                yield occurrence, taken
-
-
-def _numbers(machine: Machine) -> dict[str, int]:
-    """Number the values of enumerations as the kernel does."""
-    domains = [*(p.domain for p in machine.parameters), *(v.domain for v in machine.variables)]
-    listed = [value for domain in domains if isinstance(domain, EnumDomain) for value in domain.values]
-    return {value: number for number, value in enumerate(listed)}
-
-
-def _told(machine: Machine, at: Configuration, numbers: dict[str, int]) -> str:
-    def number(value: Value) -> int:
-        return numbers[value] if isinstance(value, str) else int(value)
-
-    values = (f"{v.name}={number(value)}" for v, value in zip(machine.variables, at.values, strict=True))
-    return " ".join([at.state, *sorted(at.outstanding), *values])
-
-
-def _hash(lines: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
-
-
-def explored(text: str, claim: dict[str, Any], found: Reached, most: int) -> dict[str, Any]:
-    """Give the claim with all that the kernel asks for, and try it. Raises NoProofError."""
+def explored(text: str, claim: dict[str, Any], most: int) -> dict[str, Any]:
+    """Give the claim with all that the kernel asks for, having tried it. Raises NoProofError, also beyond `most` configurations."""
     written = claim | {"proofs": []}
     try:
-        if "possible" in claim["form"] or "leads to" in claim["form"]:
+        if "possible" in claim["form"] or "leads to" in claim["form"] or claim["form"] == REST:
             written["ranks"] = _Graph(text, written, most).ranks_found()
-        kernels = Claim(text, written).run()
+        _Bounded(text, written, most).explore()
     except (ValueError, AssertionError, KeyError, IndexError) as why:
         raise NoProofError(f"the kernel refuses it: {why}") from why
-    if kernels[:2] != [found.configurations, found.hashes[0]]:
-        raise NoProofError("the kernel reaches other configurations")
-    steps = found.hashes[1] if claim["form"] == "no fault" else kernels[2]
-    if kernels[2] != steps:
-        raise NoProofError("the kernel takes other steps than the generated step")
-    return written | {"reached": kernels}
+    return written
 
 
-@attrs.define
-class _Seen:
-    """What the kernel met at one configuration; `flag` is what its property remembers there."""
+def compared(text: str, claim: dict[str, Any]) -> dict[str, Any]:
+    """Give a claim about the generated step, having let the kernel compare it with the rows. Raises NoProofError."""
+    written = claim | {"proofs": []}
+    try:
+        Claim(text, written).compare()
+    except AssertionError as why:
+        raise NoProofError("the rows lead elsewhere than the generated step") from why
+    return written
 
-    promises: frozenset[str] = frozenset()
-    steps: list[Step] = attrs.field(factory=list)
-    flag: bool = False
 
-
-class _Graph(Claim):
-    """The kernel's exploration, which notes what it sees and judges no progress."""
+class _Bounded(Claim):
+    """The kernel, which gives up beyond so many configurations."""
 
     def __init__(self, text: str, claim: dict[str, Any], most: int) -> None:
-        super().__init__(text, claim | {"ranks": {}})
+        super().__init__(text, claim)
         self._most = most
-        self._number: dict[str, int] = {}
-        self._seen: list[_Seen] = []
 
-    def arrive(self, node: Any, may: bool) -> None:  # noqa: ANN401, ARG002, FBT001  (the kernel's, here and below)
-        super().arrive(node, may=True)
+    def arrive(self, node: Any, may: bool) -> None:  # noqa: ANN401, FBT001  (the kernel's, here and below)
+        super().arrive(node, may)
         if len(self.nodes) > self._most:
             raise NoProofError(f"it has more than {self._most} configurations")
 
+
+class _Graph(_Bounded):
+    """The kernel's exploration, which notes what it sees and judges no progress."""
+
+    def __init__(self, text: str, claim: dict[str, Any], most: int) -> None:
+        super().__init__(text, claim | {"ranks": {}}, most)
+        self._number: dict[str, int] = {}
+        self._steps: list[list[Step]] = []
+
+    def arrive(self, node: Any, may: bool) -> None:  # noqa: ANN401, ARG002, FBT001
+        super().arrive(node, may=True)
+        if self._number.setdefault(self.key(node), len(self._number)) == len(self._steps):
+            self._steps.append([])
+
     def happen(self, node: Any, move: Any) -> None:  # noqa: ANN401
-        for after, ended, true in filter(None, [self.take(node, move)]):
+        steps = self._steps[self._number[self.key(node)]]
+        for after, ended, true in self.take(node, move):
             self.arrive(after, may=True)
-            self._noted(node).steps.append((self._place(after), frozenset(ended), frozenset(true)))
+            steps.append(Step(self._number[self.key(after)], frozenset(ended), frozenset(true), move[1]))
 
     def go_on(self, node: Any) -> None:  # noqa: ANN401
-        seen = self._noted(node)
-        seen.promises = frozenset(self.awaited(node))
-        seen.flag = bool(node[2][":flag"])
-
-    def _place(self, node: Any) -> int:  # noqa: ANN401
-        key = self.key(node)
-        if key not in self._number:
-            self._number[key] = len(self._seen)
-            self._seen.append(_Seen())
-        return self._number[key]
-
-    def _noted(self, node: Any) -> _Seen:  # noqa: ANN401
-        return self._seen[self._place(node)]
+        pass
 
     def ranks_found(self) -> dict[str, Rank]:
         """Explore, and give the ranks that the kernel asks for."""
-        self.run()
+        self.explore()
+        flagged = frozenset(place for place, node in enumerate(self.nodes) if node[2][":flag"])
         if self.form == "possible {}":
-            ranks = self._way()
+            ranks = self._way(self._distances(flagged))
         elif "possible" in self.form:
-            ranks = {place: _one(number) for place, number in self._distances().items()}
+            ranks = {place: _one(number) for place, number in self._distances(flagged).items()}
         else:
-            ranks = self._levels(frozenset(place for place, seen in enumerate(self._seen) if seen.flag))
+            ranks = self._levels(flagged)
         return {key: ranks[place] for key, place in self._number.items() if place in ranks}
 
-    def _distances(self) -> dict[int, int]:
-        """Give for each configuration how many steps lead to one with a flag, at least."""
+    def _distances(self, flagged: frozenset[int]) -> dict[int, int]:
+        """Give for each configuration how many steps lead to one where P holds, which has no flag, at least."""
         before: dict[int, list[int]] = {}
-        for place, seen in enumerate(self._seen):
-            for target, _, _ in seen.steps:
-                before.setdefault(target, []).append(place)
-        found = {place: 0 for place, seen in enumerate(self._seen) if seen.flag}
+        for place, steps in enumerate(self._steps):
+            for step in steps:
+                before.setdefault(step.target, []).append(place)
+        found = {place: 0 for place in range(len(self._steps)) if place not in flagged}
         todo = deque(found)
         while todo:
             target = todo.popleft()
@@ -180,35 +112,39 @@ class _Graph(Claim):
                     todo.append(place)
         return found
 
-    def _way(self) -> dict[int, Rank]:
+    def _way(self, distances: dict[int, int]) -> dict[int, Rank]:
         """Give the distances along one way from the start."""
-        distances, here = self._distances(), 0
+        here = 0
         found: dict[int, Rank] = {}
         while here in distances and here not in found:
             found[here] = _one(distances[here])
             lower = distances[here] - 1
-            here = next((target for target, _, _ in self._seen[here].steps if distances.get(target) == lower), here)
+            here = next((step.target for step in self._steps[here] if distances.get(step.target) == lower), here)
         return found
 
     def _levels(self, nodes: frozenset[int]) -> dict[int, Rank]:
         """Number the components, what follows lower; say what ends a stay in each (S12, fairness)."""
-        following = {place: [target for target, _, _ in self._seen[place].steps] for place in nodes}
+        following = {place: [step.target for step in self._counting(place)] for place in nodes}
         found: dict[int, Rank] = {}
         for number, part in enumerate(parts(sorted(nodes), following)):
-            inside = [step for place in part for step in self._seen[place].steps if step[0] in part]
-            promised = frozenset.intersection(*(self._seen[place].promises for place in part))
-            lasting = promised.difference(*(ended for _, ended, _ in inside))
+            inside = [step for place in part for step in self._counting(place) if step.target in part]
+            promised = frozenset.intersection(*(frozenset(self.awaited(self.nodes[place])) for place in part))
+            lasting = promised.difference(*(step.ended for step in inside))
             why, able = self._fair(part, inside)
             deeper = {} if lasting or not why else self._levels(part - able)
             reason = min(lasting, default=why)
             found |= {place: [[str(number), reason], *deeper.get(place, [])] for place in part}
         return found
 
+    def _counting(self, place: int) -> list[Step]:
+        """Give the steps that must lead lower: all, but for coming to rest those alone that nothing outside brings about."""
+        return [step for step in self._steps[place] if self.form != REST or step.origin != OUTSIDE]
+
     def _fair(self, part: frozenset[int], inside: list[Step]) -> tuple[str, frozenset[int]]:
         """Give something fair that is possible in a component and never happens there, and where it is possible."""
         for name in [name for names in self.parts[2:] for name in names.split(", ")]:
-            able = frozenset(place for place in part if any(name in true for _, _, true in self._seen[place].steps))
-            if able and not any(name in true for _, _, true in inside):
+            able = frozenset(place for place in part if any(name in step.true for step in self._steps[place]))
+            if able and not any(name in step.true for step in inside):
                 return f"fair {name}", able
         return "", frozenset()
 

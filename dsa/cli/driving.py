@@ -35,12 +35,13 @@ class Said:
 
 @attrs.frozen
 class Manner:
-    """How to go on: with another model or module than at the start (None: the same), taken from a living process, shown or not."""
+    """How to go on: with another model, module or budget than at the start (empty: the same), taken from a living process, shown or not."""
 
     model: str | None = None
     module: str | None = None
     take: bool = False
     quiet: bool = False
+    budget: tuple[str, ...] = ()
 
 
 def go_on(kept: Kept, root: Path, said: Said, manner: Manner) -> Performed:
@@ -60,6 +61,7 @@ def go_on(kept: Kept, root: Path, said: Said, manner: Manner) -> Performed:
             decided=said.decided,
             answers=said.answers,
             take=manner.take,
+            budget=manner.budget,
             observe=progress.observe,
             recall=progress.recall,
         )

@@ -33,6 +33,12 @@ def runs_option(command: _Command) -> _Command:
     return click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")(command)
 
 
+def budget_option(command: _Command) -> _Command:
+    """Add `--budget LIMIT`, which may be given several times."""
+    said = "At most so much, as calls=20, usd=0.5 or query_llm.tokens=4000; units: calls, tokens, usd, seconds."
+    return click.option("--budget", multiple=True, metavar="LIMIT", help=said)(command)
+
+
 @attrs.frozen
 class Kept:
     """A run of a machine as it is now: what is recorded, what that amounts to, how it stands."""

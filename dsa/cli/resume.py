@@ -7,7 +7,7 @@ import click
 
 from dsa.cli.driving import Manner, Said, go_on
 from dsa.cli.faults import JsonCommand
-from dsa.cli.kept import Kept, kept_run, line, runs_option
+from dsa.cli.kept import Kept, budget_option, kept_run, line, runs_option
 from dsa.cli.outcome import exit_code, tell
 from dsa.cli.terminal import say, terminal
 from dsa.edge.driver import Rest
@@ -26,6 +26,7 @@ from dsa.runtime.timeline import full_key
 @click.option("--take", is_flag=True, help="Take the run from a process that is alive and holds it.")
 @click.option("--model", help="Another model than the run was started with.")
 @click.option("--with", "module", metavar="MODULE", help="Another module than the run was started with.")
+@budget_option
 @click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option("--quiet", is_flag=True, help="Print no progress.")
 def command(
@@ -34,6 +35,7 @@ def command(
     retried: tuple[str, ...],
     done: tuple[str, ...],
     failed: tuple[str, ...],
+    budget: tuple[str, ...],
     *,
     take: bool,
     model: str | None,
@@ -56,7 +58,7 @@ def command(
         else:
             say(f"run {kept.run.run_id} is finished: {kept.run.outcome}")
     else:
-        manner = Manner(model, module, take, quiet or json_wanted)
+        manner = Manner(model, module, take, quiet or json_wanted, budget)
         performed = go_on(kept, folder, Said(decided=decided), manner)
         tell(performed, terminal(), json_wanted=json_wanted)
     sys.exit(exit_code(performed.rest))

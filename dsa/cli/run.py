@@ -7,7 +7,7 @@ import click
 from rich.console import Console
 
 from dsa.cli.faults import JsonCommand
-from dsa.cli.kept import faults_told
+from dsa.cli.kept import budget_option, faults_told
 from dsa.cli.live import Progress
 from dsa.cli.outcome import exit_code, tell
 from dsa.cli.parameters import parse_parameters
@@ -31,6 +31,7 @@ from dsa.runtime.prompt import SPECIFICATION, placeholders
 @click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Set a parameter, such as rmax=5.")
 @click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
 @click.option("--with", "module", metavar="MODULE", help="Bind names with this module, not bindings.py beside FILE.")
+@budget_option
 @click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option("--quiet", is_flag=True, help="Print no progress.")
 def command(
@@ -41,6 +42,7 @@ def command(
     parameters: tuple[str, ...],
     root: str,
     module: str | None,
+    budget: tuple[str, ...],
     *,
     json_wanted: bool,
     quiet: bool,
@@ -62,6 +64,7 @@ def command(
         seed=seed,
         root=Path(root),
         module=module,
+        budget=budget,
         console=console,
         quiet=quiet or json_wanted,
     )
@@ -86,6 +89,7 @@ def run_with_model(
     root: Path,
     console: Console,
     module: str | None = None,
+    budget: tuple[str, ...] = (),
     quiet: bool = False,
 ) -> Performed:
     """Bind a machine and run it while its progress is shown. Raises Ended when there is no model, and at Ctrl-C."""
@@ -104,6 +108,7 @@ def run_with_model(
             "module": _absolute(module),
             "model": _absolute_script(model),
             "seed": seed,
+            "budget": list(budget),
         }
         with Progress(machine, console, quiet=quiet) as progress:
             return perform(machine, read_text(path), binding, specification, root=root, started=started, observe=watch)

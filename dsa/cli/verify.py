@@ -3,12 +3,13 @@
 import hashlib
 import json
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from dsa.cli.certificates import canonical
 from dsa.edge.files import load, read_text
+from dsa.errors import DocumentError
 from dsa.kernel import verify
 
 
@@ -22,18 +23,56 @@ def command(certificate: str, file: str | None) -> None:
     with FILE, these must be that document's too. Exit 0 accepted, 1 refused, 2 unreadable.
     """
     text = read_text(certificate)
+    content = _content(certificate, text)
     expected = "" if file is None else canonical(load(file))[1]
-    try:
-        accepted = list(verify(text))
-    except Exception as why:  # noqa: BLE001  (whatever a certificate brings about is a refusal)
-        _refuse(certificate, str(why) or repr(why))
-    if file is not None and json.loads(text)["machine"] != expected:
+    accepted = _accepted(certificate, text)
+    if file is not None and content["machine"] != expected:
         digest = hashlib.sha256(expected.encode()).hexdigest()
         _refuse(certificate, f"it is about another machine than {file}, whose behaviour has the digest {digest}")
     for claim in accepted:
         click.echo(claim)
 
 
-def _refuse(certificate: str, why: str) -> NoReturn:
-    click.echo(f"{certificate}: refused: {why.partition(chr(10))[0]}", err=True)
+def _content(path: str, text: str) -> dict[str, Any]:
+    """Give what a certificate holds. Raises DocumentError for what is none."""
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        raise DocumentError(path, f"is no certificate: it is no JSON; {_WRITTEN_BY}") from None
+    if not isinstance(content, dict):
+        raise DocumentError(path, f"is no certificate: it is no JSON object; {_WRITTEN_BY}")
+    for name, kind in {"machine": str, "digest": str, "claims": list}.items():
+        if not isinstance(content.get(name), kind):
+            raise DocumentError(path, f"is no certificate: its '{name}' must be a {_KINDS[kind]}; {_WRITTEN_BY}")
+    for number, claim in enumerate(content["claims"], start=1):
+        if not _is_claim(claim):
+            message = f"is no certificate: claim {number} must be an object with a text 'form', and lists 'parts' and 'proofs'"
+            raise DocumentError(path, f"{message}; {_WRITTEN_BY}")
+    return content
+
+
+_WRITTEN_BY = "`dsa prove FILE --certificate OUT` and `dsa check FILE --certificate OUT` write one"
+_KINDS = {str: "text", list: "list"}
+
+
+def _is_claim(claim: object) -> bool:
+    kinds = {"form": str, "parts": list, "proofs": list}
+    return isinstance(claim, dict) and all(isinstance(claim.get(name), kind) for name, kind in kinds.items())
+
+
+def _accepted(path: str, text: str) -> list[str]:
+    """Give what the kernel says of the machine and of every claim; leave when it refuses."""
+    said: list[str] = []
+    try:
+        said += verify(text)
+    except AssertionError as why:
+        _refuse(path, str(why))
+    except Exception:  # noqa: BLE001  (whatever a certificate brings about is a refusal)
+        what = f"claim {len(said)} is not written" if said else "the machine is not written"
+        _refuse(path, f"{what} as the kernel reads it")
+    return said
+
+
+def _refuse(path: str, why: str) -> NoReturn:
+    click.echo(f"{path}: refused: {why.partition(chr(10))[0]}", err=True)
     sys.exit(1)

@@ -202,7 +202,7 @@ class Driver:
 
     def _settle(self, intent: IntentEntry, handling: Handling) -> None:
         """Record that an effect in doubt counts as failed, or as done."""
-        said = f"the run was cut off while it was under way; it counts as {handling}"
+        said = f"the run was cut off while it was under way; it counts as {'failed' if handling == 'fail' else 'done'}"
         steps = [error_step(intent.effect, IN_DOUBT, said)] if handling == "fail" else []
         self.keep(result_of(intent, steps))
         if intent.effect in self.run.machine.answers:

@@ -6,7 +6,7 @@ ends.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 
 from dsa.declarations import OUTSIDE
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Binding, effect_names
 from dsa.edge.deciding import answered, require_decidable, require_sendable
 from dsa.edge.driver import Driver, Rest
 from dsa.edge.render import RenderError, svg
@@ -26,6 +26,7 @@ from dsa.lang import digest, loads
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import ArtifactStore
+from dsa.runtime.budgets import Limit, read_limit
 from dsa.runtime.content import Artifact
 from dsa.runtime.journal import Beginning, Journal, Recorded
 from dsa.runtime.ledger import Entry, Handling, MachineEntry
@@ -74,14 +75,15 @@ def perform(
     """Run a machine until it is finished, waits, or fails.
 
     `specification` is the data of the event of that name; a machine without it starts by itself, or waits. `started` is kept, and says
-    with what the run goes on after a crash.
+    with what the run goes on after a crash; its `budget` is a list of limits as `read_limit` takes them, and raises BudgetError.
     """
+    limits = _limits(machine, (started or {}).get("budget") or ())
     now_ms = time.time_ns() // 1_000_000
     run, commands = begin(machine, new_run_id(machine), digest=digest(machine), started=started, at_ms=now_ms)
     first = [Occurrence(SPECIFICATION, data=specification or "")] if takes_specification(machine) else []
     with open_store(root) as store, _kept(root, run, text, observe) as (artifacts, directory, watch):
         journal = Beginning(store, run.run_id, text)
-        driver = Driver(run, binding, artifacts, commands=commands, journal=journal, observe=watch)
+        driver = Driver(run, binding, artifacts, commands=commands, journal=journal, limits=limits, observe=watch)
         return _performed(driver, journal, artifacts, directory, first, {})
 
 
@@ -94,14 +96,15 @@ def take_up(
     decided: Mapping[str, Handling] | None = None,
     answers: Mapping[str, Occurrence] | None = None,
     take: bool = False,
+    budget: Sequence[str] = (),
     observe: Observer = lambda _entry: None,
     recall: Observer = lambda _entry: None,
 ) -> Performed:
     """Go on with a run: where it was cut off, where a failure stopped it, or with an event that it waits for.
 
     `bind` gives the binding for how the run was started. `decided` says what is done about effects in doubt, by their keys; `answers` are the
-    events with which such effects were answered. `take` takes the run from a process that holds it and is alive. `recall` is
-    given the entries that are there already, `observe` those that come.
+    events with which such effects were answered. `take` takes the run from a process that holds it and is alive. `budget` takes
+    the place of the one that the run was started with. `recall` is given the entries that are there already, `observe` those that come.
 
     Raises StoreError, OtherMachineError, ReplayError when the ledger is not the machine's, DoubtError for what cannot be said of
     an effect, OccurrenceError for an event that the run cannot be sent; then nothing has changed.
@@ -113,15 +116,22 @@ def take_up(
             for occurrence in sent:
                 require_sendable(run.machine, occurrence)
             require_decidable(run.machine, unfinished(run), decided or {}, answers or {})
+            limits = _limits(run.machine, budget or dict(first.started).get("budget") or ())
             binding = bind(first, run.machine)
             run = answered(run, answers or {})
             journal.append(run.ledger[len(recorded.entries) :])
             with _kept(root, run, recorded.text, _first(len(recorded.entries), recall, observe)) as kept:
                 artifacts, directory, watch = kept
-                driver = Driver(run, binding, artifacts, left=unfinished(run), journal=journal, observe=watch)
+                left = unfinished(run)
+                driver = Driver(run, binding, artifacts, left=left, journal=journal, limits=limits, observe=watch)
                 return _performed(driver, journal, artifacts, directory, sent, decided or {})
         finally:
             journal.release()
+
+
+def _limits(machine: Machine, budget: Sequence[str]) -> list[Limit]:
+    effects = [name for name, _ in effect_names(machine)]
+    return [read_limit(text, effects) for text in budget]
 
 
 def _first(count: int, first: Observer, then: Observer) -> Observer:

@@ -74,7 +74,7 @@ class Meter:
         match entry:
             case IntentEntry(key=key, effect=effect):
                 self._effect_of[key] = effect
-            case ResultEntry(effect=effect, seconds=seconds) if not _was_refused(entry):
+            case ResultEntry(effect=effect, seconds=seconds) if not was_refused(entry):
                 self._add(effect, {"calls": 1, "seconds": seconds})
             case DoubtEntry(effect=effect, handling=handling) if handling != "again":
                 self._add(effect, {"calls": 1})
@@ -116,5 +116,6 @@ class Meter:
         return limit.most - self._spent[limit.effect, limit.unit] - under_way
 
 
-def _was_refused(result: ResultEntry) -> bool:
+def was_refused(result: ResultEntry) -> bool:
+    """Tell whether an effect was not tried, because its budget was spent."""
     return any(step["payload"].get("code") == BUDGET for step in result.steps)

@@ -5,6 +5,7 @@ from typing import Any
 
 import attrs
 
+from dsa.runtime.budgets import was_refused
 from dsa.runtime.ledger import PERSON, ArtifactEntry, Entry, ResultEntry, VerdictEntry
 
 
@@ -37,7 +38,7 @@ def totals(ledger: Iterable[Entry], generating: str) -> Totals:
             sums = _with_call(sums, entry)
         elif isinstance(entry, VerdictEntry):
             sums = attrs.evolve(sums, guard_seconds=sums.guard_seconds + entry.seconds)
-        elif isinstance(entry, ResultEntry) and entry.effect == generating and entry.failed:
+        elif isinstance(entry, ResultEntry) and entry.effect == generating and entry.failed and not was_refused(entry):
             sums = attrs.evolve(sums, calls=sums.calls + 1, failed_calls=sums.failed_calls + 1, cost_usd=None)
     return sums
 

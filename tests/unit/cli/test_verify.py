@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 
 from dsa.cli.main import program
 from dsa.errors import DocumentError
+from dsa.kernel import GUARDED, TABLE
 
 
 def dsa(*arguments: str) -> Result:
@@ -39,10 +40,8 @@ def test_what_is_not_certified_is_said():
     made = dsa("check", "m.md", "--certificate", "out.json")
     assert "out.json: not certified: never a: it is VIOLATED" in made.stderr
     assert "out.json: not certified: a with probability >= 0.5: " in made.stderr
-    assert [line.split(":")[0] for line in dsa("verify", "out.json").stdout.splitlines()[1:]] == [
-        "no fault",
-        "always a",
-    ]
+    said = [line.split(":")[0] for line in dsa("verify", "out.json").stdout.splitlines()[1:]]
+    assert said == ["no fault", "no deadlock", GUARDED, "always a", TABLE]
 
 
 def test_a_certificate_is_of_one_machine():
@@ -52,16 +51,78 @@ def test_a_certificate_is_of_one_machine():
     assert not Path("out.json").exists()
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"machine": "", "digest": "", "claims": []}', "1", '"x"'])
-def test_what_is_no_certificate_is_refused_without_a_traceback(text):
-    Path("out.json").write_text(text, encoding="utf-8")
+CLAIM = '{"form": "no fault", "parts": [], "proofs": []}'
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "it is no JSON"),
+        (b"nothing at all", "it is no JSON"),
+        (b"[" * 100_000, "it is no JSON"),
+        (b"\x89PNG\r\n\x1a\n\x00", "is not UTF-8 text"),
+        (b"[]", "it is no JSON object"),
+        (b"null", "it is no JSON object"),
+        (b'"x"', "it is no JSON object"),
+        (b"{}", "its 'machine' must be a text"),
+        (b'{"machine": "", "digest": 3, "claims": []}', "its 'digest' must be a text"),
+        (b'{"machine": "", "digest": "", "claims": {}}', "its 'claims' must be a list"),
+        (b'{"machine": "", "digest": "", "claims": [1]}', "claim 1 must be an object with a text 'form'"),
+        (b'{"machine": "", "digest": "", "claims": [%s, {}]}' % CLAIM.encode(), "claim 2 must be an object with a text 'form'"),
+    ],
+)  # fmt: skip
+def test_what_is_no_certificate_is_unreadable(content, why):
+    Path("out.json").write_bytes(content)
+    with pytest.raises(DocumentError) as said:  # `main` makes a message and exit 2 of it
+        program(["verify", "out.json"], standalone_mode=False)
+    assert str(said.value).startswith("out.json: is n")
+    assert why in str(said.value)
+    assert len(str(said.value).splitlines()) == 1
+
+
+def test_a_folder_is_unreadable():
+    Path("folder").mkdir()
+    with pytest.raises(DocumentError, match="folder: Is a directory"):
+        program(["verify", "folder"], standalone_mode=False)
+
+
+def refusal(change) -> str:
+    """Give the sentence by which the certificate of dual_state is refused once something in it was changed."""
+    dsa("prove", "dual_state", "--certificate", "out.json")
+    content = json.loads(Path("out.json").read_text(encoding="utf-8"))
+    change(content)
+    Path("out.json").write_text(json.dumps(content), encoding="utf-8")
     refused = dsa("verify", "out.json")
     assert (refused.exit_code, refused.stdout) == (1, "")
-    assert refused.stderr.startswith("out.json: refused: ")
     assert len(refused.stderr.splitlines()) == 1
+    return refused.stderr.removeprefix("out.json: refused: ").rstrip()
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "why"),
+    [
+        (["digest"], "0", "the machine is another one"),
+        (["machine"], "# other", "the machine is another one"),
+        (["claims", 0, "proofs"], [], "a fault is not excluded"),
+        (["claims", 0, "proofs", 0], 7, "claim 1 is not written as the kernel reads it"),
+        (["claims", 1, "form"], "always {}", "claim 2 is not written as the kernel reads it"),
+        (["claims", 2, "ranks"], {}, "claim 3 is not written as the kernel reads it"),
+        (["claims", 3, "parts"], ["retries < rmax"], "not always retries < rmax"),
+        (["claims", -1, "steps"], "0", "the rows take other steps"),
+        (["claims", -1, "at"], {"rmax": "many"}, "claim 11 is not written as the kernel reads it"),
+    ],
+)
+def test_a_wrong_certificate_is_refused_with_a_sentence(place, value, why):
+    def change(content):
+        *path, last = place
+        for key in path:
+            content = content[key]
+        content[last] = value
+
+    assert why in refusal(change)
 
 
 def test_unreadable_files_are_no_refusals():
-    Path("out.json").write_text("{}", encoding="utf-8")
+    assert dsa("check", "dual_state", "--certificate", "out.json").exit_code == 0
     for arguments in ["nothing.json"], ["out.json", "nothing.md"]:
         assert isinstance(dsa("verify", *arguments).exception, DocumentError)  # `main` makes a message and exit 2 of it

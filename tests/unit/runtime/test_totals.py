@@ -22,3 +22,9 @@ def test_what_is_unknown_is_not_called_nothing():
     sums = totals([call(prompt=None), call(cost=None), call(), failed, other], "query_llm")
     assert (sums.calls, sums.failed_calls, sums.uncounted_calls) == (4, 1, 1)
     assert sums.cost_usd is None
+
+
+def test_a_call_that_the_budget_refused_was_none():
+    refused = ResultEntry("k", "query_llm", (error_step("query_llm", "BUDGET", "spent").to_json(),))
+    sums = totals([call(), refused], "query_llm")
+    assert (sums.calls, sums.failed_calls, sums.cost_usd) == (1, 0, 0.25)

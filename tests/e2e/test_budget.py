@@ -1,0 +1,52 @@
+"""`--budget`: a run stops before it spends more, and goes on with a larger one."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
+DOCUMENT = """# pair
+
+## Steps
+| step | guard | rmax | task |
+| ---- | ----- | ---- | ---- |
+| code | cases | 3 | Write twice(x). |
+
+## Cases: code
+| call | expected |
+| - | - |
+| twice(2) | 4 |
+"""
+REPLIES = "\n\n".join(f"```python\ndef twice(x): return {body}\n```" for body in ("0", "1", "2 * x"))
+
+
+@pytest.fixture
+def dsa(tmp_path):
+    """Run the program in an empty folder."""
+
+    def run(*arguments):
+        return subprocess.run([*PROGRAM, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    return run
+
+
+def test_a_run_stops_at_its_budget_and_goes_on_with_another(dsa, tmp_path):
+    (tmp_path / "pair.md").write_text(DOCUMENT)
+    (tmp_path / "script.md").write_text(REPLIES)
+    run = dsa("run", "pair.md", "--model", "scripted:script.md", "--budget", "query_llm.calls=1", "--json")
+    told = json.loads(run.stdout)
+    assert run.returncode == 1
+    assert told["failure"]["message"] == "query_llm (line 6) failed: its budget is spent: at most 1 call of query_llm"
+    assert told["totals"]["calls"] == 1
+    again = dsa("resume", "last")
+    assert again.returncode == 1, "it keeps its budget"
+    assert "its budget is spent: at most 1 call of query_llm" in again.stdout
+    more = dsa("resume", "last", "--budget", "calls=6", "--json")
+    assert (more.returncode, json.loads(more.stdout)["outcome"]) == (0, "succeeded")
+
+
+def test_what_is_no_budget_is_a_usage_error(dsa):
+    done = dsa("run", "dual_state", "--budget", "calls=many")
+    assert (done.returncode, "'calls=many' is no budget: 'many' is no number from 0" in done.stderr) == (2, True)

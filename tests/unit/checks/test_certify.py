@@ -1,0 +1,132 @@
+"""What is certified, what is left out, and in which words."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from dsa.checks.certify import FAULTLESS, Certifier, behaviour, certify_proofs, certify_verdicts
+from dsa.checks.prove import prove
+from dsa.checks.report import check
+from dsa.kernel import GUARDED, REST, STUCK, TABLE, verify
+from dsa.lang import dumps, loads
+
+#: The first row is never taken; what it would lead to breaks everything.
+NEVER = """# never
+
+## Parameters
+| parameter | domain | default |
+| --------- | ------ | ------- |
+| most      | 0..    | 2       |
+
+## Variables
+| variable | domain       | initial |
+| -------- | ------------ | ------- |
+| pace     | {fast, slow} | fast    |
+| tries    | 0..most      | 0       |
+| twice    | 0..8         | 0       |
+
+## Events
+| event | from    |
+| ----- | ------- |
+| go    | outside |
+| found | search  |
+
+## States
+| state | kind    |
+| ----- | ------- |
+| a     | initial |
+| lost  |         |
+| b     | final   |
+
+## Transitions
+| source | event | if           | update           | effects | target |
+| ------ | ----- | ------------ | ---------------- | ------- | ------ |
+| a      | go    | CONDITION    |                  | search  | lost   |
+| a      | go    | else         |                  |         | b      |
+| lost   | found | pace == fast | tries = most + 5 | search  | lost   |
+| lost   | found | pace == slow | tries = 0 - 1    |         | a      |
+
+## Properties
+- always tries <= most
+- never lost
+- a leads to a or b
+- at most most lost
+- at most 0 (found and go)
+- possible b
+- from everywhere possible b
+"""
+
+
+def certified(machine, *, checked=False):
+    about = behaviour(machine)
+    certifier = Certifier(about, dumps(about))
+    if checked:
+        certify_verdicts(certifier, check(machine))
+    else:
+        certify_proofs(certifier, prove(machine))
+    made = certifier.certified()
+    return list(verify(json.dumps(made.certificate)))[1:], dict(made.left_out)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "pace == slow and pace == fast",
+        "pace == slow and pace in {fast}",
+        "not (pace == slow or pace == fast)",
+        "tries > most",
+        "tries < tries",
+        "most < 0",
+        "tries < 1 and tries > 1",
+        "twice * 2 > 16 and twice < 9",
+    ],
+)
+def test_what_is_proved_is_certified_also_where_words_alone_lead_further(condition):
+    """The kernel may come to states that the closed system has not, since it simplifies nothing: that they are not reached is a lemma."""
+    machine = loads(NEVER.replace("CONDITION", condition))
+    said, left_out = certified(machine)
+    texts = [line.removeprefix("- ") for line in NEVER.split("## Properties\n")[1].splitlines()]
+    assert left_out == {}
+    assert Counter(said) == Counter(
+        [f"{text}: for all values" for text in (FAULTLESS, STUCK, GUARDED, REST, *texts)]
+        + [f"{TABLE}: most = {most}" for most in (2, 0)]
+    )
+
+
+def test_what_z3_alone_proves_is_said_so():
+    """No sum of products shows that twice a whole number is never 3."""
+    said, left_out = certified(loads(NEVER.replace("CONDITION", "twice + twice == 3")))
+    assert set(said) == {f"{GUARDED}: for all values", f"{TABLE}: most = 2", f"{TABLE}: most = 0"}
+    assert left_out[FAULTLESS].startswith(
+        "it is proved by z3 alone; nothing was found that the kernel accepts as evidence ("
+    )
+    assert {left_out[said] for said in left_out if said != FAULTLESS} == {
+        "no fault is not certified, and this rests on it"
+    }
+    assert "never lost" in left_out
+
+
+def test_what_is_not_proved_is_left_out_with_its_verdict():
+    said, left_out = certified(loads(NEVER.replace("CONDITION", "tries == 0")))
+    assert set(said) == {f"{GUARDED}: for all values", f"{TABLE}: most = 2", f"{TABLE}: most = 0"}
+    assert left_out["every update stays in its domain"] == "it is VIOLATED"
+    assert left_out["never lost"] == "it is VIOLATED"
+    assert left_out["no deadlock"] == "not while this is VIOLATED: every update stays in its domain"
+
+
+def test_a_check_claims_what_every_machine_owes_too():
+    said, left_out = certified(loads(NEVER.replace("CONDITION", "tries > most")), checked=True)
+    assert left_out == {}
+    for most in (2, 0):
+        for text in (FAULTLESS, STUCK, "never lost", "possible b", TABLE):
+            assert f"{text}: most = {most}" in said
+    assert f"{GUARDED}: for all values" in said
+    assert len(said) == 1 + 2 * (3 + 7)
+
+
+def test_odds_are_not_certified():
+    machine = loads("# m\n\n## Transitions\n| source | event | target |\n|---|---|---|\n| a | go | a |\n\n"
+                    "## Properties\n- a with probability >= 0.5\n")  # fmt: skip
+    assert certified(machine)[1] == {"a with probability >= 0.5": "odds are not certified"}
+    assert certified(machine, checked=True)[1] == {"a with probability >= 0.5": "odds are not certified"}
