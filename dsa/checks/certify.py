@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from dsa.checks.certify_proofs import NoProofError, Prover
-from dsa.checks.certify_ranks import compared, explored
+from dsa.checks.certify_ranks import compared, explored, guarded
 from dsa.checks.certify_steps import steps_digest
 from dsa.checks.evidence import Evidence, Explored, Fair, Inductive, Lemma, Ranked
 from dsa.checks.observers import COUNT, NOW, OPEN, SEEN, WAITING
@@ -36,6 +36,7 @@ from dsa.kernel import GUARDED, REST, STUCK, TABLE
 from dsa.machine import Machine, minima
 from dsa.simplify import Leaf, negated, substituted
 from dsa.system import Promise, System
+from dsa.trace import show_values
 
 #: A claim as the kernel reads it.
 Claim = dict[str, Any]
@@ -99,7 +100,7 @@ class Certifier:
         def write(claim: Claim) -> Claim:
             return explored(self._text, claim | {"at": self._at(values)}, MOST_CONFIGURATIONS)
 
-        return self._add(form, write)
+        return self._add(form, write, values)
 
     def fits(self, values: Mapping[str, Value]) -> bool:
         """Tell whether the kernel can explore everything at values of all parameters, and finds no fault there."""
@@ -111,7 +112,7 @@ class Certifier:
 
     def guarded(self) -> bool:
         """Claim Definition 4 (S9), which needs no evidence: it is looked at wherever the rows lead, whatever the values are."""
-        return self._add(GUARDED, lambda claim: explored(self._text, claim, MOST_CONFIGURATIONS))
+        return self._add(GUARDED, lambda claim: guarded(self._text, claim, MOST_CONFIGURATIONS))
 
     def same_steps(self, values: Mapping[str, Value]) -> bool:
         """Claim that the generated step is the table at values of all parameters."""
@@ -120,7 +121,7 @@ class Certifier:
             found = steps_digest(self._machine.at(values), MOST_CASES)
             return compared(self._text, claim | {"at": self._at(values), "steps": found})
 
-        return self._add(TABLE, write)
+        return self._add(TABLE, write, values)
 
     def prove(self, form: Form | str, system: System, evidence: Evidence) -> bool:
         """Claim something for all parameter values; the lemmas that show the machine free of faults go into every such claim."""
@@ -154,7 +155,9 @@ class Certifier:
     def _at(self, values: Mapping[str, Value]) -> dict[str, str]:
         return {name: show_value(values[name]) for name in self._machine.constants}
 
-    def _add(self, form: Form | str, write: Callable[[Claim], Claim]) -> bool:
+    def _add(
+        self, form: Form | str, write: Callable[[Claim], Claim], values: Mapping[str, Value] | None = None
+    ) -> bool:
         claim, said = spelled(form), form if isinstance(form, str) else show(form)
         if claim is None:
             self.leave_out(said, _ODDS)
@@ -162,7 +165,7 @@ class Certifier:
         try:
             self._claims.append(write(claim))
         except NoProofError as why:
-            self.leave_out(said, str(why))
+            self.leave_out(said, f"at {show_values(values.items())}, {why}" if values else str(why))
             return False
         return True
 

@@ -38,12 +38,11 @@ class Prover:
             recorder.explore()
             written["proofs"] = recorder.proofs_found
             Claim(self._text, written).explore()
-        except (ValueError, AssertionError, KeyError) as why:
-            raise NoProofError(_Z3_ALONE.format(why)) from why
+        except (NoProofError, ValueError, AssertionError, KeyError) as why:
+            raise NoProofError(
+                f"it is proved by z3 alone; nothing was found that the kernel accepts as evidence ({why})"
+            ) from why
         return written
-
-
-_Z3_ALONE = "it is proved by z3 alone; nothing was found that the kernel accepts as evidence ({})"
 
 
 class _Recorder(Claim):
@@ -69,12 +68,12 @@ class _Recorder(Claim):
         failing = list(_failing(use, given, names, action, *arguments))
         if failing:
             if len(failing) > _MOST_FAILING:
-                raise NoProofError(_Z3_ALONE.format(f"more than {_MOST_FAILING} paths to show impossible"))
+                raise NoProofError(f"more than {_MOST_FAILING} paths to show impossible")
             needed = set()
             for why, facts in failing:
                 core = self._solver.core(facts, given, names)
                 if core is None:
-                    raise NoProofError(_Z3_ALONE.format(why))
+                    raise NoProofError(why)
                 needed |= core
             use = sorted(needed)
             failing = list(_failing(use, given, names, action, *arguments))
@@ -93,14 +92,14 @@ def _failing(
             yield failure, facts
 
 
-def paths(action: Callable[[], object]) -> Iterator[tuple[str | None, list[Any]]]:
-    """Run an action on every path; give why it fails there, or None, and the facts."""
+def paths(action: Callable[[], object], most: int = _MOST_PATHS) -> Iterator[tuple[str | None, list[Any]]]:
+    """Run an action on every path; give why it fails there, or None, and the facts. Raises NoProofError beyond `most` paths."""
     todo: list[list[bool]] = [[]]
     count = 0
     while todo:
         count += 1
-        if count > _MOST_PATHS:
-            raise NoProofError(_Z3_ALONE.format(f"more than {_MOST_PATHS} paths"))
+        if count > most:
+            raise NoProofError(f"more than {most} paths")
         facts: list[Any] = []
         Unknown.path = facts, todo.pop(), todo  # type: ignore[attr-defined]  # the kernel is not typed
         failure = None
@@ -159,7 +158,7 @@ class Solver:
             if found is not None:
                 self._multipliers[key] = found
                 return found
-        raise NoProofError(_Z3_ALONE.format(f"no multipliers: {why}"))
+        raise NoProofError(f"no multipliers: {why}")
 
     def _combined(self, facts: Sequence[Any], columns: Sequence[tuple[int, ...]]) -> list[list[int]] | None:
         z3 = self._z3

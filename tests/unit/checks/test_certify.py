@@ -125,6 +125,17 @@ def test_a_check_claims_what_every_machine_owes_too():
     assert len(said) == 1 + 2 * (3 + 7)
 
 
+def test_conditions_of_which_too_many_combinations_are_possible_are_left_out():
+    rows = "".join(f"| a | go | x{place} | a |\n" for place in range(16))
+    variables = "".join(f"| x{place} | bool | false |\n" for place in range(16))
+    text = "# m\n\n## Variables\n| variable | domain | initial |\n|---|---|---|\n" + variables
+    machine = loads(f"{text}\n## Transitions\n| source | event | if | target |\n|---|---|---|---|\n{rows}")
+    about = behaviour(machine)
+    certifier = Certifier(about, dumps(about))
+    assert not certifier.guarded()
+    assert certifier.certified().left_out == ((GUARDED, "more than 20000 paths"),)
+
+
 def test_odds_are_not_certified():
     machine = loads("# m\n\n## Transitions\n| source | event | target |\n|---|---|---|\n| a | go | a |\n\n"
                     "## Properties\n- a with probability >= 0.5\n")  # fmt: skip
