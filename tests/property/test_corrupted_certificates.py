@@ -1,0 +1,190 @@
+"""Certificates cannot be bent.
+
+What a corrupted certificate may still be: its claims are recomputed here by other code, and must be true of the machine it carries.
+"""
+
+import copy
+import hashlib
+import json
+import random
+from itertools import product
+
+import pytest
+from claims_truth import comes_to_rest, is_guarded, stuck, walked, with_spec, written
+
+from dsa.checks.certify import FAULTLESS, Certifier, certify_proofs, certify_verdicts
+from dsa.checks.certify_steps import steps_digest
+from dsa.checks.proof.searched import judged
+from dsa.checks.prove import prove
+from dsa.checks.report import check
+from dsa.errors import ParameterError
+from dsa.kernel import GUARDED, REST, STUCK, TABLE, verify
+from dsa.lang import read_machine
+from dsa.machine import Machine
+from dsa.system import closed_system
+
+
+def certificate_of(name: str) -> dict:
+    """Certify all that is proved, and all that holds at the defaults and minima."""
+    machine = with_spec(name)
+    about, text, _ = written(machine)
+    certifier = Certifier(about, text)
+    certify_proofs(certifier, prove(machine))
+    certify_verdicts(certifier, check(machine))
+    return certifier.certified().certificate
+
+
+def places(value, path=()):
+    """Give every place in a JSON value."""
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield from places(inner, (*path, key))
+
+
+def at_place(value, path):
+    for key in path:
+        value = value[key]
+    return value
+
+
+def corrupted(certificate: dict, random: random.Random) -> tuple[str, str]:
+    """Change one thing in a certificate of one of the claims; give the text, and what kind of change it was."""
+    claims = certificate["claims"]
+    spoilt = copy.deepcopy(certificate | {"claims": [random.choice(claims)]})
+    kind = random.choice(["value", "value", "value", "machine", "character"])
+    if kind == "machine":  # an edited table, with its digest set right: only the proofs can tell
+        spoilt["machine"] = edited(spoilt["machine"], random)
+        spoilt["digest"] = hashlib.sha256(spoilt["machine"].encode()).hexdigest()
+    if kind == "value":
+        path = random.choice([path for path in places(spoilt) if path])
+        changed(at_place(spoilt, path[:-1]), path[-1], random)
+    text = json.dumps(spoilt)
+    if kind == "character":
+        place = random.randrange(len(text))
+        text = text[:place] + random.choice(["", chr(random.randrange(32, 127)), text[place] * 2]) + text[place + 1 :]
+    return text, kind
+
+
+def edited(text: str, random: random.Random) -> str:
+    words = text.split(" ")
+    place = random.choice([n for n, word in enumerate(words) if word.strip() not in {"", "|"}])
+    other = random.choice([word for word in words if word.strip() not in {"", "|"} and "\n" not in word])
+    words[place] = random.choice(["", other, words[place] + " " + other, "<=", "0"])
+    return " ".join(words)
+
+
+def changed(holder, key, random: random.Random) -> None:
+    """Change, drop, double or swap what stands at a key of a JSON object or array."""
+    value = holder[key]
+    if random.random() < 0.5 and isinstance(holder, list):
+        what = random.randrange(3)
+        if what == 0:
+            del holder[key]
+        elif what == 1:
+            holder.insert(key, copy.deepcopy(value))
+        else:
+            other = random.randrange(len(holder))
+            holder[key], holder[other] = holder[other], value
+    elif random.random() < 0.3 and isinstance(holder, dict):
+        other = random.choice(list(holder))
+        holder[key], holder[other] = holder[other], value
+    elif isinstance(value, int):
+        holder[key] = random.choice([value + 1, value - 1, 0, -value, value + 0.5, 10**9, True])
+    elif isinstance(value, str):
+        holder[key] = random.choice(
+            [value + "1", value[1:], "true", "false", "0", value.replace("<=", "<"), f"not {value}"]
+        )
+    else:
+        holder[key] = random.choice([[], {}, None, 0])
+
+
+def why_valid(text: str, original: set[str], sentences: list[str]) -> str:
+    """Say why an accepted certificate may be accepted, having made sure of it; fails when there is no reason."""
+    content = json.loads(text)
+    if set(sentences) <= original:
+        return "it says nothing that the original does not say"
+    machine = read_machine(content["machine"], "certificate").machine
+    if machine is None:
+        return "its table is no document, so it is nobody's machine"
+    for claim, sentence in zip(content["claims"], sentences[1:], strict=True):
+        try:
+            everywhere = list(valuations(machine, claim.get("at")))
+        except ParameterError:
+            return "it names a value that its parameter does not have, so it is nobody's claim"
+        forms = read_forms(content["machine"], claim)
+        if not forms:
+            return "its claim is no sentence of the language, so it is nobody's claim"
+        assert all(is_true(there, form, claim) for there in everywhere for form in forms), sentence
+    return "its claims are true of the machine it carries"
+
+
+def read_forms(text: str, claim: dict) -> list:
+    """Give the properties that a claim spells, or what the kernel knows by a text."""
+    if claim["form"] in {FAULTLESS, STUCK, REST, GUARDED, TABLE}:
+        return [claim["form"]]
+    said = claim["form"].format(*claim["parts"])
+    read = read_machine(f"{text}\n## Properties\n\n- {said}\n", "certificate").machine
+    return [] if read is None else [declared.form for declared in read.properties]
+
+
+def is_true(machine: Machine, form, claim: dict) -> bool:
+    """Judge a claim by other code than the kernel's, at the machine's parameter values."""
+    if form == TABLE:
+        return steps_digest(machine, 20_000) == claim["steps"]
+    if form == GUARDED:
+        return is_guarded(machine)
+    known = walked(machine, 20_000)
+    if not isinstance(known, set):
+        return False
+    if form == STUCK:
+        return not any(stuck(machine, here) for here in known)
+    if form == REST:
+        return comes_to_rest(machine, known)
+    return form == FAULTLESS or judged(closed_system(machine), form, 20_000).verdict == "HOLDS"
+
+
+def valuations(machine: Machine, at):
+    if at is not None:
+        named = {parameter.name for parameter in machine.parameters}
+        yield machine.at({name: read_value(text) for name, text in at.items() if name in named})
+        return
+    names = [parameter.name for parameter in machine.parameters]
+    for values in product((0, 1, 2), repeat=len(names)):
+        yield machine.at(dict(zip(names, values, strict=True)))
+
+
+def read_value(text: str):
+    return {"true": True, "false": False}.get(text, int(text) if text.lstrip("-").isdigit() else text)
+
+
+def corrupt(name: str, count: int) -> dict[str, int]:
+    certificate, source, reasons = certificate_of(name), random.Random(name), {}
+    original = set(verify(json.dumps(certificate)))
+    for _ in range(count):
+        text, kind = corrupted(certificate, source)
+        try:
+            sentences = list(verify(text))
+        except Exception:  # noqa: BLE001  (whatever it raises is a refusal)
+            reason = "refused"
+        else:
+            reason = why_valid(text, original, sentences)
+        reasons[f"{kind}: {reason}"] = reasons.get(f"{kind}: {reason}", 0) + 1
+    return reasons
+
+
+def test_corrupted_certificates_are_refused_or_true():
+    reasons = corrupt("dual_state", 500)
+    print(reasons)
+    assert sum(reasons.values()) == 500
+    assert sum(n for what, n in reasons.items() if what.endswith("refused")) > 300
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("name", "count"), [("specs/dual_state", 5_000), ("workflow", 4_000), ("examples/jugs", 1_000)]
+)
+def test_ten_thousand_corrupted_certificates_are_refused_or_true(name, count):
+    reasons = corrupt(name, count)
+    print(reasons)
+    assert sum(reasons.values()) == count

@@ -1,0 +1,242 @@
+"""What the kernel asks of each claim: ranks that fall, nothing stuck, guards that passed, the steps of the generated step."""
+
+import hashlib
+from itertools import product
+
+import pytest
+from kernel_tables import IDLE, table
+
+from dsa.checks.certify import behaviour
+from dsa.checks.certify_proofs import NoProofError, Prover
+from dsa.checks.certify_steps import steps_digest
+from dsa.edge.files import load
+from dsa.kernel import GUARDED, REST, STUCK, TABLE, Claim
+from dsa.lang import dumps, loads
+
+#: How the kernel refuses: it says why, or trips over what is no certificate.
+REFUSED = (AssertionError, SyntaxError, TypeError, KeyError, ValueError, IndexError, AttributeError, StopIteration)
+DUAL_STATE = load("dual_state")
+TEXT = dumps(behaviour(DUAL_STATE))
+
+
+# -- forged ranks ------------------------------------------------------------------------------------------------------
+
+#: An effect that is asked for again with each answer, and an event from outside; only `leave` leads out.
+LOOP = "# loop\n" + table("Events", "event; from", "again; outside", "leave; outside", "answer; ask", "go; outside")
+LOOP += table("States", "state; kind", "s; initial", "a; ", "b; final")
+LOOP += table(
+    "Transitions",
+    "source; event; if; update; effects; target",
+    "s; go; ; ; ask; a",
+    "a; again; ; ; ; =",
+    "a; answer; ; ; ask; =",
+    "a; leave; ; ; ; b",
+)
+WAIT = "s :flag=0 :count=0", "a ask :flag=1 :count=0"
+
+
+@pytest.mark.parametrize("reason", ["", "ask", "fair again", "fair leave", "fair go", "other", "fair answer"])
+@pytest.mark.parametrize("number", ["0", "1", "-1", "1 - 1", ":count", "true"])
+def test_no_rank_shows_what_is_owed_for_ever(reason, number):
+    for fair in ("again", "again, answer", None):
+        form = "{} leads to {}" if fair is None else "{} leads to {} assuming fair {}"
+        parts = ["a", "b"] if fair is None else ["a", "b", fair]
+        claim = {"form": form, "parts": parts, "at": {}, "proofs": []}
+        for ranks in ([[number, reason]], [[number, reason], ["0", ""]], [["0", ""], [number, reason]], []):
+            with pytest.raises(REFUSED):
+                Claim(LOOP, claim | {"ranks": {WAIT[1]: ranks}}).explore()
+    fairly = {"form": "{} leads to {} assuming fair {}", "parts": ["a", "b", "leave"], "at": {}, "proofs": []}
+    Claim(LOOP, fairly | {"ranks": {WAIT[1]: [["0", "fair leave"]]}}).explore()
+
+
+@pytest.mark.parametrize(
+    "ranks", [{"s": 0}, {"s": 1, "a ask": 0}, {"s": 0, "a ask": 0, "b": 0}, {"s": -1, "a ask": -2}, {}]
+)
+@pytest.mark.parametrize("reason", ["", "ask"])
+def test_no_rank_shows_that_what_never_happens_is_possible(ranks, reason):
+    written = {f"{key} :flag=1 :count=0": [[str(number), reason]] for key, number in ranks.items()}
+    for form in "possible {}", "from everywhere possible {}":
+        claim = {"form": form, "parts": ["b and go"], "at": {}, "proofs": [], "ranks": written}
+        with pytest.raises(REFUSED):
+            Claim(LOOP, claim).explore()
+
+
+@pytest.mark.parametrize("reason", ["", "ask", "fair answer", "other"])
+@pytest.mark.parametrize("number", ["0", "1", "-1", ":count", "0 - :count", "true"])
+def test_no_rank_shows_that_what_goes_round_comes_to_rest(number, reason):
+    claim = {"form": REST, "parts": [], "at": {}, "proofs": []}
+    for key in (*WAIT, "a ask :flag=1 :count=1"):
+        for ranks in ([[number, reason]], [[number, reason], ["0", ""]], [["0", ""], [number, reason]], []):
+            with pytest.raises(REFUSED):
+                Claim(LOOP, claim | {"ranks": {WAIT[0]: ranks, WAIT[1]: ranks, key: ranks}}).explore()
+    resting = LOOP.replace("| a | answer |  |  | ask |", "| a | answer |  |  |  |")
+    assert resting != LOOP
+    ranks = {"s :flag=1 :count=0": [["0", ""]], WAIT[1]: [["1", ""]], "a :flag=1 :count=0": [["0", ""]]}
+    Claim(resting, claim | {"ranks": ranks | {"b :flag=1 :count=0": [["0", ""]]}}).explore()
+
+
+@pytest.mark.parametrize("number", ["0 - x", "x", "10 - x", "0 - x * x", "0"])
+def test_a_rank_that_falls_without_end_shows_nothing(number):
+    """x grows for ever (no document has such a variable); a number that goes on falling below 0 shows no end."""
+    growing = "# growing\n" + table("Variables", "variable; scope; domain; initial", "x; environment; 0..; 0")
+    growing += table("Events", "event; from", "answer; ask", "go; outside") + table(
+        "States", "state; kind", "s; initial", "a; "
+    )
+    rows = "s; go; ; ; ask; a", "a; answer; ; x += 1; ask; ="
+    growing += table("Transitions", "source; event; if; update; effects; target", *rows)
+    ranks = {key: [[number, ""]] for key in ("s", "a ask")}
+    with pytest.raises(NoProofError):
+        Prover(growing, frozenset(ranks)).proved({"form": REST, "parts": [], "ranks": ranks})
+
+
+def test_two_promises_that_are_kept_in_turn_end_nothing():
+    """What one state waits for is asked for again in the other."""
+    turns = "# turns\n" + table("Events", "event; from", "go; outside", "one; ask_one", "two; ask_two")
+    turns += table("States", "state; kind", "s; initial", "a; ", "b; ", "f; final")
+    rows = (
+        "s; go; ; ; ask_one, ask_two; a",
+        "a; one; ; ; ; f",
+        "a; two; ; ; ask_two; b",
+        "b; two; ; ; ; f",
+        "b; one; ; ; ask_one; a",
+    )
+    turns += table("Transitions", "source; event; if; update; effects; target", *rows)
+    claim = {"form": "{} leads to {}", "parts": ["go", "f"], "at": {}, "proofs": []}
+    nodes = [f"{state} ask_one ask_two :flag=1 :count=0" for state in "ab"]
+    for promises in product(("ask_one", "ask_two"), repeat=2):
+        with pytest.raises(AssertionError, match="the rank does not fall"):
+            Claim(
+                turns, claim | {"ranks": {node: [["0", why]] for node, why in zip(nodes, promises, strict=True)}}
+            ).explore()
+
+
+# -- what every machine owes -------------------------------------------------------------------------------------------
+
+#: Where `go` is, `a` is left as long as p is more than r; a parameter each.
+STAYS = "# stays\n" + table("Parameters", "parameter; domain; default", "p; 0..; 0", "r; 0..; 0")
+STAYS += table("Events", "event; from", "go; outside", "answer; ask") + table(
+    "States", "state; kind", "a; initial", "b; final"
+)
+
+
+@pytest.mark.parametrize(
+    ("row", "is_stuck"),
+    [
+        ("a; go; p > r; ; ; b", True),
+        ("a; go; p >= r or r > p; ; ; b", False),
+        ("a; answer; ; ; ; b", True),
+        ("a; after 1s; ; ; ; b", False),
+        ("*; after 1s; ; ; ; b", False),
+        ("b; after 1s; ; ; ; b", True),
+    ],
+)
+def test_a_machine_is_stuck_where_nothing_can_happen(row, is_stuck):
+    text = STAYS + table("Transitions", "source; event; if; update; effects; target", row)
+    at = {"p": "2", "r": "2"}
+    attempts = (
+        lambda: Claim(text, {"form": STUCK, "parts": [], "proofs": [], "at": at}).explore(),
+        lambda: Prover(text, frozenset({"a", "b"})).proved({"form": STUCK, "parts": []}),
+    )
+    for attempt in attempts:
+        if is_stuck:
+            with pytest.raises((AssertionError, NoProofError), match="no way on"):
+                attempt()
+        else:
+            attempt()
+
+
+JUDGED = "# judged\n" + table("Parameters", "parameter; domain; default", "p; 0..; 0")
+JUDGED += table("Variables", "variable; scope; domain; initial", "x; workflow; bool; false", "y; environment; 0..p; 0")
+JUDGED += table("Events", "event; from", "said; outside", "read; outside", "approved; outside")
+JUDGED += table("Guards", "guard; judges; verdicts", "g; said; ", "h; ; passed, failed")
+JUDGED += table("States", "state; kind", "a; initial", "b; ")
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_guarded"),
+    [
+        (["a; said; g.passed; x = true; ; b"], True),
+        (["a; said; not g.failed; x = true; ; b"], False),
+        (["a; said; g.failed; x = false; ; b"], False),
+        (["a; said; g.failed; y = 0; ; b"], True),
+        (["a; said; g.failed; revoke x; ; b"], True),
+        (["a; said; g.failed; revoke x; ; b", "a; said; else; x = true; ; b"], False),
+        (["a; said; g.failed or g.fatal; ; ; b", "a; said; else; x = true; ; b"], True),
+        (["a; said; ; x = true; ; b"], False),
+        (["a; approved; ; x = true; ; b"], True),
+        (["a; approved; ; x = true; ; b", "b; approved; h.passed; ; ; b"], False),
+        (["a; read; h.passed; x = true; ; b", "a; read; else; ; ; a"], True),
+        (["a; read; not h.passed; x = true; ; b"], False),
+        (["a; said; g.passed and h.passed; x = true; ; b"], True),
+        (["a; said; g.passed or h.passed; x = true; ; b"], False),
+        (["a; said; g.passed and y > p; x = true; ; b"], True),
+        (["a; said; g.passed or y > p; x = true; ; b"], False),  # values count as free, also outside their domain
+        (["a; said; y <= p; ; ; a", "a; said; else and y == 7; x = true; ; b"], False),
+        (["a; said; g.passed; y = p + 1; ; b", "b; said; g.failed; x = true; ; a"], False),  # nor does a fault hide anything
+        (["a; said; g.passed; x = true; ; b", "a; said; h.failed; ; ; a"], True),  # a guard of another row
+        (["a; said; g.passed; x = true; ; b", "a; said; h.failed or g.fatal; ; ; a", "a; said; else; x = false; ; a"], False),
+    ],
+)  # fmt: skip
+def test_workflow_state_is_set_by_guards_that_passed(rows, is_guarded):
+    text = JUDGED + table("Transitions", "source; event; if; update; effects; target", *rows)
+    claim = Claim(text, {"form": GUARDED, "parts": [], "proofs": []})
+    if is_guarded:
+        claim.explore()
+    else:
+        with pytest.raises(AssertionError, match="x is set"):
+            claim.explore()
+
+
+# -- the generated step ------------------------------------------------------------------------------------------------
+
+#: x is 0 wherever a run leads; what happens at other values is nobody's business but the step's.
+FAR = "# far\n" + table(
+    "Variables", "variable; scope; domain; initial", "x; environment; 0..3; 0", "pace; environment; {fast, slow}; fast"
+)
+FAR += table("Events", "event; from", "go; outside", "done; work", "other; rest")
+FAR += table("States", "state; kind", "a; initial", "b; ", "b.c; initial", "b.d; ", "e; final")
+FAR_ROWS = (
+    "a; go; x < 2; ; work, rest; b",
+    "a; go; x == 3; x -= 1; cancel; a",
+    "b; done; pace == slow; pace = fast; work; b.d",
+    "b; done; else; ; ; e",
+    "b.d; after 1s; ; x = 0; rest; =",
+    "b; other; x in {1, 3}; ; cancel work; a",
+)  # fmt: skip
+
+
+def far(*rows: str) -> str:
+    return FAR + table("Transitions", "source; event; if; update; effects; target", *rows)
+
+
+def generated(text: str) -> str:
+    return steps_digest(loads(text), 10_000)
+
+
+def test_the_rows_are_what_the_generated_step_does_at_every_configuration():
+    text = far(*FAR_ROWS)
+    claim = {"form": TABLE, "parts": [], "at": {}, "proofs": []}
+    Claim(text, claim | {"steps": generated(text)}).compare()
+    for place, row in enumerate(FAR_ROWS):
+        for old, new in [("<", "<="), ("== 3", "== 2"), ("x -= 1", "x -= 2"), ("; cancel;", "; ;"), ("; work;", "; ;"), ("slow;", "fast;"),
+                         ("= fast", "= slow"), ("b.d", "b.c"), ("; ; e", "; ; a"), ("1s", "2s"), ("= 0", "= 1"), ("; rest; =", "; rest; b.c"), ("work, rest", "rest, work"),
+                         ("3}", "2}"), ("cancel work", "cancel rest"), ("cancel work", "cancel"), ("; rest;", "; rest, work;")]:  # fmt: skip
+            if old not in row:
+                continue
+            changed = far(*FAR_ROWS[:place], row.replace(old, new), *FAR_ROWS[place + 1 :])
+            with pytest.raises(AssertionError, match="other steps"):
+                Claim(text, claim | {"steps": generated(changed)}).compare()
+        with pytest.raises(AssertionError, match="other steps"):
+            Claim(text, claim | {"steps": generated(far(*FAR_ROWS[:place], *FAR_ROWS[place + 1 :]))}).compare()
+
+
+def test_steps_are_compared_at_the_values_that_are_named():
+    claim = {"form": TABLE, "parts": [], "proofs": [], "steps": steps_digest(behaviour(DUAL_STATE), 1_000)}
+    Claim(TEXT, claim | {"at": {"rmax": "3"}}).compare()
+    for at in {"rmax": "2"}, {}, None:
+        with pytest.raises(REFUSED):
+            Claim(TEXT, claim | {"at": at}).compare()
+    for steps in None, "", {}, hashlib.sha256(b"").hexdigest():  # no hash is one for all values
+        with pytest.raises(REFUSED):
+            Claim(IDLE, claim | {"at": None, "steps": steps}).compare()
+    Claim(IDLE, claim | {"at": {"p": "0", "r": "0"}, "steps": hashlib.sha256(b"").hexdigest()}).compare()
