@@ -1,0 +1,95 @@
+"""Many runs at once in one process on one store; started by test_many_runs.py.
+
+Takes the store's file and how many. All of them are in the middle of an effect at the same time. Prints what it took, as JSON.
+"""
+
+import asyncio
+import json
+import re
+import resource
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import parcels
+
+from dsa.edge.binding import Binding
+from dsa.edge.driver import Driver
+from dsa.edge.stores.sqlite import SqliteStore
+from dsa.lang import digest
+from dsa.meaning import Occurrence
+from dsa.runtime.artifacts import MemoryArtifacts
+from dsa.runtime.journal import Beginning
+from dsa.runtime.policies import error_step, event_step
+from dsa.runtime.run import begin
+
+
+class Crowd:
+    """Policies that count, and let nobody on before all runs are in the effect `price`."""
+
+    def __init__(self, size):
+        self.size, self.times = size, Counter()
+        self.most_at_once = self.at_once = 0
+        self.all_here = asyncio.Event()
+
+    def binding(self):
+        return Binding(dict.fromkeys(parcels.HANDLED, self.happen))
+
+    async def happen(self, action, _context):
+        key, effect = action.payload["key"], action.policy
+        self.times[key] += 1
+        if effect == "price":
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+            if self.at_once == self.size:
+                self.all_here.set()
+            await self.all_here.wait()
+            self.at_once -= 1
+        if effect == "weigh" and self.times[key] == 1:
+            return [error_step(effect, "UNSTEADY", "the scales are not still")]
+        answer = parcels.ANSWERS.get(effect)
+        return [event_step(effect, answer, data=f"answer to {key}")] if answer else []
+
+
+async def drive(store, name, crowd):
+    """Drive one run; give how it ended."""
+    run, commands = begin(parcels.MACHINE, name, digest=digest(parcels.MACHINE))
+    journal = Beginning(store, name, parcels.TEXT)
+    driver = Driver(run, crowd.binding(), MemoryArtifacts(), commands=commands, journal=journal)
+    rest = await driver.drive(Occurrence("specification", data=name))
+    journal.release()
+    return rest.kind, len(rest.run.ledger)
+
+
+async def drive_all(path, size):
+    """Drive all of them, and say what it took."""
+    crowd, memory_kb = Crowd(size), _memory_kb()
+    with SqliteStore(path) as store:
+        began = time.perf_counter()
+        ends = await asyncio.gather(*(drive(store, f"r{number:05}", crowd) for number in range(size)))
+        seconds = time.perf_counter() - began
+        entries = [len(store.read(name).entries) for name in store.runs()]
+    return {
+        "finished": sum(kind == "finished" for kind, _ in ends),
+        "entries": entries,
+        "expected": [length for _, length in ends],
+        "most_at_once": crowd.most_at_once,
+        "most_times": max(crowd.times.values()),
+        "effects": crowd.times.total(),
+        "seconds": seconds,
+        "memory_kb": _memory_kb() - memory_kb,
+        "size_bytes": path.stat().st_size,
+    }
+
+
+def _memory_kb():
+    """Give the most that this program has had; what `getrusage` says includes the process that forked it."""
+    return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1])
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))  # runs must not cost open files
+    print(json.dumps(asyncio.run(drive_all(Path(sys.argv[1]), int(sys.argv[2])))))

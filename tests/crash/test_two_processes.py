@@ -1,0 +1,139 @@
+"""Two processes on one run: one holds it; the other is refused, or takes it over from one that has stalled, which cannot write then."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+
+import parcels
+import pytest
+from artifact_runs import memory_folder
+from fault_shim import preloaded
+
+import dsa
+from dsa.edge.running import take_up
+from dsa.edge.stores.sqlite import SqliteStore
+from dsa.runtime.journal import HeldError, StoreError
+from dsa.runtime.ledger import DoubtEntry, ResultEntry
+
+IN_A_WRITE = 60  # the call on the store's files at which a process is stopped
+VICTIM = Path(__file__).with_name("stalled_victim.py")
+
+
+class Pair:
+    """A process that stalls in a run, and this one."""
+
+    def __init__(self, folder, process):
+        self.root, self.performed, self.process = folder / "runs", folder / "performed.txt", process
+        self.path = self.root / "ledger.db"
+
+    def entries(self):
+        with SqliteStore(self.path) as store:
+            [self.run] = store.runs()
+            return list(store.read(self.run).entries)
+
+    def take_up(self, **how):
+        binding = parcels.binding(self.performed, 2, lambda: None)
+        return take_up(self.root, self.run, lambda *_: binding, **how).rest
+
+    def times(self):
+        """Give how often each effect happened that did so more than once; `weigh` is tried twice by itself."""
+        counted = Counter(key for _, key in parcels.performed(self.performed))
+        return sorted(number for key, number in counted.items() if number > 1)
+
+    def stop(self):
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitpid(self.process.pid, os.WUNTRACED)
+
+    def let_go_on(self):
+        """Let it go on; give what it says at its end."""
+        self.process.send_signal(signal.SIGCONT)
+        said, _ = self.process.communicate("\n", timeout=60)
+        return said.strip()
+
+
+@contextmanager
+def stalled(stalls_at):
+    with memory_folder() as folder:
+        command = [sys.executable, VICTIM, folder / "runs", folder / "performed.txt", str(stalls_at)]
+        environment = {**preloaded(), "PYTHONPATH": str(Path(dsa.__file__).parent.parent)}
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        ) as process:
+            try:
+                yield Pair(folder, process)
+            finally:
+                process.kill()
+
+
+def test_a_run_that_is_held_is_refused_to_another_process_and_nothing_has_changed():
+    with stalled("charge") as pair:
+        assert pair.process.stdout.readline() == "stalls\n"
+        before = pair.entries()
+        with pytest.raises(HeldError, match=rf"run {pair.run} is held by process {pair.process.pid} on "):
+            pair.take_up()
+        assert pair.entries() == before
+        assert pair.let_go_on() == "finished: done"
+        assert pair.times() == [2]
+
+
+@pytest.mark.parametrize("effect", ["note", "weigh", "charge", "print_label", "post"])
+def test_a_stalled_process_that_was_taken_over_records_nothing_and_stops(effect):
+    """What it was performing was in doubt for the one who took over, and handled as the table says."""
+    with stalled(effect) as pair:
+        assert pair.process.stdout.readline() == "stalls\n"
+        pair.stop()
+        pair.entries()
+        rest = pair.take_up(take=True)
+        if effect == "charge":
+            assert [intent.effect for intent in rest.in_doubt] == ["charge"]
+            rest = pair.take_up(decided={rest.in_doubt[0].key: "done"})
+        assert (rest.kind, rest.run.outcome) == ("finished", "done")
+        after = pair.entries()
+        doubts = [(entry.effect, entry.handling) for entry in after if isinstance(entry, DoubtEntry)]
+        handled = "done" if effect == "charge" else parcels.HANDLED[effect]
+        assert (effect, handled) in doubts
+        assert (
+            pair.let_go_on() == f"LeaseLostError: run {pair.run} was taken over by another process; nothing was written"
+        )
+        assert pair.entries() == after
+        results = Counter(entry.key for entry in after if isinstance(entry, ResultEntry) and not entry.failed)
+        assert max(results.values()) == 1
+
+
+def test_a_process_that_is_stopped_while_it_writes_keeps_nobody_waiting_for_ever():
+    with stalled(IN_A_WRITE) as pair:
+        os.waitpid(pair.process.pid, os.WUNTRACED)
+        refused = (
+            "another process has been writing to it for 0.05 s; is it stopped\\? `fuser .*ledger.db-lock` says which"
+        )
+        with pytest.raises(StoreError, match=f"cannot be written: {refused}"):
+            SqliteStore(pair.path, lock_patience_s=0.05)
+        assert pair.let_go_on() == "finished: done"
+        assert len(pair.entries()) > 30
+
+
+def test_who_has_the_file_open_is_not_kept_waiting_for_ever_either():
+    with stalled(IN_A_WRITE) as pair:
+        pair.root.mkdir(exist_ok=True)
+        with SqliteStore(pair.path, lock_patience_s=0.05) as store:
+            os.waitpid(pair.process.pid, os.WUNTRACED)
+            [run] = store.runs()
+            with pytest.raises(StoreError, match="cannot be written: another process has been writing"):
+                store.hold(run, take=True)
+            with pytest.raises(StoreError, match="this handle is closed"):
+                store.hold(run, take=True)
+        assert pair.let_go_on() == "finished: done"
+
+
+def test_a_process_that_is_killed_while_it_was_stopped_in_a_write_gives_the_file_back():
+    with stalled(IN_A_WRITE) as pair:
+        os.waitpid(pair.process.pid, os.WUNTRACED)
+        pair.process.kill()
+        pair.process.wait()
+        pair.entries()
+        rest = pair.take_up()
+        assert rest.kind == "finished" or rest.in_doubt
