@@ -145,6 +145,8 @@ def _stored(
             usage.prompt_tokens,
             usage.completion_tokens,
             usage.cost_usd,
+            usage.response_model,
+            artifact.redacted,
         )
     )
     return [event_step(action.policy, "artifact", data={"artifact_id": artifact.artifact_id})]

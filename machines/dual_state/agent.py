@@ -1,0 +1,272 @@
+"""The dual-state agent of seed 000 in Python: an action pair, and the agent that drives the shipped table with it.
+
+Takes a generator, a guard and a place for artifacts; gives the artifact that passed, or raises what says why there is none. Names
+and fields are the agent program's. Which state follows which stands in `machine.md` alone; this module decides nothing.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import attrs
+
+from dsa.edge.binding import Binding
+from dsa.edge.driver import Driver, Failure, Rest
+from dsa.edge.files import load
+from dsa.errors import DsaError
+from dsa.expr import Value
+from dsa.machine import Machine
+from dsa.meaning import Occurrence
+from dsa.runtime.artifacts import ArtifactStore
+from dsa.runtime.content import (
+    Artifact,
+    Context,
+    GeneratorInterface,
+    GuardInterface,
+    GuardResult,
+    PromptTemplate,
+    verdict_of,
+)
+from dsa.runtime.ledger import Entry
+from dsa.runtime.recovery import unfinished
+from dsa.runtime.run import SPECIFICATION, Run, begin
+from machines.dual_state.bindings import effects
+from machines.dual_state.dag import ArtifactDAGInterface, store_of
+from machines.dual_state.states import EnvironmentState, WorkflowState
+from machines.dual_state.waiting import now
+
+Precondition = Callable[[WorkflowState], bool]
+Observer = Callable[[Entry], None]
+
+#: An artifact that was turned down, and why.
+Rejected = tuple[Artifact, str]
+
+_GENERATOR, _GUARD = "llm", "g"
+
+
+class PreconditionNotMet(DsaError):  # noqa: N818  (the agent program's name)
+    """Raised when rho of an action pair does not hold: nothing was generated."""
+
+
+class RmaxExhausted(DsaError):  # noqa: N818  (the agent program's name)
+    """Raised when the last retry was turned down too. `provenance` has every artifact with its feedback, oldest first."""
+
+    def __init__(self, message: str, provenance: list[Rejected]) -> None:
+        self.provenance = provenance
+        super().__init__(message)
+
+
+class EscalationRequired(DsaError):  # noqa: N818  (the agent program's name)
+    """Raised on a fatal verdict: a person has to look. `provenance` ends with the artifact itself."""
+
+    def __init__(self, artifact: Artifact, feedback: str, provenance: list[Rejected]) -> None:
+        self.artifact, self.feedback, self.provenance = artifact, feedback, provenance
+        super().__init__(feedback)
+
+
+class Interrupted(DsaError):  # noqa: N818  (a state of affairs, as its sisters)
+    """Raised when generator or guard failed themselves, which is no verdict. `failure` says what happened and in which row."""
+
+    def __init__(self, failure: Failure, provenance: list[Rejected]) -> None:
+        self.failure, self.provenance = failure, provenance
+        super().__init__(str(failure))
+
+
+def always(_state: WorkflowState) -> bool:
+    """Hold in every workflow state."""
+    return True
+
+
+class ActionPair:
+    """A = <rho, a_gen, G> of Definition 6: precondition, generator, guard, and the prompt for it."""
+
+    def __init__(
+        self,
+        precondition: Precondition,
+        generator: GeneratorInterface,
+        guard: GuardInterface,
+        prompt_template: PromptTemplate | None = None,
+    ) -> None:
+        self.precondition, self.generator, self.guard = precondition, generator, guard
+        self.prompt_template = prompt_template
+
+    def can_execute(self, workflow_state: WorkflowState) -> bool:
+        """Tell whether rho holds."""
+        return self.precondition(workflow_state)
+
+    def require(self, workflow_state: WorkflowState) -> None:
+        """Raise PreconditionNotMet unless rho holds."""
+        if not self.can_execute(workflow_state):
+            satisfied = sorted(name for name, is_satisfied in workflow_state.guards.items() if is_satisfied)
+            raise PreconditionNotMet(
+                f"the precondition of the action pair does not hold; satisfied are: {', '.join(satisfied) or 'none'}"
+            )
+
+    def execute(
+        self, workflow_state: WorkflowState, context: Context, dependencies: Mapping[str, Artifact] | None = None
+    ) -> tuple[Artifact, GuardResult]:
+        """Generate and judge once, without retries and without a record of it.
+
+        Raises PreconditionNotMet, and what generator and guard raise; TypeError when the guard gives no GuardResult.
+        """
+        self.require(workflow_state)
+        used = dict(dependencies or {})
+        asked = attrs.evolve(context, dependencies={**context.dependencies, **used})
+        artifact = self.generator.generate(asked, self.prompt_template)
+        return artifact, verdict_of("of the action pair", self.guard, artifact, used)
+
+
+class DualStateAgent:
+    """One action pair with retries: it drives the shipped machine `dual_state`.
+
+    `rmax` counts the retries after the first attempt. `constraints` is Omega. `observe` is called with each entry of the ledger.
+    `run` is the run as it last stood.
+    """
+
+    def __init__(
+        self,
+        action_pair: ActionPair,
+        artifact_dag: ArtifactDAGInterface,
+        rmax: int = 3,
+        constraints: str = "",
+        *,
+        observe: Observer = lambda _entry: None,
+    ) -> None:
+        self._pair, self._dag, self._observe = action_pair, artifact_dag, observe
+        self._machine = attrs.evolve(_table().at({"rmax": rmax}), constraints=constraints)
+        self._generator = Asking(action_pair)
+        self.run: Run | None = None
+
+    @property
+    def workflow_state(self) -> WorkflowState:
+        """S_workflow as the last row left it."""
+        return WorkflowState() if self.run is None else workflow_state_of(self.run, {_GUARD: "satisfied"})
+
+    @property
+    def environment_state(self) -> EnvironmentState:
+        """S_env: the newest artifact, the last context, the retries taken."""
+        if self.run is None:
+            return EnvironmentState()
+        latest = self.run.step(_GUARD).latest
+        artifact = None if latest is None else self._dag.get_artifact(latest)
+        return EnvironmentState(artifact, self._generator.asked, int(self.run.values["retries"]))
+
+    def execute(
+        self,
+        specification: str,
+        dependencies: Mapping[str, Artifact] | None = None,
+        workflow_state: WorkflowState | None = None,
+    ) -> Artifact:
+        """Generate until the guard passes, and give that artifact. Every call starts from no retries and an empty history.
+
+        `dependencies` are earlier artifacts, which prompt and guard are given; rho is asked about `workflow_state`. Raises
+        PreconditionNotMet, RmaxExhausted, EscalationRequired, Interrupted; RuntimeError inside an event loop, where
+        `execute_async` is meant.
+        """
+        return now(self.execute_async(specification, dependencies, workflow_state))
+
+    async def execute_async(
+        self,
+        specification: str,
+        dependencies: Mapping[str, Artifact] | None = None,
+        workflow_state: WorkflowState | None = None,
+    ) -> Artifact:
+        """Do what `execute` does, in the event loop of the caller."""
+        self._pair.require(workflow_state or WorkflowState())
+        store = store_of(self._dag)
+        used = {name: store.store(artifact) for name, artifact in (dependencies or {}).items()}
+        self._generator = Asking(self._pair, used)
+        binding = Binding(effects, {_GUARD: Judging(self._pair.guard, used)}, {_GENERATOR: self._generator})
+        artifacts = Scoped(store, tuple(artifact.artifact_id for artifact in used.values()))
+        rest = await drive(self._machine, binding, artifacts, specification, self._observe)
+        self.run = rest.run
+        return self._outcome(rest, store)
+
+    def _outcome(self, rest: Rest, store: ArtifactStore) -> Artifact:
+        view = rest.run.step(_GUARD)
+        rejected = rejected_in(rest.run, _GUARD, store)
+        if rest.failure is not None:
+            raise Interrupted(rest.failure, rejected)
+        if rest.run.outcome == "succeeded":
+            assert view.accepted is not None, "the row that sets sigma finalises an artifact"
+            return store.get_artifact(view.accepted)
+        if rest.run.outcome == "escalated":
+            artifact, feedback = rejected[-1]
+            raise EscalationRequired(artifact, feedback, rejected)
+        attempts = f"{view.attempts} attempt{'' if view.attempts == 1 else 's'}"
+        raise RmaxExhausted(f"no artifact passed in {attempts}: {rejected[-1][1] or 'no feedback'}", rejected)
+
+
+class Asking(GeneratorInterface):
+    """A pair's generator with the pair's prompt; `asked` is the context it was last given."""
+
+    def __init__(self, pair: ActionPair, dependencies: Mapping[str, Artifact] | None = None) -> None:
+        self._pair, self._dependencies = pair, dict(dependencies or {})
+        self.asked: Context | None = None
+
+    def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
+        """Generate with what the caller handed in."""
+        if self._dependencies:
+            context = attrs.evolve(context, dependencies={**context.dependencies, **self._dependencies})
+        self.asked = context
+        return self._pair.generator.generate(context, self._pair.prompt_template or template)
+
+
+class Judging(GuardInterface):
+    """A guard that is given what the caller handed in as well."""
+
+    def __init__(self, guard: GuardInterface, dependencies: Mapping[str, Artifact]) -> None:
+        self._guard, self._dependencies = guard, dict(dependencies)
+
+    def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:
+        """Judge with all there is."""
+        return self._guard.validate(artifact, **self._dependencies, **dependencies)
+
+
+@attrs.frozen
+class Scoped:
+    """A store whose new artifacts name what the caller handed in as their dependencies."""
+
+    _store: ArtifactStore
+    _used: tuple[str, ...]
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (whatever a store offers)
+        return getattr(self._store, name)
+
+    def store(self, artifact: Artifact, author: str = "") -> Artifact:
+        """Store one version with all it depends on."""
+        used = tuple(dict.fromkeys((*artifact.dependency_ids, *self._used)))
+        return self._store.store(attrs.evolve(artifact, dependency_ids=used), author)
+
+
+@cache
+def _table() -> Machine:
+    return load("dual_state")
+
+
+async def drive(
+    machine: Machine, binding: Binding, artifacts: ArtifactStore, specification: str, observe: Observer
+) -> Rest:
+    """Run a machine in memory from its specification until it rests."""
+    run, commands = begin(machine, machine.name)
+    driver = Driver(run, binding, artifacts, commands=commands, observe=observe)
+    return await driver.drive(Occurrence(SPECIFICATION, data=specification))
+
+
+async def go_on(run: Run, binding: Binding, artifacts: ArtifactStore, answer: Occurrence, observe: Observer) -> Rest:
+    """Go on with a run in memory that waits for a person."""
+    driver = Driver(run, binding, artifacts, left=unfinished(run), observe=observe)
+    return await driver.drive(answer)
+
+
+def workflow_state_of(run: Run, variables: Mapping[str, str]) -> WorkflowState:
+    """Read sigma off a run; `variables` names the workflow variable of each guard."""
+    values: Mapping[str, Value] = run.values
+    passed = {guard: values[variable] is True for guard, variable in variables.items()}
+    accepted = {guard: run.step(guard).accepted for guard in variables}
+    return WorkflowState(passed, {guard: found for guard, found in accepted.items() if found is not None})
+
+
+def rejected_in(run: Run, step: str, artifacts: ArtifactStore) -> list[Rejected]:
+    """Give what was turned down in a step since it last passed, the last and a fatal one included, oldest first."""
+    return [(artifacts.get_artifact(each.artifact_id), each.feedback) for each in run.step(step).history]
