@@ -55,6 +55,7 @@ BY_NAME = {
     "dsa.lang": "what writes documents, for who reads them",
     "dsa.testing": "what pytest's start does without",
     "dsa.testing.pytest_plugin": "the reader of documents, where there is none to test",
+    "machines": "the public names that are not asked for",
 }
 #: What a check of a small machine must not load: it would take longer than the check.
 NOT_FOR_A_SMALL_CHECK = HEAVY | {

@@ -111,8 +111,11 @@ def test_the_diagram_is_the_one_that_is_drawn():
     assert run("draw", "dual_state").output.rstrip() == diagram
 
 
-def test_the_python_prints_what_its_comments_say():
-    code = re.findall(r"```python\n(.*?)```", README, re.DOTALL)[0]
+PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.mark.parametrize("code", [pytest.param(c, marks=[pytest.mark.model] if "Local" in c else []) for c in PYTHON])
+def test_the_python_prints_what_its_comments_say(code):
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code, "README.md", "exec"), {})
