@@ -3,7 +3,9 @@
 from dsa.guards.cases import CasesGuard
 from dsa.guards.code import SyntaxGuard, extract_code
 from dsa.guards.compose import AllOf, Combination
+from dsa.guards.forbidden import ForbiddenGuard
 from dsa.guards.library import build_guard, register
+from dsa.guards.texts import ModelGuard, RegexGuard, SchemaGuard
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
 __all__ = [
@@ -11,8 +13,12 @@ __all__ = [
     "Artifact",
     "CasesGuard",
     "Combination",
+    "ForbiddenGuard",
     "GuardInterface",
     "GuardResult",
+    "ModelGuard",
+    "RegexGuard",
+    "SchemaGuard",
     "SyntaxGuard",
     "build_guard",
     "extract_code",

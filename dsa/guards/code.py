@@ -35,6 +35,17 @@ def extract_code(reply: str) -> str:
     return text[start.start() :] if start else text
 
 
+def extract_fenced(reply: str, language: str) -> str:
+    """Give the first fence in a language, else the first without one, else the whole reply. Line ends come out as line feeds."""
+    text = reply.replace("\r\n", "\n").replace("\r", "\n")
+    fences = _fences(text)
+    for wanted in (language, ""):
+        for marked, body in fences:
+            if marked == wanted:
+                return body
+    return text
+
+
 def _fences(text: str) -> list[tuple[str, str]]:
     """Give language and body of every fence, in order; a fence is closed by one at least as long (CommonMark)."""
     found = []

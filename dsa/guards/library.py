@@ -4,7 +4,9 @@ Takes a name, a machine and the user's own guards, gives a GuardInterface; every
 line. It runs no guard.
 """
 
+import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import attrs
@@ -14,6 +16,8 @@ from dsa.errors import BindingError, Span
 from dsa.guards.cases import CasesGuard
 from dsa.guards.code import SyntaxGuard
 from dsa.guards.compose import AllOf, Combination
+from dsa.guards.forbidden import ForbiddenGuard
+from dsa.guards.texts import RegexGuard, SchemaGuard
 from dsa.machine import Machine
 from dsa.runtime.content import GuardInterface
 from dsa.runtime.kinds import Kind, closest, kind_of
@@ -43,7 +47,21 @@ def register(kind: str) -> Callable[[_Build], _Build]:
 
 register("syntax")(SyntaxGuard)
 register("cases")(CasesGuard)
+register("forbidden")(ForbiddenGuard)
+register("regex")(RegexGuard)
 register("in_order")(AllOf)
+
+
+@register("json")
+def _json(schema: str) -> SchemaGuard:
+    """Pass JSON that keeps to the JSON schema in a file, named from the working folder."""
+    try:
+        given = json.loads(Path(schema).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"the schema {schema} cannot be read: {error}") from error
+    if not isinstance(given, dict):
+        raise ValueError(f"the schema {schema} is no JSON object")  # noqa: TRY004  # a wrong file, not a wrong type
+    return SchemaGuard(given)
 
 
 @register("all")

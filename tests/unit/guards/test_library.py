@@ -97,6 +97,9 @@ def test_every_kind_describes_itself_and_its_options():
     assert {name: (kind.description.endswith((".", ")")), len(kind.options)) for name, kind in KINDS.items()} == {
         "syntax": (True, 0),
         "cases": (True, 2),
+        "forbidden": (True, 3),
+        "regex": (True, 4),
+        "json": (True, 1),
         "in_order": (True, 0),
         "all": (True, 0),
         "any": (True, 0),

@@ -1,0 +1,110 @@
+"""Code that names what it must not."""
+
+import pytest
+
+from dsa.guards import ForbiddenGuard
+from dsa.runtime.content import Artifact
+
+
+def judged(code, **options):
+    return ForbiddenGuard(**options).validate(Artifact(code))
+
+
+REACHES_OS_SYSTEM = [
+    "import os\nos.system('ls')",
+    "import os as o\no.system('ls')",
+    "from os import system\nsystem('ls')",
+    "from os import system as run\nrun('ls')",
+    "import os\nrun = os.system\nrun('ls')",
+    "import os\nagain = os\nrun = again.system\nmore = run\nmore('ls')",
+    "import os\nrun: object = os.system",
+    "import os\n(run := os.system)('ls')",
+    "import os\ngetattr(os, 'system')('ls')",
+    "import os, builtins\nbuiltins.getattr(os, 'system')('ls')",
+    "def f():\n    import os\n    return [os.system for _ in range(3)]",
+    "import os.path\nos.system('ls')",
+    "import sys\nsys.modules['os'].system('ls')",
+    "class A:\n    from os import system\n    system('ls')",
+    "if False:\n    import os\nos.system('ls')",
+]
+
+
+@pytest.mark.parametrize("code", REACHES_OS_SYSTEM)
+def test_a_forbidden_call_is_found_under_any_name(code):
+    result = judged(code)
+    assert result.fatal
+    assert "os.system is forbidden" in result.feedback
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("import subprocess", "subprocess"),
+        ("import subprocess as s", "subprocess"),
+        ("from subprocess import run", "subprocess"),
+        ("import multiprocessing.pool", "multiprocessing.pool"),
+        ("__import__('subprocess')", "__import__"),
+        ("import importlib\nimportlib.import_module('socket')", "importlib.import_module"),
+        ("from importlib import import_module as i\ni('socket').socket()", "importlib.import_module"),
+        ("eval('1')", "eval"),
+        ("e = eval\ne('1')", "eval"),
+        ("import builtins\nbuiltins.exec('1')", "builtins.exec"),
+        ("__builtins__['eval']('1')", "builtins.eval"),
+        ("import os\nos.execvp('ls', [])", "os.execvp"),
+    ],
+)
+def test_modules_and_builtins_are_found(code, name):
+    result = judged(code)
+    assert result.fatal
+    assert f"{name} is forbidden" in result.feedback
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os\nprint(os.path.join('a', 'b'), os.environ)",
+        "import re\nre.compile('a')",
+        "def evaluate(): pass\nevaluate()",
+        "def f(system): return system('ls')",
+        "x = 'os.system(1)'  # os.system",
+        "from .subprocess import run",
+        "class A:\n    def eval(self): pass\nA().eval()",
+        "import subprocesses",
+    ],
+)
+def test_what_only_looks_alike_passes(code):
+    assert judged(code).passed
+
+
+def test_the_feedback_names_each_with_its_first_line():
+    result = judged("import os\nos.system('a')\nos.system('b')\nos.popen('c')")
+    assert result.feedback == "Security: os.system is forbidden (line 2); os.popen is forbidden (line 4)."
+
+
+def test_many_are_counted():
+    code = "import os\n" + "\n".join(f"os.exec{n}()" for n in range(9))
+    assert judged(code).feedback.endswith(", and 4 more.")
+
+
+def test_what_is_forbidden_is_the_users_choice():
+    assert judged("import requests", imports=("requests",), calls=()).fatal
+    assert judged("import subprocess", imports=("requests",), calls=()).passed
+    result = judged("print(1)", imports=(), calls=("print",), fatal=False)
+    assert (result.passed, result.fatal) == (False, False)
+    with pytest.raises(ValueError, match="forbids nothing"):
+        ForbiddenGuard((), ())
+
+
+def test_what_is_no_python_has_failed_and_is_not_fatal():
+    result = judged("import os(")
+    assert (result.passed, result.fatal) == (False, False)
+    assert "syntax error" in result.feedback
+
+
+def test_code_in_a_fence_is_found():
+    assert judged("Sure!\n```python\nimport os\nos.system('x')\n```").fatal
+
+
+def test_long_chains_of_names_end():
+    code = "import os\na0 = os.system\n" + "\n".join(f"a{n + 1} = a{n}" for n in range(200)) + "\na0 = a200\n"
+    assert judged(code).fatal
