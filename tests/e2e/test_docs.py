@@ -337,8 +337,16 @@ def described(kinds: dict[str, Kind]) -> dict[str, tuple[str, list[list[str]]]]:
         options = []
         for option in kind.options:
             default = option.default
+            if isinstance(default, tuple):
+                default = ", ".join(default).replace("*", r"\*")
             text = (
-                shown[default] if default in shown else f"{default:g}" if option.type is float else str(default).lower()
+                shown[default]
+                if default in shown
+                else f"{default:g}"
+                if option.type is float
+                else str(default).lower()
+                if option.type is bool
+                else str(default)
             )
             options.append([option.name, _TYPES[option.type], text])
         of = [["of", "names separated by commas", "must be given"]] if "parts" in kind.supplied else []
