@@ -5,6 +5,7 @@ from dsa.guards.code import SyntaxGuard, extract_code
 from dsa.guards.compose import AllOf, Combination
 from dsa.guards.forbidden import ForbiddenGuard
 from dsa.guards.library import build_guard, register
+from dsa.guards.review import ReviewGuard
 from dsa.guards.texts import ModelGuard, RegexGuard, SchemaGuard
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
@@ -18,6 +19,7 @@ __all__ = [
     "GuardResult",
     "ModelGuard",
     "RegexGuard",
+    "ReviewGuard",
     "SchemaGuard",
     "SyntaxGuard",
     "build_guard",

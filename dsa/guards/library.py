@@ -17,6 +17,7 @@ from dsa.guards.cases import CasesGuard
 from dsa.guards.code import SyntaxGuard
 from dsa.guards.compose import AllOf, Combination
 from dsa.guards.forbidden import ForbiddenGuard
+from dsa.guards.review import ReviewGuard
 from dsa.guards.texts import RegexGuard, SchemaGuard
 from dsa.machine import Machine
 from dsa.runtime.content import GuardInterface
@@ -49,6 +50,7 @@ register("syntax")(SyntaxGuard)
 register("cases")(CasesGuard)
 register("forbidden")(ForbiddenGuard)
 register("regex")(RegexGuard)
+register("review")(ReviewGuard)
 register("in_order")(AllOf)
 
 
@@ -65,21 +67,23 @@ def _json(schema: str) -> SchemaGuard:
 
 
 @register("all")
-def _all(parts: Mapping[str, GuardInterface]) -> Combination:
+def _all(parts: Mapping[str, GuardInterface], *, parallel: bool = False, timeout_s: float | None = None) -> Combination:
     """Pass when all parts pass; every part is asked."""
-    return Combination(parts, "all")
+    return Combination(parts, "all", parallel=parallel, timeout_s=timeout_s)
 
 
 @register("any")
-def _any(parts: Mapping[str, GuardInterface]) -> Combination:
+def _any(parts: Mapping[str, GuardInterface], *, parallel: bool = False, timeout_s: float | None = None) -> Combination:
     """Pass when any part passes and none is fatal."""
-    return Combination(parts, "any")
+    return Combination(parts, "any", parallel=parallel, timeout_s=timeout_s)
 
 
 @register("at_least")
-def _at_least(parts: Mapping[str, GuardInterface], k: int) -> Combination:
+def _at_least(
+    parts: Mapping[str, GuardInterface], k: int, *, parallel: bool = False, timeout_s: float | None = None
+) -> Combination:
     """Pass when at least k parts pass and none is fatal."""
-    return Combination(parts, "at_least", k)
+    return Combination(parts, "at_least", k, parallel=parallel, timeout_s=timeout_s)
 
 
 def build_guard(name: str, machine: Machine, extra: Mapping[str, GuardInterface] | None = None) -> GuardInterface:

@@ -1,7 +1,10 @@
+import threading
+
 import attrs
 import pytest
 
 from dsa.guards.compose import AllOf, Combination
+from dsa.guards.review import ReviewGuard
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
 
@@ -97,3 +100,58 @@ class Silent(GuardInterface):
 def test_a_part_that_gives_no_result_is_named(whole):
     with pytest.raises(TypeError, match="guard quiet gave None, not a GuardResult"):
         whole.validate(Artifact("x"))
+
+
+class Waits(GuardInterface):
+    """Passes once all of `count` guards are asked."""
+
+    def __init__(self, barrier):
+        self.barrier = barrier
+
+    def validate(self, artifact, **dependencies):
+        self.barrier.wait(timeout=30)
+        return GuardResult(passed=True)
+
+
+def test_parallel_parts_are_asked_at_once_and_reported_in_order():
+    barrier = threading.Barrier(3)
+    parts = {"a": Waits(barrier), "b": Waits(barrier), "c": Waits(barrier)}
+    assert Combination(parts, parallel=True).validate(ARTIFACT).passed
+    mixed = {"a": failed("one"), "b": fatal("two"), "c": failed("three")}
+    result = Combination(mixed, "any", parallel=True).validate(ARTIFACT)
+    assert result == GuardResult(passed=False, feedback="a: one\nb: two\nc: three", fatal=True)
+
+
+class Hangs(GuardInterface):
+    def __init__(self):
+        self.free = threading.Event()
+
+    def validate(self, artifact, **dependencies):
+        self.free.wait()
+        return GuardResult(passed=True)
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+def test_a_part_that_says_nothing_in_time_is_no_verdict(parallel):
+    hanging = Hangs()
+    guard = Combination({"slow": hanging, "quick": failed()}, parallel=parallel, timeout_s=0.05)
+    with pytest.raises(TimeoutError, match="guard slow gave no verdict in time"):
+        guard.validate(ARTIFACT)
+    hanging.free.set()
+    with pytest.raises(ValueError, match="no time limit"):
+        Combination({"a": passed()}, timeout_s=0)
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+def test_what_a_part_raises_comes_through(parallel):
+    class Raises(GuardInterface):
+        def validate(self, artifact, **dependencies):
+            raise ZeroDivisionError("oh")
+
+    with pytest.raises(ZeroDivisionError, match="oh"):
+        Combination({"a": passed(), "b": Raises()}, parallel=parallel, timeout_s=30).validate(ARTIFACT)
+
+
+def test_review_hands_everything_to_a_person():
+    result = AllOf({"a": passed(), "b": ReviewGuard("Is it kind?")}).validate(ARTIFACT)
+    assert result == GuardResult(passed=False, feedback="b: Is it kind?", fatal=True)

@@ -100,10 +100,11 @@ def test_every_kind_describes_itself_and_its_options():
         "forbidden": (True, 3),
         "regex": (True, 4),
         "json": (True, 1),
+        "review": (True, 1),
         "in_order": (True, 0),
-        "all": (True, 0),
-        "any": (True, 0),
-        "at_least": (True, 1),
+        "all": (True, 2),
+        "any": (True, 2),
+        "at_least": (True, 3),
     }
 
 
