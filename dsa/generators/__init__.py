@@ -1,20 +1,32 @@
 """The library of generators. None loads a model or a provider's package before it is asked to generate."""
 
+from dsa.edge.http.streaming import Limits
+from dsa.generators.compatible import ChatClient, OpenAICompatibleGenerator
 from dsa.generators.library import build_generator, register
 from dsa.generators.lite import LiteLLMGenerator
 from dsa.generators.local import LocalGenerator
+from dsa.generators.requests import Settings
 from dsa.generators.scripted import ScriptedGenerator, load_script
+from dsa.generators.streams import StreamReconciler, StreamResult, ToolCall, reconcile_stream
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTemplate
 
 __all__ = [
     "Artifact",
+    "ChatClient",
     "Context",
     "GeneratorInterface",
+    "Limits",
     "LiteLLMGenerator",
     "LocalGenerator",
+    "OpenAICompatibleGenerator",
     "PromptTemplate",
     "ScriptedGenerator",
+    "Settings",
+    "StreamReconciler",
+    "StreamResult",
+    "ToolCall",
     "build_generator",
     "load_script",
+    "reconcile_stream",
     "register",
 ]

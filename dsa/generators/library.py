@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from dsa.declarations import Generator
+from dsa.edge.http.endpoint import SCHEMES
 from dsa.errors import BindingError
+from dsa.generators.compatible import OpenAICompatibleGenerator
 from dsa.generators.lite import LiteLLMGenerator
 from dsa.generators.local import LocalGenerator
 from dsa.generators.scripted import load_script
@@ -42,6 +44,7 @@ def register(kind: str) -> Callable[[_Build], _Build]:
 
 register("local")(LocalGenerator)
 register("litellm")(LiteLLMGenerator)
+register("openai_compatible")(OpenAICompatibleGenerator)
 
 
 @register("scripted")
@@ -61,9 +64,9 @@ def _llm(
     api_base: str = "",
     timeout_s: float = 120.0,
 ) -> GeneratorInterface:
-    """Ask the model that `--model` names (local, scripted:FILE, or a LiteLLM name), unless the option `model` does.
+    """Ask the model that `--model` names (local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name), unless the option `model` does.
 
-    `signature` matters to the local model only, `api_base` and `timeout_s` to LiteLLM's only.
+    `signature` matters to the local model only, `timeout_s` to the two kinds of servers only, `api_base` to LiteLLM's only.
     """
     model = model or asked_model
     if model.startswith(SCRIPTED):
@@ -71,6 +74,10 @@ def _llm(
     limit = {} if max_tokens is None else {"max_tokens": max_tokens}
     if model == "local":
         return LocalGenerator(seed=seed, signature=signature, temperature=temperature, **limit)
+    if model.startswith(SCHEMES):
+        return OpenAICompatibleGenerator(
+            model, seed=seed, temperature=temperature, max_tokens=max_tokens, timeout_s=timeout_s
+        )
     return LiteLLMGenerator(model, seed=seed, temperature=temperature, api_base=api_base, timeout_s=timeout_s, **limit)
 
 

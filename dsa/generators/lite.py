@@ -19,11 +19,10 @@ from dsa.generators.bounds import require_bounds
 from dsa.generators.seeds import derive_seed
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTemplate, Usage
 from dsa.runtime.prompt import render
+from dsa.runtime.secret_names import secrets_in
 
 _API_BASE_VARIABLES = ("OPENAI_API_BASE", "OPENAI_BASE_URL")
 _MOST_DETAIL = 200
-_SHORTEST_SECRET = 8
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 #: Some providers take the key in the address, `?key=..`; and an address may name a user, `//user:password@`.
 _SECRET_IN_URL = re.compile(r"([?&](?:key|api[-_]?key|token|access_token)=|//(?=[^/\s@]*@))[^&\s'\"@]+", re.IGNORECASE)
 _NO_PROVIDER = "LLM Provider NOT provided"
@@ -117,6 +116,7 @@ class LiteLLMGenerator(GeneratorInterface):
                 prompt_tokens=getattr(usage, "prompt_tokens", None),
                 completion_tokens=getattr(usage, "completion_tokens", None),
                 cost_usd=getattr(reply, "_hidden_params", {}).get("response_cost"),
+                response_model=str(getattr(reply, "model", None) or ""),
             ),
         )
 
@@ -195,10 +195,7 @@ def _with_tools(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _redacted(text: str) -> str:
     """Take out what looks like a secret: messages go to the screen and into the ledger."""
-    for name, value in os.environ.items():
-        if len(value) >= _SHORTEST_SECRET and _SECRET_NAME.search(name):
-            text = text.replace(value, "***")
-    return _SECRET_IN_URL.sub(r"\1***", text)
+    return _SECRET_IN_URL.sub(r"\1***", secrets_in(os.environ).text(text))
 
 
 def _class_names(error: BaseException) -> set[str]:

@@ -22,6 +22,8 @@ class ScriptedGenerator(GeneratorInterface):
     `texts`. Safe to call from several threads.
     """
 
+    blocks = False
+
     def __init__(
         self, texts: Iterable[str] = (), steps: Mapping[str, Iterable[str]] | None = None, *, source: str = "the script"
     ) -> None:

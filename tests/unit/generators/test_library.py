@@ -2,6 +2,7 @@ import pytest
 
 from dsa.declarations import Generator
 from dsa.errors import BindingError, DocumentError, Span
+from dsa.generators.compatible import OpenAICompatibleGenerator
 from dsa.generators.library import KINDS, build_generator, register
 from dsa.generators.lite import LiteLLMGenerator
 from dsa.generators.local import LocalGenerator
@@ -30,6 +31,7 @@ def test_llm_is_whatever_model_is_asked_for(script):
     assert isinstance(build("llm", model=f"scripted:{script}"), ScriptedGenerator)
     assert isinstance(build("llm", model="openai/gpt-4o-mini"), LiteLLMGenerator)
     assert isinstance(build("writer", Generator("writer"), model="ollama_chat/x"), LiteLLMGenerator)
+    assert isinstance(build("llm", model="http://127.0.0.1:9/v1#x"), OpenAICompatibleGenerator)
 
 
 def test_a_row_may_name_model_and_kind(script):
@@ -64,7 +66,7 @@ def test_users_register_kinds_with_options_and_the_seed_of_the_run(monkeypatch):
 
 
 def test_every_kind_describes_itself():
-    assert set(KINDS) == {"llm", "local", "scripted", "litellm"}
+    assert set(KINDS) == {"llm", "local", "scripted", "litellm", "openai_compatible"}
     assert all(kind.description for kind in KINDS.values())
 
 
@@ -80,6 +82,14 @@ def test_every_kind_describes_itself():
         (Generator("g", options=(("temperature", "hot"),)), "'temperature' of generator g is 'hot', not a number"),
         (Generator("g", options=(("max_tokens", "1.5"),)), "not a whole number"),
         (Generator("g", kind="scripted"), "needs the option 'file'"),
+        (
+            Generator("g", options=(("model", "http://127.0.0.1:9/v1"),)),
+            "generator g: 'http://127.0.0.1:9/v1' names no model",
+        ),
+        (
+            Generator("g", kind="openai_compatible", options=(("model", "x"),)),
+            "generator g: 'x' is no address of a server",
+        ),
         (Generator("g", kind="special", options=(("a", "b"),)), "takes no options"),
     ],
 )

@@ -1,0 +1,117 @@
+"""What may go wrong with a server, as few errors, each one sentence and what to do. No secret gets into any.
+
+Takes what a server answered, or what the network raised, gives GenerationError with one of the reasons of
+docs/how-to/models.md.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from dsa.edge.environment import environment_secrets
+from dsa.errors import GenerationError
+
+_MOST_DETAIL = 200
+_TOO_LONG = re.compile(
+    r"context[_ ](?:length|size|window)|maximum context|too many (?:input )?tokens|prompt is too long|exceed_context",
+    re.IGNORECASE,
+)
+_SECRET_IN_URL = re.compile(r"([?&](?:key|api[-_]?key|token|access_token)=|//(?=[^/\s@]*@))[^&\s'\"@]+", re.IGNORECASE)
+_BEARER = re.compile(r"(Bearer\s+)\S+", re.IGNORECASE)
+_PAYMENT, _TOO_LARGE = 402, 413
+_REASONS = {
+    400: "failed",
+    401: "authentication",
+    403: "authentication",
+    404: "not_found",
+    _PAYMENT: "rate_limit",
+    429: "rate_limit",
+}
+#: A try that ended so may go well a little later.
+RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
+_SERVER_ERRORS, _CLIENT_ERRORS, _REDIRECTIONS = 500, 400, 300
+_SENTENCES = {
+    "context_too_long": "The prompt is longer than {model} can read; shorten the task or use a model with a larger context",
+    "authentication": "{where} refused the key for {model}; set it in the environment ({variable})",
+    "rate_limit": "{model} at {where} is over its rate limit or quota; wait, or use another model or key",
+    "not_found": "{where} does not know the model {model}, or is not the address of an OpenAI-compatible server; check both",
+    "server_error": "The server of {model} at {where} failed; try again later",
+    "failed": "{model} at {where} could not answer",
+}
+
+
+class ServerError(GenerationError):
+    """Raised when a server refuses or fails. `status` is HTTP's, `detail` what it said, `wait_s` how long it asks to wait."""
+
+    def __init__(
+        self, message: str, reason: str, *, status: int | None = None, detail: str = "", wait_s: float | None = None
+    ) -> None:
+        self.status = status
+        self.detail = detail
+        self.wait_s = wait_s
+        super().__init__(message, reason)
+
+
+@attrs.frozen
+class Asked:
+    """Who is asked: for messages. `variable` is where the key is looked for."""
+
+    model: str
+    where: str
+    variable: str
+    key: str = attrs.field(default="", repr=False)
+
+    def clean(self, text: str) -> str:
+        """Take out of a text what may be a secret, on one line, shortened."""
+        text = " ".join(text.split())
+        if self.key:
+            text = text.replace(self.key, "***")
+        text = environment_secrets().text(text)
+        return _BEARER.sub(r"\1***", _SECRET_IN_URL.sub(r"\1***", text))[:_MOST_DETAIL]
+
+    def error(self, reason: str, sentence: str) -> GenerationError:
+        """Give an error of one sentence."""
+        return GenerationError(sentence.format(model=self.model, where=self.where), reason)
+
+
+def refused(asked: Asked, status: int, body: bytes, wait_s: float | None = None) -> ServerError:
+    """Give the error for an answer that is none."""
+    detail = asked.clean(_message_in(body))
+    reason = reason_of(status, detail)
+    if _REDIRECTIONS <= status < _CLIENT_ERRORS:
+        sentence = f"{asked.where} sends elsewhere (status {status}); give the address that it means"
+        return ServerError(sentence, "bad_answer", status=status)
+    told = _SENTENCES[reason].format(model=asked.model, where=asked.where, variable=asked.variable)
+    said = f"; it said: {detail}" if detail else f" (status {status})"
+    return ServerError(f"{told}{said}.", reason, status=status, detail=detail, wait_s=wait_s)
+
+
+def reason_of(status: object, detail: str) -> str:
+    """Give the reason for a status, or a code that stands for one, and what was said."""
+    number = int(status) if isinstance(status, int) or (isinstance(status, str) and status.isdecimal()) else None
+    if (number is None or number in {400, _TOO_LARGE, 422, 500}) and _TOO_LONG.search(f"{detail} {status}"):
+        return "context_too_long"
+    if number is None:
+        return "rate_limit" if "rate_limit" in str(status) or "quota" in str(status) else "server_error"
+    if number == _TOO_LARGE:
+        return "context_too_long"
+    return _REASONS.get(number, "server_error" if number >= _SERVER_ERRORS else "failed")
+
+
+def _message_in(body: bytes) -> str:
+    """Give what an answer says was wrong: OpenAI's `error.message`, others' `error`, `detail`, `message`, or the text."""
+    text = body.decode("utf-8", "replace")
+    try:
+        said: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return "" if "<html" in text[:1000].lower() or "<!doctype" in text[:1000].lower() else text
+    said = said[0] if isinstance(said, list) and said else said
+    for key in ("error", "detail", "message"):
+        if isinstance(said, Mapping) and said.get(key):
+            said = said[key]
+    if isinstance(said, Mapping):
+        said = said.get("message") or said.get("code") or ""
+    return said if isinstance(said, str) else json.dumps(said)

@@ -1,0 +1,228 @@
+"""Ask a server for a stream and give its chunks as they come.
+
+Takes a request's body, gives chunks; time limits for the connection, the first byte, the silence between bytes and the whole;
+tries again before the first byte only, so that nothing is ever said twice. Network errors come out as GenerationError.
+httpx is imported on the first call.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from functools import cache
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from dsa.edge.http.decoding import DecodingError, StreamDecoder
+from dsa.edge.http.endpoint import Endpoint
+from dsa.edge.http.failures import RETRIED, Asked, ServerError, refused
+from dsa.errors import GenerationError, ModelUnavailable
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx
+
+_MOST_ERROR_BYTES = 64 * 1024
+_GOOD = 200
+_HEADERS = {"accept": "text/event-stream, application/x-ndjson, application/json", "user-agent": "dual-state-agents"}
+
+
+@attrs.frozen
+class Limits:
+    """How long to wait, in seconds: for the connection, the first byte, from byte to byte, for the whole (None: for ever).
+
+    `retries` are further tries after a failure before the first byte, with a pause that doubles, or what the server asks for;
+    one that asks for more than `longest_pause_s` is not asked again.
+    """
+
+    connect_s: float = 10.0
+    first_s: float = 120.0
+    silence_s: float = 60.0
+    whole_s: float | None = None
+    retries: int = 0
+    pause_s: float = 0.5
+    longest_pause_s: float = 30.0
+
+
+class Server:
+    """One model at one address. Without a key none is sent; addresses of this machine are asked without a proxy."""
+
+    def __init__(self, endpoint: Endpoint, *, key_variable: str = "", limits: Limits | None = None) -> None:
+        self.endpoint = endpoint
+        self._limits = limits or Limits()
+        variable, key = endpoint.key(key_variable, os.environ)
+        self.asked = Asked(endpoint.model, endpoint.base, variable, key)
+
+    async def chunks(self, body: Mapping[str, Any]) -> AsyncGenerator[Mapping[str, Any], None]:
+        """Send a request and give the chunks of the answer.
+
+        Raises ModelUnavailable without httpx; ServerError when the server refuses; GenerationError with the reason
+        `unreachable`, `timeout`, `interrupted` or `bad_answer` for all else, also after chunks.
+        """
+        decoder = StreamDecoder()
+        try:
+            async with aclosing(self._bytes(body)) as pieces:
+                async for piece in pieces:
+                    for chunk in decoder.feed(piece):
+                        yield chunk
+                    if decoder.done:  # a server may keep the connection open
+                        break
+            for chunk in decoder.close():
+                yield chunk
+        except DecodingError as error:
+            told = f"none of the OpenAI protocol; check the address ({self.asked.clean(str(error))})."
+            raise self.asked.error(
+                "bad_answer", "{where} gave an answer for {model} that is " + _plain(told)
+            ) from error
+        if not decoder.begun:
+            raise self.asked.error("bad_answer", "{where} gave an empty answer for {model}; check the address.")
+
+    async def _bytes(self, body: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
+        """Give the bytes of the answer; a try that fails before the first is made again."""
+        whole_s = self._limits.whole_s
+        deadline = None if whole_s is None else asyncio.get_running_loop().time() + whole_s
+        for attempt in count():
+            begun = False
+            try:
+                async with aclosing(self._attempt(body, deadline)) as pieces:
+                    async for piece in pieces:
+                        begun = True
+                        yield piece
+            except GenerationError as error:
+                pause_s = None if begun else self._pause_s(error, attempt)
+                if pause_s is None:
+                    raise
+            else:
+                return
+            await asyncio.sleep(pause_s)
+
+    async def _attempt(self, body: Mapping[str, Any], deadline: float | None) -> AsyncGenerator[bytes, None]:
+        httpx = _httpx()
+        try:
+            async with self._client() as client:
+                request = client.build_request("POST", self.endpoint.url, json=dict(body), headers=self._headers())
+                wait = _Wait(self.asked, self._limits, deadline)
+                response = await wait.during(client.send(request, stream=True))
+                async with aclosing(response):
+                    if response.status_code != _GOOD:
+                        raise await self._refused(response, wait)
+                    received = response.aiter_bytes()
+                    while piece := await wait.during(anext(received, b"")):
+                        wait.begun = True
+                        yield piece
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise self._explained(error) from error
+
+    def _client(self) -> Any:  # noqa: ANN401  # httpx.AsyncClient, imported late
+        local = self.endpoint.on_this_machine
+        timeout = _httpx().Timeout(None, connect=self._limits.connect_s)
+        plain = local and self.endpoint.base.startswith("http://")
+        try:
+            return _httpx().AsyncClient(timeout=timeout, trust_env=not local, verify=False if plain else _trusted())
+        except (ImportError, ValueError) as error:
+            told = f"The proxy that the environment names cannot be used: {self.asked.clean(str(error))}"
+            raise GenerationError(told, "unreachable") from error
+
+    def _headers(self) -> dict[str, str]:
+        key = self.asked.key
+        if not key:
+            return _HEADERS
+        if not (key.isascii() and key.isprintable()):
+            raise self.asked.error("authentication", "The key for {where} has characters that no key has; check it.")
+        return {**_HEADERS, "authorization": f"Bearer {key}"}
+
+    async def _refused(self, response: "httpx.Response", wait: "_Wait") -> ServerError:
+        said = b""
+        received = response.aiter_bytes()
+        while len(said) < _MOST_ERROR_BYTES and (piece := await wait.during(anext(received, b""))):
+            said += piece
+        asks = response.headers.get("retry-after", "")
+        return refused(self.asked, response.status_code, said, float(asks) if asks.isdecimal() else None)
+
+    def _pause_s(self, error: GenerationError, attempt: int) -> float | None:
+        """Give how long to wait before the next try; None for what no other try would mend."""
+        if attempt >= self._limits.retries:
+            return None
+        own_s = min(self._limits.pause_s * 2**attempt, self._limits.longest_pause_s)
+        if isinstance(error, ServerError):
+            asked_s = own_s if error.wait_s is None else error.wait_s
+            return asked_s if error.status in RETRIED and asked_s <= self._limits.longest_pause_s else None
+        return own_s if error.reason in {"unreachable", "interrupted"} else None
+
+    def _explained(self, error: Exception) -> GenerationError:
+        """Give one of few errors for those of httpx."""
+        httpx = _httpx()
+        told = _plain(self.asked.clean(str(error)) or type(error).__name__)
+        if isinstance(error, httpx.ConnectTimeout):
+            limit = f"{{where}} accepted no connection within {self._limits.connect_s:g} s; check that the server runs."
+            return self.asked.error("timeout", limit)
+        if isinstance(error, httpx.ConnectError | httpx.ProxyError):
+            check = "check that the server runs and that the address is right"
+            return self.asked.error("unreachable", f"{{model}} cannot be reached at {{where}}; {check} ({told}).")
+        if isinstance(error, httpx.DecodingError):
+            return self.asked.error("bad_answer", f"{{where}} gave an answer that cannot be unpacked ({told}).")
+        if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError):
+            return self.asked.error("interrupted", f"The connection to {{where}} broke off; try again ({told}).")
+        return self.asked.error("failed", f"{{model}} at {{where}} could not be asked ({told}).")
+
+
+@attrs.define
+class _Wait:
+    """Waiting within the limits: for the first byte all in all, then from byte to byte, always for the whole."""
+
+    asked: Asked
+    limits: Limits
+    deadline: float | None
+    begun: bool = False
+    first_by: float = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.first_by = asyncio.get_running_loop().time() + self.limits.first_s
+
+    async def during(self, awaited: Any) -> Any:  # noqa: ANN401  # whatever is waited for
+        """Wait for something. GenerationError with the reason `timeout` when a limit is over."""
+        now = asyncio.get_running_loop().time()
+        until = now + self.limits.silence_s if self.begun else self.first_by
+        whole = self.deadline is not None and self.deadline <= until
+        try:
+            async with asyncio.timeout_at(self.deadline if whole else until):
+                return await awaited
+        except TimeoutError as error:
+            raise self._late(whole=whole) from error
+
+    def _late(self, *, whole: bool) -> GenerationError:
+        if whole:
+            told = f"{{model}} did not finish within {self.limits.whole_s:g} s; raise timeout_s or use a faster model."
+        elif self.begun:
+            told = (
+                f"{{model}} fell silent for {self.limits.silence_s:g} s in the middle of its answer; raise silence_s."
+            )
+        else:
+            told = f"{{model}} did not answer within {self.limits.first_s:g} s; raise timeout_s or use a faster model."
+        return self.asked.error("timeout", told)
+
+
+def _plain(text: str) -> str:
+    """Keep braces of a text that goes into a sentence with placeholders."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+@cache
+def _httpx() -> Any:  # noqa: ANN401  # imported late
+    try:
+        import httpx
+    except ImportError as error:
+        raise ModelUnavailable(
+            "Servers that speak the OpenAI protocol need the package httpx, which cannot be imported; run: pip install httpx"
+        ) from error
+    return httpx
+
+
+@cache
+def _trusted() -> "ssl.SSLContext":
+    """Give the certificates that are trusted; read once, which takes longer than a request."""
+    context: ssl.SSLContext = _httpx().create_ssl_context()
+    return context

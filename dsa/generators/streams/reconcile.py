@@ -1,0 +1,157 @@
+"""A provider's stream, chunk by chunk, and what it comes to.
+
+`StreamReconciler` takes chunks of OpenAI's protocol, in all the shapes that servers give it, and of Ollama's own; it gives what
+can be shown of the text, and in the end the calls. Pure: no clock, no random, no network; the same chunks give the same
+result, ids that had to be made included. Whatever the chunks hold, it raises nothing but TypeError for what is no chunk.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dsa.generators.streams.chunks import BadChunkError, objects_of
+from dsa.generators.streams.display import Display
+from dsa.generators.streams.ending import Gathered, conclude
+from dsa.generators.streams.result import StreamError, StreamResult
+from dsa.generators.streams.slots import Slots
+from dsa.generators.streams.tools import offered
+
+_NOTHING: dict[str, Any] = {}
+_REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
+_THOUGHT_PARTS = frozenset({"thinking", "reasoning"})
+
+
+class StreamReconciler:
+    """Feed it the chunks of one stream, then ask for the result.
+
+    `tools` are the tools that were offered: as the request has them, a mapping of names to JSON schemas, or names. Without
+    them no call is looked for in the text. Only the first choice of a stream with several is read. With
+    `text_calls=False` what is written into the text stays there.
+    """
+
+    def __init__(self, tools: object = (), *, text_calls: bool = True) -> None:
+        self._tools = offered(tools)
+        readable = self._tools if text_calls else offered(())
+        self._slots = Slots(self._tools)
+        self._display = Display(readable)
+        self._gathered = Gathered(self._slots, self._tools, readable)
+
+    def feed(self, chunk: object) -> str:
+        """Take the next chunk; give the text that can be shown now. Raises TypeError for what can be no chunk."""
+        if type(chunk) is dict:
+            return self._feed(chunk)
+        try:
+            return "".join([self._feed(part) for part in objects_of(chunk)])
+        except BadChunkError as error:
+            self._gathered.fail(StreamError("bad_chunk", str(error)))
+            return ""
+
+    def fail(self, code: str, message: str) -> None:
+        """Say that the stream broke off: a lost connection (`interrupted`), a time limit (`timeout`).
+
+        After the finish reason nothing of the answer can be missing: then that is no error.
+        """
+        if not self._gathered.over:
+            self._gathered.fail(StreamError(code, message))
+
+    def finish(self) -> StreamResult:
+        """Give the result of all that was fed."""
+        return conclude(self._gathered)
+
+    def _feed(self, chunk: Mapping[str, Any]) -> str:
+        gathered, shown = self._gathered, ""
+        choices = chunk.get("choices")
+        if type(choices) is list:
+            for choice in choices:
+                if isinstance(choice, dict) and not choice.get("index"):
+                    shown += self._choice(choice)
+        elif "message" in chunk and "choices" not in chunk and isinstance(chunk["message"], dict):
+            shown = self._native(chunk)
+        if usage := chunk.get("usage"):
+            gathered.usage = usage if isinstance(usage, dict) else gathered.usage
+        if gathered.stream_id is None and isinstance(chunk.get("id"), str):
+            gathered.stream_id = chunk["id"]
+        if not gathered.model and isinstance(chunk.get("model"), str):
+            gathered.model = chunk["model"]
+        if chunk.get("error") or chunk.get("object") == "error":
+            gathered.fail(_error_of(chunk))
+        return shown
+
+    def _choice(self, choice: Mapping[str, Any]) -> str:
+        delta, shown = choice.get("delta"), ""
+        if delta:
+            shown = self._said(delta) if isinstance(delta, dict) else ""
+        elif isinstance(message := choice.get("message"), dict) and message:
+            self._gathered.kinds.add("message_for_delta")
+            shown = self._said(message, snapshot=True)
+        if reason := choice.get("finish_reason"):
+            self._gathered.finished(reason)
+        if choice.get("error"):
+            self._gathered.fail(_error_of(choice))
+        return shown
+
+    def _native(self, chunk: Mapping[str, Any]) -> str:
+        """Take a line of Ollama's own protocol: a message per line, each call whole, counts in the last line."""
+        shown = self._said(chunk["message"], whole=True)
+        if chunk.get("done"):
+            self._gathered.finished(chunk.get("done_reason") or "stop")
+            counts = {"prompt_tokens": chunk.get("prompt_eval_count"), "completion_tokens": chunk.get("eval_count")}
+            self._gathered.usage = {name: count for name, count in counts.items() if count is not None} or None
+        return shown
+
+    def _said(self, delta: Mapping[str, Any], *, whole: bool = False, snapshot: bool = False) -> str:
+        """Take what a delta, or a message, says."""
+        entries = delta.get("tool_calls")
+        if entries:
+            self._gathered.over = False
+            self._slots.take(entries if isinstance(entries, list) else [entries], whole=whole)
+            if len(delta) == 1:  # the usual chunk of a call
+                return ""
+        if legacy := delta.get("function_call"):
+            self._gathered.kinds.add("legacy_function_call")
+            self._slots.take([{"index": 0, "function": legacy}])
+        if isinstance(extra := delta.get("extra_content"), dict):
+            self._slots.attach({"extra_content": extra})
+        for key in _REASONING_KEYS:
+            if isinstance(thought := delta.get(key), str) and thought:
+                self._gathered.reasoning.append(thought)
+                break
+        content = delta.get("content")
+        if not content:
+            return ""
+        text = content if isinstance(content, str) else self._text_of(content)
+        self._gathered.over = False
+        return self._display.feed(self._gathered.say(text, snapshot=snapshot))
+
+    def _text_of(self, parts: object) -> str:
+        """Give the text of a content that comes in parts, as Mistral's does; thoughts among them go with the reasoning."""
+        texts = []
+        for part in parts if isinstance(parts, list) else []:
+            if isinstance(part, str):
+                texts.append(part)
+            elif isinstance(part, dict):
+                thought = part.get("type") in _THOUGHT_PARTS
+                text = next((part[key] for key in ("text", "thinking", "reasoning") if part.get(key)), "")
+                text = text if isinstance(text, str) else self._text_of(text)
+                (self._gathered.reasoning if thought else texts).append(text)
+        return "".join(texts)
+
+
+def reconcile_stream(chunks: Iterable[object], tools: object = ()) -> StreamResult:
+    """Turn a stream into tool calls, text, the reason why it ended, what is wrong with it, and what was mended.
+
+    `chunks` are mappings, objects with `model_dump`, or JSON as text or bytes; `tools` are what was offered, as for
+    StreamReconciler. Raises what reading `chunks` raises, and TypeError for what is no chunk.
+    """
+    reconciler = StreamReconciler(tools)
+    for chunk in chunks:
+        reconciler.feed(chunk)
+    return reconciler.finish()
+
+
+def _error_of(chunk: Mapping[str, Any]) -> StreamError:
+    """Read an error that came in the stream: an object with message and code, or a text (Ollama)."""
+    error = chunk.get("error")
+    told = error if isinstance(error, dict) else chunk
+    message = error if isinstance(error, str) else told.get("message")
+    status = next((told[key] for key in ("code", "status", "type") if isinstance(told.get(key), int | str)), None)
+    return StreamError("provider_error", str(message or "the provider sent an error without a message"), status)

@@ -1,0 +1,183 @@
+"""Which call each piece of a stream belongs to.
+
+Takes the entries of `tool_calls` in the order in which they come, gives calls in the order in which they began. Providers
+number calls or not, name them once or with every piece, send ids late, twice, anew, or never: `_slot_of` has the rules, in
+order. It knows the arguments only through what `Arguments` answers.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from dsa.generators.streams.arguments import Arguments
+from dsa.generators.streams.pieces import Piece, read_piece
+from dsa.generators.streams.tools import Tools
+
+
+@attrs.define(eq=False)
+class Slot:
+    """One call as it is gathered. `kinds` are the rescues that it took."""
+
+    id: str | None
+    name: str | None
+    index: int | None
+    arguments: Arguments = attrs.field(factory=Arguments)
+    extra: dict[str, Any] = attrs.field(factory=dict)
+    kinds: set[str] = attrs.field(factory=set)
+
+
+class Slots:
+    """Gather calls from entries."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+        self._slots: list[Slot] = []
+        self._by_id: dict[str, Slot] = {}
+        self._by_index: dict[int, Slot] = {}
+        self._last: Slot | None = None
+        self._waiting: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[Slot]:
+        return iter(self._slots)
+
+    def take(self, entries: list[Any], *, whole: bool = False) -> None:
+        """Take the entries of one chunk; `whole` says that each is a complete call (Ollama's own protocol)."""
+        named: list[Slot] = []
+        for entry in entries:
+            if isinstance(entry, dict) and (piece := read_piece(entry)) is not None:
+                self._place(piece, named, whole=whole)
+
+    def attach(self, extra: Mapping[str, Any]) -> None:
+        """Take what a provider sent beside the entries, for the call before it, or else the next one."""
+        self._add_extra(self._last, dict(extra))
+
+    def _place(self, piece: Piece, named: list[Slot], *, whole: bool) -> None:
+        if piece.says_only_extra:
+            known = self._by_index.get(piece.place) if piece.place is not None else None
+            self._add_extra(known or self._last, piece.extra)
+            return
+        slot = None if whole and piece.name is not None else self._slot_of(piece, named)
+        if slot is None:
+            slot = self._opened(piece)
+        else:
+            self._go_on(slot, piece)
+        slot.kinds.update(piece.kinds)
+        slot.extra.update(piece.extra)
+        if piece.name is not None:
+            named.append(slot)
+        if piece.arguments:
+            slot.arguments.append(piece.arguments)
+        self._last = slot
+
+    def _slot_of(self, piece: Piece, named: list[Slot]) -> Slot | None:
+        """Give the call that a piece goes on with; None when it begins one."""
+        last = self._last
+        if last is None:
+            return None
+        same_index = self._by_index.get(piece.place) if piece.place is not None else None
+        same_id = self._by_id.get(piece.id) if piece.id is not None else None
+        if same_index is not None and same_index.id is not None and same_index.id == piece.id:
+            same_id = same_index
+        if same_id is not None and _goes_on_by_id(same_id, piece):
+            return None if self._begins_with_id(piece, same_id) else same_id
+        if same_index is not None:
+            return None if self._begins(piece, same_index, named) else same_index
+        if piece.name is not None:
+            return None if piece.place is not None or self._begins(piece, last, named) else last
+        if piece.id is None:  # an index that no call has
+            return None if _begins_nameless(piece, last) else last
+        late = piece.place is None and (last.id is None or not last.arguments.complete)
+        return last if late else None
+
+    def _begins(self, piece: Piece, slot: Slot, named: list[Slot]) -> bool:
+        """Tell whether a piece begins a call, though its index, or its place, is another call's."""
+        if piece.name is None or slot.name is None:
+            return False
+        if piece.name != slot.name:
+            return self._begins_by_name(piece.name, slot)
+        complete = slot.arguments.complete
+        if piece.id is not None and slot.id is not None:  # another id
+            return slot in named or (complete and not ("changed_id" in slot.kinds and not piece.arguments))
+        return complete and (slot in named or not slot.arguments.repeats(piece.arguments))
+
+    def _begins_with_id(self, piece: Piece, slot: Slot) -> bool:
+        """Tell whether a piece with a call's id begins another: servers exist that give all calls one id."""
+        if piece.name is None or slot.name is None:
+            return False
+        if piece.name != slot.name:
+            return self._begins_by_name(piece.name, slot)
+        return slot.arguments.complete and not slot.arguments.repeats(piece.arguments)
+
+    def _begins_by_name(self, name: str, slot: Slot) -> bool:
+        """Tell whether another name is another call's, and not the rest of a name that came in pieces."""
+        return not (slot.name is not None and slot.arguments.empty and self._tools.goes_on(slot.name, name))
+
+    def _opened(self, piece: Piece) -> Slot:
+        slot = Slot(piece.id, piece.name, piece.place)
+        if self._waiting:
+            slot.extra, self._waiting = self._waiting, {}
+            slot.kinds.add("extra_later")
+        if self._slots and piece.place is not None and piece.place in self._by_index:
+            slot.kinds.add("reused_index")
+        if piece.place is None:
+            slot.kinds.add("missing_index")
+        else:
+            self._by_index[piece.place] = slot
+        if piece.id is not None:
+            self._by_id[piece.id] = slot
+        self._slots.append(slot)
+        return slot
+
+    def _go_on(self, slot: Slot, piece: Piece) -> None:
+        """Note what a later piece says of its call beside the arguments."""
+        if piece.place is not None and piece.place != slot.index:
+            if slot.index is None:
+                slot.index = piece.place
+                self._by_index.setdefault(piece.place, slot)
+            else:
+                slot.kinds.add("drifted_index")
+        if piece.id is not None:
+            self._go_on_with_id(slot, piece.id)
+        if piece.name is not None:
+            self._go_on_with_name(slot, piece.name)
+
+    def _go_on_with_id(self, slot: Slot, given: str) -> None:
+        if slot.id is None:
+            slot.id = given
+            slot.kinds.add("late_id")
+            self._by_id[given] = slot
+        else:
+            slot.kinds.add("repeated_id" if given == slot.id else "changed_id")
+
+    def _go_on_with_name(self, slot: Slot, given: str) -> None:
+        if slot.name is None:
+            slot.name = given
+            if not slot.arguments.empty:
+                slot.kinds.add("late_name")
+        elif given == slot.name:
+            slot.kinds.add("repeated_name")
+        else:
+            slot.name += given
+            slot.kinds.add("split_name")
+
+    def _add_extra(self, slot: Slot | None, extra: dict[str, Any]) -> None:
+        if slot is None:
+            self._waiting.update(extra)
+        else:
+            slot.extra.update(extra)
+            slot.kinds.add("extra_later")
+
+
+def _goes_on_by_id(slot: Slot, piece: Piece) -> bool:
+    """Tell whether a call's id settles that a piece is of it: not when it has a name and an index of its own."""
+    if piece.place in {None, slot.index} or piece.name is None:
+        return True
+    unfinished = not slot.arguments.empty and not slot.arguments.complete
+    return unfinished and piece.name == slot.name
+
+
+def _begins_nameless(piece: Piece, slot: Slot) -> bool:
+    """Tell whether arguments at an index that no call has begin a call whose name comes later: nothing is unfinished."""
+    said = piece.arguments is not None and not piece.arguments.isspace() and piece.arguments != ""
+    return said and piece.place is not None and slot.name is not None and slot.arguments.complete

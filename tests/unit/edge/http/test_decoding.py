@@ -1,0 +1,98 @@
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings, strategies
+
+from dsa.edge.http.decoding import MOST_LINE_BYTES, DecodingError, StreamDecoder
+
+CHUNKS = [{"choices": [{"delta": {"content": "né \U0001f600"}}]}, {"a": "data: x\n\n"}, {"usage": None}]
+
+
+def events(end="\n"):
+    first, second, third = (json.dumps(chunk, ensure_ascii=False) for chunk in CHUNKS)
+    parts = second.split(" ", 1)
+    lines = [
+        ": OPENROUTER PROCESSING", "", f"data: {first}", "", "event: chunk", "id: 7", f"data:{parts[0]}", f"data: {parts[1]}", "",
+        ":", "retry: 10", "", f"data: {third}", "", "data: [DONE]", "", "",
+    ]  # fmt: skip
+    return end.join(lines).encode()
+
+
+def decoded(*pieces):
+    decoder = StreamDecoder()
+    return [chunk for piece in pieces for chunk in decoder.feed(piece)] + decoder.close()
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"], ids=["LF", "CRLF", "CR"])
+def test_events_may_be_cut_at_every_byte(end):
+    data = events(end)
+    assert decoded(data) == CHUNKS
+    assert decoded(*(data[at : at + 1] for at in range(len(data)))) == CHUNKS
+    for at in range(len(data)):
+        assert decoded(data[:at], data[at:]) == CHUNKS
+
+
+def test_lines_of_json_may_be_cut_at_every_byte():
+    data = "".join(json.dumps(chunk, ensure_ascii=False) + "\n" for chunk in CHUNKS).encode()
+    for at in range(len(data)):
+        assert decoded(data[:at], data[at:]) == CHUNKS
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    places=strategies.lists(strategies.integers(0, 300), max_size=12), end=strategies.sampled_from(["\n", "\r\n", "\r"])
+)
+def test_events_may_be_cut_anywhere(places, end):
+    data = events(end)
+    borders = [0, *sorted(places), len(data)]
+    assert decoded(*(data[a:b] for a, b in pairwise(borders))) == CHUNKS
+
+
+def test_the_last_event_may_lack_its_end():
+    for end in (b"", b"\n", b"\r"):
+        assert decoded(b'data: {"a": 1}' + end) == [{"a": 1}]
+
+
+def test_one_document_may_have_many_lines():
+    assert decoded(json.dumps(CHUNKS[0], indent=2).encode()) == [CHUNKS[0]]
+    assert decoded(json.dumps(CHUNKS, indent=2).encode()) == CHUNKS
+
+
+def test_events_without_blank_lines_between_them_are_several():
+    assert decoded(b'data: {"a": 1}\ndata: {"a": 2}\ndata: [DONE]\n\n') == [{"a": 1}, {"a": 2}]
+
+
+def test_an_event_that_is_an_error_is_one():
+    assert decoded(b'event: error\ndata: {"message": "x"}\n\n') == [{"error": {"message": "x"}}]
+    assert decoded(b'event: error\ndata: {"error": {"message": "x"}}\n\n') == [{"error": {"message": "x"}}]
+
+
+def test_a_byte_order_mark_is_passed_over_and_bad_utf_8_is_replaced():
+    assert decoded(b'\xef\xbb\xbfdata: {"a": "\xff"}\n\n') == [{"a": "\ufffd"}]
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"<html>\n<p>x</p>", "no JSON"),
+        (b"data: nonsense\n\n", "no JSON: 'nonsense'"),
+        (b"data: [1]\n\n", "no JSON object"),
+        (b'{"a": 1}\n{"b": \n', "no JSON"),
+        (b"data: " + b"[" * 100_000 + b"\n\n", "no JSON"),
+    ],
+)
+def test_what_is_none_of_the_three_is_told(data, told):
+    with pytest.raises(DecodingError, match=told):
+        decoded(data)
+
+
+def test_nothing_is_nothing():
+    decoder = StreamDecoder()
+    assert decoder.feed(b": ping\n\ndata: [DONE]\n\n") + decoder.close() == []
+    assert not decoder.begun
+
+
+def test_a_line_has_a_limit():
+    with pytest.raises(DecodingError, match="longer than"):
+        decoded(*[b"x" * (MOST_LINE_BYTES // 8)] * 9)

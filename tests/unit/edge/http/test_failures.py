@@ -1,0 +1,75 @@
+import pytest
+
+from dsa.edge.http.failures import Asked, reason_of, refused
+
+ASKED = Asked("m", "http://h/v1", "DSA_API_KEY", "k3y!")
+
+
+@pytest.mark.parametrize(
+    ("status", "detail", "reason"),
+    [
+        (400, "no", "failed"),
+        (400, "This model's maximum context length is 10 tokens", "context_too_long"),
+        (400, "request (99 tokens) exceeds the available context size", "context_too_long"),
+        (413, "", "context_too_long"),
+        (500, "the input is larger than the context window", "context_too_long"),
+        (401, "", "authentication"),
+        (403, "", "authentication"),
+        (402, "no credits", "rate_limit"),
+        (404, "", "not_found"),
+        (418, "", "failed"),
+        (429, "", "rate_limit"),
+        (500, "", "server_error"),
+        ("502", "", "server_error"),
+        (529, "", "server_error"),
+        ("context_length_exceeded", "", "context_too_long"),
+        ("rate_limit_exceeded", "", "rate_limit"),
+        ("insufficient_quota", "", "rate_limit"),
+        ("server_error", "", "server_error"),
+        (None, "", "server_error"),
+    ],
+)
+def test_a_status_or_a_code_has_one_reason(status, detail, reason):
+    assert reason_of(status, detail) == reason
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"error": {"message": "why", "type": "x"}}', "why"),
+        (b'{"error": "why"}', "why"),
+        (b'{"detail": "why"}', "why"),
+        (b'{"detail": [{"loc": 1, "msg": "why"}]}', "why"),
+        (b'{"message": "why"}', "why"),
+        (b'[{"error": {"message": "why"}}]', "why"),
+        (b'{"success": false, "error": {"code": "why"}}', "why"),
+        (b"why\n  so", "why so"),
+        (b"<!DOCTYPE html><p>much</p>", "(status 418)"),
+        (b"", "(status 418)"),
+        (b"why \xff", "why"),
+        (b"[" * 100_000, "[[["),
+    ],
+)
+def test_what_the_server_says_is_in_the_message(body, said):
+    message = str(refused(ASKED, 418, body))
+    assert said in message
+    assert "much" not in message
+    assert "\n" not in message
+    assert len(message) < 400
+
+
+def test_no_secret_gets_into_a_message(monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", "very-secret-1")
+    body = (
+        b"k3y! very-secret-1 http://x/y?key=AIzaSecret&a=b http://me:secret3@h Authorization: Bearer abcSecret {braces}"
+    )
+    message = str(refused(ASKED, 401, body))
+    assert "secret" not in message.lower().replace("[secret some_api_key]", "")
+    assert "k3y!" not in message
+    assert "&a=b" in message
+    assert "{braces}" in message
+
+
+def test_a_redirection_is_told():
+    error = refused(ASKED, 302, b"")
+    assert (error.reason, "sends elsewhere" in str(error)) == ("bad_answer", True)

@@ -1,0 +1,231 @@
+import asyncio
+import json
+import socket
+
+import pytest
+from stream_server import DROP, HANG, RESET, answered, events, refusing, serving
+from stream_shapes import chunk, finished
+
+from dsa.edge.http.endpoint import read_endpoint
+from dsa.edge.http.streaming import Limits, Server
+from dsa.errors import GenerationError
+
+pytest.importorskip("httpx", reason="the extra `llm` is not installed")
+
+HELLO = [chunk({"content": "Hello"}), finished("stop")]
+GOOD = answered(events(HELLO))
+BODY = {"model": "m"}
+BUSY = refusing(503, {"error": "busy"}, "retry-after: 0")
+
+
+def chunks(address, **limits):
+    """All chunks, and the error that came after them."""
+
+    async def collect():
+        got, stream = [], Server(read_endpoint(f"{address}/v1#m"), limits=Limits(**limits)).chunks(BODY)
+        try:
+            while one := await anext(stream, None):
+                got.append(one)
+        except GenerationError as error:
+            return got, error
+        return got, None
+
+    return asyncio.run(collect())
+
+
+def test_chunks_come_as_they_were_sent():
+    with serving(GOOD) as (address, requests):
+        assert chunks(address) == (HELLO, None)
+    assert requests[0].path == "/v1/chat/completions"
+    assert requests[0].body == BODY
+    assert "text/event-stream" in requests[0].headers["accept"]
+    assert "authorization" not in requests[0].headers
+
+
+@pytest.mark.parametrize("end", [DROP, RESET])
+def test_a_connection_that_breaks_off_in_the_middle_is_no_end(end):
+    with serving(answered(events(HELLO[:1], done=False), end)) as (address, requests):
+        got, error = chunks(address, retries=3)
+    assert got == HELLO[:1]
+    assert error.reason == "interrupted"
+    assert len(requests) == 1  # what was said is not said again
+
+
+@pytest.mark.parametrize("end", [DROP, RESET])
+def test_a_connection_that_breaks_off_at_once_is_tried_again(end):
+    with serving([end], GOOD) as (address, requests):
+        assert chunks(address, retries=1, pause_s=0) == (HELLO, None)
+        assert len(requests) == 2
+    with serving([end]) as (address, requests):
+        got, error = chunks(address)
+    assert (got, error.reason, len(requests)) == ([], "interrupted", 1)
+
+
+def test_a_busy_server_is_asked_again_as_often_as_allowed():
+    with serving(BUSY, BUSY, GOOD) as (address, requests):
+        assert chunks(address, retries=2) == (HELLO, None)
+        assert len(requests) == 3
+    with serving(BUSY, BUSY, GOOD) as (address, requests):
+        _, error = chunks(address, retries=1)
+    assert (error.reason, len(requests)) == ("server_error", 2)
+
+
+def test_a_server_that_asks_for_too_long_a_pause_is_not_asked_again():
+    with serving(refusing(429, {}, "retry-after: 3600")) as (address, requests):
+        _, error = chunks(address, retries=5)
+    assert (error.reason, len(requests)) == ("rate_limit", 1)
+
+
+@pytest.mark.parametrize("status", [400, 401, 404])
+def test_what_another_try_does_not_mend_is_not_tried_again(status):
+    with serving(refusing(status, {"error": {"message": "no"}})) as (address, requests):
+        _, error = chunks(address, retries=5)
+    assert (len(requests), error.status, error.detail) == (1, status, "no")
+
+
+def test_no_first_byte_within_its_limit_is_a_timeout():
+    headers_only = answered(HANG)
+    for silent in ([HANG], headers_only):
+        with serving(silent) as (address, requests):
+            got, error = chunks(address, first_s=0.2, retries=2)
+        assert (got, error.reason, len(requests)) == ([], "timeout", 1)
+        assert "did not answer within 0.2 s" in str(error)
+
+
+def test_silence_in_the_middle_is_a_timeout():
+    with serving(answered(events(HELLO[:1], done=False), HANG)) as (address, _):
+        got, error = chunks(address, silence_s=0.2)
+    assert (got, error.reason) == (HELLO[:1], "timeout")
+    assert "fell silent for 0.2 s" in str(error)
+
+
+def test_the_whole_answer_has_a_limit_too():
+    with serving(answered(events(HELLO[:1], done=False), HANG)) as (address, _):
+        got, error = chunks(address, whole_s=0.2)
+    assert (got, error.reason) == (HELLO[:1], "timeout")
+    assert "did not finish within 0.2 s" in str(error)
+
+
+def test_a_refusal_that_never_ends_has_a_limit():
+    with serving([*refusing(500, {"error": "x"})[:2], HANG]) as (address, _):
+        _, error = chunks(address, first_s=0.2)
+    assert error.reason == "timeout"
+
+
+def test_an_endless_refusal_is_not_read_to_its_end():
+    with serving(answered(*[b"x" * 60_000] * 3, HANG, status="500 X")) as (address, _):
+        _, error = chunks(address)
+    assert error.reason == "server_error"
+
+
+def test_no_connection_within_its_limit_is_a_timeout():
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+        waiting = [socket.socket() for _ in range(4)]
+        for one in waiting:
+            one.settimeout(0)
+            one.connect_ex(full.getsockname())
+        _, error = chunks(f"http://127.0.0.1:{full.getsockname()[1]}", connect_s=0.2)
+        for one in waiting:
+            one.close()
+    assert (error.reason, "no connection within 0.2 s" in str(error)) == ("timeout", True)
+
+
+def test_a_closed_port_is_unreachable():
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    _, error = chunks(address, retries=1, pause_s=0)
+    assert (error.reason, f"cannot be reached at {address}/v1" in str(error)) == ("unreachable", True)
+
+
+def test_this_machine_is_asked_without_a_proxy(monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with serving(GOOD) as (address, _):
+        assert chunks(address) == (HELLO, None)
+
+
+def test_other_machines_are_asked_through_the_proxy(monkeypatch):
+    """The proxy is a server of ours, which is asked for a host that is nowhere."""
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with serving(GOOD) as (proxy, requests):
+        for name in ("HTTP_PROXY", "http_proxy"):
+            monkeypatch.setenv(name, proxy)
+        assert chunks("http://models.invalid") == (HELLO, None)
+    assert requests[0].path == "http://models.invalid/v1/chat/completions"
+
+
+def test_a_proxy_that_cannot_be_used_is_told(monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, "nonsense://me:geheim99@x")
+    _, error = chunks("http://models.invalid")
+    assert (error.reason, "proxy" in str(error)) == ("unreachable", True)
+    assert "geheim99" not in str(error)
+
+
+def test_the_key_is_sent_and_never_shown(monkeypatch):
+    monkeypatch.setenv("DSA_API_KEY", "k3y")
+    with serving(refusing(401, {"error": {"message": "k3y is wrong"}})) as (address, requests):
+        _, error = chunks(address)
+    assert requests[0].headers["authorization"] == "Bearer k3y"
+    assert (error.reason, "k3y" in str(error), "DSA_API_KEY" in str(error)) == ("authentication", False, True)
+
+
+def test_a_key_that_cannot_be_sent_is_told(monkeypatch):
+    monkeypatch.setenv("DSA_API_KEY", "geheim\n99")
+    with serving(GOOD) as (address, _):
+        _, error = chunks(address)
+    assert error.reason == "authentication"
+    assert "geheim" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (answered(b"<html><p>Welcome</p></html>", kind="text/html"), "none of the OpenAI protocol"),
+        (answered(b'data: {"a": \n\n'), "none of the OpenAI protocol"),
+        (answered(b"data: [DONE]\n\n"), "empty answer"),
+        (answered(), "empty answer"),
+        (answered(b"no gzip", headers=["content-encoding: gzip"]), "cannot be unpacked"),
+        (refusing(302, {}, "location: http://127.0.0.1:9/"), "sends elsewhere"),
+    ],
+    ids=["HTML", "half an event", "only the end", "nothing", "no gzip", "elsewhere"],
+)
+def test_what_is_no_stream_is_told(answer, told):
+    with serving(answer) as (address, _):
+        _, error = chunks(address)
+    assert (error.reason, told in str(error)) == ("bad_answer", True), str(error)
+
+
+def test_a_stream_may_be_left_in_the_middle():
+    async def first(address):
+        stream = Server(read_endpoint(f"{address}/v1#m")).chunks(BODY)
+        one = await anext(stream)
+        await stream.aclose()
+        return one
+
+    with serving(answered(events(HELLO[:1], done=False), HANG)) as (address, _):
+        assert asyncio.run(first(address)) == HELLO[0]
+
+
+def test_a_task_that_waits_can_be_cancelled():
+    async def given_up(address):
+        stream = Server(read_endpoint(f"{address}/v1#m")).chunks(BODY)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(stream), 0.2)
+        return len(asyncio.all_tasks())
+
+    with serving([HANG]) as (address, _):
+        assert asyncio.run(given_up(address)) == 1
+
+
+def test_a_connection_that_stays_open_after_the_end_is_not_waited_for():
+    with serving(answered(events(HELLO), HANG)) as (address, _):
+        assert chunks(address, silence_s=20) == (HELLO, None)
+
+
+def test_a_long_line_in_many_pieces_is_one_chunk():
+    long = chunk({"content": "x" * 200_000})
+    data = f"data: {json.dumps(long)}\n\n".encode()
+    with serving(answered(*(data[at : at + 1000] for at in range(0, len(data), 1000)))) as (address, _):
+        assert chunks(address) == ([long], None)

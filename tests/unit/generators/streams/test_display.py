@@ -1,0 +1,40 @@
+import pytest
+
+from dsa.generators.streams.display import Display
+from dsa.generators.streams.tools import offered
+
+TOOLS = offered(["f"])
+
+
+def shown(*pieces, tools=TOOLS):
+    display = Display(tools)
+    return [display.feed(piece) for piece in pieces]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        (["Hel", "lo"], ["Hel", "lo"]),
+        (["a < b, ", "a[0] ", "<b>"], ["a < b, ", "a[0] ", "<b>"]),
+        (["Look.", "<tool", "_call>", "{}", "more"], ["Look.", "", "", "", ""]),
+        (["Look <", "b>"], ["Look ", "<b>"]),
+        (["Look <tool", "box>"], ["Look ", "<toolbox>"]),
+        (["Look [TOOL", "_BOX]"], ["Look ", "[TOOL_BOX]"]),
+        (["x <<tool_call>"], ["x <"]),
+        (["  ", '{"a"', ": 1}"], ["", "", ""]),
+        (["[1", "]"], ["", ""]),
+        (["```", "json\n{}", "```"], ["", "", ""]),
+        (["```py", "thon\nx", "```"], ["", "```python\nx", "```"]),
+        (["`x` is"], ["`x` is"]),
+        (["<think>Hm", "</thi", "nk>", "{", "}"], ["<think>Hm", "", "</think>", "", ""]),
+        (["<think>Hm</think>", "So"], ["<think>Hm</think>", "So"]),
+        (["Look.<function=f>"], ["Look."]),
+        (["Look.</tool_call>"], ["Look."]),
+    ],
+)
+def test_what_may_be_a_call_is_not_shown(pieces, expected):
+    assert shown(*pieces) == expected
+
+
+def test_without_tools_all_is_shown():
+    assert shown("{", "<tool_call>", tools=offered(())) == ["{", "<tool_call>"]

@@ -1,0 +1,58 @@
+import json
+
+import pytest
+from hypothesis import given, settings, strategies
+
+from dsa.generators.streams.scanner import Scanner, end_of_value, values_in
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ("{}", 2),
+        (" {} ", 3),
+        ('{"a": "}"} x', 10),
+        ('{"a": "\\"}"}', 12),
+        ("[{}, []]{", 8),
+        ('"a}" ', 4),
+        ("{'a': 'it}'}", 12),
+        ("{'a': \"it's\"}", 13),
+        ('{"a": "\\\\"}', 11),
+        ("{", None),
+        ('{"a": "}', None),
+        ('"', None),
+        ("", None),
+        ("5", None),
+        ("}", 1),
+    ],
+)
+def test_a_value_ends_where_it_ends(text, end):
+    assert end_of_value(text) == end
+    for cut in range(len(text)):
+        scanner = Scanner()
+        scanner.feed(text[:cut])
+        scanner.feed(text[cut:])
+        assert scanner.end == end
+
+
+def test_it_is_open_between_beginning_and_end():
+    scanner = Scanner()
+    told = []
+    for piece in (" ", "{", '"a', '": 1', "}", "{"):
+        scanner.feed(piece)
+        told.append(scanner.open)
+    assert told == [False, True, True, True, False, False]
+
+
+@settings(deadline=None, max_examples=50)
+@given(strategies.dictionaries(strategies.text(), strategies.text() | strategies.lists(strategies.integers())))
+def test_any_json_ends_with_its_last_character(value):
+    text = json.dumps(value)
+    assert end_of_value(text) == len(text)
+    assert end_of_value("x" + text, 1) == len(text) + 1
+    assert values_in(f"{text} {text}{text[:-1]}") == [text, f" {text}", text[:-1]]
+
+
+def test_values_that_stand_one_after_the_other_are_cut_apart():
+    assert values_in('{"a": 1} [2]\n"x" {') == ['{"a": 1}', " [2]", '\n"x"', " {"]
+    assert values_in("  ") == []

@@ -1,0 +1,76 @@
+import pytest
+
+from dsa.generators.streams.tools import offered
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string"},
+        "count": {"type": "integer"},
+        "maybe": {"type": ["string", "null"]},
+        "either": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+        "one": {"enum": ["1", "2"]},
+        "open": {},
+    },
+}
+
+
+class Described:
+    """A tool as MCP's package gives it."""
+
+    def model_dump(self):
+        return {"name": "f", "inputSchema": SCHEMA}
+
+
+@pytest.mark.parametrize(
+    "tools",
+    [
+        [{"type": "function", "function": {"name": "f", "parameters": SCHEMA}}],
+        [{"name": "f", "input_schema": SCHEMA}],
+        {"f": SCHEMA},
+        [Described()],
+        offered({"f": SCHEMA}),
+    ],
+)
+def test_tools_may_be_given_in_many_ways(tools):
+    read = offered(tools)
+    assert "f" in read
+    assert read.parameters("f") == set(SCHEMA["properties"])
+    values = {name: read.typed("f", name, "1") for name in SCHEMA["properties"]}
+    assert values == {"text": "1", "count": 1, "maybe": "1", "either": 1, "one": "1", "open": 1}
+
+
+def test_names_alone_will_do():
+    read = offered(["f", "g"])
+    assert "g" in read
+    assert not offered(None)
+    assert read.parameters("f") == frozenset()
+
+
+@pytest.mark.parametrize("tools", ["f", 5, [5], [{"type": "function"}], [{"name": 5}]])
+def test_what_is_no_tool_is_told(tools):
+    with pytest.raises(TypeError, match="a tool is a name"):
+        offered(tools)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("5", 5), (" true ", True), ("True", True), ("None", None), ('{"a": 1}', {"a": 1}), ("{'a': 1}", {"a": 1}), ("[1]", [1]),
+        ("Paris", "Paris"), ("{x", "{x"), ('"Paris"', '"Paris"'), ("", ""), ("1.5", 1.5), ("[" * 100_000, "[" * 100_000),
+    ],
+)  # fmt: skip
+def test_a_text_without_a_type_is_read_as_json_where_it_is(text, value):
+    assert offered(["f"]).typed("f", "x", text) == value
+
+
+def test_a_name_may_have_been_written_twice():
+    read = offered(["ab", "abab", "c"])
+    assert [read.once(name) for name in ("ab", "abab", "ababab", "cc", "d", "")] == ["ab", "abab", "ab", "c", "d", ""]
+
+
+def test_a_name_may_come_in_pieces():
+    read = offered(["get_weather"])
+    assert read.goes_on("get_", "wea")
+    assert not read.goes_on("get_", "time")
+    assert not read.goes_on("get_weather", "")

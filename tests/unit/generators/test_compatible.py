@@ -1,0 +1,250 @@
+import asyncio
+import threading
+
+import pytest
+from stream_server import DROP, HANG, answered, events, lines, refusing, serving
+from stream_shapes import TOOLS, call_chunk, chunk, entry, finished
+
+from dsa.edge.http.failures import ServerError
+from dsa.edge.http.streaming import Limits
+from dsa.errors import GenerationError
+from dsa.generators import ChatClient, OpenAICompatibleGenerator
+from dsa.generators.requests import Settings
+from dsa.runtime.content import AmbientEnvironment, Context, PromptTemplate
+
+pytest.importorskip("httpx", reason="the extra `llm` is not installed")
+
+CONTEXT = Context(AmbientEnvironment(constraints="Be brief."), "Say hi", feedback_history=(("hello", "too long"),))
+USAGE = {**chunk({}), "choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3}}
+HELLO = answered(events([chunk({"content": "hel"}), chunk({"content": "lo"}), finished("stop"), USAGE]))
+CALL = answered(events([call_chunk(entry(0, '{"city": "Paris"}', given_id="a", name="get_weather")), finished()]))
+MESSAGES = [{"role": "user", "content": "?"}]
+
+
+def made(address, **options):
+    return OpenAICompatibleGenerator(f"{address}/v1#m", **options)
+
+
+# -- the generator ------------------------------------------------------------------------------------------------------
+
+
+def test_sends_the_rendered_prompt_and_gives_the_reply_with_its_usage():
+    with serving(HELLO) as (address, requests):
+        generator = made(address, seed=1, temperature=0.2, max_tokens=9)
+        artifact = generator.generate(CONTEXT, PromptTemplate(role="You greet.", task="Do: {specification}"))
+        generator.generate(CONTEXT)
+    assert artifact.content == "hello"
+    usage = artifact.usage
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.cost_usd) == (12, 3, None)
+    assert (usage.model, usage.response_model) == (f"{address}/v1#m", "m")
+    first, second = (request.body for request in requests)
+    (message,) = first["messages"]
+    assert message["role"] == "user"
+    for part in ("You greet.", "Be brief.", "too long", "Do: Say hi"):
+        assert part in message["content"]
+    assert (first["model"], first["temperature"], first["max_tokens"]) == ("m", 0.2, 9)
+    assert (first["stream"], first["stream_options"]) == (True, {"include_usage": True})
+    assert first["seed"] != second["seed"]
+
+
+def test_counts_that_are_not_sent_are_unknown():
+    with serving(answered(events([chunk({"content": "hi"}), finished("stop")]))) as (address, _):
+        usage = made(address).generate(CONTEXT).usage
+    assert (usage.prompt_tokens, usage.completion_tokens) == (None, None)
+
+
+def test_an_answer_that_stops_at_the_limit_is_an_answer():
+    """As with every other generator, the guard judges it."""
+    with serving(answered(events([chunk({"content": "hi"}), finished("length")]))) as (address, _):
+        assert made(address).generate(CONTEXT).content == "hi"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason", "told"),
+    [
+        (answered(events([chunk({"content": "he"})], done=False), DROP), "interrupted", "is not whole"),
+        (answered(events([chunk({"content": "he"})])), "interrupted", "without a finish reason"),
+        (answered(events([chunk({"content": "he"})], done=False), HANG), "timeout", "fell silent for 0.2 s"),
+        (answered(events([chunk({"content": "he"}), {"error": {"code": 502, "message": "gone"}}])), "server_error", "gone"),
+        (answered(events([{"error": {"code": 429, "message": "slow"}}])), "rate_limit", "slow"),
+        (answered(events([{"error": {"code": "context_length_exceeded", "message": "x"}}])), "context_too_long", "x"),
+        (answered(events([chunk({"content": "he"}), finished("error")])), "server_error", "'error'"),
+        (answered(events([chunk({"content": "he"})]) + b"data: {\n\n"), "bad_answer", "no JSON"),
+        (answered(events([finished("stop")])), "bad_answer", "without text"),
+        (CALL, "bad_answer", "without text"),
+        (refusing(404, {"error": {"message": "no such model"}}), "not_found", "no such model"),
+    ],
+    ids=[
+        "drop", "no end", "silence", "error", "only an error", "a code", "reason error", "no JSON", "nothing", "a call", "refused",
+    ],
+)  # fmt: skip
+def test_an_answer_that_is_not_whole_is_none(answer, reason, told):
+    with serving(answer) as (address, _), pytest.raises(GenerationError) as raised:
+        made(address, silence_s=0.2).generate(CONTEXT)
+    assert (raised.value.reason, told in str(raised.value)) == (reason, True), str(raised.value)
+
+
+def test_a_connection_that_is_lost_after_the_end_loses_nothing():
+    with serving(answered(events([chunk({"content": "hi"}), finished("stop")], done=False), DROP)) as (address, _):
+        assert made(address).generate(CONTEXT).content == "hi"
+
+
+def test_no_secret_gets_into_the_error_of_a_stream(monkeypatch):
+    monkeypatch.setenv("DSA_API_KEY", "k3y")
+    answer = answered(events([{"error": {"message": "k3y at http://me:pw@h?key=AIza"}}]))
+    with serving(answer) as (address, _), pytest.raises(GenerationError) as raised:
+        made(address).generate(CONTEXT)
+    assert not any(secret in str(raised.value) for secret in ("k3y", "pw", "AIza"))
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [{"temperature": -1}, {"max_tokens": 0}, {"timeout_s": 0.0}, {"silence_s": float("nan")}, {"retries": -1}],
+)
+def test_numbers_that_mean_nothing_are_refused(numbers):
+    with pytest.raises(ValueError, match="timeout_s" if "silence_s" in numbers else next(iter(numbers))):
+        made("http://127.0.0.1:9", **numbers)
+
+
+def test_retries_are_made_before_the_first_byte():
+    with serving(refusing(503, {}, "retry-after: 0"), HELLO) as (address, requests):
+        assert made(address, retries=1).generate(CONTEXT).content == "hello"
+    assert len(requests) == 2
+
+
+# -- the client ---------------------------------------------------------------------------------------------------------
+
+
+def test_calls_come_with_the_text_on_the_way_and_can_be_sent_back():
+    chunks = [
+        chunk({"content": "Let me "}), chunk({"content": "look."}),
+        call_chunk({**entry(0, '{"city": "Paris"}', given_id="functions.get_weather:0", name="get_weather"), "extra_content": {"s": 1}}),
+        finished(),
+    ]  # fmt: skip
+    shown = []
+    with serving(answered(events(chunks)), HELLO) as (address, requests):
+        client = ChatClient(f"{address}/v1#m")
+        result = client.ask_and_wait(MESSAGES, TOOLS, Settings(more={"tool_choice": "auto"}), shown.append)
+        (call,) = result.executable
+        tool = {"role": "tool", "tool_call_id": call.id, "content": "sunny"}
+        client.ask_and_wait([*MESSAGES, result.as_message(), tool], TOOLS)
+    assert shown == ["Let me ", "look."]
+    assert (requests[0].body["tools"], requests[0].body["tool_choice"]) == (TOOLS, "auto")
+    assert requests[1].body["messages"][1] == {
+        "role": "assistant",
+        "content": "Let me look.",
+        "tool_calls": [
+            {
+                "extra_content": {"s": 1},
+                "id": "functions.get_weather:0",
+                "type": "function",
+                "function": {"name": "get_weather", "arguments": '{"city": "Paris"}'},
+            }
+        ],
+    }
+
+
+def test_what_breaks_off_is_a_result_that_nothing_of_is_executable():
+    chunks = [chunk({"content": "Hm"}), call_chunk(entry(0, "{}", given_id="a", name="now"))]
+    with serving(answered(events(chunks, done=False), DROP)) as (address, _):
+        result = ChatClient(f"{address}#m").ask_and_wait(MESSAGES, TOOLS)
+    assert (result.content, result.error.code, result.executable) == ("Hm", "interrupted", ())
+    assert result.tool_calls[0].arguments == {}
+
+
+@pytest.mark.parametrize(
+    ("refusal", "gone", "instead"),
+    [
+        ("Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+         "max_tokens", ("max_completion_tokens", 9)),
+        ("stream_options: Extra inputs are not permitted", "stream_options", None),
+        ("Unsupported value: 'temperature' does not support 0.2 with this model.", "temperature", None),
+        ('{"loc": ["body", "seed"], "msg": "Extra inputs"}', "seed", None),
+    ],
+)  # fmt: skip
+def test_a_parameter_that_a_server_refuses_is_left_out(refusal, gone, instead):
+    with serving(refusing(400, {"error": {"message": refusal}}), HELLO) as (address, requests):
+        ChatClient(f"{address}#m").ask_and_wait(MESSAGES, settings=Settings(0.2, 9, 1))
+    before, after = (request.body for request in requests)
+    assert set(before) - set(after) == {gone}
+    assert instead is None or after[instead[0]] == instead[1]
+
+
+def test_a_server_that_refuses_everything_is_asked_a_bounded_number_of_times():
+    refusal = refusing(400, {"error": "stream_options seed temperature max_tokens"})
+    with serving(refusal) as (address, requests), pytest.raises(ServerError):
+        ChatClient(f"{address}#m").ask_and_wait(MESSAGES, settings=Settings(0.2, 9, 1))
+    assert len(requests) == 5
+
+
+def test_ollamas_own_protocol_has_its_own_requests():
+    end = {"message": {"content": ""}, "done": True, "done_reason": "stop", "prompt_eval_count": 5, "eval_count": 6}
+    call = {"id": "a", "type": "function", "function": {"name": "now", "arguments": '{"x": 1}'}}
+    messages = [*MESSAGES, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    with serving(answered(lines([{"message": {"content": "hi"}, "done": False}, end]))) as (address, requests):
+        result = ChatClient(f"{address}/api#m").ask_and_wait(messages, TOOLS, Settings(0.2, 9, 1))
+    assert (result.content, result.usage) == ("hi", {"prompt_tokens": 5, "completion_tokens": 6})
+    assert requests[0].path == "/api/chat"
+    assert requests[0].body["options"] == {"temperature": 0.2, "num_predict": 9, "seed": 1}
+    assert requests[0].body["messages"][1] == {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"function": {"name": "now", "arguments": {"x": 1}}}],
+    }
+
+
+def test_it_can_be_asked_inside_a_running_loop():
+    async def both(address):
+        client = ChatClient(f"{address}#m")
+        return await client.ask(MESSAGES), client.ask_and_wait(MESSAGES)
+
+    with serving(HELLO) as (address, _):
+        awaited, waited = asyncio.run(both(address))
+    assert awaited == waited
+
+
+def test_errors_inside_a_running_loop_are_the_same():
+    async def asked(address):
+        ChatClient(f"{address}#m").ask_and_wait(MESSAGES)
+
+    with serving(refusing(401, {})) as (address, _), pytest.raises(ServerError):
+        asyncio.run(asked(address))
+
+
+def test_several_threads_may_ask_one_client():
+    with serving(HELLO) as (address, _):
+        client = ChatClient(f"{address}#m")
+        results = []
+        threads = [threading.Thread(target=lambda: results.append(client.ask_and_wait(MESSAGES))) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert [result.content for result in results] == ["hello"] * 8
+
+
+def test_limits_may_be_given():
+    with serving([HANG]) as (address, _), pytest.raises(GenerationError, match=r"did not answer within 0\.2 s"):
+        ChatClient(f"{address}#m", limits=Limits(first_s=0.2)).ask_and_wait(MESSAGES)
+
+
+@pytest.mark.model
+def test_asks_a_real_model_over_http():
+    xllamacpp = pytest.importorskip("xllamacpp")
+    from dsa.generators.local import model_path
+
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = str(model_path())
+    parameters.n_ctx = 1024
+    parameters.verbosity = -1
+    parameters.warmup = False
+    parameters.cpuparams.n_threads = 1
+    server = xllamacpp.Server(parameters)
+    generator = OpenAICompatibleGenerator(f"{server.listening_address}/v1#smollm2", max_tokens=5)
+    artifact = generator.generate(Context(AmbientEnvironment(), "Say hello."))
+    assert artifact.content.strip()
+    assert artifact.usage.completion_tokens <= 5
+    assert artifact.usage.prompt_tokens > 3
+    with pytest.raises(GenerationError) as raised:
+        generator.generate(Context(AmbientEnvironment(), "word " * 3000))
+    assert raised.value.reason == "context_too_long"
