@@ -9,6 +9,7 @@ Configurations are trusted to hold one value of its domain for each variable, as
 """
 
 from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 from dsa.declarations import OUTSIDE, STAY, TIMER_PREFIX, Assign, Emit, Revoke, Transition
 from dsa.expr import (
@@ -24,6 +25,7 @@ from dsa.expr import (
     Negate,
     Not,
     Or,
+    Outcome,
     Symbol,
     Value,
     Verdict,
@@ -34,12 +36,45 @@ from dsa.machine import Machine, read_guards
 from dsa.meaning import Configuration, Occurrence, Reason, Refusal, Taken, after_effects, step
 
 FastStep = Callable[[Configuration, Occurrence], Taken | Refusal]
+
+
+class Judged(Protocol):
+    """What a group looks at: an occurrence, or what has the verdicts of one, sorted by guard."""
+
+    @property
+    def verdicts(self) -> tuple[tuple[str, Outcome], ...]:
+        """Each guard with its verdict."""
+
+
 #: `Taken`, the reason of a refusal, or None for verdicts other than those that the rows read.
-Attempt = Callable[[Configuration, Occurrence], Taken | Reason | None]
+Attempt = Callable[[Configuration, Judged], Taken | Reason | None]
+
+
+class Place(Protocol):
+    """What a group looks at of where a machine is: a configuration, or what has the parts of one."""
+
+    @property
+    def state(self) -> str:
+        """The leaf."""
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """The variables' values."""
+
+    @property
+    def outstanding(self) -> frozenset[str]:
+        """The outstanding effects."""
+
+
+#: As `Attempt`, for who works out the rest but once: of a row that is taken, the row and the values after it.
+Choice = Callable[[Place, Judged], tuple[Transition, tuple[Value, ...]] | Reason | None]
 
 #: How many results a compiled step keeps. They are the machine's transition table, filled as it is met (as a lazy DFA
 #: is); any run fits, and exploration, which meets nothing twice, goes to the groups themselves.
 REMEMBERED = 65_536
+
+#: How often a group is asked for before it is compiled, which takes about as long as `step` so often.
+_OFTEN = 16
 
 Dispatch = dict[tuple[str, ...], Attempt]
 
@@ -89,6 +124,41 @@ def compile_groups(machine: Machine) -> Dispatch:
     return groups
 
 
+class Choices(dict[tuple[str, ...], Choice | None]):
+    """The generated function for each (leaf, event) and (leaf, source, timer) that has been asked for often; before that None.
+
+    For who takes few events of many: to compile all of a large machine takes longer than that.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__()
+        self._machine, self._writer = machine, _Writer(machine, only_row=True)
+        self._asked: dict[tuple[str, ...], int] = {}
+        self._compiled: dict[tuple[str, str], Choice] = {}
+
+    def __missing__(self, key: tuple[str, ...]) -> Choice | None:
+        self._asked[key] = self._asked.get(key, 0) + 1
+        if self._asked[key] < _OFTEN:
+            return None
+        rows = self._rows(*key)
+        found = self[key] = self._of(rows) if rows else None
+        return found
+
+    def _rows(self, leaf: str, event: str, timer: str | None = None) -> tuple[Transition, ...]:
+        """Give the candidates for an event, or for a timer of a source (S3, S11)."""
+        if timer is not None:
+            return self._machine.rows_from[event, timer] if (event, timer) in self._machine.armed(leaf) else ()
+        return () if event.startswith(TIMER_PREFIX) else self._machine.rows_for(leaf, event)
+
+    def _of(self, rows: tuple[Transition, ...]) -> Choice:
+        """Compile the rows of a source and an event, once for all states that have them."""
+        name = rows[0].source, rows[0].event
+        if name not in self._compiled:
+            group = self._writer.group(rows)
+            self._compiled[name] = self._writer.run()[group]
+        return self._compiled[name]
+
+
 class _AfterEffects(dict[frozenset[str], tuple[frozenset[str], tuple[str, ...], bool]]):
     """What one row makes of each set of outstanding effects it has met: what is then, what it dropped, refused or not.
 
@@ -106,10 +176,10 @@ class _AfterEffects(dict[frozenset[str], tuple[frozenset[str], tuple[str, ...], 
 
 
 class _Writer:
-    """The source so far, and the constants it names."""
+    """The source so far, and the constants it names. With `only_row` the functions are `Choice`s, else `Attempt`s."""
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+    def __init__(self, machine: Machine, *, only_row: bool = False) -> None:
+        self._machine, self._only_row = machine, only_row
         self._variables = {variable.name: f"v{place}" for place, variable in enumerate(machine.variables)}
         self._initial = dict(zip(self._variables, machine.initial_values, strict=True))
         self._lines: list[str] = []
@@ -117,11 +187,12 @@ class _Writer:
         self._texts: dict[str, str] = {}
         self._shared: dict[frozenset[str], frozenset[str]] = {}
 
-    def run(self) -> dict[str, Attempt]:
+    def run(self) -> dict[str, Any]:
         """Execute the source; give the functions it defines, by their names."""
         code = compile("\n".join(self._lines), "<compiled machine>", "exec")
+        self._lines.clear()
         exec(code, self._constants)  # noqa: S102  (our own text, made of numbered names and whole numbers)
-        return self._constants  # type: ignore[return-value]  # the functions are among them
+        return self._constants  # the functions are among them
 
     def group(self, rows: tuple[Transition, ...]) -> str:
         """Write the function for the rows of one source and event; give its name."""
@@ -189,11 +260,17 @@ class _Writer:
             f"e{place}": emitted,
             f"m{place}": _AfterEffects(machine, row, self._shared),
         }
-        yield f"q, x, y = m{place}[c.outstanding]"
-        if any(effect in machine.answers for effect in emitted):
+        answered = any(effect in machine.answers for effect in emitted)
+        if answered or not self._only_row:
+            yield f"q, x, y = m{place}[c.outstanding]"
+        if answered:
             yield "if y: return 'emitted_twice'"
         values = f"({', '.join(after.values())},)" if row.updates else "c.values"
-        yield f"return T(C({state}, {values}, q), r{place}, e{place}, x)"
+        yield (
+            f"return r{place}, {values}"
+            if self._only_row
+            else f"return T(C({state}, {values}, q), r{place}, e{place}, x)"
+        )
 
     def _updated(self, update: Assign | Revoke) -> str:
         if isinstance(update, Assign):

@@ -6,6 +6,7 @@ event, bounds at the parameters' values) are computed here once.
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from typing import Any
 
 import attrs
 
@@ -16,6 +17,7 @@ from dsa.declarations import (
     TIMER_PREFIX,
     Cases,
     Effect,
+    Emit,
     Event,
     Generator,
     Guard,
@@ -126,6 +128,12 @@ class Machine:
         return found
 
     @cached_property
+    def effect_named(self) -> dict[str, Effect]:
+        """What the Effects say about each effect that they list or a row emits; nothing is said about those that they do not list."""
+        emitted = {item.effect for row in self.transitions for item in row.effects if isinstance(item, Emit)}
+        return {name: Effect(name) for name in sorted(emitted)} | {effect.name: effect for effect in self.effects}
+
+    @cached_property
     def guard_named(self) -> dict[str, Guard]:
         """All guards by name."""
         return {guard.name: guard for guard in self.guards}
@@ -203,6 +211,15 @@ class Machine:
         if not self._timers_of or state in self.final_states:
             return ()
         return tuple((s, event) for s in self.ancestry(state) for event in self._timers_of.get(s, ()))
+
+    @cached_property
+    def worked_out(self) -> dict[object, Any]:
+        """Room for what other modules work out from this machine once, and look up from then on."""
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Give the declarations, for a copy: what was worked out from them is worked out anew there."""
+        return {field.name: getattr(self, field.name) for field in attrs.fields(Machine)}
 
     @cached_property
     def failures_handled(self) -> frozenset[str]:

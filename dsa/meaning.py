@@ -27,7 +27,7 @@ class Configuration:
 
 
 def _verdicts(given: Mapping[str, Outcome] | Iterable[tuple[str, Outcome]]) -> tuple[tuple[str, Outcome], ...]:
-    return tuple(sorted(given.items() if isinstance(given, Mapping) else given))
+    return tuple(sorted(given.items() if isinstance(given, Mapping) else given)) if given else ()
 
 
 @attrs.frozen

@@ -5,7 +5,6 @@ second record, made after the artifact's: what was stored before its guard ran i
 """
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
@@ -13,6 +12,7 @@ import attrs
 
 from dsa.expr import Outcome
 from dsa.runtime.content import Artifact, ArtifactRepository, Usage
+from dsa.runtime.json_text import quoted
 from dsa.runtime.ledger import VerdictEntry
 
 
@@ -21,16 +21,19 @@ def identified(artifact: Artifact) -> Artifact:
 
     A model that repeats itself has distinct attempts, and nothing can be its own ancestor.
     """
-    record = [artifact.content_digest, artifact.step, artifact.version, *artifact.parents]
-    digest = hashlib.sha256(json.dumps(record).encode()).hexdigest()
-    return attrs.evolve(artifact, artifact_id=digest)
+    given = artifact
+    parts = [quoted(given.content_digest), quoted(given.step), str(given.version), *map(quoted, given.parents)]
+    digest = hashlib.sha256(f"[{', '.join(parts)}]".encode()).hexdigest()
+    return Artifact(
+        given.content, given.version, digest, given.parent_id, given.step, given.usage, given.dependency_ids
+    )
 
 
 @attrs.frozen
 class Attempt:
     """What is known of one artifact but its text: the fields of `Artifact`, its author, and every verdict in order.
 
-    `author` is the generator's name, or that of a person.
+    `author` is the generator's name, or that of a person; `redacted` are the names of the secrets that the text had.
     """
 
     artifact_id: str
@@ -42,6 +45,7 @@ class Attempt:
     author: str = ""
     usage: Usage | None = None
     verdicts: tuple[VerdictEntry, ...] = ()
+    redacted: tuple[str, ...] = ()
 
     @property
     def parents(self) -> tuple[str, ...]:
@@ -71,6 +75,7 @@ def attempt_of(artifact: Artifact, author: str = "") -> Attempt:
         artifact.dependency_ids,
         author,
         artifact.usage,
+        redacted=artifact.redacted,
     )
 
 

@@ -7,12 +7,12 @@ stored, and when they count as durable, is the edge's affair. Every entry that c
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from operator import attrgetter
 from typing import Any, Generic, Literal, TypeVar, overload
 
 import attrs
 
 from dsa.expr import Outcome, Value
+from dsa.runtime.codec import AsJson, line_writer, object_of, reader
 
 T = TypeVar("T")
 
@@ -22,6 +22,9 @@ Handling = Literal["retry", "ask", "fail", "done", "again"]
 
 #: The author of an artifact, or the guard of a verdict, that came from a person.
 PERSON = "person"
+
+#: How many entries a ledger shows in its repr, which asyncio makes of all that a task gives.
+_MOST_SHOWN = 20
 
 
 class Ledger(Generic[T]):
@@ -65,8 +68,13 @@ class Ledger(Generic[T]):
     def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
         """Give an entry, or a tuple of them."""
         if isinstance(index, slice):
-            return tuple(self._shared[position] for position in range(*index.indices(self._length)))
-        return self._shared[range(self._length)[index]]
+            first, last, stride = index.indices(self._length)
+            return tuple(self._shared[first:last:stride] if stride > 0 else self._shared[: self._length][index])
+        if index < 0:
+            index += self._length
+        if not 0 <= index < self._length:
+            raise IndexError(f"there is no entry {index} among {self._length}")
+        return self._shared[index]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Ledger):
@@ -74,12 +82,16 @@ class Ledger(Generic[T]):
         return len(self) == len(other) and all(mine == its for mine, its in zip(self, other, strict=True))
 
     def __repr__(self) -> str:
-        return f"Ledger({list(self)!r})"
+        if self._length <= _MOST_SHOWN:
+            return f"Ledger({list(self)!r})"
+        return f"Ledger([{self[0]!r}, .. {self._length - 2} more .., {self[-1]!r}])"
 
 
 def _pairs(given: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
+    if not given:
+        return ()
     pairs: Iterable[tuple[str, Any]] = given.items() if isinstance(given, Mapping) else given
-    return tuple((str(name), value) for name, value in pairs)
+    return tuple([(str(name), value) for name, value in pairs])
 
 
 def _strings(given: Iterable[str]) -> tuple[str, ...]:
@@ -103,6 +115,21 @@ class MachineEntry:
     digest: str
     parameters: tuple[tuple[str, Value], ...] = attrs.field(default=(), converter=_pairs)
     started: tuple[tuple[str, Any], ...] = attrs.field(default=(), converter=_pairs)
+    at_ms: int | None = None
+
+
+@attrs.frozen
+class ChangeEntry:
+    """From here on another machine runs, under which all that happened before happens in the same way.
+
+    `text` is its document, `digest` the SHA-256 of its canonical text, `file` where it was read; the rest is as in the first entry.
+    """
+
+    name: str
+    digest: str
+    text: str
+    parameters: tuple[tuple[str, Value], ...] = attrs.field(default=(), converter=_pairs)
+    file: str | None = None
     at_ms: int | None = None
 
 
@@ -180,7 +207,11 @@ class ResultEntry:
 
 @attrs.frozen
 class ArtifactEntry:
-    """An artifact was stored, before any guard saw it. Its text lies in the artifact store."""
+    """An artifact was stored, before any guard saw it. Its text lies in the artifact store.
+
+    `model` was asked for, `response_model` has answered, if the provider says which. `redacted` are the names of the secrets that the text
+    had: no guard passes it.
+    """
 
     key: str
     step: str
@@ -194,6 +225,8 @@ class ArtifactEntry:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cost_usd: float | None = None
+    response_model: str = ""
+    redacted: tuple[str, ...] = attrs.field(default=(), converter=_strings)
 
 
 @attrs.frozen
@@ -223,13 +256,15 @@ class VerdictEntry:
     @property
     def outcome(self) -> Outcome:
         """The worst of the judgements: fatal dominates, all must pass."""
-        said = {judgement.outcome for judgement in self.judgements}
+        if len(self.judgements) == 1:
+            return self.judgements[0].outcome
+        said = [judgement.outcome for judgement in self.judgements]
         return "fatal" if "fatal" in said else "failed" if "failed" in said else "passed"
 
     @property
     def feedback(self) -> str:
         """The feedback of those that did not pass, in order."""
-        return "\n".join(j.feedback for j in self.judgements if j.outcome != "passed" and j.feedback)
+        return "\n".join([j.feedback for j in self.judgements if j.outcome != "passed" and j.feedback])
 
 
 @attrs.frozen
@@ -255,7 +290,7 @@ class PolicyEntry:
     """Which policy runs, what it was asked, and what it may call: the first entry of a run that has no machine.
 
     `digest` is that of the request; `seed` are the steps that its own ledger began with, `config` the settings that a
-    resumed run needs again.
+    resumed run needs again. `in_doubt` is what is done about it when it was under way as the run was cut off; `at_ms` as above.
     """
 
     run: str
@@ -265,6 +300,8 @@ class PolicyEntry:
     actions: tuple[str, ...] = attrs.field(default=(), converter=_strings)
     seed: tuple[dict[str, Any], ...] = attrs.field(default=(), converter=_objects)
     config: dict[str, Any] = attrs.field(factory=dict)
+    in_doubt: Handling = "retry"
+    at_ms: int | None = None
 
 
 @attrs.frozen
@@ -272,7 +309,8 @@ class CallEntry:
     """A policy is about to be called by another. `key` is that of the effect or run, `path` the place among its calls.
 
     The path `1` is what the key stands for, `1.2` its second call, `1.2.1` the first call that this one makes. `digest`
-    is that of the request. The payload of a turn of a loop is None: it is that of the call it belongs to.
+    is that of the request. The payload of a turn of a loop is None: it is that of the call it belongs to. `in_doubt` is what
+    is done about the call when it was under way as the run was cut off, as its policy is registered.
     """
 
     key: str
@@ -281,6 +319,7 @@ class CallEntry:
     digest: str
     payload: dict[str, Any] | None = None
     actions: tuple[str, ...] = attrs.field(default=(), converter=_strings)
+    in_doubt: Handling = "retry"
 
 
 @attrs.frozen
@@ -291,12 +330,19 @@ class CallResultEntry:
     path: str
     steps: tuple[dict[str, Any], ...] = attrs.field(default=(), converter=_objects)
 
+    @property
+    def usage(self) -> tuple[dict[str, Any], ...]:
+        """What the steps that it made itself say they took (`usage`); those that it passes on were counted where they were made."""
+        own = (step["payload"] for step in self.steps if step["id"].rpartition("/")[0] == self.path)
+        return tuple(payload["usage"] for payload in own if isinstance(payload.get("usage"), dict))
+
 
 Record = ResultEntry | ArtifactEntry | VerdictEntry | TimerEntry | DoubtEntry | CallEntry | CallResultEntry
-Entry = MachineEntry | PolicyEntry | EventEntry | StepEntry | RefusalEntry | IntentEntry | Record
+Entry = MachineEntry | ChangeEntry | PolicyEntry | EventEntry | StepEntry | RefusalEntry | IntentEntry | Record
 
 _KINDS: dict[str, type[Entry]] = {
     "machine": MachineEntry,
+    "change": ChangeEntry,
     "event": EventEntry,
     "step": StepEntry,
     "refusal": RefusalEntry,
@@ -313,40 +359,29 @@ _KINDS: dict[str, type[Entry]] = {
 _NAMES = {entry_class: name for name, entry_class in _KINDS.items()}
 
 
-def _written_by(entry_class: type[Entry]) -> Callable[[Entry], dict[str, Any]]:
-    """Give what writes the entries of one kind: pairs become objects, judgements objects of their fields."""
-    name = _NAMES[entry_class]
-    fields = [
-        (field.name, field.converter is _pairs, field.converter is _judgements) for field in attrs.fields(entry_class)
-    ]
-    values = attrgetter(*(field for field, _, _ in fields))
-
-    def write(entry: Entry) -> dict[str, Any]:
-        written: dict[str, Any] = {"kind": name}
-        for (field, is_pairs, is_judgements), value in zip(fields, values(entry), strict=True):
-            written[field] = dict(value) if is_pairs else [*map(attrs.asdict, value)] if is_judgements else value
-        return written
-
-    return write
+def _judgements_as_json(judgements: Iterable[Judgement]) -> list[dict[str, Any]]:
+    return [{"guard": said.guard, "outcome": said.outcome, "feedback": said.feedback} for said in judgements]
 
 
-_WRITERS = {entry_class: _written_by(entry_class) for entry_class in _NAMES}
-_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+#: Fields that JSON writes in another way, by their converters: pairs become objects, judgements objects of their fields.
+_AS_JSON: AsJson = {_pairs: dict, _judgements: _judgements_as_json}
+_WRITERS = {entry_class: line_writer(entry_class, name, _AS_JSON) for entry_class, name in _NAMES.items()}
+_READERS: dict[str, Callable[[Mapping[str, Any]], Entry]] = {name: reader(kind) for name, kind in _KINDS.items()}
 
 
 def to_json(entry: Entry) -> dict[str, Any]:
     """Give an entry as a JSON object whose `kind` says what it is; pairs become objects."""
-    return _WRITERS[type(entry)](entry)
+    return object_of(entry, _NAMES[type(entry)], _AS_JSON)
 
 
 def from_json(written: Mapping[str, Any]) -> Entry:
     """Read an entry back; `from_json(to_json(entry)) == entry`. KeyError or TypeError when it is none."""
-    return _KINDS[written["kind"]](**{name: value for name, value in written.items() if name != "kind"})
+    return _READERS[written["kind"]](written)
 
 
 def dump_line(entry: Entry) -> str:
     """Write an entry as one line of JSON."""
-    return _ENCODER.encode(to_json(entry))
+    return _WRITERS[type(entry)](entry)
 
 
 def load_lines(text: str) -> Ledger[Entry]:

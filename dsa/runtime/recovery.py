@@ -11,7 +11,17 @@ import attrs
 
 from dsa.declarations import Effect
 from dsa.machine import Machine
-from dsa.runtime.ledger import DoubtEntry, EventEntry, Handling, IntentEntry, ResultEntry, TimerEntry
+from dsa.runtime.ledger import (
+    CallEntry,
+    CallResultEntry,
+    DoubtEntry,
+    EventEntry,
+    Handling,
+    IntentEntry,
+    ResultEntry,
+    TimerEntry,
+)
+from dsa.runtime.recorded import open_calls
 from dsa.runtime.run import Run
 
 
@@ -19,13 +29,15 @@ from dsa.runtime.run import Run
 class InFlight:
     """An effect to be performed: not begun, in doubt, or failed and to be tried again.
 
-    `data` is that of the event which caused it, `tries` how many results are recorded, all of them failures.
+    `data` is that of the event which caused it, `tries` how many results are recorded, all of them failures. `calls` are what its policy has
+    called in this try and got no result of, as far as they are not simply to be made again.
     """
 
     intent: IntentEntry
     data: Any
     tries: int
     in_doubt: bool
+    calls: tuple[CallEntry, ...] = ()
 
 
 @attrs.frozen
@@ -58,23 +70,29 @@ def unfinished(run: Run) -> Unfinished:
             answered.append((intent, results[-1]))
         elif not is_over:
             in_doubt = seq != blocked and (not exhausted or intent.key in past.tried_again)
-            flying.append(InFlight(intent, past.events[seq].data, len(results), in_doubt))
+            calls = past.calls_in(intent.key, len(results)) if in_doubt else ()
+            flying.append(InFlight(intent, past.events[seq].data, len(results), in_doubt, calls))
             blocked = blocked if has_answers else seq  # the effects after it wait for it (S6)
     armed = () if run.finished else run.machine.armed(run.configuration.state)
     timers = {timer: deadline for timer, deadline in past.deadlines.items() if timer in armed}
     return Unfinished(tuple(answered), tuple(flying), timers)
 
 
-def handling_of(machine: Machine, effect: str) -> Handling:
-    """Give what the table says about an effect in doubt (column `in doubt`); of an actuator that says nothing, somebody is asked."""
+def handling_of(machine: Machine, flying: InFlight) -> Handling:
+    """Give what the table says about an effect in doubt (column `in doubt`); of an actuator that says nothing, somebody is asked.
+
+    Somebody is asked, too, when it had called a policy that is registered so, and the table would have it called again.
+    """
     written: dict[str, Handling] = {"retry": "retry", "ask": "ask", "fail": "fail"}
-    about = declared(machine, effect)
-    return written.get(about.in_doubt, "ask" if about.kind == "actuator" else "retry")
+    about = declared(machine, flying.intent.effect)
+    handling = written.get(about.in_doubt, "ask" if about.kind == "actuator" else "retry")
+    is_asked = handling == "retry" and any(call.in_doubt == "ask" for call in flying.calls)
+    return "ask" if is_asked else handling
 
 
 def declared(machine: Machine, effect: str) -> Effect:
     """Give what the table's Effects say about an effect, or that they say nothing."""
-    return next((each for each in machine.effects if each.name == effect), Effect(effect))
+    return machine.effect_named.get(effect) or Effect(effect)
 
 
 def seq_of(key: str) -> int:
@@ -83,13 +101,14 @@ def seq_of(key: str) -> int:
 
 
 class _Past:
-    """A ledger's events by number, results by key, deadlines by timer, and what was tried again since its last result."""
+    """A ledger's events by number, results and calls by key, deadlines by timer, and what was tried again since its last result."""
 
     def __init__(self, run: Run) -> None:
         self.events: dict[int, EventEntry] = {}
         self.results: dict[str, list[ResultEntry]] = {}
         self.deadlines: dict[tuple[str, str], int] = {}
         self.tried_again: set[str] = set()
+        self._calls: dict[str, list[CallEntry | CallResultEntry]] = {}
         for entry in run.ledger:
             match entry:
                 case EventEntry(seq):
@@ -99,9 +118,17 @@ class _Past:
                     self.tried_again.discard(key)
                 case DoubtEntry(key):
                     self.tried_again.add(key)
+                case CallEntry(key) | CallResultEntry(key):
+                    self._calls.setdefault(key, []).append(entry)
                 case TimerEntry(source, event, deadline_ms):
                     self.deadlines.pop((source, event), None)
                     self.deadlines[source, event] = deadline_ms
+
+    def calls_in(self, key: str, tries: int) -> tuple[CallEntry, ...]:
+        """Give the calls under way in an effect's try that are not simply made again; so many tries were made before."""
+        under_way = open_calls(self._calls.get(key, ()))
+        root = f"{tries + 1}."
+        return tuple(call for call in under_way if call.path.startswith(root) and call.in_doubt != "retry")
 
 
 def _open(run: Run) -> Iterator[IntentEntry]:

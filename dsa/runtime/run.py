@@ -4,18 +4,19 @@ Takes occurrences and records, gives the next run and what the driver is to do a
 chance, no file; it does not know how effects are performed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
 
-from dsa.declarations import STAY, Revoke
 from dsa.errors import DsaError
 from dsa.expr import Value
 from dsa.machine import Machine
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, accepted_events, require_known, start, step
+from dsa.meaning import Configuration, Occurrence, Refusal, accepted_events, require_known, start
+from dsa.runtime.fold import Fold
 from dsa.runtime.ledger import (
     ArtifactEntry,
+    ChangeEntry,
     Entry,
     EventEntry,
     IntentEntry,
@@ -26,39 +27,23 @@ from dsa.runtime.ledger import (
     StepEntry,
     VerdictEntry,
 )
-from dsa.runtime.views import StepView, step_of, workflow_variables_set
-from dsa.system import sources_left
+from dsa.runtime.moves import (
+    SPECIFICATION,
+    ArmTimer,
+    Command,
+    DropTimer,
+    Move,
+    Moves,
+    Stop,
+    armed,
+    changes,
+    keys_after,
+    moves_of,
+    views_after,
+)
+from dsa.runtime.views import StepView
 
-SPECIFICATION = "specification"
-
-
-@attrs.frozen
-class Stop:
-    """Stop an effect that is under way: it was cancelled, and its answer would be late."""
-
-    key: str
-    effect: str
-
-
-@attrs.frozen
-class ArmTimer:
-    """Start a timer, from zero if it runs already (S11)."""
-
-    source: str
-    event: str
-    duration_ms: int
-
-
-@attrs.frozen
-class DropTimer:
-    """Forget a timer."""
-
-    source: str
-    event: str
-
-
-#: What the driver is to do, in this order: stop, drop, arm, then perform the intents as S6 says.
-Command = Stop | DropTimer | ArmTimer | IntentEntry
+__all__ = ["SPECIFICATION", "ArmTimer", "Command", "DropTimer", "ReplayError", "Run", "Stop", "begin", "replay"]
 
 
 class ReplayError(DsaError):
@@ -77,7 +62,7 @@ class Run:
     `specification` is the data of the last event of that name that was taken.
     """
 
-    machine: Machine
+    machine: Machine = attrs.field(repr=lambda machine: machine.name)
     run_id: str
     configuration: Configuration
     ledger: Ledger[Entry]
@@ -121,54 +106,62 @@ class Run:
         late (S7). `at_ms` is when it arrived, for whoever reads the ledger. A refused event changes nothing but the ledger. Raises OccurrenceError as `step` does; then there
         is nothing to record.
         """
-        outcome = self._late(occurrence, key) or step(self.machine, self.configuration, occurrence)
-        seq = self.seq + 1
-        given = occurrence
+        moves, seq, given = moves_of(self.machine), self.seq + 1, occurrence
+        outcome = self._late(given, key, moves) or moves.outcome(self.configuration, given)
         arrived = EventEntry(seq, given.event, given.verdicts, given.source, given.data, key, at_ms)
         if isinstance(outcome, Refusal):
             refused = RefusalEntry(seq, outcome.reason, outcome.message, outcome.accepted)
             return attrs.evolve(self, seq=seq, ledger=self.ledger.extend((arrived, refused))), ()
-        return self._moved(outcome, arrived)
+        row, values = outcome
+        return self._moved(moves.of(self.configuration, row), values, arrived)
 
-    def _late(self, occurrence: Occurrence, key: str | None) -> Refusal | None:
+    def _late(self, occurrence: Occurrence, key: str | None, moves: Moves) -> Refusal | None:
+        if key is None or (occurrence.source is None and key == self.keys.get(moves.origins.get(occurrence.event, ""))):
+            return None
         require_known(self.machine, occurrence)
-        if key is None or self.finished or key == self._key_answered(occurrence):
+        if self.finished:
             return None
         accepted = accepted_events(self.machine, self.configuration.state)
         return Refusal("late", self.configuration, f"{key} is not outstanding", (), accepted)
 
-    def _key_answered(self, occurrence: Occurrence) -> str | None:
-        """Give the key of the outstanding effect that an event answers, if it answers one."""
-        if occurrence.source is not None:
-            return None
-        return self.keys.get(self.machine.event_named[occurrence.event].origin)
-
-    def _moved(self, taken: Taken, arrived: EventEntry) -> tuple["Run", tuple[Command, ...]]:
-        intents, keys, stopped = _intents(self, taken, arrived)
-        steps, accepted = _finalised(self, taken, arrived)
-        before = self.configuration
-        took = StepEntry(
-            arrived.seq, _line(taken), before.state, taken.configuration.state, _changed(self, taken), accepted
+    def _moved(self, move: Move, values: tuple[Value, ...], arrived: EventEntry) -> tuple["Run", tuple[Command, ...]]:
+        seq, place = arrived.seq, f"{self.run_id}/{arrived.seq}/"
+        keys = keys_after(move, self.keys, place)
+        steps, accepted = views_after(move, self.steps)
+        changed = changes(move, self.configuration.values, values)
+        took = StepEntry(seq, move.line, move.source, move.target, changed, accepted)
+        intents = tuple(
+            [
+                IntentEntry(place + ordinal, effect, move.event, move.line, move.source, move.target)
+                for ordinal, effect, _ in move.started
+            ]
         )
-        moved = attrs.evolve(
-            self,
-            configuration=taken.configuration,
-            seq=arrived.seq,
-            keys=keys,
-            steps=steps,
-            specification=arrived.data if arrived.event == SPECIFICATION else self.specification,
-            ledger=self.ledger.extend((arrived, took, *intents)),
-        )
-        return moved, (*stopped, *_timers(self.machine, before.state, taken), *intents)
+        specification = arrived.data if arrived.event == SPECIFICATION else self.specification
+        after = Configuration(move.target, values, move.outstanding)
+        ledger = self.ledger.extend((arrived, took, *intents))
+        moved = Run(self.machine, self.run_id, after, ledger, seq, keys, steps, specification)
+        stopped = [Stop(self.keys[effect], effect) for effect in move.stopped]
+        return moved, (*stopped, *move.timers, *intents)
 
     def record(self, entry: Record) -> "Run":
         """Append what a policy did: an effect's result, an artifact, a verdict."""
-        run = attrs.evolve(self, ledger=self.ledger.append(entry))
-        if isinstance(entry, ArtifactEntry):
-            return attrs.evolve(run, steps={**self.steps, entry.step: self.step(entry.step).generated(entry)})
-        if isinstance(entry, VerdictEntry):
-            return attrs.evolve(run, steps={**self.steps, entry.step: self.step(entry.step).judged(entry)})
-        return run
+        steps = self.steps
+        if isinstance(entry, ArtifactEntry) or isinstance(entry, VerdictEntry):  # noqa: SIM101  (in half the time)
+            steps = {**steps, entry.step: self.step(entry.step).after((entry,))}
+        ledger = self.ledger.append(entry)
+        return Run(
+            self.machine, self.run_id, self.configuration, ledger, self.seq, self.keys, steps, self.specification
+        )
+
+    def under(self, machine: Machine, change: ChangeEntry) -> "Run":
+        """Go on under another machine, which has brought the run to where it is as its own has (`dsa diff` says whether it has).
+
+        State, values and what is under way stay; variables that the other machine alone has are at their initial values.
+        """
+        values = dict(zip((variable.name for variable in machine.variables), machine.initial_values, strict=True))
+        carried = tuple((values | self.values)[name] for name in values)
+        configuration = attrs.evolve(self.configuration, values=carried)
+        return attrs.evolve(self, machine=machine, configuration=configuration, ledger=self.ledger.append(change))
 
 
 def begin(
@@ -185,94 +178,59 @@ def begin(
     """
     first = MachineEntry(run_id, machine.name, digest, machine.constants, started or {}, at_ms)
     run = Run(machine, run_id, start(machine), Ledger((first,)))
-    return run, tuple(_armed(machine, machine.armed(run.configuration.state)))
+    return run, armed(machine, machine.armed(run.configuration.state))
 
 
-def replay(machine: Machine, ledger: Iterable[Entry]) -> Run:
+def replay(
+    machine: Machine, ledger: Iterable[Entry], machine_of: Callable[[ChangeEntry], Machine] | None = None
+) -> Run:
     """Fold `step` over the events of a ledger again and give the run it leads to.
 
-    Every other entry must be the one that the fold gives: raises ReplayError at the first that is not.
+    Every other entry must be the one that the fold gives: raises ReplayError at the first that is not. `machine_of` reads the machines that
+    the run has changed to, which only `dsa.lang` can.
     """
-    entries = tuple(ledger)
+    entries = list(ledger)
     if not entries or not isinstance(entries[0], MachineEntry):
         raise ReplayError(0, "a ledger begins with its machine")
     first = entries[0]
     run, _ = begin(machine, first.run, digest=first.digest, started=dict(first.started), at_ms=first.at_ms)
-    for position, entry in enumerate(entries):
-        if position >= len(run.ledger):
-            if isinstance(entry, EventEntry):
-                occurrence = Occurrence(entry.event, entry.verdicts, entry.source, entry.data)
-                run, _ = run.feed(occurrence, entry.key, at_ms=entry.at_ms)
-            elif isinstance(entry, Record):
-                run = run.record(entry)
-            else:
-                raise ReplayError(position, f"nothing leads to {entry}")
-        if run.ledger[position] != entry:
-            raise ReplayError(position, f"the ledger has {entry}, the machine gives {run.ledger[position]}")
+    _require_same(run.ledger, entries, 0)
+    fold, position = Fold(machine, first.run), 1
+    while (position := fold.take(entries, position)) < len(entries):
+        run = _closely(_run_at(machine, fold, Ledger()), entries, position, machine_of)
+        if position + len(run.ledger) >= len(entries):
+            return attrs.evolve(run, ledger=Ledger([*entries[:position], *run.ledger]))
+        position += len(run.ledger)
+        if run.machine is not machine:
+            machine, fold = run.machine, Fold(run.machine, first.run)
+        fold.go_on_from(run.configuration, run.seq, run.keys, run.steps, run.specification)
+    return _run_at(machine, fold, Ledger(entries))
+
+
+def _run_at(machine: Machine, fold: Fold, ledger: Ledger[Entry]) -> Run:
+    return Run(machine, fold.run_id, fold.configuration, ledger, fold.seq, fold.keys, fold.steps, fold.specification)
+
+
+def _closely(
+    run: Run, entries: Sequence[Entry], position: int, machine_of: Callable[[ChangeEntry], Machine] | None
+) -> Run:
+    """Take one entry, and require what follows from it; the run's ledger has these alone. Raises ReplayError."""
+    entry = entries[position]
+    if isinstance(entry, EventEntry):
+        occurrence = Occurrence(entry.event, entry.verdicts, entry.source, entry.data)
+        run, _ = run.feed(occurrence, entry.key, at_ms=entry.at_ms)
+    elif isinstance(entry, Record):
+        run = run.record(entry)
+    elif isinstance(entry, ChangeEntry) and machine_of is not None:
+        run = run.under(machine_of(entry), entry)
+    else:
+        raise ReplayError(position, f"nothing leads to {entry}")
+    _require_same(run.ledger, entries, position)
     return run
 
 
-def _line(taken: Taken) -> int | None:
-    return taken.transition.span.line if taken.transition.span else None
-
-
-def _intents(
-    run: Run, taken: Taken, arrived: EventEntry
-) -> tuple[tuple[IntentEntry, ...], dict[str, str], tuple[Stop, ...]]:
-    """Give the effects to perform under their keys, the keys of all that is outstanding, and what to stop (S7)."""
-    before, after = run.configuration, taken.configuration
-    origin = run.machine.event_named[arrived.event].origin if arrived.source is None else None
-    stopped = tuple(Stop(run.keys[e], e) for e in taken.cancelled if e in run.keys and e != origin)
-    keys = {e: k for e, k in run.keys.items() if e != origin and e not in taken.cancelled}
-    last = {effect: ordinal for ordinal, effect in enumerate(taken.effects, start=1)}
-    intents = []
-    for ordinal, effect in enumerate(taken.effects, start=1):
-        key = f"{run.run_id}/{arrived.seq}/{ordinal}"
-        if effect in run.machine.answers:
-            if effect not in after.outstanding or last[effect] != ordinal:
-                continue  # cancelled by the row that emits it, or by the final state: it never starts
-            keys[effect] = key
-        intents.append(IntentEntry(key, effect, arrived.event, _line(taken), before.state, after.state))
-    return tuple(intents), keys, stopped
-
-
-def _changed(run: Run, taken: Taken) -> tuple[tuple[str, Value], ...]:
-    pairs = zip(run.machine.variables, run.configuration.values, taken.configuration.values, strict=True)
-    return tuple((variable.name, after) for variable, before, after in pairs if after != before)
-
-
-def _finalised(
-    run: Run, taken: Taken, arrived: EventEntry
-) -> tuple[Mapping[str, StepView], tuple[tuple[str, str], ...]]:
-    """Give the steps' views after a row: set workflow state finalises, revoked takes back, a new task starts anew."""
-    steps = dict(run.steps)
-    revoked = {update.variable for update in taken.transition.updates if isinstance(update, Revoke)}
-    for name, view in run.steps.items():
-        if arrived.event == SPECIFICATION:
-            steps[name] = view.fresh()
-        if view.variable in revoked:
-            steps[name] = steps[name].revoked()
-    worked_on = run.step(step_of(run.machine, run.configuration.state))
-    variables = workflow_variables_set(run.machine, taken.transition)
-    if worked_on.latest is None or not variables:
-        return steps, ()
-    steps[worked_on.name] = steps[worked_on.name].finalised(variables[0])
-    return steps, ((worked_on.name, worked_on.latest),)
-
-
-def _timers(machine: Machine, before: str, taken: Taken) -> list[Command]:
-    """Give what becomes of timers: dropped with the states left, armed with those entered, or started again (S11)."""
-    row, after = taken.transition, taken.configuration.state
-    old, new = machine.armed(before), machine.armed(after)
-    if after in machine.final_states:
-        return [DropTimer(source, event) for source, event in old]
-    left = frozenset[str]() if row.target == STAY else sources_left(machine, before, after)
-    kept = frozenset(machine.ancestry(before)) - left
-    again = [(row.source, row.event)] if row.is_timer and row.source in kept else []
-    dropped = [DropTimer(source, event) for source, event in old if source not in kept]
-    entered = [(source, event) for source, event in new if source not in kept]
-    return [*dropped, *_armed(machine, (*entered, *again))]
-
-
-def _armed(machine: Machine, timers: Iterable[tuple[str, str]]) -> list[ArmTimer]:
-    return [ArmTimer(source, event, machine.rows_from[source, event][0].duration_ms) for source, event in timers]
+def _require_same(derived: Iterable[Entry], entries: Sequence[Entry], position: int) -> None:
+    """Raise ReplayError unless the entries from a position on are these, as far as there are any."""
+    for place, expected in enumerate(derived, start=position):
+        if place < len(entries) and entries[place] != expected:
+            raise ReplayError(place, f"the ledger has {entries[place]}, the machine gives {expected}")

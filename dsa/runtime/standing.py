@@ -43,9 +43,7 @@ def standing(run: Run, holder: str | None = None) -> Standing:
     if holder is not None:
         return Standing("under way", left, holder=holder)
     asked = tuple(
-        flying.intent
-        for flying in left.in_flight
-        if flying.in_doubt and handling_of(run.machine, flying.intent.effect) == "ask"
+        flying.intent for flying in left.in_flight if flying.in_doubt and handling_of(run.machine, flying) == "ask"
     )
     if asked:
         return Standing("in doubt", left, asked)

@@ -23,7 +23,7 @@ from dsa.runtime.ledger import (
     RefusalEntry,
     StepEntry,
 )
-from dsa.runtime.run import Command, Run, begin
+from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, begin
 
 
 @attrs.frozen
@@ -211,8 +211,14 @@ def _with(run: Run, entries: Iterable[Entry]) -> Run:
 
 
 def _told(outcome: StepEntry | RefusalEntry | None, commands: tuple[Command, ...]) -> object:
-    """Give what must be the same."""
+    """Give what must be the same: the effects in their order; what is stopped, and which timers run from zero or no more, in any order.
+
+    A timer that is dropped and started again at once runs from zero, as one does that is started again.
+    """
     if isinstance(outcome, RefusalEntry):
         return outcome.reason
-    without_lines = (attrs.evolve(c, line=None) if isinstance(c, IntentEntry) else c for c in commands)
-    return outcome and attrs.evolve(outcome, line=None), tuple(without_lines)
+    intents = tuple(attrs.evolve(command, line=None) for command in commands if isinstance(command, IntentEntry))
+    others = {command for command in commands if not isinstance(command, IntentEntry)}
+    started = {(command.source, command.event) for command in others if isinstance(command, ArmTimer)}
+    again = {DropTimer(source, event) for source, event in started}
+    return outcome and attrs.evolve(outcome, line=None), intents, frozenset(others - again)

@@ -1,12 +1,12 @@
 """What a run has cost, added up from its ledger: calls, tokens, seconds, money. What nobody knows is counted as such."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
 
-from dsa.runtime.budgets import was_refused
-from dsa.runtime.ledger import PERSON, ArtifactEntry, Entry, ResultEntry, VerdictEntry
+from dsa.runtime.budgets import number, was_refused
+from dsa.runtime.ledger import PERSON, ArtifactEntry, CallResultEntry, Entry, ResultEntry, VerdictEntry
 
 
 @attrs.frozen
@@ -31,11 +31,17 @@ class Totals:
 
 
 def totals(ledger: Iterable[Entry], generating: str) -> Totals:
-    """Add up a ledger. `generating` is the effect that asks a model; what a person wrote costs nothing."""
+    """Add up a ledger. `generating` is the effect that asks a model; what a person wrote costs nothing.
+
+    A policy that another one has called counts when it says what it took; its seconds are not known.
+    """
     sums = Totals()
     for entry in ledger:
         if isinstance(entry, ArtifactEntry) and entry.author != PERSON:
             sums = _with_call(sums, entry)
+        elif isinstance(entry, CallResultEntry):
+            for usage in entry.usage:
+                sums = _with_usage(sums, usage)
         elif isinstance(entry, VerdictEntry):
             sums = attrs.evolve(sums, guard_seconds=sums.guard_seconds + entry.seconds)
         elif isinstance(entry, ResultEntry) and entry.effect == generating and entry.failed and not was_refused(entry):
@@ -54,4 +60,17 @@ def _with_call(sums: Totals, entry: ArtifactEntry) -> Totals:
         completion_tokens=sums.completion_tokens + (entry.completion_tokens or 0),
         model_seconds=sums.model_seconds + entry.seconds,
         cost_usd=(sums.cost_usd or 0.0) + (entry.cost_usd or 0.0) if known else None,
+    )
+
+
+def _with_usage(sums: Totals, usage: Mapping[str, Any]) -> Totals:
+    counted = all(isinstance(usage.get(name), int) for name in ("prompt_tokens", "completion_tokens"))
+    known = sums.cost_usd is not None and usage.get("cost_usd") is not None
+    return attrs.evolve(
+        sums,
+        calls=sums.calls + 1,
+        uncounted_calls=sums.uncounted_calls + (not counted),
+        prompt_tokens=sums.prompt_tokens + int(number(usage.get("prompt_tokens"))),
+        completion_tokens=sums.completion_tokens + int(number(usage.get("completion_tokens"))),
+        cost_usd=(sums.cost_usd or 0.0) + number(usage.get("cost_usd")) if known else None,
     )

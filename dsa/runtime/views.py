@@ -3,6 +3,8 @@
 WorkflowState and EnvironmentState of the agent program are read off these values; nothing here decides anything.
 """
 
+from collections.abc import Iterable
+
 import attrs
 
 from dsa.declarations import Assign, Transition
@@ -26,7 +28,8 @@ class StepView:
 
     `attempts` counts its artifacts over the whole run, `latest` is the newest of them. `history` is H of
     Definition 3: the rejections since the step last passed, the last and a fatal one included.
-    `accepted` is the artifact finalised by the row that set the step's workflow variable, named by `variable`.
+    `accepted` is the artifact finalised by the row that set the step's workflow variable, named by `variable`. `redacted` are the names of
+    the secrets that the text of `latest` had.
     """
 
     name: str
@@ -35,17 +38,24 @@ class StepView:
     history: Ledger[Rejection] = attrs.field(factory=Ledger)
     accepted: str | None = None
     variable: str | None = None
+    redacted: tuple[str, ...] = ()
 
-    def generated(self, entry: ArtifactEntry) -> "StepView":
-        """Give the view after one more artifact."""
-        return attrs.evolve(self, attempts=self.attempts + 1, latest=entry.artifact_id)
+    def after(self, entries: Iterable[ArtifactEntry | VerdictEntry]) -> "StepView":
+        """Give the view after an artifact was made, a verdict given, or several of them.
 
-    def judged(self, entry: VerdictEntry) -> "StepView":
-        """Give the view after a verdict: a rejection joins the history, a pass ends it (Definition 8)."""
-        if entry.outcome == "passed":
-            return self.fresh()
-        rejection = Rejection(entry.artifact_id, entry.outcome, entry.feedback)
-        return attrs.evolve(self, history=self.history.append(rejection))
+        A rejection joins the history, a pass ends it (Definition 8).
+        """
+        attempts, latest, redacted = self.attempts, self.latest, self.redacted
+        history, rejections = self.history, list[Rejection]()
+        for entry in entries:
+            if isinstance(entry, ArtifactEntry):
+                attempts, latest, redacted = attempts + 1, entry.artifact_id, entry.redacted
+            elif (outcome := entry.outcome) == "passed":
+                history, rejections = Ledger(), []
+            else:
+                rejections.append(Rejection(entry.artifact_id, outcome, entry.feedback))
+        history = history.extend(rejections) if rejections else history
+        return StepView(self.name, attempts, latest, history, self.accepted, self.variable, redacted)
 
     def finalised(self, variable: str) -> "StepView":
         """Give the view after a row has set the step's workflow variable."""
@@ -66,6 +76,13 @@ def step_of(machine: Machine, state: str) -> str:
     Another machine has one step, however its states are nested: it is called like its one guard, or like the machine
     when it has several.
     """
+    found: str | None = machine.worked_out.get(("step", state))
+    if found is None:
+        found = machine.worked_out["step", state] = _step_of(machine, state)
+    return found
+
+
+def _step_of(machine: Machine, state: str) -> str:
     last = state.rpartition(".")[2]
     judging = [guard.name for guard in machine.guards if guard.judges]
     if "." in state and last in judging:  # every step has a guard of its name
@@ -75,7 +92,10 @@ def step_of(machine: Machine, state: str) -> str:
 
 def guards_for(machine: Machine, state: str, event: str) -> tuple[str, ...]:
     """Give the guards that need a verdict when an event arrives in a state (S2), sorted."""
-    return read_guards(machine.rows_for(state, event))
+    found: tuple[str, ...] | None = machine.worked_out.get(("guards", state, event))
+    if found is None:
+        found = machine.worked_out["guards", state, event] = read_guards(machine.rows_for(state, event))
+    return found
 
 
 def workflow_variables_set(machine: Machine, row: Transition) -> tuple[str, ...]:

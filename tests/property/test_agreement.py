@@ -1,6 +1,7 @@
 """The compiled step answers as `dsa.meaning.step` does, on any machine, whatever it is given."""
 
 import random
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,7 +11,8 @@ from repository import shipped_machines
 from dsa.errors import OccurrenceError
 from dsa.fast import compile_groups, compile_step
 from dsa.machine import read_guards
-from dsa.meaning import Occurrence, Refusal, Taken, accepted_events, candidates, start, step
+from dsa.meaning import Configuration, Occurrence, Refusal, Taken, accepted_events, candidates, start, step
+from dsa.runtime.moves import moves_of
 from dsa.testing.strategies import configurations, machines, occurrences
 
 SHIPPED = shipped_machines()
@@ -60,6 +62,31 @@ def test_the_generated_groups_know_the_reason_of_every_refusal(data):
         else:
             found = groups[key](configuration, occurrence)
             assert found == (expected if isinstance(expected, Taken) else expected.reason)
+
+
+def as_step_says(moves, configuration, occurrence):
+    """What a run makes of an occurrence by its moves, told as `step` tells it: without what follows for keys and the like."""
+    outcome = moves.outcome(configuration, occurrence)
+    if isinstance(outcome, Refusal):
+        return outcome
+    row, values = outcome
+    move = moves.of(configuration, row)
+    return Configuration(move.target, values, move.outstanding), row
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=SLOW)
+@given(st.data())
+def test_the_moves_of_a_run_agree_with_the_reference_before_and_after_they_are_compiled(data):
+    machine = data.draw(machines(claims=False))
+    moves = moves_of(machine)
+    for _ in range(data.draw(st.integers(1, 12))):
+        configuration = data.draw(configurations(machine))
+        occurrence = data.draw(occurrences(machine, configuration))
+        expected = answer(machine, lambda c, o: step(machine, c, o), configuration, occurrence)
+        if isinstance(expected, Taken):
+            expected = expected.configuration, expected.transition
+        for _ in range(20):
+            assert answer(machine, partial(as_step_says, moves), configuration, occurrence) == expected
 
 
 @pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.full)])

@@ -6,6 +6,7 @@ from dsa.runtime.ledger import (
     ArtifactEntry,
     CallEntry,
     CallResultEntry,
+    ChangeEntry,
     EventEntry,
     IntentEntry,
     Judgement,
@@ -24,6 +25,7 @@ from dsa.runtime.ledger import (
 
 ENTRIES = [
     MachineEntry("r", "m", "d", {"rmax": 3, "deep": True}),
+    ChangeEntry("m", "d", "# m\n", {"rmax": 3}, "m.md", 7),
     EventEntry(1, "verdict", {"g": "failed"}, data={"a": [1, None]}, key="r/1/1"),
     EventEntry(2, "after 30s", source="waiting"),
     StepEntry(1, 12, "a", "b", {"x": 1}, {"g": "id"}),

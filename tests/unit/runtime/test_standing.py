@@ -4,7 +4,7 @@ import pytest
 from kept_runs import SHOP, begun
 
 from dsa.meaning import Occurrence
-from dsa.runtime.ledger import DoubtEntry, ResultEntry, TimerEntry
+from dsa.runtime.ledger import CallEntry, CallResultEntry, DoubtEntry, ResultEntry, TimerEntry
 from dsa.runtime.policies import error_step, event_step
 from dsa.runtime.standing import outside_events, standing
 
@@ -107,3 +107,21 @@ def test_a_timer_goes_on():
 def test_whoever_holds_a_run_has_it(run):
     found = standing(run, "process 1")
     assert (found.kind, found.holder, found.asked) == ("under way", "process 1", ())
+
+
+def test_somebody_is_asked_about_an_effect_in_which_something_was_called_that_must_not_be_repeated():
+    text = SHOP.replace("| log    |          |          |", "| log    |          | retry    |")
+    key = f"{ordered(text).run_id}/1/1"
+
+    def called(path, in_doubt):
+        return CallEntry(key, path, "post", "d", {}, (), in_doubt)
+
+    asking = ordered(text).record(called("1.1", "ask"))
+    found = standing(asking)
+    assert (found.kind, [intent.effect for intent in found.asked]) == ("in doubt", ["log"])
+    assert [call.path for call in found.left.in_flight[0].calls] == ["1.1"]
+    assert standing(ordered(text).record(called("1.1", "retry"))).kind == "cut off"
+    assert standing(asking.record(CallResultEntry(key, "1.1"))).kind == "cut off"
+    assert standing(ordered(text).record(called("2.1", "ask"))).kind == "cut off", "no such try was made"
+    failing = ordered(text.replace("| retry    |", "| fail     |")).record(called("1.1", "ask"))
+    assert standing(failing).kind == "cut off", "the effect counts as failed: nothing is called again"

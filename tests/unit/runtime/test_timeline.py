@@ -9,6 +9,7 @@ from dsa.edge.files import locate, read_text
 from dsa.lang import loads
 from dsa.meaning import Occurrence
 from dsa.runtime.ledger import ArtifactEntry, PolicyEntry, RefusalEntry, ResultEntry, StepEntry, TimerEntry
+from dsa.runtime.run import begin
 from dsa.runtime.timeline import (
     first_difference,
     full_key,
@@ -145,6 +146,31 @@ def test_a_timer_of_another_length_is_a_difference():
     run, _ = run.feed(Occurrence("after 2s", source="resting"))
     assert first_difference(run.machine, run.ledger, run.machine) is None
     assert "no timer 'after 2s'" in first_difference(loads(TIMED.replace("2s", "3s")), run.ledger).fault
+
+
+TWO_TIMERS = """# timed
+
+## Transitions
+| source | event    | target |
+| ------ | -------- | ------ |
+| a      | after 1s | a      |
+| a      | after 2s | a      |
+| a      | go       | a      |
+"""
+
+
+def test_timers_are_started_in_any_order_and_again_or_anew():
+    run, _ = begin(loads(TWO_TIMERS), "r")
+    run, _ = run.feed(Occurrence("go"))
+    rows = TWO_TIMERS.splitlines(keepends=True)
+    assert first_difference(loads("".join([*rows[:5], rows[6], rows[5], rows[7]])), run.ledger, run.machine) is None
+    one = loads(TWO_TIMERS.replace(rows[6], ""))
+    alone, _ = begin(one, "r")[0].feed(Occurrence("after 1s", source="a"))
+    stays = loads(TWO_TIMERS.replace(rows[6], "").replace(rows[5], "| a      | after 1s | =      |\n"))
+    assert first_difference(stays, alone.ledger, one) is None
+    both, _ = begin(run.machine, "r")[0].feed(Occurrence("after 1s", source="a"))
+    stays = loads(TWO_TIMERS.replace(rows[5], "| a      | after 1s | =      |\n"))
+    assert first_difference(stays, both.ledger, run.machine) is not None, "there the other timer goes on"
 
 
 def test_artifacts_are_taken_along():

@@ -1,6 +1,6 @@
 import pytest
 
-from dsa.runtime.ledger import ArtifactEntry, Judgement, ResultEntry, VerdictEntry
+from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, Judgement, ResultEntry, VerdictEntry
 from dsa.runtime.policies import error_step
 from dsa.runtime.totals import totals
 
@@ -28,3 +28,16 @@ def test_a_call_that_the_budget_refused_was_none():
     refused = ResultEntry("k", "query_llm", (error_step("query_llm", "BUDGET", "spent").to_json(),))
     sums = totals([call(), refused], "query_llm")
     assert (sums.calls, sums.failed_calls, sums.cost_usd) == (1, 0, 0.25)
+
+
+def test_a_called_policy_that_says_what_it_took_counts_once():
+    def step(number, usage, path="1.1"):
+        return {"id": f"{path}/{number}", "actor": "m", "type": "text", "payload": {"text": "", "usage": usage}}
+
+    known = step(1, {"prompt_tokens": 30, "completion_tokens": 4, "cost_usd": 0.5})
+    unknown = step(2, {"model": "m", "cost_usd": None})
+    passed_on = CallResultEntry("k", "1", [known, unknown, {**known, "id": "1/3", "payload": {"text": ""}}])
+    sums = totals([CallResultEntry("k", "1.1", [known]), CallResultEntry("k", "1.1", [unknown]), passed_on], "")
+    assert (sums.calls, sums.uncounted_calls, sums.prompt_tokens, sums.completion_tokens) == (2, 1, 30, 4)
+    assert sums.cost_usd is None
+    assert totals([CallResultEntry("k", "1.1", [known]), passed_on], "").cost_usd == 0.5

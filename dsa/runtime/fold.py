@@ -1,0 +1,150 @@
+"""Folding what was recorded, quickly: entries that are plainly those of the machine are compared, and not derived one by one.
+
+Takes a machine and recorded entries, gives where they lead. Where it is not plain that an entry is the one which the machine gives, it
+stops at the event that led there: `dsa.runtime.run.replay` derives the entries from there and says what is the matter.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dsa.machine import Machine
+from dsa.meaning import Configuration, start
+from dsa.runtime.ledger import (
+    ArtifactEntry,
+    CallEntry,
+    CallResultEntry,
+    DoubtEntry,
+    Entry,
+    EventEntry,
+    IntentEntry,
+    ResultEntry,
+    StepEntry,
+    TimerEntry,
+    VerdictEntry,
+)
+from dsa.runtime.moves import SPECIFICATION, Move, changes, keys_after, moves_of, views_after
+from dsa.runtime.views import StepView
+
+#: Records that change nothing but the ledger.
+_ONLY_RECORDED: frozenset[type[Entry]] = frozenset({ResultEntry, TimerEntry, DoubtEntry, CallEntry, CallResultEntry})
+
+
+class Fold:
+    """Where a run is: the fields of `dsa.runtime.run.Run` and the parts of its configuration, put together when somebody asks."""
+
+    def __init__(self, machine: Machine, run_id: str) -> None:
+        self.run_id = run_id
+        first = start(machine)
+        self.state, self.values, self.outstanding = first.state, first.values, first.outstanding
+        self.seq = 0
+        self.keys: Mapping[str, str] = {}
+        self.specification: Any = None
+        self._moves = moves_of(machine)
+        self._steps: Mapping[str, StepView] = {}
+        self._said: dict[str, list[ArtifactEntry | VerdictEntry]] = {}  # since the views were put together
+
+    @property
+    def configuration(self) -> Configuration:
+        """The configuration."""
+        return Configuration(self.state, self.values, self.outstanding)
+
+    @property
+    def steps(self) -> Mapping[str, StepView]:
+        """The steps' views."""
+        if self._said:
+            views = {name: self._steps.get(name) or StepView(name) for name in self._said}
+            self._steps = {**self._steps, **{name: view.after(self._said[name]) for name, view in views.items()}}
+            self._said = {}
+        return self._steps
+
+    def go_on_from(
+        self,
+        configuration: Configuration,
+        seq: int,
+        keys: Mapping[str, str],
+        steps: Mapping[str, StepView],
+        specification: Any,  # noqa: ANN401  (JSON)
+    ) -> None:
+        """Go on from where others have got."""
+        self.state, self.values = configuration.state, configuration.values
+        self.outstanding, self.seq, self.keys = configuration.outstanding, seq, keys
+        self._steps, self._said, self.specification = steps, {}, specification
+
+    def take(self, entries: Sequence[Entry], position: int) -> int:
+        """Fold entries from a position on; give the position of the first that was not folded."""
+        count = len(entries)
+        while position < count:
+            entry = entries[position]
+            if type(entry) is EventEntry:
+                taken = self._take_event(entry, entries, position + 1)
+                if not taken:
+                    return position
+                position += taken
+                continue
+            if type(entry) is ArtifactEntry or type(entry) is VerdictEntry:
+                self._said.setdefault(entry.step, []).append(entry)
+            elif type(entry) not in _ONLY_RECORDED:
+                return position
+            position += 1
+        return position
+
+    def _take_event(self, event: EventEntry, entries: Sequence[Entry], position: int) -> int:
+        """Fold an event with what follows from it, from a position on; give how many entries these are, 0 when it is not plainly they."""
+        seq = self.seq + 1
+        if event.key is not None and (event.source is not None or event.key != self._key_answered(event)):
+            return 0
+        chosen = self._moves.chosen(self, event)
+        if chosen is None:
+            return 0
+        row, values = chosen
+        move, place = self._moves.of(self, row), f"{self.run_id}/{seq}/"
+        steps = self._steps
+        accepted: tuple[tuple[str, str], ...] = ()
+        if move.finalises is not None or move.revokes or move.event == SPECIFICATION:
+            steps, accepted = views_after(move, self.steps)
+        end = position + 1 + len(move.started)
+        if not (
+            end <= len(entries)
+            and event.seq == seq
+            and _is_step(entries[position], seq, move, changes(move, self.values, values), accepted)
+            and _are_intents(entries, position + 1, place, move)
+        ):
+            return 0
+        self.state, self.values, self.outstanding, self.seq = move.target, values, move.outstanding, seq
+        self.keys, self._steps = keys_after(move, self.keys, place), steps
+        if move.event == SPECIFICATION:
+            self.specification = event.data
+        return end - position + 1
+
+    def _key_answered(self, event: EventEntry) -> str | None:
+        return self.keys.get(self._moves.origins.get(event.event, ""))
+
+
+def _is_step(entry: Entry, seq: int, move: Move, changed: object, accepted: object) -> bool:
+    return (
+        type(entry) is StepEntry
+        and entry.seq == seq
+        and entry.line == move.line
+        and entry.source == move.source
+        and entry.target == move.target
+        and entry.changed == changed
+        and entry.accepted == accepted
+    )
+
+
+def _are_intents(entries: Sequence[Entry], position: int, place: str, move: Move) -> bool:
+    """Tell whether the effects that a move starts stand from a position on."""
+    for ordinal, effect, _ in move.started:
+        intent = entries[position]
+        if not (
+            type(intent) is IntentEntry
+            and intent.effect == effect
+            and intent.key == place + ordinal
+            and intent.line == move.line
+            and intent.event == move.event
+            and intent.source == move.source
+            and intent.target == move.target
+        ):
+            return False
+        position += 1
+    return True

@@ -1,0 +1,63 @@
+"""One call of a policy: how it was asked for, what steps it gives, and what ends the whole run.
+
+Takes values and a policy; knows neither a ledger nor which other calls there are.
+"""
+
+from collections.abc import Awaitable
+from typing import Any
+
+import attrs
+
+from dsa.runtime.policies import Action, Policy, PolicyContext, Step
+
+
+class NoStepsError(TypeError):
+    """Raised when what is to be a policy gives something else than a list of steps."""
+
+
+@attrs.frozen
+class Request:
+    """One call as it was asked for: where, what, and what the ledger is to say of its payload."""
+
+    path: str
+    position: int
+    known: int
+    action: Action
+    digest: str
+    payload: dict[str, Any] | None
+
+
+@attrs.define
+class Fault:
+    """What ends the whole run, however policies handle it.
+
+    After a crash, calls under way may still be recorded, but for those that have seen it: it stands in `paths`.
+    """
+
+    error: BaseException
+    is_crash: bool
+    paths: list[str] = attrs.field(factory=list)
+
+    def forbids(self, path: str) -> bool:
+        """Tell whether a call may not be recorded as finished."""
+        return not self.is_crash or any(f"{seen}.".startswith(f"{path}.") for seen in self.paths)
+
+
+async def steps_from(policy: Policy, action: Action, context: PolicyContext) -> list[Step]:
+    """Call a policy. NoStepsError when it does not give steps."""
+    giving: object = policy(action, context)
+    if not isinstance(giving, Awaitable):
+        raise NoStepsError(f"the policy {action.policy} is no async function")
+    steps: object = await giving
+    if not isinstance(steps, list | tuple):
+        raise NoStepsError(f"the policy {action.policy} gave {_kind(steps)}, not a list of Steps")
+    strangers = [_kind(item) for item in steps if not isinstance(item, Step)]
+    if strangers:
+        raise NoStepsError(
+            f"the policy {action.policy} gave {_kind(steps)} with {strangers[0]} in it, not a list of Steps"
+        )
+    return list(steps)
+
+
+def _kind(given: object) -> str:
+    return "None" if given is None else type(given).__name__

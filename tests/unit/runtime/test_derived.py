@@ -1,0 +1,216 @@
+"""A run of a policy derived again from its ledger: what called others is performed, nothing of the world is touched."""
+
+import asyncio
+import contextlib
+
+import attrs
+import pytest
+from calling import World, said
+
+from dsa.edge.policy_runs import derived_again
+from dsa.errors import BindingError
+from dsa.runtime.decorators import invoke_action, loop_wrapper
+from dsa.runtime.ledger import CallResultEntry
+from dsa.runtime.policies import Action, action_call_step, text_step
+from dsa.runtime.policy_run import run
+from dsa.runtime.recorded import ReplayMismatchError
+from dsa.runtime.registry import Registry
+
+
+class Trips(World):
+    """Policies of a run, some of which call others."""
+
+    def __init__(self):
+        super().__init__()
+        self.registry.register("both", actions=["echo", "middle"])(self.both)
+        self.registry.register("race", actions=["echo"])(self.race)
+        self.registry.register("loop", actions=["model"])(self.loop)
+        self.registry.register("model")(self.model)
+        self.registry.register("pay", actions=["echo"], in_doubt="ask")(self.pay)
+        self.registry.register("payer", actions=["pay"])(self.payer)
+
+    async def both(self, action, context):
+        self.called.append("both")
+        calls = [context.call(Action("middle", {"texts": ["b", "c"]})), said(context, "a", 2)]
+        (middle,), text = await asyncio.gather(*calls)
+        return [text_step("both", f"{middle.payload['text']} {text}")]
+
+    async def race(self, action, context):
+        calls = [asyncio.ensure_future(said(context, text, rounds)) for text, rounds in (("slow", 9), ("quick", 1))]
+        done, left = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+        for call in left:
+            call.cancel()
+        (first,) = (call.result() for call in done)
+        return [text_step("race", await said(context, f"after {first}"))]
+
+    async def model(self, action, context):
+        self.called.append("model")
+        if await context.get_ledger():
+            return [text_step("assistant", "done")]
+        return [action_call_step("assistant", Action("echo", {"text": "a"}))]
+
+    async def loop(self, action, context):
+        asked = Action("model", {}, frozenset({"echo"}))
+        return await context.call(asked, [loop_wrapper(3), invoke_action()])
+
+    async def pay(self, action, context):
+        self.called.append("pay")
+        return await context.call(Action("echo", {"text": "paid"}))
+
+    async def payer(self, action, context):
+        return await context.call(Action("pay"))
+
+    def recorded(self, policy, payload=None):
+        """Run a policy; give its entries, and forget what was called."""
+        entries = []
+        with contextlib.suppress(ConnectionError):
+            asyncio.run(run(policy, payload or {}, self.registry, run_id="r", append=entries.append))
+        self.called.clear()
+        return entries
+
+    def derived(self, entries):
+        return derived_again(entries, self.registry)
+
+
+@pytest.fixture
+def trips():
+    return Trips()
+
+
+def test_what_called_others_is_performed_again_and_nothing_else(trips):
+    entries = trips.recorded("both")
+    found = trips.derived(entries)
+    assert (found.performed, found.ends_at) == (("1", "1.1"), None)
+    assert trips.called == ["both", "middle"]
+    assert trips.derived(trips.recorded("race")).performed == ("1",)
+    found = trips.derived(trips.recorded("loop"))
+    assert (found.performed, trips.called) == (("1", "1.1"), [])
+
+
+def test_what_called_nobody_is_never_performed(trips):
+    found = trips.derived(trips.recorded("echo", {"text": "a"}))
+    assert (found.performed, trips.called) == ((), [])
+
+
+def test_what_is_not_to_be_repeated_is_not_performed_though_it_called_others(trips):
+    found = trips.derived(trips.recorded("payer"))
+    assert (found.performed, trips.called) == (("1",), [])
+
+
+@pytest.mark.parametrize("policy", ["both", "race", "loop", "payer"])
+def test_any_prefix_is_derived_as_far_as_it_goes(trips, policy):
+    entries = trips.recorded(policy)
+    for length in range(1, len(entries) + 1):
+        trips.called.clear()
+        found = trips.derived(entries[:length])
+        assert not {"a", "b", "c", "slow", "quick", "model", "paid"} & set(trips.called)
+        ended = {entry.path for entry in entries[:length] if isinstance(entry, CallResultEntry)}
+        assert found.ends_at not in ended
+    assert found.ends_at is None
+
+
+def test_a_run_that_a_policy_has_stopped_is_derived_up_to_there(trips):
+    entries = trips.recorded("middle", {"texts": ["a"], "crash": True})
+    found = trips.derived(entries)
+    assert (found.performed, found.ends_at, trips.called) == (("1",), "1.2", ["middle"])
+
+
+def changed(policy, replacement, **about):
+    """Give policies of which one is another one now."""
+    trips = Trips()
+    registry = Registry()
+    registry.register(policy, **about)(replacement)
+    trips.registry = registry.including(trips.registry)
+    return trips
+
+
+async def other_name(action, context):
+    await context.call(Action("crash"))
+    return await context.call(Action("echo", {"text": "a"}))
+
+
+async def other_payload(action, context):
+    return [text_step("middle", f"{await said(context, 'b')}+{await said(context, 'C')}")]
+
+
+async def fewer(action, context):
+    return [text_step("middle", f"{await said(context, 'b')}+c")]
+
+
+async def more(action, context):
+    texts = [await said(context, text) for text in "bcd"]
+    return [text_step("middle", "+".join(texts[:2]))]
+
+
+async def other_answer(action, context):
+    return [text_step("middle", f"{await said(context, 'b')} and {await said(context, 'c')}")]
+
+
+async def raising(action, context):
+    await said(context, "b")
+    raise KeyError("colour")
+
+
+async def catching(action, context):
+    """Whatever it hides, it is found out."""
+    texts = []
+    for text in "bcd":
+        try:
+            texts.append(await said(context, text))
+        except Exception:  # noqa: BLE001
+            break
+    return [text_step("middle", "+".join(texts))]
+
+
+CHANGES = {
+    "another policy": (other_name, "1.1.1", r"echo with {'rounds': 0, 'text': 'b'}.* asked for is crash with {}"),
+    "another payload": (other_payload, "1.1.2", r"'text': 'c'.* asked for is echo with .*'text': 'C'"),
+    "a call less": (fewer, "1.1.2", r"'text': 'c'.* asked for is nothing more by middle"),
+    "a call more": (more, "1.1.3", r"no further call; asked for is echo with .*'text': 'd'"),
+    "a call more, hidden": (catching, "1.1.3", r"no further call"),
+    "another answer": (other_answer, "1.1", r'the steps .*"b\+c".* asked for is the steps .*"b and c"'),
+    "an error": (raising, "1.1", r"asked for is KeyError: 'colour'"),
+}
+
+
+@pytest.mark.parametrize(("replacement", "path", "told"), CHANGES.values(), ids=CHANGES)
+def test_a_changed_policy_is_named_with_the_call_that_differs(replacement, path, told):
+    entries = Trips().recorded("both")
+    trips = changed("middle", replacement, actions=["echo", "crash"])
+    with pytest.raises(ReplayMismatchError, match=told) as caught:
+        trips.derived(entries)
+    assert caught.value.position == path
+    assert "a" not in trips.called
+
+
+def test_a_call_for_which_nobody_waited_is_not_made_when_somebody_does(trips):
+    async def patient(action, context):
+        slow, quick = await asyncio.gather(said(context, "slow", 9), said(context, "quick", 1))
+        return [text_step("race", await said(context, f"after {quick or slow}"))]
+
+    entries = trips.recorded("race")
+    trips = changed("race", patient, actions=["echo"])
+    with pytest.raises(ReplayMismatchError, match=r"call 1\.1: the ledger has a call for whose result nobody waited"):
+        trips.derived(entries)
+    assert trips.called == []
+
+
+def test_another_permission_and_another_schema_are_differences_too(trips):
+    entries = trips.recorded("both")
+    with pytest.raises(ReplayMismatchError, match="INVALID_PAYLOAD"):
+        changed("middle", trips.middle, actions=["echo"], schema={"required": ["text"]}).derived(entries)
+    with pytest.raises(ReplayMismatchError, match="INVALID_PAYLOAD"):
+        changed("both", trips.both, actions=["echo", "middle"], schema={"required": ["text"]}).derived(entries)
+
+
+def test_a_policy_that_is_gone_is_named(trips):
+    entries = trips.recorded("both")
+    trips.registry = Registry({"echo": trips.echo})
+    with pytest.raises(BindingError, match="no policy 'both'"):
+        trips.derived(entries)
+
+
+def test_a_ledger_whose_first_entry_was_changed_is_found_out(trips):
+    entries = trips.recorded("both")
+    with pytest.raises(ReplayMismatchError, match=r"call 1: "):
+        trips.derived([attrs.evolve(entries[0], payload={"text": "b"}), *entries[1:]])
