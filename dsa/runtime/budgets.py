@@ -1,7 +1,7 @@
 """What a run may cost: calls, tokens, money and seconds, for the whole run or for one effect.
 
-Takes limits and ledger entries, says whether one more try may be made. Failed tries count, and so do those that a crash cut off. What
-nobody knows, such as the price of a call that its provider does not tell, counts as nothing.
+Takes limits and ledger entries, says whether one more try may be made. Failed tries count, and so do those that a crash cut off; a policy that an
+effect's policy has called counts as a call when it says what it took. What nobody knows, such as the price of a call that its provider does not tell, counts as nothing.
 """
 
 from collections import defaultdict
@@ -11,7 +11,7 @@ from math import inf
 import attrs
 
 from dsa.errors import DsaError
-from dsa.runtime.ledger import ArtifactEntry, DoubtEntry, Entry, IntentEntry, ResultEntry
+from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, DoubtEntry, Entry, IntentEntry, ResultEntry
 
 UNITS = ("calls", "tokens", "usd", "seconds")
 #: The whole run, as the effect of a limit.
@@ -71,6 +71,8 @@ class Meter:
 
     def observe(self, entry: Entry) -> None:
         """Take note of what an entry says was spent."""
+        if not self._limits:
+            return
         match entry:
             case IntentEntry(key=key, effect=effect):
                 self._effect_of[key] = effect
@@ -81,6 +83,11 @@ class Meter:
             case ArtifactEntry(key=key) if key in self._effect_of:
                 tokens = (entry.prompt_tokens or 0) + (entry.completion_tokens or 0)
                 self._add(self._effect_of[key], {"tokens": tokens, "usd": entry.cost_usd or 0.0})
+            case CallResultEntry(key=key) if key in self._effect_of:
+                for usage in entry.usage:
+                    took = number(usage.get("prompt_tokens")) + number(usage.get("completion_tokens"))
+                    spent = {"calls": 1, "tokens": took, "usd": number(usage.get("cost_usd"))}
+                    self._add(self._effect_of[key], spent)
 
     def _add(self, effect: str, amounts: Mapping[str, float]) -> None:
         for unit, amount in amounts.items():
@@ -92,20 +99,28 @@ class Meter:
 
     def begins(self, effect: str) -> None:
         """Take note that a try is under way."""
-        for scope in self._scopes(effect):
-            self._under_way[scope] += 1
+        if self._limits:
+            self._count_under_way(effect, 1)
 
     def ends(self, effect: str) -> None:
         """Take note that it is under way no longer; what it took is in its result."""
+        if self._limits:
+            self._count_under_way(effect, -1)
+
+    def _count_under_way(self, effect: str, more: int) -> None:
         for scope in self._scopes(effect):
-            self._under_way[scope] -= 1
+            self._under_way[scope] += more
 
     def exhausted(self, effect: str) -> Limit | None:
         """Give the limit that allows no further try of an effect, or None."""
+        if not self._limits:
+            return None
         return next((limit for limit in self._of(effect) if self._left(limit) <= 0), None)
 
     def seconds_left(self, effect: str) -> float:
         """Give how long a try may take; infinite when nothing limits it."""
+        if not self._limits:
+            return inf
         return min((self._left(limit) for limit in self._of(effect) if limit.unit == "seconds"), default=inf)
 
     def _of(self, effect: str) -> list[Limit]:
@@ -114,6 +129,11 @@ class Meter:
     def _left(self, limit: Limit) -> float:
         under_way = self._under_way[limit.effect] if limit.unit == "calls" else 0
         return limit.most - self._spent[limit.effect, limit.unit] - under_way
+
+
+def number(said: object) -> float:
+    """Give a number that a policy has said it took; nothing for what is none."""
+    return said if isinstance(said, int | float) and not isinstance(said, bool) and 0 <= said < inf else 0
 
 
 def was_refused(result: ResultEntry) -> bool:

@@ -9,14 +9,14 @@ were recorded: whatever it makes of which answer came first, it makes of it agai
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
-
-import attrs
 
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.ledger import ArtifactEntry, CallEntry, CallResultEntry, Ledger, VerdictEntry
+from dsa.runtime.one_call import Fault, Request, steps_from
 from dsa.runtime.policies import (
     Action,
     Decorator,
@@ -27,8 +27,10 @@ from dsa.runtime.policies import (
     error_step,
 )
 from dsa.runtime.recorded import Record, ReplayMismatchError, Said, numbered, result_for, told
+from dsa.runtime.redacting import action_without, step_without
 from dsa.runtime.registry import Registry
 from dsa.runtime.run import Run
+from dsa.runtime.secrets import Secrets
 from dsa.runtime.turns import CancelledError, Turns
 
 NOT_ALLOWED = "NOT_ALLOWED"
@@ -36,41 +38,13 @@ NOT_ALLOWED = "NOT_ALLOWED"
 CallRecord = CallEntry | CallResultEntry
 
 
-@attrs.frozen
-class _Request:
-    """One call as it was asked for: where, what, and what the ledger is to say of its payload."""
-
-    path: str
-    position: int
-    known: int
-    action: Action
-    digest: str
-    payload: dict[str, Any] | None
-
-
-@attrs.define
-class _Fault:
-    """What ends the whole run, however policies handle it.
-
-    After a crash, calls under way may still be recorded, but for those that have seen it: it stands in `paths`.
-    """
-
-    error: BaseException
-    is_crash: bool
-    paths: list[str] = attrs.field(factory=list)
-
-    def forbids(self, path: str) -> bool:
-        """Tell whether a call may not be recorded as finished."""
-        return not self.is_crash or any(f"{seen}.".startswith(f"{path}.") for seen in self.paths)
-
-
 class Calls:
     """All calls that are made under one key: by one policy, by those it calls, and so on.
 
     `recorded` is what the ledger has of them, entries of other keys and roots may be among it; `root` is the path that the
     first policy has: the number of the try. `append` is given every entry before anybody sees what it says; what it
-    raises ends the run. `surroundings` is what a machine gives to its policies. Raises ReplayMismatchError for entries that no
-    run has written.
+    raises ends the run. `surroundings` is what a machine gives to its policies. `secrets` are in no entry, and in nothing that a policy is
+    given of another one; but a policy may call another one with them. Raises ReplayMismatchError for entries that no run has written.
     """
 
     def __init__(
@@ -83,6 +57,7 @@ class Calls:
         append: Callable[[CallRecord], None] = lambda _entry: None,
         config: Mapping[str, Any] | None = None,
         surroundings: Surroundings | None = None,
+        secrets: Secrets | None = None,
     ) -> None:
         self.registry = registry
         self.key = key
@@ -90,7 +65,13 @@ class Calls:
         self.record = Record(recorded, key, str(root))
         self._append = append
         self._surroundings = surroundings
-        self._fault: _Fault | None = None
+        self._secrets = secrets
+        self._fault: Fault | None = None
+
+    @property
+    def crashed_in(self) -> str | None:
+        """The path of the policy in which a crash began; None when nothing has crashed."""
+        return self._fault.paths[0] if self._fault is not None and self._fault.is_crash else None
 
     @property
     def surroundings(self) -> Surroundings:
@@ -120,7 +101,7 @@ class Calls:
     async def steps_of(self, policy: Policy, action: Action, scope: "_Scope") -> list[Step]:
         """Call a policy and give its steps, those without an id numbered under its path."""
         try:
-            steps = await _awaited(policy, action, scope)
+            steps = await steps_from(policy, action, scope)
             scope.require_all_asked()
         except Exception as error:
             if not scope.abandoned:
@@ -128,7 +109,19 @@ class Calls:
             raise
         finally:
             scope.close()
-        return numbered(steps, scope.path)
+        return self.given(steps, scope.path)
+
+    def given(self, steps: Iterable[Step], path: str) -> list[Step]:
+        """Give what a call gave as its caller sees it: numbered, and without secrets."""
+        return self.without_secrets(numbered(steps, path))
+
+    def without_secrets(self, steps: Iterable[Step]) -> list[Step]:
+        """Give steps without secrets."""
+        return list(steps) if self._secrets is None else [step_without(self._secrets, step) for step in steps]
+
+    def kept(self, action: Action) -> Action:
+        """Give a request as it is recorded and compared: without secrets."""
+        return action if self._secrets is None else action_without(self._secrets, action)
 
     def require_sound(self, path: str) -> None:
         """Raise what ended the run, if anything has, in the policy of this path."""
@@ -136,7 +129,7 @@ class Calls:
             self._fault.paths.append(path)
             raise self._fault.error
 
-    def require_recorded(self, request: _Request) -> None:
+    def require_recorded(self, request: Request) -> None:
         """Raise ReplayMismatchError when the ledger has another call in this place."""
         begun = self.record.begun.get(request.path)
         if begun is not None and begun.digest != request.digest:
@@ -145,19 +138,25 @@ class Calls:
             self._broken(error, request.path, is_crash=False)
             raise error
 
-    def begin(self, request: _Request) -> None:
+    def begin(self, request: Request) -> None:
         """Record that a call begins, unless it had begun before."""
         self.require_sound(request.path)
         if request.path not in self.record.begun:
             actions = sorted(request.action.actions)
             name = request.action.policy
-            self._write(CallEntry(self.key, request.path, name, request.digest, request.payload, actions))
+            # a turn is a part of its call, which says what is to be done
+            is_declared = request.payload is not None and name in self.registry
+            in_doubt = self.registry[name].in_doubt if is_declared else "retry"
+            self._write(CallEntry(self.key, request.path, name, request.digest, request.payload, actions, in_doubt))
 
     def finish(self, path: str, steps: Iterable[Step]) -> None:
         """Record what a call gave."""
         if self._fault is not None and self._fault.forbids(path):
             raise self._fault.error
         self._write(CallResultEntry(self.key, path, [step.to_json() for step in steps]))
+
+    def replayed(self, path: str, perform: "_Perform") -> None:
+        """Take note that a call is answered from the ledger; `perform` would make it, with nobody waiting for it."""
 
     def _write(self, entry: CallRecord) -> None:
         try:
@@ -168,7 +167,7 @@ class Calls:
 
     def _broken(self, error: BaseException, path: str, *, is_crash: bool) -> None:
         if self._fault is None or (self._fault.is_crash and not is_crash):
-            self._fault = _Fault(error, is_crash)
+            self._fault = Fault(error, is_crash)
         self._fault.paths.append(path)
 
 
@@ -190,10 +189,18 @@ class _Scope:
         self._actor = actor
         self._allowed = allowed
         self._ledger = ledger
-        self._said, self._counted = Said(), 0
-        self._allotted = 0
-        self._turns = Turns(calls.record.order_below(path), replaying=calls.record.greatest_below(path) > 0)
+        self._counted = self._allotted = 0
         self.closed = False
+
+    @cached_property
+    def _said(self) -> Said:
+        return Said()
+
+    @cached_property
+    def _turns(self) -> Turns:
+        """Made for the first call: most policies make none."""
+        record = self._calls.record
+        return Turns(record.order_below(self.path), replaying=record.greatest_below(self.path) > 0)
 
     # -- calls --------------------------------------------------------------------------------------------------
 
@@ -205,64 +212,68 @@ class _Scope:
         seed: Iterable[Step] = (),
         asked: Step | None = None,
     ) -> Coroutine[Any, Any, list[Step]]:
-        begin_with = Ledger(seed)
-        request = self._request(action, Said(begin_with).digest_with(action), action.payload)
+        begin_with, kept = Ledger(seed), self._calls.kept(action)
+        request = self._request(action, Said(self._calls.without_secrets(begin_with)).digest_with(kept), kept.payload)
         return self._called(request, tuple(decorators), begin_with, asked)
 
     def turn(self, policy: Policy, action: Action) -> Coroutine[Any, Any, list[Step]]:
-        self._said.add(self._ledger[self._counted :])
+        self._said.add(self._calls.without_secrets(self._ledger[self._counted :]))
         self._counted = len(self._ledger)
-        request = self._request(action, self._said.digest_with(action), None)
+        request = self._request(action, self._said.digest_with(self._calls.kept(action)), None)
         return self._turned(request, policy, self._ledger)
 
-    def _request(self, action: Action, digest: str, payload: dict[str, Any] | None) -> _Request:
+    def _request(self, action: Action, digest: str, payload: dict[str, Any] | None) -> Request:
         """Give a call its place. What happens before anybody awaits it is the same in every replay."""
         self._require_wanted(action)
         self._calls.require_sound(self.path)
         self._allotted += 1
         path = f"{self.path}.{self._allotted}"
-        request = _Request(path, self._allotted, self._turns.ask(), action, digest, payload)
+        request = Request(path, self._allotted, self._turns.ask(), action, digest, payload)
         self._calls.require_recorded(request)
         return request
 
     async def _called(
-        self, request: _Request, decorators: tuple[Decorator, ...], seed: Ledger[Step], asked: Step | None
+        self, request: Request, decorators: tuple[Decorator, ...], seed: Ledger[Step], asked: Step | None
     ) -> list[Step]:
         action = request.action
 
-        async def perform() -> list[Step]:
+        async def perform(caller: _Scope | None) -> list[Step]:
             refusal = self._refusal(action)
             if refusal is not None:
-                return numbered([refusal], request.path)
+                return self._calls.given([refusal], request.path)
             registered = self._calls.registry[action.policy]
             policy = registered.policy
             for decorate in reversed(decorators):
                 policy = decorate(policy)
             granted = action.permitting(registered.actions)
-            scope = _Scope(self._calls, request.path, action.policy, granted.actions, seed, self)
+            scope = _Scope(self._calls, request.path, action.policy, granted.actions, seed, caller)
             return await self._calls.steps_of(policy, granted, scope)
 
         steps = await self._settled(request, perform)
-        call = asked or action_call_step(self._actor, action, step_id=request.path)
+        call = asked or action_call_step(self._actor, self._calls.kept(action), step_id=request.path)
         self.note(*(() if asked else (call,)), result_for(call, action.policy, steps))
         return steps
 
-    async def _turned(self, request: _Request, policy: Policy, ledger: Ledger[Step]) -> list[Step]:
-        scope = _Scope(self._calls, request.path, self._actor, self._allowed, ledger, self)
-        steps = await self._settled(request, lambda: self._calls.steps_of(policy, request.action, scope))
+    async def _turned(self, request: Request, policy: Policy, ledger: Ledger[Step]) -> list[Step]:
+        async def perform(caller: _Scope | None) -> list[Step]:
+            scope = _Scope(self._calls, request.path, self._actor, self._allowed, ledger, caller)
+            return await self._calls.steps_of(policy, request.action, scope)
+
+        steps = await self._settled(request, perform)
         self.note(*steps)
         return steps
 
-    async def _settled(self, request: _Request, perform: Callable[[], Awaitable[list[Step]]]) -> list[Step]:
+    async def _settled(self, request: Request, perform: "_Perform") -> list[Step]:
         """Give what is recorded of a call, or make it: both in their turn."""
         recorded = self._calls.record.given.get(request.path)
         if recorded is not None:
+            self._calls.replayed(request.path, perform)
             await self._turns.take(request.position, request.known)
             return list(recorded)
         await self._turns.start()
         self._require_wanted(request.action)
         self._calls.begin(request)
-        steps = await perform()
+        steps = await perform(self)
         if not (self.closed or self.abandoned):  # else nobody waits for it any more
             self._calls.finish(request.path, steps)
             self._turns.came(request.position)
@@ -341,12 +352,5 @@ class _Scope:
         self._calls.surroundings.record(entry)
 
 
-async def _awaited(policy: Policy, action: Action, scope: _Scope) -> list[Step]:
-    """Call a policy. TypeError when it does not give steps."""
-    giving: object = policy(action, scope)
-    if not isinstance(giving, Awaitable):
-        raise TypeError(f"the policy {action.policy} is no async function")
-    steps: object = await giving
-    if not isinstance(steps, list | tuple) or not all(isinstance(step, Step) for step in steps):
-        raise TypeError(f"the policy {action.policy} gave {type(steps).__name__}, not a list of Steps")
-    return list(steps)
+#: Makes one call, for a caller that waits for it.
+_Perform = Callable[[_Scope | None], Awaitable[list[Step]]]

@@ -12,9 +12,11 @@ from typing import Any, Protocol
 
 import attrs
 
+from dsa.errors import GenerationError
 from dsa.expr import Outcome
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import GeneratorInterface, GuardInterface
+from dsa.runtime.json_text import sorted_text_of, value_of
 from dsa.runtime.ledger import ArtifactEntry, Ledger, VerdictEntry
 from dsa.runtime.run import Run
 
@@ -25,11 +27,19 @@ Payload = Mapping[str, Any]
 TEXT, ACTION_CALL, ACTION_RESULT, EVENT, APPROVAL = "text", "action_call", "action_result", "event", "approval"
 
 
-def canonical_json(payload: Payload) -> str:
+class PayloadText(str):
+    """A payload as `canonical_json` writes it: an Action or a Step made with it need not write it again."""
+
+    __slots__ = ()
+
+
+def canonical_json(payload: Payload | PayloadText) -> PayloadText:
     """Write a payload so that equal payloads give equal texts; TypeError or ValueError when it is not JSON."""
+    if isinstance(payload, PayloadText):
+        return payload
     content = dict(payload)
     _require_text_keys(content)
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return PayloadText(sorted_text_of(content))
 
 
 def _require_text_keys(value: Any) -> None:  # noqa: ANN401  (whatever stands in a payload)
@@ -41,13 +51,13 @@ def _require_text_keys(value: Any) -> None:  # noqa: ANN401  (whatever stands in
                 raise TypeError(f"the key {key!r} of a payload is no text, so it is not JSON")
         inner = value.values()
     for part in inner:
-        if isinstance(part, _NESTED):
+        if type(part) not in _PLAIN and isinstance(part, _NESTED):
             _require_text_keys(part)
 
 
 _NESTED = (dict, list, tuple)
+_PLAIN = frozenset({str, int, float, bool, type(None)})
 _NOTHING: Any = {}  # converted to text before anyone sees it
-_text = attrs.validators.instance_of(str)
 
 
 @attrs.frozen
@@ -60,14 +70,19 @@ class Action:
     """
 
     policy: str
-    _payload: str = attrs.field(default=_NOTHING, converter=canonical_json, alias="payload")
+    _payload: PayloadText = attrs.field(default=_NOTHING, converter=canonical_json, alias="payload")
     actions: frozenset[str] = frozenset()
 
     @property
     def payload(self) -> dict[str, Any]:
         """The arguments; a new value each time."""
-        payload: dict[str, Any] = json.loads(self._payload)
+        payload: dict[str, Any] = value_of(self._payload)
         return payload
+
+    @property
+    def payload_text(self) -> PayloadText:
+        """The arguments as JSON text, equal for equal ones."""
+        return self._payload
 
     @property
     def digest(self) -> str:
@@ -77,27 +92,43 @@ class Action:
 
     def permitting(self, actions: Iterable[str]) -> "Action":
         """Give the same action with more actions to choose from."""
-        return Action(self.policy, self.payload, self.actions.union(actions))
+        return Action(self.policy, self._payload, self.actions.union(actions))
 
 
 @attrs.frozen
 class Step:
     """One thing a policy did or said: unique id, who, what type, JSON payload. TypeError for anything else."""
 
-    id: str = attrs.field(validator=_text)
-    actor: str = attrs.field(validator=_text)
-    type: str = attrs.field(validator=_text)
-    _payload: str = attrs.field(default=_NOTHING, converter=canonical_json, alias="payload")
+    id: str
+    actor: str
+    type: str
+    _payload: PayloadText = attrs.field(default=_NOTHING, converter=canonical_json, alias="payload")
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what are no texts."""
+        for field in (self.id, self.actor, self.type):
+            if not isinstance(field, str):
+                raise TypeError(f"id, actor and type of a step are texts; {field!r} is none")
+
+    def under(self, step_id: str) -> "Step":
+        """Give the same step under another id."""
+        return Step(step_id, self.actor, self.type, self._payload)
 
     @property
     def payload(self) -> dict[str, Any]:
         """The content; a new value each time."""
-        payload: dict[str, Any] = json.loads(self._payload)
+        payload: dict[str, Any] = value_of(self._payload)
         return payload
 
-    def to_json(self) -> dict[str, Any]:
-        """Give the step as a JSON object; `Step(**step.to_json()) == step`."""
-        return {"id": self.id, "actor": self.actor, "type": self.type, "payload": self.payload}
+    @property
+    def payload_text(self) -> PayloadText:
+        """The content as JSON text, equal for equal ones."""
+        return self._payload
+
+    def to_json(self, step_id: str | None = None) -> dict[str, Any]:
+        """Give the step as a JSON object, under another id if one is given; `Step(**step.to_json()) == step`."""
+        name = self.id if step_id is None else step_id
+        return {"id": name, "actor": self.actor, "type": self.type, "payload": value_of(self._payload)}
 
     def canonical(self) -> str:
         """Give one line of text that is equal for equal steps alone."""
@@ -119,6 +150,12 @@ def text_step(actor: str, text: str, *, about: Payload | None = None, step_id: s
 def error_step(actor: str, code: str, message: str, *, about: Payload | None = None, step_id: str = "") -> Step:
     """Make the step that reports a failure as data (seed 004, 5.4). As an effect's answer it is `E.failed`."""
     return Step(step_id, actor, ACTION_RESULT, {"error": True, "code": code, "message": message, **(about or {})})
+
+
+def error_of(actor: str, error: BaseException) -> Step:
+    """Make the error step for what a policy raised."""
+    code = error.reason if isinstance(error, GenerationError) else type(error).__name__
+    return error_step(actor, code, str(error) or type(error).__name__)
 
 
 def action_call_step(actor: str, action: Action, *, about: Payload | None = None, step_id: str = "") -> Step:

@@ -4,12 +4,15 @@ Takes entries, gives them by path; says what is equal to what by digests. It per
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dsa.errors import DsaError
 from dsa.runtime.ledger import CallEntry, CallResultEntry
 from dsa.runtime.policies import ACTION_RESULT, TEXT, Action, Step, action_result_step
+
+#: The code of the error step of what was under way when its run was cut off, and counts as failed.
+IN_DOUBT = "IN_DOUBT"
 
 _LONGEST = 200  # characters of a payload in a message
 
@@ -65,6 +68,24 @@ class Record:
         return self._greatest.get(path, 0)
 
 
+def open_calls(entries: Iterable[object]) -> tuple[CallEntry, ...]:
+    """Give the calls that began and have no result, and that are no part of one that has."""
+    calls = [entry for entry in entries if isinstance(entry, CallEntry | CallResultEntry)]
+    finished = {(call.key, call.path) for call in calls if isinstance(call, CallResultEntry)}
+    return tuple(
+        call
+        for call in calls
+        if isinstance(call, CallEntry) and not any((call.key, path) in finished for path in upwards(call.path))
+    )
+
+
+def upwards(path: str) -> Iterator[str]:
+    """Give a call's path, that of its caller, and so on."""
+    while path:
+        yield path
+        path = path.rpartition(".")[0]
+
+
 class Said:
     """The digest of a policy's own ledger, as far as it has got."""
 
@@ -94,10 +115,7 @@ def told(policy: str, payload: Mapping[str, Any] | None, digest: str) -> str:
 
 def numbered(steps: Iterable[Step], path: str) -> list[Step]:
     """Give an id to the steps that have none: their place in what the call of this path gave."""
-    return [
-        step if step.id else Step(f"{path}/{number}", step.actor, step.type, step.payload)
-        for number, step in enumerate(steps, start=1)
-    ]
+    return [step if step.id else step.under(f"{path}/{number}") for number, step in enumerate(steps, start=1)]
 
 
 def result_for(call: Step, actor: str, steps: Iterable[Step]) -> Step:

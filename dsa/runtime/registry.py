@@ -4,6 +4,7 @@ Takes policies, gives them by name, says what is wrong with a payload, and descr
 It calls nothing.
 """
 
+import difflib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,7 +17,7 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012, EMPTY_REGISTRY
 
 from dsa.errors import BindingError
-from dsa.runtime.kinds import closest
+from dsa.runtime.ledger import Handling
 from dsa.runtime.policies import Action, Policy, Step, error_step
 
 INVALID_PAYLOAD = "INVALID_PAYLOAD"
@@ -24,6 +25,7 @@ INVALID_PAYLOAD = "INVALID_PAYLOAD"
 _LONGEST_WHY = 300  # it quotes what a model wrote
 _ANY_OBJECT: dict[str, Any] = {"type": "object"}
 _TAKES_ANY = Draft202012Validator(_ANY_OBJECT)
+_IN_DOUBT = ("retry", "ask", "fail")
 #: What OpenAI's format, and those modelled on it, take as the name of a function.
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _Given = TypeVar("_Given", bound=Policy)
@@ -31,13 +33,17 @@ _Given = TypeVar("_Given", bound=Policy)
 
 @attrs.frozen
 class Registered:
-    """A policy under its name; `actions` are those that it may call whoever calls it."""
+    """A policy under its name; `actions` are those that it may call whoever calls it.
+
+    `in_doubt` says what is done about a call of it that was under way when its run was cut off.
+    """
 
     name: str
     policy: Policy
     description: str
     schema: Mapping[str, Any]
     actions: frozenset[str]
+    in_doubt: Handling
     _validator: Any = attrs.field(repr=False, eq=False)
 
     def fault(self, payload: Mapping[str, Any]) -> Step | None:
@@ -73,13 +79,17 @@ class Registry:
         schema: Mapping[str, Any] | None = None,
         *,
         actions: Iterable[str] = (),
+        in_doubt: Handling = "retry",
     ) -> Callable[[_Given], _Given]:
         """Register a policy under a name; to be used as a decorator.
 
         Without a description its docstring's first line is taken, without a schema any object is a payload. `actions` are
-        policies that it may call whoever calls it. BindingError for a name taken, for what is no policy, and for what is
-        no JSON Schema (2020-12) that stands alone.
+        policies that it may call whoever calls it. `in_doubt` is what a resumed run does about a call of it that was under way: `retry`
+        makes it again, `ask` does nothing before somebody has said what became of it, `fail` takes it as failed. BindingError for a name
+        taken, for what is no policy, for another word, and for what is no JSON Schema (2020-12) that stands alone.
         """
+        if in_doubt not in _IN_DOUBT:
+            raise BindingError(f"in_doubt of '{name}' is '{in_doubt}'; it is one of {', '.join(_IN_DOUBT)}")
         accepted = _ANY_OBJECT if schema is None else dict(schema)
         validator = _TAKES_ANY if schema is None else _validator(name, accepted)
 
@@ -89,17 +99,29 @@ class Registry:
             if not callable(policy) or isinstance(policy, type):
                 raise BindingError(f"the policy '{name}' is {policy!r}, not an async function (action, context)")
             told = description or (inspect.getdoc(policy) or "").partition("\n")[0]
-            self._policies[name] = Registered(name, policy, told, accepted, frozenset(actions), validator)
+            self._policies[name] = Registered(name, policy, told, accepted, frozenset(actions), in_doubt, validator)
             return policy
 
         return add
+
+    def including(self, other: "Registry") -> "Registry":
+        """Give a registry with the policies of both; of a name that both have, this one's."""
+        both = Registry()
+        both._policies = {name: (self if name in self else other)[name] for name in (*self, *other)}
+        return both
 
     def __getitem__(self, name: str) -> Registered:
         """Give what is registered under a name. Raises BindingError."""
         try:
             return self._policies[name]
         except KeyError:
-            raise BindingError(f"no policy '{name}' is registered", hint=closest(name, self._policies)) from None
+            raise BindingError(f"no policy '{name}' is registered", hint=self._meant(name)) from None
+
+    def _meant(self, name: str) -> str:
+        """Say what there is, and which of it is probably meant."""
+        listed = f"registered are: {', '.join(sorted(self._policies))}" if self._policies else "none is registered"
+        near = difflib.get_close_matches(name, self._policies, n=1)
+        return f"did you mean '{near[0]}'? {listed}" if near else listed
 
     def __contains__(self, name: object) -> bool:
         return name in self._policies

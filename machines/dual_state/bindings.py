@@ -12,7 +12,7 @@ import attrs
 from dsa.declarations import Prompt
 from dsa.edge.binding import generator_name
 from dsa.edge.judging import dependencies_of, judge
-from dsa.edge.threads import in_thread
+from dsa.edge.threads import called
 from dsa.machine import Machine
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import (
@@ -95,7 +95,7 @@ async def query_llm(action: Action, context: PolicyContext) -> list[Step]:
     asked = context_for(context, step)
     template = template_for(machine, step, action.policy)
     generator, started_s = context.generator(name), context.now_s()
-    made = await in_thread(lambda: generator.generate(asked, template))
+    made = await called(lambda: generator.generate(asked, template), blocks=generator.blocks)
     _require_text(name, made)
     usage = made.usage or Usage("", context.now_s() - started_s)
     history = context.run.step(step).history

@@ -59,11 +59,11 @@ def search(folder: Path, query: str, limit: int = 5) -> Found:
         raise SearchError("NO_WORDS", f"there is no word in '{query}' to search for")
     if not folder.is_dir():
         raise SearchError("NO_FOLDER", f"{folder} is no folder that can be searched")
-    index = _index_of(folder, tuple(_files(folder)))
+    index = _index_of(folder, tuple(files_in(folder)))
     return Found(tuple(index.places(words, limit)), index.searched, index.left_out)
 
 
-def _files(folder: Path) -> Iterator[tuple[str, int, int]]:
+def files_in(folder: Path) -> Iterator[tuple[str, int, int]]:
     """Give path, size and time of change of all that is not hidden, sorted; the size is -1 of what cannot be read."""
     unreadable: list[OSError] = []
     count = 0
@@ -89,11 +89,11 @@ def _about(path: Path) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=4)
-def _index_of(folder: Path, files: tuple[tuple[str, int, int], ...]) -> "_Index":
-    return _Index(folder, files)
+def _index_of(folder: Path, files: tuple[tuple[str, int, int], ...]) -> "Index":
+    return Index(folder, files)
 
 
-class _Index:
+class Index:
     """The passages of a folder's files. May be asked from any thread."""
 
     def __init__(self, folder: Path, files: tuple[tuple[str, int, int], ...]) -> None:
@@ -123,10 +123,16 @@ class _Index:
 
 def _text(path: Path) -> str | None:
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        with open(path, "rb", opener=_not_through_a_link) as file:
+            text = file.read().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError):  # gone, not permitted, or no text: it is counted as left out
         return None
     return None if "\0" in text else text.replace(_BEGIN, " ").replace(_END, " ")
+
+
+def _not_through_a_link(path: str, flags: int) -> int:
+    """Open a file, but not if a symbolic link has taken its place since it was looked at."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0))
 
 
 def _passages(text: str) -> Iterator[tuple[int, str]]:

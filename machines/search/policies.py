@@ -2,7 +2,8 @@
 
 `registry` has its policies. Settings (`context.config`): `over`, the folder to search (`.`); `model`, as in `dsa run`
 (`scripted:FILE`, or a LiteLLM name), with `api_base`, `temperature`, `max_tokens`, `timeout_s`, `seed`; `answers`, the
-policy that answers (`llm_policy`); `max_turns` (5). Keys come from the environment.
+policy that answers (`llm_policy`; without a model, or with the local one, which can call no tools, `quoting_policy`);
+`max_turns` (5). Keys come from the environment.
 """
 
 import json
@@ -40,7 +41,10 @@ INSTRUCTIONS = (
     "When the files do not say it, say so."
 )
 
+QUOTED = "No model was asked; these places have the words:"
+
 _SCRIPTED = "scripted:"
+_WITHOUT_TOOLS = (None, "", "local")
 _MOST_PLACES = 20
 _QUOTED = 3
 _LITELLM_SETTINGS = ("api_base", "temperature", "max_tokens", "timeout_s")
@@ -65,12 +69,16 @@ _ASKED = {"type": "object", "properties": {"system": {"type": "string"}, "text":
 )
 async def search_agent(action: Action, context: PolicyContext) -> list[Step]:
     """Let a model answer, and search while it asks for that. A seeded ledger is the conversation so far."""
-    asked = Action(
-        context.config.get("answers", "llm_policy"), {"system": INSTRUCTIONS}, frozenset({"web_search_policy"})
-    )
+    asked = Action(_answering(context.config), {"system": INSTRUCTIONS}, frozenset({"web_search_policy"}))
     conversation = [*await context.get_ledger(), text_step("user", action.payload["text"])]
     decorators = [loop_wrapper(context.config.get("max_turns", 5)), invoke_action()]
     return await context.call(asked, decorators, seed=conversation)
+
+
+def _answering(config: Mapping[str, Any]) -> str:
+    """Name the policy that answers: the one set, else a model, else the one that does without."""
+    answers: str | None = config.get("answers")
+    return answers or ("quoting_policy" if config.get("model") in _WITHOUT_TOOLS else "llm_policy")
 
 
 @registry.register(
@@ -102,7 +110,7 @@ async def llm_policy(action: Action, context: PolicyContext) -> list[Step]:
     if model.startswith(_SCRIPTED):
         turn = sum(message["role"] == ASSISTANT for message in messages)
         return steps_of(_scripted(Path(model.removeprefix(_SCRIPTED)), turn))
-    if model in {"", "local"}:
+    if model in _WITHOUT_TOOLS:
         raise GenerationError(
             "The search agent needs a model that can call tools: name one (the local model cannot), or let quoting_policy answer.",
             "unavailable",
@@ -115,7 +123,7 @@ async def llm_policy(action: Action, context: PolicyContext) -> list[Step]:
 
 
 @registry.register("quoting_policy", "Answer with what the files say, word for word; no model.", _ASKED)
-async def quoting_policy(action: Action, context: PolicyContext) -> list[Step]:  # noqa: ARG001  (a policy's signature)
+async def quoting_policy(action: Action, context: PolicyContext) -> list[Step]:
     """Search for the words of the question, and quote the best places: a heuristic in the place of a model."""
     ledger = list(await context.get_ledger())
     last = ledger[-1] if ledger else text_step("user", "")
@@ -124,9 +132,9 @@ async def quoting_policy(action: Action, context: PolicyContext) -> list[Step]: 
         return [action_call_step(ASSISTANT, Action("web_search_policy", {"query": question}))]
     told: Mapping[str, Any] = last.payload
     if told.get("error") is True:
-        return [text_step(ASSISTANT, told["message"])]
+        return [error_step(action.policy, told["code"], told["message"])]
     quotes = [f"{place['file']}:{place['line']}: {place['excerpt']}" for place in told["results"][:_QUOTED]]
-    return [text_step(ASSISTANT, "\n\n".join(quotes) or "The files do not have these words.")]
+    return [text_step(ASSISTANT, "\n\n".join([QUOTED, *quotes]) if quotes else "The files do not have these words.")]
 
 
 def _scripted(path: Path, turn: int) -> Reply:

@@ -3,7 +3,7 @@
 import pytest
 
 from dsa.runtime.budgets import BudgetError, Limit, Meter, read_limit
-from dsa.runtime.ledger import ArtifactEntry, DoubtEntry, IntentEntry, ResultEntry
+from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, DoubtEntry, IntentEntry, ResultEntry
 
 EFFECTS = ("query_llm", "execute_guard", "log")
 ERROR = {"payload": {"error": True, "code": "X"}}
@@ -104,3 +104,27 @@ def test_seconds_that_are_left_are_a_time_limit():
     assert counted.seconds_left("log") == float("inf")
     spend(counted, ResultEntry("k", "execute_guard", seconds=6))
     assert counted.exhausted("query_llm").most == 12
+
+
+def called(key, *usages, path="1.1", made_by="1.1"):
+    steps = [{"id": f"{made_by}/{n}", "payload": {"usage": usage}} for n, usage in enumerate(usages, start=1)]
+    return CallResultEntry(key, path, steps)
+
+
+def test_a_called_policy_counts_for_its_effect_where_it_says_what_it_took():
+    intent = IntentEntry("r/1/1", "query_llm", "go", 1, "a", "b")
+    usage = {"prompt_tokens": 30, "completion_tokens": 10, "cost_usd": 0.5}
+    for limit in ("calls=1", "query_llm.calls=1", "tokens=40", "usd=0.5", "query_llm.tokens=40"):
+        counted = spend(meter(limit), intent, called("r/1/1"), called("other", usage))
+        assert counted.exhausted("query_llm") is None
+        assert str(spend(counted, called("r/1/1", usage)).exhausted("query_llm")).startswith("at most")
+    counted = spend(meter("calls=1"), intent, called("r/1/1", usage, path="1"))
+    assert counted.exhausted("query_llm") is None, "passed on, it was counted where it was made"
+
+
+@pytest.mark.parametrize("said", [None, "many", True, -5, float("inf"), [1]])
+def test_what_is_no_number_is_nothing(said):
+    intent = IntentEntry("r/1/1", "query_llm", "go", 1, "a", "b")
+    usage = {"prompt_tokens": said, "cost_usd": said}
+    counted = spend(meter("tokens=1", "usd=0.1"), intent, called("r/1/1", usage), called("r/1/1"))
+    assert counted.exhausted("query_llm") is None

@@ -1,3 +1,7 @@
+import importlib
+import re
+from pathlib import Path
+
 import attrs
 import pytest
 
@@ -109,3 +113,13 @@ def test_a_policy_can_say_what_it_answers():
         return []
 
     assert policy.answers == {"done", "not_done"}
+
+
+def test_the_names_are_where_the_page_says():
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "policies.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(dsa\.[a-z_.]+)` +\| (.*) +\|$", page, re.MULTILINE)
+    named = {name: module for module, names in rows for name in re.findall(r"`(\w+)`", names)}
+    assert all(hasattr(importlib.import_module(module), name) for name, module in named.items())
+    assert set(named) >= {
+        "Policy", "Action", "Step", "Ledger", "Registry", "loop_wrapper", "invoke_action", "run", "PolicyContext",
+    }  # fmt: skip

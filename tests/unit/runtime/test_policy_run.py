@@ -4,11 +4,12 @@ import json
 import pytest
 
 from dsa.errors import BindingError
-from dsa.runtime.ledger import CallEntry, CallResultEntry, Ledger, PolicyEntry, from_json, to_json
+from dsa.runtime.ledger import CallEntry, CallResultEntry, Ledger, PolicyEntry, ResultEntry, from_json, to_json
 from dsa.runtime.policies import Action, text_step
 from dsa.runtime.policy_run import answer_of, entries_of, in_doubt, ledger_of, run
 from dsa.runtime.recorded import ReplayMismatchError
 from dsa.runtime.registry import Registry
+from dsa.runtime.secrets import Secrets
 
 called = []
 registry = Registry()
@@ -153,3 +154,68 @@ def test_calls_in_doubt_are_those_under_way_innermost():
     assert in_doubt([begun("1.1"), begun("1.1", "other"), ended("1.1")]) == (begun("1.1", "other"),)
     assert in_doubt([begun("1.1"), begun("1.11"), ended("1.1"), ended("1")]) == ()
     assert in_doubt([begun("1.1"), begun("1.10"), ended("1.1")]) == (begun("1.10"),)
+
+
+def test_what_a_policy_raises_is_the_last_entry_with_the_call_in_which_it_began():
+    broken, entries = Registry({"agent": agent}), []
+
+    @broken.register("upper")
+    async def upper(action, context):
+        raise ConnectionError("no route")
+
+    with pytest.raises(ConnectionError):
+        performed("agent", {"text": "hi"}, broken, run_id="r", append=entries.append, at_ms=7)
+    failure = entries[-1]
+    assert (type(failure), failure.key, failure.effect) == (ResultEntry, "r/1.1", "upper")
+    assert failure.steps[0]["payload"] == {"error": True, "code": "ConnectionError", "message": "no route"}
+    assert (entries[0].at_ms, entries_of(ledger_of(entries), "r")) == (7, entries[:-1])
+    assert answer_of(performed("agent", {"text": "hi"}, registry, ledger_of(entries), run_id="r"))[0].payload == {
+        "text": "HI"
+    }
+
+
+def test_what_cannot_be_appended_is_no_failure_of_a_policy():
+    entries = []
+
+    def append(entry):
+        if isinstance(entry, CallResultEntry):
+            raise OSError("disk full")
+        entries.append(entry)
+
+    with pytest.raises(OSError, match="disk full"):
+        performed("agent", {"text": "hi"}, registry, append=append)
+    assert [type(entry) for entry in entries] == [PolicyEntry, CallEntry]
+
+
+def test_what_is_declared_about_doubt_is_kept_with_each_call():
+    asking, entries = Registry(), []
+    asking.register("agent", actions=["upper"], in_doubt="fail")(agent)
+    asking.register("upper", in_doubt="ask")(upper)
+    ledger = performed("agent", {"text": "hi"}, asking, run_id="r", append=entries.append)
+    assert [entry.in_doubt for entry in entries[:2]] == ["fail", "ask"]
+    assert entries_of(ledger, "r") == entries
+
+
+def test_secrets_are_in_no_entry_and_a_replay_asks_for_the_same():
+    """A policy may call another one with a secret, and is never told it by one."""
+    secret, entries, heard = "s3cr3t-t0ken", [], []
+    telling = Registry()
+
+    @telling.register("fetch")
+    async def fetch(action, context):
+        heard.append(action.payload["token"])
+        return [text_step("fetch", f"fetched with {action.payload['token']}")]
+
+    @telling.register("fetcher", actions=["fetch"])
+    async def fetcher(action, context):
+        (step,) = await context.call(Action("fetch", {"token": secret}), seed=[text_step("user", secret)])
+        heard.append(step.payload["text"])
+        return [step, text_step("fetcher", f"{action.payload['text']} {secret}")]
+
+    about = {"run_id": "r", "secrets": Secrets({"TOKEN": secret}), "seed": [text_step("user", secret)]}
+    ledger = performed("fetcher", {"text": secret}, telling, append=entries.append, **about)
+    assert heard == [secret, "fetched with [secret TOKEN]"]
+    assert answer_of(ledger)[1].payload == {"text": "[secret TOKEN] [secret TOKEN]"}
+    assert secret not in str(entries) + str(list(ledger))
+    for length in range(1, len(entries)):
+        assert performed("fetcher", {"text": secret}, telling, ledger_of(entries[:length]), **about) == ledger

@@ -107,3 +107,29 @@ def test_a_name_is_registered_once(registry):
 def test_a_schema_that_is_none_or_needs_another_is_refused(registry, schema, why):
     with pytest.raises(BindingError, match=why):
         registry.register("new", schema=schema)
+
+
+def test_what_there_is_is_told_with_a_name_that_is_not_registered(registry):
+    with pytest.raises(BindingError, match=r"did you mean 'search'. registered are: say, search$"):
+        registry["serach"]
+    with pytest.raises(BindingError, match=r"hint: registered are: say, search$"):
+        registry["xyz"]
+    with pytest.raises(BindingError, match=r"hint: none is registered$"):
+        Registry()["xyz"]
+
+
+def test_what_is_done_about_a_call_in_doubt_is_declared(registry):
+    registry.register("pay", in_doubt="ask")(search)
+    assert [registry[name].in_doubt for name in ("search", "pay")] == ["retry", "ask"]
+    with pytest.raises(BindingError, match="in_doubt of 'mail' is 'done'; it is one of retry, ask, fail"):
+        registry.register("mail", in_doubt="done")
+
+
+def test_of_a_name_that_two_registries_have_the_first_one_counts(registry):
+    async def other(action, context):
+        return []
+
+    both = registry.including(Registry({"say": other, "sing": other}))
+    assert {name: both[name].policy for name in both} == {"search": search, "say": search, "sing": other}
+    assert both["say"].actions == {"search"}
+    assert (len(registry), len(both)) == (2, 3)

@@ -95,3 +95,21 @@ def test_a_folder_that_is_none_or_too_large_is_refused(folder, monkeypatch):
     with pytest.raises(SearchError, match="more than 1 files") as caught:
         search(folder, "cat")
     assert caught.value.code == "TOO_MANY_FILES"
+
+
+def test_a_link_that_has_taken_a_files_place_is_not_followed(folder, tmp_path_factory):
+    """As it happens between looking at the files and reading them."""
+    outside = tmp_path_factory.mktemp("outside") / "secret.txt"
+    outside.write_text("A unicorn.\n", "utf-8")
+    listed = tuple(files.files_in(folder))
+    (folder / "animals.md").unlink()
+    (folder / "animals.md").symlink_to(outside)
+    index = files.Index(folder, listed)
+    assert (list(index.places(["unicorn"], 5)), index.searched, index.left_out) == ([], 1, 1)
+
+
+def test_a_folder_below_that_is_a_link_is_not_gone_into(folder, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "secret.txt").write_text("A unicorn.\n", "utf-8")
+    (folder / "linked").symlink_to(outside)
+    assert places(folder, "unicorn") == []

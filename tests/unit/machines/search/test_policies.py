@@ -4,14 +4,16 @@ import asyncio
 import contextlib
 import http.server
 import json
+import shlex
 import threading
 import warnings
 from pathlib import Path
 
 import pytest
+from kept_runs import dsa
 
 from dsa.errors import DocumentError, GenerationError
-from dsa.runtime.ledger import CallResultEntry
+from dsa.runtime.ledger import CallEntry, CallResultEntry
 from dsa.runtime.policies import text_step
 from dsa.runtime.policy_run import answer_of, ledger_of, run
 from machines.search.policies import registry
@@ -55,30 +57,43 @@ def test_a_heuristic_stands_in_for_a_model(folder):
         "line": 3,
         "excerpt": "Python 3.13 was released in October.",
     }
-    assert steps[2].payload["text"].startswith("news.md:3: Python 3.13 was released")
+    told, first, *_ = steps[2].payload["text"].split("\n\n")
+    assert told == "No model was asked; these places have the words:"
+    assert first == "news.md:3: Python 3.13 was released in October."
 
 
-def test_the_readme_shows_what_works(monkeypatch, capsys):
+@pytest.mark.parametrize("model", [None, "", "local"])
+def test_without_a_model_that_can_call_tools_no_model_is_asked(folder, model):
+    steps, entries = ask({"over": str(folder), "model": model})
+    assert steps[-1].payload["text"].startswith("No model was asked")
+    assert "llm_policy" not in {entry.policy for entry in entries if isinstance(entry, CallEntry)}
+
+
+def test_the_readme_shows_what_works(monkeypatch, capsys, tmp_path):
     root = Path(__file__).parents[4]
     lines = (root / "machines" / "search" / "README.md").read_text("utf-8").splitlines()
     shown = [line.removeprefix("    ") for line in lines if line.startswith("    ")]
     monkeypatch.chdir(root)
     exec("\n".join(shown), {})
-    assert capsys.readouterr().out.startswith("how-to/guards-and-effects.md:")
+    assert "\nhow-to/guards-and-effects.md:" in capsys.readouterr().out
+    (command,) = (line for line in lines if line.startswith("dsa run --policy"))
+    done = dsa(*shlex.split(command)[1:], "--runs", str(tmp_path))
+    assert done.exit_code == 0, done.output
+    assert "\nhow-to/guards-and-effects.md:" in done.stdout
 
 
 @pytest.mark.parametrize(
     ("over", "question", "told"),
     [
-        ("over", "zebras?", "do not have these words"),
-        ("gone", "cats", "is no folder"),
-        ("over", "??", "there is no word"),
+        ("over", "zebras?", "The files do not have these words."),
+        ("gone", "cats", "NO_FOLDER"),
+        ("over", "??", "NO_WORDS"),
     ],
 )
 def test_what_cannot_be_found_is_told(folder, over, question, told):
     config = {"over": str(folder.parent / over), "answers": "quoting_policy"}
     steps, _ = ask(config, payload={"text": question})
-    assert told in steps[-1].payload["text"]
+    assert told in steps[-1].payload.values()
 
 
 def test_a_question_is_a_text(folder):
@@ -86,10 +101,10 @@ def test_a_question_is_a_text(folder):
     assert (step.payload["code"], step.payload["where"]) == ("INVALID_PAYLOAD", "$")
 
 
-def test_without_a_model_that_can_call_tools_it_is_told_what_to_do():
+def test_a_model_that_cannot_call_tools_does_not_pretend_to():
     for model in ("", "local"):
         with pytest.raises(GenerationError, match="let quoting_policy answer"):
-            ask({"model": model})
+            ask({"model": model, "answers": "llm_policy"})
 
 
 # -- with a script ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,372 @@
+"""`dsa run --policy`, and `resume`, `send`, `replay` for such a run."""
+
+import json
+from pathlib import Path
+from shutil import rmtree
+
+import pytest
+from kept_runs import crashed_while, dsa, keep, recorded
+
+from dsa.edge.runs import open_store
+from dsa.runtime.ledger import ResultEntry
+
+#: Policies that write down what they do; the one that the file `break` names raises.
+MINE = """
+from pathlib import Path
+
+from dsa.runtime.policies import Action, action_result_step, error_step, text_step
+from dsa.runtime.registry import Registry
+
+policies = Registry()
+
+def do(what):
+    with Path("done.txt").open("a") as file:
+        file.write(what + " ")
+    if Path("break").exists() and Path("break").read_text() == what:
+        raise ConnectionError("no route")
+
+@policies.register("look")
+async def look(action, context):
+    do(action.payload["at"])
+    return [text_step("look", action.payload["at"] + " is fine")]
+
+@policies.register("pay", in_doubt="ask")
+async def pay(action, context):
+    do("pay")
+    return [action_result_step("pay", {"paid": 5})]
+
+@policies.register("trip", "Plan a trip.", {"properties": {"text": {"maxLength": 20}}})
+async def trip(action, context):
+    said = [(await context.call(Action("look", {"at": at})))[0] for at in action.payload["text"].split()]
+    (paid,) = await context.call(Action("pay"))
+    if paid.payload.get("error"):
+        return [error_step("trip", "UNPAID", paid.payload["message"])]
+    return [text_step("trip", ", ".join([*(step.payload["text"] for step in said), str(paid.payload)]))]
+
+@policies.register("settings")
+async def settings(action, context):
+    return [action_result_step("settings", dict(context.config))]
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "cats.md").write_text("# Cats\n\nCats sleep.\n")
+    return tmp_path
+
+
+def trip(*options, text="Oslo Rome"):
+    return dsa("run", "--policy", "trip", text, "--with", "mine.py", *options)
+
+
+def did():
+    return Path("done.txt").read_text().split() if Path("done.txt").exists() else []
+
+
+def stopped_at(what):
+    """Give the result of a run that is stopped at one call, whose cause is gone then."""
+    Path("break").write_text(what)
+    result = trip()
+    Path("break").unlink()
+    Path("done.txt").unlink()
+    return result
+
+
+def cut_off_at(what):
+    """Leave a run as it is when its process is killed in a call; give its id."""
+    stopped_at(what)
+    with open_store(Path(".dsa")) as store:
+        run = store.runs()[-1]
+        entries = [entry for entry in store.read(run).entries if not isinstance(entry, ResultEntry)]
+    rmtree(".dsa")
+    keep(Path(".dsa"), entries, "", run)
+    return run
+
+
+# -- running ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_search_agent_answers_from_files_and_says_that_no_model_did():
+    result = dsa("run", "--policy", "search_agent", "What do cats do?", "--over", "docs")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[:3] == [
+        '1.1.1    quoting_policy: assistant asks for web_search_policy {"query": "What do cats do?"}',
+        '1.1.2    web_search_policy: gave {"left_out": 0, "results": [{"excerpt": "# Cats", "file": "cats.md", "line": 1},...',
+        "1.1.3    quoting_policy: assistant: No model was asked; these places have the words: cats.md:1: # Cats cats.md:3: Ca...",
+    ]
+    assert lines[3:5] == ["finished", ""]
+    assert "cats.md:3: Cats sleep." in lines
+    assert lines[-1].startswith("totals    4 calls, ")
+    (run,) = Path(".dsa").glob("*-search_agent-*")
+    assert (run / "answer.txt").read_text().startswith("No model was asked")
+
+
+def test_quiet_prints_how_it_ended_alone():
+    lines = dsa("run", "--policy", "search_agent", "cats", "--over", "docs", "--quiet").stdout.splitlines()
+    assert lines[0] == "finished"
+
+
+def test_a_scripted_model_uses_its_tool(folder):
+    call = {"tool_calls": [{"name": "web_search_policy", "arguments": {"query": "sleep"}}]}
+    (folder / "model.md").write_text(f"```json\n{json.dumps(call)}\n```\n\n```\nThey sleep (cats.md:3).\n```\n")
+    result = dsa(
+        "run", "--policy", "search_agent", "What do cats do?", "--over", "docs", "--model", "scripted:model.md"
+    )
+    assert "\nThey sleep (cats.md:3).\n" in result.stdout
+    assert "llm_policy" in result.stdout
+
+
+def test_programs_get_an_object():
+    told = json.loads(trip("--json").stdout)
+    assert (told["kind"], told["outcome"], told["exit_code"], told["failure"], told["in_doubt"]) == (
+        *("finished", "succeeded", 0, None, []),
+    )
+    assert told["answer"] == "Oslo is fine, Rome is fine, {'paid': 5}"
+    assert [(call["policy"], call["finished"], call["cached"]) for call in told["calls"]] == [
+        ("trip", True, False), ("look", True, False), ("look", True, False), ("pay", True, False),
+    ]  # fmt: skip
+    assert told["steps"][0]["id"] == "1/1"
+    assert told["totals"]["seconds"] > 0
+    assert Path(told["directory"]).is_dir()
+
+
+def test_what_stands_on_the_command_line_is_what_policies_can_read(folder):
+    told = json.loads(dsa("run", "--policy", "settings", "x", "--with", "mine.py", "--seed", "3", "--json").stdout)
+    assert told["steps"][0]["payload"] == {
+        "over": str(folder), "model": "local", "seed": 3, "with": str(folder / "mine.py"),
+    }  # fmt: skip
+
+
+def test_a_run_that_ends_with_an_error_has_failed():
+    result = trip(text="a place with a long name")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("finished: error INVALID_PAYLOAD: at $.text: ")
+    told = json.loads(trip("--json", text="a place with a long name").stdout)
+    assert (told["outcome"], told["answer"], told["failure"]["code"]) == ("failed", None, "INVALID_PAYLOAD")
+    assert dsa("resume", "last").exit_code == 1
+
+
+def test_a_search_that_cannot_be_made_is_an_error_and_no_answer():
+    result = dsa("run", "--policy", "search_agent", "??", "--over", "docs", "--quiet")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("finished: error NO_WORDS: there is no word in '??' to search for\n")
+
+
+def test_what_a_policy_raises_stops_the_run_with_the_line():
+    result = stopped_at("Rome")
+    assert result.exit_code == 1
+    line = MINE.splitlines().index('        raise ConnectionError("no route")') + 1
+    assert f"stopped: look 1.2 failed: ConnectionError: no route ({Path.cwd()}/mine.py:{line})\n" in result.stdout
+    assert "next      dsa resume " in result.stdout
+    assert "Traceback" not in result.output
+    Path("break").write_text("Rome")
+    failure = json.loads(trip("--json").stdout)["failure"]
+    assert (failure["what"], failure["code"], failure["message"]) == ("look 1.2", "ConnectionError", "no route")
+
+
+MISTAKES = {
+    "no text": (["run", "--policy", "trip"], "--policy needs a TEXT"),
+    "an empty text": (["run", "--policy", "trip", " "], "--policy needs a TEXT"),
+    "a file too": (["run", "dual_state", "--policy", "trip", "x"], "--policy takes one TEXT and no FILE"),
+    "neither": (["run"], "Missing argument 'FILE', or --policy NAME."),
+    "a folder for a file": (["run", "dual_state", "--over", "docs"], "--over goes with --policy NAME"),
+    "parameters": (["run", "--policy", "trip", "x", "--param", "rmax=1"], "--param goes with FILE"),
+    "a budget": (["run", "--policy", "trip", "x", "--budget", "calls=1"], "--budget goes with FILE"),
+    "no such policy": (
+        ["run", "--policy", "serch_agent", "x"],
+        "hint: did you mean 'search_agent'? registered are: llm_policy, quoting_policy, search_agent, web_search_policy",
+    ),
+    "no such folder": (["run", "--policy", "search_agent", "x", "--over", "gone"], "gone: there is no such folder"),
+    "a file for a folder": (["run", "--policy", "search_agent", "x", "--over", "mine.py"], "mine.py: is no folder"),
+    "no such script": (
+        ["run", "--policy", "search_agent", "x", "--model", "scripted:gone.md"],
+        "gone.md: No such file",
+    ),
+    "no such module": (["run", "--policy", "trip", "x", "--with", "gone.py"], "gone.py: no such Python file"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "said"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_a_sentence_and_nothing_is_run(arguments, said):
+    result = dsa(*arguments)
+    assert result.exit_code == 2 or result.exception.__class__.__name__ in {"BindingError", "DocumentError"}
+    assert said in result.output + str(result.exception)
+    assert not Path(".dsa").exists()
+
+
+def test_a_mistake_is_an_object_for_programs():
+    assert json.loads(dsa("run", "--policy", "trip", "--json").stdout)["kind"] == "unreadable"
+
+
+def test_a_module_without_policies_is_no_fault_of_the_shipped_ones(folder):
+    (folder / "other.py").write_text("effects = {}")
+    assert dsa("run", "--policy", "search_agent", "cats", "--over", "docs", "--with", "other.py").exit_code == 0
+
+
+def test_what_cannot_be_read_is_left_out_and_a_link_leads_nowhere(folder):
+    (folder / "secret.md").write_text("Cats plot in secret.\n")
+    (folder / "docs" / "link.md").symlink_to(folder / "secret.md")
+    (folder / "docs" / "linked").symlink_to(folder)
+    (folder / "docs" / "cats.bin").write_bytes(b"\xff\0cats")
+    (folder / "docs" / "cats.latin").write_bytes("caf\u00e9 cats".encode("latin-1"))
+    told = json.loads(dsa("run", "--policy", "search_agent", "secret cats", "--over", "docs", "--json").stdout)
+    found = next(step["payload"] for step in told["steps"] if step["type"] == "action_result")
+    assert {place["file"] for place in found["results"]} == {"cats.md"}
+    assert (found["searched"], found["left_out"]) == (1, 3)
+
+
+# -- going on ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_was_stopped_goes_on_with_what_it_has():
+    stopped_at("Rome")
+    result = dsa("resume", "last")
+    assert result.exit_code == 0, result.output
+    assert did() == ["Rome", "pay"]
+    assert result.stdout.splitlines()[:2] == [
+        "1.2      look: resumed: it had failed; it is performed again",
+        "1.2      look: look: Rome is fine",
+    ]
+    assert "totals    3 calls (1 cached), " in result.stdout
+    run = recorded(Path(".dsa"), next(Path(".dsa").glob("*-trip-*")).name).run
+    assert dsa("resume", "last").stdout == f"run {run} is finished\n"
+    assert json.loads(dsa("resume", "last", "--json").stdout)["calls"][1]["cached"] is True
+
+
+def test_a_run_goes_on_from_another_folder_and_with_another_model(folder, monkeypatch):
+    stopped_at("Rome")
+    (folder / "elsewhere").mkdir()
+    monkeypatch.chdir(folder / "elsewhere")
+    result = dsa("resume", "last", "--runs", "../.dsa", "--model", "other")
+    assert result.exit_code == 0, result.output
+    monkeypatch.chdir(folder)
+    assert "--model local" in dsa("show", "last").stdout, "what it was begun with"
+
+
+def test_about_a_call_that_must_not_be_repeated_somebody_is_asked():
+    run = cut_off_at("pay")
+    result = dsa("resume", run)
+    assert result.exit_code == 3
+    assert result.stdout.splitlines()[:5] == [
+        "in doubt: pay 1.3 was under way when the run was cut off: {}",
+        f"  it has not happened  dsa resume {run} --retry 1.3",
+        f"  it has happened      dsa resume {run} --done 1.3",
+        f"  it gave something    dsa send {run} action_result --answers 1.3 --json-data JSON",
+        f"  it has failed        dsa resume {run} --fail 1.3",
+    ]
+    assert did() == []
+    told = json.loads(dsa("resume", run, "--json").stdout)
+    assert (told["kind"], told["exit_code"]) == ("in doubt", 3)
+    assert [(each["key"], each["policy"]) for each in told["in_doubt"]] == [(f"{run}/1.3", "pay")]
+
+
+@pytest.mark.parametrize(
+    ("command", "done", "code", "said"),
+    [
+        (["resume", "--retry", "1.3"], ["pay"], 0, "{'paid': 5}"),
+        (["resume", "--done", "1.3"], [], 0, "'done': True"),
+        (["resume", "--fail", "1.3"], [], 1, "finished: error UNPAID: the run was cut off while it was under way"),
+        (["send", "action_result", "--json-data", '{"paid": 7}', "--answers", "1.3"], [], 0, "{'paid': 7}"),
+        (["send", "text", "It is paid.", "--answers", "1.3"], [], 0, "{'text': 'It is paid.'}"),
+    ],
+)
+def test_what_somebody_says_of_a_call_is_done(command, done, code, said):
+    run = cut_off_at("pay")
+    verb, *options = command
+    result = dsa(verb, run, *options)
+    assert (result.exit_code, did()) == (code, done), result.output
+    assert said in result.stdout
+    assert dsa("replay", run).exit_code == 0
+
+
+def test_a_key_may_have_its_run():
+    run = cut_off_at("pay")
+    assert dsa("resume", run, "--retry", f"{run}/1.3").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["resume", "--retry", "1.1"], "1.1 is not in doubt; in doubt: 1.3"),
+        (["resume", "--retry", "1.3", "--fail", "1.3"], "1.3 is decided twice"),
+        (["resume", "--budget", "calls=1"], "--budget goes with a run of a machine"),
+        (["send", "text", "hello"], "it takes no events"),
+        (["send", "event", "hello", "--answers", "1.3"], "what a call gave is written `text"),
+        (["send", "action_result", "hello", "--answers", "1.3"], "`action_result --json-data"),
+        (["send", "text", "x", "--answers", "1.9"], "1.9 is not in doubt"),
+        (["replay", "--against", "dual_state"], "has no machine"),
+        (["show", "--as-scenario"], "it has no machine"),
+    ],
+)
+def test_what_cannot_be_said_of_a_run_is_a_sentence_and_nothing_is_done(command, said):
+    run = cut_off_at("pay")
+    verb, *options = command
+    before = recorded(Path(".dsa"), run).entries
+    result = dsa(verb, run, *options)
+    assert result.exit_code != 0
+    assert said in result.output + str(result.exception)
+    assert (did(), recorded(Path(".dsa"), run).entries) == ([], before)
+
+
+def test_a_machines_run_takes_no_policies():
+    crashed_while(Path(".dsa"), doing="pay")
+    result = dsa("replay", "last", "--with", "mine.py")
+    assert "--with goes with a run of a policy" in result.output
+
+
+# -- deriving again ---------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_derived_again_from_what_is_recorded():
+    trip()
+    Path("done.txt").unlink()
+    result = dsa("replay", "last")
+    assert result.exit_code == 0, result.output
+    first, second, third = result.stdout.splitlines()
+    assert first.endswith(": 8 entries, 3 calls")
+    assert second == "derived again with recorded results, every request and every step is the same: trip 1"
+    assert third == dsa("replay", "last").stdout.splitlines()[2]
+    assert did() == []
+    told = json.loads(dsa("replay", "last", "--json").stdout)
+    assert (told["derived"], told["ends_at"], told["calls"]) == (["1"], None, 3)
+    assert third == f"sha256 {told['sha256']}"
+
+
+def test_a_run_that_is_not_over_is_derived_as_far_as_it_goes():
+    run = cut_off_at("pay")
+    assert "the ledger ends at call 1.3\n" in dsa("replay", run).stdout
+    assert did() == []
+    dsa("run", "--policy", "settings", "x", "--with", "mine.py")
+    assert "settings called nobody: there is nothing to derive\n" in dsa("replay", "last").stdout
+
+
+CHANGES = [
+    ('Action("look", {"at": at})', 'Action("look", {"at": at.upper()})', "asked for is look with {'at': 'OSLO'}"),
+    ('Action("look", {"at": at})', 'Action("pay", {"at": at})', "asked for is pay with {'at': 'Oslo'}"),
+    ('", ".join', '"; ".join', 'asked for is the steps [{"text": "Oslo is fine; Rome is fine'),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "said"), CHANGES)
+def test_a_policy_that_has_changed_is_named(folder, old, new, said):
+    trip()
+    Path("done.txt").unlink()
+    (folder / "changed.py").write_text(MINE.replace(old, new))
+    result = dsa("replay", "last", "--with", "changed.py")
+    assert result.exit_code == 1
+    assert "call 1" in result.stderr
+    assert said in result.stderr
+    assert (did(), result.stdout) == ([], "")
+
+
+@pytest.mark.parametrize(("old", "new", "said"), CHANGES[:2])
+def test_a_run_does_not_go_on_with_a_policy_that_has_changed(folder, old, new, said):
+    run = cut_off_at("pay")
+    (folder / "changed.py").write_text(MINE.replace(old, new))
+    result = dsa("resume", run, "--retry", "1.3", "--with", "changed.py")
+    assert (result.exit_code, did()) == (1, [])
+    assert said in result.stderr
