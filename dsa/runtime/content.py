@@ -7,20 +7,26 @@ knows no model, no file and no process: `dsa.generators` and `dsa.guards` implem
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import attrs
+
+from dsa.runtime.secrets import marked
 
 
 @attrs.frozen
 class Usage:
-    """What one model call took. Token counts and cost are None when the provider did not say."""
+    """What one model call took. Token counts and cost are None when the provider did not say.
+
+    `model` is the one that was asked for, `response_model` the one that the provider says has answered; empty when it does not say.
+    """
 
     model: str
     seconds: float
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cost_usd: float | None = None
+    response_model: str = ""
 
 
 @attrs.frozen
@@ -51,6 +57,11 @@ class Artifact:
         """SHA-256 of the text: equal for equal texts."""
         return hashlib.sha256(self.content.encode("utf-8", "surrogatepass")).hexdigest()
 
+    @property
+    def redacted(self) -> tuple[str, ...]:
+        """The names of the secrets that the text had: it stands there with `[secret NAME]` in their places, for ever."""
+        return marked(self.content)
+
 
 @attrs.frozen
 class GuardResult:
@@ -59,12 +70,14 @@ class GuardResult:
     TypeError for anything but a bool, a str and a bool: what is merely true or false is no verdict.
     """
 
-    passed: bool = attrs.field(validator=attrs.validators.instance_of(bool))
-    feedback: str = attrs.field(default="", validator=attrs.validators.instance_of(str))
-    fatal: bool = attrs.field(default=False, validator=attrs.validators.instance_of(bool))
+    passed: bool
+    feedback: str = ""
+    fatal: bool = False
 
     def __attrs_post_init__(self) -> None:
-        """Refuse the one combination that means nothing."""
+        """Refuse what is no verdict, and the one combination that means nothing."""
+        if not (isinstance(self.passed, bool) and isinstance(self.feedback, str) and isinstance(self.fatal, bool)):
+            raise TypeError(f"{self} is no verdict: `passed` and `fatal` are True or False, `feedback` is a text")
         if self.passed and self.fatal:
             msg = "a GuardResult cannot be passed and fatal at once"
             raise ValueError(msg)
@@ -119,7 +132,12 @@ class PromptTemplate:
 
 
 class GeneratorInterface(ABC):
-    """a_gen of Definition 6: anything that answers a context with an artifact, a whole agent included."""
+    """a_gen of Definition 6: anything that answers a context with an artifact, a whole agent included.
+
+    One that answers at once can say that it does not block: then it is called in place, and not in a thread of its own.
+    """
+
+    blocks: ClassVar[bool] = True
 
     @abstractmethod
     def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
@@ -127,7 +145,12 @@ class GeneratorInterface(ABC):
 
 
 class GuardInterface(ABC):
-    """G of Definition 6: judges an artifact, given the artifacts its step uses."""
+    """G of Definition 6: judges an artifact, given the artifacts its step uses.
+
+    One that answers at once can say that it does not block: then it is called in place, and not in a thread of its own.
+    """
+
+    blocks: ClassVar[bool] = True
 
     @abstractmethod
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:

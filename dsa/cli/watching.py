@@ -1,0 +1,142 @@
+"""What the command line says of a run's secrets, logs and traces; for every command that lets a run go on.
+
+Takes options, gives who watches the run: log lines on standard error, spans to a collector. Standard output stays the result's.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import attrs
+import click
+
+from dsa.cli.terminal import patient
+from dsa.edge.logs import LEVELS, Form, log_to
+from dsa.edge.running import Observer, Performed, all_of
+from dsa.edge.telemetry import Telemetry, TelemetryError, is_configured, traced
+from dsa.runtime.secret_names import Chosen
+from dsa.runtime.secrets import Secrets
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_STARTED = "secrets"  # where the first entry of a run keeps what was chosen
+
+
+@attrs.frozen
+class Watching:
+    """What was chosen: secrets, the level and form of log lines (None: no lines), and whether to trace (None: if the environment says so)."""
+
+    chosen: Chosen = attrs.field(factory=Chosen)
+    level: str | None = None
+    form: Form = "text"
+    otel: bool | None = None
+
+    @property
+    def is_logging(self) -> bool:
+        """Tell whether log lines take the place of the progress that is shown."""
+        return self.level is not None
+
+    def started(self) -> dict[str, Any]:
+        """Give what a run keeps of this, so that it goes on in the same way: nothing when nothing was chosen."""
+        return {_STARTED: attrs.asdict(self.chosen)} if self.chosen else {}
+
+    def continuing(self, started: Mapping[str, Any]) -> "Watching":
+        """Give this with what was chosen when the run was started."""
+        before = {name: tuple(said) for name, said in (started.get(_STARTED) or {}).items()}
+        return attrs.evolve(self, chosen=Chosen(**before) | self.chosen)
+
+    @contextmanager
+    def watched(self, secrets: Secrets) -> Iterator["Watched"]:
+        """Log and trace what happens meanwhile. Raises TelemetryError when traces are asked for by option and cannot be made."""
+        with ExitStack() as opened:
+            if self.level is not None:
+                opened.enter_context(log_to(patient(sys.stderr), self.level, self.form, secrets))
+            wanted = is_configured() if self.otel is None else self.otel
+            yield Watched(secrets, self._traced(secrets, opened) if wanted else None)
+
+    def _traced(self, secrets: Secrets, opened: ExitStack) -> Telemetry | None:
+        try:
+            return opened.enter_context(traced(secrets, lambda lost: click.echo(f"telemetry: {lost}", err=True)))
+        except TelemetryError as fault:
+            if self.otel:
+                raise
+            click.echo(f"telemetry: {fault}", err=True)  # the variables may be there for other programs
+            return None
+
+
+@attrs.frozen
+class Watched:
+    """Who watches a run beside the one who shows it."""
+
+    _secrets: Secrets
+    _telemetry: Telemetry | None
+
+    def observing(self, show: Observer) -> Observer:
+        """Give the observer of new entries."""
+        telemetry = self._telemetry
+        return show if telemetry is None else all_of(show, telemetry.observe)
+
+    def recalling(self, show: Observer) -> Observer:
+        """Give the observer of the entries that are there before a run goes on."""
+        telemetry = self._telemetry
+        return show if telemetry is None else all_of(show, telemetry.recall)
+
+    def rested(self, performed: Performed) -> Performed:
+        """Say to the trace how it ended; give it on."""
+        failure = performed.rest.failure
+        if self._telemetry is not None:
+            self._telemetry.close(None if failure is None else str(failure))
+        return performed
+
+    def note(self, what: str, data: object) -> None:
+        """Say on standard error when something that a person gives to a run has a secret in it."""
+        names = sorted({name for text in _texts(data) for _, name in self._secrets.places(text)})
+        if names:
+            marks = ", ".join(f"[secret {name}]" for name in names)
+            click.echo(f"note: {what} has a secret in it; the run, and its model, get {marks} in its place", err=True)
+
+
+def _texts(data: object) -> Iterator[str]:
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, Mapping | list | tuple):
+        for item in (*data, *data.values()) if isinstance(data, Mapping) else data:
+            yield from _texts(item)
+
+
+_OPTIONS = (
+    click.option("--secret", "names", multiple=True, metavar="NAME", help="The variable NAME is a secret too."),
+    click.option("--secret-pattern", "patterns", multiple=True, metavar="REGEX", help="What matches is a secret."),
+    click.option(
+        "--not-secret", "spared", multiple=True, metavar="NAME", help="NAME is no secret, whatever it is called."
+    ),
+    click.option("--log", "level", type=click.Choice(LEVELS), help="Log each ledger entry on standard error."),
+    click.option("--log-format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True),
+    click.option(
+        "--otel/--no-otel", default=None, help="Trace with OpenTelemetry; default: if its variables say where to."
+    ),
+)
+
+
+def watching_options(command: _Command) -> _Command:
+    """Add the options about secrets, logs and traces; the command gets them as one argument, `watching`."""
+
+    @wraps(command)
+    def collected(
+        *arguments: Any,  # noqa: ANN401  (the command's own)
+        names: tuple[str, ...],
+        patterns: tuple[str, ...],
+        spared: tuple[str, ...],
+        level: str | None,
+        form: Form,
+        otel: bool | None,
+        **given: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        chosen = Chosen(names, patterns, spared)
+        return command(*arguments, watching=Watching(chosen, level, form, otel), **given)
+
+    adding: Callable[..., Any] = collected
+    for option in reversed(_OPTIONS):
+        adding = option(adding)
+    return cast(_Command, adding)

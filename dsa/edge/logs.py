@@ -1,0 +1,177 @@
+"""A run as log records: one for each ledger entry, on the logger `dsa`, for whoever has configured it.
+
+Takes entries, gives records of the standard library's `logging`, whose fields say what the entry says but no texts of models or people. A
+program that configures nothing sees nothing. `log_to` is what `dsa --log` does.
+"""
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, Literal, TextIO
+
+from dsa.runtime.ledger import (
+    ArtifactEntry,
+    CallEntry,
+    CallResultEntry,
+    ChangeEntry,
+    DoubtEntry,
+    Entry,
+    EventEntry,
+    IntentEntry,
+    MachineEntry,
+    PolicyEntry,
+    RefusalEntry,
+    ResultEntry,
+    StepEntry,
+    TimerEntry,
+    VerdictEntry,
+)
+from dsa.runtime.secrets import Secrets
+
+LOGGER = logging.getLogger("dsa")
+LOGGER.addHandler(logging.NullHandler())  # else Python would print warnings of a logger that nobody has configured
+
+#: What may be worth a warning; everything else is logged as information at most.
+_MAY_WARN = (RefusalEntry, DoubtEntry, ResultEntry, ArtifactEntry)
+LEVELS = ("debug", "info", "warning", "error")
+Form = Literal["text", "json"]
+Fields = dict[str, Any]
+
+
+class LedgerLog:
+    """Logs the entries of one run. Pass `observe` to the driver; pass `recall` what was there before it goes on."""
+
+    def __init__(self, logger: logging.Logger = LOGGER) -> None:
+        self._logger = logger
+        self._run, self._seq, self._state = "", 0, ""
+
+    def recall(self, entry: Entry) -> None:
+        """Take note of an entry that was logged in an earlier life."""
+        match entry:
+            case MachineEntry() | PolicyEntry():
+                self._run = entry.run
+            case EventEntry():
+                self._seq = entry.seq
+            case StepEntry():
+                self._state = entry.target
+            case _:
+                pass
+
+    def observe(self, entry: Entry) -> None:
+        """Log an entry."""
+        self.recall(entry)
+        if not (isinstance(entry, _MAY_WARN) or self._logger.isEnabledFor(logging.INFO)):
+            return
+        kind, level, fields = described(entry)
+        if self._logger.isEnabledFor(level):
+            where = {"run": self._run, "seq": self._seq, "state": self._state}
+            told = {name: value for name, value in (where | fields).items() if value not in (None, "", (), [])}
+            self._logger.log(level, kind, extra={"dsa": {"kind": kind, **told}})
+
+    def stopped(self, what: str, line: int | None, code: str, message: str) -> None:
+        """Log that a failure has stopped the run."""
+        told = {"kind": "stopped", "run": self._run, "seq": self._seq, "state": self._state}
+        more = {"what": what, "line": line, "code": code, "message": message}
+        self._logger.error("stopped", extra={"dsa": told | more})
+
+
+def described(entry: Entry) -> tuple[str, int, Fields]:
+    """Give an entry's kind, the level at which it is logged, and what is said of it."""
+    match entry:
+        case MachineEntry():
+            return "machine", logging.INFO, {"machine": entry.name, "digest": entry.digest}
+        case PolicyEntry():
+            return "policy", logging.INFO, {"policy": entry.policy}
+        case EventEntry():
+            verdicts = {"verdicts": dict(entry.verdicts)} if entry.verdicts else {}
+            return "event", logging.INFO, {"event": entry.event, "timer": entry.source, "key": entry.key, **verdicts}
+        case StepEntry():
+            changed = {"changed": dict(entry.changed)} if entry.changed else {}
+            return "step", logging.INFO, {"line": entry.line, "source": entry.source, **changed}
+        case RefusalEntry():
+            return "refusal", logging.WARNING, {"reason": entry.reason, "accepted": list(entry.accepted)}
+        case IntentEntry():
+            return "intent", logging.INFO, {"effect": entry.effect, "key": entry.key, "line": entry.line}
+        case ArtifactEntry() | VerdictEntry() | ResultEntry():
+            return _outcome(entry)
+        case TimerEntry():
+            timer = {"timer": entry.source, "event": entry.event, "deadline_ms": entry.deadline_ms}
+            return "timer", logging.DEBUG, timer
+        case DoubtEntry():
+            return "doubt", logging.WARNING, {"effect": entry.effect, "key": entry.key, "handling": entry.handling}
+        case CallEntry():
+            return "call", logging.DEBUG, {"policy": entry.policy, "key": entry.key, "path": entry.path}
+        case CallResultEntry():
+            return "call_result", logging.DEBUG, {"key": entry.key, "path": entry.path}
+        case ChangeEntry():
+            return "change", logging.INFO, {"machine": entry.name, "digest": entry.digest}
+
+
+def _outcome(entry: ArtifactEntry | VerdictEntry | ResultEntry) -> tuple[str, int, Fields]:
+    """Describe what came of an effect. Bad news are warnings."""
+    about: Fields = {"key": entry.key, "seconds": round(entry.seconds, 6)}
+    if isinstance(entry, ResultEntry):
+        codes = [step["payload"].get("code") for step in entry.steps if step["payload"].get("error") is True]
+        level = logging.WARNING if entry.failed else logging.INFO
+        return "result", level, {"effect": entry.effect, **about, **({"code": codes[0]} if codes else {})}
+    about |= {"step": entry.step, "attempt": entry.attempt, "artifact": entry.artifact_id}
+    if isinstance(entry, VerdictEntry):
+        guards = {said.guard: said.outcome for said in entry.judgements}
+        return "verdict", logging.INFO, {**about, "verdict": entry.outcome, "guards": guards}
+    tokens = {"prompt_tokens": entry.prompt_tokens, "completion_tokens": entry.completion_tokens}
+    level = logging.WARNING if entry.redacted else logging.INFO
+    return "artifact", level, {**about, "model": entry.model, **tokens, "redacted": list(entry.redacted)}
+
+
+# -- as `dsa --log` writes it -----------------------------------------------------------------------------------------
+
+
+class LogLines(logging.Formatter):
+    """Writes a record as one line: JSON, or words and `name=value`. Nothing secret, whoever has logged it."""
+
+    def __init__(self, form: Form, secrets: Secrets) -> None:
+        super().__init__()
+        self._form, self._secrets = form, secrets
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a record; one that is not about a ledger entry has its message."""
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        fields: Fields = getattr(record, "dsa", None) or {"kind": "message", "message": self._whole(record)}
+        fields = self._secrets.value(fields)
+        if self._form == "json":
+            return json.dumps(
+                {"time": at, "level": record.levelname.lower(), "logger": record.name, **fields}, default=str
+            )
+        key = {"key": fields["key"].removeprefix(f"{fields.get('run')}/")} if "key" in fields else {}
+        words = " ".join(f"{name}={_plain(value)}" for name, value in (fields | key).items() if name != "kind")
+        return f"{at} {record.levelname:<7} {fields['kind']:<11} {words}"
+
+    def _whole(self, record: logging.LogRecord) -> str:
+        traced = [self.formatException(record.exc_info)] if record.exc_info else []
+        return "\n".join([record.getMessage(), *traced])
+
+
+def _plain(value: Any) -> str:  # noqa: ANN401  (JSON)
+    """Write a value without blanks, or as JSON."""
+    text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), default=str)
+    is_plain = text.isprintable() and not set(text) & set(" \"'=")
+    return text if is_plain or not isinstance(value, str) else json.dumps(text)
+
+
+@contextmanager
+def log_to(stream: TextIO, level: str, form: Form, secrets: Secrets) -> Iterator[None]:
+    """Write what is logged on the logger `dsa`, from this level (`LEVELS`) on, to a stream, one line a record."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(LogLines(form, secrets))
+    before, propagated = LOGGER.level, LOGGER.propagate
+    LOGGER.addHandler(handler)
+    LOGGER.setLevel(level.upper())
+    LOGGER.propagate = False
+    try:
+        yield
+    finally:
+        LOGGER.removeHandler(handler)
+        LOGGER.setLevel(before)
+        LOGGER.propagate = propagated

@@ -1,0 +1,182 @@
+"""What this machine really does: file systems, syncs, locks, ways to confine a process, programs. Found by trying, not by guessing.
+
+Takes folders and names, gives facts. Whatever it makes it removes; nothing it starts outlives it.
+"""
+
+import ctypes
+import fcntl
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import attrs
+
+_NETWORK = frozenset(
+    {"9p", "afs", "ceph", "cifs", "coda", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"}
+)
+_NETWORK_FUSE = ("fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse")
+_IN_MEMORY = frozenset({"tmpfs", "ramfs"})
+_SYNCS, _BLOCK = 9, b"\0" * 4096
+_TIME_LIMIT_S = 10
+_LANDLOCK_CREATE_RULESET, _LANDLOCK_VERSION = 444, 1  # linux/landlock.h; the number is that of every architecture
+_NEW_USER = 0x10000000  # CLONE_NEWUSER: linux/sched.h
+
+
+@attrs.frozen
+class Folder:
+    """What a folder is on. `kind` is the file system's name, empty where the system does not say; `fault` says why nothing can be kept there.
+
+    `sync_ms` is the median time that writing 4096 bytes and syncing them takes, in milliseconds.
+    """
+
+    path: Path
+    kind: str = ""
+    sync_ms: float = 0.0
+    locks: bool = False
+    fault: str = ""
+
+    @property
+    def is_network(self) -> bool:
+        """Tell whether other machines may use it too, which a ledger's locks and shared memory do not survive."""
+        return self.kind in _NETWORK or self.kind.startswith(_NETWORK_FUSE)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Tell whether it is gone when the machine stops."""
+        return self.kind in _IN_MEMORY
+
+
+def folder(path: Path) -> Folder:
+    """Try a folder, or the nearest one above it that is there: write, sync, lock, and remove what was written."""
+    there = path.absolute()
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if not there.is_dir():
+        return Folder(path, fault=f"{there} is no folder")
+    kind = file_system(there)
+    try:
+        with tempfile.NamedTemporaryFile(dir=there, prefix=".dsa-doctor-") as file:
+            times = [_synced_ms(file.fileno()) for _ in range(_SYNCS)]
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with open(file.name, "rb") as other:  # noqa: PTH123
+                locks = _is_refused(other.fileno())
+    except OSError as fault:
+        return Folder(path, kind, fault=f"nothing can be written and synced in {there}: {fault.strerror or fault}")
+    return Folder(path, kind, statistics.median(times), locks)
+
+
+def _synced_ms(file: int) -> float:
+    began = time.perf_counter()
+    os.write(file, _BLOCK)
+    os.fsync(file)
+    return (time.perf_counter() - began) * 1000
+
+
+def _is_refused(file: int) -> bool:
+    """Tell whether a lock that is held keeps another one out."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
+
+
+def file_system(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str:
+    """Name the file system that a path is on, as the kernel calls it; empty where it does not say (proc_pid_mountinfo(5))."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return ""
+    found, longest = "", -1
+    where = str(path.resolve())
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        point = before.split()[4].encode("latin-1", "replace").decode("unicode_escape")  # blanks stand there as \040
+        if len(point) >= longest and f"{where}/".startswith(point.rstrip("/") + "/"):
+            found, longest = after.split()[0], len(point)
+    return found
+
+
+# -- ways to confine a process ----------------------------------------------------------------------------------------
+
+
+def user_namespaces() -> bool:
+    """Tell whether a process here may have a user namespace of its own: one is made, in a child, and gone again."""
+    return sys.platform == "linux" and _ends_well(
+        [sys.executable, "-I", "-S", "-c", f"import ctypes, os; os._exit(ctypes.CDLL(None).unshare({_NEW_USER}) != 0)"]
+    )
+
+
+def landlock_abi() -> int:
+    """Give the version of Landlock that the kernel speaks; 0 when it has none, or it is switched off (landlock(7))."""
+    if sys.platform != "linux":
+        return 0
+    return max(0, int(ctypes.CDLL(None).syscall(_LANDLOCK_CREATE_RULESET, None, 0, _LANDLOCK_VERSION)))
+
+
+def bubblewrap() -> bool | None:
+    """Tell whether bubblewrap can confine a program here; None when it is not installed."""
+    program = shutil.which("bwrap")
+    true = shutil.which("true") or "/bin/true"
+    return (
+        None
+        if program is None
+        else _ends_well([program, "--ro-bind", "/", "/", "--unshare-all", "--die-with-parent", true])
+    )
+
+
+def _ends_well(command: list[str]) -> bool:
+    try:
+        return subprocess.run(command, capture_output=True, timeout=_TIME_LIMIT_S, check=False).returncode == 0  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+# -- programs, and who listens ----------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Program:
+    """A program that is installed: where, and the first line of what it says of its version; `fault` when it does not run."""
+
+    path: str
+    version: str = ""
+    fault: str = ""
+
+
+def program(names: tuple[str, ...], *flags: str) -> Program | None:
+    """Find the first of these programs and ask it for its version; None when there is none."""
+    path = next(filter(None, map(shutil.which, names)), None)
+    if path is None:
+        return None
+    try:
+        done = subprocess.run(  # noqa: S603
+            [path, *flags], capture_output=True, text=True, errors="replace", timeout=_TIME_LIMIT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as fault:
+        return Program(path, fault=f"it does not run: {fault}")
+    said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    if done.returncode != 0:
+        return Program(
+            path, fault=f"it does not run (exit {done.returncode}): {said[0] if said else 'it says nothing'}"
+        )
+    return Program(path, said[0] if said else "")
+
+
+def listens(address: str) -> bool:
+    """Tell whether somebody takes connections at the host and port of an address."""
+    parts = urlsplit(address)
+    try:
+        with socket.create_connection(
+            (parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)), 1
+        ):
+            return True
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,246 @@
+"""Secrets in texts: found in every form that a value takes on its way, and replaced by a marker that says which it was.
+
+Takes values and patterns with their names, gives texts and JSON without them. Pure: which secrets there are, `dsa.runtime.secret_names`
+says; it knows no ledger. A text in which nothing is found is given back as it is, and costs next to nothing (see `Secrets.suspects`).
+"""
+
+import re
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
+from json import dumps
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import attrs
+
+#: What stands in the place of a secret: `[secret OPENAI_API_KEY]`.
+_MARKER = re.compile(r"\[secret ([^\[\]\n]{1,100})\]")
+_ODD_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]")
+_MARK = "[secret "
+_BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
+_SHORTEST_BASE64 = 10
+_SHORTEST_LINE = 20
+#: Characters from the commonest to the rarest in ledgers and in English; what is missing here is rarest of all.
+_COMMON = " et\"aidsnrco-:l,2f10uhm\n.gp6b_35`'|k9yvw874/{}x()TEN*q[]#=\\Aj;S^W><ORPDI$!LCMGV+BU~FHKYX@%&zJ?Q"
+_RANKS = {character: rank for rank, character in enumerate(_COMMON)}
+
+
+def marked(text: str) -> tuple[str, ...]:
+    """Give the names of the secrets that a text has had, sorted: those of its markers."""
+    return tuple(sorted(set(_MARKER.findall(text)))) if _MARK in text else ()
+
+
+def marker(name: str) -> str:
+    """Give what stands in the place of a secret."""
+    return f"{_MARK}{_ODD_IN_A_NAME.sub('_', name)[:100]}]"
+
+
+@attrs.frozen
+class Shape:
+    """What a kind of secret looks like, which has at least `shortest` characters.
+
+    A text without any of the `anchors` has none; without anchors every text is looked at.
+    """
+
+    name: str
+    pattern: re.Pattern[str]
+    shortest: int = 1
+    anchors: tuple[str, ...] = ()
+
+
+def _token(name: str, pattern: str, shortest: int, *anchors: str) -> Shape:
+    return Shape(name, re.compile(rf"(?<![A-Za-z0-9]){pattern}"), shortest, anchors)
+
+
+_GITHUB = r"(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{40,})"
+_PEM = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----(?:(?!-----)[\s\S]){0,20000}(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----)?"
+#: Tokens whose issuers gave them a shape by which they are known; those of Anthropic begin like OpenAI's.
+SHAPES = (
+    _token("openai-key", r"sk-(?=[A-Za-z_-]{0,60}[0-9])[A-Za-z0-9_-]{20,}", 23, "sk-"),
+    _token("github-token", _GITHUB, 34, "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+    _token("gitlab-token", r"glpat-[A-Za-z0-9_-]{20,}", 26, "glpat-"),
+    _token("aws-key-id", r"A[KS]IA[A-Z0-9]{16}(?![A-Za-z0-9])", 20, "KIA", "SIA"),
+    _token("google-key", r"AIza[A-Za-z0-9_-]{35}", 39, "AIza"),
+    _token("slack-token", r"xox[abeoprs]-[A-Za-z0-9-]{10,}", 15, "xox"),
+    _token("huggingface-token", r"hf_[A-Za-z0-9]{30,}", 33, "hf_"),
+    Shape("private-key", re.compile(_PEM), 27, ("PRIVATE KEY",)),
+)
+
+
+@attrs.frozen
+class _Needle:
+    """One form of a secret's value. `is_base64`: what stands around it in the same alphabet belongs to it."""
+
+    text: str
+    name: str
+    is_base64: bool = False
+
+
+class Secrets:
+    """Values by name, each looked for in all its forms, and shapes. Nothing of it shows a value.
+
+    A value's forms are the value itself, as JSON writes it (once and twice), as Python and as URLs write it, and in base64, whatever
+    stands around it there; of a block of several lines (a private key) also its lines.
+    """
+
+    __slots__ = ("_by_rarest", "_free", "_needles", "_shapes", "_shortest", "names")
+
+    def __init__(self, values: Mapping[str, str] | None = None, shapes: Iterable[Shape] = SHAPES) -> None:
+        self._needles = _sorted_needles(values or {})
+        self._shapes = tuple(shapes)
+        self._free = tuple(shape.pattern for shape in self._shapes if not shape.anchors)
+        anchors = [anchor for shape in self._shapes for anchor in shape.anchors]
+        wanted = [*(needle.text for needle in self._needles), *anchors]
+        self._by_rarest = _by_rarest(wanted)
+        lengths = [*(len(needle.text) for needle in self._needles), *(shape.shortest for shape in self._shapes)]
+        self._shortest = min(lengths, default=0)
+        #: What is looked for, by name.
+        self.names = tuple(dict.fromkeys([*(values or {}), *(shape.name for shape in self._shapes)]))
+
+    def __repr__(self) -> str:
+        return f"Secrets({', '.join(self.names)})"
+
+    def suspects(self, text: str) -> bool:
+        """Tell whether a text may have a secret in it: False is certain, and quick.
+
+        Each thing that is looked for is asked for by its rarest character first: where that is missing, as it mostly is, one search for
+        one character has settled it for all that share it; where it is not, what stands around it is looked at.
+        """
+        if len(text) < self._shortest:
+            return False
+        for rarest, search in self._by_rarest:
+            if rarest in text and search(text):
+                return True
+        return bool(self._free) and any(pattern.search(text) for pattern in self._free)
+
+    def text(self, text: str) -> str:
+        """Give a text with markers in place of secrets. Doing it again changes nothing."""
+        if not self.suspects(text):
+            return text
+        pieces, end = [], 0
+        for match in _MARKER.finditer(text):  # whatever a pattern says, a marker is none
+            pieces += [self._without(text[end : match.start()]), match[0]]
+            end = match.end()
+        return "".join([*pieces, self._without(text[end:])])
+
+    def places(self, text: str) -> tuple[tuple[int, str], ...]:
+        """Give where secrets begin in a text, and their names; those that are marked already are not among them."""
+        if not self.suspects(text):
+            return ()
+        without_markers = _MARKER.sub(lambda match: " " * len(match[0]), text)
+        return tuple((start, name) for start, _, name in _merged(self._spans(without_markers)))
+
+    def value(self, value: Any) -> Any:  # noqa: ANN401  (JSON)
+        """Give a JSON value with markers in its texts and keys, and in place of numbers that are secrets."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {self.value(key): self.value(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.value(item) for item in value]
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            written = repr(value)
+            without = self.text(written)
+            return value if without == written else without
+        return value
+
+    def _without(self, text: str) -> str:
+        pieces, end = [], 0
+        for start, stop, name in _merged(self._spans(text)):
+            pieces += [text[end:start], marker(name)]
+            end = stop
+        return "".join([*pieces, text[end:]])
+
+    def _spans(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """Give where secrets stand, from and to, with their names; they may overlap."""
+        for needle in self._needles:
+            start = text.find(needle.text)
+            while start >= 0:
+                span = start, start + len(needle.text)
+                yield (*(_widened(text, *span) if needle.is_base64 else span), needle.name)
+                start = text.find(needle.text, start + 1)
+        for shape in self._shapes:
+            for match in shape.pattern.finditer(text):
+                if match.end() > match.start():
+                    yield match.start(), match.end(), shape.name
+
+
+def _by_rarest(wanted: Iterable[str]) -> tuple[tuple[str, Callable[[str], object]], ...]:
+    """Sort texts under the rarest character of each; give with the character what finds any of its texts."""
+    found: dict[str, list[str]] = {}
+    for text in dict.fromkeys(wanted):
+        rarest = max(text, key=lambda character: _RANKS.get(character, len(_RANKS)))
+        around = text.index(rarest) + 1
+        found.setdefault(rarest, []).append(f"(?<={re.escape(text[:around])}){re.escape(text[around:])}")
+    return tuple(
+        (rarest, re.compile(f"{re.escape(rarest)}(?:{'|'.join(texts)})").search) for rarest, texts in found.items()
+    )
+
+
+def _merged(spans: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """Put overlapping spans together, under the name of the longest."""
+    merged: list[tuple[int, int, str]] = []
+    longest = 0
+    for start, stop, name in sorted(spans, key=lambda span: (span[0], -span[1])):
+        if merged and start < merged[-1][1]:
+            before, end, named = merged[-1]
+            merged[-1] = before, max(end, stop), name if stop - start > longest else named
+            longest = max(longest, stop - start)
+        else:
+            merged.append((start, stop, name))
+            longest = stop - start
+    return merged
+
+
+def _widened(text: str, start: int, stop: int) -> tuple[int, int]:
+    """Take in what belongs to the same word of base64."""
+    while start > 0 and text[start - 1] in _BASE64:
+        start -= 1
+    while stop < len(text) and text[stop] in _BASE64:
+        stop += 1
+    while stop < len(text) and text[stop] == "=":
+        stop += 1
+    return start, stop
+
+
+# -- the forms of a value ---------------------------------------------------------------------------------------------
+
+
+def _sorted_needles(values: Mapping[str, str]) -> tuple[_Needle, ...]:
+    """Give the forms of all values, each text once."""
+    found: dict[str, _Needle] = {}
+    for name, value in values.items():
+        for text in chain(_plain(value), _lines(value)):
+            found.setdefault(text, _Needle(text, name))
+        for text in _base64(value):
+            found.setdefault(text, _Needle(text, name, is_base64=True))
+    return tuple(found.values())
+
+
+def _plain(value: str) -> Iterator[str]:
+    """Give a value as it is, and as JSON, Python and URLs write it."""
+    once = dumps(value)[1:-1]
+    yield from (value, once, dumps(value, ensure_ascii=False)[1:-1], dumps(once)[1:-1], once.replace("/", "\\/"))
+    yield from (repr(value)[1:-1], value.replace("\n", "\r\n"))
+    as_bytes = value.encode("utf-8", "surrogatepass")
+    urls = (quote(as_bytes, safe=""), quote(as_bytes), quote_plus(as_bytes))
+    yield from urls
+    yield from (re.sub("%[0-9A-F]{2}", lambda match: match[0].lower(), url) for url in urls)
+
+
+def _lines(value: str) -> Iterator[str]:
+    """Give the lines of a block such as a private key, which stands elsewhere indented or in quotes."""
+    if value.startswith("-----BEGIN "):
+        lines = (line.strip() for line in value.splitlines())
+        yield from (line for line in lines if len(line) >= _SHORTEST_LINE and not line.startswith("-----"))
+
+
+def _base64(value: str) -> Iterator[str]:
+    """Give what is always there when a text with this value is written in base64, wherever in it the value begins."""
+    as_bytes = value.encode("utf-8", "surrogatepass")
+    for before in range(3):
+        coded = b64encode(b"\0" * before + as_bytes).decode("ascii")
+        settled = coded[(before * 8 + 5) // 6 : (before + len(as_bytes)) * 8 // 6]
+        if len(settled) >= _SHORTEST_BASE64:
+            yield from (settled, settled.translate({ord("+"): "-", ord("/"): "_"}))

@@ -1,0 +1,52 @@
+import click
+import pytest
+from click.testing import CliRunner
+
+from dsa.cli.watching import Watching, watching_options
+from dsa.runtime.secret_names import Chosen
+from dsa.runtime.secrets import Secrets
+
+
+def parsed(*arguments):
+    """What a command is given for these options."""
+    given = []
+
+    @click.command()
+    @watching_options
+    @click.option("--other")
+    def command(other, *, watching):
+        given.append((other, watching))
+
+    done = CliRunner().invoke(command, arguments)
+    return given[0] if given else done
+
+
+def test_options_come_as_one_value_beside_the_commands_own():
+    assert parsed("--other", "x") == ("x", Watching())
+    arguments = ("--secret", "A", "--secret", "B", "--secret-pattern", "x+", "--not-secret", "C", "--log", "info")
+    _, watching = parsed(*arguments, "--log-format", "json", "--no-otel")
+    assert watching == Watching(Chosen(("A", "B"), ("x+",), ("C",)), "info", "json", otel=False)
+    assert watching.is_logging
+    assert parsed("--log", "loud").exit_code == 2
+
+
+def test_what_was_chosen_at_the_start_is_kept_and_added_to():
+    assert Watching().started() == {}
+    begun = Watching(Chosen(("A",), ("x",))).started()
+    assert begun == {"secrets": {"names": ("A",), "patterns": ("x",), "spared": ()}}
+    again = Watching(Chosen(("B",)), "info").continuing(begun)
+    assert again == Watching(Chosen(("A", "B"), ("x",)), "info")
+    assert Watching().continuing({}) == Watching()
+
+
+@pytest.mark.parametrize(("data", "said"), [
+    ("a opensesame b", "note: DATA has a secret in it; the run, and its model, get [secret WORD] in its place\n"),
+    ([{"opensesame": 1}, None, 2], "note: DATA has a secret in it; the run, and its model, get [secret WORD] in its place\n"),
+    ({"a": ["nothing"]}, ""),
+    (None, ""),
+])  # fmt: skip
+def test_who_hands_in_a_secret_is_told(data, said, capsys, monkeypatch):
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
+    with Watching().watched(Secrets({"WORD": "opensesame"}, ())) as watched:
+        watched.note("DATA", data)
+    assert capsys.readouterr() == ("", said)

@@ -1,0 +1,202 @@
+"""A run keeps no secret, and nothing that had one passes, whatever the policies and guards behind it do."""
+
+import pytest
+from hands import driver_of, finish
+
+from dsa.edge.binding import Binding, bind
+from dsa.edge.driver import Driver
+from dsa.edge.files import load, locate, read_text
+from dsa.edge.running import perform, take_up
+from dsa.errors import BindingError
+from dsa.lang import dumps, loads
+from dsa.meaning import Occurrence
+from dsa.runtime.artifacts import MemoryArtifacts
+from dsa.runtime.content import Artifact, GuardInterface, GuardResult
+from dsa.runtime.ledger import ArtifactEntry, EventEntry, Judgement, VerdictEntry, dump_line
+from dsa.runtime.policies import event_step
+from dsa.runtime.run import begin, replay
+from dsa.runtime.secret_names import SecretError
+from dsa.runtime.secrets import Secrets
+
+WORD = "opensesame"
+MACHINE = load("dual_state").at({"rmax": 1})
+WAITING = loads("""# waiting
+## Events
+| event | from |
+| - | - |
+| text | outside |
+| artifact | make |
+| approved | outside |
+## Variables
+| variable | scope | domain | initial |
+| - | - | - | - |
+| good | workflow | bool | false |
+## Guards
+| guard | judges |
+| - | - |
+| g | artifact, text |
+## Transitions
+| source | event | if | update | effects | target |
+| - | - | - | - | - | - |
+| idle | text | g.passed | | make | making |
+| idle | text | else | | | gone |
+| making | artifact | g.passed | good = true | | done |
+| making | artifact | else | | | asking |
+| asking | approved | | good = true | | done |
+## States
+| state | kind |
+| - | - |
+| idle | initial |
+| making | |
+| asking | |
+| done | final |
+| gone | final |
+""")
+
+
+@pytest.fixture(autouse=True)
+def word(monkeypatch):
+    monkeypatch.setenv("THE_TOKEN", WORD)
+
+
+class Says(GuardInterface):
+    def __init__(self, result):
+        self.result = result
+
+    def validate(self, artifact, **dependencies):
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
+
+
+PASSES = Says(GuardResult(passed=True, feedback=f"fine, {WORD}"))
+
+
+async def nothing(_action, _context):
+    return []
+
+
+def forging(content):
+    """Policies of somebody's own, that ask no guard and say that everything is fine."""
+
+    async def query_llm(action, context):
+        made = context.artifacts.store(Artifact(content, context.run.step("g").attempts + 1, step="g"))
+        key = action.payload["key"]
+        context.record(ArtifactEntry(key, "g", made.version, made.artifact_id, made.content_digest))
+        return [event_step(action.policy, "artifact", data={"artifact_id": made.artifact_id})]
+
+    async def execute_guard(action, context):
+        latest, key = context.run.step("g").latest, action.payload["key"]
+        context.record(VerdictEntry(key, "g", 1, latest, [Judgement("g", "passed", f"fine, {WORD}")]))
+        return [event_step(action.policy, "verdict", verdicts={"g": "passed"})]
+
+    others = ("advance_state", "refine_context", "reply_to_user", "reply_failure", "escalate_to_user")
+    return {"query_llm": query_llm, "execute_guard": execute_guard, **dict.fromkeys(others, nothing)}
+
+
+def test_a_policy_that_says_passed_of_a_text_with_a_secret_is_not_believed():
+    driver = driver_of(MACHINE, forging(f"key = '{WORD}'"))
+    rest = finish(driver.drive(Occurrence("specification", data=f"say {WORD}")))
+    assert (rest.run.outcome, rest.run.sigma) == ("failed", {"satisfied": False})
+    entries = list(rest.run.ledger)
+    artifacts = [entry for entry in entries if isinstance(entry, ArtifactEntry)]
+    assert [entry.redacted for entry in artifacts] == [("THE_TOKEN",), ("THE_TOKEN",)]
+    verdicts = [entry for entry in entries if isinstance(entry, VerdictEntry)]
+    assert [entry.outcome for entry in verdicts] == ["failed", "failed"]
+    assert "The text contains a secret (THE_TOKEN)" in verdicts[0].feedback
+    judged = [entry.verdicts for entry in entries if isinstance(entry, EventEntry) and entry.event == "verdict"]
+    assert judged == [(("g", "failed"),)] * 2
+    assert rest.run.specification == "say [secret THE_TOKEN]"
+    assert not any(WORD in dump_line(entry) for entry in entries)
+    assert replay(MACHINE, entries) == rest.run
+
+
+def test_a_text_without_one_passes_as_ever():
+    rest = finish(driver_of(MACHINE, forging("key = 1")).drive(Occurrence("specification")))
+    assert rest.run.outcome == "succeeded"
+
+
+async def make(action, context):
+    made = context.artifacts.store(Artifact(f"key = '{WORD}'", 1, step="g"))
+    context.record(ArtifactEntry(action.payload["key"], "g", 1, made.artifact_id, made.content_digest))
+    return [event_step(action.policy, "artifact", data={"artifact_id": made.artifact_id})]
+
+
+def test_a_guard_that_is_asked_as_an_event_arrives_does_not_pass_it_but_a_person_may():
+    driver = driver_of(WAITING, {"make": make}, {"g": PASSES})
+    rest = finish(driver.drive(Occurrence("text", data="fine")))
+    assert (rest.kind, rest.run.configuration.state, rest.run.sigma) == ("waiting", "asking", {"good": False})
+    assert rest.run.step("g").redacted == ("THE_TOKEN",)
+    rest = finish(driver.drive(Occurrence("approved")))
+    assert (rest.run.outcome, rest.run.sigma) == ("done", {"good": True})
+    assert rest.run.step("g").redacted == ("THE_TOKEN",), "and it still says so"
+
+
+def test_an_event_that_is_a_text_with_a_secret_does_not_pass():
+    rest = finish(driver_of(WAITING, {"make": make}, {"g": PASSES}).drive(Occurrence("text", data=f"say {WORD}")))
+    assert rest.run.outcome == "gone"
+
+
+def test_what_a_guard_raises_as_an_event_arrives_is_told_without_secrets():
+    guard = Says(RuntimeError(f"401 for {WORD!r}"))
+    rest = finish(driver_of(WAITING, {"make": make}, {"g": guard}).drive(Occurrence("text", data="x")))
+    assert (rest.kind, rest.failure.message) == ("stopped", "401 for '[secret THE_TOKEN]'")
+
+
+def test_what_a_run_is_started_with_is_kept_without_secrets(tmp_path):
+    started = {"file": f"/home/{WORD}/machine.md", "budget": []}
+    performed = perform(WAITING, dumps(WAITING), Binding({"make": make}), None, root=tmp_path, started=started)
+    assert dict(performed.rest.run.ledger[0].started)["file"] == "/home/[secret THE_TOKEN]/machine.md"
+
+
+def test_a_document_with_a_secret_is_refused_before_anything_is_kept(tmp_path):
+    text = dumps(WAITING) + f"\nThe key is\n{WORD}.\n"
+    lines = len(text.splitlines())
+    with pytest.raises(
+        SecretError, match=rf"line {lines} of the document has the secret THE_TOKEN .*--not-secret THE_TOKEN"
+    ):
+        perform(WAITING, text, Binding({"make": make}), None, root=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_who_goes_on_without_the_secret_knows_what_had_it(tmp_path, monkeypatch):
+    """Its variable is gone in the second life: the texts still say that they had it, and do not pass."""
+
+    async def cut_off(_action, _context):
+        raise ConnectionError("no power")
+
+    effects = {**forging(f"key = '{WORD}'"), "execute_guard": cut_off}
+    performed = perform(MACHINE, read_text(locate("dual_state")), Binding(effects), "x", root=tmp_path)
+    assert performed.rest.kind == "stopped"
+    monkeypatch.delenv("THE_TOKEN")
+    again = {**forging("fine"), "query_llm": forging("key = '[secret THE_TOKEN]'")["query_llm"]}
+    performed = take_up(tmp_path, performed.rest.run.run_id, lambda *_: Binding(again))
+    assert performed.rest.run.outcome == "failed"
+    assert performed.rest.run.sigma == {"satisfied": False}
+
+
+def test_what_a_module_raises_as_it_is_imported_is_told_without_secrets(tmp_path):
+    (tmp_path / "mine.py").write_text(f"raise RuntimeError('no login with {WORD}')\n")
+    with pytest.raises(BindingError, match=r"no login with \[secret THE_TOKEN\]"):
+        bind(MACHINE, module=str(tmp_path / "mine.py"))
+
+
+@pytest.mark.parametrize("said", ["WORD", [1], {"WORD": 1}])
+def test_what_a_module_calls_secrets_are_names_of_variables(tmp_path, monkeypatch, said):
+    monkeypatch.setenv("WORD", "sesame")
+    (tmp_path / "mine.py").write_text("secret_names = ['WORD']\n")
+    assert bind(MACHINE, module=str(tmp_path / "mine.py"), model="openai/m").secrets.text("sesame") == "[secret WORD]"
+    (tmp_path / "mine.py").write_text(f"secret_names = {said!r}\n")
+    with pytest.raises(BindingError, match=r"mine.py: `secret_names` is no list of the names of variables"):
+        bind(MACHINE, module=str(tmp_path / "mine.py"), model="openai/m")
+
+
+def test_secrets_are_those_of_the_environment_unless_others_are_given():
+    assert "THE_TOKEN" in Binding({}).secrets.names
+    machine, told = WAITING, []
+    binding = Binding({"make": make}, {"g": PASSES}, secrets=Secrets({"OTHER": "elsewhere"}))
+    run, commands = begin(machine, "r")
+    driver = Driver(run, binding, MemoryArtifacts(), commands=commands, observe=told.append)
+    finish(driver.drive(Occurrence("text", data=f"{WORD} elsewhere")))
+    (sent,) = (entry for entry in told if isinstance(entry, EventEntry) and entry.event == "text")
+    assert sent.data == f"{WORD} [secret OTHER]"

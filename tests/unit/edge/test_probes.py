@@ -1,0 +1,76 @@
+import http.server
+import sys
+
+import pytest
+
+from dsa.edge import probes
+
+
+def test_a_folder_is_written_to_synced_locked_and_left_as_it_was(tmp_path):
+    found = probes.folder(tmp_path / "not" / "there" / "yet")
+    assert (found.fault, found.locks) == ("", True)
+    assert found.sync_ms > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_folder_and_what_cannot_be_written_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    assert "is no folder" in probes.folder(tmp_path / "file" / "x").fault
+    if sys.platform == "linux":
+        assert "nothing can be written" in probes.folder(probes.Path("/proc/x")).fault
+
+
+MOUNTS = """\
+21 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw
+22 21 0:20 / /home rw - nfs4 server:/home rw
+23 22 0:21 / /home/me/in\\040memory rw - tmpfs tmpfs rw
+24 21 0:22 / /homely rw - fuse.sshfs there: rw
+25 21 8:1 / /home/me/in\\040memory/deep rw master:2 - overlay overlay rw
+"""
+
+
+@pytest.mark.parametrize(("path", "kind"), [
+    ("/", "ext4"), ("/homestead", "ext4"), ("/home", "nfs4"), ("/home/you/x", "nfs4"), ("/home/me/in memory/x", "tmpfs"),
+    ("/home/me/in memory/deep/x", "overlay"), ("/homely", "fuse.sshfs"),
+])  # fmt: skip
+def test_a_path_is_on_the_file_system_that_is_mounted_nearest_above_it(tmp_path, path, kind):
+    (tmp_path / "mountinfo").write_text(MOUNTS)
+    assert probes.file_system(probes.Path(path), tmp_path / "mountinfo") == kind
+    assert probes.file_system(probes.Path(path), tmp_path / "gone") == ""
+
+
+@pytest.mark.parametrize(("kind", "network", "memory"), [
+    ("ext4", False, False), ("nfs4", True, False), ("cifs", True, False), ("fuse.sshfs", True, False), ("tmpfs", False, True),
+])  # fmt: skip
+def test_kinds_that_runs_should_not_be_kept_on(kind, network, memory):
+    found = probes.Folder(probes.Path("x"), kind)
+    assert (found.is_network, found.is_in_memory) == (network, memory)
+
+
+def test_a_program_is_asked_for_its_version(tmp_path, monkeypatch):
+    said = probes.program((sys.executable,), "--version")
+    assert said.version.startswith("Python 3")
+    broken = tmp_path / "broken"
+    broken.write_text("#!/bin/sh\necho it fell apart\nexit 3\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert probes.program(("gone", "broken"), "--version").fault == "it does not run (exit 3): it fell apart"
+    assert probes.program(("gone",), "--version") is None
+    broken.write_text("no program")
+    assert probes.program(("broken",), "--version").fault.startswith("it does not run")
+    assert probes.bubblewrap() is None
+
+
+def test_somebody_listens_or_not():
+    server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
+    address = f"http://127.0.0.1:{server.server_port}/v1"
+    assert probes.listens(address)
+    server.server_close()
+    assert not probes.listens(address)
+    assert not probes.listens("http://127.0.0.1:notaport")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux")
+def test_the_kernel_is_asked():
+    assert probes.user_namespaces() in {True, False}
+    assert 0 <= probes.landlock_abi() < 100

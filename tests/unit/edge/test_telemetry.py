@@ -1,0 +1,132 @@
+import builtins
+import http.server
+import logging
+import threading
+
+import pytest
+
+pytest.importorskip("opentelemetry.sdk", reason="the extra `otel` is not installed")
+
+from collecting import attributes, collector
+
+from dsa.edge.telemetry import Telemetry, TelemetryError, is_configured, traced
+from dsa.runtime.ledger import ArtifactEntry, IntentEntry, Judgement, MachineEntry, ResultEntry, VerdictEntry
+from dsa.runtime.policies import error_step
+from dsa.runtime.secrets import Secrets
+from dsa.runtime.spans import trace_id_of
+
+FIRST = MachineEntry("r1", "letters", "d" * 64)
+WRITES = IntentEntry("r1/1/1", "query_llm", "specification", 33, "idle", "writing")
+MADE = ArtifactEntry("r1/1/1", "g", 1, "a" * 64, "b" * 64, (), "llm", "openai/m", 1.0, 12, 3, redacted=("A_KEY",))
+JUDGED = VerdictEntry("r1/1/1", "g", 1, "a" * 64, [Judgement("g", "failed", "no")])
+RESULT = ResultEntry("r1/1/1", "query_llm", (error_step("query_llm", "timeout", "too late").to_json(),), 1.5)
+NONE = Secrets({}, ())
+
+
+def trace(monkeypatch, address, *entries, secrets=NONE):
+    """Trace entries to an address; give what is told of those that were not delivered."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
+    told = []
+    with traced(secrets, told.append) as telemetry:
+        for entry in entries:
+            telemetry.observe(entry)
+    return told
+
+
+def test_spans_come_to_the_collector_as_otlp(monkeypatch):
+    with collector() as (collected, address):
+        assert trace(monkeypatch, address, FIRST, WRITES, MADE, JUDGED, RESULT) == []
+    assert collected.paths == ["/v1/traces"]
+    (call,), (life,) = collected.named("chat m"), collected.named("invoke_workflow letters")
+    assert call.trace_id.hex() == life.trace_id.hex() == trace_id_of("r1")
+    assert (call.parent_span_id, life.parent_span_id) == (life.span_id, b"")
+    assert (call.kind, call.status.code, call.status.message) == (3, 2, "too late")  # CLIENT, ERROR
+    said = attributes(call)
+    assert (said["gen_ai.request.model"], said["gen_ai.usage.input_tokens"], said["error.type"]) == ("m", 12, "timeout")
+    assert said["dsa.redacted"] == ["A_KEY"]
+    (event,) = call.events
+    assert (event.name, attributes(event)["gen_ai.evaluation.explanation"]) == ("gen_ai.evaluation.result", "no")
+    assert call.end_time_unix_nano >= event.time_unix_nano >= call.start_time_unix_nano > 10**18
+
+
+def test_a_second_life_is_linked_to_the_first(monkeypatch):
+    with collector() as (collected, address):
+        trace(monkeypatch, address, FIRST, WRITES)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
+        with traced(NONE, print) as telemetry:
+            telemetry.recall(FIRST)
+            telemetry.recall(WRITES)
+            telemetry.observe(RESULT)
+    first, second = collected.named("invoke_workflow letters")
+    assert first.trace_id == second.trace_id
+    assert [link.span_id for link in second.links] == [first.span_id]
+
+
+def test_the_resource_is_what_the_variables_say_without_secrets(monkeypatch):
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "my-agent")
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "team=blue,note=opensesame")
+    with collector() as (collected, address):
+        trace(monkeypatch, address, FIRST, secrets=Secrets({"WORD": "opensesame"}, ()))
+    said = attributes(collected.resources[0].resource)
+    assert (said["service.name"], said["team"], said["note"]) == ("my-agent", "blue", "[secret WORD]")
+    assert said["service.version"]
+
+
+def test_a_collector_that_is_not_there_is_told_and_not_waited_for(monkeypatch, capfd):
+    server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
+    server.server_close()
+    (told,) = trace(monkeypatch, f"http://127.0.0.1:{server.server_port}", FIRST, WRITES, RESULT)
+    assert told.startswith("2 of 2 spans were not delivered: ")
+    assert capfd.readouterr() == ("", "")
+    assert logging.getLogger("opentelemetry").handlers == []
+    assert logging.getLogger("opentelemetry").propagate
+
+
+def test_a_collector_that_never_answers_is_given_up(monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "60")
+    with collector() as (collected, address):
+        collected.hang = threading.Event()
+        (told,) = trace(monkeypatch, address, FIRST, WRITES, RESULT)
+    assert told.startswith("2 of 2 spans were not delivered")
+
+
+def test_a_collector_that_refuses_is_told(monkeypatch):
+    with collector() as (collected, address):
+        collected.status = 403
+        (told,) = trace(monkeypatch, address, FIRST)
+    assert told.startswith("1 of 1 spans were not delivered: ")
+    assert "403" in told
+
+
+def test_spans_of_what_an_error_ended_say_so():
+    spans = []
+    telemetry = Telemetry(spans.append, now_ns=lambda: 5)
+    telemetry.observe(FIRST)
+    telemetry.close("query_llm failed")
+    telemetry.close()
+    assert [(span.error, span.start_ns, span.end_ns) for span in spans] == [("query_llm failed", 5, 5)]
+
+
+@pytest.mark.parametrize(("environment", "wanted"), [
+    ({}, False),
+    ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}, True),
+    ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://x"}, True),
+    ({"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, False),
+    ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SDK_DISABLED": "True"}, False),
+    ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_TRACES_EXPORTER": "none"}, False),
+])  # fmt: skip
+def test_the_variables_of_opentelemetry_say_whether_to_trace(environment, wanted):
+    assert is_configured(environment) is wanted
+
+
+def test_without_opentelemetry_there_is_a_line_that_installs_it(monkeypatch):
+    real = builtins.__import__
+
+    def missing(name, *rest, **more):
+        if name.startswith("opentelemetry"):
+            raise ImportError(name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    with pytest.raises(TelemetryError, match="pip install 'dual-state-agents\\[otel\\]'"), traced(NONE, print):
+        pass

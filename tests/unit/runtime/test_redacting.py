@@ -1,0 +1,114 @@
+import attrs
+import pytest
+
+from dsa.runtime.artifacts import MemoryArtifacts
+from dsa.runtime.content import Artifact, GuardResult, Usage
+from dsa.runtime.ledger import (
+    ArtifactEntry,
+    EventEntry,
+    Judgement,
+    MachineEntry,
+    ResultEntry,
+    VerdictEntry,
+    dump_line,
+)
+from dsa.runtime.policies import Action, Step
+from dsa.runtime.redacting import (
+    RedactingArtifacts,
+    action_without,
+    artifact_flagged,
+    entry_without,
+    never_passed,
+    step_without,
+    warily,
+)
+from dsa.runtime.secrets import Secrets
+
+SECRETS = Secrets({"WORD": 'open"sesame'}, ())
+WORD, MARK = 'open"sesame', "[secret WORD]"
+
+
+def test_a_step_is_cleaned_in_all_its_parts_and_else_given_back():
+    clean = Step("1", "a", "text", {"text": "fine"})
+    assert step_without(SECRETS, clean) is clean
+    step = Step(WORD, WORD, WORD, {WORD: [WORD, {"a": f"x{WORD}y"}]})
+    assert step_without(SECRETS, step) == Step(MARK, MARK, MARK, {MARK: [MARK, {"a": f"x{MARK}y"}]})
+
+
+def test_a_request_is_compared_without_secrets_so_that_another_key_replays_the_same():
+    action = Action("get", {"key": WORD}, frozenset({"x"}))
+    other = Secrets({"WORD": "changed!"}, ())
+    assert action_without(SECRETS, action) == Action("get", {"key": MARK}, frozenset({"x"}))
+    rotated = action_without(other, Action("get", {"key": "changed!"}, frozenset({"x"})))
+    assert action_without(SECRETS, action).digest == rotated.digest
+    assert action_without(other, action) is action
+
+
+@pytest.mark.parametrize("entry", [
+    MachineEntry("r", "m", "d", {"n": 1}, {"file": f"/home/{WORD}/x.md", "seed": 0}),
+    EventEntry(1, "e", {"g": "passed"}, None, {WORD: [WORD]}, "r/1/1"),
+    ResultEntry("r/1/1", "tell", [{"id": "1", "actor": "a", "type": "t", "payload": {"text": WORD}}], 0.5),
+    ArtifactEntry("r/1/1", "g", 1, "id", "digest", ("p",), f"by {WORD}", WORD, 0.5, 3, None, 0.1, WORD),
+    VerdictEntry("r/1/1", "g", 1, "id", [Judgement("g", "failed", f"not {WORD}"), Judgement("h", "passed")], 0.5),
+])  # fmt: skip
+def test_an_entry_is_cleaned_wherever_it_has_texts(entry):
+    clean = entry_without(SECRETS, entry)
+    assert type(clean) is type(entry)
+    assert "sesame" not in dump_line(clean)
+    assert MARK in dump_line(clean)
+    assert entry_without(SECRETS, clean) is clean
+
+
+def test_an_entry_that_is_no_json_is_refused():
+    with pytest.raises(ValueError, match="JSON"):
+        entry_without(SECRETS, ArtifactEntry("k", "s", 1, "a", "d", seconds=float("nan")))
+
+
+def test_a_text_is_stored_without_secrets_and_says_so_for_ever():
+    inner = MemoryArtifacts()
+    store = RedactingArtifacts(inner, SECRETS)
+    given = Artifact(f"key = {WORD}", step="g", usage=Usage(f"m-{WORD}", 1.0, response_model=WORD))
+    stored = store.store(given, f"by {WORD}")
+    assert (stored.content, stored.redacted) == (f"key = {MARK}", ("WORD",))
+    assert stored.usage == Usage(f"m-{MARK}", 1.0, response_model=MARK)
+    assert inner.get_artifact(stored.artifact_id) == stored == store.get_artifact(stored.artifact_id)
+    assert store.store(given, f"by {WORD}").artifact_id == stored.artifact_id
+    (attempt,) = store.attempts()
+    assert (attempt.author, attempt.redacted, attempt.content_digest) == (
+        f"by {MARK}",
+        ("WORD",),
+        stored.content_digest,
+    )
+    store.record_verdict(VerdictEntry("k", "g", 1, stored.artifact_id, [Judgement("g", "failed", WORD)]))
+    assert store.attempts()[0].verdicts[0].feedback == MARK
+    assert store.get_provenance(stored.artifact_id) == [stored]
+    assert [each.artifact_id for each in store.lineage(stored.artifact_id)] == [stored.artifact_id]
+
+
+def test_the_record_of_an_artifact_names_the_secrets_that_its_text_had():
+    entry = ArtifactEntry("k", "g", 1, "id", "d")
+    assert artifact_flagged(entry, Artifact("fine")) is entry
+    assert artifact_flagged(entry, Artifact(f"a {MARK}")) == attrs.evolve(entry, redacted=("WORD",))
+
+
+def test_no_guard_passes_a_text_that_had_secrets():
+    text, clean = Artifact(f"a {MARK}"), Artifact("a")
+    passed = GuardResult(passed=True)
+    assert warily(passed, clean) is passed
+    result = warily(passed, text)
+    assert (result.passed, result.fatal) == (False, False)
+    assert result.feedback.startswith("The text contains a secret (WORD), which must not be in it")
+    failed = warily(GuardResult(passed=False, feedback="not this"), Artifact(f"{MARK} [secret B]"))
+    assert failed.feedback.startswith("not this\nThe text contains secrets (B, WORD)")
+    assert warily(GuardResult(passed=False, fatal=True), text).fatal
+
+
+def test_what_a_person_says_of_it_stands():
+    said = [Judgement("g", "passed"), Judgement("person", "passed"), Judgement("h", "fatal", "no")]
+    entry = never_passed(VerdictEntry("k", "g", 1, "id", said), ("WORD",))
+    assert [(each.guard, each.outcome) for each in entry.judgements] == [
+        ("g", "failed"),
+        ("person", "passed"),
+        ("h", "fatal"),
+    ]
+    assert "WORD" in entry.judgements[0].feedback

@@ -1,0 +1,167 @@
+import base64
+import json
+import re
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from dsa.runtime.secrets import SHAPES, Secrets, marked, marker
+
+VALUE = "h7/Qz\"k\n+é\\s'w ~x?9"
+SECRETS = Secrets({"SHOP_KEY": VALUE}, ())
+PEM = (
+    "-----BEGIN PRIVATE KEY-----\n"
+    + "\n".join(f"{i}MIIEvQIBADANBgkqhkiG9w0BAQEF" for i in range(4))
+    + "\n-----END PRIVATE KEY-----"
+)
+KEYS = {
+    "openai-key": "sk-proj-abcDEF0123456789abcdef-_x",
+    "github-token": "ghp_0123456789abcdefghijABCDEFGHIJ012345",
+    "gitlab-token": "glpat-0123456789abcdefghij",
+    "aws-key-id": "AKIAIOSFODNN7EXAMPLE",
+    "google-key": "AIzaSyA0123456789abcdefghijklmnopqrstuv",
+    "slack-token": "xoxb-0123456789-abcdef",
+    "huggingface-token": "hf_0123456789abcdefghijABCDEFGHIJ",
+    "private-key": PEM,
+}  # fmt: skip
+
+
+def in_base64(before, value, after, code=base64.b64encode):
+    return code((before + value + after).encode()).decode()
+
+
+FORMS = {
+    "as it is": VALUE,
+    "JSON": json.dumps(VALUE)[1:-1],
+    "JSON with other letters": json.dumps(VALUE, ensure_ascii=False)[1:-1],
+    "JSON in JSON": json.dumps(json.dumps({"key": VALUE})),
+    "JSON with slashes": json.dumps(VALUE)[1:-1].replace("/", "\\/"),
+    "Python": repr([VALUE]),
+    "other ends of lines": VALUE.replace("\n", "\r\n"),
+    "URL": quote(VALUE, safe=""),
+    "URL path": quote(VALUE),
+    "URL form": quote_plus(VALUE),
+    "URL in small letters": re.sub("%..", lambda match: match[0].lower(), quote(VALUE, safe="")),
+    "base64": in_base64("", VALUE, ""),
+    "base64 of user:password": in_base64("user:", VALUE, ""),
+    "base64 one off": in_base64("a", VALUE, "b"),
+    "base64 two off": in_base64("ab", VALUE, "cde"),
+    "base64 for URLs": in_base64("ab", VALUE, "cde", base64.urlsafe_b64encode),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_value_is_found_in_every_form_it_takes(form):
+    text = f"before {FORMS[form]} after"
+    without = SECRETS.text(text)
+    assert "[secret SHOP_KEY]" in without
+    assert without.startswith("before ")
+    assert without.endswith(" after")
+    for part in ("h7", "Qz", "x?9", "x%3F9", "x%3f9"):
+        assert part not in without
+    assert [name for _, name in SECRETS.places(text)] == ["SHOP_KEY"]
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_keys_are_known_by_their_shapes(name):
+    secrets = Secrets()
+    assert secrets.text(f"x = '{KEYS[name]}'\n") == f"x = '[secret {name}]'\n"
+    assert secrets.text(f"key={KEYS[name]}") == f"key=[secret {name}]"
+    shape = next(shape for shape in SHAPES if shape.name == name)
+    assert shape.shortest <= len(KEYS[name])
+    assert any(anchor in KEYS[name] for anchor in shape.anchors)
+
+
+@pytest.mark.parametrize("text", [
+    "a risk-based plan, sk-circle-fade-dot and task-oriented work",
+    "sk-short1", "hf_hub_download(repo_id)", "AKIA", "XAKIAIOSFODNN7EXAMPLE", "AKIAIOSFODNN7EXAMPLEandmore",
+    "github_pat_ is what they begin with", "ghp_", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
+    "a PRIVATE KEY is private", "xoxb-", "AIza", "{'secret': 1}",
+])  # fmt: skip
+def test_what_only_begins_like_a_key_stays(text):
+    assert Secrets().text(text) == text
+
+
+def test_a_private_key_is_found_in_parts_too():
+    secrets = Secrets({"DEPLOY_KEY": PEM}, ())
+    inside = PEM.splitlines()[2]
+    assert secrets.text(f"    '{inside}'") == "    '[secret DEPLOY_KEY]'"
+    assert secrets.text("-----BEGIN PRIVATE KEY-----") == "-----BEGIN PRIVATE KEY-----"
+    assert Secrets().text(PEM[:80] + "\nand no end") == "[secret private-key]"
+
+
+def test_values_in_json_are_taken_out_of_texts_keys_and_numbers():
+    secrets = Secrets({"PIN": "12345678", "WORD": "opensesame"}, ())
+    given = {"opensesame": ["say opensesame", 12345678, 1234567, True, None, {"n": 12345678.5}]}
+    assert secrets.value(given) == {
+        "[secret WORD]": ["say [secret WORD]", "[secret PIN]", 1234567, True, None, {"n": "[secret PIN].5"}]
+    }
+    assert secrets.value(("a", 1)) == ["a", 1]
+
+
+def test_of_values_that_overlap_the_longest_names_the_place():
+    secrets = Secrets({"SHORT": "abcdefgh", "LONG": "abcdefgh12345678", "TAIL": "12345678zz"}, ())
+    assert secrets.text("abcdefgh") == "[secret SHORT]"
+    assert secrets.text("abcdefgh12345678") == "[secret LONG]"
+    assert secrets.text("abcdefgh12345678zz!") == "[secret LONG]!"
+
+
+def test_markers_are_left_alone_whatever_a_pattern_says():
+    from dsa.runtime.secret_names import Chosen, secrets_in
+
+    secrets = secrets_in({}, Chosen(patterns=(r"\w+",)))
+    once = secrets.text("a [secret KEY] b")
+    assert once == "[secret pattern-1] [secret KEY] [secret pattern-1]"
+    assert secrets.text(once) == once
+    assert secrets.places(once) == ()
+
+
+def test_a_text_says_for_ever_which_secrets_it_has_had():
+    assert marked("x [secret B] y [secret A] [secret B]") == ("A", "B")
+    assert marked("[secret ] [secret a\nb] secret A [Secret A]") == ()
+    assert marker("ODD NAME]\n") == "[secret ODD_NAME__]"
+    assert marked(marker("ODD NAME]\n")) == ("ODD_NAME__",)
+
+
+def test_nothing_shows_a_value():
+    assert VALUE[:4] not in repr(SECRETS)
+    assert repr(SECRETS) == "Secrets(SHOP_KEY)"
+    assert Secrets({}, ()).text("anything") == "anything"
+
+
+texts = st.text(st.characters(codec="utf-8"), max_size=40)
+values = st.text(st.characters(codec="utf-8", exclude_categories=("Cc",)), min_size=6, max_size=30).filter(
+    lambda value: value.strip() == value and value not in marker("A_KEY") and len(set(value)) > 3
+)
+
+
+@given(values, texts, texts, st.sampled_from(["raw", "json", "repr", "url", "base64"]))
+@example("000000/0", "", "", "json")
+def test_no_form_of_any_value_survives_in_any_text(value, before, after, form):
+    coded = {
+        "raw": value,
+        "json": json.dumps(value)[1:-1],
+        "repr": repr(value)[1:-1],
+        "url": quote(value.encode(), safe=""),
+        "base64": base64.b64encode(f"{before[:4]}{value}".encode()).decode(),
+    }[form]
+    assume(form != "base64" or len(value.encode()) >= 10)
+    secrets = Secrets({"A_KEY": value}, ())
+    text = before + coded + after
+    assert secrets.suspects(text)
+    without = secrets.text(text)
+    assert secrets.text(without) == without
+    assert value not in without
+    assert "[secret A_KEY]" in without
+
+
+@given(values, texts)
+def test_a_text_without_the_value_is_given_back_as_it_is(value, text):
+    secrets = Secrets({"A_KEY": value})
+    if not secrets.places(text):
+        assert secrets.text(text) is text
+    if not secrets.suspects(text):
+        assert secrets.places(text) == ()
+        assert value not in text

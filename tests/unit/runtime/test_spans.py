@@ -1,0 +1,225 @@
+import pytest
+
+from dsa.runtime.ledger import (
+    ArtifactEntry,
+    CallEntry,
+    CallResultEntry,
+    DoubtEntry,
+    EventEntry,
+    IntentEntry,
+    Judgement,
+    MachineEntry,
+    PolicyEntry,
+    RefusalEntry,
+    ResultEntry,
+    StepEntry,
+    VerdictEntry,
+)
+from dsa.runtime.policies import error_step
+from dsa.runtime.spans import Spans, trace_id_of
+
+FIRST = MachineEntry("r1", "letters", "d" * 64, {}, {"model": "openai/gpt-4o"})
+WRITES = IntentEntry("r1/1/1", "query_llm", "specification", 33, "idle", "writing")
+MADE = ArtifactEntry(
+    "r1/1/1", "g", 1, "a" * 64, "b" * 64, (), "llm", "openai/gpt-4o", 1.0, 12, 3, 0.01, "gpt-4o-2026", ("A_KEY",)
+)
+FAILED = error_step("query_llm", "rate_limit", "slow down").to_json()
+
+
+class Told:
+    """Spans of entries seen one second apart."""
+
+    def __init__(self, *recalled):
+        self.spans, self.now_s, self.over = Spans("query_llm"), 0, []
+        for entry in recalled:
+            self.spans.recall(entry)
+
+    def __call__(self, *entries):
+        for entry in entries:
+            self.now_s += 1
+            self.over += self.spans.observe(entry, self.now_s * 10**9)
+        return self.over
+
+    def close(self, error=None):
+        self.now_s += 1
+        self.over += self.spans.close(self.now_s * 10**9, error)
+        return self.over
+
+
+def test_a_call_of_a_model_has_the_attributes_of_the_genai_conventions():
+    (span,) = Told()(FIRST, WRITES, MADE, ResultEntry("r1/1/1", "query_llm", (), 1.5))
+    assert (span.name, span.kind, span.error) == ("chat gpt-4o", "client", None)
+    assert (span.start_ns, span.end_ns) == (2 * 10**9, 4 * 10**9)
+    assert span.attributes == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "openai",
+        "gen_ai.request.model": "gpt-4o",
+        "gen_ai.response.model": "gpt-4o-2026",
+        "gen_ai.usage.input_tokens": 12,
+        "gen_ai.usage.output_tokens": 3,
+        "dsa.cost_usd": 0.01,
+        "dsa.effect": "query_llm",
+        "dsa.key": "r1/1/1",
+        "dsa.try": 1,
+        "dsa.event": "specification",
+        "dsa.line": 33,
+        "dsa.source": "idle",
+        "dsa.target": "writing",
+        "dsa.step": "g",
+        "dsa.attempt": 1,
+        "dsa.artifact": "a" * 64,
+        "dsa.redacted": ("A_KEY",),
+    }
+
+
+@pytest.mark.parametrize(("model", "provider", "name", "kind"), [
+    ("vertex_ai/gemini-2", "gcp.vertex_ai", "gemini-2", "client"),
+    ("bedrock/anthropic.claude", "aws.bedrock", "anthropic.claude", "client"),
+    ("somebody/x", "somebody", "x", "client"),
+    ("SmolLM2-135M-Instruct", "in_process", "SmolLM2-135M-Instruct", "internal"),
+])  # fmt: skip
+def test_providers_are_called_as_the_conventions_call_them(model, provider, name, kind):
+    made = ArtifactEntry("r1/1/1", "g", 1, "a" * 64, "b" * 64, (), "llm", model)
+    (span,) = Told()(FIRST, WRITES, made, ResultEntry("r1/1/1", "query_llm"))
+    assert (span.name, span.kind) == (f"chat {name}", kind)
+    assert span.attributes["gen_ai.provider.name"] == provider
+    assert "gen_ai.usage.input_tokens" not in span.attributes
+
+
+def test_each_try_is_a_span_and_a_failed_one_says_why():
+    told = Told()(
+        FIRST,
+        WRITES,
+        ResultEntry("r1/1/1", "query_llm", (FAILED,), 0.2),
+        MADE,
+        ResultEntry("r1/1/1", "query_llm", (), 0.5),
+    )
+    first, second = told
+    assert (first.error, first.attributes["error.type"], first.attributes["dsa.try"]) == ("slow down", "rate_limit", 1)
+    assert first.attributes["gen_ai.request.model"] == "gpt-4o", "the run was started with it"
+    assert (second.error, second.attributes["dsa.try"]) == (None, 2)
+    assert first.span_id != second.span_id
+    assert first.parent_id == second.parent_id
+
+
+def test_what_guards_say_are_events_of_their_effect_which_is_linked_to_the_model_call():
+    judges = IntentEntry("r1/2/1", "execute_guard", "artifact", 34, "writing", "judging")
+    said = VerdictEntry(
+        "r1/2/1", "g", 1, "a" * 64, [Judgement("syntax", "passed"), Judgement("g", "failed", "x" * 2000)]
+    )
+    made, judged = Told()(
+        FIRST, WRITES, MADE, ResultEntry("r1/1/1", "query_llm"), judges, said, ResultEntry("r1/2/1", "execute_guard")
+    )
+    assert (judged.name, judged.kind, judged.links) == ("execute_guard", "internal", (made.span_id,))
+    passed, failed = judged.events
+    about = {"dsa.step": "g", "dsa.attempt": 1, "dsa.artifact": "a" * 64}
+    assert passed.name == failed.name == "gen_ai.evaluation.result"
+    assert passed.attributes == {"gen_ai.evaluation.name": "syntax", "gen_ai.evaluation.score.label": "passed", **about}
+    assert failed.attributes["gen_ai.evaluation.explanation"] == "x" * 1000
+
+
+def test_a_life_has_the_rows_and_refusals_as_events_and_is_the_parent_of_effects():
+    told = Told()
+    told(
+        FIRST,
+        EventEntry(1, "specification"),
+        StepEntry(1, 33, "idle", "writing"),
+        WRITES,
+        ResultEntry("r1/1/1", "query_llm"),
+    )
+    told(EventEntry(2, "specification"), RefusalEntry(2, "invalid_state", "no row", ("approved",)))
+    effect, life = told.close("query_llm failed: no")
+    assert effect.parent_id == life.span_id
+    assert (life.name, life.parent_id, life.links, life.error) == (
+        "invoke_workflow letters",
+        None,
+        (),
+        "query_llm failed: no",
+    )
+    assert life.attributes == {
+        "gen_ai.operation.name": "invoke_workflow",
+        "gen_ai.workflow.name": "letters",
+        "dsa.run": "r1",
+        "dsa.digest": "d" * 64,
+        "dsa.entries_before": 0,
+    }
+    step, refusal = life.events
+    assert (step.name, step.attributes) == (
+        "dsa.transition",
+        {"dsa.event": "specification", "dsa.line": 33, "dsa.source": "idle", "dsa.target": "writing"},
+    )
+    assert refusal.attributes == {
+        "dsa.event": "specification",
+        "dsa.reason": "invalid_state",
+        "dsa.accepted": ("approved",),
+    }
+    assert told.spans.close(0) == []
+
+
+def test_both_lives_of_a_run_are_one_trace_and_the_second_knows_the_first():
+    first = Told()
+    first(FIRST, WRITES)
+    unfinished, life = first.close()
+    assert (unfinished.name, unfinished.attributes["dsa.unfinished"]) == ("chat gpt-4o", True)
+
+    second = Told(FIRST, WRITES)
+    second(DoubtEntry("r1/1/1", "query_llm", "retry"), MADE, ResultEntry("r1/1/1", "query_llm"))
+    again, later = second.close()
+    assert {span.trace_id for span in (unfinished, life, again, later)} == {trace_id_of("r1")}
+    assert later.links == (life.span_id,)
+    assert later.attributes["dsa.entries_before"] == 2
+    assert len({span.span_id for span in (unfinished, life, again, later)}) == 4
+    assert (again.start_ns, again.parent_id) == (10**9, later.span_id)
+    assert later.events[0].name == "dsa.in_doubt"
+
+
+def test_ids_are_those_that_the_trace_context_knows():
+    told = Told()
+    told(FIRST, WRITES)
+    for span in told.close():
+        assert len(bytes.fromhex(span.trace_id)) == 16
+        assert len(bytes.fromhex(span.span_id)) == 8
+    assert trace_id_of("r1") != trace_id_of("r2")
+
+
+def test_calls_are_spans_below_what_called_them():
+    key, tell = "r1/1/1", IntentEntry("r1/1/1", "tell", "e", 1, "a", "b")
+    calls = [
+        CallEntry(key, "1.1", "ask", "d", {}),
+        CallEntry(key, "1.1.1", "look", "d", {}),
+        CallEntry(key, "1.1.2", "ask", "d"),
+    ]
+    given = [
+        CallResultEntry(key, "1.1.1", [error_step("look", "GONE", "nothing there").to_json()]),
+        CallResultEntry(key, "1.1.2"),
+        CallResultEntry(key, "1.1"),
+    ]
+    look, turn, ask, effect = Told()(FIRST, tell, *calls, *given, ResultEntry(key, "tell"))
+    assert (look.name, look.error, look.attributes["error.type"]) == ("execute_tool look", "nothing there", "GONE")
+    assert look.attributes["gen_ai.tool.name"] == "look"
+    assert (turn.name, "gen_ai.tool.name" in turn.attributes) == ("turn of ask", False)
+    assert (look.parent_id, turn.parent_id, ask.parent_id) == (ask.span_id, ask.span_id, effect.span_id)
+
+
+def test_a_run_of_a_policy_is_an_agent_and_its_calls_are_below_it():
+    told = Told()
+    told(
+        PolicyEntry("r2", "search", "d"),
+        CallEntry("r2", "1.1", "look", "d", {}),
+        CallResultEntry("r2", "1.1"),
+        CallResultEntry("r2", "1"),
+    )
+    call, life = told.close()
+    assert (life.name, life.attributes["gen_ai.agent.name"]) == ("invoke_agent search", "search")
+    assert call.parent_id == life.span_id
+
+
+def test_a_call_that_nobody_waits_for_any_more_is_unfinished():
+    told = Told()
+    told(PolicyEntry("r2", "search", "d"), CallEntry("r2", "1.1", "look", "d", {}))
+    call, life = told.close("interrupted")
+    assert (call.name, call.attributes["dsa.unfinished"], life.error) == ("execute_tool look", True, "interrupted")
+
+
+def test_a_life_in_which_nothing_happens_has_no_span():
+    assert Told(FIRST, WRITES).close() == []
