@@ -112,7 +112,8 @@ class _Reader:
         if first.get("name", self._machine.name) != self._machine.name:
             self._leave_out("runs of other machines")
             return
-        self._require_same(name, first)
+        for machine in (first, *(entry for entry in entries if entry.get("kind") == "change")):
+            self._require_same(name, machine)
         run = str(first.get("run", name))
         self._by_run.setdefault(run, [])
         taken = {entry.get("seq"): entry for entry in entries if entry.get("kind") == "step"}

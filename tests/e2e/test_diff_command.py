@@ -1,0 +1,116 @@
+"""A table is edited while a run of it is in flight: what breaks, what does not, and going on under the edited one. With real processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from kept_runs import recorded
+
+from dsa.edge.files import locate, read_text
+from dsa.runtime.ledger import ChangeEntry, IntentEntry, StepEntry
+
+PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
+AGENT = read_text(locate("dual_state"))
+RETRY = "| validating | verdict       | g.failed and retries < rmax | retries += 1                  | refine_context, query_llm     | generating |"
+PASSED = "| advance_state, reply_to_user  | succeeded  |"
+
+#: Its first answer is wrong; the process ends in the middle of the second call; the later ones are right.
+MODEL = """
+import os, signal
+from pathlib import Path
+from dsa.runtime.content import Artifact, GeneratorInterface
+from dsa.runtime.policies import Action, PolicyContext, Step
+
+class Model(GeneratorInterface):
+    def generate(self, context, template=None):
+        calls = Path("calls.txt")
+        count = len(calls.read_text()) if calls.exists() else 0
+        calls.write_text("x" * (count + 1))
+        if count == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Artifact("def add(a, b): return a - b" if count == 0 else "def add(a, b): return a + b")
+
+async def celebrate(action: Action, context: PolicyContext) -> list[Step]:
+    Path("celebrated.txt").write_text("hooray")
+    return []
+
+generators = {"llm": Model()}
+effects = {"celebrate": celebrate}
+"""
+
+
+@pytest.fixture
+def dsa(tmp_path):
+    """Run the program in an empty folder; nothing it says may be a traceback."""
+
+    def run(*arguments, code=0):
+        done = subprocess.run(
+            [*PROGRAM, *arguments],
+            cwd=tmp_path,
+            env=os.environ,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        assert done.returncode == code, (done.stdout, done.stderr)
+        return done
+
+    return run
+
+
+def test_a_table_is_edited_while_a_run_is_in_flight(dsa, tmp_path):
+    (tmp_path / "agent.md").write_text(AGENT)
+    (tmp_path / "bindings.py").write_text(MODEL)
+    dsa("run", "agent.md", code=-signal.SIGKILL)
+    (run,) = (path.name for path in (tmp_path / ".dsa").glob("*-dual_state-*"))
+    before = recorded(tmp_path / ".dsa", run).entries
+
+    # The effects of the row that was taken, in another order: that is not what happened.
+    (tmp_path / "swapped.md").write_text(
+        AGENT.replace(RETRY, RETRY.replace("refine_context, query_llm", "query_llm, refine_context"))
+    )
+    told = dsa("diff", "agent.md", "swapped.md", "--runs", ".dsa", code=1).stdout
+    assert (
+        f"incompatible  {run}  generating, 3 events\n              event 3, verdict g.failed in validating:\n" in told
+    )
+    refused = dsa("resume", "last", "--machine", "swapped.md", code=1).stderr
+    assert "may not go on under swapped.md" in refused
+    # The row gone, with nobody to take a failed verdict at the last retry: that lies ahead.
+    (tmp_path / "eager.md").write_text(AGENT.replace(RETRY, RETRY.replace("retries < rmax", "retries <= rmax")))
+    told = dsa("diff", "agent.md", "eager.md", "--runs", ".dsa", code=1).stdout
+    assert "incompatible" in told
+    assert "refused: out_of_domain (retries = 4 lies outside 0..3); line 49\n" in told
+    assert recorded(tmp_path / ".dsa", run).entries == before, "to ask changes nothing"
+
+    # Something else at the end: that is what tables are edited for.
+    (tmp_path / "merry.md").write_text(
+        "\n\n" + AGENT.replace(PASSED, PASSED.replace("reply_to_user ", "reply_to_user, celebrate"))
+    )
+    found = json.loads(dsa("diff", "agent.md", "merry.md", "--runs", ".dsa", "--json").stdout)
+    (flight,) = found["runs"]["in_flight"]
+    assert (flight["run"], flight["verdict"], flight["future"]["verdict"]) == (run, "compatible", "DIFFERENT")
+    assert flight["future"]["parting"]["new"]["effects"] == ["advance_state", "reply_to_user", "celebrate"]
+    dsa("diff", "agent.md", "merry.md", code=1)
+
+    assert dsa("resume", "last", "--machine", "merry.md").stdout.splitlines()[0].split()[:4] == [
+        "g",
+        "attempt",
+        "2",
+        "passed",
+    ]
+    assert (tmp_path / "celebrated.txt").exists()
+    assert (tmp_path / "calls.txt").read_text() == "xxx", "the call in doubt alone is made again"
+    after = recorded(tmp_path / ".dsa", run).entries
+    assert after[: len(before)] == before[:]
+    assert isinstance(after[len(before)], ChangeEntry)
+    steps = [entry for entry in after if isinstance(entry, StepEntry)]
+    assert [entry.line for entry in steps] == [46, 47, 49, 49, 50], "from there on, lines of the new document"
+    keys = [entry.key for entry in after if isinstance(entry, IntentEntry)]
+    assert len(keys) == len(set(keys))
+    assert dsa("replay", "last").stdout.splitlines()[1].startswith("derived again, every entry is the same")
+    assert "goes on under " in dsa("show", "last").stdout

@@ -1,0 +1,260 @@
+"""Two machines side by side: every kind of difference is found, at its nearest place; what is none is none."""
+
+import pytest
+
+from dsa.checks.differ import compare
+from dsa.checks.differ_pairs import Pair
+from dsa.checks.engines.found import Limits
+from dsa.checks.explore import explore
+from dsa.lang import loads
+from dsa.meaning import Taken
+from dsa.trace import show_occurrence
+
+TEXT = """# m
+
+## Parameters
+| parameter | domain | default |
+| --------- | ------ | ------- |
+| most      | 0..    | 2       |
+
+## Variables
+| variable | domain  | initial |
+| -------- | ------- | ------- |
+| n        | 0..most | 0       |
+| seen     | bool    | false   |
+
+## Events
+| event | from    |
+| ----- | ------- |
+| go    | outside |
+| stop  | outside |
+| done  | work    |
+| bad   | work    |
+
+## Guards
+| guard | judges |
+| ----- | ------ |
+| g     | done   |
+| h     | done   |
+
+## States
+| state   | kind    |
+| ------- | ------- |
+| idle    | initial |
+| busy    |         |
+| busy.a  | initial |
+| busy.b  |         |
+| over    | final   |
+| resting |         |
+
+## Transitions
+| source  | event     | if                             | update   | effects     | target  |
+| ------- | --------- | ------------------------------ | -------- | ----------- | ------- |
+| idle    | go        |                                |          | log, work   | busy    |
+| busy    | done      | g.passed                       |          | mail        | over    |
+| busy    | done      | not g.passed and n < most      | n += 1   | work        | busy    |
+| busy    | done      | else                           |          |             | over    |
+| busy    | bad       |                                |          |             | over    |
+| busy    | stop      |                                |          | cancel work | resting |
+| resting | go        |                                |          |             | idle    |
+| busy.a  | after 30s |                                | seen = true |          | busy.b  |
+| busy.b  | after 1m  |                                |          |             | =       |
+"""
+LIMITS = Limits(10_000)
+
+
+def machines(*changes, text=TEXT):
+    new = text
+    for old, other in changes:
+        assert new.count(old) == 1, old
+        new = new.replace(old, other)
+    return loads(text), loads(new)
+
+
+def compared(*changes, limits=LIMITS):
+    pair = Pair(*machines(*changes))
+    return compare(pair, pair.start, limits)
+
+
+def line(start):
+    """Give the row that begins so."""
+    (found,) = [each for each in TEXT.splitlines(keepends=True) if each.startswith(f"| {start}")]
+    return found
+
+
+def after(start, *rows):
+    """Give a change that adds rows after one."""
+    return line(start), line(start) + "".join(f"{each}\n" for each in rows)
+
+
+def row(start, **cells):
+    """Give a change of the row that begins so: cells by column, or the whole row gone."""
+    if not cells:
+        return line(start), ""
+    columns = ("source", "event", "if", "update", "effects", "target")
+    old = dict(zip(columns, (cell.strip() for cell in line(start).strip("|\n").split("|")), strict=True))
+    return line(start), f"| {' | '.join((old | cells).values())} |\n"
+
+
+GO, DONE, FAILED = "idle    | go", "busy    | done      | g.passed", "busy    | done      | not g"
+BAD, STOP, REST = "busy    | bad", "busy    | stop", "resting | go"
+FIRST, SECOND = "busy.a  | after 30s", "busy.b  | after 1m"
+EVENTS = "| bad   | work    |\n"
+
+
+@pytest.mark.parametrize(("change", "way", "event"), [
+    (row(GO, effects="work, log"), [], "go"),
+    (row(GO, effects="log, log, work"), [], "go"),
+    (row(GO, target="resting"), [], "go"),
+    (row(GO, target="busy.b"), [], "go"),
+    (row(GO, update="seen = true"), [], "go"),
+    (row(BAD), ["go"], "bad"),
+    (row(STOP, effects=""), ["go"], "stop"),
+    (row(REST), ["go", "stop"], "go"),
+    (row(FAILED, update=""), ["go"], "done g.failed"),
+    (row(FAILED, **{"if": "not g.passed"}), ["go", "done g.failed", "done g.failed"], "done g.failed"),
+    (row(FAILED, **{"if": "not g.passed and h.passed and n < most"}), ["go"], "done"),
+    (row(DONE, **{"if": "g.passed or g.fatal"}), ["go"], "done g.fatal"),
+    (row(FIRST, event="after 31s"), [], "go"),
+    (row(FIRST), [], "go"),
+    (row(SECOND, target="busy.b", effects="log"), ["go", "after 30s of busy.a"], "after 1m of busy.b"),
+    ((EVENTS, f"{EVENTS}| third | work    |\n"), ["go"], "third"),
+    ((EVENTS, EVENTS.replace("work   ", "outside")), ["go"], "bad"),
+    (("| over    | final   |", "| over    |         |"), ["go"], "done g.passed"),
+    (("| 0..most | 0       |", "| 0..1    | 0       |"), ["go", "done g.failed"], "done g.failed"),
+    (after(BAD, "| busy | work.failed | | | | over |"), ["go"], "work.failed"),
+    ((line(BAD), line(BAD) * 2), ["go"], "bad"),
+], ids=str)  # fmt: skip
+def test_what_differs_is_found_at_its_nearest_place(change, way, event):
+    found = compared(change)
+    assert found.verdict == "DIFFERENT"
+    assert [show_occurrence(each) for each in found.parting.way] == way
+    assert show_occurrence(found.parting.occurrence) == event
+
+
+def test_a_row_that_stays_or_leaves_and_enters_its_state_differs_in_timers_alone():
+    """One row of two timers: as a target the state is entered again, and both run from zero; `=` starts the one that fired (S11)."""
+    twice = TEXT + "| busy.b  | after 2m  |                                |          |             | =       |\n"
+    alone, both = row(SECOND, target="busy.b"), ("| busy.b  | after 2m  |", "| busy.b  | after 2m  |")
+    assert compared(alone).verdict == "EQUAL"
+    pair = Pair(*machines(alone, both, text=twice))
+    found = compare(pair, pair.start, LIMITS)
+    assert show_occurrence(found.parting.occurrence) == "after 1m of busy.b"
+    timers = ("busy.b", "after 1m"), ("busy.b", "after 2m")
+    assert (found.parting.old.started, found.parting.new.started) == ({timers[0]}, set(timers))
+
+
+@pytest.mark.parametrize("changes", [
+    [],
+    [row(FAILED, **{"if": "n + 1 <= most and not g.passed"})],
+    [row(DONE, **{"if": "g.passed or g.passed and seen"})],
+    [row(BAD, target="over")],
+    [row(GO, target="busy.a")],
+    [row(SECOND, target="busy.b")],
+    [("after 1m ", "after 60s")],
+    [("| 0..most | 0       |", "| 0..most + 1 | 0       |")],
+    [("| seen     | bool    | false   |", "| seen     | bool    | false   |\n| more     | 0..2    | 1       |"), row(GO, update="more = 2")],
+    [("| stop  | outside |", "| stop  | outside |\n| never | outside |"), after(BAD, "| busy | never | n > most | | | over |")],
+    [("| g     | done   |", "| g     | done, bad |")],
+    [("| 0..    | 2       |", "| 0..9   | 2       | ")],
+], ids=str)  # fmt: skip
+def test_what_means_the_same_is_equal(changes):
+    found = compared(*changes)
+    assert (found.verdict, found.parting) == ("EQUAL", None)
+    assert found.configurations == explore(machines(*changes)[1]).configurations
+
+
+def test_variables_of_its_own_hide_no_other_difference():
+    """With them the configurations are compared part by part."""
+    own = ("| seen     | bool    | false   |", "| more     | 0..2    | 1       |\n| seen     | bool    | false   |")
+    for change, event in (
+        (("| over    | final   |", "| over    |         |"), "done g.passed"),
+        (row(STOP, effects=""), "stop"),
+        (row(BAD, target="resting"), "bad"),
+        (row(FAILED, update="seen = true"), "done g.failed"),
+    ):
+        found = compared(own, change)
+        assert show_occurrence(found.parting.occurrence) == event
+    ended = compared(own, ("| over    | final   |", "| over    |         |")).parting
+    assert (ended.old.ends, ended.new.ends) == (True, False)
+
+
+def test_an_event_that_is_accepted_by_one_alone_differs_even_where_the_other_has_not_heard_of_it():
+    found = compared(
+        ("| stop  | outside |", "| stop  | outside |\n| never | outside |"),
+        after(BAD, "| busy | never | n == most | | | over |"),
+    )
+    assert [show_occurrence(each) for each in found.parting.way] == ["go", "done g.failed", "done g.failed"]
+    assert found.parting.old.said == "means nothing to it"
+    assert isinstance(found.parting.new.outcome, Taken)
+
+
+@pytest.mark.parametrize(("changes", "words"), [
+    ([("| idle    | initial |", "| idle    |         |"), ("| resting |         |", "| resting | initial |")], ("in idle", "in resting")),
+    ([("| bool    | false   |", "| bool    | true    |")], ("seen = false", "seen = true")),
+    ([("| bool    | false   |", "| 0..1    | 0       |"), ("seen = true", "seen = 1   ")], ("seen is a truth value", "seen is a number")),
+], ids=str)  # fmt: skip
+def test_they_may_differ_before_anything_happens(changes, words):
+    found = compared(*changes)
+    assert found.verdict == "DIFFERENT"
+    assert (found.parting.way, found.parting.occurrence) == ((), None)
+    assert (found.parting.old.said, found.parting.new.said) == words
+
+
+def test_words_tell_what_cannot_happen_to_one():
+    added = compared(after(BAD, "| busy | work.failed | | | | over |"))
+    assert added.parting.old.said == "no row names work.failed: then the run stops, and can be resumed"
+    assert isinstance(added.parting.new.outcome, Taken)
+    asked = compared(row(FAILED, **{"if": "not g.passed and h.passed and n < most"}))
+    assert (asked.parting.old.said, asked.parting.new.said) == ("asks g", "asks g, h")
+    third = compared((EVENTS, f"{EVENTS}| third | work    |\n"))
+    assert third.parting.old.said == "third is no answer of what is outstanding"
+    assert third.parting.new.outcome.reason == "invalid_state"
+
+
+NARROW = (
+    "| guard | judges |\n| ----- | ------ |\n| g     | done   |\n| h     | done   |",
+    "| guard | judges | verdicts |\n| ----- | ------ | -------- |\n| g     | done   | passed, failed |\n| h     | done   | |",
+)
+
+
+def test_what_one_guard_alone_can_say_differs():
+    found = compared(NARROW)
+    assert show_occurrence(found.parting.occurrence) == "done g.fatal"
+    assert found.parting.new.said == "means nothing to it"
+    wide, narrow = machines(NARROW)
+    pair = Pair(narrow, wide)
+    found = compare(pair, pair.start, LIMITS)
+    assert show_occurrence(found.parting.occurrence) == "done g.fatal"
+    assert found.parting.old.said == "means nothing to it"
+
+
+@pytest.mark.parametrize(("limits", "said"), [
+    (Limits(5), "the limit of 5 configurations"),
+    (Limits(10_000, expired=lambda: True), "the time limit"),
+])  # fmt: skip
+def test_a_limit_makes_it_unknown(limits, said):
+    found = compared(limits=limits)
+    assert (found.verdict, found.limit) == ("UNKNOWN", said)
+
+
+def test_too_many_verdicts_make_it_unknown():
+    guards = [f"g{number}" for number in range(10)]
+    lines = "".join(f"| {guard} | done |\n" for guard in guards)
+    text = TEXT.replace("| g     | done   |\n", f"| g     | done   |\n{lines}")
+    asked = " and ".join(f"{guard}.passed" for guard in guards)
+    machine = loads(text.replace("| g.passed      ", f"| g.passed and {asked}"))
+    pair = Pair(machine, machine)
+    found = compare(pair, pair.start, LIMITS)
+    assert (found.verdict, found.limit) == ("UNKNOWN", "done: more than 20000 combinations of verdicts")
+
+
+def test_machines_are_compared_from_where_they_are():
+    pair = Pair(*machines(row(REST, target="over")))
+    assert compare(pair, pair.start, LIMITS).verdict == "DIFFERENT"
+    at_rest = tuple(
+        each.react(here, pair.plan(pair.start).ways[0].old).configuration
+        for each, here in zip((pair.old, pair.new), pair.start, strict=True)
+    )
+    found = compare(pair, at_rest, LIMITS)
+    assert [show_occurrence(each) for each in found.parting.way] == ["stop"]

@@ -1,0 +1,304 @@
+"""Whether a run may go on under another table: by its history, by where it stands, by what is under way, by what may come."""
+
+import pytest
+from kept_runs import begun
+
+from dsa.checks.engines.found import Limits
+from dsa.cli.fitting import Fitting
+from dsa.edge.files import locate, read_text
+from dsa.lang import loads
+from dsa.meaning import Occurrence
+from dsa.runtime.ledger import ArtifactEntry, ResultEntry
+from dsa.runtime.policies import event_step
+from dsa.trace import show_occurrence
+
+AGENT = read_text(locate("dual_state"))
+LIMITS = Limits(10_000)
+SPECIFICATION, ARTIFACT = Occurrence("specification"), Occurrence("artifact")
+FAILED = Occurrence("verdict", {"g": "failed"})
+WAITING = """# waiting
+
+## Variables
+| variable | domain | initial |
+| -------- | ------ | ------- |
+| n        | 0..2   | 0       |
+
+## Events
+| event | from    |
+| ----- | ------- |
+| more  | outside |
+| sent  | send    |
+| lost  | send    |
+
+## States
+| state | kind    |
+| ----- | ------- |
+| idle  | initial |
+| busy  |         |
+| over  | final   |
+
+## Transitions
+| source | event    | update | effects   | target |
+| ------ | -------- | ------ | --------- | ------ |
+| idle   | more     |        | log, send | busy   |
+| busy   | more     | n = 1  |           | =      |
+| busy   | sent     |        |           | over   |
+| busy   | lost     |        |           | over   |
+| busy   | after 1m |        | cancel    | idle   |
+"""
+
+
+def fed(text, *occurrences, **parameters):
+    """A run that has taken occurrences, answers under the keys of what they answer."""
+    run = begun(text, **parameters)
+    for occurrence in occurrences:
+        event = run.machine.event_named.get(occurrence.event)
+        run, _ = run.feed(occurrence, run.keys.get(event.origin) if event else None)
+    return run
+
+
+def edited(text, *changes):
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text
+
+
+def fit(run, text, *changes, limits=LIMITS):
+    return Fitting(loads(edited(text, *changes)), limits).judge(run)
+
+
+def waiting(*events):
+    return fed(WAITING, *map(Occurrence, events))
+
+
+def test_a_run_fits_its_own_machine_wherever_it_is():
+    for occurrences in ([], [SPECIFICATION], [SPECIFICATION, ARTIFACT], [SPECIFICATION, ARTIFACT, FAILED]):
+        found = fit(fed(AGENT, *occurrences), AGENT)
+        assert (found.verdict, found.why, found.future.verdict) == ("compatible", "", "EQUAL")
+
+
+def test_a_compatible_run_may_have_another_future():
+    change = ("| lost     |        |           | over   |", "| lost     |        | log       | over   |")
+    found = fit(waiting("more"), WAITING, change)
+    assert (found.verdict, found.future.verdict) == ("compatible", "DIFFERENT")
+    assert show_occurrence(found.future.parting.occurrence) == "lost"
+    assert (
+        fit(waiting("more"), WAITING, ("| busy   | more     | n = 1  |", "| busy   | more     | n = 2  |")).verdict
+        == "compatible"
+    )
+
+
+# -- the history ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("events", "change", "event"), [
+    (["more", "more"], ("| busy   | more     | n = 1  |", "| busy   | more     | n = 2  |"), "more"),
+    (["more", "more"], ("| busy   | more     | n = 1  |           | =      |\n", ""), "more"),
+    (["more", "more"], ("| n = 1  |           | =      |", "| n = 1  | log       | =      |"), "more"),
+    (["more"], ("| log, send | busy   |", "| send, log | busy   |"), "more"),
+    (["more", "sent"], ("| sent     |        |           | over   |", "| sent     |        |           | idle   |"), "sent"),
+    (["more"], ("| busy   | after 1m |", "| busy   | after 2m |"), "more"),
+    (["sent"], ("| sent  | send    |", "| sent  | outside |"), "sent"),
+    (["more", "more"], ("| busy   | more     | n = 1  |           | =      |", "| busy   | more     | n = 1  |           | busy   |"), "more"),
+], ids=str)  # fmt: skip
+def test_the_first_event_that_goes_otherwise_is_named(events, change, event):
+    found = fit(waiting(*events), WAITING, change)
+    assert found.verdict == "incompatible"
+    assert (found.difference.happening.event.event, found.difference.happening.event.seq) == (event, len(events))
+
+
+def test_an_event_that_was_refused_must_be_refused():
+    run = waiting("sent", "more")
+    assert run.ledger[2].reason == "late"
+    assert fit(run, WAITING).verdict == "compatible"
+    found = fit(
+        run,
+        edited(WAITING, ("| sent  | send    |\n", "")),
+        ("| busy   | sent     |        |           | over   |\n", ""),
+    )
+    assert "has no event 'sent'" in found.difference.fault
+
+
+def test_it_must_begin_in_the_same_way_even_if_nothing_has_happened():
+    begin = ("| idle  | initial |", "| idle  |         |"), ("| busy  |         |", "| busy  | initial |")
+    assert (
+        fit(waiting(), WAITING, *begin).why == "it does not begin as the run did: the run has in idle, it has in busy"
+    )
+    assert (
+        "the run has n = 0, it has n = 1"
+        in fit(waiting(), WAITING, ("| 0..2   | 0       |", "| 0..2   | 1       |")).why
+    )
+    timer = fit(waiting(), WAITING, ("| busy   | after 1m |", "| idle   | after 1m |"))
+    assert timer.why == "it does not begin as the run did: the run has armed: no timer, it has armed: after 1m of idle"
+
+
+def test_a_value_that_the_history_hides_is_compared_too():
+    """The row sets n, so that the step's entry is the same; the machines did not begin alike."""
+    found = fit(waiting("more", "more"), WAITING, ("| 0..2   | 0       |", "| 0..2   | 2       |"))
+    assert found.why == "it does not begin as the run did: the run has n = 0, it has n = 2"
+
+
+# -- where it stands --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_outstanding_must_be():
+    no_answers = edited(
+        WAITING, ("| sent  | send    |\n| lost  | send    |", "| sent  | outside |\n| lost  | outside |")
+    )
+    found = fit(waiting("more"), no_answers)
+    assert found.why == "the run has outstanding: send, it has outstanding: nothing"
+
+
+def test_variables_that_only_one_has_are_its_own_affair_until_they_change():
+    more = ("| n        | 0..2   | 0       |", "| n        | 0..2   | 0       |\n| x        | 0..1   | 0       |")
+    counted = ("| busy   | more     | n = 1  |", "| busy   | more     | n = 1; x = 1 |")
+    assert fit(waiting("more"), WAITING, more, counted).verdict == "compatible"
+    assert fit(waiting("more", "more"), WAITING, more, counted).difference is not None
+    assert fit(fed(edited(WAITING, more), Occurrence("more")), WAITING).verdict == "compatible"
+
+
+def test_the_parameters_of_the_run_count():
+    run = fed(AGENT, SPECIFICATION, rmax=7)
+    assert fit(run, AGENT).machine.constants == {"rmax": 7}
+    assert (
+        fit(run, AGENT, ("| rmax      | 0..    | 3       |", "| rmax      | 0..    | 5       |")).verdict
+        == "compatible"
+    )
+    found = fit(run, AGENT, ("| rmax      | 0..    | 3       |", "| rmax      | 0..5   | 3       |"))
+    assert found.why == "it cannot be at the run's parameters: parameter rmax = 7 lies outside its domain 0..5"
+
+
+# -- what is under way ------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_that_may_be_on_its_way_must_be_known():
+    change = ("| lost  | send    |\n", ""), ("| busy   | lost     |        |           | over   |\n", "")
+    found = fit(waiting("more"), WAITING, *change)
+    assert found.why == "send 1/2 is under way, and may be answered with lost, which is no answer of it there"
+    assert fit(waiting(), WAITING, *change).verdict == "compatible", "nothing is under way"
+
+
+def test_an_answer_that_is_recorded_and_not_taken_must_mean_something():
+    run = fed(AGENT, SPECIFICATION, ARTIFACT)
+    key = run.keys["execute_guard"]
+    said = event_step("execute_guard", "verdict", verdicts={"g": "fatal"}).to_json()
+    run = run.record(ResultEntry(key, "execute_guard", (said,)))
+    assert fit(run, AGENT).verdict == "compatible"
+    narrow = (
+        "| guard | judges  | is    | note                                    |\n| ----- | ------- | ----- |",
+        "| guard | judges  | is    | verdicts |\n| ----- | ------- | ----- |",
+    )
+    text = edited(AGENT, narrow).replace("| a GuardInterface: passed, failed, fatal |", "| passed, failed |")
+    text = edited(
+        text,
+        (
+            "| validating | verdict       | g.fatal                     |                               | escalate_to_user              | escalated  |\n",
+            "",
+        ),
+        ("- on g.failed or g.fatal: satisfied", "- on g.failed: satisfied"),
+    )
+    assert fit(run, text).why.startswith(
+        "execute_guard 2/1 was answered, and the answer is not taken yet: guard g cannot say 'fatal'"
+    )
+
+
+def test_artifacts_must_be_found_again():
+    """A second guard gives the step another name, under which nothing was made yet."""
+    second = edited(
+        AGENT, ("| g     | verdict | cases | a", "| h     | verdict | cases | b |\n| g     | verdict | cases | a")
+    )
+    run = fed(AGENT, SPECIFICATION)
+    assert fit(run, second).verdict == "compatible"
+    run = run.record(ArtifactEntry(run.keys["query_llm"], "g", 1, "a" * 64, "b" * 64))
+    assert (
+        fit(run, second).why
+        == "the artifacts of step g belong to the state idle, which works on a step dual_state there"
+    )
+
+
+# -- what may come ----------------------------------------------------------------------------------------------------
+
+
+def test_a_fault_that_lies_ahead_makes_it_incompatible():
+    found = fit(waiting("more"), WAITING, ("| busy   | lost     |        |           | over   |\n", ""))
+    assert (found.verdict, found.trouble.refusal.reason, show_occurrence(found.trouble.occurrence)) == (
+        "incompatible",
+        "invalid_state",
+        "lost",
+    )
+    assert found.why == "it may come to a fault that the old machine does not come to"
+    broken = edited(WAITING, ("| busy   | lost     |        |           | over   |\n", ""))
+    assert (
+        fit(
+            fed(broken, Occurrence("more")),
+            broken,
+            ("| sent     |        |           | over   |", "| sent     |        | log       | over   |"),
+        ).verdict
+        == "compatible"
+    )
+
+
+def test_a_fault_that_only_other_places_come_to_does_not():
+    """The run is past the state in which a new row would leave the domain, unless a timer leads back there."""
+    change = (
+        ("| more  | outside |", "| more  | outside |\n| jump  | outside |"),
+        (
+            "| busy   | sent     |",
+            "| idle   | jump     | n += 3 |           | =      |\n| busy   | sent     |",
+        ),
+    )
+    assert fit(waiting("more"), WAITING, *change).trouble.refusal.reason == "out_of_domain"
+    onwards = edited(WAITING, ("| cancel    | idle   |", "| cancel    | over   |"))
+    assert fit(fed(onwards, Occurrence("more")), onwards, *change).verdict == "compatible"
+    assert fit(fed(onwards), onwards, *change).verdict == "incompatible"
+
+
+def test_a_limit_leaves_it_unknown_and_never_compatible():
+    change = ("| busy   | more     | n = 1  |", "| busy   | more     | n = 2  |")
+    found = fit(waiting("more"), WAITING, change, limits=Limits(1))
+    assert (found.verdict, found.why) == ("UNKNOWN", "stopped at the limit of 1 configurations")
+
+
+def test_what_does_not_depend_on_the_history_is_found_once():
+    fitting = Fitting(loads(WAITING), LIMITS)
+    first, second = fitting.judge(waiting("more")), fitting.judge(waiting("sent", "more"))
+    assert first.future is second.future
+
+
+TWO_WAYS = """# two_ways
+
+## Variables
+| variable | domain | initial |
+| -------- | ------ | ------- |
+| n        | 0..1   | 0       |
+
+## Events
+| event | from    |
+| ----- | ------- |
+| one   | outside |
+| other | outside |
+| sent  | send    |
+| lost  | send    |
+
+## States
+| state | kind    |
+| ----- | ------- |
+| idle  | initial |
+| busy  |         |
+| over  | final   |
+
+## Transitions
+| source | event | if     | update | effects | target |
+| ------ | ----- | ------ | ------ | ------- | ------ |
+| idle   | one   |        |        | send    | busy   |
+| idle   | other |        | n = 1  | send    | busy   |
+| busy   | sent  |        |        |         | over   |
+| busy   | lost  |        |        |         | over   |
+"""
+
+
+def test_two_runs_in_one_state_may_differ_in_their_futures():
+    fitting = Fitting(loads(edited(TWO_WAYS, ("| busy   | lost  |        |", "| busy   | lost  | n == 0 |"))), LIMITS)
+    runs = [fed(TWO_WAYS, Occurrence(event)) for event in ("one", "other", "one")]
+    assert [fitting.judge(run).verdict for run in runs] == ["compatible", "incompatible", "compatible"]
