@@ -21,9 +21,9 @@ import pytest
 from dsa.edge.compiler import compiler
 
 SOURCE = Path(__file__).parent / "crash" / "faults.c"
-KINDS = {"write": 1, "sync": 2, "truncate": 4, "create": 8, "remove": 16, "store": 32}
+KINDS = {"write": 1, "sync": 2, "truncate": 4, "create": 8, "remove": 16, "store": 32, "rename": 64}
 MODES = {"never": 0, "before": 1, "after": 2, "torn": 3, "once": 4, "ever": 5, "stop": 6}
-CALLS = ("write", "sync", "truncate", "create", "remove")
+CALLS = ("write", "sync", "truncate", "create", "remove", "rename")
 MEMORY = ("store",)
 
 
@@ -61,6 +61,11 @@ class Fault:
     error: str = "EIO"
     name: str = "ledger.db"
 
+    @property
+    def kills(self) -> bool:
+        """Whether the process ends by it."""
+        return self.mode in {"before", "after", "torn"}
+
     def arm(self) -> None:
         """Have it happen in this process, which has the library."""
         kinds = sum(KINDS[kind] for kind in self.kinds)
@@ -93,7 +98,7 @@ def _shim() -> ctypes.CDLL:
 
 @attrs.frozen
 class Call:
-    """A call of the log: W write, F fsync, T truncate, C create, U unlink, R rename, D mkdir, M a remark."""
+    """A call of the log: W write, F fsync, X fsync that failed, T truncate, C create, U unlink, R rename, D mkdir, M a remark."""
 
     kind: str
     path: str

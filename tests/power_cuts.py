@@ -1,139 +1,145 @@
-"""A disk that forgets what was not synced: the calls of a store are recorded, and any power cut among them is played.
+"""A disk that forgets what was not synced: calls from a log (tests/fault_shim.py) are played, and any power cut among them.
 
-What a cut may leave is taken from what POSIX promises, not from what one file system does: a file's data is there once the
-file was synced, a name in a folder once the folder was; of everything younger each part may be there or not, data also torn.
+What a cut may leave is taken from what POSIX promises, not from what one file system does. What was written before a file was synced is there;
+of what was written since, each write may be there, or not, or its first half. A name is there once its folder was synced; of younger
+changes to names each may be there or not. What a sync refused to take is lost, also to the syncs after it, though
+programs go on reading it (https://wiki.postgresql.org/wiki/Fsync_Errors).
 """
 
-import contextlib
-import os
+import random
 from pathlib import Path
 
-from os_calls import handled
+import attrs
 
 
+@attrs.define(eq=False)
 class File:
-    """Data, and the data that is on disk; None until it was ever synced."""
+    """Data on the disk, and what was written since: age, offset, data, or data None for a cut to that length."""
 
-    def __init__(self):
-        self.data, self.synced, self.mode = bytearray(), None, 0
+    mode: int = 0o600
+    disk: bytearray = attrs.field(factory=bytearray)
+    young: list = attrs.field(factory=list)
+
+    def sync(self):
+        self.disk, self.young = self.left(all_kept), []
+
+    def left(self, keeps):
+        data = bytearray(self.disk)
+        for age, offset, written in self.young:
+            share = keeps(age)
+            if not share:
+                continue
+            data.extend(bytes(max(0, offset - len(data))))
+            if written is None:
+                del data[offset:]
+            else:
+                part = written[: int(len(written) * share)]
+                data[offset : offset + len(part)] = part
+        return data
 
 
+@attrs.define(eq=False)
 class Folder:
-    """Names, and the names that are on disk."""
+    """Names on the disk, and what became of names since: age, name, file or folder, or None for one that is gone."""
 
-    def __init__(self):
-        self.names, self.synced = {}, {}
+    disk: dict = attrs.field(factory=dict)
+    young: list = attrs.field(factory=list)
+    names: dict = attrs.field(factory=dict)
+
+    def change(self, age, name, node):
+        self.young.append((age, name, node))
+        self.names[name] = node
+
+    def sync(self):
+        self.disk, self.young = self.left(all_kept), []
+
+    def left(self, keeps):
+        names = dict(self.disk)
+        names.update((name, node) for age, name, node in self.young if keeps(age) == 1)
+        return {name: node for name, node in names.items() if node is not None}
 
 
 class Disk:
-    """Follows every change below a folder, from an empty one on. `cut` is called after each."""
+    """Follows what happens below a folder, which is there and empty at first. Each change is one older than the one before it."""
 
-    def __init__(self, root, cut):
-        self.root, self.top, self.open, self.cut, self.changes = Path(root), Folder(), {}, cut, 0
-        self.last = None  # the call that was made last, and the name of what it was made on
+    def __init__(self, root):
+        self.root, self.age = Path(root), 0
+        self._top = Folder()
 
-    def recorded(self):
-        """Follow the calls made in a with block."""
-        return handled(self._handle)
+    def find(self, path):
+        """Give the file or folder that has a path now, or None."""
+        node = self._top
+        for part in Path(path).relative_to(self.root).parts:
+            node = node.names.get(part) if isinstance(node, Folder) else None
+        return node
 
-    def _handle(self, name, arguments, perform):
-        result = perform()
-        follow = getattr(self, f"_{name}", None)
-        if follow is not None and follow(result, *arguments) is not False:
-            self.changes += 1
-            self.last = (name, Path(arguments[-1]).name if isinstance(arguments[-1], Path) else "")
-            self.cut(self)
-        return result
-
-    def _find(self, path):
-        """Give the folder that has a path, and the last name; None when it lies elsewhere."""
-        path = Path(path)
+    def follow(self, call):
+        """Take the next call of the log; tell whether it was about something that has a name here."""
+        path = Path(call.path)
         if not path.is_relative_to(self.root):
-            return None
-        node, (*parts, last) = self.top, path.relative_to(self.root).parts
-        for part in parts:
-            node = node.names[part]
-        return node, last
-
-    def _open(self, descriptor, path, flags, *_):
-        place = self._find(path)
-        if place is None:
             return False
-        folder, name = place
-        self.open[descriptor] = folder.names.setdefault(name, File())
-        self.open[descriptor].mode = os.fstat(descriptor).st_mode
-
-    def _write(self, size, descriptor, data):
-        if descriptor not in self.open:
-            return False
-        self.open[descriptor].data += bytes(data[:size])
-
-    def _close(self, _, descriptor):
-        self.open.pop(descriptor, None)
-        return False
-
-    def _fsync(self, _, descriptor):
-        node = self.open.get(descriptor) or self._behind(descriptor)
-        if isinstance(node, File):
-            node.synced = bytes(node.data)
+        node = self.find(path)
+        if node is None and call.kind in "WTFX":
+            return False  # a file that has no name any more
+        self.age += 1
+        if call.kind in "WT":
+            node.young.append((self.age, call.offset, call.data if call.kind == "W" else None))
+        elif call.kind == "F":
+            node.sync()
+        elif call.kind == "X":
+            node.young = node.young if isinstance(node, Folder) else []
         else:
-            node.synced = dict(node.names)
+            made = File(mode=call.offset) if call.kind == "C" else Folder() if call.kind == "D" else None
+            self.find(path.parent).change(self.age, path.name, made)
+            if call.kind == "R":
+                target = Path(call.data.decode())
+                self.find(target.parent).change(self.age, target.name, node)
+        return True
 
-    def _behind(self, descriptor):
-        """Give what was opened for reading, so that nobody was told: the system knows its path."""
-        path = Path(f"/proc/self/fd/{descriptor}").readlink()
-        if path == self.root:
-            return self.top
-        folder, name = self._find(path)
-        return folder.names[name]
+    def still_young(self):
+        """Give the ages of all changes that a cut may still undo, the oldest first."""
+        ages, nodes = set(), [self._top]
+        while nodes:
+            node = nodes.pop()
+            ages |= {change[0] for change in node.young}
+            if isinstance(node, Folder):
+                nodes += {each for each in (*node.names.values(), *node.disk.values()) if each is not None}
+        return sorted(ages)
 
-    def _mkdir(self, _, path, *__):
-        place = self._find(path)
-        if place is None:
-            return False
-        place[0].names[place[1]] = Folder()
+    def leave(self, place, keeps):
+        """Write what a cut leaves into a folder that is there. `keeps(age)` gives the part of a change that is there, from 0 to 1."""
 
-    def _unlink(self, _, path):
-        folder, name = self._find(path)
-        del folder.names[name]
+        def write(folder, path):
+            for name, node in sorted(folder.left(keeps).items()):
+                if isinstance(node, Folder):
+                    (path / name).mkdir()
+                    write(node, path / name)
+                else:
+                    (path / name).write_bytes(node.left(keeps))
+                    (path / name).chmod(node.mode)
 
-    def _rename(self, _, old, new):
-        (source, name), (target, other) = self._find(old), self._find(new)
-        target.names[other] = source.names.pop(name)
-
-    def _link(self, _, old, new, **__):
-        (source, name), (target, other) = self._find(old), self._find(new)
-        target.names[other] = source.names[name]
-
-    def write_image(self, folder, keeps):
-        """Write what a cut leaves now. `keeps()` says of each change that was not synced whether it is there all the same."""
-        seen = {}
-
-        def data_of(file):
-            if id(file) not in seen:
-                young = bytes(file.data)
-                kept = young if keeps() else young[: len(young) // 2] if keeps() else b""
-                seen[id(file)] = file.synced if file.synced is not None and file.synced == young else kept
-            return seen[id(file)]
-
-        def write(node, path):
-            path.mkdir()
-            for name in sorted({*node.names, *node.synced}):
-                young, old = node.names.get(name), node.synced.get(name)
-                kept = young if young is old or keeps() else old
-                if isinstance(kept, Folder):
-                    write(kept, path / name)
-                elif kept is not None:
-                    (path / name).write_bytes(data_of(kept))
-                    (path / name).chmod(kept.mode & 0o777)
-
-        write(self.top, Path(folder))
+        write(self._top, Path(place))
 
 
-@contextlib.contextmanager
-def played(root, cut):
-    """Record what happens below a folder, which must be empty; `cut(disk)` is called after each change."""
-    assert not any(Path(root).iterdir())
-    disk = Disk(root, cut)
-    with disk.recorded():
-        yield disk
+# -- ways to forget ---------------------------------------------------------------------------------------------------
+
+
+def nothing_kept(_):
+    """Of what was not synced nothing is there."""
+    return 0
+
+
+def all_kept(_):
+    """Everything is there, as after kill -9."""
+    return 1
+
+
+def some_kept(seed):
+    """Some is there, some is not, some writes are torn."""
+    chance = random.Random(seed)
+    return lambda _: chance.choice([0, 0.5, 1, 1])
+
+
+def kept_up_to(oldest_lost):
+    """What is as young as this, or younger, is not there."""
+    return lambda age: age < oldest_lost

@@ -4,58 +4,17 @@ The processes are forks of `tests/crash/store_victim.py`. What is true is judged
 that the effects write; the ledger is read after each life, from a copy of the folder, so that the next life finds what was left.
 """
 
-import json
-import os
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import attrs
 import parcels
-from fault_shim import Fault, preloaded
 
-import dsa
 from dsa.edge.stores.sqlite import SqliteStore
 from dsa.runtime.ledger import DoubtEntry, IntentEntry, ResultEntry, dump_line
 
-VICTIM = Path(__file__).parent / "crash" / "store_victim.py"
 MOST_LIVES = 8
-
-
-class Nursery:
-    """The process that forks lives. Use it as a context manager."""
-
-    def __init__(self):
-        self._folder = TemporaryDirectory(prefix="nursery-")
-        Path(self._folder.name, "dot").symlink_to(shutil.which("false"))  # nobody looks at the diagrams
-        environment = {
-            **preloaded(),
-            "PYTHONPATH": str(Path(dsa.__file__).parent.parent),
-            "PATH": f"{self._folder.name}:{os.environ['PATH']}",
-        }
-        self._process = subprocess.Popen(
-            [sys.executable, str(VICTIM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-        )
-
-    def live(self, order):
-        """Have one life; give what it told, and how it ended."""
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        assert line, "the process that forks lives has ended"
-        return json.loads(line)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self._process.stdin.close()
-        self._process.stdout.close()
-        self._process.wait(timeout=60)
-        self._folder.cleanup()
 
 
 class Story:
@@ -70,7 +29,7 @@ class Story:
         self.onlooker = None  # a store that somebody has open all the time
 
     def live(self, fault=None, boundary=0):
-        """Have a life, and judge it; give what it said about its end, nothing when it was killed."""
+        """Have a life, and judge it; give how it ended."""
         self.lives += 1
         order = {
             **self.order,
@@ -79,57 +38,54 @@ class Story:
             "life": self.lives,
             "run": self.run,
             "decided": self.decided,
-            "fault": attrs.asdict(fault or Fault()),
             "boundary": boundary,
         }
-        answer = self.nursery.live(order)
-        said = {name: value for told in answer["told"] for name, value in told.items()}
-        assert "broken" not in said, said["broken"]
-        assert answer["ended"] == 0, answer
-        self.fired += answer["killed"] or said["fired"]
-        self._judge([told["acknowledged"] for told in answer["told"] if "acknowledged" in told])
+        ended = self.nursery.live(fault=fault, **order)
+        self.fired += ended.fired
+        self._judge(ended.all("acknowledged"))
         happened = {key for _, key in parcels.performed(self.performed)}
-        self.decided = {key: "done" if key in happened else "retry" for key in said.get("asked", ())}
-        return said
+        self.decided = {key: "done" if key in happened else "retry" for key in ended.last("asked", ())}
+        return ended
 
     def finish(self):
         """Go on until the run is finished; give how many faults fired."""
-        while (said := self.live()).get("rest") != "finished":
-            assert said.get("rest") == "waiting", said
-            assert said["asked"], said
-            assert self.lives < MOST_LIVES, said
-        assert said["state"] == "done"
+        while (ended := self.live()).last("rest") != "finished":
+            assert ended.last("rest") == "waiting", ended.told
+            assert ended.last("asked"), ended.told
+            assert self.lives < MOST_LIVES, ended.told
+        assert ended.last("state") == "done"
         self._judge_the_whole()
         return self.fired
 
     def _judge(self, acknowledged):
-        """Nothing acknowledged is lost, nothing recorded is done again, what is done again was reported."""
+        """Nothing acknowledged is lost, and nothing that was read before."""
         before, found = self.entries, self.read()
         assert found[: len(before)] == before, "what was there before is lost"
         new, self.entries = found[len(before) :], found
         assert [dump_line(entry) for entry in new[: len(acknowledged)]] == acknowledged, "what was acknowledged is lost"
+        self._judge_what_happened(before, new)
+
+    def _judge_what_happened(self, before, new):
+        """No effect happens without its intent, nor again once its result is recorded; what was in doubt is reported, and handled as declared."""
+        done = list(parcels.performed(self.performed))
+        now, earlier = {key for life, key in done if life == self.lives}, times(done, before=self.lives)
+        assert now <= {entry.key for entry in self.entries if isinstance(entry, IntentEntry)}, "done without an intent"
         over = {entry.key for entry in before if isinstance(entry, ResultEntry) and not entry.failed}
-        recorded = Counter(entry.key for entry in before if isinstance(entry, ResultEntry))
-        earlier = Counter(key for life, key in parcels.performed(self.performed) if life < self.lives)
-        for key in {key for life, key in parcels.performed(self.performed) if life == self.lives}:
-            assert any(isinstance(entry, IntentEntry) and entry.key == key for entry in found), f"{key}: no intent"
-            assert key not in over, f"{key}: its result was recorded, and it was performed again"
-            if earlier[key] > recorded[key]:
-                assert ("retry", key) in _doubts(new), f"{key}: performed again, and nobody was told"
+        assert not now & over, "a result was recorded, and its effect was performed again"
+        recorded, reported = results(before), {doubt.key: doubt for doubt in doubts(new)}
+        for key in now | results(new).keys():
+            assert earlier[key] <= recorded[key] or key in reported, f"{key} was in doubt, and nobody was told"
+        for key, doubt in reported.items():
+            assert doubt.handling == self.decided.get(key, parcels.HANDLED[doubt.effect]), doubt
 
     def _judge_the_whole(self):
-        """Each time an effect happened there is a result of it, or it was reported to be in doubt."""
-        times = Counter(key for _, key in parcels.performed(self.performed))
-        results = Counter(entry.key for entry in self.entries if isinstance(entry, ResultEntry))
-        doubts = _doubts(self.entries)
+        """Each time an effect happened there is a result of it, or it was reported that it may happen again."""
+        happened, recorded = times(parcels.performed(self.performed)), results(self.entries)
+        again = Counter(doubt.key for doubt in doubts(self.entries) if doubt.handling == "retry")
         for intent in (entry for entry in self.entries if isinstance(entry, IntentEntry)):
-            ours = [handling for handling, key in doubts if key == intent.key]
-            settled = len(ours) - ours.count("retry")
-            assert times[intent.key] <= results[intent.key] - settled + len(ours), (
-                f"{intent}: {times[intent.key]} times"
-            )
-            assert results[intent.key] > 0, f"{intent} has no result"
-            assert intent.effect != "charge" or times[intent.key] == 1, "a person who looks makes it exactly once"
+            assert happened[intent.key] <= recorded[intent.key] + again[intent.key], intent
+            assert recorded[intent.key] > 0, f"{intent} has no result"
+            assert intent.effect != "charge" or happened[intent.key] == 1, "a person who looks makes it exactly once"
 
     def read(self):
         """Read the run, as it is on disk or as the onlooker sees it, and verify it."""
@@ -150,6 +106,16 @@ class Story:
         return list(store.read(self.run).entries) if runs else []
 
 
-def _doubts(entries):
-    """Give what was reported to be in doubt, and what was done about it; what failed and is tried again is not in doubt."""
-    return [(each.handling, each.key) for each in entries if isinstance(each, DoubtEntry) and each.handling != "again"]
+def times(performed, *, before=MOST_LIVES + 1):
+    """Count how often each effect happened in the lives before one."""
+    return Counter(key for life, key in performed if life < before)
+
+
+def results(entries):
+    """Count the results of each effect."""
+    return Counter(entry.key for entry in entries if isinstance(entry, ResultEntry))
+
+
+def doubts(entries):
+    """Give what was reported to be in doubt; what failed and is tried again is not in doubt."""
+    return [entry for entry in entries if isinstance(entry, DoubtEntry) and entry.handling != "again"]

@@ -21,7 +21,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-enum { WRITE = 1, SYNC = 2, TRUNCATE = 4, CREATE = 8, REMOVE = 16, STORE = 32 };
+enum { WRITE = 1, SYNC = 2, TRUNCATE = 4, CREATE = 8, REMOVE = 16, STORE = 32, RENAME = 64 };
 enum { NEVER, BEFORE, AFTER, TORN, ONCE, EVER, STOP };
 enum { GO_ON, FAIL, HALF, THEN_DIE };
 enum { RANGES = 64 };
@@ -71,7 +71,7 @@ static long failed(void) {
     return -1;
 }
 
-/* -- the log: kind, length of the path, offset, length of the data, all as 8 bytes; then both texts */
+/* -- the log: kind, length of the path, offset (of a new file: its mode), length of the data, all as 8 bytes; then both texts */
 
 static void note(char kind, const char *path, int64_t offset, const void *data, size_t size) {
     if (log_file < 0 || (kind != 'M' && !strstr(path, logged_name))) return;
@@ -119,7 +119,10 @@ ssize_t pwrite64(int file, const void *data, size_t size, off_t offset) { return
 static int flush(int file, long call) {
     char path[PATH_MAX];
     int verdict = judged(SYNC, path_of(file, path), 0);
-    if (verdict == FAIL) return failed();
+    if (verdict == FAIL) {
+        note('X', path, 0, "", 0);
+        return failed();
+    }
     int result = syscall(call, file);
     if (result == 0) note('F', path, 0, "", 0);
     return ended(verdict, result);
@@ -150,7 +153,8 @@ static int opened(int folder, const char *name, int flags, va_list rest) {
     int verdict = is_new ? judged(CREATE, path, 0) : GO_ON;
     if (verdict == FAIL) return failed();
     int file = syscall(SYS_openat, folder, name, flags, mode);
-    if (is_new && file >= 0) note('C', path, 0, "", 0);
+    struct stat about;
+    if (is_new && file >= 0 && fstat(file, &about) == 0) note('C', path, about.st_mode & 0777, "", 0);
     return ended(verdict, file);
 }
 
@@ -183,7 +187,7 @@ int unlinkat(int folder, const char *name, int flags) { return removed(folder, n
 int rename(const char *old, const char *new) {
     char room[PATH_MAX], other[PATH_MAX];
     const char *path = absolute(old, room), *target = absolute(new, other);
-    int verdict = judged(CREATE, path, 0);
+    int verdict = judged(RENAME, path, 0);
     if (verdict == FAIL) return failed();
     int result = syscall(SYS_renameat2, AT_FDCWD, old, AT_FDCWD, new, 0);
     if (result == 0) note('R', path, 0, target, strlen(target));

@@ -7,10 +7,9 @@ and waits for a line, or the number of a call on the store's files, at which it 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 import parcels
 from fault_shim import Fault
+from quick_time import hurry
 
 from dsa.edge.binding import Binding
 from dsa.edge.running import perform
@@ -41,4 +40,5 @@ def main(root, performed, stalls_at):
 
 
 if __name__ == "__main__":
+    hurry()
     main(*sys.argv[1:])

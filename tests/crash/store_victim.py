@@ -1,21 +1,17 @@
-"""A process that forks others which work on a run, each with a fault of its own; started by tests/store_lives.py.
+"""A process whose forks work on a run, each with a fault of its own; started by tests/store_lives.py.
 
-Reads an order a line, JSON: the folder of the run, the number of the life, the run's id unless it is to begin, what goes wrong. Answers
-with what the life told before it ended, and how it ended. A life is a fork of this process, which has loaded everything and has
-opened nothing.
+An order has the folder of the run, the number of the life, the run's id unless it is to begin, what is decided about effects in doubt, and the
+boundary between two things that an effect does at which the life ends (0: at none).
 """
 
-import json
 import os
 import signal
-import sys
-import traceback
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 import parcels
-from fault_shim import Fault, calls_seen, log_calls, mark
+from fault_shim import mark
+from nursery import answer_orders
+from quick_time import hurry
 
 from dsa.edge.running import perform, take_up
 from dsa.errors import DsaError
@@ -23,16 +19,16 @@ from dsa.runtime.ledger import dump_line
 
 
 class Life:
-    """One process that works on a run. `tell` is heard also when the process is killed right after."""
+    """One process that works on a run. What it tells is heard also when it is killed right after."""
 
     def __init__(self, order, tell):
         self.order, self.tell, self.root = order, tell, Path(order["root"])
-        self.left = order.get("boundary", 0)
+        self.passed = 0
 
     def between(self):
         """Pass a boundary: the process is killed at the one it was told."""
-        self.left -= 1
-        if self.left == 0:
+        self.passed += 1
+        if self.passed == self.order["boundary"]:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def recall(self, entry):
@@ -43,57 +39,31 @@ class Life:
         self.tell({"acknowledged": dump_line(entry)})
         self.between()
 
-    def live(self):
+    def rest(self):
+        """Work on the run until it rests."""
         order = self.order
-        if "log" in order:
-            log_calls(order["logged"], Path(order["log"]))
-        Fault(**order["fault"]).arm()
         binding = parcels.binding(Path(order["performed"]), order["life"], self.between, order["size"])
-        try:
-            if order["run"] is None:
-                end = perform(parcels.MACHINE, parcels.TEXT, binding, "a parcel", root=self.root, observe=self.observe)
-            else:
-                watch = {"observe": self.observe, "recall": self.recall}
-                end = take_up(self.root, order["run"], lambda *_: binding, decided=order["decided"], **watch)
-        except (DsaError, OSError) as fault:
-            self.tell({"fault": type(fault).__name__, "said": str(fault)})
-        else:
-            rest = end.rest
-            asked = [intent.key for intent in rest.in_doubt]
-            failure = None if rest.failure is None else str(rest.failure)
-            self.tell({"rest": rest.kind, "state": rest.run.outcome, "asked": asked, "failure": failure})
-        seen, fired = calls_seen()
-        boundaries = order.get("boundary", 0) - self.left
-        self.tell({"seen": seen, "fired": fired, "boundaries": boundaries})
+        if order["run"] is None:
+            return perform(
+                parcels.MACHINE, parcels.TEXT, binding, "a parcel", root=self.root, observe=self.observe
+            ).rest
+        watch = {"observe": self.observe, "recall": self.recall}
+        return take_up(self.root, order["run"], lambda *_: binding, decided=order["decided"], **watch).rest
 
 
-def forked(order):
-    """Have a life in a process of its own; give what it told and how it ended."""
-    reading, writing = os.pipe()
-    process = os.fork()
-    if process == 0:
-        os.close(reading)
-
-        def tell(what):
-            os.write(writing, json.dumps(what).encode() + b"\n")
-
-        try:
-            Life(order, tell).live()
-        except BaseException:  # noqa: BLE001  (it is told; nothing of the process that forks may go on here)
-            tell({"broken": traceback.format_exc()})
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        told = [json.loads(line) for line in pipe]
-    _, status = os.waitpid(process, 0)
-    killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-    return {"told": told, "killed": killed, "ended": status if not killed else 0}
-
-
-def main():
-    for line in sys.stdin:
-        print(json.dumps(forked(json.loads(line))), flush=True)
+def live(order, tell):
+    life = Life(order, tell)
+    try:
+        rest = life.rest()
+    except (DsaError, OSError) as fault:
+        tell({"fault": type(fault).__name__, "said": str(fault)})
+    else:
+        failure = None if rest.failure is None else str(rest.failure)
+        asked = [intent.key for intent in rest.in_doubt]
+        tell({"rest": rest.kind, "state": rest.run.outcome, "asked": asked, "failure": failure})
+    tell({"boundaries": life.passed})
 
 
 if __name__ == "__main__":
-    main()
+    hurry()
+    answer_orders(live)

@@ -1,114 +1,124 @@
-"""kill -9 at every call by which the git store changes the disk: nothing that was acknowledged is lost, and it goes on.
+"""Faults at every call by which the git store changes the disk: kill -9, torn writes, failing syncs, a full disk.
 
-What a power cut leaves is test_git_power.py's; here the system keeps what was written.
+Nothing that was acknowledged is lost, `git fsck` finds no fault, and the next process goes on. What a power cut leaves is test_git_power.py's;
+here the system keeps what was written.
 """
 
-import json
 import random
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
+import attrs
 import pytest
 from artifact_runs import RUN, attempt, memory_folder, require_clean, said_of
+from fault_shim import Fault
+from nursery import FOLDER, Nursery
 
 from dsa.edge.git import GitArtifacts
 
-VICTIM = Path(__file__).with_name("git_victim.py")
-
-
-def results(folder, cases):
-    """Have the cases happen; give what each told."""
-    lines = "".join(json.dumps(case) + "\n" for case in cases)
-    done = subprocess.run(
-        [sys.executable, str(VICTIM), str(folder)], input=lines, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+NAME = "a.git"
+#: What goes wrong, and how many faults have to fire when it goes wrong at every call.
+KINDS = {
+    "git: killed before a call": (Fault("before", name=NAME), 120),
+    "git: killed after a call": (Fault("after", name=NAME), 120),
+    "git: killed in the middle of a write": (Fault("torn", kinds=("write",), name=NAME), 15),
+    "git: a sync fails once": (Fault("once", kinds=("sync",), name=NAME), 45),
+    "git: the disk is full from then on": (Fault("ever", kinds=("write", "create", "rename"), error="ENOSPC", name=NAME), 70),
+}
+CASES = pytest.mark.parametrize("kind", KINDS)
 
 
 @pytest.fixture(scope="module")
-def calls():
-    """How many calls a run makes that nobody kills."""
+def nursery():
+    with Nursery("git_victim.py") as started:
+        yield started
+
+
+def lived_through(nursery, lives):
+    """Have a process with each fault, one after the other, on one repository; look at what they leave. Give how many fired."""
     with memory_folder() as folder:
-        [result] = results(folder, [[0]])
-    assert result["killed"] == [False]
-    return result["told"][-1]["calls"]
+        repository = folder / NAME
+        ended = [nursery.live(fault=fault, repository=str(repository), attempts=3) for fault in lives]
+        for each in ended:
+            assert each.killed or each.last("rest") or each.last("fault") in {"OSError", "SyncFailed"}, each.told
+        examine(repository, ended)
+        return sum(each.fired for each in ended)
 
 
-def examine(result):
+def examine(repository, ended):
     """Look at what is left as the next process would, and go on."""
-    repository = Path(result["repository"])
     if repository.exists():
         require_clean(repository)
     store = GitArtifacts(repository, RUN, lock_patience_s=0)
     kept = {attempt.artifact_id: attempt for attempt in store.attempts()}
-    for what in result["told"]:
-        if "stored" in what:
-            found = store.get_artifact(what["stored"])
-            assert found.content == attempt(found.version).content
-        if "judged" in what:
-            assert kept[what["judged"]].verdicts == (said_of(kept[what["judged"]].artifact("")),)
+    for artifact_id in (artifact_id for each in ended for artifact_id in each.all("stored")):
+        found = store.get_artifact(artifact_id)
+        assert found.content == attempt(found.version).content
+    for artifact_id in (artifact_id for each in ended for artifact_id in each.all("judged")):
+        assert kept[artifact_id].verdicts == (said_of(kept[artifact_id].artifact("")),)
     last = None
     for number in range(1, 5):
         last = store.store(attempt(number, last), "llm")
         store.record_verdict(said_of(last))
     assert [a.version for a in GitArtifacts(repository, RUN).lineage(last.artifact_id)] == [1, 2, 3, 4]
     require_clean(repository)
-    shutil.rmtree(repository)
 
 
-def examine_all(cases):
-    fired = 0
+def calls_of(nursery, fault):
+    """Count the calls of a process that nothing befalls."""
     with memory_folder() as folder:
-        for result in results(folder, cases):
-            examine(result)
-            fired += sum(result["killed"])
-    return fired
+        ended = nursery.live(fault=attrs.evolve(fault, mode="never"), repository=str(folder / NAME), attempts=3)
+    assert ended.last("rest") == "finished"
+    return ended.last("seen")
 
 
-def test_a_kill_at_some_calls_loses_nothing(calls):
-    cases = [[at] for at in range(1, calls + 1, 9)]
-    assert examine_all(cases) == len(cases)
+@CASES
+def test_a_fault_at_some_calls_loses_nothing(nursery, fired, kind):
+    fault, _ = KINDS[kind]
+    plan = [[attrs.evolve(fault, at=at)] for at in range(2, calls_of(nursery, fault) + 1, 23)]
+    number = sum(lived_through(nursery, lives) for lives in plan)
+    fired(kind, len(plan), number)
+    assert number == len(plan) > 0
 
 
-def test_a_kill_while_it_goes_on_after_a_kill_loses_nothing(calls):
-    chosen = random.Random(4)
-    cases = [
-        [chosen.randint(1, calls), chosen.randint(1, 60), chosen.choice([-1, 1]) * chosen.randint(1, 60)]
-        for _ in range(12)
-    ]
-    assert examine_all(cases) >= len(cases)
+@CASES
+@pytest.mark.full
+def test_a_fault_at_every_call_loses_nothing(nursery, fired, kind):
+    fault, at_least = KINDS[kind]
+    calls = calls_of(nursery, fault)
+    number = sum(lived_through(nursery, [attrs.evolve(fault, at=at)]) for at in range(1, calls + 1))
+    fired(kind, calls, number)
+    assert number == calls >= at_least
+
+
+def several(nursery, seeds):
+    """Have processes with faults one after the other on one repository; give how many faults were planned, and how many fired."""
+    planned = number = 0
+    for chance in map(random.Random, seeds):
+        kinds = [fault for fault, _ in KINDS.values()]
+        lives = [attrs.evolve(chance.choice(kinds), at=chance.randint(1, 60)) for _ in range(chance.randint(2, 4))]
+        planned, number = planned + len(lives), number + lived_through(nursery, lives)
+    return planned, number
+
+
+def test_faults_while_it_goes_on_after_a_fault_lose_nothing(nursery, fired):
+    planned, number = several(nursery, range(10))
+    fired("git: while it goes on after a fault", planned, number)
+    assert number > 15
 
 
 @pytest.mark.full
-def test_a_kill_at_every_call_loses_nothing(calls):
-    assert calls > 200
-    assert examine_all([[at] for at in range(1, calls + 1)]) == calls
-
-
-@pytest.mark.full
-def test_a_kill_in_the_middle_of_every_call_loses_nothing(calls):
-    assert examine_all([[-at] for at in range(1, calls + 1)]) == calls
-
-
-@pytest.mark.full
-def test_many_kills_one_after_the_other_lose_nothing(calls):
-    chosen = random.Random(5)
-    cases = [
-        [chosen.randint(1, calls)] + [chosen.choice([-1, 1]) * chosen.randint(1, 80) for _ in range(3)]
-        for _ in range(150)
-    ]
-    assert examine_all(cases) > 300
+def test_many_faults_one_after_the_other_lose_nothing(nursery, fired):
+    planned, number = several(nursery, range(1_000, 1_120))
+    fired("git: while it goes on after a fault", planned, number)
+    assert number > 200
 
 
 ENDLESS = """
 import sys
-sys.path.insert(0, sys.argv[1])
 from artifact_runs import RUN, attempt
 from dsa.edge.git import GitArtifacts
-store, made = GitArtifacts(sys.argv[2], RUN), None
+store, made = GitArtifacts(sys.argv[1], RUN), None
 for number in range(1, 100_000):
     made = store.store(attempt(number, made))
     print(made.artifact_id, flush=True)
@@ -117,20 +127,19 @@ for number in range(1, 100_000):
 
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(20))
-def test_a_kill_from_outside_at_any_moment_loses_nothing(seed):
+def test_a_kill_from_outside_at_any_moment_loses_nothing(fired, seed):
     chosen = random.Random(seed)
     with memory_folder() as folder:
-        repository = folder / "a.git"
-        command = [sys.executable, "-c", ENDLESS, str(VICTIM.parent.parent), str(repository)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        told = [process.stdout.readline().strip() for _ in range(chosen.randint(1, 200))]
-        for _ in range(chosen.randint(0, 20_000)):
-            pass
-        process.kill()
-        told += [line.strip() for line in process.stdout.read().splitlines(keepends=True) if line.endswith("\n")]
-        process.wait()
-        process.stdout.close()
-        require_clean(repository)
-        store = GitArtifacts(repository, RUN, lock_patience_s=0)
+        command = [sys.executable, "-c", ENDLESS, folder / NAME]
+        environment = {"PYTHONPATH": f"{FOLDER.parent}:{FOLDER.parent.parent}", "PATH": "/usr/bin:/bin"}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+            told = [process.stdout.readline().strip() for _ in range(chosen.randint(1, 200))]
+            for _ in range(chosen.randint(0, 20_000)):
+                pass
+            process.kill()
+            told += [line.strip() for line in process.stdout if line.endswith("\n")]
+        require_clean(folder / NAME)
+        store = GitArtifacts(folder / NAME, RUN, lock_patience_s=0)
         assert [a.artifact_id for a in store.lineage(told[-1])] == told
         assert store.store(attempt(7)).version == 7
+        fired("git: killed from outside", 1, int(process.returncode == -9))

@@ -1,41 +1,39 @@
 """A power cut after every change that the git store makes to the disk: what was acknowledged is there, and it goes on.
 
-The disk is the one of power_cuts.py, which forgets as much as POSIX lets it.
+The calls are those of real processes, logged by the library of faults.c; what a cut may leave of them is said in tests/power_cuts.py.
 """
 
-import os
-import random
 import shutil
-import stat
 
 import pytest
 from artifact_runs import RUN, attempt, memory_folder, require_clean, said_of
-from power_cuts import played
+from fault_shim import Fault, logged
+from nursery import Nursery
+from power_cuts import Disk, all_kept, kept_up_to, nothing_kept, some_kept
 
 from dsa.edge.git import GitArtifacts
 
-
-def nothing_kept():
-    """Of what was not synced nothing is there."""
-    return False
+NAME = "there/a.git"
 
 
-def all_kept():
-    """Everything is there, as after kill -9."""
-    return True
+@pytest.fixture(scope="module")
+def nursery():
+    with Nursery("git_victim.py") as started:
+        yield started
 
 
 def examine(folder, told):
     """Open what a cut has left, look, and go on."""
-    repository = folder / "a.git"
+    repository = folder / NAME
     if repository.exists():
         require_clean(repository)
     store = GitArtifacts(repository, RUN, lock_patience_s=0)
-    assert {a.artifact_id for a in store.attempts()} >= set(told["stored"])
-    assert {a.artifact_id for a in store.attempts() if a.verdicts} >= set(told["judged"])
+    found = store.attempts()
+    assert {each.artifact_id for each in found} >= set(told["stored"])
+    assert {each.artifact_id for each in found if each.verdicts} >= set(told["judged"])
     for artifact_id in told["stored"]:
-        found = store.get_artifact(artifact_id)
-        assert found.content == attempt(found.version).content
+        artifact = store.get_artifact(artifact_id)
+        assert artifact.content == attempt(artifact.version).content
     last = None
     for number in range(1, 4):
         last = store.store(attempt(number, last))
@@ -44,88 +42,75 @@ def examine(folder, told):
     require_clean(repository)
 
 
-def played_through(every, keepings, attempts=2):
-    """Store a run, cut the power after each `every`-th change in each of the ways; give how many cuts were looked at."""
-    told, cuts = {"stored": [], "judged": []}, []
-    with memory_folder() as folder:
-        disk_folder = folder / "disk"
-        disk_folder.mkdir()
+def cut(nursery, lives, every, keepings):
+    """Have the lives, then one without a fault; cut the power after each `every`-th change in each of the ways, and after what is acknowledged.
 
-        def cut(disk):
-            if disk.changes % every == 0:
-                for keeps in keepings:
-                    image = folder / f"cut{len(cuts)}"
-                    disk.write_image(image, keeps)
-                    cuts.append((image, {name: list(ids) for name, ids in told.items()}))
+    Gives how many cuts were looked at. `keepings` None: every suffix of what was not synced is lost.
+    """
+    with memory_folder() as folder, memory_folder() as place:
+        order = {"repository": str(folder / NAME), "attempts": 2, "log": str(place / "log"), "logged": str(folder)}
+        assert all(nursery.live(fault=fault, **order).fired for fault in lives)
+        assert nursery.live(**order).last("rest") == "finished"
+        disk, told, cuts = Disk(folder), {"stored": [], "judged": []}, 0
+        for call in logged(place / "log"):
+            if call.kind == "M":
+                what, artifact_id = call.data.decode().split(" ")
+                told[what].append(artifact_id)
+                ways = [nothing_kept]  # before anything follows what was said to be durable
+            elif disk.follow(call) and disk.age % every == 0:
+                ways = keepings or [all_kept, *map(kept_up_to, disk.still_young())]
+            else:
+                ways = []
+            for keeps in ways:
+                cuts += 1
+                image = place / "image"
+                image.mkdir()
+                disk.leave(image, keeps)
+                examine(image, told)
+                shutil.rmtree(image)
+    return cuts
 
-        with played(disk_folder, cut):
-            store, made = GitArtifacts(disk_folder / "a.git", RUN), None
-            for number in range(1, attempts + 1):
-                made = store.store(attempt(number, made))
-                told["stored"].append(made.artifact_id)
-                store.record_verdict(said_of(made))
-                told["judged"].append(made.artifact_id)
-        for image, then in cuts:
-            examine(image, then)
-            shutil.rmtree(image)
-    return len(cuts)
+
+def test_a_power_cut_after_some_changes_loses_nothing(nursery, figures):
+    cuts = cut(nursery, [], 6, [nothing_kept, some_kept(1)])
+    assert cuts > 30
+    figures("power cuts", "git: at some changes", images=cuts)
 
 
-def test_a_power_cut_after_some_changes_loses_nothing():
-    chance = random.Random(3)
-    assert played_through(6, [nothing_kept, lambda: chance.random() < 0.5]) > 30
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(Fault("after", 1, ("create",), name="/there"), id="made a folder"),
+        pytest.param(Fault("before", 1, ("sync",), name="/objects"), id="made the repository"),
+        pytest.param(Fault("after", 1, ("rename",), name=f"{RUN}.lock"), id="moved the branch"),
+        pytest.param(Fault("once", 20, ("sync",), name=NAME), id="could not sync"),
+    ],
+)
+def test_a_power_cut_after_a_fault_loses_nothing(nursery, figures, fault):
+    """What the process has left is there for the next one, which must not build on it before it is on the disk."""
+    cuts = cut(nursery, [fault], 9, [nothing_kept])
+    assert cuts > 10
+    figures("power cuts", "git: after a fault", images=cuts)
 
 
 @pytest.mark.full
-def test_a_power_cut_after_every_change_loses_nothing():
-    chance = random.Random(4)
-    some = [lambda share=share: chance.random() < share for share in (0.1, 0.5, 0.5, 0.9)]
-    assert played_through(1, [nothing_kept, all_kept, *some]) > 600
+def test_a_power_cut_after_every_change_loses_nothing(nursery, figures):
+    cuts = cut(nursery, [], 1, [nothing_kept, *(some_kept(seed) for seed in range(4))])
+    assert cuts > 500
+    figures("power cuts", "git: at every change, with parts lost", images=cuts)
 
 
-def test_the_disk_that_forgets_is_one():
-    """What the others believe in: unsynced names and data are lost, synced ones are not."""
-    with memory_folder() as folder:
-        (folder / "disk").mkdir()
-        with played(folder / "disk", lambda _: None) as disk:
-            (folder / "disk/d").mkdir()
-            for name in ("synced", "not named", "torn"):
-                descriptor = os.open(folder / "disk/d" / name, os.O_CREAT | os.O_WRONLY, 0o666)
-                os.write(descriptor, b"whole")
-                if name != "torn":
-                    os.fsync(descriptor)
-                os.close(descriptor)
-                if name == "synced":
-                    for path in ("disk/d", "disk"):
-                        descriptor = os.open(folder / path, os.O_RDONLY)
-                        os.fsync(descriptor)
-                        os.close(descriptor)
-            (folder / "disk/d/synced").rename(folder / "disk/d/renamed")
-        disk.write_image(folder / "least", nothing_kept)
-        disk.write_image(folder / "most", all_kept)
-        assert [(p.name, p.read_bytes()) for p in (folder / "least/d").iterdir()] == [("synced", b"whole")]
-        assert sorted(p.name for p in (folder / "most/d").iterdir()) == ["not named", "renamed", "torn"]
-        assert stat.S_ISDIR((folder / "least/d").stat().st_mode)
+@pytest.mark.full
+def test_a_power_cut_that_takes_any_suffix_of_what_was_not_synced_loses_nothing(nursery, figures):
+    cuts = cut(nursery, [], 1, None)
+    assert cuts > 400
+    figures("power cuts", "git: every suffix of what was not synced", images=cuts)
 
 
-class Ended(BaseException):
-    """The process ends here."""
-
-
-def test_what_is_found_stored_is_put_on_disk_before_it_is_acknowledged():
-    """A process has moved the ref and ended before it synced the folder; the next one finds the record there."""
-    with memory_folder() as folder:
-        (folder / "disk").mkdir()
-        repository = folder / "disk/a.git"
-
-        def end_at_rename(disk):
-            if disk.last == ("rename", RUN):
-                raise Ended
-
-        with played(folder / "disk", end_at_rename) as disk, pytest.raises(Ended):
-            GitArtifacts(repository, RUN).store(attempt(1))
-        with disk.recorded():
-            disk.cut = lambda _: None
-            made = GitArtifacts(repository, RUN).store(attempt(1))
-        disk.write_image(folder / "image", nothing_kept)
-        assert GitArtifacts(folder / "image/a.git", RUN).get_artifact(made.artifact_id) == made
+@pytest.mark.full
+@pytest.mark.parametrize("mode", ["before", "once"])
+@pytest.mark.parametrize("at", range(1, 46, 4))
+def test_a_power_cut_after_every_change_after_a_fault_loses_nothing(nursery, figures, mode, at):
+    cuts = cut(nursery, [Fault(mode, at, ("sync",), name="/there")], 6, [nothing_kept, some_kept(at)])
+    assert cuts > 20
+    figures("power cuts", "git: after a fault", images=cuts)

@@ -15,8 +15,8 @@ PROGRAM = Path(__file__).with_name("many_runs.py")
 
 
 @pytest.mark.parametrize("size", [100, pytest.param(2_000, marks=pytest.mark.full)])
-def test_all_runs_finish(size):
-    environment = {**os.environ, "PYTHONPATH": str(Path(dsa.__file__).parent.parent)}
+def test_all_runs_finish(told, size):
+    environment = {**os.environ, "PYTHONPATH": f"{Path(dsa.__file__).parent.parent}:{PROGRAM.parent.parent}"}
     with memory_folder() as folder:
         command = [sys.executable, PROGRAM, folder / "ledger.db", str(size)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
@@ -26,7 +26,7 @@ def test_all_runs_finish(size):
     assert took["entries"] == took["expected"]
     assert took["most_times"] == 2, "`weigh` fails once and is tried again; nothing else is performed twice"
     each_kb, effects_per_s = took["memory_kb"] / size, took["effects"] / took["seconds"]
-    print(
+    told(
         f"{size} runs at once: {took['seconds']:.1f} s, {effects_per_s:.0f} durable effects/s, {size / took['seconds']:.0f} runs/s; "
         f"memory {took['memory_kb'] / 1024:.0f} MiB, {each_kb:.0f} KiB a run; file {took['size_bytes'] / size / 1024:.1f} KiB a run"
     )

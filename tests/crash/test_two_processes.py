@@ -59,7 +59,7 @@ class Pair:
 def stalled(stalls_at):
     with memory_folder() as folder:
         command = [sys.executable, VICTIM, folder / "runs", folder / "performed.txt", str(stalls_at)]
-        environment = {**preloaded(), "PYTHONPATH": str(Path(dsa.__file__).parent.parent)}
+        environment = {**preloaded(), "PYTHONPATH": f"{Path(dsa.__file__).parent.parent}:{VICTIM.parent.parent}"}
         with subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         ) as process:

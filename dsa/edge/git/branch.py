@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from dsa.edge.folders import folders_above
 from dsa.edge.git.names import path_parts
 from dsa.edge.git.objects import ArtifactStoreError, sync_path, write_synced
 from dsa.edge.git.waiting import wait_for
@@ -141,14 +142,16 @@ class Branch:
                 self._lock.unlink()
 
     def _sync_names(self) -> None:
-        """Put on disk that the ref is where it is: its folder, and once the folders that lead there."""
+        """Put on disk that the ref is where it is: its folder, and once the folders that lead there, whoever has made them."""
         folder = self._ref.parent
         try:
             sync_path(folder)
-            while folder not in self._synced and folder != self._repository:
-                sync_path(folder.parent)
+            for above in folders_above(folder):
+                if folder in self._synced:
+                    break
+                sync_path(above)
                 self._synced.add(folder)
-                folder = folder.parent
+                folder = above
         except FileNotFoundError:
             self._synced.clear()  # git has packed the refs, and taken the folder away
         if not self._ref.exists():

@@ -41,6 +41,7 @@ def _attempt_trailers(attempt: Attempt) -> list[tuple[str, str]]:
         *([("Refines", attempt.parent_id)] if attempt.parent_id else []),
         *(("Uses", used_id) for used_id in attempt.dependency_ids),
         ("Generator", attempt.author),
+        *(("Redacted", name) for name in attempt.redacted),
         *([] if attempt.usage is None else _usage_trailers(attempt.usage)),
     ]
 
@@ -49,7 +50,8 @@ def _usage_trailers(usage: Usage) -> list[tuple[str, str]]:
     counted = ("Prompt-Tokens", usage.prompt_tokens), ("Completion-Tokens", usage.completion_tokens)
     cost = [] if usage.cost_usd is None else [("Cost-Usd", repr(float(usage.cost_usd)))]
     tokens = [(name, str(int(count))) for name, count in counted if count is not None]
-    return [("Model", usage.model), ("Seconds", repr(float(usage.seconds))), *tokens, *cost]
+    answered = [("Response-Model", usage.response_model)] if usage.response_model else []
+    return [("Model", usage.model), *answered, ("Seconds", repr(float(usage.seconds))), *tokens, *cost]
 
 
 def _verdict_trailers(verdict: VerdictEntry) -> list[tuple[str, str]]:
@@ -123,12 +125,14 @@ def _attempt(fields: Mapping[str, list[str]]) -> Attempt:
         tuple(fields.get("Uses", ())),
         one["Generator"],
         _usage(one) if "Model" in one else None,
+        redacted=tuple(fields.get("Redacted", ())),
     )
 
 
 def _usage(one: Mapping[str, str]) -> Usage:
     prompt, completion = (_read(int, one.get(name)) for name in ("Prompt-Tokens", "Completion-Tokens"))
-    return Usage(one["Model"], float(one["Seconds"]), prompt, completion, _read(float, one.get("Cost-Usd")))
+    cost = _read(float, one.get("Cost-Usd"))
+    return Usage(one["Model"], float(one["Seconds"]), prompt, completion, cost, one.get("Response-Model", ""))
 
 
 def _read(kind: Callable[[str], T], value: str | None) -> T | None:

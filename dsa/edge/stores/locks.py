@@ -44,7 +44,7 @@ def is_alive(folder: Path, name: str) -> bool:
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two who ask at once do not take each other for it
     except BlockingIOError:
         return True
     else:

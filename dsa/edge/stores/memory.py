@@ -56,7 +56,7 @@ class MemoryJournal:
         now = self._runs[self.run]
         if now.epoch != self.epoch:
             raise LeaseLostError(self.run)
-        self._runs[self.run] = attrs.evolve(now, entries=now.entries.extend(entries))
+        self._runs[self.run] = Recorded(now.run, now.text, now.entries.extend(entries), now.epoch, now.holder)
 
     def release(self) -> None:
         """Give up the right to write."""

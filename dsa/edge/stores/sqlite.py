@@ -1,13 +1,13 @@
 """The durable store: one SQLite file with many runs, each written by one holder at a time.
 
-An append is one transaction with one fsync (WAL, `synchronous=FULL`). Rows are chained by hashes, and every other number is
-sealed by one: what was changed since it was written is noticed when it is read. After an error a handle is dead, because after a failed
-fsync nobody knows what is on the disk; open the file again to see.
+An append is one row and one transaction with one fsync (WAL, `synchronous=FULL`). Rows are chained by hashes, and every other number is
+sealed by one: what was changed since it was written is noticed when it is read. The row that seals the end of a run stands behind its last
+entries, so that an append changes one page of the file. After an error a handle is dead, because after a failed fsync nobody knows what is on
+the disk; open the file again to see.
 """
 
 import hashlib
 import json
-import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -18,6 +18,7 @@ import attrs
 
 from dsa.edge.stores.contents import address, apart, together
 from dsa.edge.stores.locks import Holder, Turn, is_alive
+from dsa.edge.stores.opening import make_folder, opened
 from dsa.runtime.journal import (
     DamageError,
     HeldError,
@@ -30,43 +31,44 @@ from dsa.runtime.journal import (
 )
 from dsa.runtime.ledger import Entry, Ledger, dump_line, from_json
 
-_APPLICATION, _VERSION = 0x64736131, 1
-_BUSY_MS = 60_000
-_TABLES = """
-CREATE TABLE runs (number INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE, machine BLOB NOT NULL, epoch INTEGER NOT NULL,
-  holder TEXT, length INTEGER NOT NULL, head BLOB NOT NULL, seal BLOB NOT NULL);
-CREATE TABLE entries (run INTEGER NOT NULL, position INTEGER NOT NULL, epoch INTEGER NOT NULL, short INTEGER NOT NULL,
-  line TEXT NOT NULL, link BLOB NOT NULL, PRIMARY KEY (run, position)) WITHOUT ROWID;
-CREATE TABLE contents (address BLOB PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
-"""
-_COLUMNS = "number, run, machine, epoch, holder, length, head"
+_COLUMNS = "number, run, machine, epoch, holder"
+#: The position of the row that seals the end of a run.
+_END = 2**62
 
 
 @attrs.frozen
 class _Row:
-    """A run's row in the table of runs; `head` is the hash of its last entry."""
+    """A run's row in the table of runs."""
 
     number: int
     run: str
     machine: bytes
     epoch: int
     holder: str | None
-    length: int
-    head: bytes
 
     @property
     def seal(self) -> bytes:
-        said = f"{self.number} {self.epoch} {self.length} {self.machine.hex()} {self.head.hex()} {self.holder!r} {self.run}"
+        said = f"{self.number} {self.epoch} {self.machine.hex()} {self.holder!r} {self.run}"
         return hashlib.sha256(said.encode()).digest()
 
     def is_sound(self, seal: object) -> bool:
         """Tell whether this is what was sealed; a damaged row may hold anything."""
-        kinds = zip(
-            (self.number, self.run, self.machine, self.epoch, self.length, self.head),
-            (int, str, bytes, int, int, bytes),
-            strict=True,
-        )
+        kinds = zip((self.number, self.run, self.machine, self.epoch), (int, str, bytes, int), strict=True)
         return all(isinstance(value, kind) for value, kind in kinds) and self.seal == seal
+
+
+class _End:
+    """The end of a run: how many entries there are, the hash of the last, and what seals this."""
+
+    __slots__ = ("epoch", "head", "length", "number", "seal")
+
+    def __init__(self, number: int, epoch: int, length: int, head: bytes) -> None:
+        self.number, self.epoch, self.length, self.head = number, epoch, length, head
+        self.seal = hashlib.sha256(b"%d %d %d %b" % (number, epoch, length, head)).digest()
+
+    def row(self) -> tuple[int | str | bytes, ...]:
+        """Give the row of entries that says so."""
+        return self.number, _END, self.epoch, 0, str(self.length), self.seal
 
 
 class SqliteStore:
@@ -82,13 +84,13 @@ class SqliteStore:
         self._connection: sqlite3.Connection | None = None
         with ExitStack() as undone:
             try:
-                _make_folder(path.parent)
+                make_folder(path)
                 self._turn = Turn(path.with_name(f"{path.name}-lock"), lock_patience_s)
                 undone.callback(self._turn.close)
                 with self._its_turn():
                     self._holder = Holder(self._holders)
                     undone.callback(self._holder.close)
-                    self._connection = _opened(path)
+                    self._connection = opened(path)
             except (OSError, sqlite3.Error, UnicodeDecodeError) as fault:  # SQLite quotes damaged names in its messages
                 raise StoreError(f"{path}: no runs can be kept here: {_said(fault)}") from fault
             undone.pop_all()
@@ -109,21 +111,23 @@ class SqliteStore:
 
     def create(self, run: str, text: str, entries: Sequence[Entry]) -> "SqliteJournal":
         """Begin a run. Raises StoreError when there is one of that id."""
-        link = first_link(run, text)
         with self._writing() as connection:
-            content = text.encode("utf-8", "surrogatepass")
-            _keep(connection, {address(text): content})
-            new = (run, address(text), 1, self._holder.name, 0, link, b"")
+            _keep(connection, {address(text): text})
+            new = (run, address(text), 1, self._holder.name)
             try:
                 cursor = connection.execute(
-                    "INSERT INTO runs (run, machine, epoch, holder, length, head, seal) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    new,
+                    "INSERT INTO runs (run, machine, epoch, holder, seal) VALUES (?, ?, ?, ?, x'')", new
                 )
             except sqlite3.IntegrityError:
                 raise _TakenError from None
-            row = _Row(int(cursor.lastrowid or 0), *new[:-1])
-            row = _appended(connection, row, entries)
-        return SqliteJournal(self, row)
+            row = _Row(int(cursor.lastrowid or 0), *new)
+            _seal(connection, row, row)
+            nothing = _End(row.number, row.epoch, 0, first_link(run, text))
+            connection.execute(_ADD, nothing.row())
+            end, texts, written = _next(nothing, entries)
+            _keep(connection, texts)
+            _append(connection, run, nothing, written)
+        return SqliteJournal(self, row, end)
 
     def hold(self, run: str, *, take: bool = False) -> tuple["SqliteJournal", Recorded]:
         """Become the writer of a run; `take` takes it from one that is alive. Raises UnknownRunError, HeldError, DamageError."""
@@ -131,23 +135,32 @@ class SqliteStore:
             row = self._row(connection, run)
             if row.holder is not None and not take and is_alive(self._holders, row.holder):
                 raise HeldError(run, row.holder)
-            recorded = _recorded(connection, row)
-            before, row = row.epoch, attrs.evolve(row, epoch=row.epoch + 1, holder=self._holder.name)
-            _write_row(connection, row, before)
-        return SqliteJournal(self, row), attrs.evolve(recorded, epoch=row.epoch, holder=row.holder)
+            recorded, head = _recorded(connection, row)
+            ours = attrs.evolve(row, epoch=row.epoch + 1, holder=self._holder.name)
+            _seal(connection, row, ours)
+            end = _End(ours.number, ours.epoch, len(recorded.entries), head)
+            connection.execute(_ADD, end.row())
+        return SqliteJournal(self, ours, end), attrs.evolve(recorded, epoch=ours.epoch, holder=ours.holder)
 
     def read(self, run: str) -> Recorded:
         """Read a run, whoever writes it. Raises UnknownRunError or DamageError."""
         with self._reading() as connection:
             row = self._row(connection, run)
-            found = _recorded(connection, row)
+            found, _ = _recorded(connection, row)
         alive = row.holder is not None and is_alive(self._holders, row.holder)
         return found if alive else attrs.evolve(found, holder=None)
 
     def runs(self) -> tuple[str, ...]:
-        """Give the ids of all runs, sorted."""
+        """Give the ids of all runs, sorted; read from the rows themselves, since nothing seals an index."""
         with self._reading() as connection:
-            return tuple(run for (run,) in connection.execute("SELECT run FROM runs ORDER BY run"))
+            return tuple(sorted(str(run) for (run,) in connection.execute("SELECT run FROM runs NOT INDEXED")))
+
+    def lost(self) -> int:
+        """Tell how many runs were kept here and are no longer in the list: runs are numbered from 1 and never deleted."""
+        with self._reading() as connection:
+            numbers = {number for (number,) in connection.execute("SELECT number FROM runs NOT INDEXED")}
+            (written,) = connection.execute("SELECT max(run) FROM entries").fetchone()
+        return max([*numbers, written or 0], default=0) - len(numbers)
 
     # -- transactions -------------------------------------------------------------------------------------------
 
@@ -160,31 +173,38 @@ class SqliteStore:
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
                 connection.execute("COMMIT")
-            except StoreError:  # somebody else's turn to write this run: this file is fine
+            except BaseException as fault:
+                self._give_up(fault)
+                raise
+
+    def _give_up(self, fault: BaseException) -> None:
+        """Undo what was not written to its end. What goes wrong in SQLite makes the handle dead, and is a StoreError."""
+        connection = self._connection
+        if isinstance(fault, sqlite3.Error | UnicodeDecodeError):
+            self._close_connection()
+            if not isinstance(fault, sqlite3.OperationalError):
+                raise DamageError(f"{self._path}: {_said(fault)}") from fault
+            raise StoreError(f"{self._path}: cannot be written: {_said(fault)}") from fault
+        if connection is not None and connection.in_transaction:
+            with suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
-                raise
-            except (sqlite3.Error, UnicodeDecodeError) as fault:
-                self._close_connection()
-                if not isinstance(fault, sqlite3.OperationalError):
-                    raise DamageError(f"{self._path}: {_said(fault)}") from fault
-                raise StoreError(f"{self._path}: cannot be written: {_said(fault)}") from fault
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-                raise
 
     @contextmanager
     def _its_turn(self) -> Iterator[None]:
-        """Write while no other process does. Who waits in vain closes the file: whoever has the turn has it open, so nothing is checkpointed."""
+        """Write while no other process does."""
+        self._take_turn()
+        try:
+            yield
+        finally:
+            self._turn.give_back()
+
+    def _take_turn(self) -> None:
+        """Wait for the turn. Who waits in vain closes the file: whoever has the turn has it open, so nothing is checkpointed."""
         try:
             self._turn.take()
         except TimeoutError as fault:
             self._close_connection()
             raise StoreError(f"{self._path}: cannot be written: {fault}") from fault
-        try:
-            yield
-        finally:
-            self._turn.give_back()
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -220,24 +240,38 @@ class SqliteStore:
             raise DamageError("what is kept about the run as a whole was changed", run)
         return row
 
-    def append(self, row: _Row, entries: Sequence[Entry]) -> _Row:
-        """Write entries of a run after `row`; give the row as it is then."""
-        with self._writing() as connection:
-            return _appended(connection, row, entries)
+    def append(self, run: str, end: _End, entries: Sequence[Entry]) -> _End:
+        """Write entries of a run after its end; give the end then."""
+        after, texts, written = _next(end, entries)
+        if texts:
+            with self._writing() as connection:
+                _keep(connection, texts)
+                _append(connection, run, end, written)
+            return after
+        connection = self._require_open()
+        self._take_turn()
+        try:
+            _append(connection, run, end, written)  # a transaction by itself
+        except BaseException as fault:
+            self._give_up(fault)
+            raise
+        finally:
+            self._turn.give_back()
+        return after
 
     def release(self, row: _Row) -> None:
-        """Give up the right to write after `row`."""
+        """Give up the right to write a run."""
         if self._connection is None:
             return  # after a fault; whoever comes next finds this holder dead
         with suppress(LeaseLostError), self._writing() as connection:
-            _write_row(connection, attrs.evolve(row, holder=None), row.epoch)
+            _seal(connection, row, attrs.evolve(row, holder=None))
 
 
 class SqliteJournal:
     """The right to write one run of a SqliteStore."""
 
-    def __init__(self, store: SqliteStore, row: _Row) -> None:
-        self._store, self._row = store, row
+    def __init__(self, store: SqliteStore, row: _Row, end: _End) -> None:
+        self._store, self._row, self._end = store, row, end
 
     @property
     def run(self) -> str:
@@ -252,7 +286,7 @@ class SqliteJournal:
     def append(self, entries: Sequence[Entry]) -> None:
         """Write entries, all or none of them; they are durable when this returns. Raises LeaseLostError or StoreError."""
         if entries:
-            self._row = self._store.append(self._row, entries)
+            self._end = self._store.append(self._row.run, self._end, entries)
 
     def release(self) -> None:
         """Give up the right to write."""
@@ -264,69 +298,28 @@ class _TakenError(StoreError):
         super().__init__("there is a run of that id already")
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    """Open the file, or make it; see that it is ours."""
-    connection = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_MS / 1000)
-    try:
-        _make_ready(connection, path)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _make_ready(connection: sqlite3.Connection, path: Path) -> None:
-    connection.execute("PRAGMA cell_size_check = ON")
-    (application,), (version,) = (
-        connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
-    )
-    if (application, version) == (0, 0) and not connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
-        connection.execute("PRAGMA journal_mode = WAL")
-        numbers = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION};"
-        connection.executescript(f"BEGIN IMMEDIATE; {numbers} {_TABLES} COMMIT")
-        _sync_folder(path.parent)
-    elif application != _APPLICATION:
-        raise StoreError(f"{path}: this is another program's database")
-    elif version != _VERSION:
-        raise StoreError(f"{path}: written by another version of dsa (format {version}, this one reads {_VERSION})")
-    connection.execute("PRAGMA synchronous = FULL")
-
-
-def _make_folder(folder: Path) -> None:
-    """Make a folder, with its name on the disk: SQLite syncs the names of files, and cannot know that the folder is new."""
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for each in missing:
-        _sync_folder(each.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
-
-
-def _recorded(connection: sqlite3.Connection, row: _Row) -> Recorded:
-    """Read a run and verify every link of its chain."""
+def _recorded(connection: sqlite3.Connection, row: _Row) -> tuple[Recorded, bytes]:
+    """Read a run and verify every link of its chain; give also the last."""
     text = _content(connection, row.machine, row.run)
-    link, entries = first_link(row.run, text), []
+    link, entries, found = first_link(row.run, text), list[Entry](), None
     rows = connection.execute(
         "SELECT position, epoch, short, line, link FROM entries WHERE run = ? ORDER BY position", (row.number,)
     )
-    for expected, (position, epoch, is_short, line, written) in enumerate(rows):
+    for position, epoch, is_short, line, written in rows:
+        if position == _END:
+            found = (row.number, position, epoch, is_short, line, written)
+            continue
         try:
             whole = together(line, lambda at: _content(connection, at, row.run)) if is_short else line
             link = next_link(link, epoch, whole)
         except (ValueError, TypeError, AttributeError, KeyError):
             link = b""  # the bytes of a damaged row may be anything
-        if position != expected or link != written:
-            raise DamageError("it is not what was written", row.run, expected)
-        entries.append(from_json(json.loads(whole)))
-    if len(entries) != row.length or link != row.head:
-        raise DamageError(f"{row.length} entries were written, {len(entries)} are there", row.run)
-    return Recorded(row.run, text, Ledger(entries), row.epoch, row.holder)
+        if position != len(entries) or link != written:
+            raise DamageError("from here on it is not what was written", row.run, len(entries))
+        entries.extend(map(from_json, json.loads(whole)))
+    if found != _End(row.number, row.epoch, len(entries), link).row():
+        raise DamageError(f"it ends otherwise than it was written: {len(entries)} entries are there", row.run)
+    return Recorded(row.run, text, Ledger(entries), row.epoch, row.holder), link
 
 
 def _content(connection: sqlite3.Connection, at: bytes, run: str) -> str:
@@ -337,31 +330,45 @@ def _content(connection: sqlite3.Connection, at: bytes, run: str) -> str:
     return content.decode("utf-8", "surrogatepass")
 
 
-def _appended(connection: sqlite3.Connection, row: _Row, entries: Sequence[Entry]) -> _Row:
-    """Write entries after those there are; give the run's row as it is then. Raises LeaseLostError."""
-    written, link = [], row.head
-    for position, line in enumerate(map(dump_line, entries), start=row.length):
-        link = next_link(link, row.epoch, line)
-        short, texts = apart(line)
-        if texts:
-            _keep(connection, {at: text.encode("utf-8", "surrogatepass") for at, text in texts.items()})
-        written.append((row.number, position, row.epoch, bool(texts), short, link))
-    after = attrs.evolve(row, length=row.length + len(written), head=link)
-    _write_row(connection, after, row.epoch)
-    connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", written)
-    return after
+#: What is written of more entries: a row that has them, and the one that seals the end after them.
+_Written = tuple[int | str | bytes, ...]
+_ADD = "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?)"
+_ADD_BOTH = f"{_ADD}, (?, ?, ?, ?, ?, ?)"
+_SEALED = "SELECT link FROM entries WHERE run = ? AND position = ?"
 
 
-def _write_row(connection: sqlite3.Connection, row: _Row, epoch: int) -> None:
-    """Write a run's row in place of the one of this epoch. Raises LeaseLostError when there is none."""
-    changed = (row.epoch, row.holder, row.length, row.head, row.seal, row.number, epoch)
-    update = "UPDATE runs SET epoch = ?, holder = ?, length = ?, head = ?, seal = ? WHERE number = ? AND epoch = ?"
+def _next(end: _End, entries: Sequence[Entry]) -> tuple[_End, dict[bytes, str], _Written]:
+    """Give the end of a run after more entries, the large texts of these, and what else is written of them."""
+    if not entries:
+        return end, {}, ()
+    line = f"[{','.join(map(dump_line, entries))}]"
+    link, (short, texts) = next_link(end.head, end.epoch, line), apart(line)
+    after = _End(end.number, end.epoch, end.length + len(entries), link)
+    return after, texts, (end.number, end.length, end.epoch, bool(texts), short, link, *after.row())
+
+
+def _append(connection: sqlite3.Connection, run: str, end: _End, written: _Written) -> None:
+    """Write entries after the end of a run. Raises LeaseLostError when that is not its end.
+
+    Then somebody else is the writer now, or this process was interrupted (Ctrl-C) after a commit, before it knew.
+    """
+    if connection.execute(_SEALED, (end.number, _END)).fetchone() != (end.seal,):
+        raise LeaseLostError(run)
+    if written:
+        connection.execute(_ADD_BOTH, written)
+
+
+def _seal(connection: sqlite3.Connection, before: _Row, after: _Row) -> None:
+    """Write a run's row in place of another. Raises LeaseLostError when that one is not there any more."""
+    changed = (after.epoch, after.holder, after.seal, before.number, before.epoch)
+    update = "UPDATE runs SET epoch = ?, holder = ?, seal = ? WHERE number = ? AND epoch = ?"
     if connection.execute(update, changed).rowcount != 1:
-        raise LeaseLostError(row.run)
+        raise LeaseLostError(before.run)
 
 
-def _keep(connection: sqlite3.Connection, contents: dict[bytes, bytes]) -> None:
-    connection.executemany("INSERT OR IGNORE INTO contents VALUES (?, ?)", contents.items())
+def _keep(connection: sqlite3.Connection, texts: dict[bytes, str]) -> None:
+    contents = [(at, text.encode("utf-8", "surrogatepass")) for at, text in texts.items()]
+    connection.executemany("INSERT OR IGNORE INTO contents VALUES (?, ?)", contents)
 
 
 def _said(fault: Exception) -> str:

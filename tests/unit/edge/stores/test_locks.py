@@ -46,6 +46,13 @@ def test_what_killed_processes_left_is_removed_by_the_next_one_and_what_lives_is
     assert names(holders) == []
 
 
+def test_two_who_ask_at_the_same_time_whether_somebody_lives_do_not_take_each_other_for_it(tmp_path):
+    (tmp_path / "dead").touch()
+    with (tmp_path / "dead").open() as other:
+        fcntl.flock(other, fcntl.LOCK_SH)
+        assert not is_alive(tmp_path, "dead")
+
+
 def test_whose_file_cannot_be_removed_is_dead_all_the_same(tmp_path, monkeypatch):
     holder = Holder(tmp_path / "holders")
 

@@ -1,5 +1,7 @@
 """Every store keeps runs in the same way: one writer, all or nothing, nothing changed on the way."""
 
+from copy import copy
+
 import pytest
 
 from dsa.edge.stores.memory import MemoryStore
@@ -74,6 +76,17 @@ def test_who_was_taken_over_cannot_write(store):
     taker.append([said("still", 2)])
     with pytest.raises(HeldError):
         store.hold("r1")
+
+
+def test_who_was_interrupted_before_it_knew_what_it_had_written_does_no_harm(store):
+    """Ctrl-C between the commit and what is remembered of it; then the run is given back."""
+    journal = store.create("r1", "", [FIRST])
+    interrupted = copy(journal)
+    journal.append([said("a")])
+    interrupted.release()
+    assert list(store.read("r1").entries) == [FIRST, said("a")]
+    again, _ = store.hold("r1", take=True)
+    again.append([said("b", 2)])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,44 @@
+"""A small durable store to be damaged: as it was written, another one like it, and what edits copies of it."""
+
+import pytest
+from artifact_runs import memory_folder
+from damaged_stores import FIRST, RUNS, Original, append, read, rows, write
+
+from dsa.edge.stores.sqlite import SqliteStore
+
+
+@pytest.fixture(scope="module")
+def folder():
+    with memory_folder() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def original(folder):
+    path = folder / "original.db"
+    return Original(write(path), read(path))
+
+
+@pytest.fixture(scope="module")
+def other(folder):
+    """A store that is the same for two thirds, then goes another way."""
+    path = folder / "other.db"
+    with SqliteStore(path) as store:
+        for run in RUNS:
+            journal = store.create(run, f"# text of {run}", [FIRST])
+            append(journal, run, length=2)
+            append(journal, run, start=2, length=1, said="another")
+            journal.release()
+    return path
+
+
+@pytest.fixture
+def after(folder, original):
+    """Give what edits a new copy of the store, and gives the runs of which somebody is told then."""
+    return lambda edit: original.after(folder / "copy.db", edit)
+
+
+@pytest.fixture
+def stored(folder, original):
+    """Give what gives the rows of a table, as they were written."""
+    return lambda table: rows(folder / "original.db", table)

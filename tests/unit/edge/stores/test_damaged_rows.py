@@ -1,0 +1,261 @@
+"""Rows of a store that were changed behind its back: whatever is read is what was written, or it is noticed.
+
+Each row dropped, each two swapped, each bit of each row flipped; rows of other runs and other files put in.
+"""
+
+import random
+import sqlite3
+from contextlib import suppress
+from itertools import combinations
+
+import attrs
+import pytest
+from damaged_stores import RUNS, add, bits, drop, flipped, put, rows, swap
+
+from dsa.edge.stores.contents import address
+from dsa.edge.stores.sqlite import _END, _End, _Row
+
+ENTRY = ("epoch", "short", "line", "link")
+BOOKKEEPING = ("run", "machine", "epoch", "holder", "seal")
+
+
+def run_of(row):
+    """Give the run that a row of entries or of runs belongs to."""
+    return RUNS[(row[1]["run"] if "position" in row[0] else row[0]["number"]) - 1]
+
+
+def without_ends(found):
+    """Give the rows that hold entries: behind those of each run stands one that seals its end."""
+    return [(key, columns) for key, columns in found if key["position"] != _END]
+
+
+# -- rows ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("table", ["entries", "runs"])
+def test_every_row_that_is_dropped_is_noticed(after, stored, table):
+    for row in stored(table):
+        assert after(lambda store, row=row: drop(store, table, row[0])) == {run_of(row)}
+
+
+def test_every_text_that_is_dropped_is_noticed(after, stored):
+    noticed = [after(lambda store, row=row: drop(store, "contents", row[0])) for row in stored("contents")]
+    assert sorted(map(len, noticed)) == [1, 1, 2, 2]  # the texts of two machines; two long ones that both runs have
+
+
+def test_the_end_cut_off_is_noticed_however_long_it_is(after, stored):
+    entries = [key for key, columns in without_ends(stored("entries")) if columns["run"] == 1]
+    for cut in range(1, len(entries) + 1):
+
+        def edit(store, cut=cut):
+            for key in entries[-cut:]:
+                drop(store, "entries", key)
+
+        assert after(edit) == {"run 0"}
+        assert after(lambda store, cut=cut: shorten(store, entries, cut)) == {"run 0"}
+
+
+def shorten(store, entries, cut):
+    """Cut the end off, and say that there is no more."""
+    put(store, "entries", {"run": 1, "position": _END}, {"line": str(len(entries) - cut)})
+    for key in entries[-cut:]:
+        drop(store, "entries", key)
+
+
+@pytest.mark.parametrize("columns", [("line",), ("link",), ("line", "link"), ENTRY], ids=", ".join)
+def test_every_two_entries_that_are_swapped_are_noticed(after, stored, columns):
+    count = 0
+    for one, other in combinations(stored("entries"), 2):
+        if any(one[1][name] != other[1][name] for name in columns):
+            count += 1
+            noticed = after(lambda store, pair=(one, other): swap(store, "entries", *pair, columns))
+            assert noticed == {run_of(one), run_of(other)}
+    assert count > 80
+
+
+@pytest.mark.parametrize("count", range(1, len(BOOKKEEPING) + 1))
+def test_what_is_kept_of_two_runs_swapped_is_noticed(after, stored, count):
+    """Any of the columns, or all of them; the seal does not come along with what it does not seal."""
+    one, other = stored("runs")
+    for columns in combinations(BOOKKEEPING, count):
+        if any(one[1][name] != other[1][name] for name in columns):
+            assert after(lambda store, columns=columns: swap(store, "runs", one, other, columns)) == set(RUNS)
+
+
+def test_every_two_texts_that_are_swapped_are_noticed(after, stored):
+    for one, other in combinations(stored("contents"), 2):
+        assert after(lambda store, pair=(one, other): swap(store, "contents", *pair, ("content",)))
+
+
+def test_a_whole_run_in_the_place_of_another_is_noticed(after):
+    def renumber(store):
+        for table, column in (("entries", "run"), ("runs", "number")):
+            store.execute(f"UPDATE {table} SET {column} = {column} + 10")
+            store.execute(f"UPDATE {table} SET {column} = 13 - {column}")
+
+    assert after(renumber) == set(RUNS)
+
+
+# -- what is kept of a run as a whole ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("number", (0, 3, -1, 2**40)),
+        ("run", ("run", "run 00", "")),
+        ("machine", (address("# text of run 1"), address("nothing"), b"")),
+        ("epoch", (0, 2, -1, 2**40, 1.5, "one")),
+        ("holder", ("", "somebody", 0, b"")),
+        ("seal", (bytes(32), b"", "seal")),
+    ],
+)
+def test_what_is_kept_of_a_run_is_sealed(after, column, values):
+    for value in values:
+        assert after(lambda store, value=value: put(store, "runs", {"number": 1}, {column: value})) == {"run 0"}
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("epoch", (0, 2, -1, 2**40, 1.5, "one")),
+        ("short", (1, 2, -1, 0.5)),
+        ("line", ("", "6", "8", "7 ", "[]")),
+        ("link", (bytes(32), b"", "seal")),
+        ("position", (7, 8, _END - 1, _END + 1)),
+    ],
+)
+def test_the_end_of_a_run_is_sealed(after, column, values):
+    end = {"run": 1, "position": _END}
+    for value in values:
+        assert after(lambda store, value=value: put(store, "entries", end, {column: value})) == {"run 0"}
+
+
+@pytest.fixture
+def row(stored):
+    """What is kept of the first run as a whole, as the store has it in hand."""
+    _, columns = stored("runs")[0]
+    return _Row(**{name: value for name, value in columns.items() if name != "seal"})
+
+
+@pytest.mark.parametrize("seal_too", [False, True])
+def test_another_machine_in_the_place_of_its_own_is_noticed(after, row, seal_too):
+    """Under the old address, under its own, and with a new seal: each entry hangs on the machine's text."""
+    text = b"# text of RUN 0"
+    moved = attrs.evolve(row, machine=address(text.decode()))
+
+    def edit(store):
+        add(store, "contents", {"address": moved.machine, "content": text})
+        put(store, "runs", {"number": 1}, {"machine": moved.machine, **({"seal": moved.seal} if seal_too else {})})
+
+    assert after(edit) == {"run 0"}
+    assert after(lambda store: put(store, "contents", {"address": row.machine}, {"content": text})) == {"run 0"}
+
+
+def test_the_entries_of_another_run_under_a_new_seal_are_noticed(after, stored, row):
+    """Each entry hangs on the run's id, too."""
+    _, second = stored("runs")[1]
+    taken = attrs.evolve(row, machine=second["machine"])
+
+    def edit(store):
+        for key, columns in without_ends(stored("entries")):
+            if key["run"] == 2:
+                put(store, "entries", {**key, "run": 1}, {name: columns[name] for name in ENTRY})
+                last = columns["link"]
+        put(store, "entries", {"run": 1, "position": _END}, {"link": _End(1, 1, 7, last).seal})
+        put(store, "runs", {"number": 1}, {"machine": taken.machine, "seal": taken.seal})
+
+    assert after(edit) == {"run 0"}
+
+
+# -- rows from elsewhere ------------------------------------------------------------------------------------------------------
+
+
+def test_an_entry_of_another_run_or_file_is_noticed_in_every_place(after, stored, other):
+    strangers = [columns for _, columns in (*stored("entries"), *rows(other, "entries"))]
+    count = 0
+    for key, columns in stored("entries"):
+        for stranger in strangers:
+            given = {name: stranger[name] for name in ENTRY}
+            if given != {name: columns[name] for name in ENTRY}:
+                count += 1
+                assert after(lambda store, key=key, given=given: put(store, "entries", key, given)) == {
+                    RUNS[key["run"] - 1]
+                }
+    assert count > 300
+
+
+def test_the_end_of_the_same_run_in_another_file_is_noticed(after, stored, other):
+    """Both files are sound and the same up to some place: what follows there does not follow here."""
+    theirs, ours = without_ends(rows(other, "entries")), without_ends(stored("entries"))
+    differ = [
+        key["position"] for (key, mine), (_, its) in zip(ours, theirs, strict=True) if key["run"] == 1 and mine != its
+    ]
+    assert differ == [5, 6]
+    for start in range(7):
+
+        def edit(store, start=start):
+            for key, columns in theirs:
+                if key["run"] == 1 and key["position"] >= start:
+                    put(store, "entries", key, columns)
+
+        assert after(edit) == ({"run 0"} if start <= 6 else set())
+
+
+def test_an_entry_too_many_is_noticed(after, stored, other):
+    for _, columns in (*stored("entries"), *rows(other, "entries")):
+        for position in (-1, 7, 2**40, _END + 1):
+            more = {**columns, "run": 1, "position": position}
+            assert after(lambda store, more=more: add(store, "entries", more)) == {"run 0"}
+
+
+def test_what_seals_the_end_of_the_same_run_in_another_file_is_noticed(after, other):
+    for key, columns in rows(other, "entries"):
+        if key["position"] == _END:
+            assert after(lambda store, key=key, columns=columns: put(store, "entries", key, columns)) == {
+                run_of((key, columns))
+            }
+
+
+# -- bits of rows, bytes of files ------------------------------------------------------------------------------------------
+
+
+def bit_flips(stored):
+    """Give every bit of every value of every row; keys are values too."""
+    for table in ("entries", "contents", "runs"):
+        for key, columns in stored(table):
+            for name, value in columns.items():
+                for bit in range(bits(value)):
+                    yield table, key, name, flipped(value, bit)
+
+
+def require_noticed(after, flips):
+    """Flip bits; what nobody is told of reads the same. So may a flag that is any number but 0, and an address in capitals."""
+    unnoticed = []
+    for table, key, name, value in flips:
+        with suppress(sqlite3.IntegrityError):  # there is a row of that key
+            if not after(lambda store, flip=(table, key, {name: value}): put(store, *flip)):
+                unnoticed.append((table, name))
+    assert {*unnoticed} <= {("entries", "short"), ("entries", "line")}
+    assert len(unnoticed) < 0.02 * len(flips)
+
+
+def test_every_number_of_an_entry_is_noticed(after, stored):
+    """Where an entry stands, in which run, who wrote it: a number more or less, or a far one."""
+    numbers = ("run", "position", "epoch")
+    flips = [flip for flip in bit_flips(stored) if flip[0] == "entries" and flip[2] in numbers]
+    assert len(flips) == 16 * 3 * 16
+    require_noticed(after, flips[::4])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_bit_of_a_row_is_noticed(after, stored, seed):
+    flips = list(bit_flips(stored))
+    assert len(flips) > 100_000
+    require_noticed(after, random.Random(seed).sample(flips, 150))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("bit", [0, 5])
+def test_every_byte_of_every_row_is_noticed(after, stored, bit):
+    require_noticed(after, list(bit_flips(stored))[bit::8])
