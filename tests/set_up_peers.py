@@ -57,20 +57,40 @@ def xstate() -> None:
         print("not here: XState (npm install xstate@5)")
 
 
-def musil() -> None:
-    """Install musil beside a newer Python: it needs 3.12."""
-    named = (shutil.which(name) for name in ("python3.14", "python3.13", "python3.12"))
+def durable() -> None:
+    """Install engines whose runs last, beside this Python and apart from our own packages."""
+    home = PEERS / "durable"
+    python = str(home / "bin" / "python")
+    is_ready = succeeds(sys.executable, "-m", "venv", str(home))
+    for packages in (("langgraph>=1", "langgraph-checkpoint-sqlite>=3"), ("apache-burr>=0.43",)):
+        if not (is_ready and succeeds(python, "-m", "pip", "install", "-q", *packages)):
+            print(f"not here: {', '.join(packages)}")
+
+
+def beside_newer_python(name: str, *installs: tuple[str, ...]) -> None:
+    """Install what needs Python 3.12 in an environment of its own."""
+    named = (shutil.which(program) for program in ("python3.14", "python3.13", "python3.12"))
     of_pyenv = sorted(map(str, Path.home().glob(".pyenv/versions/3.1[2-9]*/bin/python")))
-    home = PEERS / "musil"
+    home = PEERS / name
+    pip = (str(home / "bin" / "python"), "-m", "pip", "install", "-q")
     for newer in filter(None, (*named, *of_pyenv)):
-        install = (str(home / "bin" / "python"), "-m", "pip", "install", "-q", "--no-deps", "musil==0.36.7")
-        if succeeds(newer, "-m", "venv", str(home)) and succeeds(*install):
+        if succeeds(newer, "-m", "venv", str(home)) and all(succeeds(*pip, *install) for install in installs):
             return
         shutil.rmtree(home, ignore_errors=True)
-    print("not here: musil (it needs Python 3.12 or newer)")
+    print(f"not here: {name} (it needs Python 3.12 or newer)")
+
+
+def musil() -> None:
+    beside_newer_python("musil", ("--no-deps", "musil==0.36.7"))
+
+
+def atomicguard() -> None:
+    """Install it with what its artifact DAG imports; all that it names would be a gigabyte."""
+    needed = ("rich", "click", "lark", "pyyaml", "pyflakes")
+    beside_newer_python("atomicguard", ("--no-deps", "atomicguard==2.39.1"), needed)
 
 
 if __name__ == "__main__":
     PEERS.mkdir(exist_ok=True)
-    for bring in (debian, python, tlc, xstate, musil):
+    for bring in (debian, python, tlc, xstate, durable, musil, atomicguard):
         bring()

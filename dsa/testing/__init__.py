@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dsa.testing.graph import Graph, TooLargeError, graph_of
     from dsa.testing.implementations import Charted, Implementation, Observed, Refused, Stepped, View
     from dsa.testing.lockstep import DisagreementError, Lockstep, play
+    from dsa.testing.replayed import Replayed
     from dsa.testing.stateful import run_walks, state_machine_test
     from dsa.testing.strategies import configurations, machines, occurrences
     from dsa.testing.suites import CompleteSuite, complete_suite
@@ -37,6 +38,7 @@ _HOME = {
     "Lockstep": "lockstep",
     "Observed": "implementations",
     "Refused": "implementations",
+    "Replayed": "replayed",
     "Stepped": "implementations",
     "StillClock": "doubles",
     "Texts": "doubles",
@@ -67,6 +69,7 @@ __all__ = [
     "Lockstep",
     "Observed",
     "Refused",
+    "Replayed",
     "Stepped",
     "StillClock",
     "Texts",

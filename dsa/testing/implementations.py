@@ -16,7 +16,13 @@ An adapter is a small class of yours around your code; any of its methods may be
 What is asked for are the effects emitted; what a row cancels is not among them, and shows in `View.pending` only. A timer's occurrence
 has the event `after 30s` and the state it belongs to as its `source`.
 
-A method `close()`, when there is one, is called at the end of each test.
+A method `close()`, when there is one, is called at the end of each test. A method `restart()`, when there is one, stands for the end of the
+process and a new one: it forgets all that is in memory, and comes back from what was kept on the way:
+
+        def restart(self):
+            self.agent = MyAgent.load(self.folder)
+
+Hypothesis walks call it at any time, any number of times; then everything that the view shows must be as it was.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -31,6 +37,7 @@ from dsa.fast import compile_step
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start
 from dsa.targets.statechart import StatechartRun
+from dsa.trace import show_occurrence
 
 __all__ = [
     "Answer",
@@ -49,17 +56,27 @@ def _frozen(given: Iterable[str] | None) -> frozenset[str] | None:
     return None if given is None else frozenset(given)
 
 
+def _dated(given: Mapping[str, object] | Iterable[str] | None) -> Mapping[str, object] | None:
+    return given if given is None or isinstance(given, Mapping) else dict.fromkeys(given)
+
+
 @attrs.frozen
 class View:
     """What can be seen of an implementation between two occurrences; what is None or left out is not compared.
 
     `state` is a state of the table, by its full name or its last part; a parent stands for all states in it. `values` has any of the
     table's variables, `pending` the effects whose answers are awaited.
+
+    `keys` has for each of these effects the key that its answer has to come under: one of its own each time that it is asked for, and
+    the same for as long as it is awaited. `timers` are those that are armed, written as `after 4h of asking`, with their deadlines (of any type)
+    when it is a mapping: a deadline stays what it is when an occurrence is refused, and over a restart.
     """
 
     state: str | None = None
     values: Mapping[str, Value] = attrs.field(factory=dict)
     pending: frozenset[str] | None = attrs.field(default=None, converter=_frozen)
+    keys: Mapping[str, str] | None = None
+    timers: Mapping[str, object] | None = attrs.field(default=None, converter=_dated)
 
 
 @attrs.frozen
@@ -104,8 +121,9 @@ MakeImplementation = Callable[[], Implementation]
 
 def view_of(machine: Machine, configuration: Configuration) -> View:
     """Give everything there is to see of a configuration."""
-    names = (variable.name for variable in machine.variables)
-    return View(configuration.state, dict(zip(names, configuration.values, strict=True)), configuration.outstanding)
+    values = dict(zip((variable.name for variable in machine.variables), configuration.values, strict=True))
+    timers = [show_occurrence(Occurrence(event, source=source)) for source, event in machine.armed(configuration.state)]
+    return View(configuration.state, values, configuration.outstanding, timers=timers)
 
 
 def _answer(result: Taken | Refusal) -> Answer:

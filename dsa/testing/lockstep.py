@@ -5,7 +5,8 @@ asynchronous: one event loop for each test, which is closed with it. Where a loo
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from dsa.expr import show_value
@@ -14,6 +15,7 @@ from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
 from dsa.testing import watching
 from dsa.testing.coverage import Coverage
 from dsa.testing.implementations import Answer, Implementation, MakeImplementation, Observed, Refused, View, view_of
+from dsa.testing.remembered import Remembered
 from dsa.trace import show_occurrence
 
 
@@ -42,7 +44,8 @@ class Lockstep:
         self.machine, self.configuration = machine, start(machine)
         self._implementation, self._coverage, self._observed = implementation, coverage, observed
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._told = ["  0  start"]
+        self._told, self._fed = ["  0  start"], 0
+        self._remembered = Remembered()
         self._row_index = {id(row): place for place, row in enumerate(machine.transitions)}
         if coverage is not None:
             coverage.begin(self.configuration.state)
@@ -60,20 +63,39 @@ class Lockstep:
         implementation raises, with a note of what led there.
         """
         expected = step(self.machine, self.configuration, occurrence)
-        self._told.append(f"{len(self._told):3}  {show_occurrence(occurrence):30} {_told(expected)}".rstrip())
-        try:
+        self._fed += 1
+        self._told.append(f"{self._fed:3}  {show_occurrence(occurrence):30} {_told(expected)}".rstrip())
+        with self._blamed():
             answer = self._await(self._implementation.feed(occurrence))
             self._compare_answers(expected, answer)
             self.configuration = expected.configuration
             self._compare_views(f"after {show_occurrence(occurrence)}", expected)
+        if isinstance(expected, Taken):
+            self._count(occurrence, expected)
+        return expected
+
+    @property
+    def can_restart(self) -> bool:
+        """Tell whether the implementation offers a way to come back from what it has kept."""
+        return getattr(self._implementation, "restart", None) is not None
+
+    def restart(self) -> None:
+        """Have the implementation come back from what it has kept; nothing that can be seen may differ. Raises as `feed` does."""
+        self._told.append("     restart")
+        with self._blamed():
+            self._await(self._implementation.restart())  # type: ignore[attr-defined]  # `can_restart` says that it is there
+            self._compare_views("after a restart", None)
+
+    @contextmanager
+    def _blamed(self) -> Iterator[None]:
+        """Say what has led to whatever the implementation raises."""
+        try:
+            yield
         except DisagreementError:
             raise
         except Exception as error:
             error.add_note(self._history("the implementation raised this"))
             raise
-        if isinstance(expected, Taken):
-            self._count(occurrence, expected)
-        return expected
 
     def compare(self, what: str) -> None:
         """Compare what can be seen once more: nothing may have moved by itself."""
@@ -139,14 +161,21 @@ class Lockstep:
                 raise KeyError(f"view shows '{name}', which is no variable of {self.machine.name}")
             if value != meant.values[name] or isinstance(value, bool) is not isinstance(meant.values[name], bool):
                 self._disagree(f"{name} {when}", show_value(meant.values[name]), show_value(value), expected)
-        if shown.pending is not None and shown.pending != meant.pending:
-            outstanding = _listed(tuple(sorted(meant.pending or ())))
-            self._disagree(f"what is pending {when}", outstanding, _listed(tuple(sorted(shown.pending))), expected)
+        for what, named, known, none in (
+            ("what is pending", shown.pending, meant.pending, "no effects"),
+            ("what has a key", shown.keys, meant.pending, "no effects"),
+            ("what is armed", shown.timers, meant.timers, "no timers"),
+        ):
+            if named is not None and set(named) != set(known or ()):
+                wanted, got = (_listed(tuple(sorted(names)), none) for names in (known or (), named))
+                self._disagree(f"{what} {when}", wanted, got, expected)
+        for what, wanted, got in self._remembered.differences(shown, expected if isinstance(expected, Taken) else None):
+            self._disagree(f"{what} {when}", wanted, got, expected)
 
     def _disagree(self, what: str, wanted: str, got: str, expected: Taken | Refusal | None) -> None:
         message = f"{what}: {self.machine.name} says {wanted}, the implementation {got}"
         line = expected.transition.span.line if isinstance(expected, Taken) and expected.transition.span else None
-        raise DisagreementError(self._history(message), len(self._told) - 1, line)
+        raise DisagreementError(self._history(message), self._fed, line)
 
     def _history(self, message: str) -> str:
         values = ", ".join(f"{name} = {show_value(value)}" for name, value in self.machine.constants.items())
@@ -163,8 +192,8 @@ def _told(result: Taken | Refusal) -> str:
     return f"{place}{asked} -> {result.configuration.state}"
 
 
-def _listed(effects: tuple[str, ...]) -> str:
-    return ", ".join(effects) or "no effects"
+def _listed(names: tuple[str, ...], none: str = "no effects") -> str:
+    return ", ".join(names) or none
 
 
 def _is_in(machine: Machine, configuration: Configuration, state: str) -> bool:

@@ -188,6 +188,12 @@ class Walk(RuleBasedStateMachine):
         self._lost.add(of)
         self._test.compare(f"while {of} is not answered")
 
+    @precondition(lambda self: self._test.can_restart)
+    @rule()
+    def restarts(self) -> None:
+        """Throw the implementation away and build it anew from what it has kept."""
+        self._test.restart()
+
 
 def _shown(machine: Machine, move: Move) -> str:
     """Name a row and what it is taken on: `line 49: validating, verdict g.failed`."""

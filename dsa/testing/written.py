@@ -28,7 +28,7 @@ from pathlib import Path
 import pytest
 
 import dsa
-from dsa.testing import Stepped, play, read_test
+from dsa.testing import Replayed, play, read_test, state_machine_test
 
 MACHINE = dsa.load({document}){at}
 
@@ -38,13 +38,19 @@ TESTS = """
 
 
 def make():
-    """Give what is tested: put your adapter here (`dsa.testing.implementations`). This one is the table itself."""
-    return Stepped(MACHINE)
+    """Give what is tested: put your adapter here (`dsa.testing.implementations`). This one is the table itself.
+
+    Walks restart it at any time, any number of times: this one from the ledger of its run. An adapter without `restart` never is.
+    """
+    return Replayed(MACHINE)
 
 
 @pytest.mark.parametrize("line", TESTS.strip().splitlines(), ids=lambda line: line[-60:])
 def test_it_does_what_the_table_says(line):
     play(MACHINE, make, [read_test(MACHINE, line)])
+
+
+TestWalks = state_machine_test(MACHINE, make).TestCase
 '''
 
 

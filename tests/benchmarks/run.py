@@ -13,8 +13,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import artifacts
+import durable_peers
 import exploring
 import peers
+import streams
 from markdown_it import MarkdownIt
 from timing import median_ratio, process_seconds, rounds, verdict
 
@@ -148,6 +150,15 @@ def bench_fuzz() -> None:
 
 
 if __name__ == "__main__":
-    for bench in (bench_step, bench_load, bench_start, bench_fuzz, *exploring.BENCHES, *artifacts.BENCHES):
+    for bench in (
+        bench_step,
+        bench_load,
+        bench_start,
+        bench_fuzz,
+        *exploring.BENCHES,
+        *artifacts.BENCHES,
+        *durable_peers.BENCHES,
+        *streams.BENCHES,
+    ):
         if not sys.argv[1:] or bench.__name__ in sys.argv[1:]:
             bench()

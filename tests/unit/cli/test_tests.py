@@ -74,7 +74,7 @@ def test_what_is_written_runs_in_pytest_and_finds_what_is_wrong(dsa, tmp_path):
     assert dsa("door.md", "-o", "test_door.py").exit_code == 0
     written = (tmp_path / "test_door.py").read_text()
     assert 'TESTS = """\npush; after 30s of open; lock\n"""' in written
-    (tmp_path / "test_wrong.py").write_text(written.replace("Stepped(MACHINE)", 'Stepped(dsa.load("broken.md"))'))
+    (tmp_path / "test_wrong.py").write_text(written.replace("Replayed(MACHINE)", 'Replayed(dsa.load("broken.md"))'))
     (tmp_path / "broken.md").write_text(DOOR.replace("ring", "knock"))
     complete = dsa("dual_state", "--complete", "--extra", "1", "--param", "rmax=1", "-o", "test_complete.py")
     assert "at most 1 more state than the table equals it at rmax = 1" in complete.stderr
@@ -89,10 +89,11 @@ def test_what_is_written_runs_in_pytest_and_finds_what_is_wrong(dsa, tmp_path):
         [sys.executable, "-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider", *files],
         cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
-    [failed] = [line for line in done.stdout.splitlines() if line.startswith("FAILED ")]
-    assert failed.startswith("FAILED test_wrong.py::")
+    failed = [line for line in done.stdout.splitlines() if line.startswith("FAILED ")]
+    assert [line.startswith("FAILED test_wrong.py::") for line in failed] == [True, True]
     summary = done.stdout.splitlines()[-1]
-    assert summary.partition(" in ")[0] == "1 failed, 225 passed"  # 1 + 221 + 1, and of tour.md its check and scenario
+    # 1 + 221 + 1, walks in three files, and of tour.md its check and scenario
+    assert summary.partition(" in ")[0] == "2 failed, 228 passed"
 
 
 def test_what_is_observed_is_chosen(dsa):

@@ -1,0 +1,318 @@
+"""Walks that restart what they test: our own run comes back from its ledger, and what is forgotten on the way is found."""
+
+import json
+
+import attrs
+import pytest
+from agents import Adapted, HandWrittenAgent
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from repository import shipped_machines
+
+from dsa.edge.files import load
+from dsa.lang import loads
+from dsa.meaning import Occurrence, start
+from dsa.runtime.ledger import Ledger, ResultEntry, TimerEntry, load_lines
+from dsa.runtime.run import replay
+from dsa.testing import (
+    DisagreementError,
+    Lockstep,
+    Replayed,
+    Stepped,
+    View,
+    graph_of,
+    run_walks,
+    state_machine_test,
+)
+from dsa.testing.graph import TooLargeError
+from dsa.testing.stateful import DEFAULT
+from dsa.testing.strategies import machines
+
+MACHINE = load("dual_state").at(rmax=2)
+STEADY = settings(DEFAULT, derandomize=True, database=None, phases=[p for p in Phase if p is not Phase.explain])
+TICKETS = loads("""# tickets
+## Parameters
+| parameter | domain | default |
+| - | - | - |
+| most | 0.. | 2 |
+## Variables
+| variable | domain | initial |
+| - | - | - |
+| reminded | 0..most | 0 |
+## Events
+| event | from |
+| - | - |
+| opened | outside |
+| looked | outside |
+| withdrawn | outside |
+| drafted | draft |
+| rung | ring |
+## Transitions
+| source | event | if | update | effects | target |
+| - | - | - | - | - | - |
+| new | opened | | | draft, ring | open.writing |
+| open.writing | drafted | | | draft, note | open.asking |
+| open.asking | drafted | | | draft | = |
+| open.writing | looked | | | | = |
+| open.asking | looked | | | | open.writing |
+| open | rung | | | ring | = |
+| open | after 4h | reminded < most | reminded += 1 | | = |
+| open | after 4h | else | | | closed |
+| open.asking | after 1m | | | | open.writing |
+| open | withdrawn | | | cancel | closed |
+## States
+| state | kind |
+| - | - |
+| new | initial |
+| open.writing | initial |
+| open.asking | |
+| closed | final |
+""")
+SHIPPED = {**shipped_machines(), "tickets": TICKETS}
+
+
+def walked(machine, make, count=100):
+    """Walk so often; give the program that ended in a disagreement, and the disagreement."""
+    with pytest.raises(DisagreementError) as raised:
+        run_walks(state_machine_test(machine, make, settings=settings(STEADY, max_examples=count)))
+    told = [note for note in raised.value.__notes__ if note.startswith("state.") and "teardown" not in note]
+    return told, str(raised.value)
+
+
+class Watched(Replayed):
+    """Notes what was outstanding and armed whenever one of its kind was restarted."""
+
+    seen: list[tuple[set[str], set[str]]]
+
+    def restart(self):
+        shown = self.view()
+        self.seen.append((set(shown.keys), set(shown.timers)))
+        super().restart()
+
+
+@pytest.mark.parametrize("name", ["dual_state", "workflow", "examples/two_phase_commit", "tickets"])
+def test_a_run_comes_back_from_its_ledger_anywhere(name, monkeypatch):
+    machine = SHIPPED[name]
+    monkeypatch.setattr(Watched, "seen", [], raising=False)
+    test = state_machine_test(machine, lambda: Watched(machine), settings=settings(STEADY, max_examples=40))
+    assert run_walks(test).rows == graph_of(machine).rows
+    assert len(Watched.seen) > 40
+    if machine is TICKETS:
+        assert ({"draft", "ring"}, {"after 1m of open.asking", "after 4h of open"}) in Watched.seen
+
+
+def test_the_lines_of_a_ledger_are_what_it_comes_back_from():
+    run = Replayed(MACHINE)
+    run.feed(Occurrence("specification"))
+    run.feed(Occurrence("artifact"))
+    assert [json.loads(line)["kind"] for line in run.text.splitlines()] == [
+        "machine", "event", "step", "intent", "result", "event", "step", "intent",
+    ]  # fmt: skip
+    before = run.view()
+    run.restart()
+    assert run.view() == before
+    assert before.keys == {"execute_guard": "run/2/1"}
+
+
+def test_a_deadline_is_that_of_the_last_start_of_its_timer():
+    run = Replayed(TICKETS)
+    hours_ms, timer = 4 * 3_600_000, "after 4h of open"
+    for number, occurrence in enumerate(
+        [Occurrence("opened"), Occurrence("looked"), Occurrence("after 4h", source="open")], 1
+    ):
+        run.feed(occurrence)
+        run.restart()
+        assert run.view().timers[timer] == hours_ms + (number if number != 2 else 1)
+
+
+def test_who_offers_no_restart_is_never_restarted():
+    test = Lockstep(MACHINE, Stepped(MACHINE))
+    assert not test.can_restart
+    assert Lockstep(MACHINE, Replayed(MACHINE)).can_restart
+    run_walks(state_machine_test(MACHINE, lambda: Stepped(MACHINE), settings=settings(STEADY, max_examples=10)))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(machines(claims=False), st.data())
+def test_any_run_of_any_machine_comes_back(machine, data):
+    try:
+        graph = graph_of(machine, max_configurations=60)
+    except TooLargeError:
+        return
+    test = Lockstep(machine, Replayed(machine))
+    for occurrence in data.draw(st.lists(st.sampled_from(graph.alphabet), max_size=12)) if graph.alphabet else ():
+        place = graph.index[test.configuration]
+        if graph.answer(place, occurrence) is not None:
+            test.feed(occurrence)
+            test.restart()
+    test.close()
+
+
+# -- what is forgotten ----------------------------------------------------------------------------------------------------
+
+
+class LastingAgent(Adapted):
+    """The agent of somebody who keeps a snapshot after each event, all of it but what `forgets` names."""
+
+    forgets = ""
+
+    def start(self, parameters):
+        super().start(parameters)
+        self.most = parameters["rmax"]
+        self._keep()
+
+    async def feed(self, occurrence):
+        answer = await super().feed(occurrence)
+        self._keep()
+        return answer
+
+    def restart(self):
+        self.agent = HandWrittenAgent(self.most)
+        vars(self.agent).update(json.loads(self.disk))
+
+    def _keep(self):
+        self.disk = json.dumps({name: value for name, value in vars(self.agent).items() if name != self.forgets})
+
+
+def test_an_agent_that_keeps_everything_passes():
+    run_walks(state_machine_test(MACHINE, LastingAgent, settings=settings(STEADY, max_examples=40)))
+
+
+@pytest.mark.parametrize(
+    ("forgotten", "steps", "said"),
+    [
+        ("retries", 4, "retries after a restart: dual_state says 1, the implementation 0"),
+        ("phase", 2, "the state after a restart: dual_state says generating, the implementation idle"),
+        ("satisfied", 4, "satisfied after a restart: dual_state says true, the implementation false"),
+    ],
+)
+def test_what_an_agent_forgets_is_found(forgotten, steps, said):
+    program, message = walked(MACHINE, type("Forgetful", (LastingAgent,), {"forgets": forgotten}))
+    assert said in message
+    assert message.endswith("     restart")
+    assert (len(program), program[-1]) == (steps, "state.restarts()")
+    assert all(line.startswith("state.happens(") for line in program[:-1])
+
+
+def test_a_counter_that_nobody_sees_is_found_by_what_it_does():
+    class Blind(LastingAgent):
+        forgets = "retries"
+
+        def view(self):
+            return View(self.agent.phase)
+
+    program, message = walked(MACHINE.at(rmax=1), Blind)
+    assert (
+        "the answer: dual_state says refine_context, reply_failure, the implementation refine_context, query_llm"
+        in message
+    )
+    assert program.count("state.restarts()") == 1
+
+
+class Numbered(Replayed):
+    """Gives keys of its own, counted from 1; after a restart it counts from where `again` says."""
+
+    again = None
+
+    def start(self, parameters, /):
+        super().start(parameters)
+        self.keys, self.count = {}, 0
+
+    def restart(self):
+        super().restart()
+        self.count = self.count if self.again is None else self.again
+
+    def view(self):
+        shown = super().view()
+        for key in shown.keys.values():
+            if key not in self.keys:
+                self.count += 1
+                self.keys[key] = f"key {self.count}"
+        return attrs.evolve(shown, keys={effect: self.keys[key] for effect, key in shown.keys.items()})
+
+
+class Renames(Numbered):
+    def restart(self):
+        super().restart()
+        self.keys.clear()
+
+
+def test_keys_are_an_implementations_own():
+    run_walks(state_machine_test(TICKETS, lambda: Numbered(TICKETS), settings=settings(STEADY, max_examples=20)))
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (type("Recounts", (Numbered,), {"again": 0}), "says one that was not used before, the implementation key 1"),
+        (Renames, "the key of draft after a restart: tickets says key 1, the implementation key 3"),
+    ],
+)
+def test_a_key_that_is_not_its_own_any_more_is_found(make, said):
+    program, message = walked(TICKETS, lambda: make(TICKETS))
+    assert said in message
+    assert program.count("state.restarts()") == 1
+
+
+def reading_without(lost):
+    """Give what reads a ledger, but some of its entries."""
+    return lambda text: Ledger(entry for entry in load_lines(text) if not lost(entry))
+
+
+def reading_later(text):
+    """Read a ledger whose timers start again."""
+    return Ledger(
+        attrs.evolve(entry, deadline_ms=entry.deadline_ms + 1) if isinstance(entry, TimerEntry) else entry
+        for entry in load_lines(text)
+    )
+
+
+def replaying_with(**forgotten):
+    """Give a replay that forgets a part of the run."""
+    return lambda machine, ledger: attrs.evolve(replay(machine, ledger), **forgotten)
+
+
+@pytest.mark.parametrize(
+    ("name", "fault", "said"),
+    [
+        (
+            "load_lines",
+            reading_without(lambda entry: isinstance(entry, TimerEntry)),
+            "what is armed after a restart: tickets says after 4h of open, the implementation no timers",
+        ),
+        ("load_lines", reading_later, "the deadline of after 4h of open after a restart"),
+        (
+            "load_lines",
+            reading_without(lambda entry: isinstance(entry, ResultEntry) and entry.effect == "note"),
+            "what is pending after a restart: tickets says draft, ring, the implementation draft, note, ring",
+        ),
+        (
+            "replay",
+            replaying_with(keys={}),
+            "what is pending after a restart: tickets says draft, ring, the implementation no effects",
+        ),
+        (
+            "replay",
+            replaying_with(configuration=start(TICKETS)),
+            "the state after a restart: tickets says open.writing, the implementation new",
+        ),
+    ],
+    ids=["a timer", "its deadline", "a result", "what is outstanding", "where it was"],
+)
+def test_a_fault_of_our_own_replay_is_found(monkeypatch, name, fault, said):
+    monkeypatch.setattr(f"dsa.testing.replayed.{name}", fault)
+    program, message = walked(TICKETS, lambda: Replayed(TICKETS))
+    assert said in message
+    assert "state.restarts()" in program
+
+
+@pytest.mark.parametrize("make", [LastingAgent, lambda: Replayed(MACHINE)], ids=["by hand", "ours"])
+def test_what_goes_wrong_in_a_restart_is_told_with_what_led_there(make, monkeypatch):
+    def fails(*_):
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr("dsa.testing.replayed.replay", fails)
+    monkeypatch.setattr(LastingAgent, "restart", fails)
+    with pytest.raises(OSError, match="the disk is gone") as raised:
+        run_walks(state_machine_test(MACHINE, make, settings=settings(STEADY, max_examples=20)))
+    assert any("the implementation raised this" in note and "restart" in note for note in raised.value.__notes__)
