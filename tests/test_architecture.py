@@ -25,7 +25,7 @@ ALLOWED = {
     "targets": CORE,
     "runtime": CORE,
     "guards": CORE | {"runtime", "edge.isolated"},
-    "generators": CORE | {"runtime"},
+    "generators": CORE | {"runtime", "edge.http"},
     "edge": CORE | {"lang", "checks", "targets", "runtime", "guards", "generators"},
     "testing": CORE | {"lang", "checks", "targets", "runtime", "edge"},
     "cli": CORE | {"lang", "checks", "targets", "runtime", "guards", "generators", "edge", "testing", "kernel"},
@@ -41,9 +41,13 @@ IMPURE_MODULES = {
     "socket", "sqlite3", "subprocess", "sys", "tempfile", "threading", "time", "urllib", "uuid", "xllamacpp",
 }  # fmt: skip
 #: What a pure module may use of these all the same, with the reason.
-PURE_ENOUGH = {("dsa.runtime.turns", "asyncio"): "futures, and letting the event loop go round: no input, no output"}
+PURE_ENOUGH = {
+    ("dsa.runtime.turns", "asyncio"): "futures, and letting the event loop go round: no input, no output",
+    ("dsa.runtime.secrets", "urllib"): "texts as URLs write them",
+    ("dsa.runtime.secret_names", "urllib"): "texts as URLs write them",
+}
 #: Heavy packages: imported inside the function that uses them, never at the top of a module.
-HEAVY = {"litellm", "matplotlib", "numpy", "scipy", "statemachine", "xllamacpp", "z3", "dd"}
+HEAVY = {"httpx", "litellm", "matplotlib", "numpy", "opentelemetry", "scipy", "statemachine", "xllamacpp", "z3", "dd"}
 #: Where modules are loaded by name, so that what a command does without is not loaded; each with what that is.
 BY_NAME = {
     "dsa": "the public names that are not asked for",

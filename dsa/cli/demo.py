@@ -9,6 +9,7 @@ from rich.text import Text
 from dsa.cli.outcome import headline, show
 from dsa.cli.run import run_with_model
 from dsa.cli.terminal import terminal
+from dsa.cli.watching import Watching, watching_options
 from dsa.edge.binding import DEFAULT_MODEL
 from dsa.edge.files import load, locate
 from dsa.edge.runs import DEFAULT_RUNS
@@ -21,10 +22,16 @@ SHOWN = (
 
 
 @click.command("demo")
-@click.option("--model", default=DEFAULT_MODEL, show_default=True, help="local, scripted:FILE, or a LiteLLM name.")
+@click.option(
+    "--model",
+    default=DEFAULT_MODEL,
+    show_default=True,
+    help="local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed gives other texts and attempts.")
 @click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
-def command(model: str, seed: int, root: str) -> None:
+@watching_options
+def command(model: str, seed: int, root: str, *, watching: Watching) -> None:
     """Run the shipped katas. Exit code 0 when each document ended as announced, else 1."""
     console = terminal()
     as_announced = True
@@ -32,7 +39,10 @@ def command(model: str, seed: int, root: str) -> None:
         machine = load(name)
         announced = f" {shows}; this should end: {expected}"
         console.print(Text.assemble((f"{machine.name}:", "bold"), announced), soft_wrap=True)
-        performed = run_with_model(machine, locate(name), "", model=model, seed=seed, root=Path(root), console=console)
+        path, folder = locate(name), Path(root)
+        performed = run_with_model(
+            machine, path, "", model=model, seed=seed, root=folder, console=console, watching=watching
+        )
         show(performed, console)
         ended = performed.rest.kind == "finished" and performed.rest.run.outcome == expected
         if not ended:

@@ -9,10 +9,13 @@ from pathlib import Path
 import attrs
 import click
 
+from dsa.cli.changing import change_to
 from dsa.cli.kept import Kept, faults_told
 from dsa.cli.live import Progress
 from dsa.cli.terminal import terminal
+from dsa.cli.watching import Watching
 from dsa.edge.binding import DEFAULT_MODEL, Binding, bind
+from dsa.edge.environment import environment_secrets
 from dsa.edge.files import load
 from dsa.edge.running import Performed, take_up
 from dsa.errors import DsaError
@@ -35,25 +38,40 @@ class Said:
 
 @attrs.frozen
 class Manner:
-    """How to go on: with another model, module or budget than at the start (empty: the same), taken from a living process, shown or not."""
+    """How to go on: with another model, module or budget than at the start (empty: the same), taken from a living process, shown or not.
+
+    `watching` adds to what was chosen at the start. `machine` names another document under which the run goes on from now on.
+    """
 
     model: str | None = None
     module: str | None = None
     take: bool = False
     quiet: bool = False
     budget: tuple[str, ...] = ()
+    watching: Watching = attrs.field(factory=Watching)
+    machine: str | None = None
 
 
 def go_on(kept: Kept, root: Path, said: Said, manner: Manner) -> Performed:
     """Take a run up and drive it until it rests. Raises Ended, and what `take_up` and `bind` raise of a user's mistakes."""
     directory = root / kept.run.run_id
-    _note_changes(kept, directory)
+    change = change_to(manner.machine) if manner.machine is not None else None
+    if change is None:
+        _note_changes(kept, directory)
 
     def bound(first: MachineEntry, machine: Machine) -> Binding:
         return bind_as_started(first, machine, kept.run, manner)
 
-    with faults_told(root, lambda: directory), Progress(kept.run.machine, terminal(), quiet=manner.quiet) as progress:
-        return take_up(
+    watching = manner.watching.continuing(dict(kept.first.started))
+    secrets = environment_secrets(watching.chosen)
+    quiet = manner.quiet or watching.is_logging
+    with (
+        faults_told(root, lambda: directory),
+        watching.watched(secrets) as watched,
+        Progress(change.machine if change else kept.run.machine, terminal(), quiet=quiet) as progress,
+    ):
+        watched.note("what is sent", [each.data for each in (*said.sent, *said.answers.values())])
+        performed = take_up(
             root,
             kept.run.run_id,
             bound,
@@ -62,9 +80,11 @@ def go_on(kept: Kept, root: Path, said: Said, manner: Manner) -> Performed:
             answers=said.answers,
             take=manner.take,
             budget=manner.budget,
-            observe=progress.observe,
-            recall=progress.recall,
+            change=change.entry if change else lambda _run: None,
+            observe=watched.observing(progress.observe),
+            recall=watched.recalling(progress.recall),
         )
+        return watched.rested(performed)
 
 
 def bind_as_started(first: MachineEntry, machine: Machine, run: Run, manner: Manner) -> Binding:
@@ -75,7 +95,8 @@ def bind_as_started(first: MachineEntry, machine: Machine, run: Run, manner: Man
     started = dict(first.started)
     file, module = started.get("file"), manner.module or started.get("module")
     model, seed = manner.model or started.get("model") or DEFAULT_MODEL, started.get("seed")
-    binding = bind(machine, path=Path(file) if file else None, module=module, model=model, seed=seed)
+    chosen = manner.watching.continuing(started).chosen
+    binding = bind(machine, path=Path(file) if file else None, module=module, model=model, seed=seed, chosen=chosen)
     for entry in () if manner.model else run.ledger:
         if isinstance(entry, ArtifactEntry):
             generator = binding.generators.get(entry.author)
@@ -96,7 +117,9 @@ def _note_changes(kept: Kept, directory: Path) -> None:
     if now != _control(kept.run.machine):
         own = directory / "machine.md"
         click.echo(
-            f"{file} is not as it was; the run goes on with its own copy, {own} (dsa diff {own} {file})", err=True
+            f"{file} is not as it was; the run goes on with its own copy, {own} (dsa diff {own} {file}; "
+            f"dsa resume {kept.run.run_id} --machine {file} goes on with the file, if the run fits it)",
+            err=True,
         )
 
 

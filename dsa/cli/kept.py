@@ -20,6 +20,7 @@ from dsa.edge.runs import DEFAULT_RUNS, open_store
 from dsa.errors import GenerationError
 from dsa.runtime.journal import DamageError, HeldError, Recorded, RunStore, StoreError
 from dsa.runtime.ledger import MachineEntry, PolicyEntry
+from dsa.runtime.recorded import ReplayMismatchError
 from dsa.runtime.run import ReplayError, Run
 from dsa.runtime.standing import Standing, standing
 
@@ -81,7 +82,7 @@ def _begun_ms(store: RunStore, run: str) -> int:
         first = store.read(run).entries[0]
     except DamageError:
         return 0
-    return (first.at_ms or 0) if isinstance(first, MachineEntry) else 0
+    return (first.at_ms or 0) if isinstance(first, MachineEntry | PolicyEntry) else 0
 
 
 def _some(runs: list[str]) -> str:
@@ -95,9 +96,8 @@ def recorded_run(root: Path, wanted: str) -> Recorded:
         return store.read(find(store, wanted, root))
 
 
-def kept_run(root: Path, wanted: str) -> Kept:
-    """Read and replay the run of a machine that a user means. Raises Ended, and DocumentError when no run is kept there."""
-    recorded = recorded_run(root, wanted)
+def kept_of(root: Path, recorded: Recorded) -> Kept:
+    """Replay the run of a machine that was read. Raises Ended."""
     with faults_told(root):
         return replayed_run(recorded)
 
@@ -127,6 +127,8 @@ def faults_told(root: Path, directory: Callable[[], Path | None] = lambda: None)
         raise Ended(f"{error}: {alive}", 1) from error
     except DamageError as error:
         raise Ended(f"damaged: {error}", 1) from error
+    except ReplayMismatchError as error:
+        raise Ended(str(error), 1) from error
     except OtherMachineError as error:
         document = root / error.run / "machine.md"
         told = f"`dsa diff {document} FILE` says what FILE changes, `dsa replay {error.run} --against FILE` whether the run fits it"

@@ -19,6 +19,7 @@ from dsa.edge.binding import GENERATING_EFFECT
 from dsa.edge.driver import Rest
 from dsa.edge.running import Performed
 from dsa.runtime.ledger import ArtifactEntry, VerdictEntry
+from dsa.runtime.run import Run
 from dsa.runtime.standing import outside_events
 from dsa.runtime.timeline import Refused, short_key
 from dsa.runtime.totals import Totals, totals
@@ -72,7 +73,8 @@ def show(performed: Performed, console: Console, *, code: bool = True) -> None:
     if code and performed.final is not None:
         console.print()
         console.print(_shown(performed.final, console), soft_wrap=True)
-    facts = {"artifacts": _artifacts(performed), "final": performed.final, "diagram": performed.diagram}
+    facts: dict[str, object] = {"artifacts": _artifacts(performed), "redacted": _redacted(performed.rest.run)}
+    facts |= {"final": performed.final, "diagram": performed.diagram}
     for name, fact in (facts | {"totals": _spent(performed), "next": _next(performed)}).items():
         if fact is not None:
             console.print(Text.assemble((f"{name:<10}", "dim"), str(fact)), soft_wrap=True)
@@ -99,6 +101,17 @@ def _artifacts(performed: Performed) -> str:
     verdicts = [entry for entry in performed.rest.run.ledger if isinstance(entry, VerdictEntry)]
     turned_down = {entry.artifact_id for entry in verdicts if entry.outcome != "passed"}
     return f"{performed.directory} ({len(made)} made, {len(turned_down)} rejected, all kept)"
+
+
+def redacted_attempts(run: Run) -> list[ArtifactEntry]:
+    """Give the artifacts that a person must not approve unawares: of each step the newest and the accepted one, if it had secrets in it."""
+    shown = {artifact for view in run.steps.values() for artifact in (view.latest, view.accepted)}
+    return [e for e in run.ledger if isinstance(e, ArtifactEntry) and e.redacted and e.artifact_id in shown]
+
+
+def _redacted(run: Run) -> str | None:
+    told = [f"{entry.step} {entry.attempt} had {', '.join(entry.redacted)}" for entry in redacted_attempts(run)]
+    return f"{'; '.join(told)}: it is kept with [secret ..] in that place" if told else None
 
 
 def spent(performed: Performed) -> Totals:
@@ -140,6 +153,10 @@ def as_json(performed: Performed, refused: Sequence[Refused] = ()) -> str:
         "refused": [_refused(each) for each in refused],
         "attempts": [_attempt(entry) for entry in run.ledger if isinstance(entry, VerdictEntry)],
         "accepted": {artifact.step: artifact.content for artifact in performed.accepted},
+        "redacted": [
+            {"step": entry.step, "attempt": entry.attempt, "secrets": entry.redacted}
+            for entry in redacted_attempts(run)
+        ],
         "directory": str(performed.directory),
         "diagram": None if performed.diagram is None else str(performed.diagram),
         "totals": {**spent(performed).to_json(), "seconds": performed.seconds},

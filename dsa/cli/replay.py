@@ -16,8 +16,9 @@ import click
 from dsa.checks.conjuncts import rows_at, show_false
 from dsa.checks.places import show_row
 from dsa.cli.faults import UNREADABLE, Ended, JsonCommand
-from dsa.cli.kept import Kept, kept_run, recorded_run, replayed_run, runs_option
+from dsa.cli.kept import Kept, kept_of, recorded_run, replayed_run, runs_option
 from dsa.cli.replayed import replayed
+from dsa.cli.run_policy import Manner, replay_policy
 from dsa.cli.terminal import say
 from dsa.cli.timeline import outcome_text
 from dsa.edge.files import load, read_text
@@ -31,6 +32,7 @@ from dsa.runtime.ledger import (
     IntentEntry,
     Ledger,
     MachineEntry,
+    PolicyEntry,
     RefusalEntry,
     StepEntry,
     dump_line,
@@ -48,8 +50,9 @@ _TRACES = (".jsonl", ".json")
 @click.argument("run")
 @runs_option
 @click.option("--against", "file", metavar="FILE", help="Let the machine in FILE take the recorded events.")
+@click.option("--with", "module", metavar="MODULE", help="The policies of a policy's run, not those it was begun with.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
-def command(run: str, root: str, file: str | None, *, json_wanted: bool) -> None:
+def command(run: str, root: str, file: str | None, module: str | None, *, json_wanted: bool) -> None:
     """Derive every entry of RUN again from its events, and compare; or let FILE take the events, and name the first row that differs.
 
     RUN is an id, a part of one, `last`, or a file with a recorded trace, which needs --against. Exit 0: the same; 1: not.
@@ -57,10 +60,19 @@ def command(run: str, root: str, file: str | None, *, json_wanted: bool) -> None
     if run.endswith(_TRACES):
         sys.exit(_of_file(run, file, json_wanted=json_wanted))
     folder = Path(root)
-    if file is None:
-        sys.exit(_again(kept_run(folder, run), json_wanted=json_wanted))
     recorded = recorded_run(folder, run)
+    if file is None:
+        sys.exit(_derived(recorded, folder, module, json_wanted=json_wanted))
     sys.exit(_against(f"run {recorded.run}", recorded.entries, file, _own(recorded), json_wanted=json_wanted))
+
+
+def _derived(recorded: Recorded, folder: Path, module: str | None, *, json_wanted: bool) -> int:
+    """Derive a run again: of a machine from its events, of a policy from the results of its calls; give the exit code."""
+    if isinstance(recorded.entries[0], PolicyEntry):
+        return replay_policy(recorded, Manner(folder, module=module, json_wanted=json_wanted))
+    if module is not None:
+        raise click.UsageError("--with goes with a run of a policy: a machine's run is derived from its events alone")
+    return _again(kept_of(folder, recorded), json_wanted=json_wanted)
 
 
 def _of_file(name: str, file: str | None, *, json_wanted: bool) -> int:
@@ -156,7 +168,7 @@ def _against(name: str, entries: Ledger[Entry], file: str, own: Machine | None, 
     events = _counts(entries)["events"]
     same = events if difference is None else _before(entries, difference)
     if json_wanted:
-        told = None if difference is None else _as_json(machine, difference)
+        told = None if difference is None else difference_as_json(machine, difference)
         say(
             json.dumps(
                 {"run": first.run, "against": file, "events": events, "same": same, "difference": told}, indent=2
@@ -224,7 +236,8 @@ def _false(machine: Machine, difference: Difference) -> str:
         return ""
 
 
-def _as_json(machine: Machine, difference: Difference) -> dict[str, Any]:
+def difference_as_json(machine: Machine, difference: Difference) -> dict[str, Any]:
+    """Give a difference as an object: the event, what was recorded, and what the machine does instead."""
     event, outcome = difference.happening.event, difference.happening.outcome
     assert event is not None, "something happened"
     return {

@@ -5,15 +5,19 @@ from pathlib import Path
 
 import click
 
+from dsa.cli.changing import machine_option
 from dsa.cli.driving import Manner, Said, go_on
 from dsa.cli.faults import JsonCommand
-from dsa.cli.kept import Kept, budget_option, kept_run, line, runs_option
+from dsa.cli.kept import Kept, budget_option, kept_of, line, recorded_run, runs_option
 from dsa.cli.outcome import exit_code, tell
+from dsa.cli.run_policy import Manner as PolicyManner
+from dsa.cli.run_policy import resume_policy
 from dsa.cli.terminal import say, terminal
+from dsa.cli.watching import Watching, watching_options
 from dsa.edge.driver import Rest
 from dsa.edge.running import Performed
 from dsa.edge.runs import accepted_artifacts, open_artifacts
-from dsa.runtime.ledger import Handling
+from dsa.runtime.ledger import Handling, PolicyEntry
 from dsa.runtime.timeline import full_key
 
 
@@ -26,7 +30,9 @@ from dsa.runtime.timeline import full_key
 @click.option("--take", is_flag=True, help="Take the run from a process that is alive and holds it.")
 @click.option("--model", help="Another model than the run was started with.")
 @click.option("--with", "module", metavar="MODULE", help="Another module than the run was started with.")
+@machine_option
 @budget_option
+@watching_options
 @click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option("--quiet", is_flag=True, help="Print no progress.")
 def command(
@@ -40,28 +46,40 @@ def command(
     take: bool,
     model: str | None,
     module: str | None,
+    machine: str | None,
     json_wanted: bool,
     quiet: bool,
+    watching: Watching,
 ) -> None:
     """Go on with RUN where it was cut off, where a failure stopped it, or where an effect is in doubt.
 
     RUN is an id, a part of one, or `last`. It is bound as it was started. KEY is an effect's key as `dsa show` has it.
     Exit codes as of `dsa run`.
     """
-    folder = Path(root)
-    kept = kept_run(folder, run)
-    decided = _decided(kept, folder, {"retry": retried, "done": done, "fail": failed})
+    folder, recorded = Path(root), recorded_run(Path(root), run)
+    given: dict[Handling, tuple[str, ...]] = {"retry": retried, "done": done, "fail": failed}
+    if isinstance(recorded.entries[0], PolicyEntry) and machine is None:
+        how = PolicyManner(folder, model, module, take, quiet, json_wanted, watching)
+        sys.exit(resume_policy(recorded, how, given, budget))
+    kept = kept_of(folder, recorded)
+    decided = _decided(kept, folder, given)
     if kept.standing.kind == "finished" and not decided:
-        performed = finished(kept, folder)
-        if json_wanted:
-            tell(performed, terminal(), json_wanted=True)
-        else:
-            say(f"run {kept.run.run_id} is finished: {kept.run.outcome}")
+        performed = _told(kept, folder, json_wanted=json_wanted)
     else:
-        manner = Manner(model, module, take, quiet or json_wanted, budget)
+        manner = Manner(model, module, take, quiet or json_wanted, budget, watching, machine)
         performed = go_on(kept, folder, Said(decided=decided), manner)
         tell(performed, terminal(), json_wanted=json_wanted)
     sys.exit(exit_code(performed.rest))
+
+
+def _told(kept: Kept, root: Path, *, json_wanted: bool) -> Performed:
+    """Say that a run is over; give what became of it."""
+    performed = finished(kept, root)
+    if json_wanted:
+        tell(performed, terminal(), json_wanted=True)
+    else:
+        say(f"run {kept.run.run_id} is finished: {kept.run.outcome}")
+    return performed
 
 
 def finished(kept: Kept, root: Path) -> Performed:

@@ -1,4 +1,7 @@
-"""`dsa run FILE [SPECIFICATION]`: run a machine with a model, every attempt checked by its guard and kept."""
+"""`dsa run FILE [SPECIFICATION]`: run a machine with a model, every attempt checked by its guard and kept.
+
+`dsa run --policy NAME TEXT` runs a policy instead (`dsa.cli.run_policy`).
+"""
 
 import sys
 from pathlib import Path
@@ -11,12 +14,13 @@ from dsa.cli.kept import budget_option, faults_told
 from dsa.cli.live import Progress
 from dsa.cli.outcome import exit_code, tell
 from dsa.cli.parameters import parse_parameters
+from dsa.cli.run_policy import absolute_module, absolute_script, or_policy, require_text
 from dsa.cli.terminal import terminal
+from dsa.cli.watching import Watching, watching_options
 from dsa.edge.binding import DEFAULT_MODEL, bind
 from dsa.edge.files import load, locate, read_text
 from dsa.edge.running import Performed, perform, takes_specification
 from dsa.edge.runs import DEFAULT_RUNS
-from dsa.generators.library import SCRIPTED
 from dsa.lang import machine_of
 from dsa.machine import Machine
 from dsa.runtime.ledger import Entry, MachineEntry
@@ -24,16 +28,23 @@ from dsa.runtime.prompt import SPECIFICATION, placeholders
 
 
 @click.command("run", cls=JsonCommand)
-@click.argument("file")
+@click.argument("file", required=False, metavar="FILE")
 @click.argument("specification", required=False)
-@click.option("--model", default=DEFAULT_MODEL, show_default=True, help="local, scripted:FILE, or a LiteLLM name.")
+@click.option(
+    "--model",
+    default=DEFAULT_MODEL,
+    show_default=True,
+    help="local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed gives other texts.")
 @click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Set a parameter, such as rmax=5.")
 @click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
 @click.option("--with", "module", metavar="MODULE", help="Bind names with this module, not bindings.py beside FILE.")
 @budget_option
+@watching_options
 @click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option("--quiet", is_flag=True, help="Print no progress.")
+@or_policy
 def command(
     file: str,
     specification: str | None,
@@ -46,8 +57,9 @@ def command(
     *,
     json_wanted: bool,
     quiet: bool,
+    watching: Watching,
 ) -> None:
-    """Run FILE, a machine document or the name of a shipped machine.
+    """Run FILE, a machine document or the name of a shipped machine. `dsa run --policy NAME TEXT` runs a policy instead.
 
     SPECIFICATION is what the workflow is asked for, in a sentence. It may be left out when no task of a step asks for it, or
     when the machine has cases and no steps: then it is to make the cases' calls work. Exit code 0: succeeded; 1: failed; 3: a person is needed;
@@ -67,6 +79,7 @@ def command(
         budget=budget,
         console=console,
         quiet=quiet or json_wanted,
+        watching=watching,
     )
     tell(performed, console, json_wanted=json_wanted)
     sys.exit(exit_code(performed.rest))
@@ -91,9 +104,11 @@ def run_with_model(
     module: str | None = None,
     budget: tuple[str, ...] = (),
     quiet: bool = False,
+    watching: Watching | None = None,
 ) -> Performed:
     """Bind a machine and run it while its progress is shown. Raises Ended when there is no model, and at Ctrl-C."""
     directory: Path | None = None
+    watching = watching or Watching()
 
     def watch(entry: Entry) -> None:
         nonlocal directory
@@ -102,27 +117,18 @@ def run_with_model(
         progress.observe(entry)
 
     with faults_told(root, lambda: directory):
-        binding = bind(machine, path=path, module=module, model=model, seed=seed)
-        started = {
-            "file": str(path.absolute()),
-            "module": _absolute(module),
-            "model": _absolute_script(model),
-            "seed": seed,
-            "budget": list(budget),
-        }
-        with Progress(machine, console, quiet=quiet) as progress:
-            return perform(machine, read_text(path), binding, specification, root=root, started=started, observe=watch)
-
-
-def _absolute(module: str | None) -> str | None:
-    """Give a module so that it is found from another folder too."""
-    return str(Path(module).absolute()) if module is not None and module.endswith(".py") else module
-
-
-def _absolute_script(model: str) -> str:
-    """Give a model so that its script, if it is one, is found from another folder too."""
-    script = model.removeprefix(SCRIPTED)
-    return model if script == model else f"{SCRIPTED}{Path(script).absolute()}"
+        binding = bind(machine, path=path, module=module, model=model, seed=seed, chosen=watching.chosen)
+        file, model = str(path.absolute()), absolute_script(model)
+        known = {"file": file, "module": absolute_module(module) if module else None, "model": model, "seed": seed}
+        started = {**known, "budget": list(budget), **watching.started()}
+        with (
+            watching.watched(binding.secrets) as watched,
+            Progress(machine, console, quiet=quiet or watching.is_logging) as progress,
+        ):
+            watched.note("the specification", specification)
+            text, observe = read_text(path), watched.observing(watch)
+            performed = perform(machine, text, binding, specification, root=root, started=started, observe=observe)
+            return watched.rested(performed)
 
 
 def asked_for(machine: Machine, given: str | None) -> str:
@@ -134,11 +140,7 @@ def asked_for(machine: Machine, given: str | None) -> str:
         return default_specification(machine)
     if not takes_specification(machine):
         raise click.UsageError(f"{machine.name} has no event '{SPECIFICATION}' from outside: it takes no SPECIFICATION")
-    try:
-        given.encode("utf-8")
-    except UnicodeEncodeError as fault:  # bytes of the command line that are no characters
-        raise click.UsageError("SPECIFICATION is not UTF-8 text") from fault
-    return given
+    return require_text(given, "SPECIFICATION")
 
 
 def default_specification(machine: Machine) -> str:

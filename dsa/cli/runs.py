@@ -9,16 +9,16 @@ import click
 
 from dsa.cli.faults import Ended, JsonCommand
 from dsa.cli.kept import faults_told, replayed_run, runs_option
+from dsa.cli.policy_story import named, policy_how
 from dsa.cli.terminal import say
 from dsa.cli.timeline import how, started_at
 from dsa.edge.running import OtherMachineError
 from dsa.edge.runs import open_store
+from dsa.runtime.called import policy_standing
 from dsa.runtime.journal import DamageError, Recorded, RunStore
-from dsa.runtime.ledger import CallResultEntry, EventEntry, MachineEntry, PolicyEntry
-from dsa.runtime.policy_run import in_doubt
+from dsa.runtime.ledger import EventEntry, MachineEntry, PolicyEntry
 from dsa.runtime.standing import outside_events
 
-ROOT = "1"  # the path of what a policy's run stands for
 _HEADER = ("run", "started", "events", "machine", "state", "how it stands")
 
 
@@ -36,12 +36,17 @@ class Listed:
     holder: str | None = None
     waits_for: tuple[str, ...] = ()
     in_doubt: tuple[str, ...] = ()
+    policy: str | None = None
 
     def cells(self) -> tuple[str, ...]:
         """Give what stands in the columns."""
         events = "" if self.events is None else str(self.events)
         started = started_at(self.run).removesuffix(" UTC")
-        return self.run, started, events, self.machine or "", self.state or "", self.how
+        return self.run, started, events, self._what, self.state or "", self.how
+
+    @property
+    def _what(self) -> str:
+        return self.machine or (f"policy {self.policy}" if self.policy else "")
 
     def to_json(self) -> dict[str, Any]:
         """Give the run as an object of JSON."""
@@ -56,12 +61,18 @@ def command(root: str, *, json_wanted: bool) -> None:
     folder = Path(root)
     with faults_told(folder), open_store(folder, must_exist=True) as store:
         found = [listed(store, run) for run in store.runs()]
+        lost = store.lost()
     if json_wanted:
         say(json.dumps([each.to_json() for each in found], indent=2))
-        return
-    if not found:
+    elif not found and not lost:
         say(f"{root}: no run is kept here")
-        return
+    elif found:
+        _say_table(found)
+    if lost:
+        raise Ended(f"{root}: damaged: {lost} more {'run was' if lost == 1 else 'runs were'} kept here and cannot be found", 1)
+
+
+def _say_table(found: list[Listed]) -> None:
     rows = [_HEADER, *(each.cells() for each in found)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -108,8 +119,16 @@ def _of_policy(recorded: Recorded) -> Listed:
     """Say how a run stands that has no machine."""
     first = recorded.entries[0]
     assert isinstance(first, PolicyEntry), "the caller has looked"
-    over = any(isinstance(entry, CallResultEntry) and entry.path == ROOT for entry in recorded.entries)
-    doubted = tuple(call.path for call in in_doubt(recorded.entries))
-    kind = "finished" if over else "under way" if recorded.holder else "cut off"
-    told = f"under way, held by {recorded.holder}" if kind == "under way" else kind
-    return Listed(recorded.run, kind, told, f"policy {first.policy}", holder=recorded.holder, in_doubt=doubted)
+    stands = policy_standing(recorded.entries, recorded.holder)
+    outcome = None if stands.kind != "finished" else "failed" if stands.error else "succeeded"
+    under_way = ", ".join(named(call) for call, _ in stands.doubted)
+    return Listed(
+        recorded.run,
+        stands.kind,
+        policy_how(stands),
+        policy=first.policy,
+        state=under_way or None,
+        outcome=outcome,
+        holder=stands.holder,
+        in_doubt=tuple(f"{recorded.run}/{call.path}" for call in stands.asked),
+    )

@@ -9,13 +9,17 @@ import click
 
 from dsa.cli.driving import Manner, Said, go_on
 from dsa.cli.faults import UNREADABLE, Ended, JsonCommand
-from dsa.cli.kept import Kept, kept_run, runs_option
+from dsa.cli.kept import Kept, kept_of, recorded_run, runs_option
 from dsa.cli.outcome import exit_code, tell
+from dsa.cli.run_policy import Manner as PolicyManner
+from dsa.cli.run_policy import send_policy
 from dsa.cli.terminal import terminal
 from dsa.cli.timeline import refusal_text
+from dsa.cli.watching import Watching, watching_options
 from dsa.declarations import OUTSIDE
 from dsa.meaning import Occurrence
 from dsa.runtime.kinds import closest
+from dsa.runtime.ledger import PolicyEntry
 from dsa.runtime.timeline import full_key, refused_from_outside
 
 
@@ -29,6 +33,7 @@ from dsa.runtime.timeline import full_key, refused_from_outside
 @click.option("--take", is_flag=True, help="Take the run from a process that is alive and holds it.")
 @click.option("--model", help="Another model than the run was started with.")
 @click.option("--with", "module", metavar="MODULE", help="Another module than the run was started with.")
+@watching_options
 @click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option("--quiet", is_flag=True, help="Print no progress.")
 def command(
@@ -44,18 +49,23 @@ def command(
     module: str | None,
     json_wanted: bool,
     quiet: bool,
+    watching: Watching,
 ) -> None:
     """Send RUN the event EVENT with DATA, and go on with it.
 
     RUN is an id, a part of one, or `last`. Exit codes as of `dsa run`; 1 also when the event is refused, 2 when the machine has no such event.
     """
     folder, occurrence = Path(root), Occurrence(event, data=_data(data, json_data))
-    kept = kept_run(folder, run)
+    recorded = recorded_run(folder, run)
+    if isinstance(recorded.entries[0], PolicyEntry):
+        how = PolicyManner(folder, model, module, take, quiet, json_wanted, watching)
+        sys.exit(send_policy(recorded, how, event, occurrence.data, key))
+    kept = kept_of(folder, recorded)
     said = Said(sent=(occurrence,)) if key is None else Said(answers={full_key(kept.run.run_id, key): occurrence})
     _require_known(kept, event, answering=key is not None)
     if kept.standing.kind == "finished":
         raise Ended(f"run {kept.run.run_id} is finished ({kept.run.outcome}): it takes no more events", 1)
-    performed = go_on(kept, folder, said, Manner(model, module, take, quiet or json_wanted))
+    performed = go_on(kept, folder, said, Manner(model, module, take, quiet or json_wanted, watching=watching))
     refused = refused_from_outside(performed.rest.run, len(kept.recorded.entries))
     for each in refused:
         click.echo(f"{each.event.event} in {each.state} was {refusal_text(each.refusal)}", err=True)

@@ -9,8 +9,11 @@ import click
 from dsa.claims import Scenario
 from dsa.cli.faults import Ended, JsonCommand
 from dsa.cli.kept import Kept, faults_told, recorded_run, replayed_run, runs_option
+from dsa.cli.policy_story import policy_story
+from dsa.cli.step_lines import shortened
 from dsa.cli.terminal import say
-from dsa.cli.timeline import shortened, started_at, story, told
+from dsa.cli.timeline import story
+from dsa.edge.running import text_of
 from dsa.edge.runs import open_artifacts
 from dsa.expr import Value
 from dsa.lang import loads, scenario_text
@@ -62,7 +65,7 @@ def _lines(recorded: Recorded, root: Path, form: str | None) -> Iterator[str]:
             attempts = open_artifacts(root, recorded.run).attempts()
         yield from provenance_lines(attempts)
     elif form is None and isinstance(first, PolicyEntry):
-        yield from _of_policy(recorded, first)
+        yield from policy_story(recorded, first, root)
     else:
         with faults_told(root):
             kept = replayed_run(recorded)
@@ -75,19 +78,12 @@ def _lines(recorded: Recorded, root: Path, form: str | None) -> Iterator[str]:
                 yield from story(kept, root)
 
 
-def _of_policy(recorded: Recorded, first: PolicyEntry) -> Iterator[str]:
-    """Tell a run that has no machine: its calls."""
-    yield f"run {recorded.run} of the policy {first.policy}"
-    yield f"started {started_at(recorded.run)} with {shortened(first.payload)}"
-    yield from told(recorded.entries)
-
-
 def scenario_lines(kept: Kept) -> Iterator[str]:
     """Give a run as a Scenario section of its machine's spec. Raises Ended for a run that no scenario can tell."""
     run, seen = kept.run, percepts(kept.run.machine, kept.run.ledger)
     if not seen:
         raise Ended(f"nothing has happened yet in run {run.run_id}", 1)
-    default = loads(kept.recorded.text).constants
+    default = loads(text_of(kept.recorded.text, kept.recorded.entries)).constants
     changed = {name: value for name, value in kept.first.parameters if default[name] != value}
     written, left_out = _written(run.machine, seen, f"run {run.run_id}", changed)
     if written is None:
@@ -170,6 +166,7 @@ def _attempt(attempt: Attempt, names: Mapping[str, str]) -> str:
         f"artifact {attempt.artifact_id[:_SHORT_ID]}",
         f"by {by}" if by else "",
         f"uses {uses}" if uses else "",
+        f"redacted: {', '.join(attempt.redacted)}" if attempt.redacted else "",
         f"{outcome}: {shortened(said)}" if said else outcome,
     ]
     return "  ".join(filter(None, parts))

@@ -30,6 +30,11 @@ def terminal() -> Console:
     return console
 
 
+def patient(stream: TextIO) -> TextIO:
+    """Give a stream that takes every text, whoever still reads."""
+    return cast(TextIO, _Patient(stream))
+
+
 def say(text: str) -> None:
     """Print a line as it stands, whatever it holds and whoever still reads."""
     _Patient(sys.stdout).write(f"{printable(text)}\n")

@@ -3,18 +3,18 @@
 Takes recorded and replayed runs, gives lines without colours; the same ledger gives the same lines. It reads no clock.
 """
 
-import json
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from dsa.cli.kept import Kept, line
+from dsa.cli.step_lines import SHORT_DIGEST, error_text, shortened, step_text
 from dsa.expr import show_value
 from dsa.runtime.ledger import (
     ArtifactEntry,
     CallEntry,
     CallResultEntry,
+    ChangeEntry,
     DoubtEntry,
     Entry,
     Handling,
@@ -26,19 +26,18 @@ from dsa.runtime.ledger import (
     TimerEntry,
     VerdictEntry,
 )
-from dsa.runtime.recovery import handling_of
+from dsa.runtime.recovery import handling_of, unfinished
 from dsa.runtime.run import Run
 from dsa.runtime.standing import outside_events
 from dsa.runtime.timeline import Happening, happenings, short_key
 from dsa.trace import show_occurrence, show_values
 
-_LONGEST = 80
 _SHORT_ID = 12
 _WIDEST = 40
 _WORTH_SAYING_S = 0.05
 _INDENT = "     "
 _STAMP = "%Y%m%dT%H%M%S"
-_HANDLED: dict[Handling, str] = {
+HANDLED: dict[Handling, str] = {
     "retry": "it is performed again",
     "ask": "somebody is asked",
     "fail": "it counts as failed",
@@ -117,6 +116,9 @@ def refusal_text(refusal: RefusalEntry) -> str:
 
 def _recorded(entry: Entry) -> str:
     match entry:
+        case ChangeEntry(file=file):
+            where = "another document" if file is None else file
+            return f"goes on under {where}: {entry.name}, {entry.digest[:_SHORT_ID]}"
         case IntentEntry(key=key, effect=effect):
             return f"asks for {effect} {short_key(key)}"
         case ResultEntry():
@@ -129,12 +131,21 @@ def _recorded(entry: Entry) -> str:
             return f"timer {event} of {source}, due {due(entry.deadline_ms)}"
         case DoubtEntry(key=key, effect=effect, handling=handling):
             why = "had failed" if handling == "again" else "was under way when the run was cut off"
-            return f"resumed: {effect} {short_key(key)} {why}; {_HANDLED[handling]}"
-        case CallEntry(path=path, policy=policy):
-            return f"call {path} of {policy}"
-        case CallResultEntry(path=path, steps=steps):
-            return f"call {path} gave {shortened([step['payload'] for step in steps])}"
+            return f"resumed: {effect} {short_key(key)} {why}; {HANDLED[handling]}"
+        case CallEntry(key=key, path=path, policy=policy, payload=payload):
+            asked = f"{policy}, a turn" if payload is None else f"{policy} {shortened(payload)}"
+            return f"  {short_key(key)} calls {path} {asked}  {entry.digest[:SHORT_DIGEST]}"
+        case CallResultEntry(key=key, path=path):
+            return f"  {short_key(key)} call {path}: {_given(entry)}"
     return type(entry).__name__
+
+
+def _given(entry: CallResultEntry) -> str:
+    """Say what a call gave that an effect's policy has made, but for what calls below it have given."""
+    own = [step for step in entry.steps if step["id"].rpartition("/")[0] == entry.path]
+    if own:
+        return "; ".join(map(step_text, own))
+    return "gave what those below it gave" if entry.steps else "gave nothing"
 
 
 def _result(entry: ResultEntry) -> str:
@@ -142,7 +153,7 @@ def _result(entry: ResultEntry) -> str:
     for step in entry.steps:
         payload = step["payload"]
         if payload.get("error") is True:
-            return f"{name} failed: {shortened(payload.get('code'))}: {shortened(payload.get('message'))}"
+            return f"{name} failed: {error_text(payload)}"
     events = [step["payload"].get("event") for step in entry.steps if step["type"] == "event"]
     took = f", {entry.seconds:.1f} s" if entry.seconds >= _WORTH_SAYING_S else ""
     return f"{name} answered {events[0]}{took}" if len(events) == 1 else f"{name} done{took}"
@@ -151,9 +162,9 @@ def _result(entry: ResultEntry) -> str:
 def _artifact(entry: ArtifactEntry) -> str:
     by = ", ".join(filter(None, (entry.author, entry.model)))
     made = f" by {by}" if by else ""
-    return (
-        f"{entry.step} attempt {entry.attempt}: artifact {entry.artifact_id[:_SHORT_ID]}{made}, {entry.seconds:.1f} s"
-    )
+    flag = f", redacted: {', '.join(entry.redacted)}" if entry.redacted else ""
+    stored = f"artifact {entry.artifact_id[:_SHORT_ID]}{made}, {entry.seconds:.1f} s{flag}"
+    return f"{entry.step} attempt {entry.attempt}: {stored}"
 
 
 def _verdict(entry: VerdictEntry) -> str:
@@ -168,13 +179,6 @@ def due(deadline_ms: int) -> str:
         return f"{datetime.fromtimestamp(deadline_ms // 1000, tz=UTC):%Y-%m-%d %H:%M:%S}.{deadline_ms % 1000:03} UTC"
     except (ValueError, OverflowError, OSError):
         return f"{deadline_ms} ms after 1970"
-
-
-def shortened(value: Any) -> str:  # noqa: ANN401  (JSON)
-    """Write what an event or a result carries in one line."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    text = " ".join(text[: 4 * _LONGEST].split())
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 # -- how it stands ----------------------------------------------------------------------------------------------------
@@ -214,7 +218,7 @@ def _to_do(kept: Kept) -> Iterator[tuple[str, str]]:
         if flying.intent in standing.asked:
             continue
         if flying.in_doubt:
-            handled = _HANDLED[handling_of(run.machine, flying.intent.effect)]
+            handled = HANDLED[handling_of(run.machine, flying)]
             yield "to do", f"{name}, which was under way: {handled}"
         else:
             yield "to do", f"{name} again, which failed" if flying.tries else f"{name}, not begun yet"
@@ -248,9 +252,12 @@ def send_line(run: Run, directory: Path) -> str:
 
 def doubts(run: Run, asked: Iterable[IntentEntry], directory: Path) -> Iterator[str]:
     """Say of each effect in doubt what is not known, and give the commands that decide it."""
+    asked = tuple(asked)
+    within = {flying.intent.key: flying.calls for flying in unfinished(run).in_flight} if asked else {}
     for intent in asked:
         key, place = short_key(intent.key), "" if intent.line is None else f" (line {intent.line})"
-        yield f"in doubt: {intent.effect} {key}{place} was under way when the run was cut off"
+        calls = "".join(f", and in it {call.policy} {shortened(call.payload)}" for call in within.get(intent.key, ()))
+        yield f"in doubt: {intent.effect} {key}{place} was under way when the run was cut off{calls}"
         ways = [("it has not happened", line("resume", directory, "--retry", key))]
         answers = run.machine.answers.get(intent.effect)
         if answers is None:

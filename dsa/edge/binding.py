@@ -17,6 +17,7 @@ from typing import Any
 import attrs
 
 from dsa.declarations import Emit
+from dsa.edge.environment import environment_secrets
 from dsa.errors import BindingError, Span
 from dsa.expr import guards_read
 from dsa.generators.library import build_generator
@@ -24,6 +25,9 @@ from dsa.guards.library import build_guard
 from dsa.machine import Machine
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.policies import Answering, Policy
+from dsa.runtime.registry import Registry
+from dsa.runtime.secret_names import Chosen
+from dsa.runtime.secrets import Secrets
 
 ENTRY_POINTS = "dsa.bindings"
 BINDINGS_FILE = "bindings.py"
@@ -34,11 +38,17 @@ GENERATING_EFFECT = "query_llm"
 
 @attrs.frozen
 class Binding:
-    """Each effect's policy, each guard's GuardInterface, each generator, by the names of the table."""
+    """Each effect's policy, each guard's GuardInterface, each generator, by the names of the table; and what must be kept nowhere.
+
+    `policies` are those that the policies of effects may call, `config` is what all of them can read: the model and the seed.
+    """
 
     effects: Mapping[str, Policy]
     guards: Mapping[str, GuardInterface] = attrs.field(factory=dict)
     generators: Mapping[str, GeneratorInterface] = attrs.field(factory=dict)
+    secrets: Secrets = attrs.field(factory=environment_secrets)
+    policies: Registry = attrs.field(factory=Registry)
+    config: Mapping[str, Any] = attrs.field(factory=dict)
 
 
 def bind(
@@ -48,14 +58,17 @@ def bind(
     module: str | None = None,
     model: str = DEFAULT_MODEL,
     seed: int | None = None,
+    chosen: Chosen | None = None,
 ) -> Binding:
     """Bind every name of the machine, or raise one BindingError that lists all names and lines that cannot be.
 
     `module` is a module's name or file, else `bindings.py` beside `path` is used; names it does not give come from the
-    entry points of the group `dsa.bindings` (the dual-state agent's are there). ModelUnavailable passes through.
+    entry points of the group `dsa.bindings` (the dual-state agent's are there). `chosen` are secrets beside those that are found by their
+    names; `secret_names` of a module adds to them. ModelUnavailable passes through, SecretError is raised for what cannot be one.
     BindingError also for a module that cannot be imported, and for what it binds to a name and cannot do the work.
     """
-    given = _merged(_modules(machine, path, module))
+    modules = tuple(_modules(machine.name, path, module))
+    given = _merged(modules)
     faults = _strangers(given)
     effects = {name: given.effects[name] for name, _ in effect_names(machine) if name in given.effects}
     faults += effect_faults(machine, effects)
@@ -73,7 +86,18 @@ def bind(
             faults.append(str(error))
     if faults:
         raise BindingError("\n".join(faults))
-    return Binding(effects, guards, generators)
+    secrets = environment_secrets(_secret_names(modules) | (chosen or Chosen()))
+    return Binding(effects, guards, generators, secrets, given.policies, {"model": model, "seed": seed})
+
+
+def bind_policies(module: str | None = None, *, chosen: Chosen | None = None) -> Binding:
+    """Bind what a run of a policy needs: `policies` of a module, and those of the entry points, of which the nearest wins; secrets as `bind` does.
+
+    BindingError for a module that cannot be imported, or whose `policies` is no Registry.
+    """
+    modules = tuple(_modules("", None, module))
+    secrets = environment_secrets(_secret_names(modules) | (chosen or Chosen()))
+    return Binding({}, secrets=secrets, policies=_merged(modules).policies)
 
 
 def effect_names(machine: Machine) -> Iterator[tuple[str, Span | None]]:
@@ -157,13 +181,13 @@ def generator_name(machine: Machine, step: str) -> str:
 # -- where bindings come from ---------------------------------------------------------------------------------------
 
 
-def _modules(machine: Machine, path: Path | None, module: str | None) -> Iterator[ModuleType]:
+def _modules(machine: str, path: Path | None, module: str | None) -> Iterator[ModuleType]:
     """Give the modules to look in, the nearest first."""
     if module is not None:
         yield _named(module)
     elif path is not None and (beside := path.parent / BINDINGS_FILE).is_file():
         yield _from_file(beside)
-    found = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (point.name != machine.name, point.name))
+    found = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (point.name != machine, point.name))
     for point in found:
         yield _imported(point.module)
 
@@ -205,8 +229,8 @@ def _from_file(path: Path) -> ModuleType:
 
 
 def _said(error: BaseException) -> str:
-    """Give what an import raised in one line."""
-    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    """Give what an import raised in one line, without secrets."""
+    text = environment_secrets().text(error.msg if isinstance(error, SyntaxError) else str(error))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
@@ -218,14 +242,34 @@ def _line_in(path: Path, error: BaseException) -> str:
     return f"{path}:{lines[-1]}" if lines and lines[-1] else str(path)
 
 
+def _secret_names(modules: Iterable[ModuleType]) -> Chosen:
+    """Give the variables that modules call secrets. Raises BindingError for what are no names."""
+    names: list[str] = []
+    for module in modules:
+        given = getattr(module, "secret_names", ())
+        if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
+            where = module.__file__ or module.__name__
+            raise BindingError(f"{where}: `secret_names` is no list of the names of variables")
+        names += given
+    return Chosen(tuple(names))
+
+
 def _merged(modules: Iterable[ModuleType]) -> Binding:
-    """Put modules together; the first to give a name wins. Raises BindingError for what is no dictionary."""
+    """Put modules together; the first to give a name wins. Raises BindingError for what is no dictionary, and no Registry."""
     found: dict[str, dict[str, Any]] = {"effects": {}, "guards": {}, "generators": {}}
+    policies = Registry()
     for module in modules:
         for kind, names in found.items():
-            given = getattr(module, kind, {})
-            if not isinstance(given, Mapping):
-                where = module.__file__ or module.__name__
-                raise BindingError(f"{where}: `{kind}` is {_kind(given)}, not a dictionary from names")
-            found[kind] = {**given, **names}
-    return Binding(**found)
+            found[kind] = {**_given(module, kind, Mapping, "a dictionary from names"), **names}
+        policies = policies.including(_given(module, "policies", Registry, "a Registry"))
+    return Binding(found["effects"], found["guards"], found["generators"], policies=policies)
+
+
+def _given(module: ModuleType, kind: str, wanted: type[Any], named: str) -> Any:  # noqa: ANN401  (as `kind` says)
+    """Give what a module defines under a name; an empty one when it does not."""
+    given = getattr(module, kind, None)
+    if given is None:
+        return Registry() if wanted is Registry else {}
+    if not isinstance(given, wanted):
+        raise BindingError(f"{module.__file__ or module.__name__}: `{kind}` is {_kind(given)}, not {named}")
+    return given

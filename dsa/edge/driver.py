@@ -8,7 +8,7 @@ watch is given every ledger entry once it is durable.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Literal
 
@@ -17,7 +17,7 @@ import attrs
 from dsa.declarations import OUTSIDE
 from dsa.edge.binding import Binding
 from dsa.edge.clock import Clock, MonotonicClock
-from dsa.edge.effects import IN_DOUBT, action_for, answer_in, code_and_message, occurrence_of, result_of
+from dsa.edge.effects import action_for, answer_in, code_and_message, occurrence_of, result_of
 from dsa.edge.judging import with_exact_verdicts
 from dsa.edge.performing import Performer
 from dsa.errors import OccurrenceError
@@ -35,11 +35,15 @@ from dsa.runtime.ledger import (
     TimerEntry,
 )
 from dsa.runtime.policies import Action, Step, canonical_json, error_step
+from dsa.runtime.recorded import IN_DOUBT
 from dsa.runtime.recovery import InFlight, Unfinished, handling_of
+from dsa.runtime.redacting import RedactingArtifacts
 from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, Stop
 
 #: Reasons to refuse an answer or a timer that are no fault of the table (S4, S7).
 _HARMLESS = ("late", "finished")
+#: How often the event loop goes round until a policy has begun: its effect is a task, and below a time limit so is the policy.
+_ROUNDS_TO_BEGIN = 2
 
 
 @attrs.frozen
@@ -98,14 +102,16 @@ class Driver:
         journal: Journal | None = None,
         limits: Iterable[Limit] = (),
         clock: Clock | None = None,
-        observe: Callable[[Entry], None] = lambda _entry: None,
+        observe: Callable[[Entry], None] | None = None,
     ) -> None:
         self.run = run
         self._guards = binding.guards
-        self._artifacts = artifacts
+        self._secrets = binding.secrets
+        self._artifacts = RedactingArtifacts(artifacts, binding.secrets)
         self.clock = clock or MonotonicClock()
-        self._meter = Meter(limits, run.machine.answers)
-        self._performer = Performer(self, binding, artifacts, self.clock, self._meter)
+        self._limits = tuple(limits)
+        self._meter = Meter(self._limits, run.machine.answers)
+        self._performer = Performer(self, binding, self._artifacts, self.clock, self._meter)
         self._journal = journal
         self._observe = observe
         self._saved = 0 if left is None else len(run.ledger)
@@ -118,9 +124,8 @@ class Driver:
         self._stopping: set[asyncio.Task[None]] = set()
         self._failure: Failure | None = None
         self._broken: BaseException | None = None
-        for entry in run.ledger[: self._saved]:
-            self._meter.observe(entry)
-            observe(entry)
+        self._will_save = False
+        self._show(run.ledger[: self._saved])
         self.run = self._with_deadlines(run, commands)
 
     def send(self, occurrence: Occurrence) -> None:
@@ -129,11 +134,16 @@ class Driver:
         OccurrenceError for an event that does not come from outside; TypeError or ValueError for data that is not JSON.
         """
         canonical_json({"data": occurrence.data})
+        occurrence = attrs.evolve(occurrence, data=self._secrets.value(occurrence.data))
         require_known(self.run.machine, occurrence)
         if occurrence.source is not None or self.run.machine.event_named[occurrence.event].origin != OUTSIDE:
             msg = f"'{occurrence.event}' does not come from outside"
             raise OccurrenceError(msg)
         self._tell(_News(occurrence))
+
+    def hear(self, intent: IntentEntry, answer: Occurrence | Step) -> None:
+        """Take an answer of an effect, or its error step, whoever brings it; one that nobody waits for is refused as late (S7)."""
+        self._tell(_News(occurrence_of(intent, answer), intent))
 
     async def drive(self, *occurrences: Occurrence, decided: Mapping[str, Handling] | None = None) -> Rest:
         """Take the occurrences and go on until the run is finished, waits for outside events, or fails.
@@ -176,7 +186,7 @@ class Driver:
         """Give what is done about an effect in flight."""
         if not flying.in_doubt:
             return "retry"
-        return decided.get(flying.intent.key) or handling_of(self.run.machine, flying.intent.effect)
+        return decided.get(flying.intent.key) or handling_of(self.run.machine, flying)
 
     def _asked(self, left: Unfinished, decided: Mapping[str, Handling]) -> tuple[IntentEntry, ...]:
         """Give the effects about which somebody has to say what became of them."""
@@ -187,8 +197,7 @@ class Driver:
         for (source, event), deadline_ms in left.timers.items():
             self._arm(source, event, max(0, deadline_ms - self.clock.wall_ms()))
         for intent, result in left.answered:
-            answer = answer_in(self.run.machine, intent.effect, [Step(**step) for step in result.steps])
-            self._tell(_News(occurrence_of(intent, answer), intent))
+            self.hear(intent, answer_in(self.run.machine, intent.effect, [Step(**step) for step in result.steps]))
         for flying in left.in_flight:
             intent, handling = flying.intent, self._handling(flying, decided)
             if flying.in_doubt or flying.tries:
@@ -206,7 +215,7 @@ class Driver:
         steps = [error_step(intent.effect, IN_DOUBT, said)] if handling == "fail" else []
         self.keep(result_of(intent, steps))
         if intent.effect in self.run.machine.answers:
-            self._tell(_News(occurrence_of(intent, answer_in(self.run.machine, intent.effect, steps)), intent))
+            self.hear(intent, answer_in(self.run.machine, intent.effect, steps))
         elif steps:
             self._failure = Failure(intent.effect, intent.line, IN_DOUBT, said)
 
@@ -228,7 +237,8 @@ class Driver:
             given = await with_exact_verdicts(self.run, occurrence, key, self._guards, self._artifacts)
             require_known(self.run.machine, given)
         except Exception as error:  # noqa: BLE001  (guards are foreign code; one may say what it cannot say)
-            self._failure = Failure(f"a guard that judges {occurrence.event}", line, type(error).__name__, str(error))
+            said = self._secrets.text(str(error))
+            self._failure = Failure(f"a guard that judges {occurrence.event}", line, type(error).__name__, said)
             return
         run, commands = self.run.feed(given, key, at_ms=self.clock.wall_ms())
         refused = run.ledger[-1]
@@ -251,22 +261,31 @@ class Driver:
     def _save(self) -> None:
         """Make the entries durable that are not, and show them."""
         entries = self.run.ledger[self._saved :]
+        if not entries:
+            return
         self._saved += len(entries)
         try:
-            if entries and self._journal is not None:
+            if self._journal is not None:
                 self._journal.append(entries)
-            for entry in entries:
-                self._meter.observe(entry)
-                self._observe(entry)
+            if self._limits or self._observe:
+                self._show(entries)
         except BaseException as error:  # a policy that records would be blamed for it
             self._broken = self._broken or error
             self._news.set()
             raise
 
+    def _show(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            self._meter.observe(entry)
+            if self._observe:
+                self._observe(entry)
+
     def record(self, entry: Record) -> None:
         """Append what a policy did; it is durable when the policy next waits or returns."""
         self.run = self.run.record(entry)
-        asyncio.get_running_loop().call_soon(self._save_in_time)
+        if not self._will_save:
+            self._will_save = True
+            asyncio.get_running_loop().call_soon(self._save_in_time)
 
     def keep(self, entry: Record) -> None:
         """Append what came of an effect; it is durable when this returns."""
@@ -275,6 +294,7 @@ class Driver:
 
     def _save_in_time(self) -> None:
         """Save from the event loop; what goes wrong is raised by `drive`."""
+        self._will_save = False
         if self._broken is None:
             with suppress(BaseException):
                 self._save()
@@ -292,53 +312,61 @@ class Driver:
     async def _obey(self, commands: tuple[Command, ...], data: object = None) -> None:
         for command in commands:
             match command:
+                case IntentEntry():
+                    if self._failure is None:
+                        await self._start(command, action_for(self.run.machine, command, data))
                 case Stop(key):
                     self._stop(self._tasks.pop(key, None))
                 case DropTimer(source, event):
                     self._drop_timer(source, event)
                 case ArmTimer(source, event, duration_ms):
                     self._arm(source, event, duration_ms)
-                case IntentEntry() if self._failure is None:
-                    await self._start(command, action_for(self.run.machine, command, data))
 
     async def _start(self, intent: IntentEntry, action: Action, tries: int = 0) -> None:
         if intent.effect in self.run.machine.answers:
-            self._tasks[intent.key] = self._spawn(self._answer(intent, action, tries))
-            await asyncio.sleep(0)  # let it begin: effects start in the order written (S6)
+            self._tasks[intent.key] = asyncio.create_task(self._answer(intent, action, tries))
+            for _ in range(_ROUNDS_TO_BEGIN):  # effects start in the order written (S6), and none after it was cancelled (S7)
+                await asyncio.sleep(0)
             return
         fault = await self._performer.perform(intent, action, tries)
         if isinstance(fault, Step):
             self._failure = Failure(intent.effect, intent.line, *code_and_message(fault.payload))
 
-    def _spawn(self, work: Coroutine[object, object, None]) -> "asyncio.Task[None]":
-        task = asyncio.create_task(work)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        """Hand what broke a task of ours to `drive`, which would wait for its news for ever."""
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._broken = self._broken or error
-            self._news.set()
-
     async def _answer(self, intent: IntentEntry, action: Action, tries: int) -> None:
         """Perform an effect that has answers, and tell the run."""
-        answer = await self._performer.perform(intent, action, tries)
-        assert answer is not None, "an effect with answers is answered or fails"
-        self._tasks.pop(intent.key, None)
-        self._tell(_News(occurrence_of(intent, answer), intent))
+        try:
+            answer = await self._performer.perform(intent, action, tries)
+            assert answer is not None, "an effect with answers is answered or fails"
+            self._tasks.pop(intent.key, None)
+            self.hear(intent, answer)
+        except BaseException as error:  # noqa: BLE001  (a task of ours)
+            self._hand_over(error)
+
+    def _hand_over(self, error: BaseException) -> None:
+        """Hand what breaks a task of ours to `drive`, which would wait for its news for ever."""
+        if isinstance(error, asyncio.CancelledError):
+            raise error
+        self._broken = self._broken or error
+        self._news.set()
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise error
 
     # -- time, and stopping -------------------------------------------------------------------------------------
 
     def _arm(self, source: str, event: str, duration_ms: int) -> None:
         self._drop_timer(source, event)
-        self._timers[source, event] = self._spawn(self._ring(Occurrence(event, source=source), duration_ms / 1000))
+        self._timers[source, event] = asyncio.create_task(
+            self._ring(Occurrence(event, source=source), duration_ms / 1000)
+        )
 
     async def _ring(self, occurrence: Occurrence, seconds: float) -> None:
-        await self.clock.sleep(seconds)
-        assert occurrence.source is not None, "a timer has a source"
-        del self._timers[occurrence.source, occurrence.event]
-        self._tell(_News(occurrence))
+        try:
+            await self.clock.sleep(seconds)
+            assert occurrence.source is not None, "a timer has a source"
+            del self._timers[occurrence.source, occurrence.event]
+            self._tell(_News(occurrence))
+        except BaseException as error:  # noqa: BLE001  (a task of ours)
+            self._hand_over(error)
 
     def _drop_timer(self, source: str, event: str) -> None:
         """Forget a timer, also one that has fired and was not taken yet."""

@@ -12,28 +12,26 @@ from typing import Any, TypeVar
 import attrs
 
 from dsa.edge.clock import Clock
-from dsa.errors import GenerationError, OccurrenceError
+from dsa.errors import OccurrenceError
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, require_known
 from dsa.runtime.ledger import IntentEntry, ResultEntry
-from dsa.runtime.policies import Action, Step, error_step
+from dsa.runtime.one_call import NoStepsError
+from dsa.runtime.policies import EVENT, Action, Step, canonical_json, error_of, error_step
+from dsa.runtime.recorded import ReplayMismatchError
 
 BAD_ANSWER = "BAD_ANSWER"
-IN_DOUBT = "IN_DOUBT"
 
 T = TypeVar("T")
+
+#: Where this is not in a payload's text, it has no `error` that is true, and need not be read.
+_ERROR = canonical_json({"error": True})[1:-1]
 
 
 def action_for(machine: Machine, intent: IntentEntry, data: object) -> Action:
     """Give the action of an intent; `data` is that of the event which caused it."""
     payload = {"key": intent.key, "event": intent.event, "data": data, "source": intent.source, "target": intent.target}
     return Action(intent.effect, payload, frozenset(machine.answers.get(intent.effect, ())))
-
-
-def error_of(effect: str, error: BaseException) -> Step:
-    """Give the error step for what a policy raised."""
-    code = error.reason if isinstance(error, GenerationError) else type(error).__name__
-    return error_step(effect, code, str(error) or type(error).__name__)
 
 
 def code_and_message(payload: dict[str, Any]) -> tuple[str, str]:
@@ -44,36 +42,30 @@ def code_and_message(payload: dict[str, Any]) -> tuple[str, str]:
 async def attempted(effect: str, perform: Callable[[], Awaitable[list[Step]]]) -> list[Step]:
     """Call a policy once and give its steps; what it raises, or returns instead of steps, becomes an error step.
 
-    Only what is meant for the program itself comes through: cancellation by the driver, and Ctrl-C.
+    Only what is meant for the program itself comes through: cancellation by the driver, Ctrl-C, and ReplayMismatchError, because trying
+    again with another program would do again what is recorded.
     """
     try:
-        given = perform()
-        if not isinstance(given, Awaitable):
-            return [error_step(effect, BAD_ANSWER, "its policy is no async function")]
-        steps = await given
-    except (KeyboardInterrupt, GeneratorExit):
+        return await perform()
+    except (KeyboardInterrupt, GeneratorExit, ReplayMismatchError):
         raise
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
         return [error_of(effect, error)]  # the policy raised it itself: nobody has cancelled anything
+    except NoStepsError as error:
+        return [error_step(effect, BAD_ANSWER, str(error))]
     except BaseException as error:  # noqa: BLE001  (sys.exit in a policy ends the effect, not the program)
         return [error_of(effect, error)]
-    if not isinstance(steps, list | tuple) or not all(isinstance(step, Step) for step in steps):
-        return [error_step(effect, BAD_ANSWER, f"its policy gave {_described(steps)}, not a list of Steps")]
-    return list(steps)
-
-
-def _described(given: object) -> str:
-    strangers = [item for item in given if not isinstance(item, Step)] if isinstance(given, list | tuple) else []
-    inside = f" with {type(strangers[0]).__name__} in it" if strangers else ""
-    return "None" if given is None else type(given).__name__ + inside
 
 
 def fault_in(steps: list[Step]) -> Step | None:
     """Give the first error step."""
-    return next((step for step in steps if step.payload.get("error") is True), None)
+    for step in steps:
+        if _ERROR in step.payload_text and step.payload.get("error") is True:
+            return step
+    return None
 
 
 def answer_in(machine: Machine, effect: str, steps: list[Step]) -> Occurrence | Step:
@@ -81,16 +73,17 @@ def answer_in(machine: Machine, effect: str, steps: list[Step]) -> Occurrence | 
     fault = fault_in(steps)
     if fault is not None:
         return fault
-    events = [step.payload for step in steps if step.type == "event"]
+    events = [step for step in steps if step.type == EVENT]
     if len(events) != 1:
         return error_step(effect, BAD_ANSWER, f"its policy gave {len(events)} events instead of one")
-    event, declared = events[0].get("event"), machine.answers[effect]
+    said, declared = events[0].payload, machine.answers[effect]
+    event = said.get("event")
     if event not in declared:
         return error_step(effect, BAD_ANSWER, f"its policy answered '{event}'; declared are: {', '.join(declared)}")
-    verdicts = events[0].get("verdicts") or {}
+    verdicts = said.get("verdicts") or {}
     if not isinstance(verdicts, dict):
         return error_step(effect, BAD_ANSWER, f"the verdicts of '{event}' are no object of guards and verdicts")
-    occurrence = Occurrence(event, verdicts, data=events[0].get("data"))
+    occurrence = Occurrence(event, verdicts, data=said.get("data"))
     try:
         require_known(machine, occurrence)
     except OccurrenceError as error:
@@ -105,7 +98,7 @@ def occurrence_of(intent: IntentEntry, answer: Occurrence | Step) -> Occurrence:
 
 def result_of(intent: IntentEntry, steps: list[Step], seconds: float = 0.0) -> ResultEntry:
     """Give the record of what a policy gave, its steps numbered under the effect's key, and how long it took."""
-    written = tuple({**step.to_json(), "id": f"{intent.key}/{n}"} for n, step in enumerate(steps, start=1))
+    written = [step.to_json(f"{intent.key}/{number}") for number, step in enumerate(steps, start=1)]
     return ResultEntry(intent.key, intent.effect, written, seconds)
 
 

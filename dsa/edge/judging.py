@@ -10,12 +10,13 @@ from collections.abc import Mapping
 import attrs
 
 from dsa.declarations import OUTSIDE
-from dsa.edge.threads import in_thread
+from dsa.edge.threads import called
 from dsa.expr import Outcome
 from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import Artifact, GuardInterface, verdict_of
 from dsa.runtime.ledger import Judgement
+from dsa.runtime.redacting import warily
 from dsa.runtime.run import Run
 from dsa.runtime.views import guards_for, step_of
 
@@ -23,8 +24,12 @@ from dsa.runtime.views import guards_for, step_of
 async def judge(
     name: str, guard: GuardInterface, artifact: Artifact, dependencies: Mapping[str, Artifact]
 ) -> Judgement:
-    """Ask one guard in a thread. Raises what it raises, and TypeError when it gives no GuardResult."""
-    result = await in_thread(lambda: verdict_of(name, guard, artifact, dependencies))
+    """Ask one guard, in a thread unless it does not block. Raises what it raises, and TypeError when it gives no GuardResult.
+
+    Whatever the guard says, a text that had secrets in it has not passed.
+    """
+    said = await called(lambda: verdict_of(name, guard, artifact, dependencies), blocks=guard.blocks)
+    result = warily(said, artifact)
     outcome: Outcome = "passed" if result.passed else "fatal" if result.fatal else "failed"
     return Judgement(name, outcome, result.feedback)
 
@@ -41,21 +46,33 @@ async def with_exact_verdicts(
 ) -> Occurrence:
     """Give the occurrence with one verdict for each guard that is read as it arrives, and no others.
 
-    Verdicts that came with it are kept; the other guards judge the event's artifact, or its data as a text.
-    An occurrence that will be refused whatever the verdicts is given back as it is.
+    Verdicts that came with it are kept, but that nothing passes a newest text which had secrets in it; the other guards judge the
+    event's artifact, or its data as a text. An occurrence that will be refused whatever the verdicts is given back as it is; so is one that has
+    them already.
     """
     event = run.machine.event_named.get(occurrence.event)
     if event is None or run.finished or (event.origin != OUTSIDE and run.keys.get(event.origin) != key):
         return occurrence
-    given = dict(occurrence.verdicts)
+    given, needed = dict(occurrence.verdicts), guards_for(run.machine, run.configuration.state, occurrence.event)
+    if given and _is_redacted(run, occurrence.data):
+        given = {name: "failed" if said == "passed" else said for name, said in given.items()}
+    elif needed == tuple(given):
+        return occurrence
     verdicts: dict[str, Outcome] = {}
-    for name in guards_for(run.machine, run.configuration.state, occurrence.event):
+    for name in needed:
         if name in given:
             verdicts[name] = given[name]
         else:
             uses = dependencies_of(run, artifacts, step_of(run.machine, run.configuration.state))
             verdicts[name] = (await judge(name, guards[name], artifact_of(occurrence.data, artifacts), uses)).outcome
     return attrs.evolve(occurrence, verdicts=verdicts)
+
+
+def _is_redacted(run: Run, data: object) -> bool:
+    """Tell whether the step's newest text, which a row may accept, had secrets in it, unless the event names another one."""
+    view = run.step(step_of(run.machine, run.configuration.state))
+    named = data.get("artifact_id") if isinstance(data, dict) else None
+    return bool(view.redacted) and named in {None, view.latest}
 
 
 def artifact_of(data: object, artifacts: ArtifactStore) -> Artifact:

@@ -4,6 +4,7 @@ Takes intents and actions, gives answers; every try is recorded through the host
 is its context here.
 """
 
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import Protocol
@@ -13,21 +14,25 @@ import attrs
 from dsa.declarations import Effect
 from dsa.edge.binding import Binding
 from dsa.edge.clock import Clock
-from dsa.edge.effects import TimeLimit, answer_in, attempted, error_of, fault_in, result_of, within
+from dsa.edge.effects import TimeLimit, answer_in, attempted, fault_in, result_of, within
 from dsa.meaning import Occurrence
-from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.budgets import BUDGET, Meter
-from dsa.runtime.calls import Calls
+from dsa.runtime.calls import CallRecord, Calls
 from dsa.runtime.content import GeneratorInterface, GuardInterface
-from dsa.runtime.ledger import ArtifactEntry, IntentEntry, Record, VerdictEntry, dump_line
-from dsa.runtime.policies import Action, Step, error_step
+from dsa.runtime.ledger import (
+    ArtifactEntry,
+    CallEntry,
+    CallResultEntry,
+    Entry,
+    IntentEntry,
+    Record,
+    VerdictEntry,
+)
+from dsa.runtime.policies import Action, Step, error_of, error_step
+from dsa.runtime.recorded import IN_DOUBT, numbered, open_calls
 from dsa.runtime.recovery import declared
-from dsa.runtime.registry import Registry
+from dsa.runtime.redacting import RedactingArtifacts, artifact_flagged, entry_without, never_passed, step_without
 from dsa.runtime.run import Run
-
-#: An effect's policy calls no other one yet.
-_NOTHING_TO_CALL = Registry()
-
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
 
@@ -46,13 +51,28 @@ class Host(Protocol):
 
 @attrs.frozen
 class Performer:
-    """Performs the effects of one run."""
+    """Performs the effects of one run. What the run's ledger has of the calls that their policies made is not done again."""
 
     _host: Host
     _binding: Binding
-    _artifacts: ArtifactStore
+    _artifacts: RedactingArtifacts
     _clock: Clock
     _meter: Meter
+    _calls: Mapping[str, Sequence[CallRecord]] = attrs.field(init=False)
+    _surroundings: "_Surroundings" = attrs.field(init=False)
+    _allowed: frozenset[str] = attrs.field(init=False)
+
+    @_calls.default
+    def _recorded_calls(self) -> Mapping[str, Sequence[CallRecord]]:
+        return _calls_by_key(self._host.run.ledger)
+
+    @_surroundings.default
+    def _what_policies_use(self) -> "_Surroundings":
+        return _Surroundings(self._host, self._binding, self._artifacts, self._clock)
+
+    @_allowed.default
+    def _what_policies_call(self) -> frozenset[str]:
+        return frozenset(self._binding.policies)
 
     async def perform(self, intent: IntentEntry, action: Action, tries: int) -> Occurrence | Step | None:
         """Perform an effect and record every try. `tries` were made before, all in vain; one more is always made.
@@ -71,7 +91,7 @@ class Performer:
                 self._host.keep(result_of(intent, [answer]))
                 break
             began_s = self._clock.now_s()
-            steps = await self._tried(action, about)
+            steps = await self._tried(intent.key, action, about, tries + number)
             answer = answer_in(machine, intent.effect, steps) if intent.effect in machine.answers else fault_in(steps)
             said = [*steps, answer] if isinstance(answer, Step) and answer not in steps else steps
             self._host.keep(result_of(intent, said, self._clock.now_s() - began_s))
@@ -79,27 +99,64 @@ class Performer:
                 break
         return answer
 
-    async def _tried(self, action: Action, about: Effect) -> list[Step]:
-        """Call the policy once; whatever it does, steps come of it (S7)."""
-        surroundings = _Surroundings(self._host, self._binding, self._artifacts, self._clock)
-        context = Calls(_NOTHING_TO_CALL, surroundings=surroundings).context(action, allowed=())
+    async def _tried(self, key: str, action: Action, about: Effect, tries: int) -> list[Step]:
+        """Call the policy once; whatever it does, steps come of it (S7). Raises ReplayMismatchError."""
         policy = self._binding.effects[action.policy]
+        calls = self._calls_under(key, tries)
         self._meter.begins(action.policy)
         try:
-            work = attempted(action.policy, partial(policy, action, context))
-            return await within(self._clock, self._limit_of(about), work)
+            work = attempted(action.policy, partial(calls.perform, action, policy, allowed=self._allowed))
+            steps = await within(self._clock, self._limit_of(about), work)
+            if fault_in(steps) is None:
+                return steps  # they come from a policy, and have no secrets any more
+            return [step_without(self._binding.secrets, step) for step in steps]
         except TimeoutError as error:
             return [error_of(action.policy, error)]
         finally:
             self._meter.ends(action.policy)
 
+    def _calls_under(self, key: str, tries: int) -> Calls:
+        """Give what makes the calls of one try, with what is recorded of them; those in doubt that count as failed are recorded so."""
+        recorded, root = list(self._calls.get(key, ())), f"{tries + 1}."
+        for call in open_calls(recorded) if recorded else ():
+            if call.in_doubt == "fail" and call.path.startswith(root):
+                said = error_step(
+                    call.policy, IN_DOUBT, "the run was cut off while it was under way; it counts as failed"
+                )
+                recorded.append(CallResultEntry(key, call.path, [numbered([said], call.path)[0].to_json()]))
+                self._host.keep(recorded[-1])
+        return Calls(
+            self._binding.policies,
+            key=key,
+            root=tries + 1,
+            recorded=recorded,
+            append=self._append,
+            config=self._binding.config,
+            surroundings=self._surroundings,
+            secrets=self._binding.secrets,
+        )
+
+    def _append(self, entry: CallRecord) -> None:
+        """Record a call as it begins and as it ends. Before one of which somebody must say whether it happened is made, it is durable."""
+        if isinstance(entry, CallEntry) and entry.in_doubt == "retry":
+            self._host.record(entry)
+        else:
+            self._host.keep(entry)
+
     def _limit_of(self, about: Effect) -> TimeLimit | None:
         """Give the shorter of the effect's time limit and what its budget leaves."""
-        limits = [TimeLimit(self._meter.seconds_left(about.name), "what its budget of seconds leaves")]
-        if about.time_limit_ms is not None:
-            limits.append(TimeLimit(about.time_limit_ms / 1000, "its time limit (column `time limit` of Effects)"))
-        shortest = min(limits, key=lambda limit: limit.seconds)
-        return shortest if shortest.seconds < inf else None
+        left, declared_ms = self._meter.seconds_left(about.name), about.time_limit_ms
+        if declared_ms is not None and declared_ms / 1000 < left:
+            return TimeLimit(declared_ms / 1000, "its time limit (column `time limit` of Effects)")
+        return TimeLimit(left, "what its budget of seconds leaves") if left < inf else None
+
+
+def _calls_by_key(ledger: Iterable[Entry]) -> Mapping[str, Sequence[CallRecord]]:
+    found: dict[str, list[CallRecord]] = {}
+    for entry in ledger:
+        if isinstance(entry, CallEntry | CallResultEntry):
+            found.setdefault(entry.key, []).append(entry)
+    return found
 
 
 def backoff_s(failures: int) -> float:
@@ -113,7 +170,7 @@ class _Surroundings:
 
     _host: Host
     _binding: Binding
-    artifacts: ArtifactStore
+    artifacts: RedactingArtifacts
     _clock: Clock
 
     @property
@@ -132,7 +189,12 @@ class _Surroundings:
     def record(self, entry: ArtifactEntry | VerdictEntry) -> None:
         if not isinstance(entry, ArtifactEntry | VerdictEntry):
             raise TypeError(f"a policy records artifacts and verdicts, not {type(entry).__name__}")
-        dump_line(entry)  # what cannot be written as JSON is refused while nothing has changed
+        entry = entry_without(self._binding.secrets, entry)  # what is no JSON is refused while nothing has changed
         if isinstance(entry, VerdictEntry):
-            self.artifacts.record_verdict(entry)
+            view = self.run.step(entry.step)
+            if view.redacted and entry.artifact_id == view.latest:
+                entry = never_passed(entry, view.redacted)
+            self.artifacts.record_clean_verdict(entry)
+        else:
+            entry = artifact_flagged(entry, self.artifacts.get_artifact(entry.artifact_id))
         self._host.record(entry)

@@ -32,10 +32,10 @@ _LONGEST_NAME = 80  # a file's name has 255 bytes at most; those of machines and
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def new_run_id(machine: Machine, *, now: datetime | None = None, entropy: str | None = None) -> str:
-    """Make a run id that sorts by time and is unique: `20260131T120000-dual_state-9f3a1c`."""
+def new_run_id(name: str, *, now: datetime | None = None, entropy: str | None = None) -> str:
+    """Make a run id of a machine's or a policy's name, which sorts by time and is unique: `20260131T120000-dual_state-9f3a1c`."""
     moment = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%S")
-    return f"{moment}-{_safe(machine.name)}-{entropy or token_hex(3)}"
+    return f"{moment}-{_safe(name)}-{entropy or token_hex(3)}"
 
 
 def _safe(name: str) -> str:

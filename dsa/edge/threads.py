@@ -17,6 +17,22 @@ T = TypeVar("T")
 CALL = "dsa-call"
 
 
+class WithoutThreads:
+    """Marks an event loop on which blocking calls are made in place: a simulated one, into which threads would bring chance."""
+
+
+async def called(function: Callable[[], T], *, blocks: bool) -> T:
+    """Call a function, in a thread of its own when it blocks, and give its result, or raise what it raised as `in_thread` does."""
+    if blocks:
+        return await in_thread(function)
+    try:
+        return function()
+    except BaseException as error:
+        if _is_foreign(error) and not isinstance(error, KeyboardInterrupt):  # here that is somebody's Ctrl-C
+            raise _told(error) from error
+        raise
+
+
 async def in_thread(function: Callable[[], T]) -> T:
     """Call a function in a thread of its own and give its result, or raise what it raised.
 
@@ -33,7 +49,10 @@ async def in_thread(function: Callable[[], T]) -> T:
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle)
 
-    threading.Thread(target=call, name=CALL, daemon=True).start()
+    if isinstance(loop, WithoutThreads):
+        call()
+    else:
+        threading.Thread(target=call, name=CALL, daemon=True).start()
     return await future
 
 
@@ -43,7 +62,15 @@ def _succeed(future: "asyncio.Future[T]", result: T) -> None:
 
 
 def _fail(future: "asyncio.Future[T]", error: BaseException) -> None:
-    """Give a future its error. One that would end the loop or the program is an error of the call, not more."""
+    """Give a future its error."""
     if not future.done():
-        foreign = error if isinstance(error, Exception) and not isinstance(error, StopIteration) else None
-        future.set_exception(foreign or RuntimeError(f"the call raised {type(error).__name__}: {error}"))
+        future.set_exception(_told(error) if _is_foreign(error) else error)
+
+
+def _is_foreign(error: BaseException) -> bool:
+    """Tell whether an error would end the loop or the program; then it is an error of the call, not more."""
+    return isinstance(error, StopIteration) or not isinstance(error, Exception)
+
+
+def _told(error: BaseException) -> RuntimeError:
+    return RuntimeError(f"the call raised {type(error).__name__}: {error}")

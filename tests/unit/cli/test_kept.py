@@ -8,7 +8,7 @@ import pytest
 from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep
 
 from dsa.cli.faults import Ended
-from dsa.cli.kept import faults_told, find, kept_run, line
+from dsa.cli.kept import faults_told, find, kept_of, line, recorded_run
 from dsa.edge.git import ArtifactStoreError
 from dsa.edge.runs import open_store
 from dsa.errors import DocumentError
@@ -76,7 +76,7 @@ def test_a_damaged_ledger_is_named_with_its_entry(root, arguments):
         connection.execute("UPDATE entries SET line = replace(line, 'tea', 'pie')")
     result = dsa(arguments[0], "cccccc", *arguments[2:])
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == "damaged: run 20260131T120002-shop-cccccc, entry 1: it is not what was written\n"
+    assert result.stderr == "damaged: run 20260131T120002-shop-cccccc, entry 0: from here on it is not what was written\n"
 
 
 @pytest.mark.parametrize("arguments", COMMANDS[:-1], ids=lambda arguments: arguments[0])
@@ -93,7 +93,7 @@ def test_another_machine_is_refused_and_how_to_compare_is_said(root, arguments):
 def test_a_run_of_a_policy_has_no_machine(root):
     keep(root, [PolicyEntry("p", "search", "0" * 64)], "", "20260131T120002-p")
     with pytest.raises(Ended, match="one of the policy search: it has no machine"):
-        kept_run(root, "last")
+        kept_of(root, recorded_run(root, "last"))
 
 
 @pytest.mark.parametrize(("fault", "code", "said"), [

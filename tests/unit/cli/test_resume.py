@@ -187,7 +187,8 @@ def test_a_document_that_was_changed_is_noticed_and_not_used(shop):
     copy = f".dsa/{RUN}/machine.md"
     assert (
         result.stderr
-        == f"{shop} is not as it was; the run goes on with its own copy, {copy} (dsa diff {copy} {shop})\n"
+        == f"{shop} is not as it was; the run goes on with its own copy, {copy} (dsa diff {copy} {shop}; "
+        f"dsa resume {RUN} --machine {shop} goes on with the file, if the run fits it)\n"
     )
     assert dsa("send", "last", "more").exit_code == 0
 

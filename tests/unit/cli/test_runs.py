@@ -4,12 +4,14 @@ import json
 import sqlite3
 from pathlib import Path
 
+import attrs
 import pytest
 from kept_runs import SHOP, begun, crashed_while, dsa, keep
 
 from dsa.edge.runs import open_store
 from dsa.meaning import Occurrence
-from dsa.runtime.ledger import CallEntry, CallResultEntry, PolicyEntry
+from dsa.runtime.ledger import CallEntry, CallResultEntry, PolicyEntry, ResultEntry
+from dsa.runtime.policies import error_step
 
 
 def run_id(number, name="shop"):
@@ -39,10 +41,14 @@ def root(tmp_path, monkeypatch):
     crashed_while(root, doing="pay", run=run_id(5))
     with sqlite3.connect(root / "ledger.db") as connection:
         number = connection.execute("SELECT number FROM runs WHERE run = ?", (run_id(5),)).fetchone()[0]
-        connection.execute("DELETE FROM entries WHERE run = ? AND position = 1", (number,))
-    call = CallEntry("", "1.1", "read", "0")
+        connection.execute("UPDATE entries SET epoch = 9 WHERE run = ? AND position = 0", (number,))
+    call, said = CallEntry("", "1.1", "read", "0"), error_step("read", "GONE", "no such file")
     keep(root, [PolicyEntry(run_id(6, "p"), "search", "0"), call], "", run_id(6, "p"))
     keep(root, [PolicyEntry(run_id(7, "p"), "search", "0"), call, CallResultEntry("", "1")], "", run_id(7, "p"))
+    asking = [PolicyEntry(run_id(8, "p"), "search", "0"), attrs.evolve(call, in_doubt="ask")]
+    keep(root, asking, "", run_id(8, "p"))
+    failed = ResultEntry(f"{run_id(9, 'p')}/1.1", "read", [said.to_json()])
+    keep(root, [PolicyEntry(run_id(9, "p"), "search", "0"), call, failed], "", run_id(9, "p"))
     return root
 
 
@@ -51,19 +57,24 @@ def test_every_run_has_a_line_the_newest_last(root):
     assert result.exit_code == 0, result.output
     header, *lines = result.stdout.splitlines()
     assert header.split() == ["run", "started", "events", "machine", "state", "how", "it", "stands"]
-    assert [line.split("  ")[0] for line in lines] == [*map(run_id, range(6)), run_id(6, "p"), run_id(7, "p")]
+    assert [line.split("  ")[0] for line in lines] == [
+        *map(run_id, range(6)),
+        *(run_id(number, "p") for number in range(6, 10)),
+    ]
     columns = [header.index(name) for name in ("started", "events", "machine", "state", "how it")]
     cells = [[line[a:b].strip() for a, b in zip(columns, [*columns[1:], None], strict=True)] for line in lines]
-    assert [row[0] for row in cells] == [f"2026-01-31 12:00:0{number}" for number in range(8)]
+    assert [row[0] for row in cells] == [f"2026-01-31 12:00:0{number}" for number in range(10)]
     assert [row[1:] for row in cells] == [
         ["0", "shop", "idle", "waiting for: order"],
         ["1", "shop", "failed", "finished: failed"],
         ["1", "shop", "paying", "in doubt: pay 1/2"],
         ["1", "shop", "paying", "cut off"],
         ["0", "shop", "", cells[4][4]],
-        ["", "", "", f"damaged: run {run_id(5)}, entry 1: it is not what was written"],
-        ["", "policy search", "", "cut off"],
+        ["", "", "", f"damaged: run {run_id(5)}, entry 0: from here on it is not what was written"],
+        ["", "policy search", "read 1.1", "cut off"],
         ["", "policy search", "", "finished"],
+        ["", "policy search", "read 1.1", "in doubt: read 1.1"],
+        ["", "policy search", "read 1.1", "stopped: read 1.1 failed: GONE: no such file"],
     ]
     assert "another machine" in cells[4][4]
 
@@ -72,11 +83,13 @@ def test_programs_get_the_same_as_a_list(root):
     told = json.loads(dsa("runs", "--json").stdout)
     assert [run["kind"] for run in told] == [
         "waiting", "finished", "in doubt", "cut off", "other machine", "damaged", "cut off", "finished",
+        "in doubt", "stopped",
     ]  # fmt: skip
     assert told[0]["waits_for"] == ["order"]
     assert told[1]["outcome"] == "failed"
     assert told[2]["in_doubt"] == [f"{run_id(2)}/1/2"]
-    assert told[6]["in_doubt"] == ["1.1"]
+    assert (told[6]["policy"], told[6]["machine"], told[6]["in_doubt"]) == ("search", None, [])
+    assert (told[7]["outcome"], told[8]["in_doubt"]) == ("succeeded", [f"{run_id(8, 'p')}/1.1"])
     assert (told[2]["started"], told[2]["events"], told[2]["machine"]) == ("2026-01-31 12:00:02 UTC", 1, "shop")
 
 
@@ -107,3 +120,14 @@ def test_a_file_that_is_damaged_as_a_whole_is_a_sentence(root):
     assert result.exit_code != 0
     assert "ledger.db" in str(result.exception) + result.stderr
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("gone", [run_id(0), run_id(4), run_id(9, "p")])
+def test_runs_that_vanished_from_the_list_are_told(root, gone):
+    with sqlite3.connect(root / "ledger.db") as connection:
+        connection.execute("DELETE FROM runs WHERE run = ?", (gone,))
+    done = dsa("runs")
+    assert done.exit_code == 1
+    assert "1 more run was kept here and cannot be found" in done.output
+    assert gone not in done.output
+    assert run_id(1) in done.output

@@ -24,7 +24,14 @@ from dsa.runtime.ledger import (
     VerdictEntry,
     load_lines,
 )
-from dsa.runtime.policies import error_step, event_step
+from dsa.runtime.policies import (
+    Action,
+    action_call_step,
+    action_result_step,
+    approval_step,
+    error_step,
+    event_step,
+)
 from dsa.runtime.run import begin
 
 
@@ -303,14 +310,54 @@ def test_attempts_stand_below_what_they_refine():
 # -- runs of policies -------------------------------------------------------------------------------------------------
 
 
-def test_a_run_of_a_policy_is_told_by_its_calls():
-    gave = CallResultEntry("", "1.1", ({"id": "1", "actor": "read", "type": "text", "payload": {"text": "hello"}},))
-    keep(ROOT, [PolicyEntry(RUN, "search", "0", {"q": "tea"}), CallEntry("", "1.1", "read", "0"), gave], "")
-    assert shown() == (
-        f"run {RUN} of the policy search\n"
-        'started 2026-01-31 12:00:00 UTC with {"q": "tea"}\n'
-        "     call 1.1 of read\n"
-        '     call 1.1 gave [{"text": "hello"}]\n'
+def given(path, *steps):
+    return CallResultEntry("", path, [{**step.to_json(), "id": f"{path}/{n}"} for n, step in enumerate(steps, start=1)])
+
+
+def test_a_run_of_a_policy_is_told_as_the_tree_of_its_calls():
+    first = PolicyEntry(
+        RUN, "search", "0" * 64, {"q": "tea"}, config={"model": "m", "seed": 3, "over": "/docs", "with": "s.py"}
     )
-    assert len(load_lines(shown("--json"))) == 3
+    asked = action_call_step("assistant", Action("read", {"file": "a\nb"}))
+    gone = error_step("read", "GONE", "no such file")
+    agreed = approval_step("person", "5" * 64)
+    call, turn = CallEntry("", "1.1", "model", "1" * 64, {"q": "tea"}), CallEntry("", "1.1.1", "model", "2" * 64)
+    read = CallEntry("", "1.1.2", "read", "3" * 64, {"file": "a\nb"})
+    failed = ResultEntry(f"{RUN}/1.1.2", "read", [error_step("read", "OSError", "no\nroute").to_json()])
+    again = DoubtEntry(f"{RUN}/1.1.2", "read", "again")
+    lost = CallEntry("", "1.1.2.1", "slow", "4" * 64, {})
+    result = given("1.1.2", gone, action_result_step("read", {"lines": 2}), agreed)
+    last = CallEntry("", "1.2", "none", "6" * 64, {})
+    keep(ROOT, [first, call, turn, given("1.1.1", asked), read, failed, again, lost, result, last, given("1.2")], "")
+    assert (
+        shown()
+        == f"""\
+run {RUN} of the policy search
+started 2026-01-31 12:00:00 UTC with --model m --seed 3 --over /docs --with s.py
+
+1        search {{"q": "tea"}}  000000000000
+           has given nothing yet
+1.1        model {{"q": "tea"}}  111111111111
+             has given nothing yet
+1.1.1        model, a turn  222222222222  cached
+               assistant asks for read {{"file": "a\\nb"}}
+1.1.2        read {{"file": "a\\nb"}}  333333333333
+               failed: OSError: no route
+               resumed: it had failed; it is performed again
+               error GONE: no such file
+               gave {{"lines": 2}}
+               person approves 555555555555
+1.1.2.1        slow {{}}  444444444444
+                 nobody waited for what it gives
+1.2        none {{}}  666666666666
+             gave nothing
+
+now     cut off
+cached  1 of 6 calls had given their steps when the run was taken up last
+to do   model 1.1, which was under way: it is performed again
+go on   dsa resume {RUN}
+"""
+    )
+    assert len(load_lines(shown("--json"))) == 11
+    assert shown("--provenance") == "nothing was generated\n"
     assert dsa("show", "last", "--as-scenario").exit_code == 2

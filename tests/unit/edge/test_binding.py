@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from dsa.edge.binding import bind, effect_faults, generator_name
+from dsa.edge.binding import bind, bind_policies, effect_faults, generator_name
 from dsa.edge.files import load, locate
 from dsa.errors import BindingError
 from dsa.guards.cases import CasesGuard
@@ -175,3 +175,32 @@ def test_the_workflow_guard_runs_the_tests_of_the_earlier_step():
         result = guard.validate(code, **missing)
         assert (result.passed, result.fatal) == (False, False)
         assert result.feedback
+
+
+POLICIES = """
+from dsa.runtime.registry import Registry
+
+policies = Registry()
+
+@policies.register("quoting_policy", "Mine.")
+async def mine(action, context):
+    return []
+"""
+
+
+def test_a_module_gives_policies_and_the_shipped_ones_are_there_under_other_names(tmp_path):
+    (tmp_path / "bindings.py").write_text(POLICIES + BINDINGS)
+    (tmp_path / "mine.py").write_text(POLICIES)
+    machine = loads(TABLE.replace("| nice | launched | pretty |", "| nice | launched | |"))
+    bound = bind(machine, path=tmp_path / "m.md", model="scripted:x", seed=3)
+    for policies in (bound.policies, bind_policies(str(tmp_path / "mine.py")).policies):
+        assert {"search_agent", "web_search_policy", "llm_policy"} <= set(policies)
+        assert policies["quoting_policy"].description == "Mine."
+    assert dict(bound.config) == {"model": "scripted:x", "seed": 3}
+    assert bind_policies().policies["quoting_policy"].description.startswith("Answer with what the files say")
+
+
+def test_policies_are_a_registry(tmp_path):
+    (tmp_path / "mine.py").write_text("policies = {}")
+    with pytest.raises(BindingError, match=r"mine\.py: `policies` is dict, not a Registry"):
+        bind_policies(str(tmp_path / "mine.py"))
