@@ -134,6 +134,11 @@ class Machine:
         return {name: Effect(name) for name in sorted(emitted)} | {effect.name: effect for effect in self.effects}
 
     @cached_property
+    def step_named(self) -> dict[str, WorkflowStep]:
+        """The workflow's steps by name; only a Steps document has any."""
+        return {step.name: step for step in self.steps}
+
+    @cached_property
     def guard_named(self) -> dict[str, Guard]:
         """All guards by name."""
         return {guard.name: guard for guard in self.guards}

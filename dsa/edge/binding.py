@@ -172,7 +172,8 @@ def _generators_needed(machine: Machine) -> tuple[str, ...]:
 
 def generator_name(machine: Machine, step: str) -> str:
     """Name the generator of a step: its own, else the machine's only one, else `llm`."""
-    named = next((declared.generator for declared in machine.steps if declared.name == step), None)
+    declared = machine.step_named.get(step)
+    named = None if declared is None else declared.generator
     if named is None and len(machine.generators) == 1:
         named = machine.generators[0].name
     return named or DEFAULT_GENERATOR

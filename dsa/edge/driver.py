@@ -42,8 +42,6 @@ from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, Stop
 
 #: Reasons to refuse an answer or a timer that are no fault of the table (S4, S7).
 _HARMLESS = ("late", "finished")
-#: How often the event loop goes round until a policy has begun: its effect is a task, and below a time limit so is the policy.
-_ROUNDS_TO_BEGIN = 2
 
 
 @attrs.frozen
@@ -165,7 +163,7 @@ class Driver:
             commands, self._commands = self._commands, ()
             await self._obey(commands)
             await self._go_on(left, decided or {})
-            while self._failure is None and self._broken is None:
+            while self._may_begin:
                 if self._inbox:
                     await self._receive(self._inbox.popleft())
                 elif self.run.finished or not (self._tasks or self._timers):
@@ -199,15 +197,21 @@ class Driver:
         for intent, result in left.answered:
             self.hear(intent, answer_in(self.run.machine, intent.effect, [Step(**step) for step in result.steps]))
         for flying in left.in_flight:
-            intent, handling = flying.intent, self._handling(flying, decided)
             if flying.in_doubt or flying.tries:
-                noted: Handling = handling if flying.in_doubt else "again"
-                self.run = self.run.record(DoubtEntry(intent.key, intent.effect, noted))
-                self._save()  # known also when the run is cut off again while the effect is performed
-            if handling == "retry" and self._failure is None:
+                noted: Handling = self._handling(flying, decided) if flying.in_doubt else "again"
+                self.run = self.run.record(DoubtEntry(flying.intent.key, flying.intent.effect, noted))
+        self._save()  # known, and counted by budgets, before any of them is performed again
+        for flying in left.in_flight:
+            intent, handling = flying.intent, self._handling(flying, decided)
+            if handling == "retry" and self._may_begin:
                 await self._start(intent, action_for(self.run.machine, intent, flying.data), flying.tries)
             elif handling != "retry":
                 self._settle(intent, handling)
+
+    @property
+    def _may_begin(self) -> bool:
+        """Tell whether nothing has happened after which nothing may be begun: no failure, no store that cannot be written."""
+        return self._failure is None and self._broken is None
 
     def _settle(self, intent: IntentEntry, handling: Handling) -> None:
         """Record that an effect in doubt counts as failed, or as done."""
@@ -260,7 +264,7 @@ class Driver:
 
     def _save(self) -> None:
         """Make the entries durable that are not, and show them."""
-        entries = self.run.ledger[self._saved :]
+        entries = self.run.ledger.after(self._saved)
         if not entries:
             return
         self._saved += len(entries)
@@ -313,7 +317,7 @@ class Driver:
         for command in commands:
             match command:
                 case IntentEntry():
-                    if self._failure is None:
+                    if self._may_begin:
                         await self._start(command, action_for(self.run.machine, command, data))
                 case Stop(key):
                     self._stop(self._tasks.pop(key, None))
@@ -325,8 +329,8 @@ class Driver:
     async def _start(self, intent: IntentEntry, action: Action, tries: int = 0) -> None:
         if intent.effect in self.run.machine.answers:
             self._tasks[intent.key] = asyncio.create_task(self._answer(intent, action, tries))
-            for _ in range(_ROUNDS_TO_BEGIN):  # effects start in the order written (S6), and none after it was cancelled (S7)
-                await asyncio.sleep(0)
+            for _ in range(self._performer.rounds_to_begin(intent.effect)):
+                await asyncio.sleep(0)  # effects start in the order written (S6), and none after it was cancelled (S7)
             return
         fault = await self._performer.perform(intent, action, tries)
         if isinstance(fault, Step):

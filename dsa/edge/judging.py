@@ -36,8 +36,10 @@ async def judge(
 
 def dependencies_of(run: Run, artifacts: ArtifactStore, step: str) -> dict[str, Artifact]:
     """Give the finalised artifacts that a step uses, by the names it gives them; one not finalised is left out."""
-    uses = next((declared.uses for declared in run.machine.steps if declared.name == step), ())
-    accepted = {name: run.step(used).accepted for name, used in uses}
+    declared = run.machine.step_named.get(step)
+    if declared is None or not declared.uses:
+        return {}
+    accepted = {name: run.step(used).accepted for name, used in declared.uses}
     return {name: artifacts.get_artifact(found) for name, found in accepted.items() if found is not None}
 
 

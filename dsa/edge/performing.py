@@ -99,13 +99,19 @@ class Performer:
                 break
         return answer
 
+    def rounds_to_begin(self, effect: str) -> int:
+        """Tell how often the event loop goes round until a policy has begun: its effect is a task, and below a time limit so is the policy."""
+        return 1 if self._limit_of(declared(self._host.run.machine, effect)) is None else 2
+
     async def _tried(self, key: str, action: Action, about: Effect, tries: int) -> list[Step]:
         """Call the policy once; whatever it does, steps come of it (S7). Raises ReplayMismatchError."""
         policy = self._binding.effects[action.policy]
         calls = self._calls_under(key, tries)
         self._meter.begins(action.policy)
         try:
-            work = attempted(action.policy, partial(calls.perform, action, policy, allowed=self._allowed))
+            work = attempted(
+                action.policy, partial(calls.perform, action, policy, allowed=self._allowed, with_ids=False)
+            )
             steps = await within(self._clock, self._limit_of(about), work)
             if fault_in(steps) is None:
                 return steps  # they come from a policy, and have no secrets any more

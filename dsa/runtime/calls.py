@@ -82,14 +82,21 @@ class Calls:
         return self._surroundings
 
     async def perform(
-        self, action: Action, policy: Policy, *, allowed: Iterable[str] | None = None, seed: Iterable[Step] = ()
+        self,
+        action: Action,
+        policy: Policy,
+        *,
+        allowed: Iterable[str] | None = None,
+        seed: Iterable[Step] = (),
+        with_ids: bool = True,
     ) -> list[Step]:
         """Perform a policy from its beginning, with what is recorded of its calls.
 
-        `allowed` is what it may call, if not `action.actions`. Raises what a policy raised, also if another caught it: what follows
+        `allowed` is what it may call, if not `action.actions`; with `with_ids` its steps have ids. Raises what a policy raised, also if another caught it: what follows
         from a crash is in no replay. Raises ReplayMismatchError when a policy does not ask for what is recorded.
         """
-        steps = await self.steps_of(policy, action, self.context(action, allowed=allowed, seed=seed))
+        scope = self.context(action, allowed=allowed, seed=seed)
+        steps = await self.steps_of(policy, action, scope, with_ids=with_ids)
         self.require_sound(self.record.root)
         return steps
 
@@ -98,8 +105,8 @@ class Calls:
         may = action.actions if allowed is None else frozenset(allowed)
         return _Scope(self, self.record.root, action.policy, may, Ledger(seed))
 
-    async def steps_of(self, policy: Policy, action: Action, scope: "_Scope") -> list[Step]:
-        """Call a policy and give its steps, those without an id numbered under its path."""
+    async def steps_of(self, policy: Policy, action: Action, scope: "_Scope", *, with_ids: bool = True) -> list[Step]:
+        """Call a policy and give its steps; `with_ids` numbers those without an id under its path."""
         try:
             steps = await steps_from(policy, action, scope)
             scope.require_all_asked()
@@ -109,7 +116,7 @@ class Calls:
             raise
         finally:
             scope.close()
-        return self.given(steps, scope.path)
+        return self.given(steps, scope.path) if with_ids else self.without_secrets(steps)
 
     def given(self, steps: Iterable[Step], path: str) -> list[Step]:
         """Give what a call gave as its caller sees it: numbered, and without secrets."""

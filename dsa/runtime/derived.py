@@ -117,12 +117,19 @@ class _Derivation(Calls):
         if self.is_derivable(path):
             self.left.append((path, partial(perform, None)))
 
-    async def steps_of(self, policy: Policy, action: Action, scope: Any) -> list[Step]:  # noqa: ANN401  (a scope is private)
+    async def steps_of(
+        self,
+        policy: Policy,
+        action: Action,
+        scope: Any,  # noqa: ANN401  (a scope is private)
+        *,
+        with_ids: bool = True,
+    ) -> list[Step]:
         """Perform a policy that may be performed again. Raises LedgerEnds for any other."""
         if not self.is_derivable(scope.path):
             self._end(LedgerEnds(scope.path), scope.path)
         self.performed.append(scope.path)
-        return await super().steps_of(policy, action, scope)
+        return await super().steps_of(policy, action, scope, with_ids=with_ids)
 
     def begin(self, request: Request) -> None:
         """See that a call may be begun of which the ledger has no result: only where the run is not over."""

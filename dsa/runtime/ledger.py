@@ -55,6 +55,10 @@ class Ledger(Generic[T]):
         longer._length = len(longer._shared)
         return longer
 
+    def after(self, count: int) -> tuple[T, ...]:
+        """Give the entries after the first so many."""
+        return tuple(self._shared[count : self._length])
+
     def __iter__(self) -> Iterator[T]:
         return islice(self._shared, self._length)
 

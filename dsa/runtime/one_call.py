@@ -4,6 +4,7 @@ Takes values and a policy; knows neither a ledger nor which other calls there ar
 """
 
 from collections.abc import Awaitable
+from types import CoroutineType
 from typing import Any
 
 import attrs
@@ -46,16 +47,15 @@ class Fault:
 async def steps_from(policy: Policy, action: Action, context: PolicyContext) -> list[Step]:
     """Call a policy. NoStepsError when it does not give steps."""
     giving: object = policy(action, context)
-    if not isinstance(giving, Awaitable):
+    if not isinstance(giving, CoroutineType | Awaitable):  # mostly the first, which is found sooner
         raise NoStepsError(f"the policy {action.policy} is no async function")
     steps: object = await giving
     if not isinstance(steps, list | tuple):
         raise NoStepsError(f"the policy {action.policy} gave {_kind(steps)}, not a list of Steps")
-    strangers = [_kind(item) for item in steps if not isinstance(item, Step)]
-    if strangers:
-        raise NoStepsError(
-            f"the policy {action.policy} gave {_kind(steps)} with {strangers[0]} in it, not a list of Steps"
-        )
+    for item in steps:
+        if not isinstance(item, Step):
+            inside = f"{_kind(steps)} with {_kind(item)} in it"
+            raise NoStepsError(f"the policy {action.policy} gave {inside}, not a list of Steps")
     return list(steps)
 
 

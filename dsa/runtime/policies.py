@@ -106,9 +106,10 @@ class Step:
 
     def __attrs_post_init__(self) -> None:
         """Refuse what are no texts."""
-        for field in (self.id, self.actor, self.type):
-            if not isinstance(field, str):
-                raise TypeError(f"id, actor and type of a step are texts; {field!r} is none")
+        if not (isinstance(self.id, str) and isinstance(self.actor, str) and isinstance(self.type, str)):
+            raise TypeError(
+                f"id, actor and type of a step are texts, not {self.id!r}, {self.actor!r} and {self.type!r}"
+            )
 
     def under(self, step_id: str) -> "Step":
         """Give the same step under another id."""

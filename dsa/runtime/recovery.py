@@ -15,6 +15,7 @@ from dsa.runtime.ledger import (
     CallEntry,
     CallResultEntry,
     DoubtEntry,
+    Entry,
     EventEntry,
     Handling,
     IntentEntry,
@@ -60,8 +61,10 @@ def unfinished(run: Run) -> Unfinished:
     flying: list[InFlight] = []
     blocked = -1
     for intent in _open(run):
-        results, seq = past.results.get(intent.key, []), seq_of(intent.key)
-        has_answers = intent.effect in run.machine.answers
+        results, has_answers = past.results.get(intent.key, []), intent.effect in run.machine.answers
+        if results and not has_answers and not results[-1].failed:
+            continue
+        seq = seq_of(intent.key)
         exhausted = len(results) > (declared(run.machine, intent.effect).retries or 0)
         is_over = bool(results) and (
             not results[-1].failed or (exhausted and intent.effect in run.machine.failures_handled)
@@ -110,19 +113,22 @@ class _Past:
         self.tried_again: set[str] = set()
         self._calls: dict[str, list[CallEntry | CallResultEntry]] = {}
         for entry in run.ledger:
-            match entry:
-                case EventEntry(seq):
-                    self.events[seq] = entry
-                case ResultEntry(key):
-                    self.results.setdefault(key, []).append(entry)
-                    self.tried_again.discard(key)
-                case DoubtEntry(key):
-                    self.tried_again.add(key)
-                case CallEntry(key) | CallResultEntry(key):
-                    self._calls.setdefault(key, []).append(entry)
-                case TimerEntry(source, event, deadline_ms):
-                    self.deadlines.pop((source, event), None)
-                    self.deadlines[source, event] = deadline_ms
+            self._take(entry)
+
+    def _take(self, entry: Entry) -> None:
+        if type(entry) is EventEntry:  # in half the time of `match`, which looks at every entry in five ways
+            self.events[entry.seq] = entry
+        elif type(entry) is ResultEntry:
+            self.results.setdefault(entry.key, []).append(entry)
+            self.tried_again.discard(entry.key)
+        elif type(entry) is DoubtEntry:
+            self.tried_again.add(entry.key)
+        elif type(entry) is CallEntry or type(entry) is CallResultEntry:
+            self._calls.setdefault(entry.key, []).append(entry)
+        elif type(entry) is TimerEntry:
+            timer = entry.source, entry.event
+            self.deadlines.pop(timer, None)
+            self.deadlines[timer] = entry.deadline_ms
 
     def calls_in(self, key: str, tries: int) -> tuple[CallEntry, ...]:
         """Give the calls under way in an effect's try that are not simply made again; so many tries were made before."""

@@ -64,11 +64,11 @@ def outside_events(run: Run) -> tuple[str, ...]:
 
 def _failure(run: Run, left: Unfinished) -> str:
     """Say what stopped a run: an effect that failed for good, or an answer that no row took; empty when the ledger has neither."""
-    results = {entry.key: entry for entry in run.ledger if isinstance(entry, ResultEntry)}
     for flying in left.in_flight:
         if flying.tries and not flying.in_doubt:
+            results = {entry.key: entry for entry in run.ledger if isinstance(entry, ResultEntry)}
             return f"{_named(flying)} failed: {_message(results[flying.intent.key])}"
-    refused = _refused(run)
+    refused = _refused(run) if left.answered else {}
     for intent, _ in left.answered:
         if intent.key in refused:
             return f"{intent.effect} {short_key(intent.key)}{_line(intent)}: no row takes its answer ({refused[intent.key]})"

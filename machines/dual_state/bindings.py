@@ -65,9 +65,17 @@ class History(Sequence[Rejected]):
 
 def template_for(machine: Machine, step: str, effect: str) -> PromptTemplate | None:
     """Give a step's prompt: its section, else that of the effect, else its task; None when there is none."""
-    sections = {prompt.name: prompt for prompt in machine.prompts}
+    key = "template", step, effect
+    if key not in machine.worked_out:
+        machine.worked_out[key] = _template_for(machine, step, effect)
+    found: PromptTemplate | None = machine.worked_out[key]
+    return found
+
+
+def _template_for(machine: Machine, step: str, effect: str) -> PromptTemplate | None:
+    sections, declared = {prompt.name: prompt for prompt in machine.prompts}, machine.step_named.get(step)
     prompt = sections.get(step) or sections.get(effect) or Prompt(step)
-    task = prompt.task or next((declared.task for declared in machine.steps if declared.name == step), "")
+    task = prompt.task or (declared.task if declared else "")
     if not (prompt.role or prompt.constraints or task or prompt.feedback):
         return None
     return PromptTemplate(prompt.role, prompt.constraints, task, prompt.feedback or DEFAULT_FEEDBACK_WRAPPER)
@@ -90,7 +98,8 @@ def context_for(context: PolicyContext, step: str) -> Context:
 @answering("artifact")
 async def query_llm(action: Action, context: PolicyContext) -> list[Step]:
     """Generate the next attempt of the step being entered, store it, and answer `artifact` with its id."""
-    machine, step = context.run.machine, step_of(context.run.machine, action.payload["target"])
+    wanted, machine = action.payload, context.run.machine
+    step = step_of(machine, wanted["target"])
     name = generator_name(machine, step)
     asked = context_for(context, step)
     template = template_for(machine, step, action.policy)
@@ -100,7 +109,8 @@ async def query_llm(action: Action, context: PolicyContext) -> list[Step]:
     usage = made.usage or Usage("", context.now_s() - started_s)
     history = context.run.step(step).history
     refined = history[-1].artifact_id if history else None
-    return _stored(action, context, made.content, step=step, parent=refined, author=name, usage=usage)
+    key = wanted["key"]
+    return _stored(action, key, context, made.content, step=step, parent=refined, author=name, usage=usage)
 
 
 def _require_text(generator: str, made: object) -> None:
@@ -115,6 +125,7 @@ def _require_text(generator: str, made: object) -> None:
 
 def _stored(
     action: Action,
+    key: str,
     context: PolicyContext,
     content: str,
     *,
@@ -133,7 +144,7 @@ def _stored(
     usage = usage or Usage("", 0.0)
     context.record(
         ArtifactEntry(
-            action.payload["key"],
+            key,
             step,
             version,
             artifact.artifact_id,
@@ -158,23 +169,23 @@ async def execute_guard(action: Action, context: PolicyContext) -> list[Step]:
 
     An event that brought a text of its own (`amended`, data `{"content": ...}`) has it stored first.
     """
-    machine, step = context.run.machine, step_of(context.run.machine, action.payload["target"])
-    data = action.payload["data"]
+    wanted, machine = action.payload, context.run.machine
+    step, data = step_of(machine, wanted["target"]), wanted["data"]
     if isinstance(data, dict) and "content" in data:
         if not isinstance(data["content"], str):
-            raise TypeError(f"the content of '{action.payload['event']}' is no text")
+            raise TypeError(f"the content of '{wanted['event']}' is no text")
         amended = context.run.step(step).latest
-        _stored(action, context, data["content"], step=step, parent=amended, author=PERSON)
+        _stored(action, wanted["key"], context, data["content"], step=step, parent=amended, author=PERSON)
     view = context.run.step(step)
     if view.latest is None:
         msg = f"step {step} has no artifact to judge"
         raise LookupError(msg)
     artifact = context.artifacts.get_artifact(view.latest)
     uses, started_s = dependencies_of(context.run, context.artifacts, step), context.now_s()
-    names = guards_for(machine, action.payload["target"], "verdict")
+    names = guards_for(machine, wanted["target"], "verdict")
     said = [await judge(name, context.guard(name), artifact, uses) for name in names]
     seconds = context.now_s() - started_s
-    entry = VerdictEntry(action.payload["key"], step, artifact.version, artifact.artifact_id, said, seconds)
+    entry = VerdictEntry(wanted["key"], step, artifact.version, artifact.artifact_id, said, seconds)
     context.record(entry)
     verdicts = {judgement.guard: judgement.outcome for judgement in said}
     data = {"artifact_id": artifact.artifact_id, "feedback": entry.feedback}
@@ -183,12 +194,13 @@ async def execute_guard(action: Action, context: PolicyContext) -> list[Step]:
 
 async def refine_context(action: Action, context: PolicyContext) -> list[Step]:
     """Add a person's rejection to the history (Definition 5); a guard's is there already, from its verdict."""
-    if action.payload["event"] == "rejected":
-        step = step_of(context.run.machine, action.payload["source"])
-        view, data = context.run.step(step), action.payload["data"]
+    wanted = action.payload
+    if wanted["event"] == "rejected":
+        step = step_of(context.run.machine, wanted["source"])
+        view, data = context.run.step(step), wanted["data"]
         if view.latest is not None:
             said = (Judgement(PERSON, "failed", data if isinstance(data, str) else ""),)
-            context.record(VerdictEntry(action.payload["key"], step, view.attempts, view.latest, said))
+            context.record(VerdictEntry(wanted["key"], step, view.attempts, view.latest, said))
     return []
 
 

@@ -54,6 +54,7 @@ COSTLY: dict[str, Callable[[int], list[dict]]] = {
     "braces": lambda n: [call_chunk(entry(0, "{", given_id="a", name="f")) for _ in range(n)],
     "whole objects again": lambda n: [call_chunk(entry(0, "{}", given_id="a", name="f")) for _ in range(n)],
     "calls": lambda n: [call_chunk(entry(i, "{}", given_id=f"id{i}", name="f")) for i in range(n)],
+    "entries of one chunk": lambda n: [call_chunk(*({"function": {"name": "f", "arguments": "{}"}} for _ in range(n)))],
     "marks in the text": lambda n: [chunk({"content": "<"}) for _ in range(n)],
     "calls in the text": lambda n: [chunk({"content": '<tool_call>{"name": "now"}'}) for _ in range(n)],
     "whole messages": lambda n: [{"choices": [{"message": {"content": f"{i} "}}]} for i in range(n)],

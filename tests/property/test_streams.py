@@ -7,7 +7,7 @@ import json
 from itertools import pairwise
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies
+from hypothesis import HealthCheck, example, given, settings, strategies
 from stream_shapes import SHAPES, TOOLS, call_chunk, chunk, entry, finished
 
 from dsa.generators import StreamReconciler, reconcile_stream
@@ -15,7 +15,7 @@ from dsa.generators.streams import RESCUES, STREAM_ERRORS
 
 NAMES = ("get_weather", "search", "now")
 BRIEF = settings(deadline=None, max_examples=40)
-LONG = settings(deadline=None, max_examples=2_000, suppress_health_check=list(HealthCheck))
+LONG = settings(deadline=None, max_examples=500, suppress_health_check=list(HealthCheck))
 
 TEXTS = strategies.text(strategies.sampled_from("ab{}[]\"'\\:, \n\té\U0001f600</>`"), max_size=12)
 VALUES = strategies.recursive(
@@ -315,6 +315,7 @@ def test_of_a_text_that_breaks_off_no_other_call_is_executed(way, one, name, kee
         max_size=12,
     )
 )  # fmt: skip
+@example(["```\n", "<tool_call>", "```\n"])
 def test_no_tool_that_was_not_offered_is_ever_called(parts):
     content = "".join(parts)
     result = reconcile_stream([chunk({"content": content}), finished("stop")], TOOLS)

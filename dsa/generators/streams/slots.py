@@ -43,7 +43,7 @@ class Slots:
 
     def take(self, entries: list[Any], *, whole: bool = False) -> None:
         """Take the entries of one chunk; `whole` says that each is a complete call (Ollama's own protocol)."""
-        named: list[Slot] = []
+        named: set[Slot] = set()
         for entry in entries:
             if isinstance(entry, dict) and (piece := read_piece(entry)) is not None:
                 self._place(piece, named, whole=whole)
@@ -52,7 +52,7 @@ class Slots:
         """Take what a provider sent beside the entries, for the call before it, or else the next one."""
         self._add_extra(self._last, dict(extra))
 
-    def _place(self, piece: Piece, named: list[Slot], *, whole: bool) -> None:
+    def _place(self, piece: Piece, named: set[Slot], *, whole: bool) -> None:
         if piece.says_only_extra:
             known = self._by_index.get(piece.place) if piece.place is not None else None
             self._add_extra(known or self._last, piece.extra)
@@ -65,12 +65,12 @@ class Slots:
         slot.kinds.update(piece.kinds)
         slot.extra.update(piece.extra)
         if piece.name is not None:
-            named.append(slot)
+            named.add(slot)
         if piece.arguments:
             slot.arguments.append(piece.arguments)
         self._last = slot
 
-    def _slot_of(self, piece: Piece, named: list[Slot]) -> Slot | None:
+    def _slot_of(self, piece: Piece, named: set[Slot]) -> Slot | None:
         """Give the call that a piece goes on with; None when it begins one."""
         last = self._last
         if last is None:
@@ -90,7 +90,7 @@ class Slots:
         late = piece.place is None and (last.id is None or not last.arguments.complete)
         return last if late else None
 
-    def _begins(self, piece: Piece, slot: Slot, named: list[Slot]) -> bool:
+    def _begins(self, piece: Piece, slot: Slot, named: set[Slot]) -> bool:
         """Tell whether a piece begins a call, though its index, or its place, is another call's."""
         if piece.name is None or slot.name is None:
             return False

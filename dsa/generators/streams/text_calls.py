@@ -50,7 +50,8 @@ def recover(text: str, tools: Tools, *, ended: bool) -> Recovered:
     spoken = max((match.end() for match in THOUGHT.finditer(text)), default=0)
     if bare := _whole(text[spoken:].strip(), tools):
         return Recovered(bare, text[:spoken].rstrip())
-    return _walked(Source(_unfenced(text, spoken), tools, ended), spoken)
+    recovered = _walked(Source(_unfenced(text, spoken), tools, ended), spoken)
+    return recovered if recovered.calls else Recovered((), text)
 
 
 def without_markers(text: str, tools: Tools) -> str:

@@ -1,4 +1,4 @@
-"""The commands that read documents and run nothing: check, why, expand, fmt, draw, new, doctor."""
+"""The commands that read documents and run nothing: check, why, expand, fmt, draw, new."""
 
 import json
 from pathlib import Path
@@ -151,19 +151,3 @@ def test_new_scenarios_take_the_rows_that_none_took_and_run_as_written():
     done = dsa("check", "--strict", "m.md")
     assert done.exit_code == 0, done.output
     assert "3 of 3 scenarios run as written" in done.output
-
-
-def test_doctor_names_the_model_and_the_isolation():
-    output = dsa("doctor").output
-    for word in (
-        "Python",
-        "numpy",
-        "dd",
-        "local model",
-        "C compiler",
-        "pictures",
-        "isolation",
-        "not stopped",
-        "documents",
-    ):
-        assert word in output

@@ -78,6 +78,11 @@ def test_a_tag_without_a_call_is_text(text):
     assert recover(text, TOOLS, ended=True).rest == text
 
 
+def test_a_fence_without_a_call_stays_a_fence():
+    for text in ("```\n<tool_call>\n```", '```json\n<tool_call>{"name": "rm"}</tool_call>\n```'):
+        assert recover(text, TOOLS, ended=True).rest == text
+
+
 def test_arguments_of_another_type_are_an_error():
     assert found('<tool_call>{"name": "f", "arguments": [1]}</tool_call>') == [("f", None, "invalid_arguments")]
     assert found('<tool_call>{"name": "f", "arguments": "no"}</tool_call>') == [("f", None, "invalid_arguments")]
