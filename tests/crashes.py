@@ -86,7 +86,8 @@ class World:
         self._at_work.add(key)
         self.most_at_once = max(self.most_at_once, len(self._at_work))
         try:
-            await asyncio.sleep(0)
+            for _ in range(4):  # the next effect of the row begins meanwhile
+                await asyncio.sleep(0)
         finally:
             self._at_work.discard(key)
         tries, effect = len(self.results(key)), action.policy

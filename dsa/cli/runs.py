@@ -69,7 +69,9 @@ def command(root: str, *, json_wanted: bool) -> None:
     elif found:
         _say_table(found)
     if lost:
-        raise Ended(f"{root}: damaged: {lost} more {'run was' if lost == 1 else 'runs were'} kept here and cannot be found", 1)
+        raise Ended(
+            f"{root}: damaged: {lost} more {'run was' if lost == 1 else 'runs were'} kept here and cannot be found", 1
+        )
 
 
 def _say_table(found: list[Listed]) -> None:

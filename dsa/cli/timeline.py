@@ -87,7 +87,7 @@ def told(entries: Iterable[Entry], begun_ms: int | None = None) -> Iterator[str]
             if happening.event.key is None and happening.event.data not in (None, ""):
                 yield f"{_INDENT}data: {shortened(happening.event.data)}"
         for entry in happening.after:
-            yield f"{_INDENT}{_recorded(entry)}"
+            yield f"{_INDENT}{entry_text(entry)}"
 
 
 def _event(happening: Happening) -> str:
@@ -114,7 +114,8 @@ def refusal_text(refusal: RefusalEntry) -> str:
     return f"refused: {refusal.reason} ({refusal.message}){accepted}"
 
 
-def _recorded(entry: Entry) -> str:
+def entry_text(entry: Entry) -> str:
+    """Say what was recorded, in one line."""
     match entry:
         case ChangeEntry(file=file):
             where = "another document" if file is None else file

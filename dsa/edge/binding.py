@@ -100,6 +100,13 @@ def bind_policies(module: str | None = None, *, chosen: Chosen | None = None) ->
     return Binding({}, secrets=secrets, policies=_merged(modules).policies)
 
 
+def handlers_of(machine: Machine) -> dict[str, Policy]:
+    """Give the policies of a machine's effects from the entry points, where there is a fitting one for every effect; else none."""
+    given = _merged(tuple(_modules(machine.name, None, None)))
+    effects = {name: given.effects[name] for name, _ in effect_names(machine) if name in given.effects}
+    return {} if effect_faults(machine, effects) else effects
+
+
 def effect_names(machine: Machine) -> Iterator[tuple[str, Span | None]]:
     """Give each effect that a row emits, once, with the place of the first such row."""
     seen: set[str] = set()

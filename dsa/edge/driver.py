@@ -132,7 +132,8 @@ class Driver:
         OccurrenceError for an event that does not come from outside; TypeError or ValueError for data that is not JSON.
         """
         canonical_json({"data": occurrence.data})
-        occurrence = attrs.evolve(occurrence, data=self._secrets.value(occurrence.data))
+        data = self._secrets.value(occurrence.data)
+        occurrence = Occurrence(occurrence.event, occurrence.verdicts, occurrence.source, data)
         require_known(self.run.machine, occurrence)
         if occurrence.source is not None or self.run.machine.event_named[occurrence.event].origin != OUTSIDE:
             msg = f"'{occurrence.event}' does not come from outside"
@@ -200,7 +201,8 @@ class Driver:
             if flying.in_doubt or flying.tries:
                 noted: Handling = self._handling(flying, decided) if flying.in_doubt else "again"
                 self.run = self.run.record(DoubtEntry(flying.intent.key, flying.intent.effect, noted))
-        self._save()  # known, and counted by budgets, before any of them is performed again
+        if left.in_flight:
+            self._save()  # known, and counted by budgets, before any of them is performed again
         for flying in left.in_flight:
             intent, handling = flying.intent, self._handling(flying, decided)
             if handling == "retry" and self._may_begin:

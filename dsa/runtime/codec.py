@@ -5,7 +5,6 @@ It knows none of them.
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -16,7 +15,12 @@ from dsa.runtime.json_text import quoted, text_of
 #: How a field is written, by its converter; those of other converters, and of none, are JSON as they are.
 AsJson = Mapping[Any, Callable[[Any], Any]]
 #: What most values are, and what writes these quickest.
-_TEXTS: dict[type, Callable[[Any], str]] = {str: quoted, int: int.__repr__, type(None): lambda _: "null"}
+_TEXTS: dict[type, Callable[[Any], str]] = {
+    str: quoted,
+    int: int.__repr__,
+    type(None): lambda _: "null",
+    dict: lambda each: text_of(each) if each else "{}",
+}
 
 
 def object_of(value: Any, kind: str, as_json: AsJson) -> dict[str, Any]:  # noqa: ANN401  (of any attrs class)
@@ -34,13 +38,13 @@ def line_writer(cls: type[Any], kind: str, as_json: AsJson) -> Callable[[Any], s
     slots = ",".join(f'"{field.name}":%s' for field in fields)
     template = f'{{"kind":"{kind}",{slots}}}'
     values = attrgetter(*(field.name for field in fields))
-    converts = [as_json.get(field.converter) for field in fields]
+    others = [(place, as_json[field.converter]) for place, field in enumerate(fields) if field.converter in as_json]
 
     def write(value: Any) -> str:  # noqa: ANN401  (of this class)
-        pairs = zip(values(value), converts, strict=True)
-        return template % tuple(
-            [text_of(convert(each)) if convert else text_for(type(each), text_of)(each) for each, convert in pairs]
-        )
+        given = [*values(value)]
+        for place, convert in others:
+            given[place] = convert(given[place])
+        return template % tuple([text_for(type(each), text_of)(each) for each in given])
 
     return write
 
@@ -51,9 +55,13 @@ def reader(cls: type[Any]) -> Callable[[Mapping[str, Any]], Any]:
     values, count = itemgetter(*names), len(names) + 1
 
     def read(written: Mapping[str, Any]) -> Any:  # noqa: ANN401  (one of this class)
-        if len(written) == count:
-            with suppress(KeyError):  # mostly nothing is missing, and nothing is strange
-                return cls(*values(written))
-        return cls(**{name: value for name, value in written.items() if name != "kind"})
+        try:
+            return cls(*values(written)) if len(written) == count else _by_name(cls, written)
+        except KeyError:  # as many fields as there are, but others
+            return _by_name(cls, written)
 
     return read
+
+
+def _by_name(cls: type[Any], written: Mapping[str, Any]) -> Any:  # noqa: ANN401  (one of this class)
+    return cls(**{name: value for name, value in written.items() if name != "kind"})

@@ -59,7 +59,7 @@ class StepView:
 
     def finalised(self, variable: str) -> "StepView":
         """Give the view after a row has set the step's workflow variable."""
-        return attrs.evolve(self.fresh(), accepted=self.latest, variable=variable)
+        return attrs.evolve(self, history=Ledger(), accepted=self.latest, variable=variable)
 
     def fresh(self) -> "StepView":
         """Give the view with an empty history: what comes next is a new execution."""

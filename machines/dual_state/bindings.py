@@ -135,10 +135,11 @@ def _stored(
     usage: Usage | None = None,
 ) -> list[Step]:
     """Store one version of a step's artifact, record it, and answer with its id."""
-    uses = dependencies_of(context.run, context.artifacts, step)
+    run, artifacts = context.run, context.artifacts
+    uses = dependencies_of(run, artifacts, step)
     used = tuple(dict.fromkeys(artifact.artifact_id for artifact in uses.values()))
-    version = context.run.step(step).attempts + 1
-    artifact = context.artifacts.store(
+    version = run.step(step).attempts + 1
+    artifact = artifacts.store(
         Artifact(content, version, parent_id=parent, step=step, usage=usage, dependency_ids=used), author
     )
     usage = usage or Usage("", 0.0)
@@ -176,12 +177,13 @@ async def execute_guard(action: Action, context: PolicyContext) -> list[Step]:
             raise TypeError(f"the content of '{wanted['event']}' is no text")
         amended = context.run.step(step).latest
         _stored(action, wanted["key"], context, data["content"], step=step, parent=amended, author=PERSON)
-    view = context.run.step(step)
+    run, artifacts = context.run, context.artifacts
+    view = run.step(step)
     if view.latest is None:
         msg = f"step {step} has no artifact to judge"
         raise LookupError(msg)
-    artifact = context.artifacts.get_artifact(view.latest)
-    uses, started_s = dependencies_of(context.run, context.artifacts, step), context.now_s()
+    artifact = artifacts.get_artifact(view.latest)
+    uses, started_s = dependencies_of(run, artifacts, step), context.now_s()
     names = guards_for(machine, wanted["target"], "verdict")
     said = [await judge(name, context.guard(name), artifact, uses) for name in names]
     seconds = context.now_s() - started_s

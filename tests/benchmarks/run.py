@@ -16,9 +16,10 @@ import artifacts
 import durable_peers
 import exploring
 import peers
+import runtime
 import streams
 from markdown_it import MarkdownIt
-from timing import median_ratio, process_seconds, rounds, verdict
+from timing import median_ratio, missed, process_seconds, rounds, verdict
 
 from dsa.checks import check
 from dsa.declarations import Emit, Event, State, Transition
@@ -158,7 +159,10 @@ if __name__ == "__main__":
         *exploring.BENCHES,
         *artifacts.BENCHES,
         *durable_peers.BENCHES,
+        *runtime.BENCHES,
         *streams.BENCHES,
     ):
         if not sys.argv[1:] or bench.__name__ in sys.argv[1:]:
             bench()
+    if missed():
+        sys.exit(f"\nlimits MISSED: {missed()}")

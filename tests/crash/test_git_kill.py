@@ -23,7 +23,10 @@ KINDS = {
     "git: killed after a call": (Fault("after", name=NAME), 120),
     "git: killed in the middle of a write": (Fault("torn", kinds=("write",), name=NAME), 15),
     "git: a sync fails once": (Fault("once", kinds=("sync",), name=NAME), 45),
-    "git: the disk is full from then on": (Fault("ever", kinds=("write", "create", "rename"), error="ENOSPC", name=NAME), 70),
+    "git: the disk is full from then on": (
+        Fault("ever", kinds=("write", "create", "rename"), error="ENOSPC", name=NAME),
+        70,
+    ),
 }
 CASES = pytest.mark.parametrize("kind", KINDS)
 

@@ -145,7 +145,7 @@ def test_a_power_cut_that_takes_any_suffix_of_what_was_not_synced_loses_nothing(
 def test_a_power_cut_at_every_change_loses_nothing(nursery, figures):
     keepings = [nothing_kept, *(some_kept(seed) for seed in range(8))]
     played = cut(nursery, [], 1, keepings, resume_every=10)
-    assert played.cuts > 1_300
+    assert played.cuts > 1_000
     assert played.resumed > 100
     tell(figures, "at every change, with parts lost", played)
 

@@ -201,6 +201,10 @@ MANNERS = [
 @pytest.mark.parametrize("manner", MANNERS, ids=lambda manner: manner.__name__)
 @BRIEF
 @given(made=calls())
+@example([("call_0", "search", {"a": {"a": 1}}, ['{"a": ', '{"a": 1}', "}"])])
+@example([("call_0", "search", {"a": {"a": 1}, "b": 2}, ['{"a": ', '{"a": 1}, ', '"b": 2}'])])
+@example([("call_0", "search", {"{": None, "]": None}, ['{"', '{":null,"]', '":null}'])])
+@example([("call_0", "search", {"": None, "}": None}, ['{"', '":null,"}', '":null}'])])
 def test_every_way_to_cut_the_arguments_gives_the_right_calls(manner, made):
     check(manner, made)
 

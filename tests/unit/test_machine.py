@@ -1,6 +1,8 @@
+import pickle
+
 import pytest
 
-from dsa.declarations import Guard, Parameter, State, Transition, parse_duration, show_duration
+from dsa.declarations import Effect, Emit, Guard, Parameter, State, Transition, parse_duration, show_duration
 from dsa.errors import ParameterError
 from dsa.expr import BooleanDomain, EnumDomain, Integer, RangeDomain, Verdict
 from dsa.lang import loads
@@ -11,6 +13,22 @@ COUNT = RangeDomain(Integer(0), None)
 
 def with_parameters(*parameters):
     return Machine("m", (Transition("a", "go", "a"),), (State("a", "initial"),), "a", parameters=parameters)
+
+
+def test_a_copy_does_not_bring_what_was_worked_out_of_a_machine():
+    machine = with_parameters(Parameter("rmax", COUNT, 3))
+    machine.worked_out["something"] = lambda: "cannot be pickled"
+    again = pickle.loads(pickle.dumps(machine))
+    assert again == machine
+    assert again.constants == {"rmax": 3}
+    assert again.worked_out == {}
+    assert machine.at(rmax=1).worked_out == {}
+
+
+def test_every_effect_that_is_emitted_can_be_asked_for_though_the_table_says_nothing_of_it():
+    row = Transition("a", "go", "a", effects=(Emit("log"), Emit("pay")))
+    machine = Machine("m", (row,), (State("a", "initial"),), "a", effects=(Effect("pay", retries=2),))
+    assert machine.effect_named == {"log": Effect("log"), "pay": Effect("pay", retries=2)}
 
 
 def test_parameters_are_set_by_name_or_all_at_once_by_their_first_part():

@@ -8,7 +8,6 @@ the disk; open the file again to see.
 
 import gc
 import hashlib
-import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -30,6 +29,7 @@ from dsa.runtime.journal import (
     first_link,
     next_link,
 )
+from dsa.runtime.json_text import value_of
 from dsa.runtime.ledger import Entry, Ledger, dump_line, from_json
 
 _COLUMNS = "number, run, machine, epoch, holder"
@@ -331,7 +331,7 @@ def _recorded(connection: sqlite3.Connection, row: _Row) -> tuple[Recorded, byte
             link = b""  # the bytes of a damaged row may be anything
         if position != len(entries) or link != written:
             raise DamageError("from here on it is not what was written", row.run, len(entries))
-        entries.extend(map(from_json, json.loads(whole)))
+        entries.extend(map(from_json, value_of(whole)))
     if found != _End(row.number, row.epoch, len(entries), link).row():
         raise DamageError(f"it ends otherwise than it was written: {len(entries)} entries are there", row.run)
     return Recorded(row.run, text, Ledger(entries), row.epoch, row.holder), link

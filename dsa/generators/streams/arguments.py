@@ -25,10 +25,15 @@ class Settled:
     rescues: tuple[str, ...] = ()
 
 
+_UNREAD = object()
+#: What another call's arguments begin with: an object, or one that is encoded twice.
+_BEGINNINGS = ("{", '"{')
+
+
 class Reassembled:
     """One reading of the pieces: a list of texts, how long they are, and where their first value ends."""
 
-    __slots__ = ("_first", "_parts", "_scanned", "_scanner", "size")
+    __slots__ = ("_first", "_parts", "_scanned", "_scanner", "_value", "size")
 
     def __init__(self, *parts: str) -> None:
         self._parts = list(parts)
@@ -36,6 +41,7 @@ class Reassembled:
         self._scanner = Scanner()
         self._scanned = 0
         self._first: str | None = None
+        self._value: Any = _UNREAD
 
     def append(self, text: str) -> None:
         """Take the next text."""
@@ -60,6 +66,18 @@ class Reassembled:
         return self._first
 
     @property
+    def value(self) -> dict[str, Any] | None:
+        """The object that the first value is, None when it is none; read once."""
+        if self._value is _UNREAD and self.first is not None:
+            self._value = read_object(self.first).value
+        return None if self._value is _UNREAD else self._value
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is an object and nothing after it."""
+        return self.value is not None and not self._scanner.more
+
+    @property
     def open(self) -> bool:
         """Whether a value has begun and not ended."""
         self._scan()
@@ -74,14 +92,11 @@ class Reassembled:
 class Arguments:
     """Gather pieces; ask whether they are complete; settle what they come to."""
 
-    __slots__ = ("_first", "_joined", "_joined_is_json", "_snapshot", "_value")
+    __slots__ = ("_joined", "_snapshot")
 
     def __init__(self) -> None:
         self._joined = Reassembled()
-        self._joined_is_json: bool | None = None
         self._snapshot: Reassembled | None = None
-        self._first: str | None = None
-        self._value: dict[str, Any] | None = None
 
     @property
     def empty(self) -> bool:
@@ -107,32 +122,28 @@ class Arguments:
 
     @property
     def complete(self) -> bool:
-        """Whether one reading has a whole value."""
-        return self._whole() is not None
+        """Whether all pieces together are whole. By chance they only look so, when each had all so far: they are read then."""
+        return self._joined.first is not None and (self._snapshot is None or self._joined.value is not None)
 
-    def repeats(self, fragment: str | None) -> bool:
+    def complete_before(self, piece: str | None) -> bool:
+        """Tell whether they are whole, in one reading or the other, so that a piece may be of another call.
+
+        A piece that begins with all before it may also be the inner part of an object, `{"a": ` and `{"a": 1}`: then what
+        comes next does not look like a beginning.
+        """
+        if self.complete or self._snapshot is None:
+            return self.complete
+        begins = not piece or piece.isspace() or piece.lstrip().startswith(_BEGINNINGS)
+        return begins and self._snapshot.alone
+
+    def repeats(self, piece: str | None) -> bool:
         """Tell whether a piece, after complete arguments, says nothing new: empty, the same again, or its beginning."""
-        if not fragment or fragment.isspace():
+        if not piece or piece.isspace():
             return True
-        whole = self._whole()
-        if whole is None or whole.startswith(fragment):
-            return whole is not None
-        return self._read(whole) is not None and read_object(fragment).value == self._value
-
-    def _whole(self) -> str | None:
-        """Give the first whole value. Of all pieces joined it may be none, by chance, when each had all so far: it is read."""
-        first = self._joined.first
-        if self._snapshot is None:
-            return first
-        if first is not None and self._joined_is_json is None:
-            self._joined_is_json = read_object(first).value is not None
-        return first if self._joined_is_json else self._snapshot.first
-
-    def _read(self, first: str) -> dict[str, Any] | None:
-        """Read a whole value, once."""
-        if first is not self._first:
-            self._first, self._value = first, read_object(first).value
-        return self._value
+        whole = self._joined if self.complete or self._snapshot is None else self._snapshot
+        if whole.first is None or whole.first.startswith(piece):
+            return whole.first is not None
+        return whole.value is not None and read_object(piece).value == whole.value
 
     def settle(self, *, cut: bool) -> Settled:
         """Say what the arguments come to; `cut` says that the stream may have ended before they did."""

@@ -11,12 +11,16 @@ _IN_STRING = {'"': re.compile(r'["\\]'), "'": re.compile(r"['\\]")}
 
 
 class Scanner:
-    """Feed it pieces; `end` is how many characters the first value takes, None until it is complete."""
+    """Feed it pieces; `end` is how many characters the first value takes, None until it is complete.
 
-    __slots__ = ("_before", "_depth", "_escaped", "_quote", "end")
+    `more` says that something but white space came after it.
+    """
+
+    __slots__ = ("_before", "_depth", "_escaped", "_quote", "end", "more")
 
     def __init__(self) -> None:
         self.end: int | None = None
+        self.more = False
         self._before = 0
         self._depth = 0
         self._quote = ""
@@ -27,12 +31,18 @@ class Scanner:
         """Whether a value has begun and not ended."""
         return self.end is None and bool(self._depth or self._quote)
 
-    def feed(self, text: str, start: int = 0) -> None:
-        """Take the next piece, from `start` on."""
-        position = start
+    def feed(self, text: str) -> None:
+        """Take the next piece."""
+        position = self.advance(text, 0)
+        if self.end is not None and not self.more:
+            self.more = bool(text[position:].strip())
+        self._before += len(text)
+
+    def advance(self, text: str, position: int) -> int:
+        """Go through a text from a position on, up to the end of the value; give where that is."""
         while position < len(text) and self.end is None:
             position = self._in_string(text, position) if self._quote else self._outside(text, position)
-        self._before += len(text)
+        return position
 
     def _in_string(self, text: str, position: int) -> int:
         if self._escaped:
@@ -68,7 +78,7 @@ class Scanner:
 def end_of_value(text: str, start: int = 0) -> int | None:
     """Give where the value ends that begins at `start`; None when the text ends before it does."""
     scanner = Scanner()
-    scanner.feed(text, start)
+    scanner.advance(text, start)
     return scanner.end
 
 

@@ -96,7 +96,7 @@ class Slots:
             return False
         if piece.name != slot.name:
             return self._begins_by_name(piece.name, slot)
-        complete = slot.arguments.complete
+        complete = slot.arguments.complete_before(piece.arguments)
         if piece.id is not None and slot.id is not None:  # another id
             return slot in named or (complete and not ("changed_id" in slot.kinds and not piece.arguments))
         return complete and (slot in named or not slot.arguments.repeats(piece.arguments))
@@ -107,7 +107,7 @@ class Slots:
             return False
         if piece.name != slot.name:
             return self._begins_by_name(piece.name, slot)
-        return slot.arguments.complete and not slot.arguments.repeats(piece.arguments)
+        return slot.arguments.complete_before(piece.arguments) and not slot.arguments.repeats(piece.arguments)
 
     def _begins_by_name(self, name: str, slot: Slot) -> bool:
         """Tell whether another name is another call's, and not the rest of a name that came in pieces."""

@@ -76,7 +76,9 @@ def test_a_damaged_ledger_is_named_with_its_entry(root, arguments):
         connection.execute("UPDATE entries SET line = replace(line, 'tea', 'pie')")
     result = dsa(arguments[0], "cccccc", *arguments[2:])
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == "damaged: run 20260131T120002-shop-cccccc, entry 0: from here on it is not what was written\n"
+    assert (
+        result.stderr == "damaged: run 20260131T120002-shop-cccccc, entry 0: from here on it is not what was written\n"
+    )
 
 
 @pytest.mark.parametrize("arguments", COMMANDS[:-1], ids=lambda arguments: arguments[0])

@@ -186,8 +186,7 @@ def test_a_document_that_was_changed_is_noticed_and_not_used(shop):
     result = dsa("resume", "last", "--done", "2/1")
     copy = f".dsa/{RUN}/machine.md"
     assert (
-        result.stderr
-        == f"{shop} is not as it was; the run goes on with its own copy, {copy} (dsa diff {copy} {shop}; "
+        result.stderr == f"{shop} is not as it was; the run goes on with its own copy, {copy} (dsa diff {copy} {shop}; "
         f"dsa resume {RUN} --machine {shop} goes on with the file, if the run fits it)\n"
     )
     assert dsa("send", "last", "more").exit_code == 0

@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from dsa.edge.threads import in_thread
+from dsa.edge.threads import called, in_thread
 
 
 def raising(error):
@@ -29,6 +29,26 @@ def test_a_result_comes_back_and_the_call_was_made_elsewhere():
 def test_what_is_raised_comes_back_but_nothing_ends_the_program(error, expected):
     with pytest.raises(expected):
         asyncio.run(in_thread(raising(error)))
+
+
+def test_what_does_not_block_is_called_in_place():
+    assert asyncio.run(called(threading.current_thread, blocks=False)) is threading.main_thread()
+    assert asyncio.run(called(threading.current_thread, blocks=True)) is not threading.main_thread()
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (OSError("gone"), OSError),
+        (SystemExit(7), RuntimeError),
+        (asyncio.CancelledError(), RuntimeError),
+        (StopIteration(), RuntimeError),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+    ],
+)
+def test_what_is_raised_in_place_ends_the_program_only_when_a_person_wants_it(error, expected):
+    with pytest.raises(expected):
+        asyncio.run(called(raising(error), blocks=False))
 
 
 def test_a_call_that_never_returns_can_be_given_up():

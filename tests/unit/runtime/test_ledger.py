@@ -2,6 +2,7 @@ import tracemalloc
 
 import pytest
 
+from dsa.runtime.json_text import text_of
 from dsa.runtime.ledger import (
     ArtifactEntry,
     CallEntry,
@@ -45,6 +46,29 @@ ENTRIES = [
 def test_every_kind_of_entry_survives_json(entry):
     assert from_json(to_json(entry)) == entry
     assert list(load_lines(dump_line(entry))) == [entry]
+    assert dump_line(entry) == text_of(to_json(entry))
+
+
+def test_fields_that_have_a_default_may_be_missing_and_strangers_may_not_be_there():
+    written = to_json(ENTRIES[2])
+    del written["at_ms"]
+    assert from_json(written) == ENTRIES[2]
+    with pytest.raises(TypeError):
+        from_json({**written, "mood": "fine"})
+    with pytest.raises(TypeError):
+        from_json({"kind": "event", "seq": 1})
+
+
+def test_a_long_ledger_shows_its_ends_alone():
+    assert repr(Ledger(range(20))) == f"Ledger({[*range(20)]})"
+    assert repr(Ledger(range(30))) == "Ledger([0, .. 28 more .., 29])"
+
+
+def test_parts_of_a_ledger_are_tuples():
+    ledger = Ledger(range(5))
+    ledger.append(5)
+    assert (ledger[1:3], ledger[::2], ledger[::-1], ledger[4:1:-2]) == ((1, 2), (0, 2, 4), (4, 3, 2, 1, 0), (4, 2))
+    assert (ledger[3:], ledger.after(3), ledger.after(9)) == ((3, 4), (3, 4), ())
 
 
 def test_pairs_are_written_as_objects():

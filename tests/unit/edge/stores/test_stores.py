@@ -89,6 +89,18 @@ def test_who_was_interrupted_before_it_knew_what_it_had_written_does_no_harm(sto
     again.append([said("b", 2)])
 
 
+def test_who_does_not_know_what_it_has_written_does_not_write_over_it(tmp_path):
+    with SqliteStore(tmp_path / "ledger.db") as store:
+        journal = store.create("r1", "", [FIRST])
+        interrupted = copy(journal)
+        journal.append([said("a")])
+        for text in ("b", "b" * 10_000):
+            with pytest.raises(LeaseLostError):
+                interrupted.append([said(text)])
+        journal.append([said("c", 2)])
+        assert list(store.read("r1").entries) == [FIRST, said("a"), said("c", 2)]
+
+
 @pytest.mark.parametrize(
     "data",
     [

@@ -70,7 +70,28 @@ def test_a_piece_repeats_what_is_complete_or_does_not():
 def test_by_chance_all_pieces_joined_may_look_whole():
     """Each piece has all so far; joined, brackets and quotes happen to close."""
     arguments = gathered('{"', '{"":null,"}')
-    assert not arguments.complete
+    assert not arguments.complete_before("{")
     arguments.append('{"":null,"}":null}')
-    assert arguments.complete
+    assert arguments.complete_before("{")
     assert arguments.settle(cut=False).values == ({"": None, "}": None},)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "following"),
+    [
+        (['{"a": ', '{"a": 1}'], "}"),
+        (['{"a": ', '{"a": 1}'], ', "b": 2}'),
+        (['{"a": ', '{"a": 1}, '], '"b": 2}'),
+        (['{"', '{":null,"]'], '":null}'),
+    ],
+)
+def test_by_chance_one_piece_may_look_like_all(pieces, following):
+    """It begins like what was before it, and is the inner part of an object, or its brackets happen to close."""
+    arguments = gathered(*pieces)
+    assert not arguments.complete
+    assert not arguments.complete_before(following)
+
+
+def test_a_piece_that_has_all_so_far_is_whole_before_the_next_call():
+    arguments = gathered('{"a": ', '{"a": 1}')
+    assert all(arguments.complete_before(piece) for piece in (None, "", "{", '{"b": 1}', '"{'))

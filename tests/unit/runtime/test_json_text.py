@@ -1,0 +1,40 @@
+import json
+
+import pytest
+
+from dsa.runtime import json_text
+from dsa.runtime.json_text import _encoder, sorted_text_of, text_of, value_of
+
+VALUES = [
+    None,
+    True,
+    -0.0,
+    1e300,
+    10**30,
+    "",
+    '\ud800 \u20ac \0 " \\',
+    [],
+    {},
+    {"b": [1, {"a": ()}], "a": None},
+    [[1.5, "x"], {"": {"": []}}],
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_the_text_is_that_of_json_without_spaces(value):
+    assert text_of(value) == json.dumps(value, separators=(",", ":"))
+    assert sorted_text_of(value) == json.dumps(value, separators=(",", ":"), sort_keys=True)
+    assert json.dumps(value_of(text_of(value))) == json.dumps(value)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("-inf"), object(), {(1, 2): 3}, [{"deep": {1, 2}}]], ids=repr)
+def test_what_is_no_json_is_refused(value):
+    with pytest.raises((TypeError, ValueError)):
+        text_of(value)
+
+
+def test_an_encoder_that_is_not_written_in_c_gives_the_same(monkeypatch):
+    monkeypatch.setattr(json_text, "_make_encoder", None)
+    for sort_keys, made in ((False, text_of), (True, sorted_text_of)):
+        plain = _encoder(sort_keys=sort_keys)
+        assert [plain(value) for value in VALUES] == [made(value) for value in VALUES]
