@@ -98,7 +98,9 @@ def test_a_collector_that_refuses_is_told(monkeypatch):
     with collector() as (collected, address):
         collected.status = 403
         (told,) = trace(monkeypatch, address, FIRST)
-    assert told.startswith("1 of 1 spans were not delivered: ")  # what the exporter says of it differs from time to time
+    assert told.startswith(
+        "1 of 1 spans were not delivered: "
+    )  # what the exporter says of it differs from time to time
 
 
 def test_spans_of_what_an_error_ended_say_so():
