@@ -345,6 +345,7 @@ CHUNKS = strategies.dictionaries(KEYS, JSON, max_size=3) | DELTAS.map(chunk) | D
 
 @BRIEF
 @given(strategies.lists(CHUNKS, max_size=6))
+@example([chunk({"content": [{"type": []}]})])
 def test_no_chunk_breaks_it(chunks):
     result = reconcile_stream(chunks, TOOLS)
     got(result)

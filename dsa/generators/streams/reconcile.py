@@ -17,7 +17,8 @@ from dsa.generators.streams.tools import offered
 
 _NOTHING: dict[str, Any] = {}
 _REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
-_THOUGHT_PARTS = frozenset({"thinking", "reasoning"})
+_THOUGHT_PARTS = ("thinking", "reasoning")
+_DEEPEST = 3
 
 
 class StreamReconciler:
@@ -122,16 +123,16 @@ class StreamReconciler:
         self._gathered.over = False
         return self._display.feed(self._gathered.say(text, snapshot=snapshot))
 
-    def _text_of(self, parts: object) -> str:
+    def _text_of(self, parts: object, depth: int = 0) -> str:
         """Give the text of a content that comes in parts, as Mistral's does; thoughts among them go with the reasoning."""
         texts = []
-        for part in parts if isinstance(parts, list) else []:
+        for part in parts if isinstance(parts, list) and depth < _DEEPEST else []:
             if isinstance(part, str):
                 texts.append(part)
             elif isinstance(part, dict):
                 thought = part.get("type") in _THOUGHT_PARTS
                 text = next((part[key] for key in ("text", "thinking", "reasoning") if part.get(key)), "")
-                text = text if isinstance(text, str) else self._text_of(text)
+                text = text if isinstance(text, str) else self._text_of(text, depth + 1)
                 (self._gathered.reasoning if thought else texts).append(text)
         return "".join(texts)
 
