@@ -61,9 +61,7 @@ class World:
     def __init__(self, machine, store, answer):
         self.machine, self.store, self.answer = machine, store, answer
         self.performed = Counter()
-        self.most_at_once = 0
         self.is_cut = False  # before all that can happen had happened
-        self._at_work = set()
 
     @property
     def is_tired(self):
@@ -83,13 +81,7 @@ class World:
         if self.is_tired:
             await asyncio.get_running_loop().create_future()
         self.performed[key] += 1
-        self._at_work.add(key)
-        self.most_at_once = max(self.most_at_once, len(self._at_work))
-        try:
-            for _ in range(4):  # the next effect of the row begins meanwhile
-                await asyncio.sleep(0)
-        finally:
-            self._at_work.discard(key)
+        await asyncio.sleep(0)
         tries, effect = len(self.results(key)), action.policy
         again = tries < (declared(self.machine, effect).retries or 0)
         events = sorted(self.machine.answers.get(effect, ()))

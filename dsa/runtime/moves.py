@@ -83,11 +83,11 @@ _KEPT = 65_536
 
 
 class Moves:
-    """The moves of one machine, worked out as they are met; `moves_of` gives them."""
+    """The moves of `machine`, worked out as they are met; `moves_of` gives them. `outcome` is the one way from what happens to a row."""
 
     def __init__(self, machine: Machine) -> None:
+        self.machine = machine
         self.origins = {name: event.origin for name, event in machine.event_named.items()}
-        self._machine = machine
         self._choices = Choices(machine)
         self._known: dict[tuple[int, str, frozenset[str]], Move] = {}
 
@@ -96,7 +96,7 @@ class Moves:
         chosen = self.chosen(configuration, occurrence)
         if chosen is not None:
             return chosen
-        outcome = step(self._machine, configuration, occurrence)
+        outcome = step(self.machine, configuration, occurrence)
         return outcome if isinstance(outcome, Refusal) else (outcome.transition, outcome.configuration.values)
 
     def chosen(self, here: Place, given: Occurrence | EventEntry) -> Chosen | None:
@@ -111,7 +111,7 @@ class Moves:
         key = (id(row), before.state, before.outstanding)  # the machine keeps its rows: no other gets this id
         move = self._known.get(key)
         if move is None:
-            move = _worked_out(self._machine, before, row)
+            move = _worked_out(self.machine, before, row)
             if len(self._known) < _KEPT:
                 self._known[key] = move
         return move

@@ -115,7 +115,7 @@ class Lockstep:
     def _count(self, occurrence: Occurrence, taken: Taken) -> None:
         if self._coverage is not None:
             self._coverage.took(self._row_index[id(taken.transition)], occurrence, taken.configuration.state)
-        watching.tell(self.machine, occurrence, taken)
+        watching.tell(self.machine, occurrence, taken.transition, taken.configuration.state)
 
     def _await(self, given: Any) -> Any:  # noqa: ANN401  (whatever a method gives)
         if not isinstance(given, Awaitable):

@@ -5,7 +5,7 @@ and in pytest-xdist's workers. Machines are recognised by their name and rows, w
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -14,11 +14,12 @@ import pytest
 
 from dsa.checks.scenarios import occurrence_of
 from dsa.claims import Scenario
+from dsa.declarations import Transition
 from dsa.edge.files import read_document
 from dsa.errors import DsaError
 from dsa.machine import Machine, read_guards
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
-from dsa.runtime import run as runs
+from dsa.runtime.moves import Chosen, Moves
 from dsa.testing import watching
 from dsa.testing.coverage import Coverage, described
 
@@ -35,21 +36,28 @@ class MachineCoverage:
         self._config = config
         self._taken: dict[str, Coverage] = {}
         self._key_of: dict[int, tuple[Machine, str, dict[int, int]]] = {}
-        vars(runs)["step"] = self._watched_step
+        self._outcome = Moves.outcome
+        setattr(Moves, "outcome", self._watched())  # noqa: B010  (a method is not assigned to)
         watching.listen(self.hear)
 
     def pytest_unconfigure(self) -> None:
         """Listen no more."""
-        vars(runs)["step"] = step
+        setattr(Moves, "outcome", self._outcome)  # noqa: B010
         watching.forget(self.hear)
 
-    def _watched_step(self, machine: Machine, configuration: Configuration, occurrence: Occurrence) -> Taken | Refusal:
-        result = step(machine, configuration, occurrence)
-        if isinstance(result, Taken):
-            self.hear(machine, occurrence, result)
-        return result
+    def _watched(self) -> Callable[[Moves, Configuration, Occurrence], Chosen | Refusal]:
+        """Give what runs ask for their rows from now on."""
 
-    def hear(self, machine: Machine, occurrence: Occurrence, taken: Taken) -> None:
+        def outcome(moves: Moves, configuration: Configuration, occurrence: Occurrence) -> Chosen | Refusal:
+            result = self._outcome(moves, configuration, occurrence)
+            if not isinstance(result, Refusal):
+                row, _ = result
+                self.hear(moves.machine, occurrence, row, moves.of(configuration, row).target)
+            return result
+
+        return outcome
+
+    def hear(self, machine: Machine, occurrence: Occurrence, row: Transition, state: str) -> None:
         """Count a row that a test has taken."""
         known = self._key_of.get(id(machine))
         if known is None:
@@ -59,7 +67,7 @@ class MachineCoverage:
         _, key, places = known
         coverage = self._taken.setdefault(key, Coverage(machine))
         coverage.begin(start(machine).state)
-        coverage.took(places[id(taken.transition)], occurrence, taken.configuration.state)
+        coverage.took(places[id(row)], occurrence, state)
 
     # -- pytest-xdist: a worker hands over what it heard ------------------------------------------------------------
 

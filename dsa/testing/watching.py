@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 
+from dsa.declarations import Transition
 from dsa.machine import Machine
-from dsa.meaning import Occurrence, Taken
+from dsa.meaning import Occurrence
 
-Listener = Callable[[Machine, Occurrence, Taken], None]
+#: Is told the machine, what happened, the row taken, and the state after it.
+Listener = Callable[[Machine, Occurrence, Transition, str], None]
 
 _listeners: list[Listener] = []
 
@@ -20,7 +22,7 @@ def forget(listener: Listener) -> None:
     _listeners.remove(listener)
 
 
-def tell(machine: Machine, occurrence: Occurrence, taken: Taken) -> None:
+def tell(machine: Machine, occurrence: Occurrence, row: Transition, state: str) -> None:
     """Say that a row was taken."""
     for listener in _listeners:
-        listener(machine, occurrence, taken)
+        listener(machine, occurrence, row, state)

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-import dsa.runtime.run
 from dsa.edge.binding import Binding
 from dsa.edge.driver import Driver
 from dsa.edge.files import load
 from dsa.guards.code import SyntaxGuard
 from dsa.guards.compose import AllOf
-from dsa.meaning import Occurrence, Taken, step
+from dsa.meaning import Occurrence, Refusal, step
 from dsa.runtime.artifacts import MemoryArtifacts, identified
 from dsa.runtime.content import GuardInterface, GuardResult
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, IntentEntry, StepEntry, VerdictEntry
+from dsa.runtime.moves import Moves
 from dsa.runtime.run import begin, replay
 from dsa.runtime.views import StepView
 from dsa.testing.doubles import StillClock, Texts
@@ -228,28 +228,33 @@ def test_the_agent_does_what_the_paper_says(count):
 
 
 def with_values(taken, machine, change):
-    """Give what was taken with other values."""
-    pairs = zip(machine.variables, taken.configuration.values, strict=True)
-    values = tuple(change(variable, value) for variable, value in pairs)
-    return attrs.evolve(taken, configuration=attrs.evolve(taken.configuration, values=values))
+    """Give the row that was taken with other values."""
+    row, values = taken
+    return row, tuple(change(variable, value) for variable, value in zip(machine.variables, values, strict=True))
 
 
 def sigma_set_on_failure(patch):
-    def faulty(machine, here, occurrence):
-        taken = step(machine, here, occurrence)
-        if isinstance(taken, Taken) and "failed" in dict(occurrence.verdicts).values():
-            return with_values(taken, machine, lambda v, value: value or v.scope == "workflow")
+    def faulty(moves, here, occurrence):
+        taken = chosen(moves, here, occurrence)
+        if not isinstance(taken, Refusal) and "failed" in dict(occurrence.verdicts).values():
+            return with_values(taken, moves.machine, lambda v, value: value or v.scope == "workflow")
         return taken
 
-    patch.setattr(dsa.runtime.run, "step", faulty)
+    chosen = Moves.outcome
+    patch.setattr(Moves, "outcome", faulty)
 
 
 def one_retry_too_many(patch):
-    def faulty(machine, here, occurrence):
-        name = "rmax" if machine.name == "dual_state" else "rmax.g_impl"
-        return step(machine.at({name: machine.constants[name] + 1}), here, occurrence)
+    one_more = {}  # kept, as a machine keeps its rows
 
-    patch.setattr(dsa.runtime.run, "step", faulty)
+    def faulty(moves, here, occurrence):
+        machine = moves.machine
+        name = "rmax" if machine.name == "dual_state" else "rmax.g_impl"
+        patient = one_more.setdefault(machine.name, machine.at({name: machine.constants[name] + 1}))
+        taken = step(patient, here, occurrence)
+        return taken if isinstance(taken, Refusal) else (taken.transition, taken.configuration.values)
+
+    patch.setattr(Moves, "outcome", faulty)
 
 
 def fatal_retried(patch):
@@ -263,8 +268,13 @@ def fatal_retried(patch):
 
 
 def history_dropped(patch):
-    real = StepView.judged
-    patch.setattr(StepView, "judged", lambda view, entry: real(view.fresh(), entry))  # only the last is kept
+    real = StepView.after
+
+    def faulty(view, entries):  # only the last is kept
+        forgets = any(isinstance(entry, VerdictEntry) for entry in entries)
+        return real(view.fresh() if forgets else view, entries)
+
+    patch.setattr(StepView, "after", faulty)
 
 
 def artifact_not_stored(patch):
@@ -281,9 +291,9 @@ def artifact_not_stored(patch):
 
 
 def stale_retries(patch):
-    def faulty(machine, here, occurrence):
-        taken = step(machine, here, occurrence)
-        if isinstance(taken, Taken) and (
+    def faulty(moves, here, occurrence):
+        machine, taken = moves.machine, chosen(moves, here, occurrence)
+        if not isinstance(taken, Refusal) and (
             occurrence.event == "granted" or "passed" in dict(occurrence.verdicts).values()
         ):
             before = dict(zip((v.name for v in machine.variables), here.values, strict=True))
@@ -291,7 +301,8 @@ def stale_retries(patch):
             return with_values(taken, machine, keep)
         return taken
 
-    patch.setattr(dsa.runtime.run, "step", faulty)
+    chosen = Moves.outcome
+    patch.setattr(Moves, "outcome", faulty)
 
 
 FAULTS = (

@@ -79,3 +79,30 @@ def test_a_timer_that_fired_for_an_earlier_stay_is_forgotten():
         assert (await driving).run.configuration.state == "bored"
 
     finish(play())
+
+
+class Broken(StillClock):
+    """Says what time it is so often, and then no more; nobody can wait for it."""
+
+    def __init__(self, times):
+        super().__init__()
+        self.times = times
+
+    def now_s(self):
+        self.times -= 1
+        if self.times < 0:
+            raise OSError("the clock has stopped")
+        return super().now_s()
+
+    async def sleep(self, seconds):
+        raise OSError("the clock has stopped")
+
+
+@pytest.mark.parametrize(("events", "times"), [((), 99), (("go",), 0), (("go",), 2)], ids=str)
+def test_what_breaks_a_task_of_the_driver_ends_its_drive(events, times):
+    async def play():
+        driver = driver_of(TWO_AT_ONCE, Hands().effects(), clock=Broken(times))
+        with pytest.raises(OSError, match="the clock has stopped"):
+            await asyncio.wait_for(driver.drive(*map(Occurrence, events)), 20)
+
+    finish(play())

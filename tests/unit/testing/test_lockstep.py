@@ -214,11 +214,11 @@ def test_what_cannot_be_taken_is_not_asked_for():
 def test_who_listens_hears_of_every_row():
     heard = []
 
-    def hear(machine, occurrence, taken):
-        heard.append((machine.name, occurrence.event, taken.configuration.state))
+    def hear(machine, occurrence, row, state):
+        heard.append((machine.name, occurrence.event, row.target, state))
 
     listen(hear)
     play(MACHINE, Adapted, [[ARTIFACT, SPECIFICATION]])
     forget(hear)
     play(MACHINE, Adapted, [[SPECIFICATION]])
-    assert heard == [("dual_state", "specification", "generating")]
+    assert heard == [("dual_state", "specification", "generating", "generating")]
