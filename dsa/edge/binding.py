@@ -32,6 +32,8 @@ from dsa.runtime.secrets import Secrets
 ENTRY_POINTS = "dsa.bindings"
 BINDINGS_FILE = "bindings.py"
 DEFAULT_GENERATOR = "llm"
+#: What the name of a module begins with that was read from a file.
+FROM_FILE = "dsa_bindings_"
 DEFAULT_MODEL = "local"
 GENERATING_EFFECT = "query_llm"
 
@@ -98,6 +100,15 @@ def bind_policies(module: str | None = None, *, chosen: Chosen | None = None) ->
     modules = tuple(_modules("", None, module))
     secrets = environment_secrets(_secret_names(modules) | (chosen or Chosen()))
     return Binding({}, secrets=secrets, policies=_merged(modules).policies)
+
+
+def import_kinds(module: str | None = None) -> None:
+    """Import a module by name or file, and those of the entry points: kinds of guards and generators register themselves then.
+
+    BindingError for a module that cannot be imported.
+    """
+    for _ in _modules("", None, module):
+        pass
 
 
 def handlers_of(machine: Machine) -> dict[str, Policy]:
@@ -220,7 +231,7 @@ def _imported(module: str) -> ModuleType:
 
 
 def _from_file(path: Path) -> ModuleType:
-    name = f"dsa_bindings_{abs(hash(path.resolve())):x}"
+    name = f"{FROM_FILE}{abs(hash(path.resolve())):x}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise BindingError(f"{path}: no such Python file")

@@ -33,6 +33,16 @@ class Option:
     type: Any
     default: object = attrs.NOTHING
 
+    @property
+    def form(self) -> str:
+        """Say what it may be: `a number`."""
+        return _TYPES[self.type]
+
+    @property
+    def is_required(self) -> bool:
+        """Tell whether the table must give it."""
+        return self.default is attrs.NOTHING
+
     def parse(self, text: str) -> object:
         """Read the text of a cell; ValueError when it is not of the option's type."""
         if self.type is bool:
@@ -44,7 +54,10 @@ class Option:
 
 @attrs.frozen
 class Kind:
-    """A name for what can be built. `supplied` are the arguments that come from elsewhere than the options cell."""
+    """A name for what can be built. `supplied` are the arguments that come from elsewhere than the options cell.
+
+    `description` is the first paragraph of its docstring, in one line.
+    """
 
     name: str
     build: Callable[..., Any]
@@ -63,8 +76,8 @@ class Kind:
                 )
             arguments[name] = _parsed(known[name], text, owner, span)
         for option in self.options:
-            if option.default is attrs.NOTHING and option.name not in arguments:
-                form = f"{option.name} = {_TYPES[option.type]}"
+            if option.is_required and option.name not in arguments:
+                form = f"{option.name} = {option.form}"
                 raise BindingError(
                     f"{owner} is of kind {self.name}, which needs the option '{option.name}'", span, form
                 )
@@ -84,7 +97,7 @@ def kind_of(name: str, build: Callable[..., Any], suppliable: frozenset[str]) ->
             supplied.append(parameter.name)
         else:
             options.append(_option(parameter, hints.get(parameter.name, str), name))
-    description = (inspect.getdoc(build) or "").partition("\n")[0]
+    description = " ".join((inspect.getdoc(build) or "").partition("\n\n")[0].split())
     return Kind(name, build, tuple(options), frozenset(supplied), description)
 
 
@@ -116,4 +129,4 @@ def _parsed(option: Option, text: str, owner: str, span: Span | None) -> object:
     try:
         return option.parse(text.strip())
     except (ValueError, KeyError):
-        raise BindingError(f"option '{option.name}' of {owner} is '{text}', not {_TYPES[option.type]}", span) from None
+        raise BindingError(f"option '{option.name}' of {owner} is '{text}', not {option.form}", span) from None

@@ -17,6 +17,7 @@ import durable_peers
 import exploring
 import peers
 import runtime
+import simulation
 import streams
 from markdown_it import MarkdownIt
 from timing import median_ratio, missed, process_seconds, rounds, verdict
@@ -160,6 +161,7 @@ if __name__ == "__main__":
         *artifacts.BENCHES,
         *durable_peers.BENCHES,
         *runtime.BENCHES,
+        *simulation.BENCHES,
         *streams.BENCHES,
     ):
         if not sys.argv[1:] or bench.__name__ in sys.argv[1:]:

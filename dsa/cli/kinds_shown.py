@@ -1,0 +1,87 @@
+"""Kinds of guards or generators with their options, for people and programs."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from dsa.cli.faults import JsonCommand
+from dsa.cli.terminal import say
+from dsa.edge.binding import FROM_FILE, import_kinds
+from dsa.runtime.kinds import Kind, Option
+
+_OWN = "dsa"
+_SUPPLIED = {"cases": "the section Cases", "parts": "the option `of`: names of guards or kinds, separated by commas"}
+
+
+def command_for(name: str, what: str, kinds: Mapping[str, Kind]) -> click.Command:
+    """Make the command that lists these kinds; `what` calls them."""
+
+    @click.command(
+        name, cls=JsonCommand, help=f"List the kinds of {what} that the column `is` may name, with their options."
+    )
+    @click.option("--with", "module", metavar="MODULE", help="A module's name or file whose own kinds are listed too.")
+    @click.option("--json", "json_wanted", is_flag=True, help="Print a JSON list, one object for each kind.")
+    def command(module: str | None, *, json_wanted: bool) -> None:
+        import_kinds(module)
+        found = [kinds[kind] for kind in sorted(kinds)]
+        if json_wanted:
+            click.echo(json.dumps([_as_json(kind) for kind in found], indent=2))
+            return
+        for line in _shown(found):
+            say(line)
+
+    return command
+
+
+def _shown(kinds: list[Kind]) -> Iterator[str]:
+    for kind in kinds:
+        origin = _origin(kind)
+        yield kind.name if origin.partition(".")[0] == _OWN else f"{kind.name}  (from {origin})"
+        if kind.description:
+            yield f"  {kind.description}"
+        yield from (f"  takes {_SUPPLIED[name]}" for name in sorted(kind.supplied) if name in _SUPPLIED)
+        width = max((len(option.name) for option in kind.options), default=0)
+        yield from (f"    {option.name:<{width}}  {_about(option)}" for option in kind.options)
+
+
+def _about(option: Option) -> str:
+    if option.is_required:
+        return f"{option.form}; must be given"
+    return f"{option.form}{f' [{_cell(option.default)}]' if option.default not in (None, '') else ''}"
+
+
+def _cell(value: object) -> str:
+    """Write a default as an options cell has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _origin(kind: Kind) -> str:
+    """Name the module that a kind comes from, or its file."""
+    name = str(kind.build.__module__)
+    return str(sys.modules[name].__file__) if name.startswith(FROM_FILE) else name
+
+
+def _as_json(kind: Kind) -> dict[str, Any]:
+    options = [
+        {
+            "name": option.name,
+            "value": option.form,
+            "required": option.is_required,
+            "default": None if option.is_required else option.default,
+        }
+        for option in kind.options
+    ]
+    return {
+        "kind": kind.name,
+        "description": kind.description,
+        "from": _origin(kind),
+        "takes": sorted(name for name in kind.supplied if name in _SUPPLIED),
+        "options": options,
+    }

@@ -1,0 +1,121 @@
+"""Many seeds: played by several processes, added up so that the sum is the same however they were shared out.
+
+Takes a subject and a range of seeds, gives an `Outcome`. Whoever wants to see how far it is hands in a function.
+"""
+
+import gc
+import multiprocessing
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import attrs
+
+from dsa.testing.simulation.faults import Fault, Triple
+from dsa.testing.simulation.story import Story
+from dsa.testing.simulation.subject import Subject
+
+#: Without a wish, so often as there are triples, and at least so many seeds.
+_LAPS, _FEWEST = 3, 1_000
+_CHUNK = 40
+_MASK = 2**64 - 1
+
+
+@attrs.frozen
+class Found:
+    """An oracle that a seed has broken."""
+
+    seed: int
+    oracle: str
+    cites: str
+    message: str
+
+
+@attrs.define
+class Outcome:
+    """What came of seeds. `fingerprint` is equal when every one of them told the same story. It grows in place."""
+
+    seeds: int = 0
+    rows: int = 0
+    processes: int = 0
+    fingerprint: int = 0
+    hits: Counter[Triple] = attrs.field(factory=Counter)
+    struck: Counter[Fault] = attrs.field(factory=Counter)
+    found: list[Found] = attrs.field(factory=list)
+
+    def add(self, other: "Outcome") -> None:
+        """Add what came of other seeds, in whatever order."""
+        self.seeds += other.seeds
+        self.rows += other.rows
+        self.processes += other.processes
+        self.fingerprint = (self.fingerprint + other.fingerprint) & _MASK
+        self.hits.update(other.hits)
+        self.struck.update(other.struck)
+        self.found = sorted((*self.found, *other.found), key=lambda found: found.seed)
+
+    def missed(self, subject: Subject) -> tuple[Triple, ...]:
+        """Give the triples that no seed has hit."""
+        return tuple(triple for triple in subject.triples if triple not in self.hits)
+
+    def coverage(self, subject: Subject) -> float:
+        """Give the share of the triples that were hit, from 0 to 1."""
+        return 1 - len(self.missed(subject)) / len(subject.triples)
+
+
+def enough(subject: Subject) -> int:
+    """Give how many seeds aim at every triple several times."""
+    return max(_FEWEST, _LAPS * len(subject.triples))
+
+
+def played(subject: Subject, seeds: Sequence[int]) -> Outcome:
+    """Play seeds one after the other."""
+    sum_of = Outcome()
+    for seed in seeds:
+        told = Story(subject, seed).play()
+        broken = told.violation
+        found = [Found(seed, broken.oracle.name, broken.oracle.cites, broken.message)] if broken else []
+        sum_of.add(Outcome(1, told.rows, told.lives, told.fingerprint, told.hits, Counter(told.struck), found))
+    return sum_of
+
+
+def simulate(
+    subject: Subject, seeds: Sequence[int], *, workers: int = 1, progress: Callable[[int], None] = lambda _done: None
+) -> Outcome:
+    """Play seeds with so many processes; `progress` is told how many are done. Raises TooLargeError.
+
+    Where processes cannot be forked, or other threads run, all are played in this one.
+    """
+    subject.prepare()
+    chunks = [seeds[begin : begin + _CHUNK] for begin in range(0, len(seeds), _CHUNK)]
+    sum_of = Outcome()
+    with _played(subject, chunks, workers) as outcomes:
+        for outcome in outcomes:
+            sum_of.add(outcome)
+            progress(sum_of.seeds)
+    return sum_of
+
+
+@contextmanager
+def _played(subject: Subject, chunks: list[Sequence[int]], workers: int) -> Iterator[Iterator[Outcome]]:
+    """Give what comes of chunks of seeds, in the order in which they are done."""
+    can_fork = "fork" in multiprocessing.get_all_start_methods() and threading.active_count() == 1
+    workers = min(workers, len(chunks)) if can_fork else 1
+    if workers <= 1:
+        yield (played(subject, chunk) for chunk in chunks)
+        return
+    with multiprocessing.get_context("fork").Pool(workers, _begin, (subject,)) as pool:
+        yield pool.imap_unordered(_play, chunks)
+
+
+_SUBJECT: list[Subject] = []
+
+
+def _begin(subject: Subject) -> None:
+    """Begin a process that plays: what is there stays, and is not looked through for garbage again and again."""
+    _SUBJECT[:] = [subject]
+    gc.freeze()
+
+
+def _play(seeds: Sequence[int]) -> Outcome:
+    return played(_SUBJECT[0], seeds)

@@ -1,0 +1,279 @@
+"""What is known of a simulated run from outside of it: what its store acknowledged, folded by the table, and what happened in the world.
+
+Takes the ledger's entries as they become durable, and notes of the world; gives what oracles compare. It never looks into the driver or
+the run: what it knows of them is what they wrote and what they did.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+
+import attrs
+
+from dsa.declarations import OUTSIDE, STAY, Transition
+from dsa.meaning import Configuration, Occurrence, Refusal, Taken, accepted_events, start
+from dsa.runtime.budgets import Limit, was_refused
+from dsa.runtime.ledger import (
+    ArtifactEntry,
+    DoubtEntry,
+    Entry,
+    EventEntry,
+    IntentEntry,
+    RefusalEntry,
+    ResultEntry,
+    StepEntry,
+    TimerEntry,
+    VerdictEntry,
+)
+from dsa.runtime.run import Run
+from dsa.system import sources_left
+from dsa.testing.simulation.loop import Time
+from dsa.testing.simulation.subject import RUN, Subject
+
+Timer = tuple[str, str]
+#: What comes next in a run that nothing disturbs, given how many rows were taken and where that led.
+Intention = Callable[[int, Configuration], Occurrence | None]
+_MS = 1000
+
+
+@attrs.define
+class Deeds:
+    """What happened in the world, whatever any ledger says of it; effects by their keys.
+
+    `begun` and `happened` count, `begun_s` is when an effect was begun last; `given` are the answers and the codes of failures that came back, `said` what guards said while
+    an effect was performed (the empty key: while an event arrived), `sent` the events from outside, `decided` what a person
+    said of effects in doubt. `excused` are codes of failures with which a run may stop. `unplanned` tells that something
+    happened which a run without faults would not have met.
+    """
+
+    begun: Counter[str] = attrs.field(factory=Counter)
+    happened: Counter[str] = attrs.field(factory=Counter)
+    begun_s: dict[str, float] = attrs.field(factory=dict)
+    given: dict[str, list[str]] = attrs.field(factory=dict)
+    said: dict[tuple[str, str], str] = attrs.field(factory=dict)
+    sent: Counter[str] = attrs.field(factory=Counter)
+    decided: dict[str, list[str]] = attrs.field(factory=dict)
+    excused: set[str] = attrs.field(factory=set)
+    unplanned: bool = False
+    was_taken: bool = False
+
+
+class Facts:
+    """A run as its durable entries tell it, and the world beside it."""
+
+    def __init__(self, subject: Subject, time: Time, limits: tuple[Limit, ...] = ()) -> None:
+        self.subject, self.machine, self.time, self.limits = subject, subject.machine, time, limits
+        self.intended: Intention | None = None
+        self.deeds = Deeds()
+        self.entries: list[Entry] = []
+        self.being_written: tuple[Entry, ...] = ()
+        self.append_at = 0
+        self._written_s, self._written_wall_ms = time.now_s, time.wall_ms()
+        self.epoch = 0
+        self.configuration = start(self.machine)
+        self.seq = 0
+        self.fed: Counter[str] = Counter()
+        self.keys: dict[str, str] = {}
+        self.intents: dict[str, IntentEntry] = {}
+        self.row_of_key: dict[str, int] = {}
+        self.results: dict[str, list[ResultEntry]] = {}
+        self.result_at: dict[str, int] = {}
+        self.doubts: dict[str, list[DoubtEntry]] = {}
+        self.judged: dict[str, VerdictEntry] = {}
+        self.latest: dict[str, str] = {}
+        self.cancelled: list[IntentEntry] = []
+        self.due_s: dict[Timer, float] = {}
+        self.expected: deque[Entry] = deque()
+        self.row: int | None = None
+        self.taken: list[Taken] = []
+        self.occurrences: list[Occurrence] = []
+        self._arm((), self.machine.armed(self.configuration.state))
+
+    @property
+    def finished(self) -> bool:
+        """Tell whether the state is final."""
+        return self.configuration.state in self.machine.final_states
+
+    @property
+    def position(self) -> int:
+        """How many rows were taken."""
+        return len(self.occurrences)
+
+    # -- what the next event leads to -----------------------------------------------------------------------------
+
+    def outcome_of(self, event: EventEntry) -> Taken | Refusal:
+        """Give what the table makes of an event that comes next: a late key first, then `step` (S4, S7)."""
+        occurrence = Occurrence(event.event, event.verdicts, event.source)
+        if event.key is not None and not self.finished and event.key != self.outstanding_key(event.event):
+            return Refusal("late", self.configuration, "")
+        return self.subject.step(self.configuration, occurrence)
+
+    def outstanding_key(self, event: str) -> str | None:
+        """Give the key of the outstanding effect that an event answers."""
+        return self.keys.get(self.machine.event_named[event].origin)
+
+    def row_of(self, taken: Taken) -> int:
+        """Give the index of the row taken."""
+        return self.subject.row_index[id(taken.transition)]
+
+    def writes(self, entries: Iterable[Entry]) -> None:
+        """Note that entries are being written now, as one append: whoever finds them later knows from when they are."""
+        self.append_at = len(self.entries)
+        self.being_written = tuple(entries)
+        self._written_s, self._written_wall_ms = self.time.now_s, self.time.wall_ms()
+
+    # -- entries that became durable, one after the other ---------------------------------------------------------
+
+    def fold(self, entry: Entry) -> None:
+        """Take an entry as written."""
+        self.entries.append(entry)
+        match entry:
+            case EventEntry():
+                self._happen(entry)
+            case IntentEntry(key=key):
+                self.intents[key] = entry
+                self.row_of_key[key] = self.row if self.row is not None else -1
+            case ResultEntry(key=key):
+                self.results.setdefault(key, []).append(entry)
+                self.result_at[key] = len(self.entries) - 1
+            case DoubtEntry(key=key):
+                self.doubts.setdefault(key, []).append(entry)
+            case VerdictEntry(key=key):
+                self.judged[key] = entry
+            case ArtifactEntry(step=step, artifact_id=artifact_id):
+                self.latest[step] = artifact_id
+        if self.expected and type(self.expected[0]) is type(entry):
+            self.expected.popleft()
+
+    def _happen(self, event: EventEntry) -> None:
+        """Take an event: note what must stand behind it."""
+        self.seq = event.seq
+        self.fed[event.event] += event.key is None
+        outcome = self.outcome_of(event)
+        if isinstance(outcome, Refusal):
+            accepted = accepted_events(self.machine, self.configuration.state)
+            self.expected.append(RefusalEntry(event.seq, outcome.reason, "", accepted))
+            return
+        self.row = self.row_of(outcome)
+        before, after, row = self.configuration, outcome.configuration, outcome.transition
+        line = row.span.line if row.span else None
+        self.expected.append(StepEntry(event.seq, line, before.state, after.state, self._changed(after)))
+        origin = None if event.source is not None else self.machine.event_named[event.event].origin
+        for effect in outcome.cancelled:
+            if effect != origin and effect in self.keys:
+                self.cancelled.append(self.intents[self.keys[effect]])
+        self.keys = {e: k for e, k in self.keys.items() if e != origin and e not in outcome.cancelled}
+        self._expect_intents(event, outcome, line)
+        self.configuration = after
+        self.occurrences.append(Occurrence(event.event, event.verdicts, event.source))
+        self.taken.append(outcome)
+        self._expect_timers(before.state, row)
+
+    def _changed(self, after: Configuration) -> tuple[tuple[str, object], ...]:
+        names = (variable.name for variable in self.machine.variables)
+        pairs = zip(names, self.configuration.values, after.values, strict=True)
+        return tuple((name, now) for name, was, now in pairs if was != now)
+
+    def _expect_intents(self, event: EventEntry, taken: Taken, line: int | None) -> None:
+        """Note the effects that must be asked for: those emitted last and not cancelled by the row itself (S7)."""
+        answers, before, after = self.machine.answers, self.configuration.state, taken.configuration
+        for ordinal, effect in enumerate(taken.effects, start=1):
+            if effect in answers and (effect not in after.outstanding or effect in taken.effects[ordinal:]):
+                continue
+            key = f"{RUN}/{event.seq}/{ordinal}"
+            if effect in answers:
+                self.keys[effect] = key
+            self.expected.append(IntentEntry(key, effect, event.event, line, before, after.state))
+
+    def _expect_timers(self, before: str, row: Transition) -> None:
+        """Note the timers that must be started, and forget those that are dropped (S11)."""
+        after = self.configuration.state
+        left = frozenset[str]() if row.target == STAY else sources_left(self.machine, before, after)
+        kept = frozenset(self.machine.ancestry(before)) - left
+        armed = self.machine.armed(after)
+        again = [(row.source, row.event)] if row.is_timer and row.source in kept and not self.finished else []
+        self.due_s = {timer: due for timer, due in self.due_s.items() if timer in armed and timer[0] in kept}
+        self._arm(again, (timer for timer in armed if timer[0] not in kept))
+
+    def _arm(self, again: Iterable[Timer], entered: Iterable[Timer]) -> None:
+        for timer in (*entered, *again):
+            duration_ms = self.machine.rows_from[timer][0].duration_ms
+            self.due_s[timer] = self._written_s + duration_ms / _MS
+            self.expected.append(TimerEntry(*timer, self._written_wall_ms + duration_ms))
+
+    def resumed(self) -> None:
+        """Reckon anew when timers are due: by the clock on the wall, as a process that takes the run up must (S11)."""
+        deadlines = {(e.source, e.event): e.deadline_ms for e in self.entries if isinstance(e, TimerEntry)}
+        for timer in self.due_s:
+            self.due_s[timer] = self.time.now_s + max(0, deadlines[timer] - self.time.wall_ms()) / _MS
+
+    def restarted(self) -> None:
+        """Forget timers of a run that was begun and never became durable."""
+        self.writes(())
+        self.expected.clear()
+        self.due_s.clear()
+        self._arm((), self.machine.armed(self.configuration.state))
+
+    # -- what is asked about effects -------------------------------------------------------------------------------
+
+    def is_answered(self, key: str) -> bool:
+        """Tell whether an effect has a result that is no failure."""
+        return any(not result.failed for result in self.results.get(key, ()))
+
+    def spent(self, limit: Limit, *, with_doubts: bool) -> int:
+        """Give how many calls a limit has to count. Of what was cancelled only what is recorded counts (`Meter`).
+
+        With doubts, what was in doubt counts even though it may never have begun.
+        """
+        effects = {limit.effect} if limit.effect else set(self.machine.answers)
+        cancelled = {intent.key for intent in self.cancelled}
+        spent = 0
+        for key in (key for key, intent in self.intents.items() if intent.effect in effects):
+            recorded = sum(not was_refused(result) for result in self.results.get(key, ()))
+            recorded += sum(doubt.handling != "again" for doubt in self.doubts.get(key, ()))
+            begun = self.deeds.begun[key]
+            under_way = bool(begun) and not self.is_answered(key)
+            spent += recorded + under_way if with_doubts else min(begun, recorded) if key in cancelled else begun
+        return spent
+
+    def is_outside(self, event: EventEntry) -> bool:
+        """Tell whether an event comes from outside."""
+        return event.source is None and self.machine.event_named[event.event].origin == OUTSIDE
+
+
+@attrs.frozen
+class Reading:
+    """What a process read as it took the run up."""
+
+    entries: tuple[Entry, ...]
+
+
+@attrs.frozen
+class Beginning:
+    """A policy is called: for which key and effect, by a process that may write or has been told that it may not.
+
+    `is_stale` tells that another process has taken the run, and this one cannot know.
+    """
+
+    key: str
+    effect: str
+    may_write: bool
+    is_stale: bool
+
+
+@attrs.frozen
+class Writing:
+    """Entries became durable under an epoch, by a process that may write or has been told that it may not."""
+
+    entries: tuple[Entry, ...]
+    epoch: int
+    may_write: bool
+
+
+@attrs.frozen
+class Resting:
+    """How a process says that its run rests; `code` is why it was stopped."""
+
+    kind: str
+    code: str
+    run: Run
+    in_doubt: tuple[IntentEntry, ...]

@@ -1,0 +1,166 @@
+"""What can go wrong, and where: the boundaries that a row passes, and the faults that make sense at each.
+
+Takes a machine's graph, gives every triple of row, boundary and fault that there is: the denominator of coverage. Knows nothing of how
+faults are made.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Literal
+
+import attrs
+
+from dsa.declarations import OUTSIDE
+from dsa.machine import Machine
+from dsa.testing.graph import Graph, Move
+
+Boundary = Literal[
+    "before", "unsynced", "durable", "performing", "performed", "result unsynced", "recorded", "resting", "recovering"
+]
+Fault = Literal[
+    "kill", "power cut", "write fails", "sync fails", "damage", "takeover", "second holder", "clock forward",
+    "clock back", "lost answer", "failure", "garbled answer", "doubled answer", "late answer", "stray event",
+]  # fmt: skip
+
+_ENDS: tuple[Fault, ...] = ("kill", "power cut")
+_OTHERS: tuple[Fault, ...] = ("takeover", "second holder", "clock forward", "clock back", "stray event")
+
+#: What a run is doing at each boundary of a row, in the order in which a row passes them.
+BOUNDARIES: dict[Boundary, str] = {
+    "before": "the row is chosen, nothing of it is written",
+    "unsynced": "event, row and intents are written, not synced",
+    "durable": "they are on the disk, no effect has begun",
+    "performing": "an effect of the row is under way and has not happened",
+    "performed": "it has happened, its result is not written",
+    "result unsynced": "its result is written, not synced",
+    "recorded": "its result is on the disk, nothing is made of it yet",
+    "resting": "nothing that the row asked for is under way",
+    "recovering": "the next process takes the run up",
+}
+#: The faults that make sense at each.
+FITTING: dict[Boundary, tuple[Fault, ...]] = {
+    "before": (*_ENDS, "write fails", "takeover", "doubled answer"),
+    "unsynced": (*_ENDS, "sync fails"),
+    "durable": _ENDS,
+    "performing": (*_ENDS, *_OTHERS, "lost answer", "failure", "garbled answer"),
+    "performed": (*_ENDS, "write fails", "takeover"),
+    "result unsynced": (*_ENDS, "sync fails"),
+    "recorded": _ENDS,
+    "resting": (*_ENDS, *_OTHERS, "late answer"),
+    "recovering": (*_ENDS, "write fails", "sync fails", "damage"),
+}
+#: What each fault does.
+FAULTS: dict[Fault, str] = {
+    "kill": "the process ends; what it has written stays",
+    "power cut": "the machine ends; what was not synced is lost, torn or there",
+    "write fails": "the disk is full, now or until somebody makes room; the process can write nothing any more",
+    "sync fails": "the disk says so; the frame may be there or not",
+    "damage": "a byte of the ledger is another one when it is read",
+    "takeover": "another process takes the run; this one goes on and does not know",
+    "second holder": "another process asks for the run, and does not take it",
+    "clock forward": "somebody sets the clock on the wall, up to a day",
+    "clock back": "somebody sets it back",
+    "lost answer": "an effect happens and never comes back",
+    "failure": "an effect fails before it happens",
+    "garbled answer": "a policy gives what is no answer",
+    "doubled answer": "an answer arrives twice",
+    "late answer": "an effect that was cancelled answers all the same",
+    "stray event": "an event from outside that nobody waits for",
+}
+_WITH_EFFECTS: tuple[Boundary, ...] = ("performing", "performed", "result unsynced", "recorded")
+
+
+@attrs.frozen
+class Triple:
+    """A row, by its index, a boundary of it and a fault there."""
+
+    row: int
+    boundary: Boundary
+    fault: Fault
+
+
+@attrs.frozen(slots=False)
+class RowFacts:
+    """What a row can do at the moves by which it is taken; it is taken by at least one."""
+
+    graph: Graph
+    moves: tuple[Move, ...]
+
+    @cached_property
+    def starting(self) -> tuple[Move, ...]:
+        """The moves at which some effect is begun."""
+        return tuple(move for move in self.moves if started(self.graph, move))
+
+    @cached_property
+    def cancelling(self) -> tuple[Move, ...]:
+        """The moves at which an effect is cancelled and the run goes on."""
+        return tuple(move for move in self.moves if not self._is_final(move) and _cancelled(self.graph, move))
+
+    @cached_property
+    def resting(self) -> tuple[Move, ...]:
+        """The moves after which none of the row's effects is awaited."""
+        answers = self.graph.machine.answers
+        return tuple(m for m in self.moves if not answers.keys() & set(started(self.graph, m)))
+
+    @property
+    def is_answer(self) -> bool:
+        """Tell whether the row is for an answer of an effect."""
+        return _origin(self.graph.machine, self.moves[0]) is not None
+
+    def _is_final(self, move: Move) -> bool:
+        return self.graph.configurations[move.target].state in self.graph.machine.final_states
+
+    def moves_for(self, boundary: Boundary, fault: Fault) -> tuple[Move, ...]:
+        """Give the moves at which a fault can strike at a boundary of the row; none where it makes no sense."""
+        if boundary in _WITH_EFFECTS:
+            moves = self.starting
+        elif boundary == "resting":
+            moves = self.cancelling if fault == "late answer" else self.resting
+            if fault.startswith("clock"):
+                moves = tuple(move for move in moves if not self._is_final(move))
+        else:
+            moves = self.moves
+        if fault == "doubled answer" and not self.is_answer:
+            return ()
+        if fault == "stray event" and not outside_events(self.graph.machine):
+            return ()
+        return moves
+
+
+def rows_of(graph: Graph) -> dict[int, RowFacts]:
+    """Give what is known of each row that can be taken, by its index."""
+    moves: dict[int, list[Move]] = {}
+    for move in graph.moves:
+        moves.setdefault(move.row, []).append(move)
+    return {row: RowFacts(graph, tuple(moves[row])) for row in sorted(moves)}
+
+
+def possible(rows: dict[int, RowFacts]) -> Iterator[Triple]:
+    """Give every triple that there is, row by row."""
+    for row, facts in rows.items():
+        for boundary, faults in FITTING.items():
+            yield from (Triple(row, boundary, fault) for fault in faults if facts.moves_for(boundary, fault))
+
+
+def outside_events(machine: Machine) -> tuple[str, ...]:
+    """Give the events that come from outside."""
+    return tuple(event.name for event in machine.events if event.origin == OUTSIDE)
+
+
+def started(graph: Graph, move: Move) -> tuple[str, ...]:
+    """Give the effects that a move begins: not those that it cancels itself, or that a final state does."""
+    after = graph.configurations[move.target].outstanding
+    return tuple(e for e in move.effects if e not in graph.machine.answers or e in after)
+
+
+def _cancelled(graph: Graph, move: Move) -> frozenset[str]:
+    before, after = graph.configurations[move.source].outstanding, graph.configurations[move.target].outstanding
+    return before - after - {_origin(graph.machine, move)}
+
+
+def _origin(machine: Machine, move: Move) -> str | None:
+    """Give the effect that a move's event answers."""
+    if move.occurrence.source is not None:
+        return None
+    origin = machine.event_named[move.occurrence.event].origin
+    return None if origin == OUTSIDE else origin

@@ -1,0 +1,257 @@
+"""How faults are made: processes killed, power cut, disks that fail, runs taken over, clocks set, answers lost, doubled and late.
+
+Is told of every boundary that a process passes; where a fault is due it makes it, and says so.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from dsa.edge.driver import Rest
+from dsa.meaning import Occurrence, Taken
+from dsa.runtime.budgets import BUDGET
+from dsa.runtime.journal import StoreError
+from dsa.runtime.ledger import DoubtEntry, Entry, EventEntry, ResultEntry
+from dsa.testing.simulation.faults import Boundary, Fault, outside_events
+from dsa.testing.simulation.process import Boundaries, KilledError, Process, Said
+from dsa.testing.simulation.store import Stage, frames
+from dsa.testing.simulation.subject import RUN
+from dsa.testing.simulation.world import Call, Fate
+
+if TYPE_CHECKING:
+    from dsa.testing.simulation.story import Story
+
+#: The boundaries of an append that records a row, and of one that records what came of an effect.
+_OF_ROWS: Boundaries = {"before": "before", "unsynced": "unsynced", "durable": "durable"}
+_OF_RESULTS: Boundaries = {"before": "performed", "unsynced": "result unsynced", "durable": "recorded"}
+_OF_DOUBTS: Boundaries = dict.fromkeys(_OF_ROWS, "recovering")
+_SET_BY_MS = (1_000, 3_600_000, 86_400_000)
+#: How many moves of the world the process that took a run over is ahead of the one that lost it.
+_AHEAD = (0, 3, 1_000)
+#: How many rows a run may take beyond those that are planned once its budget is spent.
+_MOST_ROUNDS = 20
+#: The last frame cannot be told from one that was torn, so it is not damaged here.
+_TWO = 2
+
+
+class Mishaps:
+    """Makes the faults of one story, and watches its processes."""
+
+    def __init__(self, story: "Story") -> None:
+        self._story = story
+        self._facts, self._strikes, self._chance = story.facts, story.strikes, story.plan.chance
+        self._is_full = False
+
+    # -- what processes tell ------------------------------------------------------------------------------------------
+
+    def appending(self, process: Process, stage: Stage, entries: Sequence[Entry], epoch: int) -> None:
+        """Judge what was written, and let something go wrong where it is due."""
+        story = self._story
+        if story.is_broken or (BUDGET in self._facts.deeds.excused and self._goes_round(process)):
+            raise KilledError
+        if stage == "before":
+            process.passing = self._passing(entries)
+            self._require_space(process)
+        elif stage == "unsynced":
+            self._facts.writes(entries)
+        else:
+            self._facts.epoch = self._facts.epoch or epoch
+            story.court.wrote(process, entries, epoch)
+            if story.is_broken:
+                raise KilledError
+        if not process.is_stale:
+            of, row = process.passing
+            self._strike(process, of[stage], row, stage, entries)
+
+    def _goes_round(self, process: Process) -> bool:
+        """End a story whose table asks again and again for an effect whose budget is spent, faster than any time passes."""
+        if self._facts.position < self._story.plan.longest + _MOST_ROUNDS:
+            return False
+        self._story.is_over = True
+        process.die()
+        return True
+
+    def holding(self, process: Process, stage: Stage, epoch: int) -> None:
+        """Let something go wrong as a run is taken up."""
+        if stage == "durable":
+            self._facts.epoch = epoch
+        if not process.is_quiet:
+            if stage == "before":
+                self._require_space(process)
+            self._strike(process, "recovering", self._facts.row, stage, ())
+
+    def begins(self, process: Process, key: str, effect: str) -> None:
+        """Judge that a policy is called."""
+        self._story.court.began(process, key, effect)
+
+    def shown(self, process: Process, entry: Entry) -> None:
+        """Judge that an entry is shown."""
+        self._story.court.shown(process, entry)
+        if self._story.is_broken:
+            raise KilledError
+
+    def _passing(self, entries: Sequence[Entry]) -> tuple[Boundaries, int | None]:
+        """Give the boundaries of an append, and the row that it belongs to."""
+        for entry in entries:
+            match entry:
+                case ResultEntry(key=key):
+                    return _OF_RESULTS, self._facts.row_of_key.get(key)
+                case EventEntry():
+                    outcome = self._facts.outcome_of(entry)
+                    return _OF_ROWS, self._facts.row_of(outcome) if isinstance(outcome, Taken) else None
+                case DoubtEntry():
+                    return _OF_DOUBTS, self._facts.row
+        return _OF_ROWS, None
+
+    def _require_space(self, process: Process) -> None:
+        """Raise StoreError on a disk that is still full; then somebody makes room."""
+        if self._is_full:
+            self._is_full = process.may_write = False
+            raise StoreError("no space is left on the disk")
+
+    # -- what goes wrong at an append -----------------------------------------------------------------------------------
+
+    def _strike(
+        self, process: Process, boundary: Boundary, row: int | None, stage: Stage, entries: Sequence[Entry]
+    ) -> None:
+        fault = self._strikes.due(boundary, row, stage)
+        if fault is None or fault == "damage" or (fault == "takeover" and not self._facts.entries):
+            return  # nobody can take a run that is not there yet
+        if fault == "doubled answer":
+            if self._doubled(process, entries):
+                self._came(boundary, row, fault)
+            return
+        self._came(boundary, row, fault)
+        match fault:
+            case "takeover":
+                self._take_over(process)
+            case "write fails":
+                self._is_full = self._chance.happens(30, "full")
+                process.may_write = False
+                raise StoreError("no space is left on the disk")
+            case "sync fails":
+                self._unsync(process, entries)
+                raise StoreError("the disk failed to sync")
+            case _:
+                self._end(process, fault)
+                raise KilledError
+
+    def _came(self, boundary: Boundary, row: int | None, fault: Fault) -> None:
+        self._strikes.came(boundary, row, fault)
+        self._story.tell(f"!! {fault}, {boundary}")
+
+    def _unsync(self, process: Process, entries: Sequence[Entry]) -> None:
+        """Leave what was not synced, or lose it: nobody can know."""
+        process.may_write = False
+        file = self._story.files[RUN]
+        if self._chance.happens(50, "unsynced"):
+            file.cut(file.synced)
+            if entries:
+                self._facts.being_written = ()
+
+    def _end(self, process: Process, fault: Fault) -> None:
+        """End a process, or the machine with all of them."""
+        process.die()
+        if fault == "power cut":
+            for other in self._story.processes.values():
+                if other.is_alive:
+                    other.die()
+            if RUN in self._story.files:
+                self._story.files[RUN].lose_power(self._chance)
+
+    def _take_over(self, process: Process) -> None:
+        """Have another process take the run; the one that had it is not told."""
+        rival = self._story.new_process()
+        rival.is_quiet = True
+        process.rival, process.is_stale = rival, True
+        self._facts.deeds.was_taken = True
+        recorded = rival.hold(take=True)
+        self._story.court.read(tuple(recorded.entries), recorded.epoch)
+        rival.is_quiet = False
+        self._story.start(rival, recorded, Said())
+
+    def _doubled(self, process: Process, entries: Sequence[Entry]) -> bool:
+        """Have an answer arrive once more; tell whether this is one."""
+        event = next((entry for entry in entries if isinstance(entry, EventEntry)), None)
+        if event is None or event.key is None or process.driver is None:
+            return False
+        self._facts.deeds.unplanned = True
+        process.driver.hear(self._facts.intents[event.key], Occurrence(event.event, event.verdicts, data=event.data))
+        return True
+
+    # -- what goes wrong while a process waits ------------------------------------------------------------------------------
+
+    def idle(self, process: Process, calls: list[Call]) -> bool:
+        """Let something go wrong while the process waits for the world; tell whether it did."""
+        row = self._facts.row
+        own = [call for call in calls if self._facts.row_of_key.get(call.key) == row]
+        boundary: Boundary = "performing" if own else "resting"
+        fault = self._strikes.due(boundary, row)
+        return fault is not None and self._made(process, boundary, fault, own)
+
+    def at_rest(self, process: Process, rest: Rest) -> None:
+        """Let something go wrong after the driver has rested."""
+        fault = self._strikes.due("resting", self._facts.row)
+        if fault is None or (rest.in_doubt and fault == "late answer"):
+            return
+        if fault == "stray event":
+            self._story.stray = self._stray()
+            self._came("resting", self._facts.row, fault)
+        elif self._made(process, "resting", fault, []) and fault == "late answer":
+            process.drive_again()
+
+    def _made(self, process: Process, boundary: Boundary, fault: Fault, own: list[Call]) -> bool:
+        """Make a fault, if it can be made now; tell whether it was."""
+        facts, driver = self._facts, process.driver
+        assert driver is not None, "it drives"
+        late = facts.cancelled[-1] if facts.cancelled and not facts.finished else None
+        if fault == "late answer" and late is None:
+            return False
+        self._came(boundary, facts.row, fault)
+        match fault:
+            case "takeover":
+                self._take_over(process)
+                if process.ending is None and process.rival is not None:
+                    self._story.live(process.rival, self._chance.one_of(_AHEAD, "ahead"))
+            case "second holder":
+                if not self._story.new_process().is_refused():
+                    self._story.court.failed("two processes hold one run")
+            case "clock forward" | "clock back":
+                by_ms = self._chance.one_of(_SET_BY_MS, "clock")
+                self._story.time.set_by_ms += by_ms if fault == "clock forward" else -by_ms
+            case "stray event":
+                driver.send(self._story.sending(self._stray()))
+            case "late answer":
+                assert late is not None, "something was cancelled"
+                facts.deeds.unplanned = True
+                event = self._chance.one_of(facts.machine.answers[late.effect], "late")
+                driver.hear(late, Occurrence(event, data={"late": late.key}))
+            case "lost answer" | "failure" | "garbled answer":
+                self._fail(own[0], fault)
+            case _:
+                self._end(process, fault)
+        return True
+
+    def _stray(self) -> Occurrence:
+        self._facts.deeds.unplanned = True
+        return Occurrence(self._chance.one_of(outside_events(self._facts.machine), "stray"))
+
+    def _fail(self, call: Call, fault: Fault) -> None:
+        """Let an effect fail, or go amiss after it has happened."""
+        fates: dict[Fault, Fate] = {"lost answer": "lost", "failure": "fails", "garbled answer": "garbled"}
+        call.fate = fates[fault]
+        self._facts.deeds.unplanned = True
+        call.let_go()
+
+    # -- what goes wrong while nobody holds the run -------------------------------------------------------------------------
+
+    def damaged(self) -> Callable[[], None] | None:
+        """Change a byte of the ledger, where that is due; give what changes it back."""
+        file = self._story.files.get(RUN)
+        ends = [end for end, _ in frames(file.content)] if file is not None else []
+        due = self._strikes.due("recovering", self._facts.row, "before")
+        if due != "damage" or file is None or len(ends) < _TWO:
+            return None
+        at = self._chance.below(ends[-2], "byte")
+        file.flip(at)
+        self._came("recovering", self._facts.row, "damage")
+        return lambda: file.flip(at)

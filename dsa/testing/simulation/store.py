@@ -1,0 +1,226 @@
+"""A `RunStore` on the simulated disk: the real lines, chain and epochs, in frames that say whether they are whole.
+
+An append is one frame and one sync. What a crash left of a frame that was never synced is cut off when the run is next held; a frame
+that is not what was written and has a good one behind it is damage. Others are told of every stage of an append, and may end it there.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Literal, Protocol
+from zlib import crc32
+
+import attrs
+
+from dsa.runtime.journal import (
+    DamageError,
+    HeldError,
+    LeaseLostError,
+    Recorded,
+    StoreError,
+    UnknownRunError,
+    first_link,
+    next_link,
+)
+from dsa.runtime.ledger import Entry, Ledger, dump_line, from_json
+from dsa.testing.simulation.disk import File
+
+_HEAD = re.compile(rb"([0-9a-f]{8}) ([0-9a-f]{8})\n")
+_HEAD_LENGTH = 18
+#: The frames that have entries; others say who holds the run.
+_WITH_ENTRIES = frozenset({"new", "rows"})
+
+
+Stage = Literal["before", "unsynced", "durable"]
+
+
+class Owner(Protocol):
+    """The process that has a store open. What these raise goes to who called the store."""
+
+    name: str
+
+    def before(self, entries: Sequence[Entry]) -> None:
+        """Entries are about to be written; none of them is."""
+
+    def refused(self) -> None:
+        """Somebody else holds the run: this process is told so."""
+
+    def unsynced(self, entries: Sequence[Entry]) -> None:
+        """They are written and not synced."""
+
+    def durable(self, epoch: int, entries: Sequence[Entry]) -> None:
+        """They are on the disk for good: whoever wrote them is about to hear of it."""
+
+    def holding(self, stage: Stage, epoch: int) -> None:
+        """The run is about to be held under an epoch (`before`), that is written (`unsynced`), the run is held (`durable`)."""
+
+
+@attrs.frozen
+class Contents:
+    """What a file holds: text, entries and their lines' chain as read; how much of it is sound."""
+
+    text: str
+    entries: tuple[Entry, ...]
+    link: bytes
+    epoch: int
+    holder: str | None
+    length: int
+
+
+class DiskStore:
+    """The store as one process has it open. `is_alive` tells whether a holder lives."""
+
+    def __init__(self, files: dict[str, File], owner: Owner, is_alive: Callable[[str], bool]) -> None:
+        self._files, self._owner, self._is_alive = files, owner, is_alive
+
+    def create(self, run: str, text: str, entries: Sequence[Entry]) -> "DiskJournal":
+        """Begin a run. Raises StoreError when there is one of that id."""
+        file = self._files.setdefault(run, File())
+        if file.content and contents(run, file) is not None:
+            raise StoreError("there is a run of that id already")
+        self._owner.before(entries)
+        file.cut(0)
+        journal = DiskJournal(file, self._owner, run, first_link(run, text), 1)
+        journal.write(f"new 1 {len(text)} {self._owner.name}\n{text}", entries)
+        return journal
+
+    def hold(self, run: str, *, take: bool = False) -> tuple["DiskJournal", Recorded]:
+        """Become the writer of a run, and read it. Raises UnknownRunError, HeldError, DamageError."""
+        file, found = self._found(run)
+        if found.holder is not None and self._is_alive(found.holder) and not take:
+            raise HeldError(run, found.holder)
+        epoch = found.epoch + 1
+        self._owner.holding("before", epoch)
+        file.cut(found.length)
+        file.sync()  # nothing is built upon what may be gone
+        file.write(_frame(f"hold {epoch} {self._owner.name}"))
+        self._owner.holding("unsynced", epoch)
+        file.sync()
+        journal = DiskJournal(file, self._owner, run, found.link, epoch)
+        self._owner.holding("durable", epoch)
+        return journal, Recorded(run, found.text, Ledger(found.entries), epoch, self._owner.name)
+
+    def read(self, run: str) -> Recorded:
+        """Read a run, whoever writes it. Raises UnknownRunError or DamageError."""
+        _, found = self._found(run)
+        holder = found.holder if found.holder is not None and self._is_alive(found.holder) else None
+        return Recorded(run, found.text, Ledger(found.entries), found.epoch, holder)
+
+    def runs(self) -> tuple[str, ...]:
+        """Give the ids of all runs, sorted."""
+        return tuple(sorted(run for run, file in self._files.items() if contents(run, file) is not None))
+
+    def _found(self, run: str) -> tuple[File, Contents]:
+        file = self._files.get(run)
+        found = None if file is None else contents(run, file)
+        if file is None or found is None:
+            raise UnknownRunError(f"there is no run {run}")
+        return file, found
+
+
+class DiskJournal:
+    """The right to write one run of a DiskStore."""
+
+    def __init__(self, file: File, owner: Owner, run: str, link: bytes, epoch: int) -> None:
+        self.run, self.epoch = run, epoch
+        self._file, self._owner, self._link = file, owner, link
+        self._end = len(file.content)
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Write entries, all or none of them; they are durable when this returns. Raises LeaseLostError or StoreError."""
+        if entries:
+            self._owner.before(entries)
+            self.require_lease()
+            self.write(f"rows {self.epoch}\n", entries)
+
+    def write(self, head: str, entries: Sequence[Entry]) -> None:
+        """Write a frame that begins with a head and has entries, and have it on the disk."""
+        lines, link = [], self._link
+        for line in map(dump_line, entries):
+            link = next_link(link, self.epoch, line)
+            lines.append(line)
+        self._file.write(_frame(head + "\n".join((*lines, link.hex()))))
+        self._end, self._link = len(self._file.content), link
+        self._owner.unsynced(entries)
+        self._file.sync()
+        self._owner.durable(self.epoch, entries)
+
+    def require_lease(self) -> None:
+        """Raise LeaseLostError when somebody else holds the run."""
+        if len(self._file.content) != self._end:
+            for _, body in frames(self._file.content, self._end):
+                if body.startswith("hold ") and int(body.split(" ")[1]) > self.epoch:
+                    self._owner.refused()
+                    raise LeaseLostError(self.run)
+            self._end = len(self._file.content)
+
+    def release(self) -> None:
+        """Give up the right to write; somebody else's is not touched."""
+        try:
+            self.require_lease()
+        except LeaseLostError:
+            return
+        self._file.write(_frame(f"free {self.epoch}"))
+        self._file.sync()
+        self._end = len(self._file.content)
+
+
+def _frame(body: str) -> bytes:
+    data = body.encode("utf-8", "surrogatepass")
+    return b"%08x %08x\n%b" % (crc32(data), len(data), data)
+
+
+def frames(content: bytearray, begin: int = 0) -> Iterator[tuple[int, str]]:
+    """Give the frames that are whole, each with the place where it ends, until one is not."""
+    at = begin
+    while (body := _body(content, at)) is not None:
+        at += _HEAD_LENGTH + len(body)
+        yield at, body.decode("utf-8", "surrogatepass")
+
+
+def _body(content: bytearray, at: int) -> bytes | None:
+    head = _HEAD.match(content, at)
+    if head is None:
+        return None
+    begin = at + _HEAD_LENGTH
+    body = bytes(content[begin : begin + int(head[2], 16)])
+    return body if len(body) == int(head[2], 16) and crc32(body) == int(head[1], 16) else None
+
+
+def contents(run: str, file: File) -> Contents | None:
+    """Read and verify a file; None when no run was begun in it. Raises DamageError."""
+    text, epoch, holder, link, length = "", 0, None, b"", 0
+    entries: list[Entry] = []
+    for end, body in frames(file.content):
+        head, _, rest = body.partition("\n")
+        word, number, *said = head.split(" ", 2)
+        epoch = int(number)
+        if word == "new":
+            size, _, holder = said[0].partition(" ")
+            text, rest = rest[: int(size)], rest[int(size) :]
+            link = first_link(run, text)
+        if word in _WITH_ENTRIES:
+            *lines, written = rest.split("\n")
+            for line in lines:
+                link = next_link(link, epoch, line)
+                entries.append(_entry(line))
+            require_chain(run, len(entries), link, written)
+        else:
+            holder = said[0] if word == "hold" else None
+        length = end
+    if any(_body(file.content, head.start()) is not None for head in _HEAD.finditer(file.content, length)):
+        raise DamageError("it is not what was written", run, len(entries))
+    return Contents(text, tuple(entries), link, epoch, holder, length) if entries else None
+
+
+def require_chain(run: str, count: int, link: bytes, written: str) -> None:
+    """Raise DamageError unless the chain is the one that was written."""
+    if link.hex() != written:
+        raise DamageError("it is not what was written", run, count)
+
+
+@lru_cache(maxsize=65_536)
+def _entry(line: str) -> Entry:
+    """Read a line. Runs of one machine have most of their lines in common, and entries are never changed."""
+    return from_json(json.loads(line))

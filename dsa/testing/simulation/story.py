@@ -1,0 +1,286 @@
+"""The story of one seed: a run from its beginning to its end, through processes that die, stall and lose it.
+
+Takes a subject and a seed, gives a `Told`. Whatever the driver may not decide itself is decided here, as an operator would: who takes
+the run up, what is said about effects in doubt. What goes wrong on the way is in `dsa.testing.simulation.mishaps`.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+
+import attrs
+
+from dsa.edge.driver import Rest
+from dsa.meaning import Occurrence
+from dsa.runtime.artifacts import MemoryArtifacts
+from dsa.runtime.budgets import BUDGET
+from dsa.runtime.journal import DamageError, LeaseLostError, Recorded, StoreError, UnknownRunError
+from dsa.runtime.ledger import Entry, Handling, IntentEntry
+from dsa.testing.simulation.acts import Acts
+from dsa.testing.simulation.court import Court
+from dsa.testing.simulation.disk import File
+from dsa.testing.simulation.facts import Facts
+from dsa.testing.simulation.faults import Fault, Triple
+from dsa.testing.simulation.loop import SpinningError, Time
+from dsa.testing.simulation.mishaps import Mishaps
+from dsa.testing.simulation.oracles import Violation
+from dsa.testing.simulation.plan import plan_of
+from dsa.testing.simulation.process import KilledError, Process, Said, Surroundings
+from dsa.testing.simulation.strikes import Strikes
+from dsa.testing.simulation.subject import RUN, Subject
+from dsa.testing.simulation.world import World, data_of
+
+#: More processes than this do not take up one run unless it goes round in circles.
+_MOST_LIVES = 60
+#: How long it takes until somebody takes a run up, in seconds.
+_PAUSES_S = (0, 0, 1, 3_600, 86_400)
+
+
+@attrs.frozen
+class Told:
+    """What came of a seed. `fingerprint` is equal for equal stories; `log` tells it, entries and what happened between them."""
+
+    seed: int
+    aim: Triple
+    hits: Counter[Triple]
+    struck: tuple[Fault, ...]
+    violation: Violation | None
+    rows: int
+    lives: int
+    fingerprint: int
+    log: tuple[Entry | str, ...] = ()
+
+
+class Story:
+    """One seed, played. `play` may be called once. With `telling` the log is kept."""
+
+    def __init__(self, subject: Subject, seed: int, *, telling: bool = False) -> None:
+        self.plan = plan_of(subject, seed)
+        self.time = Time()
+        self.facts = Facts(subject, self.time, self.plan.limits)
+        self.facts.intended = self.plan.intended
+        self.court = Court(self.facts, self.tell)
+        self.strikes = Strikes(self.plan)
+        self.world = World(self.facts, self.plan, self.strikes.is_calm, self.tell)
+        self.files: dict[str, File] = {}
+        self.processes: dict[str, Process] = {}
+        self.is_over = False
+        self.stray: Occurrence | None = None
+        self._is_telling = telling
+        self._log: list[Entry | str] = []
+        self.mishaps = Mishaps(self)
+        self._acts = Acts(self)
+        limits, files, alive = self.plan.limits, self.files, self._is_alive
+        is_shown = self.plan.chance.happens(25, "shown")
+        self._around = Surroundings(subject, self.time, files, MemoryArtifacts(), limits, self.mishaps, alive, is_shown)
+
+    def tell(self, what: str | Sequence[Entry]) -> None:
+        """Add to the log what happened."""
+        if self._is_telling:
+            self._log += [what] if isinstance(what, str) else what
+
+    def _is_alive(self, name: str) -> bool:
+        return name in self.processes and self.processes[name].is_alive
+
+    def new_process(self) -> Process:
+        """Start a process; it has nothing yet."""
+        process = Process(1 + len(self.processes), self._around)
+        self.processes[process.name] = process
+        self.tell(f"{process.name} starts")
+        return process
+
+    @property
+    def is_broken(self) -> bool:
+        """Tell whether an oracle was broken: then the rest does not matter."""
+        return self.court.violation is not None
+
+    # -- from the beginning to the end --------------------------------------------------------------------------------
+
+    def play(self) -> Told:
+        """Play it to its end."""
+        process: Process | None = self._begun()
+        while process is not None and not self.is_broken:
+            self.live(process)
+            process = None if self.is_broken else self._next(process)
+            if len(self.processes) > _MOST_LIVES:
+                self.court.failed(f"after {_MOST_LIVES} processes the run has not come to an end")
+        self.court.ended()
+        for each in self.processes.values():
+            each.bury()
+        held = self.files[RUN].content if RUN in self.files else b""
+        print_of = hashlib.blake2b(held, digest_size=8)
+        print_of.update(f"{self.time.now_s} {self.strikes.struck}".encode())
+        return Told(
+            self.plan.seed,
+            self.plan.aim,
+            self.strikes.hits,
+            tuple(self.strikes.struck),
+            self.court.violation,
+            self.facts.position,
+            len(self.processes),
+            int.from_bytes(print_of.digest(), "big"),
+            tuple(self._log),
+        )
+
+    def live(self, process: Process, moves: int | None = None) -> None:
+        """Let a process go on until it ends, or the world has made so many moves."""
+        while True:
+            try:
+                self._acts.let(process, moves)
+            except SpinningError as fault:
+                self.court.failed(fault)
+                return
+            ending = process.ending
+            if not isinstance(ending, Rest) or not process.is_alive or process.is_stale:
+                return
+            self.court.rested(ending)
+            self.mishaps.at_rest(process, ending)
+            if process.ending is not None:
+                return
+
+    def _begun(self) -> Process:
+        """Begin the run, again when nothing of it was durable."""
+        self.facts.restarted()
+        process = self.new_process()
+        first = self.plan.intended(0, self.facts.configuration)
+        is_sent = first is not None and self._acts.is_outside(first) and self.plan.sends_first
+        sent = (self.sending(first),) if first is not None and is_sent else ()
+        process.sent_at = 0 if sent else -1
+        process.begin(self.world.binding(process), sent)
+        return process
+
+    def sending(self, occurrence: Occurrence) -> Occurrence:
+        """Give an event from outside as somebody sends it: without verdicts, with data."""
+        self.facts.deeds.sent[occurrence.event] += 1
+        self.tell(f"somebody sends {occurrence.event}")
+        return Occurrence(occurrence.event, data=data_of(occurrence.event, self.facts.position))
+
+    # -- who goes on ----------------------------------------------------------------------------------------------------
+
+    def _next(self, process: Process) -> Process | None:
+        """Give the process that goes on with the run after one has ended; None when the story is over."""
+        ending = process.ending
+        if process.rival is not None:
+            process.release()
+            return process.rival
+        if self.is_over:
+            return None
+        if isinstance(ending, Rest):
+            return self._after_rest(process, ending)
+        if process.is_alive and not isinstance(ending, StoreError | KilledError):
+            self.court.failed(ending if ending is not None else "a process goes no further, and nothing can wake it")
+            return None
+        if isinstance(ending, LeaseLostError):
+            self.court.failed("a process was told that another one has the run, and there is none")
+        process.is_alive = False
+        return self._taken_up(Said())
+
+    def _after_rest(self, process: Process, rest: Rest) -> Process | None:
+        stray, self.stray = self.stray, None
+        if stray is not None or not process.is_alive:
+            process.release()
+            return self._taken_up(Said((self.sending(stray),) if stray is not None else ()))
+        if rest.kind == "stopped":
+            process.release()
+            spent = rest.failure is not None and rest.failure.code == BUDGET
+            return None if spent else self._taken_up(Said())
+        if rest.in_doubt:
+            process.release()
+            return self._taken_up(self._decided(rest.in_doubt))
+        following = self.plan.intended(self.facts.position, self.facts.configuration)
+        if rest.kind == "finished" or following is None or self.facts.position >= self.plan.longest:
+            process.release()
+            return None
+        sent = self.sending(following)
+        if self.plan.chance.happens(50, "again", self.facts.position):
+            process.sent_at = self.facts.position
+            process.drive_again(sent)
+            return process
+        process.release()
+        return self._taken_up(Said((sent,)), sent_at=self.facts.position)
+
+    def _taken_up(self, said: Said, *, sent_at: int = -1) -> Process | None:
+        """Have the run taken up by a new process, as often as it takes."""
+        self.time.now_s += self.plan.chance.one_of(_PAUSES_S, "pause", len(self.processes))
+        while not self.is_broken and len(self.processes) <= _MOST_LIVES:
+            process = self.new_process()
+            recorded = self._held(process)
+            if recorded is None and not self.facts.entries and not self.facts.being_written:
+                return self._begun()
+            if recorded is not None and self.start(process, recorded, said):
+                process.sent_at = sent_at
+                return process
+            said = Said()
+        return None
+
+    def _held(self, process: Process) -> Recorded | None:
+        """Hold the run with a process; None when it died, the disk failed, or there is no run."""
+        undo = self.mishaps.damaged()
+        try:
+            recorded = process.hold()
+        except DamageError:
+            if undo is None:
+                self.court.failed("the ledger is damaged, and nobody has damaged it")
+            else:
+                undo()
+            self._lost(process, "the ledger is damaged")
+            return None
+        except (StoreError, KilledError) as ending:
+            if isinstance(ending, UnknownRunError):
+                self.court.read((), 0)
+            self._lost(process, str(ending))
+            return None
+        except Exception as ending:  # noqa: BLE001  (whatever it is, it is found)
+            self.court.failed(ending)
+            return None
+        if undo is not None:
+            self.court.failed("a byte of the ledger is another one, and it was read as if it were not")
+        self.court.read(tuple(recorded.entries), recorded.epoch)
+        return recorded
+
+    def _lost(self, process: Process, why: str) -> None:
+        process.is_alive = False
+        self.tell(f"{process.name} ends{': ' if why else ''}{why}")
+
+    def start(self, process: Process, recorded: Recorded, said: Said) -> bool:
+        """Let a process take up what it holds; tell whether it has come so far."""
+        try:
+            process.take_up(recorded, self.world.binding(process), said)
+        except (StoreError, KilledError) as ending:
+            self._lost(process, str(ending))
+            return False
+        except Exception as ending:  # noqa: BLE001  (whatever it is, it is found)
+            self.court.failed(ending)
+            return False
+        return True
+
+    # -- what a person says -----------------------------------------------------------------------------------------------
+
+    def _decided(self, asked: Sequence[IntentEntry]) -> Said:
+        """Look into the world, and say of each effect in doubt what became of it."""
+        decided: dict[str, Handling] = {}
+        answers: dict[str, Occurrence] = {}
+        facts, deeds = self.facts, self.facts.deeds
+        for intent in asked:
+            known = facts.machine.answers.get(intent.effect, ())
+            said: str = "retry"
+            if deeds.happened[intent.key]:
+                said = self._answer_of(intent.effect, known) if known else "done"
+            count = len(deeds.decided.setdefault(intent.key, []))
+            if intent.effect in facts.machine.failures_handled and self.plan.chance.happens(25, intent.key, count):
+                said = "fail"
+            if said in known:
+                answers[intent.key] = Occurrence(said, data={"said": intent.key})
+            else:
+                decided[intent.key] = said  # type: ignore[assignment]  # one of three words, as it stands here
+            deeds.decided[intent.key].append(said)
+            self.tell(f"somebody says of {intent.effect} {intent.key.partition('/')[2]} in doubt: {said}")
+        return Said((), decided, answers)
+
+    def _answer_of(self, effect: str, known: Sequence[str]) -> str:
+        """Give the answer that an effect has given: what is intended, where it may be."""
+        intended = self.plan.intended(self.facts.position, self.facts.configuration)
+        if intended is not None and intended.event in known:
+            return intended.event
+        self.facts.deeds.unplanned = True
+        return self.plan.chance.one_of(known, "answer", effect, self.facts.position)

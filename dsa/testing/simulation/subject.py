@@ -1,0 +1,103 @@
+"""What is simulated: a machine at its parameters' values with its text, everything that is worked out about it once.
+
+Takes a machine, its document's text and the policies that are real; gives a `Subject` that all stories share.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import attrs
+
+from dsa.checks.monitors import Monitored, is_monitor
+from dsa.claims import show
+from dsa.declarations import Effect
+from dsa.fast import FastStep, compile_step
+from dsa.lang import digest
+from dsa.machine import Machine
+from dsa.meaning import Occurrence
+from dsa.runtime.policies import Policy
+from dsa.testing.graph import Graph, graph_of
+from dsa.testing.simulation.faults import RowFacts, Triple, possible, rows_of
+from dsa.testing.simulation.guide import Guide
+
+#: The id of every simulated run: each has a disk of its own.
+RUN = "sim"
+
+
+@attrs.frozen(slots=False)
+class Subject:
+    """A machine to be simulated. `handlers` are the real policies, by effect; an effect without one is made up.
+
+    `properties` are watched in every run: those of the machine, or of the spec that adds to it.
+    """
+
+    machine: Machine
+    text: str
+    handlers: Mapping[str, Policy] = attrs.field(factory=dict)
+    properties: tuple[tuple[str, Monitored], ...] = ()
+
+    #: What the properties said of the rows that runs have taken, by these; most runs take the same.
+    known: dict[tuple[Occurrence, ...], str | None] = attrs.field(factory=dict, init=False, repr=False)
+
+    @cached_property
+    def graph(self) -> Graph:
+        """All that the machine can do. Raises TooLargeError."""
+        return graph_of(self.machine)
+
+    @cached_property
+    def guide(self) -> Guide:
+        """Ways through it."""
+        return Guide(self.graph)
+
+    @cached_property
+    def rows(self) -> dict[int, RowFacts]:
+        """The rows that can be taken, by index."""
+        return rows_of(self.graph)
+
+    @cached_property
+    def triples(self) -> tuple[Triple, ...]:
+        """Every row, boundary and fault there is."""
+        return tuple(possible(self.rows))
+
+    @cached_property
+    def step(self) -> FastStep:
+        """The compiled step; it remembers what it was asked."""
+        return compile_step(self.machine)
+
+    @cached_property
+    def row_index(self) -> dict[int, int]:
+        """The index of a row by its identity."""
+        return {id(row): place for place, row in enumerate(self.machine.transitions)}
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the machine's canonical text."""
+        return digest(self.machine)
+
+    @cached_property
+    def effects(self) -> dict[str, Effect]:
+        """What the Effects table says, by name."""
+        return {effect.name: effect for effect in self.machine.effects}
+
+    @cached_property
+    def has_timers(self) -> bool:
+        """Tell whether any row is a timer's."""
+        return any(row.is_timer for row in self.machine.transitions)
+
+    def prepare(self) -> None:
+        """Work out what all stories share, before they are shared out. Raises TooLargeError."""
+        _ = self.triples, self.guide, self.step, self.digest
+
+    def declared(self, effect: str) -> Effect:
+        """Give what the Effects table says of an effect, or that it says nothing."""
+        return self.effects.get(effect) or Effect(effect)
+
+    def handling(self, effect: str) -> str:
+        """Give what is done about an effect in doubt: `retry`, `ask` or `fail`, as the column says, or its kind."""
+        about = self.declared(effect)
+        return about.in_doubt or ("ask" if about.kind == "actuator" else "retry")
+
+
+def monitored(machine: Machine) -> tuple[tuple[str, Monitored], ...]:
+    """Give the properties that a single run can break, with their texts."""
+    return tuple((show(prop.form), prop.form) for prop in machine.properties if is_monitor(prop.form))

@@ -1,0 +1,216 @@
+"""The world that a simulated run meets: models, guards, services, people. Each says the same whenever it is asked the same.
+
+Gives policies, guards and generators that wait until somebody lets them go on, and keeps count of what they do, outside of any ledger.
+Where the machine has real policies, they run here, with a made-up model and made-up guards behind them.
+"""
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, Literal, Protocol
+
+import attrs
+
+from dsa.edge.binding import Binding, effect_names
+from dsa.edge.effects import BAD_ANSWER
+from dsa.meaning import Occurrence
+from dsa.runtime.content import Artifact, Context, GeneratorInterface, GuardInterface, GuardResult, PromptTemplate
+from dsa.runtime.policies import Action, PolicyContext, Step, error_step, event_step
+from dsa.runtime.secrets import Secrets
+from dsa.testing.simulation.facts import Facts
+from dsa.testing.simulation.plan import Plan
+
+Fate = Literal["answers", "fails", "garbled", "lost"]
+#: The code of a failure that the world made.
+MADE = "MADE"
+_NO_SECRETS = Secrets({}, ())
+#: The key of the effect that is performed now; empty while an event arrives.
+_KEY: ContextVar[str] = ContextVar("key", default="")
+
+
+class Caller(Protocol):
+    """The process that calls a policy."""
+
+    is_alive: bool
+    is_stale: bool
+
+    def begins(self, key: str, effect: str) -> None:
+        """Take note that a policy is called."""
+
+
+@attrs.define(eq=False)
+class Call:
+    """An effect under way: it has begun and not happened, until its turn comes. `fate` is what becomes of it then."""
+
+    caller: Caller
+    key: str
+    effect: str
+    turn: "asyncio.Future[None] | None" = None
+    fate: Fate = "answers"
+    event: str | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Tell whether it can be let go on: nobody has, and nobody has stopped it."""
+        return self.turn is not None and not self.turn.done()
+
+    def comes_back(self, event: str | None) -> None:
+        """Say with which event it comes back; with `E.failed` it fails."""
+        self.event = event
+        if event == f"{self.effect}.failed":
+            self.fate = "fails"
+
+    def let_go(self) -> None:
+        """Let it happen."""
+        assert self.turn is not None, "it waits"
+        self.turn.set_result(None)
+
+
+class World:
+    """Where effects happen. `calls` are those under way, in the order in which they were begun.
+
+    `is_calm` tells that nothing will go wrong while an effect of a row is under way.
+    """
+
+    def __init__(
+        self, facts: Facts, plan: Plan, is_calm: Callable[[int | None], bool], tell: Callable[[str], None]
+    ) -> None:
+        self._facts, self._plan, self._deeds = facts, plan, facts.deeds
+        self._is_calm, self._tell = is_calm, tell
+        self._machine, self._handlers = facts.machine, facts.subject.handlers
+        self.calls: list[Call] = []
+
+    def binding(self, caller: Caller) -> Binding:
+        """Give what a process binds to the names of the table."""
+        effects = {name: partial(self._perform, caller) for name, _ in effect_names(self._machine)}
+        guards = {guard.name: _Guard(guard.name, self) for guard in self._machine.guards}
+        model = _Model(self)
+        return Binding(effects, guards, defaultdict(lambda: model), _NO_SECRETS)
+
+    def waiting(self, caller: Caller) -> list[Call]:
+        """Give the calls of a process that can be let go on; those that are over are forgotten."""
+        self.calls = [call for call in self.calls if call.is_waiting]
+        return [call for call in self.calls if call.caller is caller]
+
+    async def _perform(self, caller: Caller, action: Action, context: PolicyContext) -> list[Step]:
+        key, effect = context.key.rpartition("/")[0], action.policy  # of this try
+        call, deeds = Call(caller, key, effect), self._deeds
+        if caller.is_alive:
+            caller.begins(key, effect)
+            deeds.begun[key] += 1
+            deeds.begun_s[key] = self._facts.time.now_s
+        if not self._is_over_at_once(call):
+            call.turn = asyncio.get_running_loop().create_future()
+            if caller.is_alive:
+                self.calls.append(call)
+            await call.turn
+        if call.fate == "fails":
+            return self._gave(key, MADE, [error_step(effect, MADE, "it failed, as the seed has it")])
+        deeds.happened[key] += 1
+        self._tell(f"{effect} {'/'.join(key.rsplit('/', 2)[1:])} happens")
+        if call.fate == "garbled":
+            return self._gave(key, BAD_ANSWER, self._garbled(effect, key))
+        if call.fate == "lost":
+            await asyncio.get_running_loop().create_future()
+        steps = await self._steps(call, action, context)
+        events = [step.payload.get("event") for step in steps if step.type == "event"]
+        return self._gave(key, str(events[0]) if events else "", steps)
+
+    def _is_over_at_once(self, call: Call) -> bool:
+        """Tell whether an effect need not wait for its turn: nothing can go wrong meanwhile, and it gives what is intended next."""
+        facts, answers = self._facts, self._machine.answers.get(call.effect)
+        if not call.caller.is_alive or call.caller.is_stale or not self._is_calm(facts.row_of_key.get(call.key)):
+            return False
+        if answers is None:
+            return True
+        intended = self._plan.intended(facts.position, facts.configuration)
+        if intended is None or (facts.keys.get(call.effect) != call.key):
+            return False
+        call.comes_back(intended.event)
+        return intended.event in answers or call.fate == "fails"
+
+    def _gave(self, key: str, said: str, steps: list[Step]) -> list[Step]:
+        self._deeds.given.setdefault(key, []).append(said)
+        return steps
+
+    async def _steps(self, call: Call, action: Action, context: PolicyContext) -> list[Step]:
+        """Give what the policy gives: the real one, or the answer that is intended."""
+        handler = self._handlers.get(call.effect)
+        if handler is not None:
+            token = _KEY.set(call.key)
+            try:
+                return list(await handler(action, context))
+            finally:
+                _KEY.reset(token)
+        if call.event is None:
+            return []
+        tries = self._deeds.begun[call.key]
+        verdicts = self._verdicts_with(call)
+        return [event_step(call.effect, call.event, verdicts=verdicts, data={"key": call.key, "tries": tries})]
+
+    def _verdicts_with(self, call: Call) -> Mapping[str, Any]:
+        """Give the verdicts that come with an answer: all that are wanted, or none, and guards are asked as it arrives."""
+        facts = self._facts
+        if self._plan.chance.happens(50, "verdicts", call.key):
+            return {}
+        intended = self._plan.intended(facts.position, facts.configuration)
+        return {} if intended is None or intended.event != call.event else dict(intended.verdicts)
+
+    def _garbled(self, effect: str, key: str) -> list[Step]:
+        """Give what is no answer."""
+        answers = self._machine.answers.get(effect, ())
+        strange: list[Any] = [[None], "steps", None]
+        if answers:
+            event = answers[0]
+            odd = Step("", effect, "event", {"event": event, "verdicts": ["odd"]})
+            strange += [[], [event_step(effect, "gossip")], [odd], [event_step(effect, event)] * 2]
+            strange += [[event_step(effect, event, verdicts={"gossip": "passed"})]]
+        given: list[Step] = self._plan.chance.one_of(strange, "garbled", key)
+        return given
+
+    # -- models and guards ------------------------------------------------------------------------------------------
+
+    def text(self) -> str:
+        """Give what the model writes now."""
+        key = _KEY.get()
+        return f"text of {key}, try {self._deeds.begun[key]}"
+
+    def judge(self, guard: str) -> GuardResult:
+        """Give what a guard says now: what is intended, else something by chance."""
+        facts, outcomes = self._facts, self._machine.guard_named[guard].outcomes
+        intended: Occurrence | None = self._plan.intended(facts.position, facts.configuration)
+        said = {} if intended is None else dict(intended.verdicts)
+        outcome = said[guard] if guard in said else self._plan.chance.one_of(outcomes, "verdict", guard, facts.position)
+        self._deeds.said[_KEY.get(), guard] = outcome
+        return GuardResult(outcome == "passed", f"because it is {outcome}", outcome == "fatal")
+
+
+@attrs.frozen
+class _Guard(GuardInterface):
+    """A guard that says what the world wants."""
+
+    _name: str
+    _world: World
+
+    def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  (a guard's signature)
+        """Judge."""
+        return self._world.judge(self._name)
+
+
+@attrs.frozen
+class _Model(GeneratorInterface):
+    """A model that writes which call it is asked in."""
+
+    _world: World
+
+    def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:  # noqa: ARG002  (a generator's signature)
+        """Write."""
+        return Artifact(self._world.text())
+
+
+def data_of(event: str, number: int) -> object:
+    """Give what an event from outside brings: a text for a specification, else an object with a text that a person might write."""
+    return f"task {number}" if event == "specification" else {"content": json.dumps([event, number])}

@@ -1,0 +1,77 @@
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from dsa.cli.main import program
+from dsa.generators.library import KINDS as GENERATORS
+from dsa.guards.library import KINDS as GUARDS
+
+OWN = '''
+from dsa.guards.library import register
+from dsa.runtime.content import GuardInterface, GuardResult
+
+@register("at_most_for_this_test")
+class AtMost(GuardInterface):
+    """Pass a text of so many words
+    or fewer.
+
+    This is not said.
+    """
+
+    def __init__(self, words: int, strict: bool = True, marks: tuple[str, ...] = (",", ";"), rate: float = 2.0):
+        self.words = words
+
+    def validate(self, artifact, **dependencies):
+        return GuardResult(True)
+'''
+
+
+def listed(*arguments):
+    return CliRunner().invoke(program, arguments)
+
+
+@pytest.mark.parametrize(("command", "kinds"), [("guards", GUARDS), ("generators", GENERATORS)])
+def test_every_kind_is_listed_with_every_option(command, kinds):
+    found = {kind["kind"]: kind for kind in json.loads(listed(command, "--json").output)}
+    assert sorted(found) == sorted(kinds)
+    for name, kind in kinds.items():
+        assert [option["name"] for option in found[name]["options"]] == [option.name for option in kind.options]
+        assert found[name]["description"] == kind.description != ""
+    shown = listed(command).output.splitlines()
+    assert [line for line in shown if not line.startswith(" ")] == sorted(kinds)
+
+
+def test_options_are_told_as_a_table_has_them():
+    assert listed("guards").output.startswith(
+        "all\n"
+        "  Pass when all parts pass; every part is asked.\n"
+        "  takes the option `of`: names of guards or kinds, separated by commas\n"
+        "    parallel   true or false [false]\n"
+        "    timeout_s  a number\n"
+    )
+
+
+def test_kinds_of_ones_own_are_listed_too(tmp_path):
+    module = tmp_path / "own.py"
+    module.write_text(OWN, encoding="utf-8")
+    try:
+        result = listed("guards", "--with", str(module))
+        assert result.exit_code == 0
+        begin = result.output.index("at_most_for_this_test")
+        first, *lines = result.output[begin:].splitlines()[:6]
+        assert first == f"at_most_for_this_test  (from {module})"
+        assert lines == [
+            "  Pass a text of so many words or fewer.",
+            "    words   a whole number; must be given",
+            "    strict  true or false [true]",
+            "    marks   names separated by commas [,, ;]",
+            "    rate    a number [2]",
+        ]
+    finally:
+        GUARDS.pop("at_most_for_this_test", None)
+
+
+def test_a_module_that_is_not_there_is_named():
+    result = listed("guards", "--with", "nowhere.py", "--json")
+    assert (result.exit_code, "nowhere.py: no such Python file" in str(result.exception)) == (1, True)
