@@ -13,7 +13,11 @@ from dsa.edge.binding import FROM_FILE, import_kinds
 from dsa.runtime.kinds import Kind, Option
 
 _OWN = "dsa"
-_SUPPLIED = {"cases": "the section Cases", "parts": "the option `of`: names of guards or kinds, separated by commas"}
+_SUPPLIED = {
+    "cases": "the section Cases",
+    "generator": "the option `by`: the name of a generator or a kind [llm]",
+    "parts": "the option `of`: names of guards or kinds, separated by commas",
+}
 
 
 def command_for(name: str, what: str, kinds: Mapping[str, Kind]) -> click.Command:

@@ -9,6 +9,7 @@ import importlib.util
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -74,16 +75,17 @@ def bind(
     faults = _strangers(given)
     effects = {name: given.effects[name] for name, _ in effect_names(machine) if name in given.effects}
     faults += effect_faults(machine, effects)
+    generator_of = partial(build_generator, machine=machine, model=model, seed=seed, extra=given.generators)
     guards: dict[str, GuardInterface] = {}
     for name, span in _guards_read(machine).items():
         try:
-            guards[name] = build_guard(name, machine, extra=given.guards)
+            guards[name] = build_guard(name, machine, given.guards, generator_of)
         except BindingError as error:
             faults.append(str(error) if error.span else f"{_place(span)}{error}")
     generators = dict(given.generators)
     for name in _generators_needed(machine):
         try:
-            generators[name] = build_generator(name, machine, model=model, seed=seed, extra=given.generators)
+            generators[name] = generator_of(name)
         except BindingError as error:
             faults.append(str(error))
     if faults:

@@ -5,6 +5,7 @@ from dsa.generators.compatible import ChatClient, OpenAICompatibleGenerator
 from dsa.generators.library import build_generator, register
 from dsa.generators.lite import LiteLLMGenerator
 from dsa.generators.local import LocalGenerator
+from dsa.generators.programs import CommandGenerator, FunctionGenerator
 from dsa.generators.requests import Settings
 from dsa.generators.scripted import ScriptedGenerator, load_script
 from dsa.generators.streams import StreamReconciler, StreamResult, ToolCall, reconcile_stream
@@ -13,7 +14,9 @@ from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTem
 __all__ = [
     "Artifact",
     "ChatClient",
+    "CommandGenerator",
     "Context",
+    "FunctionGenerator",
     "GeneratorInterface",
     "Limits",
     "LiteLLMGenerator",

@@ -13,6 +13,7 @@ from dsa.errors import BindingError
 from dsa.generators.compatible import OpenAICompatibleGenerator
 from dsa.generators.lite import LiteLLMGenerator
 from dsa.generators.local import LocalGenerator
+from dsa.generators.programs import CommandGenerator
 from dsa.generators.scripted import load_script
 from dsa.machine import Machine
 from dsa.runtime.content import GeneratorInterface
@@ -45,6 +46,7 @@ def register(kind: str) -> Callable[[_Build], _Build]:
 register("local")(LocalGenerator)
 register("litellm")(LiteLLMGenerator)
 register("openai_compatible")(OpenAICompatibleGenerator)
+register("command")(CommandGenerator)
 
 
 @register("scripted")

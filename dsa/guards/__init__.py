@@ -4,6 +4,7 @@ from dsa.guards.cases import CasesGuard
 from dsa.guards.code import SyntaxGuard, extract_code
 from dsa.guards.compose import AllOf, Combination
 from dsa.guards.forbidden import ForbiddenGuard
+from dsa.guards.judge import JudgeGuard
 from dsa.guards.library import build_guard, register
 from dsa.guards.review import ReviewGuard
 from dsa.guards.texts import ModelGuard, RegexGuard, SchemaGuard
@@ -17,6 +18,7 @@ __all__ = [
     "ForbiddenGuard",
     "GuardInterface",
     "GuardResult",
+    "JudgeGuard",
     "ModelGuard",
     "RegexGuard",
     "ReviewGuard",

@@ -17,26 +17,30 @@ from dsa.guards.cases import CasesGuard
 from dsa.guards.code import SyntaxGuard
 from dsa.guards.compose import AllOf, Combination
 from dsa.guards.forbidden import ForbiddenGuard
+from dsa.guards.judge import JudgeGuard
 from dsa.guards.review import ReviewGuard
 from dsa.guards.texts import RegexGuard, SchemaGuard
 from dsa.machine import Machine
-from dsa.runtime.content import GuardInterface
+from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.kinds import Kind, closest, kind_of
 
 _Build = TypeVar("_Build", bound=Callable[..., GuardInterface])
 
-#: Every kind by its name. Arguments named `cases` come from the section Cases, `parts` from the option `of`.
+#: Every kind by its name. Arguments named `cases` come from the section Cases, `parts` from the option `of`, `generator` from the option `by`.
 KINDS: dict[str, Kind] = {}
 
-_SUPPLIABLE = frozenset({"cases", "parts"})
-_OF = "of"
+_SUPPLIABLE = frozenset({"cases", "parts", "generator"})
+_OF, _BY = "of", "by"
+_GENERATOR = "llm"
+#: Gives the generator of a name.
+GeneratorOf = Callable[[str], GeneratorInterface]
 
 
 def register(kind: str) -> Callable[[_Build], _Build]:
     """Make a class or function available as a kind of guard: its arguments are the options, its docstring describes it.
 
-    Arguments `cases` (tuple of Case) and `parts` (guards by name, from the option `of`) are supplied. TypeError for
-    an argument that no table can give.
+    Arguments `cases` (tuple of Case), `parts` (guards by name, from the option `of`) and `generator` (named by the option `by`, else `llm`) are
+    supplied. TypeError for an argument that no table can give.
     """
 
     def add(build: _Build) -> _Build:
@@ -52,6 +56,7 @@ register("forbidden")(ForbiddenGuard)
 register("regex")(RegexGuard)
 register("review")(ReviewGuard)
 register("in_order")(AllOf)
+register("judge")(JudgeGuard)
 
 
 @register("json")
@@ -86,19 +91,26 @@ def _at_least(
     return Combination(parts, "at_least", k, parallel=parallel, timeout_s=timeout_s)
 
 
-def build_guard(name: str, machine: Machine, extra: Mapping[str, GuardInterface] | None = None) -> GuardInterface:
+def build_guard(
+    name: str,
+    machine: Machine,
+    extra: Mapping[str, GuardInterface] | None = None,
+    generator_of: GeneratorOf | None = None,
+) -> GuardInterface:
     """Build the guard of a name: a workflow step's, a declared guard, or a kind.
 
     `extra` has the user's own guards, by guard name or by kind. A step's guards are asked in order; its part
-    `cases` takes the section Cases named after the step, or else after itself. Raises BindingError.
+    `cases` takes the section Cases named after the step, or else after itself. `generator_of` gives those that ask a model theirs.
+    Raises BindingError.
     """
-    return _Builder(machine, dict(extra or {})).build(name)
+    return _Builder(machine, dict(extra or {}), generator_of).build(name)
 
 
 @attrs.frozen
 class _Builder:
     machine: Machine
     extra: dict[str, GuardInterface]
+    generator_of: GeneratorOf | None
 
     def build(self, name: str) -> GuardInterface:
         if name in self.extra:
@@ -138,6 +150,9 @@ class _Builder:
         if "parts" in kind.supplied:
             supplied["parts"] = self._parts(kind, row, above, span)
             options = tuple(option for option in options if option[0] != _OF)
+        if "generator" in kind.supplied:
+            supplied["generator"] = self._generator(dict(options).get(_BY, _GENERATOR), owner, row.span or span)
+            options = tuple(option for option in options if option[0] != _BY)
         if "cases" in kind.supplied:
             section = self._cases(row.name, above, span)
             supplied["cases"] = section.cases
@@ -156,6 +171,14 @@ class _Builder:
         if not names:
             raise BindingError(f"guard {row.name} is of kind {kind.name}, which needs parts", span, f"{_OF} = a, b")
         return {part: self._part(part, (*above, row.name), span) for part in names}
+
+    def _generator(self, name: str, owner: str, span: Span | None) -> GeneratorInterface:
+        if self.generator_of is None:
+            raise BindingError(f"{owner} asks a generator, and there is none here", span)
+        try:
+            return self.generator_of(name.strip())
+        except BindingError as error:
+            raise error if error.span else BindingError(f"{owner}: {error}", span) from None
 
     def _cases(self, name: str, above: tuple[str, ...], span: Span | None) -> Cases:
         sections = {section.name: section for section in self.machine.cases}

@@ -102,6 +102,7 @@ def test_every_kind_describes_itself_and_its_options():
         "json": (True, 1),
         "review": (True, 1),
         "in_order": (True, 0),
+        "judge": (True, 1),
         "all": (True, 2),
         "any": (True, 2),
         "at_least": (True, 3),
