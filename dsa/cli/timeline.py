@@ -222,7 +222,7 @@ def _to_do(kept: Kept) -> Iterator[tuple[str, str]]:
             handled = HANDLED[handling_of(run.machine, flying)]
             yield "to do", f"{name}, which was under way: {handled}"
         else:
-            yield "to do", f"{name} again, which failed" if flying.tries else f"{name}, not begun yet"
+            yield "to do", f"{name} again, which failed" if flying.has_failed else f"{name}, not begun yet"
     for intent, _ in standing.left.answered:
         yield "to do", f"take the answer of {intent.effect} {short_key(intent.key)}"
 

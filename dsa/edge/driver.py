@@ -19,6 +19,7 @@ from dsa.edge.binding import Binding
 from dsa.edge.clock import Clock, MonotonicClock
 from dsa.edge.effects import action_for, answer_in, code_and_message, occurrence_of, result_of
 from dsa.edge.judging import with_exact_verdicts
+from dsa.edge.news import News, came_before, cancelled_by
 from dsa.edge.performing import Performer
 from dsa.errors import OccurrenceError
 from dsa.meaning import Occurrence, require_known
@@ -74,14 +75,6 @@ class Rest:
     in_doubt: tuple[IntentEntry, ...] = ()
 
 
-@attrs.frozen
-class _News:
-    """Something for the run: an occurrence, the key of the effect it answers, or the timer that fired."""
-
-    occurrence: Occurrence
-    intent: IntentEntry | None = None
-
-
 class Driver:
     """Drives one run. `run` is the run as it is now, `clock` the time it goes by.
 
@@ -114,7 +107,7 @@ class Driver:
         self._observe = observe
         self._saved = 0 if left is None else len(run.ledger)
         self._left = left or Unfinished()
-        self._inbox: deque[_News] = deque()
+        self._inbox: deque[News] = deque()
         self._commands = commands
         self._news = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -138,11 +131,11 @@ class Driver:
         if occurrence.source is not None or self.run.machine.event_named[occurrence.event].origin != OUTSIDE:
             msg = f"'{occurrence.event}' does not come from outside"
             raise OccurrenceError(msg)
-        self._tell(_News(occurrence))
+        self._tell(News(occurrence))
 
     def hear(self, intent: IntentEntry, answer: Occurrence | Step) -> None:
         """Take an answer of an effect, or its error step, whoever brings it; one that nobody waits for is refused as late (S7)."""
-        self._tell(_News(occurrence_of(intent, answer), intent))
+        self._tell(News(occurrence_of(intent, answer), intent))
 
     async def drive(self, *occurrences: Occurrence, decided: Mapping[str, Handling] | None = None) -> Rest:
         """Take the occurrences and go on until the run is finished, waits for outside events, or fails.
@@ -192,19 +185,22 @@ class Driver:
         return tuple(flying.intent for flying in left.in_flight if self._handling(flying, decided) == "ask")
 
     async def _go_on(self, left: Unfinished, decided: Mapping[str, Handling]) -> None:
-        """Arm the timers by their deadlines, take the results there are, perform what has none."""
-        for (source, event), deadline_ms in left.timers.items():
-            self._arm(source, event, max(0, deadline_ms - self.clock.wall_ms()))
-        for intent, result in left.answered:
-            self.hear(intent, answer_in(self.run.machine, intent.effect, [Step(**step) for step in result.steps]))
+        """Take what came before anything that is sent now, arm the timers by their deadlines, perform what has no result."""
+        earlier, armed = came_before(left, self.run.machine, self.clock.wall_ms())
+        self._inbox.extendleft(reversed(earlier))
+        for (source, event), left_ms in armed.items():
+            self._arm(source, event, left_ms)
+        cancelled = cancelled_by(earlier[0], self.run) if earlier else ()
         for flying in left.in_flight:
-            if flying.in_doubt or flying.tries:
+            if flying.in_doubt or flying.has_failed:
                 noted: Handling = self._handling(flying, decided) if flying.in_doubt else "again"
                 self.run = self.run.record(DoubtEntry(flying.intent.key, flying.intent.effect, noted))
         if left.in_flight:
             self._save()  # known, and counted by budgets, before any of them is performed again
         for flying in left.in_flight:
             intent, handling = flying.intent, self._handling(flying, decided)
+            if intent.key in cancelled:
+                continue  # its time was over before it could be begun again
             if handling == "retry" and self._may_begin:
                 await self._start(intent, action_for(self.run.machine, intent, flying.data), flying.tries)
             elif handling != "retry":
@@ -227,11 +223,11 @@ class Driver:
 
     # -- what comes in ------------------------------------------------------------------------------------------
 
-    def _tell(self, news: _News) -> None:
+    def _tell(self, news: News) -> None:
         self._inbox.append(news)
         self._news.set()
 
-    async def _receive(self, news: _News) -> None:
+    async def _receive(self, news: News) -> None:
         """Feed one occurrence; an answer or a timer that the table does not take stops the run."""
         occurrence, intent = news.occurrence, news.intent
         line = intent.line if intent else None
@@ -370,7 +366,7 @@ class Driver:
             await self.clock.sleep(seconds)
             assert occurrence.source is not None, "a timer has a source"
             del self._timers[occurrence.source, occurrence.event]
-            self._tell(_News(occurrence))
+            self._tell(News(occurrence))
         except BaseException as error:  # noqa: BLE001  (a task of ours)
             self._hand_over(error)
 

@@ -14,6 +14,7 @@ from dsa.errors import DsaError
 from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, DoubtEntry, Entry, IntentEntry, ResultEntry
 
 UNITS = ("calls", "tokens", "usd", "seconds")
+_WHOLE = ("calls", "tokens")
 #: The whole run, as the effect of a limit.
 RUN = ""
 #: The code of the error step of an effect that was not tried because its budget is spent.
@@ -43,17 +44,19 @@ def read_limit(text: str, effects: Iterable[str]) -> Limit:
     what, _, amount = text.partition("=")
     effect, _, unit = what.strip().rpartition(".")
     known = sorted(effects)
-    if unit not in UNITS or (effect and effect not in known):
-        listed = f"; the effects are: {', '.join(known)}" if effect and effect not in known else ""
-        raise BudgetError(
-            f"'{text}' is no budget: write UNIT=NUMBER or EFFECT.UNIT=NUMBER, UNIT one of {', '.join(UNITS)}{listed}"
-        )
+    if unit not in UNITS or not amount.strip():
+        written = f"write UNIT=NUMBER or EFFECT.UNIT=NUMBER, UNIT one of {', '.join(UNITS)}"
+        raise BudgetError(f"'{text}' is no budget: {written}")
+    if effect and effect not in known:
+        raise BudgetError(f"'{text}' is no budget: there is no effect '{effect}'; the effects are: {', '.join(known)}")
     try:
         most = float(amount)
     except ValueError:
         most = -1.0
     if not 0 <= most < inf:
         raise BudgetError(f"'{text}' is no budget: '{amount}' is no number from 0")
+    if unit in _WHOLE and not most.is_integer():
+        raise BudgetError(f"'{text}' is no budget: {unit} are counted in whole numbers")
     return Limit(unit, most, effect)
 
 

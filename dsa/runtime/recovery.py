@@ -11,6 +11,7 @@ import attrs
 
 from dsa.declarations import Effect
 from dsa.machine import Machine
+from dsa.runtime.budgets import was_refused
 from dsa.runtime.ledger import (
     CallEntry,
     CallResultEntry,
@@ -30,8 +31,9 @@ from dsa.runtime.run import Run
 class InFlight:
     """An effect to be performed: not begun, in doubt, or failed and to be tried again.
 
-    `data` is that of the event which caused it, `tries` how many results are recorded, all of them failures. `calls` are what its policy has
-    called in this try and got no result of, as far as they are not simply to be made again.
+    `data` is that of the event which caused it, `tries` how often it was tried, all in vain; `has_failed` tells that it failed last, by a try or
+    because its budget was spent. `calls` are what its policy has called in this try and got no result of, as far as they are not
+    simply to be made again.
     """
 
     intent: IntentEntry
@@ -39,6 +41,7 @@ class InFlight:
     tries: int
     in_doubt: bool
     calls: tuple[CallEntry, ...] = ()
+    has_failed: bool = False
 
 
 @attrs.frozen
@@ -65,7 +68,9 @@ def unfinished(run: Run) -> Unfinished:
         if results and not has_answers and not results[-1].failed:
             continue
         seq = seq_of(intent.key)
-        exhausted = len(results) > (declared(run.machine, intent.effect).retries or 0)
+        tries = sum(not was_refused(result) for result in results)
+        refused = bool(results) and was_refused(results[-1])  # its budget was spent: then the driver makes no further try by itself
+        exhausted = refused or tries > (declared(run.machine, intent.effect).retries or 0)
         is_over = bool(results) and (
             not results[-1].failed or (exhausted and intent.effect in run.machine.failures_handled)
         )
@@ -73,8 +78,8 @@ def unfinished(run: Run) -> Unfinished:
             answered.append((intent, results[-1]))
         elif not is_over:
             in_doubt = seq != blocked and (not exhausted or intent.key in past.tried_again)
-            calls = past.calls_in(intent.key, len(results)) if in_doubt else ()
-            flying.append(InFlight(intent, past.events[seq].data, len(results), in_doubt, calls))
+            calls = past.calls_in(intent.key, tries) if in_doubt else ()
+            flying.append(InFlight(intent, past.events[seq].data, tries, in_doubt, calls, bool(results)))
             blocked = blocked if has_answers else seq  # the effects after it wait for it (S6)
     armed = () if run.finished else run.machine.armed(run.configuration.state)
     timers = {timer: deadline for timer, deadline in past.deadlines.items() if timer in armed}

@@ -65,7 +65,7 @@ def outside_events(run: Run) -> tuple[str, ...]:
 def _failure(run: Run, left: Unfinished) -> str:
     """Say what stopped a run: an effect that failed for good, or an answer that no row took; empty when the ledger has neither."""
     for flying in left.in_flight:
-        if flying.tries and not flying.in_doubt:
+        if flying.has_failed and not flying.in_doubt:
             results = {entry.key: entry for entry in run.ledger if isinstance(entry, ResultEntry)}
             return f"{_named(flying)} failed: {_message(results[flying.intent.key])}"
     refused = _refused(run) if left.answered else {}

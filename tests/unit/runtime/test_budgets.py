@@ -40,11 +40,13 @@ def test_a_limit_is_read(text, limit):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("calls", "'' is no number from 0"),
+        ("calls", "write UNIT=NUMBER or EFFECT.UNIT=NUMBER"),
+        ("calls=1.5", "calls are counted in whole numbers"),
+        ("query_llm.tokens=0.1", "tokens are counted in whole numbers"),
         ("calls=-1", "'-1' is no number from 0"),
         ("calls=inf", "'inf' is no number from 0"),
         ("hours=3", "UNIT one of calls, tokens, usd, seconds"),
-        ("query.calls=3", "the effects are: execute_guard, log, query_llm"),
+        ("query.calls=3", "there is no effect 'query'; the effects are: execute_guard, log, query_llm"),
     ],
 )
 def test_what_is_no_limit_is_said(text, why):

@@ -1,0 +1,49 @@
+"""What there is to tell a run: occurrences with the effects that they answer, and what had come before somebody took the run up.
+
+Takes what a run has left to do, gives it in the order in which the run is to hear of it. Feeds nothing.
+"""
+
+from collections.abc import Mapping
+
+import attrs
+
+from dsa.edge.effects import answer_in, occurrence_of
+from dsa.machine import Machine
+from dsa.meaning import Occurrence
+from dsa.runtime.ledger import IntentEntry
+from dsa.runtime.policies import Step
+from dsa.runtime.recovery import Unfinished
+from dsa.runtime.run import Run
+
+#: A timer: the state that armed it, and `after DURATION`.
+Timer = tuple[str, str]
+
+
+@attrs.frozen
+class News:
+    """Something for the run: an occurrence, the intent of the effect it answers, or the timer that fired."""
+
+    occurrence: Occurrence
+    intent: IntentEntry | None = None
+
+
+def came_before(left: Unfinished, machine: Machine, now_ms: int) -> tuple[tuple[News, ...], Mapping[Timer, int]]:
+    """Give what the run is to hear before anything that is sent now, and the other timers with the milliseconds that are left of them.
+
+    Recorded results that were not taken come first, then the timers whose time is over, by their deadlines.
+    """
+    answered = [
+        News(occurrence_of(intent, answer_in(machine, intent.effect, [Step(**step) for step in result.steps])), intent)
+        for intent, result in left.answered
+    ]
+    overdue = sorted((at_ms, timer) for timer, at_ms in left.timers.items() if at_ms <= now_ms)
+    rung = [News(Occurrence(event, source=source)) for _, (source, event) in overdue]
+    return (*answered, *rung), {timer: at_ms - now_ms for timer, at_ms in left.timers.items() if at_ms > now_ms}
+
+
+def cancelled_by(news: News, run: Run) -> frozenset[str]:
+    """Give the keys of the effects that a timer cancels which is the next thing to happen; none for an answer."""
+    if news.intent is not None:
+        return frozenset()
+    after, _ = run.feed(news.occurrence)
+    return frozenset(run.keys.values()) - frozenset(after.keys.values())

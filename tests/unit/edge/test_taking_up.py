@@ -1,0 +1,193 @@
+"""A run that is taken up again: what is due comes first, and what was refused for its budget was never begun."""
+
+import asyncio
+
+import pytest
+
+from dsa.edge.binding import Binding
+from dsa.edge.driver import Driver
+from dsa.lang import loads
+from dsa.meaning import Occurrence
+from dsa.runtime.artifacts import MemoryArtifacts
+from dsa.runtime.budgets import read_limit
+from dsa.runtime.ledger import DoubtEntry, EventEntry, ResultEntry
+from dsa.runtime.policies import error_step, event_step
+from dsa.runtime.recovery import unfinished
+from dsa.runtime.run import begin, replay
+from dsa.runtime.standing import standing
+from dsa.testing.doubles import StillClock
+
+SALE = """# sale
+
+## Events
+| event    | from    |
+| -------- | ------- |
+| go       | outside |
+| approved | outside |
+| paid     | pay     |
+
+## Effects
+| effect | kind     | retries   |
+| ------ | -------- | --------- |
+| pay    | {kind}   | {retries} |
+
+## States
+| state     | kind    |
+| --------- | ------- |
+| idle      | initial |
+| asking    |         |
+| paying    |         |
+| succeeded | final   |
+| late      | final   |
+| failed    | final   |
+
+## Transitions
+| source | event     | effects | target    |
+| ------ | --------- | ------- | --------- |
+| idle   | go        |         | asking    |
+| asking | approved  | pay     | paying    |
+| asking | after 4s  |         | late      |
+| asking | after 6s  |         | failed    |
+| paying | paid      |         | succeeded |
+| paying | after 10s |         | late      |
+{more}"""
+
+
+def sale(kind="actuator", retries=1, more=""):
+    return loads(SALE.format(kind=kind, retries=retries, more=more))
+
+
+class Pay:
+    """Counts how often it is called, and does what it is told to."""
+
+    def __init__(self, *results):
+        self.results, self.calls = list(results), 0
+
+    async def __call__(self, _action, _context):
+        self.calls += 1
+        return self.results.pop(0) if self.results else [event_step("pay", "paid")]
+
+
+def driven(run, pay, *sent, commands=(), left=None, limits=(), clock=None, until_s=0.0):
+    """Let a driver go on with a run until it rests or this much time has passed; give its run."""
+    clock = clock or StillClock()
+
+    async def play():
+        driver = Driver(
+            run, Binding({"pay": pay}), MemoryArtifacts(), commands=commands, left=left, limits=limits, clock=clock
+        )
+        driving = asyncio.create_task(driver.drive(*map(Occurrence, sent)))
+        await clock.quiet()
+        await clock.advance(until_s)
+        await clock.quiet()
+        driving.cancel()
+        await asyncio.wait({driving})
+        return driver.run
+
+    ended = asyncio.run(play())
+    assert replay(ended.machine, ended.ledger) == ended
+    return ended
+
+
+def begun(machine, pay, *sent, **about):
+    run, commands = begin(machine, "r")
+    return driven(run, pay, *sent, commands=commands, **about)
+
+
+def taken_up(run, pay, *sent, **about):
+    return driven(run, pay, *sent, left=unfinished(run), **about)
+
+
+def events(run):
+    return [entry.event for entry in run.ledger if isinstance(entry, EventEntry)]
+
+
+# -- timers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("later_s", "outcome"), [(3.9, "succeeded"), (4.0, "late"), (5.0, "late"), (100.0, "late")])
+def test_an_approval_that_comes_after_its_time_is_refused_also_when_nobody_ran(later_s, outcome):
+    clock, pay = StillClock(), Pay()
+    run = begun(sale(), pay, "go", clock=clock)
+    asyncio.run(clock.advance(later_s))
+    run = taken_up(run, pay, "approved", clock=clock)
+    assert (run.outcome, pay.calls) == (outcome, int(outcome == "succeeded"))
+    assert events(run)[1] == ("approved" if outcome == "succeeded" else "after 4s")
+
+
+def test_what_is_overdue_comes_in_the_order_in_which_it_was_due():
+    clock = StillClock()
+    run = begun(sale(), Pay(), "go", clock=clock)
+    asyncio.run(clock.advance(100))
+    assert events(taken_up(run, Pay(), clock=clock)) == ["go", "after 4s"]
+
+
+def test_an_effect_whose_time_is_over_is_not_begun_again():
+    clock, forever = StillClock(), asyncio.Event()
+
+    class Hanging(Pay):
+        async def __call__(self, action, context):
+            await super().__call__(action, context)
+            await forever.wait()
+
+    run = begun(sale("sensing"), Hanging(), "go", "approved", clock=clock)
+    in_time, late = Pay(), Pay()
+    assert taken_up(run, in_time, clock=clock).outcome == "succeeded"
+    asyncio.run(clock.advance(10))
+    ended = taken_up(run, late, clock=clock)
+    assert (in_time.calls, late.calls, ended.outcome) == (1, 0, "late")
+    assert [entry.handling for entry in ended.ledger if isinstance(entry, DoubtEntry)] == ["retry"]
+
+
+# -- budgets ----------------------------------------------------------------------------------------------------------
+
+
+def refused(machine, calls=0, **about):
+    return begun(
+        machine, about.pop("pay", Pay()), "go", "approved", limits=[read_limit(f"pay.calls={calls}", ["pay"])], **about
+    )
+
+
+@pytest.mark.parametrize("retries", [0, 1, 5])
+@pytest.mark.parametrize("kind", ["actuator", "sensing"])
+def test_what_a_budget_has_refused_was_not_begun_and_is_in_no_doubt(kind, retries):
+    run = refused(sale(kind, retries))
+    how = standing(run)
+    assert (how.kind, how.failure) == (
+        "stopped",
+        "pay 2/1 (line 29) failed: its budget is spent: at most 0 calls of pay",
+    )
+    pay = Pay()
+    ended = taken_up(run, pay)
+    assert (ended.outcome, pay.calls) == ("succeeded", 1)
+
+
+def test_a_budget_takes_no_try_away():
+    fault = [error_step("pay", "DOWN", "down")]
+    run = refused(sale("sensing", 2), pay=Pay())
+    pay = Pay(fault, fault)
+    clock = StillClock()
+    assert taken_up(run, pay, clock=clock, until_s=5.0).outcome == "succeeded"
+    assert pay.calls == 3
+
+
+def test_what_was_begun_after_a_refusal_and_cut_off_is_in_doubt():
+    run = refused(sale())
+
+    class Cut(Pay):
+        async def __call__(self, action, context):
+            await asyncio.Event().wait()
+
+    cut = taken_up(run, Cut())
+    assert isinstance(cut.ledger[-1], DoubtEntry)
+    assert standing(cut).kind == "in doubt"
+
+
+def test_a_row_for_the_failure_is_taken_also_by_who_takes_the_run_up_after_the_refusal():
+    machine = sale(more="| paying | pay.failed |         | failed    |\n")
+    run = refused(machine)
+    assert run.outcome == "failed"
+    at = next(n for n, entry in enumerate(run.ledger) if isinstance(entry, ResultEntry))
+    cut = replay(machine, run.ledger[: at + 1])
+    pay = Pay()
+    assert (taken_up(cut, pay).outcome, pay.calls) == ("failed", 0)
