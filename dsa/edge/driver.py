@@ -294,6 +294,11 @@ class Driver:
         self.run = self.run.record(entry)
         self._save()
 
+    def require_able(self) -> None:
+        """Raise what the store has raised, if it has failed: then no policy is called any more."""
+        if self._broken is not None:
+            raise self._broken
+
     def _save_in_time(self) -> None:
         """Save from the event loop; what goes wrong is raised by `drive`."""
         self._will_save = False

@@ -4,7 +4,7 @@ Takes intents and actions, gives answers; every try is recorded through the host
 is its context here.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import Protocol
@@ -47,6 +47,9 @@ class Host(Protocol):
 
     def keep(self, entry: Record) -> None:
         """Append what came of an effect; it is durable when this returns."""
+
+    def require_able(self) -> None:
+        """Raise what the store has raised, if it has failed: then no policy is called any more."""
 
 
 @attrs.frozen
@@ -109,7 +112,7 @@ class Performer:
         calls = self._calls_under(key, tries)
         self._meter.begins(action.policy)
         try:
-            work = attempted(
+            work = self._attempted(
                 action.policy, partial(calls.perform, action, policy, allowed=self._allowed, with_ids=False)
             )
             steps = await within(self._clock, self._limit_of(about), work)
@@ -120,6 +123,11 @@ class Performer:
             return [error_of(action.policy, error)]
         finally:
             self._meter.ends(action.policy)
+
+    async def _attempted(self, effect: str, perform: Callable[[], Awaitable[list[Step]]]) -> list[Step]:
+        """Call the policy, unless the store has failed: below a time limit it begins a moment after it was asked for."""
+        self._host.require_able()
+        return await attempted(effect, perform)
 
     def _calls_under(self, key: str, tries: int) -> Calls:
         """Give what makes the calls of one try, with what is recorded of them; those in doubt that count as failed are recorded so."""

@@ -350,7 +350,8 @@ def described(kinds: dict[str, Kind]) -> dict[str, tuple[str, list[list[str]]]]:
             )
             options.append([option.name, _TYPES[option.type], text])
         of = [["of", "names separated by commas", "must be given"]] if "parts" in kind.supplied else []
-        expected[name] = (kind.description, of + options)
+        by = [["by", "the name of a generator, or a kind", "llm"]] if "generator" in kind.supplied else []
+        expected[name] = (kind.description, of + by + options)
     return expected
 
 

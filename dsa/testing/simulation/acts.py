@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 #: How often time may pass after nothing is sent to a run any more: some circle by timers for ever.
 _MOST_WAKES = 12
-#: How many rows may be taken after that, and how many moves a story has in all.
-_MOST_ROWS, _MOST_MOVES = 8, 400
+#: How many rows may be taken after that, and how many moves a story has in all: so many, and some for each row that is planned.
+_MOST_ROWS, _MOST_MOVES, _MOVES_A_ROW = 8, 400, 4
 
 
 class Acts:
@@ -46,7 +46,10 @@ class Acts:
         if not process.is_alive or story.is_broken:
             return False
         self._moves += 1
-        if self._moves > _MOST_MOVES or self._facts.position >= self._plan.longest + _MOST_ROWS:
+        if (
+            self._moves > _MOST_MOVES + _MOVES_A_ROW * self._plan.longest
+            or self._facts.position >= self._plan.longest + _MOST_ROWS
+        ):
             return self._enough(process)
         if left[0] is not None:
             if not left[0]:

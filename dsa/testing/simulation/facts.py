@@ -82,6 +82,7 @@ class Facts:
         self.latest: dict[str, str] = {}
         self.cancelled: list[IntentEntry] = []
         self.due_s: dict[Timer, float] = {}
+        self.overdue: set[Timer] = set()
         self.expected: deque[Entry] = deque()
         self.row: int | None = None
         self.taken: list[Taken] = []
@@ -196,6 +197,7 @@ class Facts:
 
     def _arm(self, again: Iterable[Timer], entered: Iterable[Timer]) -> None:
         for timer in (*entered, *again):
+            self.overdue.discard(timer)
             duration_ms = self.machine.rows_from[timer][0].duration_ms
             self.due_s[timer] = self._written_s + duration_ms / _MS
             self.expected.append(TimerEntry(*timer, self._written_wall_ms + duration_ms))
@@ -205,6 +207,7 @@ class Facts:
         deadlines = {(e.source, e.event): e.deadline_ms for e in self.entries if isinstance(e, TimerEntry)}
         for timer in self.due_s:
             self.due_s[timer] = self.time.now_s + max(0, deadlines[timer] - self.time.wall_ms()) / _MS
+        self.overdue = {timer for timer in self.due_s if deadlines[timer] <= self.time.wall_ms()}
 
     def restarted(self) -> None:
         """Forget timers of a run that was begun and never became durable."""

@@ -193,7 +193,7 @@ class Mishaps:
         fault = self._strikes.due("resting", self._facts.row)
         if fault is None or (rest.in_doubt and fault == "late answer"):
             return
-        if fault == "stray event":
+        if fault == "stray event" and outside_events(self._facts.machine):
             self._story.stray = self._stray()
             self._came("resting", self._facts.row, fault)
         elif self._made(process, "resting", fault, []) and fault == "late answer":
@@ -204,7 +204,7 @@ class Mishaps:
         facts, driver = self._facts, process.driver
         assert driver is not None, "it drives"
         late = facts.cancelled[-1] if facts.cancelled and not facts.finished else None
-        if fault == "late answer" and late is None:
+        if (fault == "late answer" and late is None) or (fault == "stray event" and not outside_events(facts.machine)):
             return False
         self._came(boundary, facts.row, fault)
         match fault:

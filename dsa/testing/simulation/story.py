@@ -66,6 +66,7 @@ class Story:
         self.processes: dict[str, Process] = {}
         self.is_over = False
         self.stray: Occurrence | None = None
+        self._most_lives = _MOST_LIVES + self.plan.longest
         self._is_telling = telling
         self._log: list[Entry | str] = []
         self.mishaps = Mishaps(self)
@@ -102,8 +103,8 @@ class Story:
         while process is not None and not self.is_broken:
             self.live(process)
             process = None if self.is_broken else self._next(process)
-            if len(self.processes) > _MOST_LIVES:
-                self.court.failed(f"after {_MOST_LIVES} processes the run has not come to an end")
+            if len(self.processes) > self._most_lives:
+                self.court.failed(f"after {self._most_lives} processes the run has not come to an end")
         self.court.ended()
         for each in self.processes.values():
             each.bury()
@@ -202,16 +203,29 @@ class Story:
     def _taken_up(self, said: Said, *, sent_at: int = -1) -> Process | None:
         """Have the run taken up by a new process, as often as it takes."""
         self.time.now_s += self.plan.chance.one_of(_PAUSES_S, "pause", len(self.processes))
-        while not self.is_broken and len(self.processes) <= _MOST_LIVES:
+        while not self.is_broken and len(self.processes) <= self._most_lives:
             process = self.new_process()
             recorded = self._held(process)
             if recorded is None and not self.facts.entries and not self.facts.being_written:
                 return self._begun()
+            if recorded is not None and said == Said():
+                said = self._brought()
+                sent_at = self.facts.position if said.sent else -1
             if recorded is not None and self.start(process, recorded, said):
                 process.sent_at = sent_at
                 return process
             said = Said()
         return None
+
+    def _brought(self) -> Said:
+        """Give what somebody sends who takes a run up after a crash: now and then what is to come next."""
+        position = self.facts.position
+        following = self.plan.intended(position, self.facts.configuration)
+        if following is None or position >= self.plan.longest or not self._acts.is_outside(following):
+            return Said()
+        return (
+            Said((self.sending(following),)) if self.plan.chance.happens(25, "brought", len(self.processes)) else Said()
+        )
 
     def _held(self, process: Process) -> Recorded | None:
         """Hold the run with a process; None when it died, the disk failed, or there is no run."""

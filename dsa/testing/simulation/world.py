@@ -26,6 +26,9 @@ from dsa.testing.simulation.plan import Plan
 Fate = Literal["answers", "fails", "garbled", "lost"]
 #: The code of a failure that the world made.
 MADE = "MADE"
+#: After so many rows, and at the end of what is planned, effects wait for their turn though nothing goes wrong: a long way is told from a
+#: loop that never ends, and a table that asks for ever meets who ends its story.
+_AT_ONCE = 100
 _NO_SECRETS = Secrets({}, ())
 #: The key of the effect that is performed now; empty while an event arrives.
 _KEY: ContextVar[str] = ContextVar("key", default="")
@@ -122,6 +125,8 @@ class World:
     def _is_over_at_once(self, call: Call) -> bool:
         """Tell whether an effect need not wait for its turn: nothing can go wrong meanwhile, and it gives what is intended next."""
         facts, answers = self._facts, self._machine.answers.get(call.effect)
+        if facts.position >= self._plan.longest or facts.position % _AT_ONCE == _AT_ONCE - 1:
+            return False
         if not call.caller.is_alive or call.caller.is_stale or not self._is_calm(facts.row_of_key.get(call.key)):
             return False
         if answers is None:

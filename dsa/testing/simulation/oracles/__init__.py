@@ -51,6 +51,7 @@ ASKED_OF: dict[type[Entry], tuple[Oracle, ...]] = {
         effects.events_from_outside_were_sent,
         effects.verdicts_are_what_guards_said,
         effects.a_timer_rings_when_it_is_due,
+        effects.what_is_overdue_comes_before_what_is_sent,
         effects.a_run_meets_what_it_would_have_met,
     ),
     StepEntry: (

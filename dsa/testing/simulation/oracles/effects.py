@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from math import inf
 
+from dsa.meaning import Occurrence, Taken
 from dsa.runtime.budgets import BUDGET
 from dsa.runtime.ledger import DoubtEntry, EventEntry, IntentEntry, ResultEntry, VerdictEntry
 from dsa.runtime.recorded import IN_DOUBT
@@ -80,9 +81,18 @@ def effects_begin_in_the_order_written(facts: Facts, begun: Beginning) -> str | 
     head, _, ordinal = begun.key.rpartition("/")
     for key in (f"{head}/{earlier}" for earlier in range(1, int(ordinal))):
         intent = facts.intents.get(key)
-        if intent is not None and facts.keys.get(intent.effect) == key and not facts.deeds.begun[key]:
-            return None if facts.results.get(key) else f"{_name(begun)} was begun before {intent.effect}"
+        if intent is None or facts.keys.get(intent.effect) != key or facts.deeds.begun[key] or facts.results.get(key):
+            continue
+        if not _is_over(facts, intent.effect):
+            return f"{_name(begun)} was begun before {intent.effect}"
     return None
+
+
+def _is_over(facts: Facts, effect: str) -> bool:
+    """Tell whether a timer is due that cancels an effect: then it need not be begun."""
+    due = (timer for timer, due_s in facts.due_s.items() if due_s <= facts.time.now_s)
+    taken = (facts.subject.step(facts.configuration, Occurrence(event, source=source)) for source, event in due)
+    return any(isinstance(each, Taken) and effect not in each.configuration.outstanding for each in taken)
 
 
 @oracle("P11")
@@ -228,6 +238,14 @@ def a_timer_rings_when_it_is_due(facts: Facts, event: EventEntry) -> str | None:
     if due_s is None or facts.time.now_s >= due_s - _SLACK_S:
         return None
     return f"{event.event} of {event.source} rang {due_s - facts.time.now_s:g} s too early"
+
+
+@oracle("S11")
+def what_is_overdue_comes_before_what_is_sent(facts: Facts, event: EventEntry) -> str | None:
+    """Whoever takes a run up hears first of the timers whose time was over by then: nobody approves what has expired."""
+    late = [timer for source, timer in facts.overdue if (source, timer) in facts.due_s]
+    is_sent = event.key is None and event.source is None
+    return f"{event.event} came before {late[0]}, which was overdue" if late and is_sent else None
 
 
 @oracle("S7")

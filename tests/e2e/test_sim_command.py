@@ -1,0 +1,205 @@
+"""`dsa sim` as somebody calls it: what it prints, what a seed tells, when it fails, and that nothing of it depends on who played."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from simulations import ENDLESS, LETTER
+
+PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
+#: A machine that circles a number of times, with a property that does not hold at all of them.
+ROUNDS = """# rounds
+## Parameters
+| parameter | domain | default |
+| - | - | - |
+| most | 1.. | 3 |
+## Variables
+| variable | domain | initial |
+| - | - | - |
+| n | 0..most | 0 |
+## Events
+| event | from |
+| - | - |
+| go | outside |
+| rung | ring |
+## States
+| state | kind |
+| - | - |
+| idle | initial |
+| ringing | |
+| done | final |
+## Transitions
+| source | event | if | update | effects | target |
+| - | - | - | - | - | - |
+| idle | go | | n += 1 | ring | ringing |
+| ringing | rung | n < most | n += 1 | ring | = |
+| ringing | rung | else | | | done |
+## Properties
+- at most 2 ring
+"""
+SPEC = """# rung often
+
+Machine: letter.md
+
+## Properties
+- never done
+- at most 9 draft
+"""
+
+
+@pytest.fixture
+def dsa(tmp_path):
+    """Run the program in a folder with documents; nothing it says may be a traceback."""
+    for name, text in (("letter", LETTER), ("rounds", ROUNDS), ("endless", ENDLESS), ("spec", SPEC)):
+        (tmp_path / f"{name}.md").write_text(text, encoding="utf-8")
+
+    def run(*arguments, code=0):
+        done = subprocess.run(
+            [*PROGRAM, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        assert done.returncode == code, (done.stdout, done.stderr)
+        return done
+
+    return run
+
+
+def test_figures_of_many_seeds(dsa):
+    done = dsa("sim", "letter.md")
+    lines = done.stdout.splitlines()
+    assert re.fullmatch(r"letter\.md: 1,000 runs \(seeds 0 to 999\), [\d,]+ rows taken, [\d,]+ processes", lines[0])
+    assert lines[1] == "policies  made up"
+    assert {line.split("  ")[1] for line in lines[2:-3]} == {
+        "kill", "power cut", "write fails", "sync fails", "damage", "takeover", "second holder", "clock forward",
+        "clock back", "lost answer", "failure", "garbled answer", "doubled answer", "late answer", "stray event",
+    }  # fmt: skip
+    assert lines[-3:-1] == ["row x boundary x fault: 94 of 94 triples hit (100.0%)", "oracles: all 41 kept"]
+    assert re.fullmatch(r"fingerprint [0-9a-f]{16}", lines[-1])
+    assert re.fullmatch(r"\d+\.\d s, [\d,]+ runs a second with \d+ workers\n", done.stderr)
+
+
+def test_nothing_depends_on_who_played(dsa):
+    said = {dsa("sim", "letter.md", "--seeds", "170", "--workers", workers).stdout for workers in ("1", "2", "5")}
+    assert len(said) == 1
+    objects = [json.loads(dsa("sim", "letter.md", "--seeds", "170", "--workers", n, "--json").stdout) for n in "12"]
+    assert all(each.pop("seconds") > 0 for each in objects)
+    assert objects[0] == objects[1]
+    whole, first, second = (
+        int(json.loads(dsa("sim", "letter.md", *of, "--json").stdout)["fingerprint"], 16)
+        for of in (("--seeds", "90"), ("--seeds", "50"), ("--seed", "50", "--seeds", "40"))
+    )
+    assert whole == (first + second) % 2**64
+
+
+def test_the_real_policies_of_a_shipped_machine_run(dsa):
+    assert "policies  real ones of advance_state, " in dsa("sim", "dual_state", "--seeds", "30").stdout
+    story = dsa("sim", "dual_state", "--seed", "3").stdout
+    assert "attempt 1: passed (g.passed)" in story
+
+
+def test_a_seed_is_told_as_rows_of_the_table(dsa):
+    told = [dsa("sim", "letter.md", "--seed", "40").stdout for _ in range(2)]
+    assert told[0] == told[1]
+    lines = told[0].splitlines()
+    assert lines[0] == ("seed 40 of letter.md, aimed at line 23 (drafting | written | done), unsynced, sync fails")
+    assert "  1  write  line 22: idle -> drafting" in lines
+    assert "  2  written (of 1/1)  line 23: drafting -> done" in lines
+    assert lines.count("     !! sync fails, unsynced") == 1
+    assert lines[-2].startswith("all oracles kept; 2 rows, ")
+    assert lines[-1] == "again: dsa sim letter.md --seed 40"
+
+
+def test_json_of_a_seed_has_its_story(dsa):
+    told = json.loads(dsa("sim", "letter.md", "--seed", "40", "--json").stdout)
+    assert told["seeds"] == {"first": 40, "count": 1}
+    assert told["coverage"] == {"triples": 94, "hit": 1, "missed": told["coverage"]["missed"]}
+    assert len(told["coverage"]["missed"]) == 93
+    assert told["coverage"]["missed"][0] == {
+        "row": "idle | write | drafting",
+        "line": 22,
+        "boundary": "before",
+        "fault": "kill",
+    }
+    kinds = [each["kind"] for each in told["story"] if not isinstance(each, str)]
+    drafted, posted = ["event", "step", "intent", "result"], ["event", "step", "intent", "doubt", "result"]
+    assert kinds == ["machine", *drafted, *posted]
+    assert "!! sync fails, unsynced" in told["story"]
+    assert len(told["oracles"]) == 41
+
+
+def test_too_few_seeds_do_not_pass_the_gate(dsa):
+    done = dsa("sim", "letter.md", "--seeds", "40", "--coverage", "100", code=1)
+    assert "row x boundary x fault: 40 of 94 triples hit (42.6%, fewer than 100%)" in done.stdout
+    assert done.stdout.count("  not hit: line 2") == 20
+    assert "  and 34 more\n" in done.stdout
+    assert "oracles: all 41 kept" in done.stdout
+    dsa("sim", "letter.md", "--seeds", "40", "--coverage", "40")
+    dsa("sim", "letter.md", "--seeds", "40")
+    dsa("sim", "letter.md", "--seeds", "94", "--coverage", "100")
+
+
+def test_what_is_violated_is_shown_as_rows_and_can_be_told_again(dsa):
+    done = dsa("sim", "rounds.md", "--seeds", "60", code=1)
+    found = re.findall(
+        r"^  seed (\d+): the properties of the document hold \(P12\): at most 2 ring \(event 3\)$",
+        done.stdout,
+        re.MULTILINE,
+    )
+    assert found
+    begin = done.stdout.index(f"seed {found[0]} of rounds.md, aimed at ")
+    told = done.stdout[begin : done.stdout.index("\n\n", begin) + 1]
+    assert "  1  go  line " in told
+    assert "\nbroken: the properties of the document hold (P12): at most 2 ring (event 3)\n" in told
+    assert told.endswith(f"\nagain: dsa sim rounds.md --seed {found[0]}\n")
+    assert dsa("sim", "rounds.md", "--seed", found[0], code=1).stdout == told
+
+
+def test_at_a_parameter_s_value_and_told_again_at_the_same(dsa):
+    assert "at most = 1 (seeds 0 to 59)" in dsa("sim", "rounds.md", "--param", "most=1", "--seeds", "60").stdout
+    done = dsa("sim", "rounds.md", "--param", "most=6", "--seeds", "30", code=1)
+    again = re.search(r"^again: dsa (sim rounds\.md --param most=6 --seed \d+)$", done.stdout, re.MULTILINE)
+    told = dsa(*again[1].split(" "), code=1).stdout
+    assert told in done.stdout
+
+
+def test_the_properties_of_a_spec_are_watched(dsa):
+    done = dsa("sim", "spec.md", "--seeds", "60", code=1)
+    assert "the properties of the document hold (P12): never done (event 2)" in done.stdout
+    dsa("sim", "letter.md", "--seeds", "60")
+
+
+def test_a_run_that_never_ends_is_ended(dsa):
+    done = dsa("sim", "endless.md", "--seeds", "120", "--coverage", "100")
+    assert "oracles: all 41 kept" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("nowhere.md",), "nowhere.md: there is no such file"),
+        (("letter.md", "--param", "most=1"), "machine letter has no parameter 'most'; it has: none"),
+        (("rounds.md", "--param", "most"), "--param most: write NAME=VALUE"),
+        (("rounds.md", "--param", "most=99999", "--seeds", "1"), "rounds has more than 50000 configurations"),
+        (("letter.md", "--seed", "1", "--coverage", "50"), "--coverage is about many seeds; add --seeds N"),
+        (("letter.md", "--seeds", "0"), "0 is not in the range"),
+    ],
+)
+def test_what_cannot_be_played_is_said_in_words(dsa, arguments, said):
+    done = dsa("sim", *arguments, code=2)
+    assert said in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_machine_whose_rows_cannot_be_taken(dsa, tmp_path):
+    (tmp_path / "still.md").write_text(ROUNDS.replace("| idle | go | |", "| idle | go | most > 9 |"), encoding="utf-8")
+    done = dsa("sim", "still.md", code=2)
+    assert "still.md: has no row that can be taken: there is nothing to simulate" in done.stderr
+
+
+def test_what_may_be_the_table_s_fault_is_said_to_be(dsa, tmp_path):
+    (tmp_path / "twice.md").write_text(f"{LETTER}| drafting | written | | done |\n", encoding="utf-8")
+    done = dsa("sim", "twice.md", "--seeds", "60", code=1)
+    assert "twice.md has errors (dsa check twice.md): DSA304; what is found may be the table's fault" in done.stderr
+    assert "a run stops only for a cause (S7): it was stopped by ambiguous" in done.stdout

@@ -1,0 +1,111 @@
+"""What is known of small runs, entry by entry, for oracles to judge: ledgers as they should be, and facts that were folded from them."""
+
+import attrs
+from simulations import LETTER, written
+
+from dsa.edge.effects import result_of
+from dsa.meaning import Occurrence
+from dsa.runtime.ledger import EventEntry, IntentEntry, ResultEntry
+from dsa.runtime.policies import error_step, event_step
+from dsa.runtime.run import begin
+from dsa.testing.simulation.facts import Beginning, Facts
+from dsa.testing.simulation.loop import Time
+
+ABOUT = written(LETTER)
+#: Effects of both kinds in one row, a guard that judges, a timer.
+BUSY = written("""# busy
+## Variables
+| variable | scope | domain | initial |
+| - | - | - | - |
+| good | workflow | bool | false |
+## Guards
+| guard | judges |
+| - | - |
+| g | made |
+## Events
+| event | from |
+| - | - |
+| go | outside |
+| made | make |
+| sent | send |
+## Effects
+| effect | kind | time limit |
+| - | - | - |
+| note | | |
+| make | | 2s |
+| send | | |
+## Transitions
+| source | event | if | update | effects | target |
+| - | - | - | - | - | - |
+| idle | go | | | note, make, send | making |
+| making | made | g.fatal | | | = |
+| making | made | else | good = true | | = |
+| making | sent | | | | idle |
+| making | after 5s | | | cancel | idle |
+""")
+
+
+def result(intent, answer=None, failure=None):
+    """Give the record of an effect that was answered, was done, or has failed."""
+    if failure is not None:
+        return result_of(intent, [error_step(intent.effect, failure, "it failed")])
+    return result_of(intent, [event_step(intent.effect, answer)] if answer else [])
+
+
+def lived(about, *moves):
+    """Give the ledger of a run: each move is an occurrence, or an effect with its answer, which is recorded and fed."""
+    run, _ = begin(about.machine, "sim", digest=about.digest, at_ms=Time().wall_ms())
+    for move in moves:
+        if isinstance(move, Occurrence):
+            run, _ = run.feed(move)
+            continue
+        effect, answer = move
+        intent = next(e for e in tuple(run.ledger)[::-1] if isinstance(e, IntentEntry) and e.effect == effect)
+        run = run.record(result(intent, answer))
+        if answer:
+            run, _ = run.feed(Occurrence(answer), intent.key)
+    return tuple(run.ledger)
+
+
+#: A letter is drafted and posted; beside each entry is its place.
+LEDGER = lived(ABOUT, Occurrence("write"), ("draft", "written"), ("post", None))
+DRAFTED, POSTED = 4, 8  # the places of their results
+DRAFT, POST = (entry for entry in LEDGER if isinstance(entry, IntentEntry))
+#: Three effects are asked for, none is performed.
+ASKED = lived(BUSY, Occurrence("go"))
+NOTE, MAKE, SEND = (entry for entry in ASKED if isinstance(entry, IntentEntry))
+
+
+def facts(entries, about=ABOUT, limits=(), **known):
+    """Fold entries, each as an append of its own; `known` are what happened in the world, and what else the facts have."""
+    found = Facts(about, Time(), limits)
+    for entry in entries:
+        found.writes((entry,))
+        found.fold(entry)
+    found.writes(())
+    deeds = {field.name for field in attrs.fields(type(found.deeds))}
+    for name, value in known.items():
+        here = found.deeds if name in deeds else found
+        old = getattr(here, name)
+        if isinstance(value, dict):
+            old.update(value)
+        else:
+            setattr(here, name, value)
+    return found
+
+
+def begun(intent, *, may_write=True, is_stale=False):
+    """A policy is called for an intent."""
+    return Beginning(intent.key, intent.effect, may_write, is_stale)
+
+
+def fed(event, key=None, *, verdicts=(), source=None, seq=1):
+    """Give the record of an event."""
+    return EventEntry(seq, event, verdicts, source, None, key)
+
+
+def failed(intent, code):
+    """Give the record of an effect that has failed."""
+    found = result(intent, failure=code)
+    assert isinstance(found, ResultEntry)
+    return found

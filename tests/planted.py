@@ -1,0 +1,394 @@
+"""Faults planted in the runtime, one at a time, to see whether the simulation's oracles find them.
+
+Each is a context manager that makes one part of the driver, the run, the recovery or the store do what it must not, and puts it back.
+Planted are behaviours, not seeds: nothing here knows which oracle is to notice.
+"""
+
+import asyncio
+from contextlib import contextmanager
+from unittest.mock import patch
+
+import attrs
+
+import dsa.edge.driver as driver_module
+from dsa.edge.driver import Driver
+from dsa.runtime.budgets import Meter
+from dsa.runtime.journal import LeaseLostError
+from dsa.runtime.ledger import DoubtEntry, IntentEntry, RefusalEntry, ResultEntry
+from dsa.runtime.recovery import InFlight, Unfinished, unfinished
+from dsa.runtime.run import ArmTimer, Run
+from dsa.testing.simulation import process as process_module
+from dsa.testing.simulation import store as store_module
+from dsa.testing.simulation.disk import File
+from dsa.testing.simulation.store import DiskJournal, DiskStore
+from machines.dual_state import bindings
+
+#: Each fault with the document in which it can be met.
+PLANTED = {}
+
+
+def planted(document):
+    def named(plant):
+        PLANTED[plant.__name__.replace("_", " ")] = (contextmanager(plant), document)
+        return plant
+
+    return named
+
+
+def left_otherwise(change):
+    """Have a process find other things left to do than there are."""
+    return patch.object(process_module, "unfinished", lambda run: change(run, unfinished(run)))
+
+
+# -- the store ----------------------------------------------------------------------------------------------------------
+
+
+@planted("dual_state")
+def acknowledged_before_it_is_synced():
+    with patch.object(File, "sync", lambda _self: None):
+        yield
+
+
+@planted("dual_state")
+def the_last_entries_are_forgotten_when_a_run_is_held():
+    real = DiskStore.hold
+
+    def hold(self, run, *, take=False):
+        journal, recorded = real(self, run, take=take)
+        kept = recorded.entries[: max(1, len(recorded.entries) - 2)]
+        return journal, attrs.evolve(recorded, entries=type(recorded.entries)(kept))
+
+    with patch.object(DiskStore, "hold", hold):
+        yield
+
+
+@planted("dual_state")
+def the_lease_is_ignored():
+    with patch.object(DiskJournal, "require_lease", lambda _self: None):
+        yield
+
+
+@planted("dual_state")
+def a_run_that_is_held_is_given_away():
+    real = DiskStore.hold
+    with patch.object(DiskStore, "hold", lambda self, run, **_: real(self, run, take=True)):
+        yield
+
+
+@planted("dual_state")
+def the_chain_is_not_verified():
+    def body(content, at):
+        head = store_module._HEAD.match(content, at)
+        begin = at + store_module._HEAD_LENGTH
+        found = None if head is None else bytes(content[begin : begin + int(head[2], 16)])
+        return found if found and len(found) == int(head[2], 16) else None
+
+    with patch.object(store_module, "_body", body), patch.object(store_module, "require_chain", lambda *_: None):
+        yield
+
+
+@planted("dual_state")
+def a_torn_tail_is_taken_for_whole():
+    def frames(content, begin=0):
+        for end, body in real(content, begin):
+            begin = end
+            yield end, body
+        if len(content) > begin and content[begin : begin + 1] != b"\0":
+            torn = content[begin + store_module._HEAD_LENGTH :].decode("utf-8", "replace")
+            head, _, rest = torn.partition("\n")
+            lines = [line for line in rest.split("\n") if line.endswith("}")]
+            if head.startswith("rows ") and lines:
+                yield len(content), "\n".join((head, *lines, ""))
+
+    real = store_module.frames
+    with patch.object(store_module, "frames", frames), patch.object(store_module, "require_chain", lambda *_: None):
+        yield
+
+
+@planted("dual_state")
+def writing_goes_on_after_the_store_has_failed():
+    real = Driver._save
+
+    def save(self):
+        try:
+            real(self)
+        except LeaseLostError:
+            raise
+        except store_module.StoreError:
+            self._broken = None
+
+    with patch.object(Driver, "_save", save), patch.object(process_module.Process, "_require_able", _require_alive):
+        yield
+
+
+def _require_alive(self):
+    if not self.is_alive:
+        raise process_module.KilledError
+
+
+# -- the driver -----------------------------------------------------------------------------------------------------------
+
+
+@planted("dual_state")
+def an_effect_begins_before_its_intent_is_durable():
+    real = Driver._save
+
+    def save(self):
+        is_row = any(isinstance(entry, IntentEntry) for entry in self.run.ledger[self._saved :])
+        if is_row and not getattr(self, "_is_late", False):
+            self._is_late = True
+            return
+        self._is_late = False
+        real(self)
+
+    with patch.object(Driver, "_save", save):
+        yield
+
+
+@planted("dual_state")
+def an_event_is_written_without_what_follows_from_it():
+    real = DiskJournal.append
+
+    def append(self, entries):
+        for entry in entries:
+            real(self, (entry,))
+
+    with patch.object(DiskJournal, "append", append):
+        yield
+
+
+@planted("dual_state")
+def a_result_is_fed_before_it_is_recorded():
+    def keep(self, entry):
+        self.run = self.run.record(entry)
+
+    with patch.object(Driver, "keep", keep):
+        yield
+
+
+@planted("parcels")
+def an_effect_is_begun_twice():
+    real = Driver._start
+
+    async def start(self, intent, action, tries=0):
+        await real(self, intent, action, tries)
+        if intent.effect not in self.run.machine.answers:
+            await real(self, intent, action, tries)
+
+    with patch.object(Driver, "_start", start):
+        yield
+
+
+@planted("parcels")
+def effects_without_answers_are_not_waited_for():
+    real = Driver._start
+
+    async def start(self, intent, action, tries=0):
+        task = asyncio.ensure_future(real(self, intent, action, tries))
+        self._stopping.add(task)
+        await asyncio.sleep(0)
+
+    with patch.object(Driver, "_start", start):
+        yield
+
+
+@planted("busy")
+def what_is_cancelled_goes_on():
+    real = Driver._stop
+
+    def stop(self, task):
+        if task is not None and task in self._timers.values():
+            real(self, task)
+
+    with patch.object(Driver, "_stop", stop):
+        yield
+
+
+@planted("dual_state")
+def entries_are_shown_before_they_are_durable():
+    real = Driver._save
+
+    def save(self):
+        for entry in self.run.ledger[self._saved :]:
+            self._observe(entry)
+        real(self)
+
+    with patch.object(Driver, "_save", save):
+        yield
+
+
+@planted("dual_state")
+def a_rejection_passes():
+    real = driver_module.with_exact_verdicts
+
+    async def passing(*given):
+        occurrence = await real(*given)
+        verdicts = [(guard, "passed" if said == "failed" else said) for guard, said in occurrence.verdicts]
+        return attrs.evolve(occurrence, verdicts=verdicts)
+
+    with patch.object(driver_module, "with_exact_verdicts", passing):
+        yield
+
+
+@planted("dual_state")
+def a_stale_verdict_is_used():
+    real, said = bindings.judge, {}
+
+    async def judge(name, guard, artifact, dependencies):
+        if id(guard) not in said:
+            said[id(guard)] = (guard, await real(name, guard, artifact, dependencies))
+        return said[id(guard)][1]
+
+    with patch.object(bindings, "judge", judge):
+        yield
+
+
+# -- the run ----------------------------------------------------------------------------------------------------------------
+
+
+@planted("busy")
+def a_late_answer_is_accepted():
+    def late(self, occurrence, key, *given):
+        effect = None if occurrence.source else self.machine.event_named[occurrence.event].origin
+        return None if effect in self.keys else real(self, occurrence, key, *given)
+
+    real = Run._late
+    with patch.object(Run, "_late", late):
+        yield
+
+
+@planted("dual_state")
+def a_refused_event_changes_what_is_outstanding():
+    real = Run.feed
+
+    def feed(self, *given, **named):
+        run, commands = real(self, *given, **named)
+        refused = isinstance(run.ledger[-1], RefusalEntry)
+        return (attrs.evolve(run, keys={}) if refused else run), commands
+
+    with patch.object(Run, "feed", feed):
+        yield
+
+
+@planted("dual_state")
+def an_effect_is_asked_for_twice():
+    real = Run.feed
+
+    def feed(self, *given, **named):
+        run, commands = real(self, *given, **named)
+        intents = [command for command in commands if isinstance(command, IntentEntry)]
+        doubled = [attrs.evolve(intent, key=f"{intent.key}0") for intent in intents[:1]]
+        return attrs.evolve(run, ledger=run.ledger.extend(doubled)), (*commands, *doubled)
+
+    with patch.object(Run, "feed", feed):
+        yield
+
+
+# -- going on ---------------------------------------------------------------------------------------------------------------
+
+
+@planted("dual_state")
+def a_result_is_worked_out_again_after_a_crash():
+    def again(run, left):
+        flying = [InFlight(intent, None, 0, in_doubt=False) for intent, _ in left.answered]
+        return Unfinished((), (*left.in_flight, *flying), left.timers)
+
+    with left_otherwise(again):
+        yield
+
+
+@planted("dual_state")
+def what_was_in_flight_is_forgotten():
+    with left_otherwise(lambda _run, left: Unfinished(left.answered, (), left.timers)):
+        yield
+
+
+@planted("dual_state")
+def doubts_are_not_recorded():
+    real = Run.record
+    with patch.object(Run, "record", lambda run, entry: run if isinstance(entry, DoubtEntry) else real(run, entry)):
+        yield
+
+
+@planted("parcels")
+def what_is_in_doubt_is_silently_retried():
+    with patch.object(driver_module, "handling_of", lambda _machine, _flying: "retry"):
+        yield
+
+
+@planted("dual_state")
+def tries_are_made_as_if_there_had_been_none():
+    def fresh(_run, left):
+        return Unfinished(left.answered, tuple(attrs.evolve(f, in_doubt=False) for f in left.in_flight), left.timers)
+
+    with left_otherwise(fresh):
+        yield
+
+
+@planted("parcels")
+def a_timer_is_started_again_by_a_crash():
+    def anew(run, left):
+        now_ms = run.ledger[0].at_ms + 10**9
+        return Unfinished(left.answered, left.in_flight, dict.fromkeys(left.timers, now_ms))
+
+    with left_otherwise(anew):
+        yield
+
+
+@planted("parcels")
+def a_timer_is_lost_by_a_crash():
+    with left_otherwise(lambda _run, left: Unfinished(left.answered, left.in_flight, {})):
+        yield
+
+
+@planted("parcels")
+def a_timer_rings_too_early():
+    real = Driver._arm
+    with patch.object(Driver, "_arm", lambda self, source, event, ms: real(self, source, event, ms // 2)):
+        yield
+
+
+@planted("parcels")
+def a_deadline_is_written_wrong():
+    real = Driver._with_deadlines
+
+    def wrong(self, run, commands):
+        later = (attrs.evolve(c, duration_ms=c.duration_ms + 1) if isinstance(c, ArmTimer) else c for c in commands)
+        return real(self, run, tuple(later))
+
+    with patch.object(Driver, "_with_deadlines", wrong):
+        yield
+
+
+@planted("dual_state")
+def a_budget_is_fresh_after_a_crash():
+    real = Driver._show
+
+    def show(self, entries):
+        counting, self._meter = self._meter, Meter((), ())
+        if getattr(self, "_has_begun", False):
+            self._meter = counting
+        real(self, entries)
+        self._meter, self._has_begun = counting, True
+
+    with patch.object(Driver, "_show", show):
+        yield
+
+
+@planted("parcels")
+def a_failure_is_no_failure():
+    with patch.object(ResultEntry, "failed", new=False):
+        yield
+
+
+@planted("busy")
+def what_is_sent_comes_before_what_is_overdue():
+    real = driver_module.came_before
+
+    def later(left, machine, now_ms):
+        earlier, _ = real(left, machine, now_ms)
+        answers = tuple(news for news in earlier if news.intent is not None)
+        return answers, {timer: max(0, at_ms - now_ms) for timer, at_ms in left.timers.items()}
+
+    with patch.object(driver_module, "came_before", later):
+        yield

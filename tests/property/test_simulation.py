@@ -1,0 +1,250 @@
+"""The simulation finds every fault that is planted in the runtime, and none where there is none; a seed tells one story everywhere."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+
+import attrs
+import pytest
+import simulations
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from planted import PLANTED
+from simulations import seeds_needed, subject, violations, written
+
+from dsa.checks.report import check
+from dsa.lang import dumps
+from dsa.testing.graph import TooLargeError
+from dsa.testing.simulation.campaign import Outcome, enough, played, simulate
+from dsa.testing.simulation.story import Story
+from dsa.testing.strategies import machines
+
+#: A fault that so many seeds do not find is not found.
+MOST = 1_000
+#: Seeds of the first lap aim at one triple each; those from here on also have other faults, limits and other ways.
+LATER = 10_000
+#: What a table does that its errors foretell is the table's fault: which oracle it breaks.
+STOPS, SETS = "a run stops only for a cause", "workflow state changes on passed verdicts only"
+FORETOLD = {"DSA304": STOPS, "DSA305": STOPS, "DSA306": STOPS, "DSA307": STOPS, "DSA210": SETS}
+PROGRAM = Path(simulations.__file__)
+
+
+def foretold(machine):
+    """Name the oracles that a table's own errors break."""
+    bare = attrs.evolve(machine, properties=())
+    report = check(bare, parameters=bare.constants)
+    return {FORETOLD[each.code] for each in report.diagnostics if each.code in FORETOLD}
+
+
+def sample(about, count):
+    """Give seeds that aim at triples all over the machine, half of them with nothing else wrong."""
+    aimed = range(0, len(about.triples), max(1, len(about.triples) * 2 // count))
+    return [*aimed[: count // 2], *range(LATER, LATER + count // 2)]
+
+
+# -- faults that are planted ------------------------------------------------------------------------------------------
+
+
+def needed(fault, first):
+    plant, document = PLANTED[fault]
+    about = subject(document)
+    about.prepare()
+    with plant():
+        found = seeds_needed(about, first, MOST)
+    assert found is not None, f"{fault}: {MOST} seeds from {first} on have not found it"
+    return found[0]
+
+
+def test_many_faults_are_planted():
+    assert len(PLANTED) >= 30
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+@pytest.mark.parametrize("first", [0, LATER])
+def test_a_planted_fault_is_found(fault, first):
+    assert needed(fault, first)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("fault", PLANTED)
+def test_how_many_seeds_it_takes(fault, told):
+    counts = [needed(fault, first) for first in range(0, 21 * LATER, LATER)]
+    told(f"simulated runs find that {fault}: median of {median(counts):g} seeds, at most {max(counts)}")
+
+
+@pytest.mark.parametrize("document", sorted({document for _, document in PLANTED.values()}))
+def test_what_was_planted_is_gone(document):
+    assert list(violations(subject(document), sample(subject(document), 60))) == []
+
+
+# -- where nothing is planted -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", simulations.every_name())
+def test_no_oracle_is_broken(name):
+    about = subject(name)
+    found = {violation.oracle.name for _, violation in violations(about, sample(about, 30))}
+    assert found <= foretold(about.machine)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", simulations.every_name())
+def test_no_oracle_is_broken_by_all_seeds_that_a_user_plays(name, figures):
+    about = subject(name)
+    outcome = simulate(about, range(enough(about)))
+    assert {found.oracle for found in outcome.found} <= foretold(about.machine)
+    assert outcome.coverage(about) > 0.95 or foretold(about.machine)
+    figures("simulated runs", name, seeds=outcome.seeds, triples=len(about.triples), missed=len(outcome.missed(about)))
+
+
+def require_sound(machine, count):
+    text = dumps(machine)
+    about = written(text)
+    try:
+        assume(about.triples)
+    except TooLargeError:
+        assume(False)  # noqa: FBT003  (its signature)
+    found = {violation.oracle.name: seed for seed, violation in violations(about, sample(about, count))}
+    if not found.keys() <= foretold(about.machine):
+        pytest.fail(f"{found}, and not by any error of its own:\n{text}")
+
+
+STEADY = settings(phases=(Phase.generate,), deadline=None, database=None, suppress_health_check=list(HealthCheck))
+
+
+@settings(STEADY, max_examples=40)
+@given(machines(claims=False))
+def test_no_oracle_is_broken_by_any_machine(machine):
+    require_sound(machine, 8)
+
+
+@pytest.mark.full
+@settings(STEADY, max_examples=600)
+@given(machines(claims=False))
+def test_no_oracle_is_broken_by_any_machine_at_length(machine):
+    require_sound(machine, 60)
+
+
+def test_an_error_of_a_table_is_found_where_a_run_meets_it():
+    timers = {violation.oracle.name for _, violation in violations(subject("s11_timers"), range(60))}
+    hasty = written("""# hasty
+## Variables
+| variable | scope | domain | initial |
+| - | - | - | - |
+| good | workflow | bool | false |
+## Guards
+| guard | judges |
+| - | - |
+| g | made |
+## Events
+| event | from |
+| - | - |
+| go | outside |
+| made | make |
+## Transitions
+| source | event | if | update | effects | target |
+| - | - | - | - | - | - |
+| idle | go | | | make | making |
+| making | made | g.fatal | | | idle |
+| making | made | else | good = true | | idle |
+""")
+    assert timers == {STOPS}
+    assert {violation.oracle.name for _, violation in violations(hasty, range(60))} == {SETS}
+
+
+# -- what runs are long, lonely or endless ----------------------------------------------------------------------------
+
+
+def test_a_table_that_asks_for_ever_is_no_fault_of_the_runtime():
+    outcome = simulate(subject("endless"), range(160))
+    assert outcome.found == []
+    assert outcome.missed(subject("endless")) == ()
+
+
+def test_a_long_way_is_no_loop_without_end():
+    about = simulations.kept("dual_state", rmax=400)
+    far = range(0, len(about.triples), 12)
+    outcome = simulate(about, far)
+    assert outcome.found == []
+    assert set(outcome.hits) >= {about.triples[seed] for seed in far}
+
+
+def test_a_run_may_rest_as_often_as_its_way_is_long():
+    counting = written("""# counting
+## Variables
+| variable | domain | initial |
+| - | - | - |
+| n | 0..140 | 0 |
+## Transitions
+| source | event | if | update | target |
+| - | - | - | - | - |
+| here | more | n < 140 | n += 1 | = |
+| here | more | else | | there |
+""")
+    far = range(len(counting.triples) // 2, len(counting.triples), 4)
+    outcome = simulate(counting, far)
+    assert outcome.found == []
+    assert set(outcome.hits) >= {counting.triples[seed] for seed in far}
+
+
+def test_what_waits_below_a_time_limit_is_not_begun_after_the_store_has_failed():
+    about = subject("pair")
+    assert list(violations(about, range(2 * len(about.triples)))) == []
+
+
+def test_nobody_sends_a_stray_event_to_a_machine_that_hears_nobody():
+    lonely = written("""# lonely
+## Events
+| event | from |
+| - | - |
+| made | make |
+## States
+| state | kind |
+| - | - |
+| idle | initial |
+| making | |
+| done | final |
+## Transitions
+| source | event | effects | target |
+| - | - | - | - |
+| idle | after 5s | make | making |
+| making | made | | done |
+| making | make.failed | make | = |
+""")
+    assert not any(triple.fault == "stray event" for triple in lonely.triples)
+    assert list(violations(lonely, range(LATER, LATER + 500))) == []
+
+
+# -- one seed, one story ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["dual_state", "parcels", "busy"])
+def test_a_seed_tells_the_same_story_again(name):
+    about = subject(name)
+    for seed in sample(about, 40):
+        told = Story(about, seed, telling=True).play()
+        assert told == Story(about, seed, telling=True).play()
+        untold = Story(about, seed).play()
+        assert untold == attrs.evolve(told, log=())
+
+
+def test_and_in_every_process():
+    def begun(hash_seed):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        return subprocess.Popen([sys.executable, PROGRAM], stdout=subprocess.PIPE, env=environment)
+
+    processes = [begun(hash_seed) for hash_seed in ("0", "1", "4242")]
+    told = [process.communicate(timeout=120)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    assert told[0].count(b"\nagain: dsa sim ") == 20
+    assert told[1:] == [told[0], told[0]]
+
+
+def test_the_sum_does_not_depend_on_who_played_which_seed():
+    about, seeds = subject("busy"), range(60)
+    whole, parts = simulate(about, seeds), Outcome()
+    for part in (seeds[40:], seeds[7:40], seeds[:7]):
+        parts.add(played(about, part[::-1]))
+    assert parts == whole
+    assert whole.fingerprint != simulate(about, range(1, 61)).fingerprint

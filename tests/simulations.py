@@ -1,0 +1,150 @@
+"""What tests simulate: the documents in which planted faults are met, all that are shipped, random ones; and how many seeds find a fault.
+
+Run as a program it tells seeds of several documents whole: the same in every process.
+"""
+
+import sys
+from functools import cache
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import parcels
+from property.test_driver import BUSY_MACHINES
+from repository import ROOT
+
+from dsa.cli.run import machine_document
+from dsa.cli.simulated import Asked, told
+from dsa.edge.binding import handlers_of
+from dsa.edge.files import load, shipped
+from dsa.lang import dumps, loads
+from dsa.runtime.ledger import dump_line
+from dsa.testing.simulation.story import Story
+from dsa.testing.simulation.subject import Subject, monitored
+
+#: A run that asks again and again, and never comes to an end by itself.
+ENDLESS = """# endless
+## Events
+| event | from |
+| - | - |
+| go | outside |
+| answered | ask |
+## Transitions
+| source | event | effects | target |
+| - | - | - | - |
+| idle | go | ask | asking |
+| asking | answered | ask | = |
+| asking | ask.failed | ask | = |
+"""
+#: Small enough to count what can go wrong in it by hand.
+LETTER = """# letter
+## Events
+| event | from |
+| - | - |
+| write | outside |
+| stop | outside |
+| written | draft |
+## Effects
+| effect | kind |
+| - | - |
+| draft | internal |
+| post | actuator |
+## States
+| state | kind |
+| - | - |
+| idle | initial |
+| drafting | |
+| done | final |
+## Transitions
+| source | event | effects | target |
+| - | - | - | - |
+| idle | write | draft | drafting |
+| drafting | written | post | done |
+| drafting | stop | cancel | idle |
+"""
+#: Two effects are begun at once, each below a time limit: the second one a moment later than it was asked for.
+PAIR = """# pair
+## Events
+| event | from |
+| - | - |
+| go | outside |
+| left_done | left |
+| right_done | right |
+## Effects
+| effect | time limit |
+| - | - |
+| left | 5s |
+| right | 5s |
+## Transitions
+| source | event | effects | target |
+| - | - | - | - |
+| idle | go | left, right | working |
+| working | left_done | | half |
+| working | right_done | | half |
+| half | left_done | | idle |
+| half | right_done | | idle |
+"""
+WRITTEN = {
+    "pair": PAIR,
+    "letter": LETTER,
+    "parcels": parcels.TEXT,
+    "busy": dumps(BUSY_MACHINES[0]),
+    "busy without failures": dumps(BUSY_MACHINES[1]),
+    "endless": ENDLESS,
+}
+
+
+def written(text, handlers=None, **values):
+    """Give a machine that is written in a test, to be simulated."""
+    machine = loads(text).at(values)
+    return Subject(machine, text, handlers or {}, monitored(machine))
+
+
+def kept(file, **values):
+    """Give a document that is kept in a file, as `dsa sim` simulates it."""
+    document = machine_document(file)
+    machine = load(str(document)).at(values)
+    return Subject(machine, document.read_text(encoding="utf-8"), handlers_of(machine), monitored(load(file)))
+
+
+@cache
+def subject(name):
+    """Give a document by its name: of `WRITTEN`, else a shipped one, else a conformance case."""
+    if name in WRITTEN:
+        return written(WRITTEN[name])
+    cases = {path.stem: str(path) for path in (ROOT / "specs" / "conformance").glob("*.md")}
+    return kept(cases.get(name, name))
+
+
+def every_name():
+    """Name every document that tests simulate: shipped ones, specs among them, conformance cases, those that are written here."""
+    cases = [path.stem for path in (ROOT / "specs" / "conformance").glob("*.md")]
+    return [*WRITTEN, *sorted(shipped()), *sorted(name for name in cases if loads_as_machine(name))]
+
+
+def loads_as_machine(case):
+    text = (ROOT / "specs" / "conformance" / f"{case}.md").read_text(encoding="utf-8")
+    return any(heading in text for heading in ("\n## Transitions", "\n## Steps"))
+
+
+def violations(about, seeds):
+    """Give what seeds have found, each with its seed."""
+    for seed in seeds:
+        found = Story(about, seed).play().violation
+        if found is not None:
+            yield seed, found
+
+
+def seeds_needed(about, first, most):
+    """Give how many seeds, from the first one on, it takes until an oracle is broken, and which; None when so many are not enough."""
+    seed, found = next(violations(about, range(first, first + most)), (None, None))
+    return None if found is None else (seed - first + 1, found)
+
+
+if __name__ == "__main__":
+    for name in ("dual_state", "workflow", "parcels", "busy", "examples/two_phase_commit"):
+        for seed in (3, 40, 1_234, 99_999):
+            story = Story(subject(name), seed, telling=True).play()
+            print(*told(Asked(name), subject(name), story), sep="\n")
+            print(*(each if isinstance(each, str) else dump_line(each) for each in story.log), sep="\n")
+            print(f"{story.fingerprint:016x}", sorted(map(repr, story.hits)))

@@ -1,0 +1,36 @@
+"""Every oracle is asked, and what it cites can be read."""
+
+import re
+
+from repository import ROOT
+
+from dsa.testing.simulation.faults import BOUNDARIES, FAULTS, FITTING
+from dsa.testing.simulation.oracles import ORACLES, Oracle, effects, ledger, runs
+
+
+def test_each_is_asked():
+    written = {each for module in (effects, ledger, runs) for each in vars(module).values() if isinstance(each, Oracle)}
+    assert set(ORACLES) == written
+    assert len({oracle.name for oracle in ORACLES}) == len(ORACLES)
+
+
+def test_the_page_has_all_of_them_by_what_they_cite():
+    rules = re.findall(r"^## (S\d+) ", (ROOT / "specs" / "semantics.md").read_text(encoding="utf-8"), re.MULTILINE)
+    page = (ROOT / "docs" / "how-to" / "simulate.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([PS]\d+) +\| .*? +\| (.*?) +\|$", page, re.MULTILINE)
+    assert [cited for cited, _ in rows if cited[0] == "P"] == [f"P{number}" for number in range(1, 13)]
+    assert {cited for cited, _ in rows if cited[0] == "S"} <= set(rules)
+    told = {cited: names.split(", ") for cited, names in rows}
+    assert {oracle.cites for oracle in ORACLES} <= told.keys()
+    for cited, names in told.items():
+        cite_it = [oracle.name for oracle in ORACLES if oracle.cites == cited]
+        assert names == (cite_it or [runs.nothing_happens_that_nobody_foresaw.name]), cited
+
+
+def test_the_page_has_every_boundary_and_every_fault():
+    page = (ROOT / "docs" / "how-to" / "simulate.md").read_text(encoding="utf-8")
+    rows = [tuple(cell.strip() for cell in line.split("|")[1:-1]) for line in page.splitlines() if line[:2] == "| "]
+    for boundary, words in BOUNDARIES.items():
+        assert (boundary, words, ", ".join(FITTING[boundary])) in rows
+    for fault, words in FAULTS.items():
+        assert (fault, words) in rows

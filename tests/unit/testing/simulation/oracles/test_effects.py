@@ -1,0 +1,225 @@
+"""Each oracle of effects, answers and timers calls what is broken broken, and nothing else."""
+
+import pytest
+from facts_of_runs import (
+    ASKED,
+    BUSY,
+    DRAFT,
+    DRAFTED,
+    LEDGER,
+    MAKE,
+    NOTE,
+    POST,
+    POSTED,
+    SEND,
+    begun,
+    facts,
+    failed,
+    fed,
+    result,
+)
+
+from dsa.meaning import Occurrence
+from dsa.runtime.budgets import BUDGET, Limit
+from dsa.runtime.ledger import ArtifactEntry, DoubtEntry, Judgement, VerdictEntry
+from dsa.runtime.recorded import IN_DOUBT
+from dsa.testing.simulation.oracles import Oracle, effects
+
+BEFORE, DURING, AFTER = LEDGER[:3], LEDGER[:4], LEDGER[: DRAFTED + 1]
+POSTING = LEDGER[:POSTED]
+DOUBT = DoubtEntry(DRAFT.key, "draft", "retry")
+FAILED, TIMED_OUT, SPENT = failed(DRAFT, "MADE"), failed(MAKE, "TimeoutError"), failed(DRAFT, BUDGET)
+LIMITS = (Limit("calls", 1, "draft"),)
+DONE = result(NOTE)
+VERDICT = VerdictEntry("sim/2/1", "poem", 2, "new", (Judgement("g", "passed"),))
+ATTEMPTS = [ArtifactEntry("sim/1/1", "poem", n, name, "digest") for n, name in enumerate(("old", "new"), start=1)]
+TIMER = ("making", "after 5s")
+RANG = fed("after 5s", source="making", seq=2)
+
+
+def doubted(intent, handling):
+    return DoubtEntry(intent.key, intent.effect, handling)
+
+
+def later(found, seconds):
+    found.time.now_s += seconds
+    return found
+
+
+def with_late_result():
+    """The result was not durable before the append that feeds the answer."""
+    known = facts(DURING)
+    known.fold(LEDGER[DRAFTED])
+    return known
+
+
+def to_meet(*events, **known):
+    return facts(LEDGER[:1], intended=lambda position, _here: Occurrence(events[position]), **known)
+
+
+BROKEN = [
+    (effects.an_effect_begins_after_its_intent_is_durable, facts(BEFORE), begun(DRAFT)),
+    (effects.who_cannot_write_begins_nothing, facts(DURING), begun(DRAFT, may_write=False)),
+    (effects.what_has_a_result_is_not_performed_again, facts(AFTER), begun(DRAFT)),
+    (
+        effects.what_may_have_happened_is_performed_again_only_when_reported,
+        facts(DURING, begun={DRAFT.key: 1}),
+        begun(DRAFT),
+    ),
+    (
+        effects.what_may_have_happened_is_performed_again_only_when_reported,
+        facts((*DURING, DOUBT), begun={DRAFT.key: 2}),
+        begun(DRAFT),
+    ),
+    (effects.what_a_person_must_decide_waits_for_the_person, facts((*POSTING, doubted(POST, "retry"))), begun(POST)),
+    (effects.only_what_is_outstanding_is_performed, facts(POSTING), begun(DRAFT)),
+    (effects.effects_without_answers_are_complete_before_the_next_begins, facts(ASKED, BUSY), begun(MAKE)),
+    (
+        effects.effects_without_answers_are_complete_before_the_next_begins,
+        facts((*ASKED, failed(NOTE, "MADE")), BUSY),
+        begun(SEND),
+    ),
+    (effects.effects_begin_in_the_order_written, facts((*ASKED, DONE), BUSY), begun(SEND)),
+    (effects.a_budget_counts_every_call, facts(DURING, limits=LIMITS, begun={DRAFT.key: 1}), begun(DRAFT)),
+    (
+        effects.a_budget_counts_every_call,
+        facts(DURING, limits=(Limit("calls", 1),), begun={DRAFT.key: 1}),
+        begun(DRAFT),
+    ),
+    (effects.a_result_belongs_to_an_intent, facts(BEFORE), LEDGER[DRAFTED]),
+    (effects.an_effect_has_one_result, facts(AFTER), LEDGER[DRAFTED]),
+    (effects.an_effect_has_one_result, facts(AFTER), FAILED),
+    (effects.a_result_is_what_came_back, facts(DURING), LEDGER[DRAFTED]),
+    (effects.a_result_is_what_came_back, facts(DURING, given={DRAFT.key: ["MADE"]}), LEDGER[DRAFTED]),
+    (effects.a_result_is_what_came_back, facts(DURING), failed(DRAFT, IN_DOUBT)),
+    (effects.a_result_is_what_came_back, later(facts(ASKED, BUSY, begun_s={MAKE.key: 0.0}), 1.9), TIMED_OUT),
+    (effects.a_result_is_what_came_back, facts(DURING, limits=LIMITS), SPENT),
+    (effects.what_is_in_doubt_is_handled_as_the_table_says, facts(POSTING), doubted(POST, "retry")),
+    (effects.what_is_in_doubt_is_handled_as_the_table_says, facts(DURING), doubted(DRAFT, "fail")),
+    (
+        effects.what_is_in_doubt_is_handled_as_the_table_says,
+        facts(POSTING, decided={POST.key: ["fail"]}),
+        doubted(POST, "done"),
+    ),
+    (effects.what_is_in_doubt_is_handled_as_the_table_says, facts(DURING), doubted(DRAFT, "again")),
+    (effects.a_verdict_is_what_the_guard_said, facts(ATTEMPTS, said={("sim/2/1", "g"): "failed"}), VERDICT),
+    (effects.a_verdict_is_what_the_guard_said, facts(ATTEMPTS[:1], said={("sim/2/1", "g"): "passed"}), VERDICT),
+    (effects.an_answer_is_fed_after_its_result_is_recorded, facts(DURING), LEDGER[5]),
+    (effects.an_answer_is_fed_after_its_result_is_recorded, with_late_result(), LEDGER[5]),
+    (effects.an_answer_is_fed_after_its_result_is_recorded, facts((*DURING, FAILED)), LEDGER[5]),
+    (effects.events_from_outside_were_sent, facts(LEDGER[:1]), LEDGER[1]),
+    (effects.events_from_outside_were_sent, facts(DURING, sent={"write": 1}), fed("write", seq=2)),
+    (effects.verdicts_are_what_guards_said, facts(ASKED, BUSY), fed("made", MAKE.key, verdicts={"g": "passed"})),
+    (
+        effects.verdicts_are_what_guards_said,
+        facts(ASKED, BUSY, said={("", "g"): "failed"}),
+        fed("made", MAKE.key, verdicts={"g": "passed"}),
+    ),
+    (effects.a_timer_rings_when_it_is_due, later(facts(ASKED, BUSY), 4.9), RANG),
+    (effects.what_is_overdue_comes_before_what_is_sent, facts(ASKED, BUSY, overdue={TIMER}), fed("go", seq=2)),
+    (effects.what_is_cancelled_is_stopped, facts(POSTING), [POST.key, DRAFT.key]),
+    (effects.no_timer_is_overslept, facts((*ASKED, DONE), BUSY), 5.1),
+    (effects.a_run_meets_what_it_would_have_met, to_meet("stop"), LEDGER[1]),
+]
+KEPT = [
+    (effects.an_effect_begins_after_its_intent_is_durable, facts(DURING), begun(DRAFT)),
+    (effects.who_cannot_write_begins_nothing, facts(DURING), begun(DRAFT)),
+    (effects.what_has_a_result_is_not_performed_again, facts(DURING), begun(DRAFT)),
+    (effects.what_has_a_result_is_not_performed_again, facts((*DURING, FAILED)), begun(DRAFT)),
+    (effects.what_has_a_result_is_not_performed_again, facts(AFTER), begun(DRAFT, is_stale=True)),
+    (effects.what_may_have_happened_is_performed_again_only_when_reported, facts(DURING), begun(DRAFT)),
+    (
+        effects.what_may_have_happened_is_performed_again_only_when_reported,
+        facts((*DURING, DOUBT), begun={DRAFT.key: 1}),
+        begun(DRAFT),
+    ),
+    (
+        effects.what_may_have_happened_is_performed_again_only_when_reported,
+        facts((*DURING, FAILED), begun={DRAFT.key: 1}),
+        begun(DRAFT),
+    ),
+    (
+        effects.what_a_person_must_decide_waits_for_the_person,
+        facts((*POSTING, doubted(POST, "retry")), decided={POST.key: ["retry"]}),
+        begun(POST),
+    ),
+    (effects.what_a_person_must_decide_waits_for_the_person, facts((*DURING, DOUBT)), begun(DRAFT)),
+    (effects.only_what_is_outstanding_is_performed, facts(DURING), begun(DRAFT)),
+    (effects.only_what_is_outstanding_is_performed, facts(POSTING), begun(POST)),
+    (effects.effects_without_answers_are_complete_before_the_next_begins, facts(ASKED, BUSY), begun(NOTE)),
+    (effects.effects_without_answers_are_complete_before_the_next_begins, facts((*ASKED, DONE), BUSY), begun(MAKE)),
+    (effects.effects_begin_in_the_order_written, facts((*ASKED, DONE), BUSY), begun(MAKE)),
+    (effects.effects_begin_in_the_order_written, facts((*ASKED, DONE), BUSY, begun={MAKE.key: 1}), begun(SEND)),
+    (effects.a_budget_counts_every_call, facts(DURING, limits=LIMITS), begun(DRAFT)),
+    (effects.a_budget_counts_every_call, facts(POSTING, limits=LIMITS, begun={DRAFT.key: 1}), begun(POST)),
+    (effects.a_result_belongs_to_an_intent, facts(DURING), LEDGER[DRAFTED]),
+    (effects.an_effect_has_one_result, facts((*DURING, FAILED)), LEDGER[DRAFTED]),
+    (effects.a_result_is_what_came_back, facts(DURING, given={DRAFT.key: ["MADE", "written"]}), LEDGER[DRAFTED]),
+    (effects.a_result_is_what_came_back, facts((*DURING, doubted(DRAFT, "fail"))), failed(DRAFT, IN_DOUBT)),
+    (effects.a_result_is_what_came_back, later(facts(ASKED, BUSY, begun_s={MAKE.key: 0.0}), 2), TIMED_OUT),
+    (effects.a_result_is_what_came_back, facts(DURING, limits=LIMITS, begun={DRAFT.key: 1}), SPENT),
+    (effects.what_is_in_doubt_is_handled_as_the_table_says, facts(DURING), DOUBT),
+    (
+        effects.what_is_in_doubt_is_handled_as_the_table_says,
+        facts(POSTING, decided={POST.key: ["done"]}),
+        doubted(POST, "done"),
+    ),
+    (
+        effects.what_is_in_doubt_is_handled_as_the_table_says,
+        facts(DURING, decided={DRAFT.key: ["written"]}),
+        doubted(DRAFT, "done"),
+    ),
+    (effects.what_is_in_doubt_is_handled_as_the_table_says, facts((*DURING, FAILED)), doubted(DRAFT, "again")),
+    (effects.a_verdict_is_what_the_guard_said, facts(ATTEMPTS, said={("sim/2/1", "g"): "passed"}), VERDICT),
+    (effects.an_answer_is_fed_after_its_result_is_recorded, facts(AFTER), LEDGER[5]),
+    (effects.an_answer_is_fed_after_its_result_is_recorded, facts(AFTER), fed("written", "sim/0/1", seq=2)),
+    (effects.events_from_outside_were_sent, facts(LEDGER[:1], sent={"write": 1}), LEDGER[1]),
+    (
+        effects.verdicts_are_what_guards_said,
+        facts(ASKED, BUSY, said={("", "g"): "passed"}),
+        fed("made", MAKE.key, verdicts={"g": "passed"}),
+    ),
+    (effects.a_timer_rings_when_it_is_due, later(facts(ASKED, BUSY), 5), RANG),
+    (
+        effects.effects_begin_in_the_order_written,
+        later(facts((*ASKED, DONE), BUSY), 5),
+        begun(SEND),
+    ),  # nobody needs what it makes
+    (effects.what_is_overdue_comes_before_what_is_sent, facts(ASKED, BUSY), fed("go", seq=2)),
+    (effects.what_is_overdue_comes_before_what_is_sent, facts(ASKED, BUSY, overdue={TIMER}), RANG),
+    (
+        effects.what_is_overdue_comes_before_what_is_sent,
+        facts(ASKED, BUSY, overdue={TIMER}),
+        fed("made", MAKE.key, seq=2),
+    ),
+    (effects.what_is_cancelled_is_stopped, facts(DURING), [DRAFT.key]),
+    (effects.no_timer_is_overslept, facts((*ASKED, DONE), BUSY), 5.0),
+    (effects.no_timer_is_overslept, facts(ASKED, BUSY), 5.1),  # the note is not done
+    (effects.a_run_meets_what_it_would_have_met, to_meet("write"), LEDGER[1]),
+    (effects.a_run_meets_what_it_would_have_met, to_meet("stop", unplanned=True), LEDGER[1]),
+]
+ALL = {each for each in vars(effects).values() if isinstance(each, Oracle)}
+
+
+@pytest.mark.parametrize(("oracle", "known", "new"), BROKEN, ids=[each[0].name for each in BROKEN])
+def test_what_is_broken_is_called_broken(oracle, known, new):
+    said = oracle.judge(known, new)
+    assert said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(("oracle", "known", "new"), KEPT, ids=[each[0].name for each in KEPT])
+def test_and_nothing_else(oracle, known, new):
+    assert oracle.judge(known, new) is None
+
+
+def test_none_is_left_out():
+    assert {oracle for oracle, _, _ in BROKEN} == {oracle for oracle, _, _ in KEPT} == ALL
+
+
+def test_verdicts_may_come_with_an_answer():
+    answer = result(MAKE, "made")
+    steps = [step | {"payload": step["payload"] | {"verdicts": {"g": "fatal"}}} for step in answer.steps]
+    known = facts((*ASKED, type(answer)(MAKE.key, "make", steps)), BUSY)
+    assert effects.verdicts_are_what_guards_said.judge(known, fed("made", MAKE.key, verdicts={"g": "fatal"})) is None
+    assert effects.verdicts_are_what_guards_said.judge(known, fed("made", MAKE.key, verdicts={"g": "passed"}))

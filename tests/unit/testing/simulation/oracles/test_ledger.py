@@ -1,0 +1,100 @@
+"""Each oracle of the ledger calls what is broken broken, and nothing else."""
+
+import attrs
+import pytest
+from facts_of_runs import ABOUT, ASKED, BUSY, LEDGER, facts, fed, lived
+
+from dsa.meaning import Occurrence
+from dsa.runtime.ledger import RefusalEntry, StepEntry, TimerEntry
+from dsa.testing.simulation.facts import Reading, Writing
+from dsa.testing.simulation.oracles import Oracle, ledger
+
+CHANGED = (*LEDGER[:2], attrs.evolve(LEDGER[2], target="idle"), *LEDGER[3:])
+#: Of `BUSY`: the answer is judged, and workflow state is set.
+FATAL, FAILED, PASSED = (fed("made", "sim/1/2", seq=2, verdicts={"g": said}) for said in ("fatal", "failed", "passed"))
+SET = StepEntry(2, None, "making", "making", {"good": True})
+
+BROKEN = [
+    (ledger.what_was_acknowledged_survives, facts(LEDGER[:4]), Reading(LEDGER[:3])),
+    (ledger.what_was_acknowledged_survives, facts(LEDGER[:4]), Reading(())),
+    (ledger.what_was_acknowledged_survives, facts(LEDGER[:4]), Reading(CHANGED)),
+    (ledger.what_is_read_was_written, facts(LEDGER[:4]), Reading(LEDGER[:5])),
+    (ledger.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), Reading(LEDGER[:5])),
+    (ledger.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), Reading(LEDGER[:7])),
+    (ledger.who_lost_a_run_writes_nothing, facts(LEDGER[:4], epoch=2), Writing(LEDGER[4:5], 1, may_write=True)),
+    (ledger.a_handle_that_failed_writes_nothing, facts(LEDGER[:4]), Writing(LEDGER[4:5], 1, may_write=False)),
+    (ledger.an_event_is_durable_with_all_that_follows, facts(LEDGER[:2]), None),
+    (ledger.an_event_is_durable_with_all_that_follows, facts(LEDGER[:3]), None),
+    (ledger.an_event_is_durable_with_all_that_follows, facts(ASKED[:-1], BUSY), None),
+    (ledger.a_ledger_begins_with_its_machine, facts(()), LEDGER[1]),
+    (ledger.a_ledger_begins_with_its_machine, facts(LEDGER[:1]), LEDGER[0]),
+    (ledger.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), CHANGED[2]),
+    (ledger.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), RefusalEntry(1, "late", "")),
+    (ledger.a_run_is_the_fold_of_its_events, facts(LEDGER[:3]), attrs.evolve(LEDGER[3], key="sim/1/2")),
+    (ledger.a_run_is_the_fold_of_its_events, facts(ASKED[:6], BUSY), TimerEntry("making", "after 5s", 4_999)),
+    (ledger.nothing_stands_there_that_nothing_led_to, facts(LEDGER[:4]), LEDGER[2]),
+    (ledger.nothing_stands_there_that_nothing_led_to, facts(LEDGER[:4]), LEDGER[3]),
+    (ledger.events_are_numbered_without_a_gap, facts(LEDGER[:4]), fed("stop", seq=3)),
+    (ledger.events_are_numbered_without_a_gap, facts(LEDGER[:4]), fed("stop", seq=1)),
+    (ledger.a_refusal_changes_nothing, facts(LEDGER[:4]), RefusalEntry(1, "late", "")),
+    (ledger.workflow_state_changes_on_passed_verdicts_only, facts((*ASKED, FAILED), BUSY), SET),
+    (ledger.only_what_is_durable_is_shown, facts(LEDGER[:4]), (4, LEDGER[4])),
+    (ledger.only_what_is_durable_is_shown, facts(LEDGER[:4]), (2, LEDGER[3])),
+]
+KEPT = [
+    (ledger.what_was_acknowledged_survives, facts(LEDGER[:4]), Reading(LEDGER[:4])),
+    (ledger.what_was_acknowledged_survives, facts(LEDGER[:4]), Reading(LEDGER)),
+    (ledger.what_is_read_was_written, facts(LEDGER[:4]), Reading(LEDGER[:4])),
+    (ledger.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), Reading(LEDGER[:4])),
+    (ledger.what_is_read_was_written, facts(LEDGER[:4], being_written=LEDGER[4:6]), Reading(LEDGER[:6])),
+    (ledger.who_lost_a_run_writes_nothing, facts(LEDGER[:4], epoch=2), Writing(LEDGER[4:5], 2, may_write=True)),
+    (ledger.a_handle_that_failed_writes_nothing, facts(LEDGER[:4]), Writing(LEDGER[4:5], 1, may_write=True)),
+    (ledger.an_event_is_durable_with_all_that_follows, facts(LEDGER[:4]), None),
+    (ledger.an_event_is_durable_with_all_that_follows, facts(LEDGER), None),
+    (ledger.a_ledger_begins_with_its_machine, facts(()), LEDGER[0]),
+    (ledger.a_ledger_begins_with_its_machine, facts(LEDGER[:1]), LEDGER[1]),
+    (ledger.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), LEDGER[2]),
+    (ledger.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), attrs.evolve(LEDGER[2], accepted={"a": "b"})),
+    (ledger.a_run_is_the_fold_of_its_events, facts(LEDGER[:3]), LEDGER[3]),
+    (ledger.nothing_stands_there_that_nothing_led_to, facts(LEDGER[:2]), LEDGER[2]),
+    (ledger.events_are_numbered_without_a_gap, facts(LEDGER[:4]), fed("stop", seq=2)),
+    (
+        ledger.a_refusal_changes_nothing,
+        facts((*LEDGER[:4], fed("written", "sim/0/1", seq=2))),
+        RefusalEntry(2, "late", ""),
+    ),
+    (ledger.workflow_state_changes_on_passed_verdicts_only, facts((*ASKED, PASSED), BUSY), SET),
+    (
+        ledger.workflow_state_changes_on_passed_verdicts_only,
+        facts((*ASKED, FATAL), BUSY),
+        attrs.evolve(SET, changed={}),
+    ),
+    (ledger.only_what_is_durable_is_shown, facts(LEDGER[:4]), (3, LEDGER[3])),
+]
+ALL = {each for each in vars(ledger).values() if isinstance(each, Oracle)}
+
+
+@pytest.mark.parametrize(("oracle", "known", "new"), BROKEN, ids=[each[0].name for each in BROKEN])
+def test_what_is_broken_is_called_broken(oracle, known, new):
+    said = oracle.judge(known, new)
+    assert said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(("oracle", "known", "new"), KEPT, ids=[each[0].name for each in KEPT])
+def test_and_nothing_else(oracle, known, new):
+    assert oracle.judge(known, new) is None
+
+
+def test_none_is_left_out():
+    assert {oracle for oracle, _, _ in BROKEN} == {oracle for oracle, _, _ in KEPT} == ALL
+
+
+def test_a_run_that_is_told_rightly_breaks_none():
+    stopped = lived(ABOUT, Occurrence("write"), Occurrence("stop"), Occurrence("written"), Occurrence("write"))
+    for entries in (LEDGER, stopped):
+        for place, entry in enumerate(entries):
+            known = facts(entries[:place])
+            if known.expected:
+                assert ledger.a_run_is_the_fold_of_its_events.judge(known, entry) is None
+            assert known.configuration == facts(entries[:place]).configuration

@@ -1,0 +1,74 @@
+"""Each oracle of whole runs calls what is broken broken, and nothing else."""
+
+import attrs
+import pytest
+from facts_of_runs import ABOUT, BUSY, DRAFT, LEDGER, POST, POSTED, facts, failed
+from simulations import LETTER, written
+
+from dsa.meaning import Occurrence
+from dsa.runtime.run import begin
+from dsa.testing.simulation.facts import Resting
+from dsa.testing.simulation.oracles import Oracle, runs
+
+RUN = begin(ABOUT.machine, "sim")[0]
+WRITING = RUN.feed(Occurrence("write"))[0]
+WAITING, FINISHED = Resting("waiting", "", RUN, ()), Resting("finished", "", RUN, ())
+FROUGHT = written(LETTER + "\n## Properties\n- possible drafting\n- at most 1 draft\n- never done\n")
+SOUND = written(LETTER + "\n## Properties\n- possible drafting\n- at most 1 draft\n- post only after written\n")
+DOUBTED = attrs.evolve(WAITING, in_doubt=(DRAFT,))
+DURING, POSTING = LEDGER[:4], LEDGER[:POSTED]
+
+BROKEN = [
+    (runs.the_run_is_where_its_ledger_is, facts(DURING), WAITING),
+    (runs.a_run_rests_only_where_it_may, facts(DURING), WAITING),
+    (runs.a_run_rests_only_where_it_may, facts(DURING), FINISHED),
+    (runs.a_run_rests_only_where_it_may, facts((), BUSY, due_s={("making", "after 5s"): 5.0}), WAITING),
+    (runs.a_run_stops_only_for_a_cause, facts(DURING), attrs.evolve(WAITING, kind="stopped", code="MADE")),
+    (runs.what_was_asked_for_is_done, facts(POSTING), None),
+    (runs.what_was_asked_for_is_done, facts((*POSTING, failed(POST, "MADE"))), None),
+    (runs.what_a_person_decides_happens_once, facts(LEDGER, happened={POST.key: 2}), None),
+    (runs.the_properties_of_the_document_hold, facts(LEDGER, FROUGHT), None),
+    (runs.nothing_happens_that_nobody_foresaw, facts(()), "it goes no further"),
+    (runs.nothing_happens_that_nobody_foresaw, facts(()), ValueError("odd")),
+]
+KEPT = [
+    (runs.the_run_is_where_its_ledger_is, facts(DURING), attrs.evolve(WAITING, run=WRITING)),
+    (runs.a_run_rests_only_where_it_may, facts(LEDGER[:1]), WAITING),
+    (runs.a_run_rests_only_where_it_may, facts(DURING), DOUBTED),
+    (runs.a_run_rests_only_where_it_may, facts(LEDGER), FINISHED),
+    (
+        runs.a_run_stops_only_for_a_cause,
+        facts(DURING, excused={"MADE": 1}.keys()),
+        attrs.evolve(WAITING, kind="stopped", code="MADE"),
+    ),
+    (runs.a_run_stops_only_for_a_cause, facts(DURING), WAITING),
+    (runs.what_was_asked_for_is_done, facts(LEDGER), None),
+    (runs.what_was_asked_for_is_done, facts(DURING), None),
+    (runs.what_a_person_decides_happens_once, facts(LEDGER, happened={POST.key: 1, DRAFT.key: 3}), None),
+    (runs.what_a_person_decides_happens_once, facts((*POSTING, failed(POST, "MADE")), happened={POST.key: 2}), None),
+    (runs.what_a_person_decides_happens_once, facts(LEDGER, happened={POST.key: 2}, was_taken=True), None),
+    (runs.the_properties_of_the_document_hold, facts(LEDGER, SOUND), None),
+    (runs.the_properties_of_the_document_hold, facts(DURING, FROUGHT), None),
+]
+ALL = {each for each in vars(runs).values() if isinstance(each, Oracle)}
+
+
+@pytest.mark.parametrize(("oracle", "known", "new"), BROKEN, ids=[each[0].name for each in BROKEN])
+def test_what_is_broken_is_called_broken(oracle, known, new):
+    said = oracle.judge(known, new)
+    assert said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(("oracle", "known", "new"), KEPT, ids=[each[0].name for each in KEPT])
+def test_and_nothing_else(oracle, known, new):
+    assert oracle.judge(known, new) is None
+
+
+def test_none_is_left_out():
+    assert {oracle for oracle, _, _ in BROKEN} == ALL
+    assert {oracle for oracle, _, _ in KEPT} == ALL - {runs.nothing_happens_that_nobody_foresaw}
+
+
+def test_the_first_property_that_is_violated_is_named_with_the_event():
+    assert runs.the_properties_of_the_document_hold.judge(facts(LEDGER, FROUGHT), None) == "never done (event 2)"

@@ -1,0 +1,57 @@
+"""Many seeds are added up: what was hit, what was missed, what was found, in the order of seeds."""
+
+import pytest
+import simulations
+from simulations import written
+
+from dsa.testing.simulation.campaign import Outcome, enough, played, simulate
+from dsa.testing.simulation.story import Story
+
+LETTER = written(simulations.LETTER)
+FROUGHT = written(f"{simulations.LETTER}\n## Properties\n- never done\n")
+
+
+def test_the_first_lap_hits_every_triple():
+    outcome = simulate(LETTER, range(94))
+    assert (outcome.seeds, outcome.missed(LETTER), outcome.coverage(LETTER)) == (94, (), 1.0)
+    assert outcome.found == []
+
+
+def test_what_was_not_aimed_at_is_missed():
+    outcome = simulate(LETTER, range(47))
+    assert len(outcome.missed(LETTER)) == 47
+    assert outcome.coverage(LETTER) == 0.5
+    assert set(outcome.missed(LETTER)) == set(LETTER.triples[47:])
+
+
+def test_figures_are_those_of_the_stories():
+    stories = [Story(LETTER, seed).play() for seed in range(20)]
+    outcome = played(LETTER, range(20))
+    assert outcome.rows == sum(story.rows for story in stories)
+    assert outcome.processes == sum(story.lives for story in stories)
+    assert outcome.fingerprint == sum(story.fingerprint for story in stories) % 2**64
+    assert outcome.struck.total() == sum(len(story.struck) for story in stories)
+
+
+def test_what_was_found_stands_in_the_order_of_seeds():
+    parts = [played(FROUGHT, range(begin, begin + 30)) for begin in (60, 0, 30)]
+    outcome = Outcome()
+    for part in parts:
+        outcome.add(part)
+    seeds = [found.seed for found in outcome.found]
+    assert seeds == sorted(seeds)
+    assert len(seeds) > 10
+    assert {(found.oracle, found.cites) for found in outcome.found} == {("the properties of the document hold", "P12")}
+    assert outcome == played(FROUGHT, range(90))
+
+
+def test_progress_is_told_after_each_chunk():
+    told = []
+    simulate(LETTER, range(95), progress=told.append)
+    assert told == [40, 80, 95]
+
+
+@pytest.mark.parametrize(("name", "count"), [("letter", 1_000), ("katas/katas", 9_159)])
+def test_enough_is_three_laps_and_at_least_a_thousand(name, count):
+    about = simulations.subject(name)
+    assert enough(about) == count == max(1_000, 3 * len(about.triples))

@@ -1,0 +1,69 @@
+"""What a power cut leaves of a file: what was synced, always; of the rest nothing, a part, all but a sector, or everything."""
+
+from dsa.testing.simulation.chance import Chance
+from dsa.testing.simulation.disk import File
+
+SYNCED, LATER = b"synced " * 10, bytes(range(1, 201))
+
+
+def cut(seed):
+    file = File()
+    file.write(SYNCED)
+    file.sync()
+    file.write(LATER)
+    file.lose_power(Chance(seed))
+    assert file.synced == len(file.content)
+    assert file.content.startswith(SYNCED)
+    return bytes(file.content[len(SYNCED) :])
+
+
+def kind(left):
+    if left in {b"", LATER}:
+        return "lost" if not left else "kept"
+    if LATER.startswith(left):
+        return "torn"
+    begin = left.index(0)
+    blank = left.count(0)
+    assert begin % 64 == 0
+    assert blank == min(64, len(LATER) - begin)
+    assert left == LATER[:begin] + bytes(blank) + LATER[begin + blank :]
+    return f"sector {begin // 64}"
+
+
+def test_a_power_cut_loses_tears_blanks_or_keeps_what_was_not_synced():
+    kinds = [kind(cut(seed)) for seed in range(300)]
+    assert set(kinds) == {"lost", "torn", "kept", "sector 0", "sector 1", "sector 2", "sector 3"}
+    assert min(kinds.count("lost"), kinds.count("torn"), kinds.count("kept")) > 40
+
+
+def test_what_is_synced_is_not_touched():
+    for seed in range(20):
+        file = File()
+        file.write(SYNCED)
+        file.sync()
+        file.lose_power(Chance(seed))
+        assert file.content == SYNCED
+
+
+def test_the_same_seed_loses_the_same():
+    assert [cut(seed) for seed in range(40)] == [cut(seed) for seed in range(40)]
+
+
+def test_what_is_cut_off_is_not_synced_any_more():
+    file = File()
+    file.write(b"abcdef")
+    file.sync()
+    file.cut(2)
+    file.write(b"xy")
+    assert file.content == b"abxy"
+    assert file.synced == 2
+
+
+def test_a_byte_that_is_flipped_twice_is_what_it_was():
+    file = File()
+    file.write(b"abc")
+    file.flip(1)
+    assert file.content != b"abc"
+    assert len(file.content) == 3
+    file.flip(1)
+    assert file.content == b"abc"

@@ -1,0 +1,102 @@
+"""Which faults can strike where: counted by hand for a small machine."""
+
+from collections import Counter
+
+import pytest
+import simulations
+from simulations import written
+
+from dsa.testing.simulation.faults import BOUNDARIES, FAULTS, FITTING, Triple, outside_events, started
+
+LETTER = written(simulations.LETTER)
+WRITE, WRITTEN, STOP = range(3)  # its rows
+ENDS = {"kill", "power cut"}
+OTHERS = {"takeover", "second holder", "clock forward", "clock back", "stray event"}
+
+
+def faults_at(row, boundary, about=LETTER):
+    return {triple.fault for triple in about.triples if (triple.row, triple.boundary) == (row, boundary)}
+
+
+def test_the_triples_of_a_small_machine():
+    counts = Counter(triple.row for triple in LETTER.triples)
+    assert counts == {WRITE: 33, WRITTEN: 39, STOP: 22}
+    assert len(set(LETTER.triples)) == len(LETTER.triples) == 94
+
+
+@pytest.mark.parametrize("row", [WRITE, WRITTEN, STOP])
+def test_every_row_is_written_and_can_be_taken_up(row):
+    doubled = {"doubled answer"} if row == WRITTEN else set()  # the only one that an answer takes
+    assert faults_at(row, "before") == ENDS | {"write fails", "takeover"} | doubled
+    assert faults_at(row, "unsynced") == ENDS | {"sync fails"}
+    assert faults_at(row, "durable") == ENDS
+    assert faults_at(row, "recovering") == ENDS | {"write fails", "sync fails", "damage"}
+
+
+@pytest.mark.parametrize("row", [WRITE, WRITTEN])
+def test_a_row_with_effects_has_what_may_befall_them(row):
+    assert faults_at(row, "performing") == ENDS | OTHERS | {"lost answer", "failure", "garbled answer"}
+    assert faults_at(row, "performed") == ENDS | {"write fails", "takeover"}
+    assert faults_at(row, "result unsynced") == ENDS | {"sync fails"}
+    assert faults_at(row, "recorded") == ENDS
+
+
+def test_a_row_that_only_cancels_begins_nothing():
+    for boundary in ("performing", "performed", "result unsynced", "recorded"):
+        assert faults_at(STOP, boundary) == set()
+    assert faults_at(STOP, "resting") == ENDS | OTHERS | {"late answer"}
+
+
+def test_a_run_that_waits_for_the_row_does_not_rest():
+    assert faults_at(WRITE, "resting") == set()
+
+
+def test_where_a_run_is_over_no_clock_matters_and_nothing_is_late():
+    assert faults_at(WRITTEN, "resting") == ENDS | {"takeover", "second holder", "stray event"}
+
+
+def test_a_row_that_is_never_taken_has_none():
+    lost = simulations.LETTER.replace("| done | final |", "| done | final |\n| lost | |")
+    about = written(f"{lost}| drafting | draft.failed | | idle |\n| lost | write | | idle |\n")
+    assert {triple.row for triple in about.triples} == {WRITE, WRITTEN, STOP, 3}
+    assert Triple(3, "before", "doubled answer") in about.triples  # a failure is an answer
+
+
+def test_nobody_sends_where_nobody_hears():
+    about = written("""# alone
+## Events
+| event | from |
+| - | - |
+| made | make |
+## Transitions
+| source | event | effects | target |
+| - | - | - | - |
+| idle | after 1s | make | making |
+| making | made | | idle |
+""")
+    assert outside_events(about.machine) == ()
+    assert outside_events(LETTER.machine) == ("write", "stop")
+    assert not {triple for triple in about.triples if triple.fault == "stray event"}
+
+
+def test_an_effect_that_its_own_row_cancels_is_not_begun():
+    about = written("""# hasty
+## Events
+| event | from |
+| - | - |
+| go | outside |
+| made | make |
+| sent | send |
+## Transitions
+| source | event | effects | target |
+| - | - | - | - |
+| idle | go | make, send, cancel make, note | waiting |
+| waiting | sent | | idle |
+""")
+    move = about.rows[0].moves[0]
+    assert started(about.graph, move) == ("send", "note")
+
+
+def test_every_boundary_and_every_fault_has_words():
+    assert FITTING.keys() == BOUNDARIES.keys()
+    assert {fault for faults in FITTING.values() for fault in faults} == FAULTS.keys()

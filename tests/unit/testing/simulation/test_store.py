@@ -1,0 +1,184 @@
+"""The simulated store keeps what the real one promises: all of an append or nothing, one writer, damage is found, a torn tail is cut."""
+
+import attrs
+import pytest
+
+from dsa.runtime.journal import DamageError, HeldError, LeaseLostError, StoreError, UnknownRunError
+from dsa.runtime.ledger import EventEntry, MachineEntry, StepEntry
+from dsa.testing.simulation.disk import File
+from dsa.testing.simulation.store import DiskStore, frames
+
+TEXT = "# a machine\n\nwith \ud800 half a character, and lines\nrows 1\n"
+FIRST = (MachineEntry("sim", "m", "digest"),)
+ROW = (EventEntry(1, "go", data="hej då\nrows 7"), StepEntry(1, 3, "a", "b"))
+NEXT = (EventEntry(2, "go"), StepEntry(2, 3, "b", "a"))
+
+
+@attrs.define
+class Owner:
+    """A process that has the store open. It ends at the stages in `ends`."""
+
+    name: str = "process 1"
+    heard: list = attrs.field(factory=list)
+    ends: tuple = ()
+
+    def _hear(self, what):
+        self.heard.append(what)
+        if what in self.ends:
+            raise EOFError(what)
+
+    def before(self, _entries):
+        self._hear("before")
+
+    def refused(self):
+        self._hear("refused")
+
+    def unsynced(self, _entries):
+        self._hear("unsynced")
+
+    def durable(self, epoch, _entries):
+        self._hear(f"durable {epoch}")
+
+    def holding(self, stage, epoch):
+        self._hear(f"holding {stage} {epoch}")
+
+
+@pytest.fixture
+def files():
+    return {}
+
+
+@pytest.fixture
+def alive():
+    return set()
+
+
+@pytest.fixture
+def opened(files, alive):
+    """Give what opens the store as one process has it open."""
+
+    def open_store(name="process 1", ends=()):
+        alive.add(name)
+        owner = Owner(name, ends=ends)
+        return DiskStore(files, owner, alive.__contains__), owner
+
+    return open_store
+
+
+def begun(opened, *appends):
+    store, owner = opened()
+    journal = store.create("sim", TEXT, FIRST)
+    for entries in appends:
+        journal.append(entries)
+    return store, owner, journal
+
+
+def test_what_is_appended_is_read(opened):
+    store, owner, journal = begun(opened, ROW)
+    journal.append(())
+    recorded = store.read("sim")
+    assert tuple(recorded.entries) == (*FIRST, *ROW)
+    assert (recorded.text, recorded.epoch, recorded.holder) == (TEXT, 1, "process 1")
+    assert owner.heard == ["before", "unsynced", "durable 1"] * 2
+    assert store.runs() == ("sim",)
+
+
+def test_it_is_on_the_disk_when_append_returns(opened, files):
+    begun(opened, ROW)
+    assert files["sim"].synced == len(files["sim"].content)
+
+
+@pytest.mark.parametrize("stage", ["before", "unsynced"])
+def test_what_was_not_synced_is_lost_whole(opened, files, stage):
+    _, owner, journal = begun(opened, ROW)
+    owner.ends = (stage,)
+    with pytest.raises(EOFError):
+        journal.append(NEXT)
+    files["sim"].cut(files["sim"].synced)
+    assert tuple(opened()[0].read("sim").entries) == (*FIRST, *ROW)
+
+
+def test_a_run_that_nothing_is_left_of_is_begun_again(opened, files):
+    store, owner = opened(ends=("unsynced",))
+    with pytest.raises(EOFError):
+        store.create("sim", TEXT, FIRST)
+    files["sim"].cut(20)
+    with pytest.raises(UnknownRunError):
+        store.hold("sim")
+    assert store.runs() == ()
+    owner.ends = ()
+    store.create("sim", "other", FIRST)
+    assert store.read("sim").text == "other"
+    with pytest.raises(StoreError, match="there is a run of that id already"):
+        store.create("sim", TEXT, FIRST)
+
+
+def test_a_torn_tail_is_cut_wherever_it_was_torn(opened, files, alive):
+    begun(opened, ROW)
+    whole = len(files["sim"].content)
+    store, _ = opened()
+    store.hold("sim", take=True)[0].append(NEXT)
+    content = bytes(files["sim"].content)
+    for length in range(whole, len(content)):
+        alive.clear()
+        files["sim"] = File()
+        files["sim"].write(content[:length])
+        journal, recorded = opened("process 2")[0].hold("sim")
+        assert tuple(recorded.entries) == (*FIRST, *ROW)
+        journal.append(NEXT)
+        assert tuple(opened()[0].read("sim").entries) == (*FIRST, *ROW, *NEXT)
+
+
+def test_an_epoch_ends_with_the_next(opened, alive):
+    _, owner, journal = begun(opened, ROW)
+    store, other = opened("process 2")
+    with pytest.raises(HeldError, match="process 1"):
+        store.hold("sim")
+    taken, recorded = store.hold("sim", take=True)
+    assert (taken.epoch, recorded.epoch, recorded.holder) == (2, 2, "process 2")
+    assert other.heard == ["holding before 2", "holding unsynced 2", "holding durable 2"]
+    with pytest.raises(LeaseLostError):
+        journal.append(NEXT)
+    assert owner.heard[-2:] == ["before", "refused"]
+    taken.append(NEXT)
+    assert tuple(store.read("sim").entries) == (*FIRST, *ROW, *NEXT)
+    journal.release()  # it has nothing to give up
+    assert store.read("sim").holder == "process 2"
+    alive.discard("process 2")
+    assert opened("process 3")[0].hold("sim")[0].epoch == 3
+
+
+def test_who_gives_a_run_up_lets_others_have_it(opened):
+    store, _, journal = begun(opened, ROW)
+    journal.release()
+    assert store.read("sim").holder is None
+    assert opened("process 2")[0].hold("sim")[0].epoch == 2
+
+
+def test_a_byte_that_was_changed_before_the_end_is_damage(opened, files):
+    begun(opened, ROW, NEXT)
+    file = files["sim"]
+    last = [end for end, _ in frames(file.content)][-2]
+    store, _ = opened()
+    for at in range(last):
+        file.flip(at)
+        with pytest.raises(DamageError):
+            store.read("sim")
+        file.flip(at)
+    assert tuple(store.read("sim").entries) == (*FIRST, *ROW, *NEXT)
+
+
+def test_frames_that_were_swapped_are_damage(opened, files):
+    begun(opened, ROW, NEXT)
+    content = bytes(files["sim"].content)
+    first, second, third = [end for end, _ in frames(files["sim"].content)]
+    files["sim"].cut(0)
+    files["sim"].write(content[:first] + content[second:third] + content[first:second])
+    with pytest.raises(DamageError):
+        opened()[0].read("sim")
+
+
+def test_there_is_no_run_of_another_id(opened):
+    begun(opened, ROW)
+    with pytest.raises(UnknownRunError, match="there is no run other"):
+        opened()[0].read("other")

@@ -1,0 +1,82 @@
+"""When something goes wrong: once at the triple that is aimed at, and at the boundaries that were drawn."""
+
+import attrs
+import pytest
+import simulations
+from simulations import written
+
+from dsa.testing.simulation.faults import FITTING, Triple
+from dsa.testing.simulation.plan import plan_of
+from dsa.testing.simulation.strikes import Strikes
+
+LETTER = written(simulations.LETTER)
+
+
+def aimed(*triple, seed=0):
+    """Give the strikes of a seed of the first lap that aims at a triple."""
+    plan = plan_of(LETTER, seed)
+    return Strikes(attrs.evolve(plan, aim=Triple(*triple), chance=plan.chance, guide=LETTER.guide))
+
+
+def test_the_aim_is_struck_once():
+    strikes = aimed(1, "unsynced", "sync fails")
+    assert strikes.due("unsynced", 0) is None
+    assert strikes.due("durable", 1) is None
+    assert strikes.due("unsynced", 1) == "sync fails"
+    assert strikes.due("unsynced", 1) == "sync fails"  # it could not be made
+    strikes.came("unsynced", 1, "sync fails")
+    assert strikes.due("unsynced", 1) is None
+    assert strikes.struck == ["sync fails"]
+    assert strikes.hits == {Triple(1, "unsynced", "sync fails"): 1}
+
+
+@pytest.mark.parametrize(
+    ("fault", "stages"),
+    [
+        ("damage", {"before"}),
+        ("write fails", {"before"}),
+        ("sync fails", {"unsynced"}),
+        ("kill", {"before", "unsynced", "durable"}),
+    ],
+)
+def test_to_fail_while_it_is_taken_up_a_run_is_cut_off_first(fault, stages):
+    met = set()
+    for seed in range(12):
+        strikes = aimed(1, "recovering", fault, seed=seed)
+        assert strikes.due("durable", 0) is None
+        assert strikes.due("durable", 1) == "kill"
+        strikes.came("durable", 1, "kill")
+        assert strikes.due("durable", 1) is None
+        stage = next(s for s in ("before", "unsynced", "durable") if strikes.due("recovering", 1, s) == fault)
+        met.add(stage)
+        strikes.came("recovering", 1, fault)
+        assert {strikes.due("recovering", 1, s) for s in ("before", "unsynced", "durable")} == {None}
+    assert met == stages
+
+
+def test_it_is_calm_while_nothing_will_strike_under_way():
+    strikes = aimed(1, "performing", "failure")
+    assert strikes.is_calm(0)
+    assert not strikes.is_calm(1)
+    strikes.came("performing", 1, "failure")
+    assert strikes.is_calm(1)
+    assert aimed(1, "performed", "kill").is_calm(1)
+
+
+def test_what_was_drawn_strikes_at_its_boundary_and_fits_there():
+    seeds = range(len(LETTER.triples), 40 * len(LETTER.triples))
+    plans = [plan for plan in (plan_of(LETTER, seed) for seed in seeds) if plan.further]
+    for plan in plans[:200]:
+        strikes = Strikes(plan)
+        assert not strikes.is_calm(None)
+        for visit in range(1, 60):
+            fault = strikes.due("recovering", None, "unsynced")
+            assert (fault is not None) == (visit in plan.further)
+            assert fault in {None, *FITTING["recovering"]} - {"damage", "write fails"}
+
+
+def test_what_strikes_where_no_row_is_counts_and_hits_nothing():
+    strikes = aimed(1, "performing", "kill")
+    strikes.came("resting", None, "kill")
+    assert strikes.struck == ["kill"]
+    assert not strikes.hits

@@ -1,0 +1,163 @@
+"""What policies, guards and the model of the world do: they wait for their turn, say the same when asked the same, and are counted."""
+
+from types import SimpleNamespace
+
+import attrs
+import pytest
+from facts_of_runs import ABOUT, BUSY, DRAFT, LEDGER, facts
+from simulations import subject
+
+from dsa.edge.effects import fault_in
+from dsa.runtime.content import Artifact
+from dsa.runtime.policies import Action
+from dsa.testing.simulation.loop import VirtualLoop
+from dsa.testing.simulation.plan import plan_of
+from dsa.testing.simulation.world import World, data_of
+
+DRAFTING = LEDGER[:4]  # a letter was asked for
+TO_WRITTEN = next(seed for seed, triple in enumerate(ABOUT.triples) if triple.row == 1)
+
+
+@attrs.define(eq=False)
+class Caller:
+    """A process that calls policies, and writes down which."""
+
+    is_alive: bool = True
+    is_stale: bool = False
+    begun: list = attrs.field(factory=list)
+
+    def begins(self, key, effect):
+        self.begun.append((key, effect))
+
+
+@attrs.define
+class Played:
+    """A world, with what it has told."""
+
+    known: object
+    world: World
+    told: list
+    loop: VirtualLoop
+
+    def call(self, caller, fate="answers", event=None):
+        """Call the policy of `draft`, let it go on when it waits, and give the steps; None when it never comes back."""
+        binding = self.world.binding(caller)
+        perform = binding.effects["draft"](
+            Action("draft", {"key": DRAFT.key}, frozenset({"written"})), SimpleNamespace(key=f"{DRAFT.key}/1")
+        )
+
+        def idle():
+            waiting = self.world.waiting(caller)
+            if not waiting:
+                return False
+            waiting[0].fate = fate
+            waiting[0].comes_back(event)
+            waiting[0].let_go()
+            return True
+
+        task = self.loop.create_task(perform)
+        done = self.loop.play(task, idle)
+        if not done:
+            task.cancel()
+            self.loop.play(task, lambda: False)
+        return task.result() if done else None
+
+
+@pytest.fixture
+def played():
+    return make()
+
+
+def make(*, calm=False, seed=TO_WRITTEN):
+    known, told = facts(DRAFTING), []
+    world = World(known, plan_of(ABOUT, seed), lambda _row: calm, told.append)
+    return Played(known, world, told, VirtualLoop(known.time))
+
+
+def events_of(steps):
+    return [step.payload["event"] for step in steps]
+
+
+def test_an_effect_waits_for_its_turn_and_is_counted(played):
+    caller = Caller()
+    assert events_of(played.call(caller, event="written")) == ["written"]
+    deeds = played.known.deeds
+    assert caller.begun == [(DRAFT.key, "draft")]
+    assert (deeds.begun, deeds.happened, deeds.given) == ({DRAFT.key: 1}, {DRAFT.key: 1}, {DRAFT.key: ["written"]})
+    assert played.told == ["draft 1/1 happens"]
+    assert played.world.waiting(caller) == []
+
+
+def test_what_fails_has_not_happened(played):
+    steps = played.call(Caller(), event="draft.failed")
+    assert fault_in(steps).payload["code"] == "MADE"
+    assert played.known.deeds.happened == {}
+    assert played.known.deeds.given == {DRAFT.key: ["MADE"]}
+    assert played.told == []
+
+
+def test_what_is_lost_has_happened_and_never_comes_back(played):
+    assert played.call(Caller(), fate="lost", event="written") is None
+    assert played.known.deeds.happened == {DRAFT.key: 1}
+    assert played.known.deeds.given == {}
+
+
+def test_what_is_garbled_is_no_answer():
+    kinds = set()
+    for seed in range(TO_WRITTEN, TO_WRITTEN + 60):
+        played = make(seed=seed)
+        given = played.call(Caller(), fate="garbled", event="written")
+        is_answer = isinstance(given, list) and [getattr(step, "type", None) for step in given] == ["event"]
+        assert not is_answer or given[0].payload["event"] == "gossip" or given[0].payload["verdicts"]
+        assert played.known.deeds.given == {DRAFT.key: ["BAD_ANSWER"]}
+        kinds.add(repr(given))
+    assert len(kinds) > 6
+
+
+def test_nothing_waits_where_nothing_goes_wrong_and_it_gives_what_is_intended():
+    played = make(calm=True)
+    assert events_of(played.call(Caller(), event="never asked")) == ["written"]
+
+
+@pytest.mark.parametrize("caller", [Caller(is_stale=True), Caller(is_alive=False)], ids=["stale", "dead"])
+def test_but_for_who_has_lost_the_run(caller):
+    played = make(calm=True)
+    assert (played.call(caller, event="written") is None) == (not caller.is_alive)
+    assert (caller.begun == []) == (not caller.is_alive)
+    assert played.known.deeds.begun == ({DRAFT.key: 1} if caller.is_alive else {})
+
+
+def test_a_guard_says_what_is_intended_and_the_same_when_asked_again():
+    about = subject("dual_state")
+    for seed in range(0, len(about.triples), 9):
+        plan = plan_of(about, seed)
+        known = facts((), about)
+        world = World(known, plan, lambda _row: False, lambda _what: None)
+        guard = world.binding(Caller()).guards["g"]
+        assert guard.validate(Artifact("x")) == guard.validate(Artifact("y"))
+        place = next((n for n, move in enumerate(plan.way) if move.occurrence.verdicts), None)
+        if place is not None:
+            known.configuration = about.guide.where(plan.way[place])
+            known.occurrences = [move.occurrence for move in plan.way[:place]]
+            said = dict(plan.way[place].occurrence.verdicts)["g"]
+            found = guard.validate(Artifact("x"))
+            assert (found.passed, found.fatal) == (said == "passed", said == "fatal")
+            assert known.deeds.said["", "g"] == said
+
+
+def test_a_guard_says_only_what_it_may():
+    known = facts((), BUSY)
+    for seed in range(40):
+        guard = World(known, plan_of(BUSY, seed), lambda _row: False, print).binding(Caller()).guards["g"]
+        guard.validate(Artifact("x"))
+        assert known.deeds.said["", "g"] in BUSY.machine.guard_named["g"].outcomes
+
+
+def test_the_model_writes_which_call_it_was_asked_in():
+    model = make().world.binding(Caller()).generators["any"]
+    assert model.generate(None).content == "text of , try 0"
+
+
+def test_events_from_outside_bring_what_a_person_might_write():
+    assert data_of("specification", 3) == "task 3"
+    assert data_of("approved", 3) == {"content": '["approved", 3]'}
