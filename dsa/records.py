@@ -22,6 +22,8 @@ _STATE, _EVENT, _VERDICTS, _SOURCE, _LINE = (
     "dsa::line",
 )
 _EFFECTS, _CANCELLED = "dsa::effects", "dsa::cancelled"
+#: What the first line of JSON Lines may say.
+_HEAD = frozenset({"machine", "parameters", "state", "values", "loop"})
 
 
 def to_jsonl(trace: Recorded) -> str:
@@ -64,6 +66,9 @@ def from_jsonl(text: str) -> Recorded:
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     objects = [(number, _object(number, line)) for number, line in lines]
     head = objects.pop(0)[1] if objects and "event" not in objects[0][1] else {}
+    if head and not _HEAD & head.keys():
+        said = f"'event', which a step has, nor any of {', '.join(sorted(_HEAD))}, which a first line has"
+        raise TraceError(f"it has neither {said}", lines[0][0])
     steps = tuple(_step(number, found) for number, found in objects)
     if not steps and not head:
         raise TraceError('the trace is empty: write one line for each step, such as {"event": "specification"}')

@@ -1,9 +1,12 @@
 """What tests tell at the end of a session: faults that fired, figures, and what could not be tested here. Works across xdist's workers."""
 
+import os
 from collections import Counter
 from operator import itemgetter
 
 import pytest
+
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # a test that asks whether LiteLLM is here imports it
 
 NOT_TESTED = "NOT TESTED"
 

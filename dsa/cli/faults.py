@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import sys
 from pathlib import Path
 from typing import IO, Any, TextIO, cast
 
@@ -18,6 +19,25 @@ def silence(stream: TextIO | None) -> None:
     """Send what a stream still holds to nowhere, or the interpreter would fail to write it as it ends."""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), cast(TextIO, stream).fileno())
+
+
+_LOST: list[str] = []
+
+
+def note_lost(fault: Exception) -> None:
+    """Note that something could not be printed, unless nobody reads any more."""
+    if isinstance(fault, OSError) and not isinstance(fault, BrokenPipeError):
+        _LOST.append(fault.strerror or str(fault))
+
+
+def lost_output() -> str | None:
+    """Print what standard output still holds; give the reason why something that was printed is lost, None when nothing is."""
+    try:
+        sys.stdout.flush()
+    except (AttributeError, OSError, ValueError) as fault:
+        note_lost(fault)
+        silence(sys.stdout)
+    return _LOST[0] if _LOST else None
 
 
 class Ended(click.ClickException):

@@ -15,10 +15,21 @@ from rich.table import Table
 from rich.text import Text
 
 from dsa.cli.terminal import printable
+from dsa.cli.timeline import due
+from dsa.declarations import OUTSIDE
 from dsa.edge.binding import GENERATING_EFFECT
 from dsa.expr import Outcome
 from dsa.machine import Machine
-from dsa.runtime.ledger import ArtifactEntry, Entry, IntentEntry, ResultEntry, VerdictEntry
+from dsa.meaning import accepted_events
+from dsa.runtime.ledger import (
+    ArtifactEntry,
+    Entry,
+    IntentEntry,
+    ResultEntry,
+    StepEntry,
+    TimerEntry,
+    VerdictEntry,
+)
 from dsa.runtime.views import step_of
 
 _WORDS: dict[Outcome, str] = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}
@@ -55,6 +66,7 @@ class Progress:
         self._machine = machine
         self._console = console
         self._quiet = quiet
+        self._state = machine.entered(machine.initial)
         self._rows: list[Row] = []
         self._asked: Counter[str] = Counter()
         self._row_of: dict[str, int] = {}
@@ -97,10 +109,25 @@ class Progress:
                 self._judged(entry)
             case ResultEntry(effect=effect) if effect in _ATTEMPTING:
                 self._failed(entry)
+            case StepEntry(target=target):
+                self._state = target
+                return
+            case TimerEntry():
+                self._waits(entry)
+                return
             case _:
                 return
         if self._live is not None:
             self._live.update(self._table(self._console.height - _MARGIN))
+
+    def _waits(self, entry: TimerEntry) -> None:
+        """Say for what a run waits that will not wait for ever: otherwise nobody would know why nothing happens."""
+        named = self._machine.event_named
+        accepted = accepted_events(self._machine, self._state)
+        outside = [event for event in accepted if event in named and named[event].origin == OUTSIDE]
+        if outside and not self._quiet:
+            told = f"waiting in {self._state} for: {', '.join(outside)}; {entry.event} is due {due(entry.deadline_ms)}"
+            self._console.print(Text(printable(told)), soft_wrap=True)
 
     def _generated(self, entry: ArtifactEntry) -> None:
         row = Row(entry.step, entry.attempt, entry.artifact_id, seconds=entry.seconds)

@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from dsa.cli.faults import INTERRUPTED, UNREADABLE, Ended, silence
+from dsa.cli.faults import INTERRUPTED, UNREADABLE, Ended, lost_output, silence
 from dsa.errors import DsaError
 
 #: Each command with the one line that `dsa --help` shows; `dsa/cli/NAME.py` (`import_.py` for `import`) holds it as `command`.
@@ -103,6 +103,9 @@ def main() -> None:
     gc.disable()
     code = _exit_code()
     gc.enable()
+    if (lost := lost_output()) is not None:
+        click.echo(f"standard output: {lost}", err=True)
+        code = code or UNREADABLE
     if any(thread.daemon for thread in threading.enumerate()):
         # A call was given up and goes on in native code (a model, for one), which would crash the interpreter as it
         # takes itself apart.
@@ -120,7 +123,7 @@ def _exit_code() -> int:
         click.echo(f"{fault}", err=True)
     except OSError as fault:
         # A file that cannot be written, a full disk: the world's fault, not a bug.
-        click.echo(f"{fault.filename}: {fault.strerror}" if fault.filename else str(fault), err=True)
+        click.echo(f"{fault.filename}: {fault.strerror}" if fault.filename else fault.strerror or str(fault), err=True)
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 0 if leaving.code is None else UNREADABLE
     return UNREADABLE

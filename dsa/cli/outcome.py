@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,15 @@ from dsa.cli.terminal import printable
 from dsa.cli.timeline import doubts, send_line
 from dsa.edge.binding import GENERATING_EFFECT
 from dsa.edge.driver import Rest
+from dsa.edge.effects import code_and_message
 from dsa.edge.running import Performed
-from dsa.runtime.ledger import ArtifactEntry, VerdictEntry
+from dsa.meaning import Occurrence
+from dsa.runtime.ledger import ArtifactEntry, EventEntry, StepEntry, VerdictEntry
 from dsa.runtime.run import Run
 from dsa.runtime.standing import outside_events
 from dsa.runtime.timeline import Refused, short_key
 from dsa.runtime.totals import Totals, totals
+from dsa.trace import show_occurrence
 
 WAITING = 3
 _CODES = {"succeeded": 0, "failed": 1, "escalated": 3}
@@ -49,9 +53,22 @@ def headline(rest: Rest) -> str:
     if rest.kind == "waiting":
         outside = outside_events(run)
         return f"waiting in {run.configuration.state} for: {', '.join(outside) or 'nothing that can happen'}"
+    return run.outcome if run.outcome not in {"failed", "escalated"} else f"{run.outcome}{_why(run)}"
+
+
+def _why(run: Run) -> str:
+    """Say what brought a run to an end that is no success: the step whose verdict it was, or the event, with its row and its error."""
+    taken = (pair for pair in pairwise(tuple(run.ledger)[::-1]) if isinstance(pair[0], StepEntry))
+    step, event = next(taken, (None, None))
+    if not isinstance(step, StepEntry) or not isinstance(event, EventEntry):
+        return ""
     unfinished = [view for view in run.steps.values() if view.accepted is None and view.attempts]
-    where = f" at {unfinished[-1].name} after {_plural(unfinished[-1].attempts, 'attempt')}" if unfinished else ""
-    return f"{run.outcome}{where if run.outcome != 'succeeded' else ''}"
+    if event.verdicts and unfinished:
+        return f" at {unfinished[-1].name} after {_plural(unfinished[-1].attempts, 'attempt')}"
+    what = show_occurrence(Occurrence(event.event, event.verdicts, event.source))
+    is_failure = event.event.endswith(".failed") and isinstance(event.data, dict)
+    said = f": {code_and_message(event.data)[1]}" if is_failure else ""
+    return f" by {what}{f' (line {step.line})' if step.line else ''}{said}"
 
 
 def tell(performed: Performed, console: Console, *, json_wanted: bool, refused: Sequence[Refused] = ()) -> None:

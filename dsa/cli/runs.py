@@ -65,6 +65,7 @@ def command(root: str, *, json_wanted: bool) -> None:
     if json_wanted:
         say(json.dumps([each.to_json() for each in found], indent=2))
     elif not found and not lost:
+        _require_empty(folder)
         say(f"{root}: no run is kept here")
     elif found:
         _say_table(found)
@@ -72,6 +73,14 @@ def command(root: str, *, json_wanted: bool) -> None:
         raise Ended(
             f"{root}: damaged: {lost} more {'run was' if lost == 1 else 'runs were'} kept here and cannot be found", 1
         )
+
+
+def _require_empty(folder: Path) -> None:
+    """Raise Ended when runs have left their folders beside a ledger that has none."""
+    left = sorted(each.parent.name for each in folder.glob("*/machine.md"))
+    if left:
+        more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+        raise Ended(f"{folder}: damaged: the ledger has no run, and {left[0]}{more} left a folder here", 1)
 
 
 def _say_table(found: list[Listed]) -> None:

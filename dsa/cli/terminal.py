@@ -11,7 +11,7 @@ from typing import TextIO, cast
 
 from rich.console import Console
 
-from dsa.cli.faults import silence
+from dsa.cli.faults import note_lost, silence
 
 _NARROWEST = 20
 #: Control characters but tab and line feed, what turns the direction of writing, and halves of surrogate pairs.
@@ -57,7 +57,8 @@ class _Patient(io.TextIOBase):
             if self._stream is not None:
                 self._stream.write(encodable)
                 self._stream.flush()
-        except (OSError, ValueError):  # its reader is gone, the disk is full, it is closed
+        except (OSError, ValueError) as fault:  # its reader is gone, the disk is full, it is closed
+            note_lost(fault)
             silence(self._stream)
             self._stream = None
         return len(text)

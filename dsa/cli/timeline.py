@@ -201,7 +201,8 @@ def now(kept: Kept, root: Path) -> Iterator[str]:
     ]
     if standing.kind in {"stopped", "cut off"}:
         facts.append(("go on", line("resume", directory)))
-    if standing.kind == "waiting":
+    rests = not (standing.left.in_flight or standing.left.answered)
+    if standing.kind == "waiting" or (standing.kind == "cut off" and rests):
         facts += [("send", send_line(run, directory))] if outside_events(run) else []
     width = max(len(name) for name, fact in facts if fact)
     yield from (f"{name:<{width}}  {fact}" for name, fact in facts if fact)
@@ -242,7 +243,11 @@ def how(kept: Kept) -> str:
         case "under way":
             return f"under way, held by {standing.holder}"
         case "cut off":
-            return "cut off"
+            left = standing.left
+            if left.in_flight or left.answered:
+                return "cut off"
+            waits = (*outside_events(run), *(event for _, event in left.timers))
+            return f"cut off while it waited for: {', '.join(waits)}"
 
 
 def send_line(run: Run, directory: Path) -> str:

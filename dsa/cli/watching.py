@@ -3,8 +3,9 @@
 Takes options, gives who watches the run: log lines on standard error, spans to a collector. Standard output stays the result's.
 """
 
+import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -105,8 +106,20 @@ def _texts(data: object) -> Iterator[str]:
             yield from _texts(item)
 
 
+def _require_set(names: Sequence[str]) -> None:
+    """Raise UsageError unless all of these are variables that are set. What is none may be a secret itself: it is not repeated."""
+    for number, name in enumerate(names, start=1):
+        if name not in os.environ:
+            which = f" ({number} of {len(names)})" if len(names) > 1 else ""
+            raise click.UsageError(
+                f"--secret takes the name of a variable that is set; there is none of the name given{which}"
+            )
+
+
 _OPTIONS = (
-    click.option("--secret", "names", multiple=True, metavar="NAME", help="The variable NAME is a secret too."),
+    click.option(
+        "--secret", "names", multiple=True, metavar="NAME", help="The value of the variable NAME is a secret too."
+    ),
     click.option("--secret-pattern", "patterns", multiple=True, metavar="REGEX", help="What matches is a secret."),
     click.option(
         "--not-secret", "spared", multiple=True, metavar="NAME", help="NAME is no secret, whatever it is called."
@@ -133,6 +146,7 @@ def watching_options(command: _Command) -> _Command:
         otel: bool | None,
         **given: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
+        _require_set(names)
         chosen = Chosen(names, patterns, spared)
         return command(*arguments, watching=Watching(chosen, level, form, otel), **given)
 

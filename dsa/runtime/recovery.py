@@ -69,7 +69,7 @@ def unfinished(run: Run) -> Unfinished:
             continue
         seq = seq_of(intent.key)
         tries = sum(not was_refused(result) for result in results)
-        refused = bool(results) and was_refused(results[-1])  # its budget was spent: then the driver makes no further try by itself
+        refused = bool(results) and was_refused(results[-1])  # and the driver makes no further try by itself
         exhausted = refused or tries > (declared(run.machine, intent.effect).retries or 0)
         is_over = bool(results) and (
             not results[-1].failed or (exhausted and intent.effect in run.machine.failures_handled)

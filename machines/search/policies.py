@@ -1,7 +1,7 @@
 """The search agent of seed 004 (section 6): it lets a model search files until it can answer.
 
 `registry` has its policies. Settings (`context.config`): `over`, the folder to search (`.`); `model`, as in `dsa run`
-(`scripted:FILE`, or a LiteLLM name), with `api_base`, `temperature`, `max_tokens`, `timeout_s`, `seed`; `answers`, the
+(`scripted:FILE`, `http://HOST/v1#MODEL`, or a LiteLLM name), with `api_base`, `temperature`, `max_tokens`, `timeout_s`, `seed`; `answers`, the
 policy that answers (`llm_policy`; without a model, or with the local one, which can call no tools, `quoting_policy`);
 `max_turns` (5). Keys come from the environment.
 """
@@ -12,8 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dsa.edge.http.endpoint import SCHEMES
 from dsa.edge.threads import in_thread
 from dsa.errors import DocumentError, GenerationError
+from dsa.generators import ChatClient, Limits, Settings
 from dsa.generators.lite import LiteLLMGenerator
 from dsa.generators.scripted import parse_script
 from dsa.generators.seeds import derive_seed
@@ -115,10 +117,13 @@ async def llm_policy(action: Action, context: PolicyContext) -> list[Step]:
             "The search agent needs a model that can call tools: name one (the local model cannot), or let quoting_policy answer.",
             "unavailable",
         )
-    settings = {name: context.config[name] for name in _LITELLM_SETTINGS if context.config.get(name) is not None}
     seed = derive_seed(context.config.get("seed", 0), context.key, 1, json.dumps(messages))
+    tools = context.tools(action.actions)
+    if model.startswith(SCHEMES):
+        return steps_of(await _served(model, messages, tools, context.config, seed))
+    settings = {name: context.config[name] for name in _LITELLM_SETTINGS if context.config.get(name) is not None}
     generator = LiteLLMGenerator(model, **settings)
-    answer = await in_thread(partial(generator.complete, messages, seed=seed, tools=context.tools(action.actions)))
+    answer = await in_thread(partial(generator.complete, messages, seed=seed, tools=tools))
     return steps_of(_read(model, answer))
 
 
@@ -158,6 +163,23 @@ def _scripted(path: Path, turn: int) -> Reply:
         return Reply(replies[turn].strip())
     calls = tuple((call["name"], json.dumps(call.get("arguments", {}))) for call in said["tool_calls"])
     return Reply(said.get("content") or "", calls)
+
+
+async def _served(
+    model: str, messages: list[Message], tools: list[dict[str, Any]], config: Mapping[str, Any], seed: int
+) -> Reply:
+    """Ask a server that speaks the OpenAI protocol. Raises GenerationError for an answer that is not whole."""
+    timeout_s = config.get("timeout_s", 120.0)
+    client = ChatClient(model, limits=Limits(connect_s=min(10.0, timeout_s), first_s=timeout_s, whole_s=timeout_s))
+    settings = Settings(config.get("temperature"), config.get("max_tokens"), seed)
+    result = await client.ask(messages, tools, settings)
+    if result.error is not None:
+        raise client.failure(result.error)
+    if not result.content and not result.tool_calls:
+        raise GenerationError(f"{client.name} gave an empty answer; try again or use another model.", "bad_answer")
+    counts = {name: (result.usage or {}).get(name) for name in ("prompt_tokens", "completion_tokens")}
+    calls = tuple((call.name, call.text if call.error else json.dumps(call.arguments)) for call in result.tool_calls)
+    return Reply(result.content, calls, {"model": client.name, **counts, "cost_usd": None})
 
 
 def _read(model: str, answer: Any) -> Reply:  # noqa: ANN401  (LiteLLM's types are not followed)

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -126,6 +127,18 @@ def test_a_reader_that_goes_away_changes_nothing(dsa, tmp_path, arguments, rmax,
     assert (done.returncode, done.stderr) == (code, b"")
     (kept,) = (tmp_path / ".dsa").glob("*-*-*")
     assert replay(load("dual_state").at(rmax=rmax), load_lines((kept / "ledger.jsonl").read_text())).outcome == outcome
+    assert (kept / "diagram.svg").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize(("arguments", "codes"), [([], {0: 1, 1: 2}), (["--json"], {0: 2, 1: 2})], ids=["text", "json"])
+@pytest.mark.parametrize("rmax", [0, 1], ids=["failed", "succeeded"])
+def test_what_cannot_be_printed_is_said(dsa, tmp_path, arguments, rmax, codes):
+    with Path("/dev/full").open("w") as full:
+        done = dsa("dual_state", "--param", f"rmax={rmax}", *SCRIPTED, *arguments, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == codes[rmax]
+    assert done.stderr.decode().splitlines()[-1].endswith("No space left on device")
+    (kept,) = (tmp_path / ".dsa").glob("*-*-*")
     assert (kept / "diagram.svg").exists()
 
 

@@ -52,6 +52,8 @@ def test_events_alone_are_a_trace():
     ("", None, "the trace is empty"),
     ("{}", None, "the trace is empty"),
     ("3", 1, "not an object"),
+    ('{"level": "info", "msg": "hello"}', 1, "neither 'event', which a step has, nor any of loop, machine"),
+    ('\n{"level": "info"}\n{"event": "e"}', 2, "neither 'event'"),
     ('{"event": "e"}\nno', 2, "not JSON"),
     ('{"event": "e"}\n{"even": "e"}', 2, "has no 'event'"),
     ('{"event": 1}', 1, "'event' is a text"),

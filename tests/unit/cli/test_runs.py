@@ -131,3 +131,15 @@ def test_runs_that_vanished_from_the_list_are_told(root, gone):
     assert "1 more run was kept here and cannot be found" in done.output
     assert gone not in done.output
     assert run_id(1) in done.output
+
+
+def test_a_ledger_that_was_emptied_is_no_place_without_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    root = Path(".dsa")
+    keep(root, begun(run=run_id(0)).ledger, run=run_id(0))
+    (root / run_id(0)).mkdir(exist_ok=True)
+    (root / run_id(0) / "machine.md").write_text(SHOP, encoding="utf-8")
+    (root / "ledger.db").write_bytes(b"")
+    done = dsa("runs")
+    assert done.exit_code == 1
+    assert f".dsa: damaged: the ledger has no run, and {run_id(0)} left a folder here" in done.output

@@ -117,6 +117,6 @@ def test_an_answer_settles_a_doubt(shop):
     assert "did you mean 'declined'?" in dsa("send", "last", "decline", "--answers", "1/2").stderr
     result = dsa("send", "last", "declined", "--json-data", '{"by": "phone"}', "--answers", "1/2")
     assert (result.exit_code, result.stderr) == (1, "")
-    assert result.stdout.startswith("failed\n")
+    assert result.stdout.startswith("failed by declined (line 32)\n")
     (answer,) = (entry for entry in recorded(ROOT, run).entries if isinstance(entry, EventEntry) and entry.key)
     assert (answer.event, answer.key, answer.data) == ("declined", f"{run}/1/2", {"by": "phone"})

@@ -21,13 +21,23 @@ def parsed(*arguments):
     return given[0] if given else done
 
 
-def test_options_come_as_one_value_beside_the_commands_own():
+def test_options_come_as_one_value_beside_the_commands_own(monkeypatch):
+    monkeypatch.setenv("A", "one")
+    monkeypatch.setenv("B", "")
     assert parsed("--other", "x") == ("x", Watching())
     arguments = ("--secret", "A", "--secret", "B", "--secret-pattern", "x+", "--not-secret", "C", "--log", "info")
     _, watching = parsed(*arguments, "--log-format", "json", "--no-otel")
     assert watching == Watching(Chosen(("A", "B"), ("x+",), ("C",)), "info", "json", otel=False)
     assert watching.is_logging
     assert parsed("--log", "loud").exit_code == 2
+
+
+def test_a_secret_is_named_by_a_variable_that_is_set_and_a_value_is_not_repeated(monkeypatch):
+    monkeypatch.setenv("A", "one")
+    done = parsed("--secret", "A", "--secret", "abc123xyz")
+    assert done.exit_code == 2
+    assert "--secret takes the name of a variable that is set; there is none of the name given (2 of 2)" in done.output
+    assert "abc123xyz" not in done.output
 
 
 def test_what_was_chosen_at_the_start_is_kept_and_added_to():

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 from kept_runs import dsa
+from stream_server import DROP, answered, events
+from stream_server import serving as streaming
+from stream_shapes import call_chunk, chunk, entry, finished
 
 from dsa.errors import DocumentError, GenerationError
 from dsa.runtime.ledger import CallEntry, CallResultEntry
@@ -282,3 +285,46 @@ def test_a_seeded_ledger_is_the_conversation_so_far(folder):
         ask(model | {"over": str(folder)}, seed=before)
     told = [(message["role"], message["content"]) for message in received[0]["messages"][1:]]
     assert told == [("user", "Who are you?"), ("assistant", "A searcher."), ("user", QUESTION["text"])]
+
+
+# -- with a server that streams ---------------------------------------------------------------------------------------
+
+ASKS = answered(events([call_chunk(entry(0, SEARCH[1], given_id="a", name=SEARCH[0])), finished()]))
+ANSWERS = answered(events([chunk({"content": "Python 3.13"}), finished("stop") | {"usage": {"prompt_tokens": 7}}]))
+
+
+def test_a_server_is_named_by_its_address(folder):
+    with streaming(ASKS, ANSWERS) as (address, requests):
+        steps, _ = ask({"model": f"{address}/v1#m", "over": str(folder), "temperature": 0.2, "max_tokens": 50})
+    assert [step.type for step in steps] == ["action_call", "action_result", "text"]
+    assert steps[-1].payload["text"] == "Python 3.13"
+    assert steps[-1].payload["usage"] == {
+        "model": f"{address}/v1#m", "prompt_tokens": 7, "completion_tokens": None, "cost_usd": None,
+    }  # fmt: skip
+    first, second = (request.body for request in requests)
+    assert (first["model"], first["temperature"], first["max_tokens"]) == ("m", 0.2, 50)
+    assert first["tools"] == registry.tools(["web_search_policy"])
+    assert [message["role"] for message in second["messages"]] == ["system", "user", "assistant", "tool"]
+
+
+def test_arguments_that_are_none_are_told_to_the_model(folder):
+    wrong = answered(events([call_chunk(entry(0, '{"query": 3, ', given_id="a", name=SEARCH[0])), finished()]))
+    with streaming(wrong, ANSWERS) as (address, requests):
+        steps, _ = ask({"model": f"{address}/v1#m", "over": str(folder)})
+    assert steps[-1].payload["text"] == "Python 3.13"
+    assert json.loads(requests[1].body["messages"][-1]["content"])["code"] == "INVALID_PAYLOAD"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (answered(events([chunk({"content": "Pyth"}), finished("error")])), "server_error"),
+        (answered(events([finished("stop")])), "bad_answer"),
+        (answered(events([chunk({"content": "Pyth"})]), DROP), "interrupted"),
+    ],
+    ids=["error", "empty", "dropped"],
+)
+def test_a_streamed_answer_that_is_not_whole_stops_the_run(folder, answer, reason):
+    with streaming(answer) as (address, _), pytest.raises(GenerationError) as caught:
+        ask({"model": f"{address}/v1#m", "over": str(folder)})
+    assert caught.value.reason == reason
