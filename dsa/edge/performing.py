@@ -30,7 +30,7 @@ from dsa.runtime.ledger import (
 )
 from dsa.runtime.policies import Action, Step, error_of, error_step
 from dsa.runtime.recorded import IN_DOUBT, numbered, open_calls
-from dsa.runtime.recovery import declared
+from dsa.runtime.recovery import declared, ends_its_tries
 from dsa.runtime.redacting import RedactingArtifacts, artifact_flagged, entry_without, never_passed, step_without
 from dsa.runtime.run import Run
 
@@ -97,8 +97,9 @@ class Performer:
             steps = await self._tried(intent.key, action, about, tries + number)
             answer = answer_in(machine, intent.effect, steps) if intent.effect in machine.answers else fault_in(steps)
             said = [*steps, answer] if isinstance(answer, Step) and answer not in steps else steps
-            self._host.keep(result_of(intent, said, self._clock.now_s() - began_s))
-            if not isinstance(answer, Step):
+            result = result_of(intent, said, self._clock.now_s() - began_s)
+            self._host.keep(result)
+            if not isinstance(answer, Step) or ends_its_tries(about, result):
                 break
         return answer
 

@@ -16,6 +16,7 @@ from typing import Any, Self, TextIO
 import attrs
 
 from dsa.edge.binding import Binding
+from dsa.edge.interrupts import run_to_end
 from dsa.edge.logs import LedgerLog
 from dsa.edge.running import Observer, all_of
 from dsa.edge.runs import new_run_id, open_store
@@ -195,7 +196,7 @@ def _driven(asked: _Asked, journal: Journal, directory: PolicyDirectory) -> Poli
     """Perform the policy with what is recorded, which the directory has."""
     before, keep, began, where = ledger_of(directory.entries), partial(directory.keep, journal), time.monotonic(), ""
     try:
-        asyncio.run(_performed(asked, journal.run, before, keep))
+        run_to_end(_performed(asked, journal.run, before, keep))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001  (sys.exit in a policy stops the run, not the program)

@@ -4,7 +4,6 @@ Takes a machine with its text, or a run's id, and a binding; gives what became o
 ends.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -18,6 +17,7 @@ from dsa.declarations import OUTSIDE
 from dsa.edge.binding import Binding, effect_names
 from dsa.edge.deciding import answered, require_decidable, require_sendable
 from dsa.edge.driver import Driver, Rest
+from dsa.edge.interrupts import run_to_end
 from dsa.edge.logs import LedgerLog
 from dsa.edge.render import RenderError, svg
 from dsa.edge.runs import RunDirectory, accepted_artifacts, new_run_id, open_artifacts, open_store
@@ -278,7 +278,7 @@ def _performed(
 ) -> Performed:
     """Drive until the run rests, and write down what it made."""
     began = time.monotonic()
-    rest = asyncio.run(driver.drive(*sent, decided=decided))
+    rest = run_to_end(driver.drive(*sent, decided=decided))
     seconds = time.monotonic() - began
     if rest.failure is not None:
         log.stopped(rest.failure.what, rest.failure.line, rest.failure.code, rest.failure.message)

@@ -26,6 +26,9 @@ from dsa.runtime.ledger import (
 from dsa.runtime.recorded import open_calls
 from dsa.runtime.run import Run
 
+#: The code of a try that ran into a time limit.
+_TIMED_OUT = TimeoutError.__name__
+
 
 @attrs.frozen
 class InFlight:
@@ -68,16 +71,17 @@ def unfinished(run: Run) -> Unfinished:
         if results and not has_answers and not results[-1].failed:
             continue
         seq = seq_of(intent.key)
+        about, last = declared(run.machine, intent.effect), results[-1] if results else None
         tries = sum(not was_refused(result) for result in results)
-        refused = bool(results) and was_refused(results[-1])  # and the driver makes no further try by itself
-        exhausted = refused or tries > (declared(run.machine, intent.effect).retries or 0)
+        exhausted = tries > (about.retries or 0) or (last is not None and ends_its_tries(about, last))
         is_over = bool(results) and (
             not results[-1].failed or (exhausted and intent.effect in run.machine.failures_handled)
         )
         if is_over and has_answers:
             answered.append((intent, results[-1]))
         elif not is_over:
-            in_doubt = seq != blocked and (not exhausted or intent.key in past.tried_again)
+            unknown = last is not None and has_timed_out(last) and doubt_of(about) == "ask"
+            in_doubt = unknown or (seq != blocked and (not exhausted or intent.key in past.tried_again))
             calls = past.calls_in(intent.key, tries) if in_doubt else ()
             flying.append(InFlight(intent, past.events[seq].data, tries, in_doubt, calls, bool(results)))
             blocked = blocked if has_answers else seq  # the effects after it wait for it (S6)
@@ -91,11 +95,28 @@ def handling_of(machine: Machine, flying: InFlight) -> Handling:
 
     Somebody is asked, too, when it had called a policy that is registered so, and the table would have it called again.
     """
-    written: dict[str, Handling] = {"retry": "retry", "ask": "ask", "fail": "fail"}
-    about = declared(machine, flying.intent.effect)
-    handling = written.get(about.in_doubt, "ask" if about.kind == "actuator" else "retry")
+    handling = doubt_of(declared(machine, flying.intent.effect))
     is_asked = handling == "retry" and any(call.in_doubt == "ask" for call in flying.calls)
     return "ask" if is_asked else handling
+
+
+def doubt_of(about: Effect) -> Handling:
+    """Give what the table says about an effect of which nobody knows whether it happened."""
+    written: dict[str, Handling] = {"retry": "retry", "ask": "ask", "fail": "fail"}
+    return written.get(about.in_doubt, "ask" if about.kind == "actuator" else "retry")
+
+
+def has_timed_out(result: ResultEntry) -> bool:
+    """Tell whether a try ran into a time limit: what was begun may have happened all the same."""
+    return any(step["payload"].get("code") == _TIMED_OUT for step in result.steps)
+
+
+def ends_its_tries(about: Effect, result: ResultEntry) -> bool:
+    """Tell whether no further try is made after a result by itself, although `retries` are left.
+
+    So it is when the budget was spent, and after a time limit, unless a doubt about the effect is simply tried again.
+    """
+    return was_refused(result) or (has_timed_out(result) and doubt_of(about) != "retry")
 
 
 def declared(machine: Machine, effect: str) -> Effect:

@@ -27,9 +27,9 @@ SALE = """# sale
 | paid     | pay     |
 
 ## Effects
-| effect | kind     | retries   |
-| ------ | -------- | --------- |
-| pay    | {kind}   | {retries} |
+| effect | kind   | retries   | time limit | in doubt   |
+| ------ | ------ | --------- | ---------- | ---------- |
+| pay    | {kind} | {retries} | {limit}    | {in_doubt} |
 
 ## States
 | state     | kind    |
@@ -53,8 +53,8 @@ SALE = """# sale
 {more}"""
 
 
-def sale(kind="actuator", retries=1, more=""):
-    return loads(SALE.format(kind=kind, retries=retries, more=more))
+def sale(kind="actuator", retries=1, limit="", in_doubt="", more=""):
+    return loads(SALE.format(kind=kind, retries=retries, limit=limit, in_doubt=in_doubt, more=more))
 
 
 class Pay:
@@ -191,3 +191,48 @@ def test_a_row_for_the_failure_is_taken_also_by_who_takes_the_run_up_after_the_r
     cut = replay(machine, run.ledger[: at + 1])
     pay = Pay()
     assert (taken_up(cut, pay).outcome, pay.calls) == ("failed", 0)
+
+
+# -- time limits ------------------------------------------------------------------------------------------------------
+
+
+class Slow(Pay):
+    """Does its work, and takes too long over it, so often."""
+
+    def __init__(self, times):
+        super().__init__()
+        self.times = times
+
+    async def __call__(self, action, context):
+        await super().__call__(action, context)
+        if self.calls <= self.times:
+            await asyncio.Event().wait()
+        return [event_step("pay", "paid")]
+
+
+def limited(in_doubt, more=""):
+    return sale(retries=2, limit="1s", in_doubt=in_doubt, more=more)
+
+
+@pytest.mark.parametrize("in_doubt", ["", "ask", "fail"])
+def test_what_may_have_happened_is_not_tried_again_by_itself(in_doubt):
+    slow = Slow(1)
+    run = begun(limited(in_doubt), slow, "go", "approved", until_s=9.0)
+    assert (slow.calls, run.configuration.state) == (1, "paying")
+    how = standing(run)
+    assert how.kind == ("stopped" if in_doubt == "fail" else "in doubt")
+    pay = Pay()
+    assert driven(run, pay, left=unfinished(run)).outcome == ("succeeded" if in_doubt == "fail" else "paying")
+    assert pay.calls == int(in_doubt == "fail")  # who resumes it wants it tried again; of a doubt somebody must say so
+
+
+def test_where_a_doubt_is_tried_again_so_is_a_time_limit():
+    slow = Slow(2)
+    run = begun(limited("retry"), slow, "go", "approved", until_s=9.0)
+    assert (slow.calls, run.outcome) == (3, "succeeded")
+
+
+def test_a_row_for_the_failure_takes_a_time_limit():
+    slow = Slow(1)
+    run = begun(limited("ask", "| paying | pay.failed |         | failed    |\n"), slow, "go", "approved", until_s=2.0)
+    assert (slow.calls, run.outcome) == (1, "failed")

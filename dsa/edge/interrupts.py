@@ -1,0 +1,52 @@
+"""Run an event loop that Ctrl-C always reaches.
+
+Between its last look at signals and its wait for events a loop of asyncio does not hear a signal before something else happens: a run that
+waits for a model would wait on. Here every signal also wakes the loop.
+"""
+
+import asyncio
+import signal
+import socket
+import threading
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def run_to_end(work: Coroutine[Any, Any, T]) -> T:
+    """Do what `asyncio.run` does. KeyboardInterrupt after Ctrl-C, once what was under way has been cancelled."""
+    return asyncio.run(_heard(work))
+
+
+async def _heard(work: Coroutine[Any, Any, T]) -> T:
+    if threading.current_thread() is not threading.main_thread():
+        return await work  # signals do not come here
+    with _woken_by_signals(asyncio.get_running_loop()):
+        return await work
+
+
+@contextmanager
+def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    reading, writing = socket.socketpair()
+    with reading, writing:
+        reading.setblocking(False)  # noqa: FBT003  (its signature)
+        writing.setblocking(False)  # noqa: FBT003
+        try:
+            loop.add_reader(reading, _emptied, reading)
+        except NotImplementedError:  # a loop that waits otherwise hears signals otherwise
+            yield
+            return
+        before = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+            loop.remove_reader(reading)
+
+
+def _emptied(reading: socket.socket) -> None:
+    """Forget which signals it was: their handlers run anyway, now that the loop is awake."""
+    with suppress(BlockingIOError):
+        reading.recv(4_096)

@@ -1,0 +1,72 @@
+"""Ctrl-C reaches a run, also in the instant before it begins to wait."""
+
+import asyncio
+import os
+import selectors
+import signal
+import threading
+
+import pytest
+
+from dsa.edge.interrupts import run_to_end
+
+
+def test_it_gives_what_the_work_gives_and_raises_what_it_raises():
+    async def fails():
+        raise KeyError("x")
+
+    assert run_to_end(asyncio.sleep(0, "result")) == "result"
+    with pytest.raises(KeyError):
+        run_to_end(fails())
+    assert signal.set_wakeup_fd(-1) == -1, "nothing is left behind"
+
+
+@pytest.mark.parametrize(("run", "woken"), [(run_to_end, True), (asyncio.run, False)], ids=["ours", "asyncio's"])
+def test_every_signal_wakes_the_loop(monkeypatch, run, woken):
+    """A handler that does nothing to the loop ends no wait of it by itself, and might as well have run an instant too early for it."""
+    heard, heard_after_wait, select = [], [], selectors.DefaultSelector.select
+
+    def noted(self, timeout=None):
+        found = select(self, timeout)
+        heard_after_wait.append(len(heard))
+        return found
+
+    async def waits():
+        loop, here = asyncio.get_running_loop(), asyncio.current_task()
+        heard_after_wait.clear()
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        threading.Timer(0.3, lambda: (heard.append("the end"), loop.call_soon_threadsafe(here.cancel))).start()
+        await loop.create_future()
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: heard.append("a signal"))
+    monkeypatch.setattr(selectors.DefaultSelector, "select", noted)
+    try:
+        with pytest.raises(asyncio.CancelledError):
+            run(waits())
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert heard == ["a signal", "the end"]
+    assert heard_after_wait[0] == (1 if woken else 2)
+
+
+def test_in_another_thread_it_hears_nothing_and_works():
+    results = []
+    thread = threading.Thread(target=lambda: results.append(run_to_end(asyncio.sleep(0, 1))))
+    thread.start()
+    thread.join()
+    assert results == [1]
+
+
+def test_ctrl_c_is_a_keyboard_interrupt_after_what_was_under_way_was_cancelled():
+    ended = []
+
+    async def waits():
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            ended.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_to_end(waits())
+    assert ended == [True]
