@@ -239,6 +239,9 @@ def _from_file(path: Path) -> ModuleType:
         raise BindingError(f"{path}: no such Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and attrs look their module up
+    beside = str(path.parent.absolute())
+    if beside not in sys.path:
+        sys.path.append(beside)  # as for a program: what lies beside it can be imported, by its functions too
     try:
         spec.loader.exec_module(module)
     except KeyboardInterrupt:
@@ -257,8 +260,9 @@ def _said(error: BaseException) -> str:
 
 def _line_in(path: Path, error: BaseException) -> str:
     """Give a file with the last of its lines that an error passed through, where there is one."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    if isinstance(error, SyntaxError) and error.filename == str(path):
+    names = {str(path), str(path.absolute())}
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename in names]
+    if isinstance(error, SyntaxError) and error.filename in names:
         lines.append(error.lineno)
     return f"{path}:{lines[-1]}" if lines and lines[-1] else str(path)
 
