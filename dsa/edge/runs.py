@@ -26,7 +26,7 @@ from dsa.runtime.run import Run
 DEFAULT_RUNS = ".dsa"
 LEDGER, ARTIFACTS = "ledger.db", "artifacts.git"
 _CODE_SUFFIX = ".py"
-_CODE_GUARDS = frozenset({"syntax", "cases", "tests"})
+_CODE_GUARDS = frozenset({"syntax", "cases", "pytest", "tests"})
 _OUTCOME_WORDS = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}
 _LONGEST_NAME = 80  # a file's name has 255 bytes at most; those of machines and steps have no bound
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")

@@ -7,6 +7,7 @@ from dsa.guards.forbidden import ForbiddenGuard
 from dsa.guards.judge import JudgeGuard
 from dsa.guards.library import build_guard, register
 from dsa.guards.review import ReviewGuard
+from dsa.guards.tested import TDDTestGuard, TestGuard
 from dsa.guards.texts import ModelGuard, RegexGuard, SchemaGuard
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
@@ -24,6 +25,8 @@ __all__ = [
     "ReviewGuard",
     "SchemaGuard",
     "SyntaxGuard",
+    "TDDTestGuard",
+    "TestGuard",
     "build_guard",
     "extract_code",
     "register",

@@ -1,6 +1,6 @@
 """Judge code by calls and the values that they must give.
 
-Takes calls with expected values, gives a guard. The code runs in an isolated process (`dsa.edge.isolated`) that
+Takes calls with expected values, gives a guard. The code runs in the sandbox (`dsa.edge.sandbox`), in a process that
 reports what each call gave; the expected values stay here. Neither exit status nor printed text means anything.
 """
 
@@ -15,11 +15,15 @@ from typing import Any
 import attrs
 
 from dsa.declarations import Case
-from dsa.edge.isolated import Bounds, Isolated, run_isolated
+from dsa.edge.sandbox import Bounds, Confinement, Outcome, Program, run_confined
 from dsa.guards.code import extract_code, syntax_fault
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
-_PROGRAM = Path(__file__).with_name("cases_child.py").read_text(encoding="utf-8")
+_USUAL = (
+    "bisect", "collections", "contextlib", "copy", "dataclasses", "datetime", "decimal", "enum", "fractions", "functools", "heapq",
+    "itertools", "json", "math", "operator", "os", "random", "re", "statistics", "string", "textwrap", "types", "typing",
+)  # fmt: skip
+_PROGRAM = Program(Path(__file__).with_name("cases_child.py").read_text(encoding="utf-8"), _USUAL)
 _LONGEST_S = 86_400
 _MOST_DETAILED = 3
 _MOST_LISTED = 10
@@ -32,12 +36,19 @@ class CasesGuard(GuardInterface):
 
     `cases` are `Case` objects or pairs of a call and what is expected: a text is read as a Python literal, like in
     the table; anything else is the value itself. Calls are trusted text; floats must match exactly. The feedback
-    names the first wrong calls and what they gave, never what was expected unless `show_expected`. Raises ValueError
-    for no cases, a call that is no expression, an expected text that is no literal, a time limit that is none.
+    names the first wrong calls and what they gave, never what was expected unless `show_expected`. `require` names
+    features of the sandbox, or a rung, without which nothing is run; `rung` takes that one instead of the best. Raises ValueError
+    for no cases, a call that is no expression, an expected text that is no literal, a time limit that is none, unknown names.
     """
 
     def __init__(
-        self, cases: Iterable[Case | tuple[str, object]], timeout_s: float = 10, *, show_expected: bool = False
+        self,
+        cases: Iterable[Case | tuple[str, object]],
+        timeout_s: float = 10,
+        *,
+        show_expected: bool = False,
+        require: tuple[str, ...] = (),
+        rung: str = "",
     ) -> None:
         self._cases = tuple(_checked(case) for case in cases)
         if not self._cases:
@@ -45,19 +56,20 @@ class CasesGuard(GuardInterface):
         if not 0 < timeout_s <= _LONGEST_S:
             raise ValueError(f"timeout_s = {timeout_s:g} is no time limit: more than 0 s, at most {_LONGEST_S} s")
         self._bounds = Bounds(timeout_s=timeout_s)
+        self._confinement = Confinement(require, rung)
         self._show_expected = show_expected
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
-        """Run the code of the artifact and compare. Raises IsolationError where no process can be isolated."""
+        """Run the code of the artifact and compare. Raises SandboxError where it cannot be confined as is required."""
         code = extract_code(artifact.content)
         if fault := syntax_fault(code):
             return GuardResult(passed=False, feedback=fault)
         payload = json.dumps({"code": code, "calls": [call for call, _ in self._cases]})
-        outcome = run_isolated(_PROGRAM, payload, self._bounds)
+        outcome = run_confined(_PROGRAM, payload, self._bounds, self._confinement)
         feedback = self._judge(outcome)
         return GuardResult(passed=not feedback, feedback=feedback)
 
-    def _judge(self, outcome: Isolated) -> str:
+    def _judge(self, outcome: Outcome) -> str:
         """Give the feedback; empty when every call gave what was expected and nothing else was reported."""
         report = _read_report(outcome.results, len(self._cases))
         if report.unloadable:
@@ -176,7 +188,7 @@ def _typed(value: object) -> object:
 # -- what is said about it ----------------------------------------------------------------------------------------
 
 
-def _reason(outcome: Isolated, report: _Report, bounds: Bounds) -> str:
+def _reason(outcome: Outcome, report: _Report, bounds: Bounds) -> str:
     if report.forged:
         return "the code wrote to the channel of the results."
     if outcome.ended == "flooded":

@@ -1,6 +1,6 @@
 """The child's side of `dsa.guards.cases`: load the code, evaluate the calls, report what each gave.
 
-Its text is run by `dsa.edge.isolated`, in the process that also runs the untrusted code. So it must not import
+Its text is run by `dsa.edge.sandbox`, in the process that also runs the untrusted code. So it must not import
 anything of this package, and must know no expected value. It reports one JSON list a line: `["loaded"]` or
 `["unloadable", text]`; then for each call `[number, "value", literal]`, `[number, "raised", text]` or
 `[number, "odd", text]` (no plain value); then `["end"]`.

@@ -19,6 +19,7 @@ from dsa.guards.compose import AllOf, Combination
 from dsa.guards.forbidden import ForbiddenGuard
 from dsa.guards.judge import JudgeGuard
 from dsa.guards.review import ReviewGuard
+from dsa.guards.tested import TDDTestGuard, TestGuard
 from dsa.guards.texts import RegexGuard, SchemaGuard
 from dsa.machine import Machine
 from dsa.runtime.content import GeneratorInterface, GuardInterface
@@ -56,6 +57,36 @@ register("forbidden")(ForbiddenGuard)
 register("regex")(RegexGuard)
 register("review")(ReviewGuard)
 register("in_order")(AllOf)
+register("tests")(TDDTestGuard)
+
+
+@register("pytest")
+def _pytest(
+    file: str,
+    module: str = "solution",
+    timeout_s: float = 30,
+    *,
+    hardened: bool = False,
+    show_expected: bool = False,
+    require: tuple[str, ...] = (),
+    rung: str = "",
+) -> TestGuard:
+    """Pass code that passes the tests in a file, run by pytest in the sandbox; the file is named from the working folder."""
+    try:
+        tests = Path(file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ValueError(f"the tests {file} cannot be read: {error}") from error
+    return TestGuard(
+        tests,
+        module=module,
+        timeout_s=timeout_s,
+        hardened=hardened,
+        show_expected=show_expected,
+        require=require,
+        rung=rung,
+    )
+
+
 register("judge")(JudgeGuard)
 
 

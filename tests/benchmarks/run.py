@@ -17,6 +17,7 @@ import durable_peers
 import exploring
 import peers
 import runtime
+import sandboxed
 import simulation
 import streams
 from markdown_it import MarkdownIt
@@ -162,6 +163,7 @@ if __name__ == "__main__":
         *durable_peers.BENCHES,
         *runtime.BENCHES,
         *simulation.BENCHES,
+        *sandboxed.BENCHES,
         *streams.BENCHES,
     ):
         if not sys.argv[1:] or bench.__name__ in sys.argv[1:]:

@@ -9,7 +9,7 @@ from dsa.cli.doctor import has_wal_reset_bug
 
 NAMES = [
     "Python", "SQLite", "runs", "git", "[llm]", "[local]", "[draw]", "[prove]", "[fast]", "[plot]", "[test]", "[otel]", "local model",
-    "bubblewrap", "user namespaces", "Landlock", "isolation", "Graphviz", "Chromium", "SPIN", "Java", "Temporal", "C compiler", "pictures",
+    "sandbox", "Graphviz", "Chromium", "SPIN", "Java", "Temporal", "C compiler", "pictures",
     "keys", "traces", "documents",
 ]  # fmt: skip
 

@@ -168,7 +168,9 @@ def test_a_plot_is_written(call, tmp_path, suffix):
 )
 def test_bad_usage_is_one_sentence_and_exit_code_2(call, capsys, monkeypatch, arguments, message):
     monkeypatch.setattr("sys.argv", ["dsa", "odds", "dual_state", *arguments])
-    monkeypatch.setattr("dsa.cli.main.threading.enumerate", list)  # another test's thread would have it end this process
+    monkeypatch.setattr(
+        "dsa.cli.main.threading.enumerate", list
+    )  # another test's thread would have it end this process
     with pytest.raises(SystemExit) as left:
         main()
     assert left.value.code == 2

@@ -8,7 +8,6 @@ from dsa.errors import BindingError
 from dsa.guards.cases import CasesGuard
 from dsa.lang import loads
 from machines.dual_state.bindings import effects
-from machines.workflow.bindings import PassesTests
 
 TABLE = """# m
 ## Events
@@ -161,20 +160,6 @@ def test_a_step_names_its_generator_and_a_plain_machine_has_one():
     assert generator_name(load("dual_state"), "g") == "llm"
     text = "\n## Generators\n| generator | is |\n| - | - |\n| mine | llm |\n"
     assert generator_name(loads(Path(locate("dual_state")).read_text() + text), "g") == "mine"
-
-
-def test_the_workflow_guard_runs_the_tests_of_the_earlier_step():
-    from dsa.runtime.content import Artifact
-
-    guard, code = PassesTests(), Artifact("def add(a, b):\n    return a - b\n")
-    tests = Artifact("def test_add():\n    assert add(2, 2) == 4, 'two and two'\n")
-    assert "two and two" in guard.validate(code, test=tests).feedback
-    assert guard.validate(Artifact("def add(a, b): return a + b"), test=tests).passed
-    deep = Artifact(f"{'(' * 100_000}1")
-    for missing in ({}, {"test": Artifact("x = 1")}, {"test": Artifact("def test_(")}, {"test": deep}):
-        result = guard.validate(code, **missing)
-        assert (result.passed, result.fatal) == (False, False)
-        assert result.feedback
 
 
 POLICIES = """

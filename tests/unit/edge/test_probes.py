@@ -58,7 +58,6 @@ def test_a_program_is_asked_for_its_version(tmp_path, monkeypatch):
     assert probes.program(("gone",), "--version") is None
     broken.write_text("no program")
     assert probes.program(("broken",), "--version").fault.startswith("it does not run")
-    assert probes.bubblewrap() is None
 
 
 def test_somebody_listens_or_not():
@@ -68,9 +67,3 @@ def test_somebody_listens_or_not():
     server.server_close()
     assert not probes.listens(address)
     assert not probes.listens("http://127.0.0.1:notaport")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux")
-def test_the_kernel_is_asked():
-    assert probes.user_namespaces() in {True, False}
-    assert 0 <= probes.landlock_abi() < 100

@@ -96,7 +96,9 @@ def test_users_register_kinds_with_options(monkeypatch):
 def test_every_kind_describes_itself_and_its_options():
     assert {name: (kind.description.endswith((".", ")")), len(kind.options)) for name, kind in KINDS.items()} == {
         "syntax": (True, 0),
-        "cases": (True, 2),
+        "cases": (True, 4),
+        "pytest": (True, 7),
+        "tests": (True, 6),
         "forbidden": (True, 3),
         "regex": (True, 4),
         "json": (True, 1),

@@ -1,0 +1,56 @@
+"""The sandbox: code of a model runs here, and nowhere else.
+
+`run_confined` runs a program of ours over untrusted code in a process of its own, on the best rung that the machine reaches, and says with
+every result which that was and which features it had. `Confinement(require=..)` refuses to run with less. `limits()` tells what remains
+possible. It needs a POSIX system.
+"""
+
+from dsa.edge.sandbox.features import ALWAYS, FEATURES, RUNGS, Confinement, SandboxError, limits
+from dsa.edge.sandbox.model import Bounds, End, Outcome, Program
+from dsa.edge.sandbox.pool import close_all
+from dsa.edge.sandbox.probe import Rung, best, ladder, probed
+from dsa.edge.sandbox.runner import run_on
+
+__all__ = [
+    "ALWAYS",
+    "FEATURES",
+    "RUNGS",
+    "Bounds",
+    "Confinement",
+    "End",
+    "Outcome",
+    "Program",
+    "Rung",
+    "SandboxError",
+    "best",
+    "close_all",
+    "ladder",
+    "limits",
+    "probed",
+    "reached",
+    "run_confined",
+]
+
+
+def run_confined(
+    program: Program, payload: str, bounds: Bounds | None = None, confinement: Confinement | None = None
+) -> Outcome:
+    """Run `program` and call its `run(payload, result_fd)` in the sandbox. Never raises for what the code does.
+
+    Raises SandboxError when this machine cannot give what the confinement requires; then nothing was run.
+    """
+    confinement = confinement or Confinement()
+    return run_on(reached(confinement).name, program, payload, bounds or Bounds(), confinement)
+
+
+def reached(confinement: Confinement) -> Rung:
+    """Give the rung that code would run on. Raises SandboxError, naming what is missing and why better rungs are not there."""
+    rung = probed(confinement.rung) if confinement.rung else best()
+    if rung.fault:
+        raise SandboxError(f"the sandbox '{rung.name}' cannot be had here: {rung.fault}", (rung.name,))
+    if missing := confinement.missing(rung.name, rung.features):
+        names = [name for name in RUNGS if name != rung.name]
+        better = () if confinement.rung else names[: list(RUNGS).index(rung.name)]
+        why = "".join(f"; {name} is not there: {probed(name).fault}" for name in better)
+        raise SandboxError(f"the sandbox '{rung.name}' lacks what is required: {', '.join(missing)}{why}", missing)
+    return rung

@@ -1,0 +1,133 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from dsa.edge.sandbox import Bounds, Program, best, close_all, pool, run_confined
+
+REPORT = Program("import os\ndef run(payload, fd):\n    os.write(fd, payload.encode())")
+WARM = pytest.mark.skipif(
+    not {"own processes", "own user"} & best().features, reason="no process is kept warm on this rung"
+)
+
+
+def gone(process):
+    """Wait until a process has ended."""
+    give_up = time.monotonic() + 20
+    while Path(f"/proc/{process}").exists() and "Z" not in Path(f"/proc/{process}/stat").read_text().split()[2]:
+        assert time.monotonic() < give_up
+        os.sched_yield()
+    return True
+
+
+@WARM
+def test_calls_are_forked_off_one_process():
+    run_confined(REPORT, "a")
+    with pool.zygote(best().name) as first:
+        pass
+    run_confined(REPORT, "b")
+    with pool.zygote(best().name) as second:
+        assert first is second
+
+
+def test_threads_get_what_is_theirs():
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda n: run_confined(REPORT, f"{n}").results, range(60)))
+    assert found == [str(n).encode() for n in range(60)]
+
+
+@WARM
+def test_a_process_that_was_killed_is_started_again():
+    run_confined(REPORT, "a")
+    with pool.zygote(best().name) as found:
+        os.killpg(found.process.pid, signal.SIGKILL)
+        found.process.wait()
+    assert run_confined(REPORT, "b").results == b"b"
+
+
+def test_after_the_end_of_all_another_is_started():
+    close_all()
+    assert run_confined(REPORT, "a").results == b"a"
+
+
+def test_what_is_imported_beforehand_is_there_and_new_each_time():
+    counts = Program(
+        "import sys, os\ndef run(payload, fd):\n    had = 'colorsys' in sys.modules\n    import colorsys\n"
+        "    colorsys.n = getattr(colorsys, 'n', 0) + 1\n    os.write(fd, f'{had} {colorsys.n}'.encode())",
+        ("colorsys",),
+    )
+    assert {run_confined(counts, "").results for _ in range(3)} <= {b"True 1", b"False 1"}
+
+
+@WARM
+def test_a_fork_of_this_process_has_its_own():
+    run_confined(REPORT, "a")
+    good = False
+    with pool.zygote(best().name) as ours:
+        pass
+    child = os.fork()
+    if child == 0:
+        try:
+            good = run_confined(REPORT, "child").results == b"child"
+            with pool.zygote(best().name) as other:
+                good = good and other.process.pid != ours.process.pid
+            close_all()
+        finally:
+            os._exit(0 if good else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert run_confined(REPORT, "b").results == b"b"
+
+
+@WARM
+def test_a_fork_of_this_process_does_not_keep_its_own_from_ending():
+    run_confined(REPORT, "a")
+    with pool.zygote(best().name) as ours:
+        pass
+    waits, ends = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(ends)
+        os.read(waits, 1)
+        os._exit(0)
+    close_all()
+    os.close(ends)
+    os.close(waits)
+    os.waitpid(child, 0)
+    assert ours.process.returncode == 0  # it saw the end, and was not killed
+
+
+@pytest.mark.parametrize(
+    "ends", ["os.kill(os.getpid(), 9)", "threading.Thread(target=call).start(); time.sleep(1); os._exit(1)", "pass"]
+)
+def test_nothing_outlives_who_asked(ends):
+    code = (
+        "import os, threading, time\nfrom dsa.edge.sandbox import *\nfrom dsa.edge.sandbox import pool\n"
+        "def call(): run_confined(Program('import time\\ndef run(p, f): time.sleep(600)'), '', Bounds(timeout_s=600))\n"
+        "run_confined(Program('def run(p, f): pass'), '')\n"
+        "print(*(found.process.pid for found in pool._warm.values()), flush=True)\n" + ends
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert done.stderr == ""
+    assert all(gone(process) for process in done.stdout.split())
+
+
+@WARM
+@pytest.mark.parametrize(
+    ("body", "timeout_s", "ended"),
+    [("while True: time.sleep(1)", 1, "timeout"), ("while True: os.write(fd, b'x' * 4096)", 60, "flooded")],
+)
+def test_a_call_that_is_cut_off_leaves_the_others_and_their_process_alone(body, timeout_s, ended):
+    slow = Program("import os, time\ndef run(payload, fd):\n    time.sleep(0.5)\n    os.write(fd, b'slow')")
+    hang = Program(f"import os, time\ndef run(payload, fd):\n    {body}")
+    run_confined(REPORT, "")
+    with pool.zygote(best().name) as before, ThreadPoolExecutor(2) as threads:
+        first = threads.submit(run_confined, slow, "")
+        outcome = run_confined(hang, "", Bounds(timeout_s=timeout_s, cpu_s=timeout_s))
+        assert (outcome.ended, outcome.cpu_s < 30) == (ended, True)
+        assert first.result().results == b"slow"
+        assert before.is_there()

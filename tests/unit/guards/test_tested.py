@@ -1,0 +1,185 @@
+import pytest
+
+from dsa.edge.sandbox import SandboxError
+from dsa.guards import tested
+from dsa.guards.tested import TDDTestGuard, TestGuard
+from dsa.runtime.content import Artifact
+
+ADD = "def add(a, b):\n    return a + b\n"
+TESTS = "from solution import add\n\ndef test_add():\n    assert add(1, 2) == 3\n"
+
+
+def judge(code, tests=TESTS, **options):
+    return TestGuard(tests, **options).validate(Artifact(code))
+
+
+@pytest.mark.parametrize("hardened", [False, True])
+def test_code_that_passes_is_labelled_cooperative(hardened):
+    result = judge(f"Here:\n```python\n{ADD}```", hardened=hardened)
+    assert result.passed
+    assert result.feedback == f"1 test passed (trust: cooperative{', hardened' if hardened else ''})."
+
+
+def test_feedback_names_the_test_and_what_the_code_gave_but_not_what_was_expected():
+    result = judge("def add(a, b):\n    return a * b", "def test_add():\n    assert add(2, 700) == 702\n")
+    assert (result.passed, result.fatal) == (False, False)
+    assert result.feedback == "1 of 1 tests failed:\ntest_add: add(2, 700) gave 1400 (line 2 of the tests)"
+
+
+def test_feedback_shows_the_assertion_when_asked():
+    result = judge("def add(a, b):\n    return 0", show_expected=True)
+    assert result.feedback.splitlines()[1] == "test_add: assert add(1, 2) == 3 gave 0 (line 4 of the tests)"
+
+
+@pytest.mark.parametrize(
+    ("test", "said"),
+    [
+        ("def test_it():\n    assert 3 == add(1, 1)", "test_it: add(1, 1) gave 1 (line 2 of the tests)"),
+        ("def test_it():\n    x = add(1, 1)\n    assert x == 3", "test_it: x gave 1 (line 3 of the tests)"),
+        ("def test_it():\n    assert not add(1, 1)", "test_it: not add(1, 1) does not hold (line 2 of the tests)"),
+        ("def test_it():\n    assert 0 < add(1, 1) < 1", "test_it: failed (line 2 of the tests)"),
+        ("def test_it():\n    assert add(1, 1) == 2, 'one and one'", "test_it: add(1, 1) gave 1, one and one (line 2 of the tests)"),
+        ("def test_it():\n    add(1)", "test_it: TypeError: add() missing 1 required positional argument: 'b' (line 2 of the tests)"),
+        (
+            "import pytest\ndef test_it():\n    with pytest.raises(ValueError):\n        add(1, 1)",
+            "test_it: Failed: DID NOT RAISE ValueError (line 3 of the tests)",
+        ),
+        ("import pytest\ndef test_it():\n    pytest.skip()", "test_it: was skipped"),
+        ("class TestAdd:\n    def test_it(self):\n        assert add(1, 1) == 2", "TestAdd.test_it: add(1, 1) gave 1 (line 3 of the tests)"),
+        ("import unittest\nclass A(unittest.TestCase):\n    def test_it(self):\n        self.assertEqual(add(1, 1), 2)", "A.test_it: AssertionError: 1 != 2"),
+        ("import pytest\n@pytest.fixture\ndef x():\n    return add()\ndef test_it(x):\n    pass", "test_it: TypeError: add() missing 2"),
+    ],
+)  # fmt: skip
+def test_how_a_test_failed(test, said):
+    assert said in judge("def add(a, b):\n    return a * b", test).feedback
+
+
+def test_feedback_shows_three_tests_and_names_the_others():
+    tests = "import pytest\n@pytest.mark.parametrize('n', range(30))\ndef test_n(n):\n    assert add(n, n) == -1\n"
+    lines = judge(ADD, tests).feedback.splitlines()
+    assert lines[0] == "30 of 30 tests failed:"
+    assert lines[4].startswith("also test_n[3], test_n[4], ")
+    assert lines[4].endswith(" and 17 more")
+
+
+@pytest.mark.parametrize(
+    "names", ["from solution import add", "from adder import add", "import adder\nadd = adder.add", "", '"""Words."""\nfrom __future__ import annotations'],
+)  # fmt: skip
+def test_tests_know_the_code_by_any_name_or_none(names):
+    assert judge(ADD, f"{names}\ndef test_add():\n    assert add(1, 2) == 3\n").passed
+
+
+def test_what_is_installed_is_not_taken_for_the_code():
+    assert "cannot import name 'add' from 'math'" in judge(ADD, "from math import add\ndef test_add(): pass").feedback
+
+
+@pytest.mark.parametrize(
+    ("code", "tests", "said"),
+    [
+        ("def add(:", TESTS, "The code has a syntax error in line 1: invalid syntax."),
+        (ADD, "def test(:", "The tests cannot be run. The code has a syntax error in line 1: invalid syntax."),
+        ("1 / 0", TESTS, "The tests cannot be loaded: ZeroDivisionError: division by zero"),
+        ("x = 1", TESTS, "The tests cannot be loaded: ImportError: cannot import name 'add' from 'solution'"),
+        (ADD, "x = 1", "There is not one test to run."),
+        ("import sys\nsys.exit(0)", TESTS, "The tests cannot be loaded: SystemExit: 0"),
+        ("import os\nos._exit(0)", TESTS, "The tests did not come to their end (while they were loaded): the process ended before."),
+        ("import os\ndef add(a, b): os._exit(0)", TESTS, "The tests did not come to their end (at test_add): the process ended before."),
+        ("import pytest\ndef add(a, b): pytest.exit('done', 0)", TESTS, "The tests did not come to their end (at test_add)"),
+        ("def add(a, b):\n    while True: pass", TESTS, "The tests did not come to their end (at test_add): they took more than 1 s."),
+        ("import pytest\ndef add(a, b): pytest.skip()", TESTS, "test_add: was skipped"),
+        ("import pytest\ndef add(a, b): pytest.xfail()", TESTS, "test_add: was skipped"),
+        ("def add(a, b): return 'x' * 10_000_000", TESTS, "test_add: add(1, 2) gave 'xxx"),
+        ("import ctypes\ndef add(a, b): ctypes.string_at(0)", TESTS, "the process was killed (SIGSEGV)"),
+        (
+            ("import os\ndef add(a, b):\n    for n in range(3, 64):\n        try: os.write(n, b'[\"test_more\", \"passed\", []]\\n')\n"
+            "        except OSError: pass\n    return a + b"),
+            f"{TESTS}\ndef test_more(): pass", "wrote to the channel",
+        ),
+        ("import os\nfor n in range(3, 64):\n    try: os.write(n, b'[\"end\"]\\n')\n    except OSError: pass\n" + ADD, TESTS, "wrote to the channel"),
+    ],
+)  # fmt: skip
+def test_what_goes_wrong_is_a_failure_with_a_reason(code, tests, said):
+    result = judge(code, tests, timeout_s=1 if "while" in code else 30)
+    assert (result.passed, result.fatal) == (False, False)
+    assert said in result.feedback
+    assert len(result.feedback) < 1500
+
+
+CHEATS = {
+    "meddles with pytest": (
+        "import _pytest.runner as r\nr.call_and_report.__code__ = r.call_and_report.__code__\n"
+        "import _pytest.python as p\np.Function.runtest = lambda self: None\n" + ADD.replace("+", "-")
+    ),
+    "takes the failing test away": (
+        "import _pytest.python as p\nold = p.PyCollector._genfunctions\n"
+        "p.PyCollector._genfunctions = lambda s, n, o: iter(()) if n == 'test_two' else old(s, n, o)\n"
+        + ADD.replace("+", "-")
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_the_hardened_mode_finds_what_the_plain_one_believes(name):
+    tests = "def test_one(): assert add(0, 0) == 0\ndef test_two(): assert add(1, 2) == 3\n"
+    assert judge(CHEATS[name], tests).passed
+    result = judge(CHEATS[name], tests, hardened=True)
+    assert not result.passed
+    assert {"meddles with pytest": "pass even when every", "takes the failing test away": "changed which tests"}[
+        name
+    ] in result.feedback
+
+
+def test_tests_that_test_nothing_are_found_when_hardened():
+    vain = "def test_it():\n    assert True\n"
+    assert judge(ADD, vain).passed
+    assert "they test nothing" in judge(ADD, vain, hardened=True).feedback
+
+
+def test_hardened_tests_may_use_the_code_while_they_are_collected():
+    tests = "import pytest\nfrom solution import add, LIMIT, Box\nN = add(1, 1)\n@pytest.mark.parametrize('n', [1, 2])\ndef test_n(n):\n    assert add(n, 0) == n\n    assert Box().x() == LIMIT"
+    code = ADD + "LIMIT = 3\nclass Box:\n    def x(self): return 3\n"
+    result = judge(code, tests, hardened=True)
+    assert result.passed, result.feedback
+
+
+def test_the_tests_of_the_step_go_before_those_given():
+    used = Artifact("```python\ndef test_it():\n    assert add(1, 1) == 3\n```")
+    assert not TestGuard(TESTS).validate(Artifact(ADD), test=used).passed
+
+
+@pytest.mark.parametrize("guard", [TestGuard(), TestGuard("  \n"), TDDTestGuard()])
+def test_without_tests_the_code_has_failed(guard):
+    result = guard.validate(Artifact(ADD), other=Artifact(TESTS))
+    assert (result.passed, result.fatal) == (False, False)
+    assert result.feedback.startswith("There are no tests: ")
+
+
+def test_the_tests_of_an_earlier_step():
+    guard = TDDTestGuard()
+    assert guard.validate(Artifact(ADD), test=Artifact(f"Tests:\n```python\n{TESTS}```")).passed
+    assert guard.validate(Artifact(ADD), test=Artifact("x = 1")).feedback == "The tests define no function test_...()."
+    assert "syntax error" in guard.validate(Artifact(ADD), test=Artifact("def test(")).feedback
+
+
+@pytest.mark.parametrize(
+    "options", [{"module": "a-b"}, {"module": "json"}, {"timeout_s": 0}, {"require": ("x",)}, {"rung": "x"}]
+)
+def test_options_that_mean_nothing_are_refused(options):
+    with pytest.raises(ValueError, match=r"module|time limit|required|rung"):
+        TestGuard(TESTS, **options)
+
+
+def test_without_pytest_the_guard_says_what_to_install(monkeypatch):
+    tested.program.cache_clear()
+    find = tested.importlib.util.find_spec
+    monkeypatch.setattr(
+        tested.importlib.util, "find_spec", lambda name, *rest: None if name == "pytest" else find(name, *rest)
+    )
+    with pytest.raises(SandboxError, match=r"pip install 'dual-state-agents\[test\]'"):
+        judge(ADD)
+    tested.program.cache_clear()
+
+
+def test_what_is_required_and_not_there_is_no_verdict():
+    with pytest.raises(SandboxError, match="own file tree"):
+        judge(ADD, rung="limits", require=("own file tree",))
