@@ -23,7 +23,7 @@ import attrs
 
 from dsa.edge.sandbox.features import SandboxError
 from dsa.edge.sandbox.model import Bounds
-from dsa.edge.sandbox.visible import Visible, interpreter, visible
+from dsa.edge.sandbox.visible import OWN, Visible, interpreter, visible
 
 _INSIDE = Path(__file__).with_name("inside")
 _PACKAGES = ("dsa", "dsa.edge", "dsa.edge.sandbox", "dsa.edge.sandbox.inside")
@@ -177,11 +177,11 @@ def _wrapper(rung: str, shown: Visible) -> list[str]:
     above = {str(parent) for path in shown.paths for parent in list(Path(path).parents)[:-1]}
     for folder in sorted({*above, "/dev"}):  # by itself it would copy modes, and nobody may enter root's home
         command += ["--perms", "0755", "--dir", folder]
-    command += ["--size", str(Bounds().disk_bytes), "--tmpfs", "/tmp"]  # noqa: S108  # for calls that cannot mount their own
+    command += ["--size", str(Bounds().disk_bytes), "--tmpfs", OWN]  # for calls that cannot mount their own
     for path in shown.paths:
         command += ["--ro-bind", path, path]
     for path in shown.devices:
         command += ["--dev-bind", path, path]
-    for path, target in ({"/dev/shm": "/tmp"} | shown.links).items():  # noqa: S108
+    for path, target in shown.links.items():
         command += ["--symlink", target, path]
     return [*command, "--remount-ro", "/", "--"]

@@ -10,6 +10,9 @@ import attrs
 
 _SYSTEM = ("/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/share/zoneinfo")
 _FILES = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/localtime")
+#: The folder of each call, as `inside.tree` has it, and what leads to it: where programs keep passing files, and the C library semaphores.
+OWN = "/own"
+_TO_OWN = ("/tmp", "/dev/shm")  # noqa: S108
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
@@ -36,5 +39,6 @@ def visible(more: tuple[str, ...] = ()) -> Visible:
     real = sorted({os.path.realpath(path) for path in wanted if Path(path).exists()})
     tops = [path for path in real if not any(path.startswith(f"{other}/") for other in real)]
     devices = tuple(path for path in _DEVICES if Path(path).exists())
+    links |= {path: OWN for path in _TO_OWN if not any(top.startswith(f"{path}/") for top in tops)}
     outside = {path: to for path, to in links.items() if not any(path.startswith(f"{top}/") for top in tops)}
     return Visible(tuple(tops), outside, devices)

@@ -117,7 +117,7 @@ def begin_call(place: Place, folder: str, bounds: dict[str, Any]) -> None:
     if place.nests:
         _begin_own(lambda flags: _unshare_as_this_user(place.proc, flags), bounds)
     elif place.has_tree and not place.is_warm:
-        os.chdir("/tmp")  # noqa: S108  # bubblewrap has mounted it, for this call
+        os.chdir(tree.OWN)  # bubblewrap has mounted it, for this call
     if _LINUX:
         kernel.control(kernel.NO_NEW_PRIVILEGES, 1)
         kernel.control(kernel.SUBREAPER, 1)

@@ -1,8 +1,10 @@
 import os
 import sys
+import tempfile
 from pathlib import Path
 
-from dsa.edge.sandbox.visible import interpreter, visible
+from dsa.edge.sandbox.inside import tree
+from dsa.edge.sandbox.visible import OWN, interpreter, visible
 
 
 def test_python_its_library_and_shared_libraries_are_visible_and_little_else():
@@ -21,10 +23,24 @@ def test_no_path_lies_below_another_and_none_is_a_link():
 
 
 def test_links_lead_to_what_is_visible():
-    shown = visible()
-    for path, target in shown.links.items():
+    links = dict(visible().links)
+    assert (links.pop("/tmp"), links.pop("/dev/shm")) == (OWN, OWN)
+    assert links
+    for path, target in links.items():
         assert Path(path).is_symlink()
         assert target == str(Path(path).readlink())
+
+
+def test_what_lies_where_files_are_passed_is_shown_where_it_is():
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        shown = visible((folder,))
+    assert os.path.realpath(folder) in shown.paths
+    assert "/tmp" not in shown.links
+    assert shown.links["/dev/shm"] == OWN
+
+
+def test_both_sides_mean_the_same_folder():
+    assert tree.OWN == OWN
 
 
 def test_more_folders_can_be_shown(tmp_path):
