@@ -18,7 +18,7 @@ _WRITE, _DUMPS = os.write, json.dumps
 _MOST_TEXT = 160
 _TESTS = "test_it.py"
 _OPTIONS = (
-    "-c", os.devnull, "--rootdir=.", "--noconftest", "--import-mode=importlib", "--capture=no", "-p", "no:cacheprovider", "-p", "no:terminal",
+    "-c", os.devnull, "--rootdir=.", "--confcutdir=.", "--noconftest", "--import-mode=importlib", "--capture=no", "-p", "no:cacheprovider", "-p", "no:terminal",
     "-p", "no:faulthandler", "-p", "no:logging", "-p", "no:doctest", "-p", "no:junitxml", "-p", "no:pastebin", "-p", "no:stepwise",
 )  # fmt: skip
 

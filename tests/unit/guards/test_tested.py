@@ -1,6 +1,6 @@
 import pytest
 
-from dsa.edge.sandbox import SandboxError
+from dsa.edge.sandbox import SandboxError, ladder
 from dsa.guards import tested
 from dsa.guards.tested import TDDTestGuard, TestGuard
 from dsa.runtime.content import Artifact
@@ -183,3 +183,14 @@ def test_without_pytest_the_guard_says_what_to_install(monkeypatch):
 def test_what_is_required_and_not_there_is_no_verdict():
     with pytest.raises(SandboxError, match="own file tree"):
         judge(ADD, rung="limits", require=("own file tree",))
+
+
+RUNGS = ("bubblewrap", "namespaces", "landlock", "limits")
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_tests_run_on_every_rung_that_this_machine_has(rung):
+    if fault := next(each.fault for each in ladder() if each.name == rung):
+        pytest.skip(f"NOT TESTED whether tests run on the rung '{rung}': {fault}")
+    assert judge(ADD, rung=rung).passed
+    assert judge("def add(a, b):\n    return a - b\n", rung=rung).feedback.startswith("1 of 1 tests failed:")
