@@ -41,8 +41,8 @@ def read_steps(records: list[Record], goal: Cell | None, with_cases: frozenset[s
         steps.append(_step(name, record, step_names, with_cases, findings))
         rmax[name.name] = DEFAULT_RMAX if (bound := cells.whole_number(record["rmax"], findings)) is None else bound
     plan = Steps(tuple(steps), rmax, None if goal is None else _goal(goal, step_names, findings))
-    for _, record in named:
-        _require_made_before(record, plan, findings)
+    for name, record in named:
+        _require_made_before(name.name, record, plan, findings)
     return plan
 
 
@@ -158,9 +158,8 @@ def is_chain(plan: Steps) -> bool:
     return plan.goal is None
 
 
-def _require_made_before(record: Record, plan: Steps, findings: Findings) -> None:
+def _require_made_before(name: str, record: Record, plan: Steps, findings: Findings) -> None:
     """Report the uses of a step that may not have passed when this one starts, where that can be told."""
-    name = record["step"].text.strip("`")
     passed = _passed_before(name, plan)
     known = {step.name for step in plan.steps} - {name}
     for _, used in cells.pair_cells(record["uses"], ";,", Findings()):

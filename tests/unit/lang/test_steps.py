@@ -226,3 +226,14 @@ def test_a_bound_may_be_declared_among_the_parameters():
     )
     assert machine.constants == {"rmax.plan": 2, "rmax.code": 3, "grants": 1, "budget": 9}
     assert loads(dumps(machine)) == machine
+
+
+@pytest.mark.parametrize("cell", ["`b`", "b   `", "`b  ` ", "` b`"])
+def test_a_backtick_around_a_name_or_left_over_is_no_end_of_reading(cell):
+    reading = read_machine(
+        f"# m\n\n## Steps\n| step | guard | uses |\n| - | - | - |\n| a | syntax | |\n| {cell} | syntax | a |\n"
+    )
+    said = [(found.code, found.span.line) for found in reading.diagnostics if found.severity == "error"]
+    assert said == [] or {line for _, line in said} == {7}
+    if reading.machine is not None:
+        assert [step.name for step in reading.machine.steps] == ["a", "b"]
