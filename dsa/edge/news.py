@@ -30,14 +30,14 @@ class News:
 def came_before(left: Unfinished, machine: Machine, now_ms: int) -> tuple[tuple[News, ...], Mapping[Timer, int]]:
     """Give what the run is to hear before anything that is sent now, and the other timers with the milliseconds that are left of them.
 
-    Recorded results that were not taken come first, then the timers whose time is over, by their deadlines.
+    Recorded results that were not taken come first, then the timers whose time is over: by their deadlines, those of one moment as they were started.
     """
     answered = [
         News(occurrence_of(intent, answer_in(machine, intent.effect, [Step(**step) for step in result.steps])), intent)
         for intent, result in left.answered
     ]
-    overdue = sorted((at_ms, timer) for timer, at_ms in left.timers.items() if at_ms <= now_ms)
-    rung = [News(Occurrence(event, source=source)) for _, (source, event) in overdue]
+    overdue = sorted((timer for timer, at_ms in left.timers.items() if at_ms <= now_ms), key=left.timers.__getitem__)
+    rung = [News(Occurrence(event, source=source)) for source, event in overdue]
     return (*answered, *rung), {timer: at_ms - now_ms for timer, at_ms in left.timers.items() if at_ms > now_ms}
 
 

@@ -6,13 +6,14 @@ import pytest
 
 from dsa.edge.binding import Binding
 from dsa.edge.driver import Driver
+from dsa.edge.news import came_before
 from dsa.lang import loads
 from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.budgets import read_limit
 from dsa.runtime.ledger import DoubtEntry, EventEntry, ResultEntry
 from dsa.runtime.policies import error_step, event_step
-from dsa.runtime.recovery import unfinished
+from dsa.runtime.recovery import Unfinished, unfinished
 from dsa.runtime.run import begin, replay
 from dsa.runtime.standing import standing
 from dsa.testing.doubles import StillClock
@@ -236,3 +237,13 @@ def test_a_row_for_the_failure_takes_a_time_limit():
     slow = Slow(1)
     run = begun(limited("ask", "| paying | pay.failed |         | failed    |\n"), slow, "go", "approved", until_s=2.0)
     assert (slow.calls, run.outcome) == (1, "failed")
+
+
+# -- in which order -----------------------------------------------------------------------------------------------------
+
+
+def test_timers_of_one_moment_come_as_they_were_started():
+    timers = {("z", "after 2s"): 5, ("a", "after 1s"): 5, ("m", "after 3s"): 4, ("b", "after 9s"): 9}
+    earlier, armed = came_before(Unfinished(timers=timers), sale(), 5)
+    assert [news.occurrence.source for news in earlier] == ["m", "z", "a"]
+    assert armed == {("b", "after 9s"): 4}
