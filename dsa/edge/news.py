@@ -36,9 +36,9 @@ def came_before(left: Unfinished, machine: Machine, now_ms: int) -> tuple[tuple[
         News(occurrence_of(intent, answer_in(machine, intent.effect, [Step(**step) for step in result.steps])), intent)
         for intent, result in left.answered
     ]
-    overdue = sorted((timer for timer, at_ms in left.timers.items() if at_ms <= now_ms), key=left.timers.__getitem__)
+    overdue = sorted((timer for timer, at_ms in left.timers.items() if at_ms < now_ms), key=left.timers.__getitem__)
     rung = [News(Occurrence(event, source=source)) for source, event in overdue]
-    return (*answered, *rung), {timer: at_ms - now_ms for timer, at_ms in left.timers.items() if at_ms > now_ms}
+    return (*answered, *rung), {timer: at_ms - now_ms for timer, at_ms in left.timers.items() if at_ms >= now_ms}
 
 
 def cancelled_by(news: News, run: Run) -> frozenset[str]:

@@ -207,7 +207,7 @@ class Facts:
         deadlines = {(e.source, e.event): e.deadline_ms for e in self.entries if isinstance(e, TimerEntry)}
         for timer in self.due_s:
             self.due_s[timer] = self.time.now_s + max(0, deadlines[timer] - self.time.wall_ms()) / _MS
-        self.overdue = {timer for timer in self.due_s if deadlines[timer] <= self.time.wall_ms()}
+        self.overdue = {timer for timer in self.due_s if deadlines[timer] < self.time.wall_ms()}
 
     def restarted(self) -> None:
         """Forget timers of a run that was begun and never became durable."""
