@@ -15,7 +15,7 @@ from dsa.runtime.ledger import EventEntry, MachineEntry
 FIRST = MachineEntry("r", "door", "0" * 64)
 RUNS = ("run 0", "run 1")
 #: What finds a row in each table.
-KEYS = {"entries": ("run", "position"), "contents": ("address",), "runs": ("number",)}
+KEYS = {"entries": ("place",), "contents": ("address",), "runs": ("number",)}
 
 
 def event(number, data=None):

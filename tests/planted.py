@@ -12,6 +12,7 @@ import attrs
 
 import dsa.edge.driver as driver_module
 from dsa.edge.driver import Driver
+from dsa.edge.underway import UnderWay
 from dsa.runtime.budgets import Meter
 from dsa.runtime.journal import LeaseLostError
 from dsa.runtime.ledger import DoubtEntry, IntentEntry, RefusalEntry, ResultEntry
@@ -130,22 +131,6 @@ def _require_alive(self):
 
 
 @planted("dual_state")
-def an_effect_begins_before_its_intent_is_durable():
-    real = Driver._save
-
-    def save(self):
-        is_row = any(isinstance(entry, IntentEntry) for entry in self.run.ledger[self._saved :])
-        if is_row and not getattr(self, "_is_late", False):
-            self._is_late = True
-            return
-        self._is_late = False
-        real(self)
-
-    with patch.object(Driver, "_save", save):
-        yield
-
-
-@planted("dual_state")
 def an_event_is_written_without_what_follows_from_it():
     real = DiskJournal.append
 
@@ -158,11 +143,24 @@ def an_event_is_written_without_what_follows_from_it():
 
 
 @planted("dual_state")
-def a_result_is_fed_before_it_is_recorded():
-    def keep(self, entry):
-        self.run = self.run.record(entry)
+def a_result_is_not_recorded():
+    with patch.object(Driver, "settle", lambda _self, _entry: None):
+        yield
 
-    with patch.object(Driver, "keep", keep):
+
+@planted("dual_state")
+def an_effect_begins_before_its_intent_is_durable():
+    receive, save, holding = Driver._receive, Driver._save, set()
+
+    async def received(self, news):
+        holding.add(self)
+        try:
+            await receive(self, news)
+        finally:
+            holding.discard(self)
+
+    late = patch.object(Driver, "_save", lambda self: None if self in holding else save(self))
+    with patch.object(Driver, "_receive", received), late:
         yield
 
 
@@ -185,7 +183,7 @@ def effects_without_answers_are_not_waited_for():
 
     async def start(self, intent, action, tries=0):
         task = asyncio.ensure_future(real(self, intent, action, tries))
-        self._stopping.add(task)
+        self._under_way._stopping.add(task)
         await asyncio.sleep(0)
 
     with patch.object(Driver, "_start", start):
@@ -194,13 +192,7 @@ def effects_without_answers_are_not_waited_for():
 
 @planted("busy")
 def what_is_cancelled_goes_on():
-    real = Driver._stop
-
-    def stop(self, task):
-        if task is not None and task in self._timers.values():
-            real(self, task)
-
-    with patch.object(Driver, "_stop", stop):
+    with patch.object(UnderWay, "stop", lambda _self, _key: None):
         yield
 
 
@@ -219,14 +211,14 @@ def entries_are_shown_before_they_are_durable():
 
 @planted("dual_state")
 def a_rejection_passes():
-    real = driver_module.with_exact_verdicts
+    real = driver_module.exact_already
 
-    async def passing(*given):
-        occurrence = await real(*given)
+    def passing(*given):
+        occurrence = real(*given)
         verdicts = [(guard, "passed" if said == "failed" else said) for guard, said in occurrence.verdicts]
         return attrs.evolve(occurrence, verdicts=verdicts)
 
-    with patch.object(driver_module, "with_exact_verdicts", passing):
+    with patch.object(driver_module, "exact_already", passing):
         yield
 
 
@@ -343,8 +335,8 @@ def a_timer_is_lost_by_a_crash():
 
 @planted("parcels")
 def a_timer_rings_too_early():
-    real = Driver._arm
-    with patch.object(Driver, "_arm", lambda self, source, event, ms: real(self, source, event, ms // 2)):
+    real = UnderWay.arm
+    with patch.object(UnderWay, "arm", lambda self, source, event, seconds: real(self, source, event, seconds / 2)):
         yield
 
 

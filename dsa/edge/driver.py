@@ -2,15 +2,17 @@
 
 Takes a run, a binding, an artifact store, a journal and a clock; changes nothing of the run but through `feed` and `record`. It
 runs on one event loop; policies with answers run as tasks, one without completes before the next starts (S6).
-An event, its step and what it asks for are durable before anything is performed, a result before it is fed. Whoever wants to
-watch is given every ledger entry once it is durable.
+An event, its step and what it asks for are durable before anything is performed. What came of an effect is durable with what
+follows from it, in one write, and before anything else begins or is waited for. Whoever wants to watch is given every ledger entry once it is
+durable.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Literal
+from functools import partial
+from typing import Literal, TypeVar
 
 import attrs
 
@@ -18,9 +20,10 @@ from dsa.declarations import OUTSIDE
 from dsa.edge.binding import Binding
 from dsa.edge.clock import Clock, MonotonicClock
 from dsa.edge.effects import action_for, answer_in, code_and_message, occurrence_of, result_of
-from dsa.edge.judging import with_exact_verdicts
+from dsa.edge.judging import exact_already, with_exact_verdicts
 from dsa.edge.news import News, came_before, cancelled_by
 from dsa.edge.performing import Performer
+from dsa.edge.underway import UnderWay
 from dsa.errors import OccurrenceError
 from dsa.meaning import Occurrence, require_known
 from dsa.runtime.artifacts import ArtifactStore
@@ -43,6 +46,10 @@ from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, Stop
 
 #: Reasons to refuse an answer or a timer that are no fault of the table (S4, S7).
 _HARMLESS = ("late", "finished")
+#: How many occurrences may be taken before others on the event loop have their turn.
+_AT_A_TIME = 16
+
+T = TypeVar("T")
 
 
 @attrs.frozen
@@ -110,12 +117,10 @@ class Driver:
         self._inbox: deque[News] = deque()
         self._commands = commands
         self._news = asyncio.Event()
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._timers: dict[tuple[str, str], asyncio.Task[None]] = {}
-        self._stopping: set[asyncio.Task[None]] = set()
+        self._under_way = UnderWay(self.clock, lambda rung: self._tell(News(rung)), self._break)
         self._failure: Failure | None = None
         self._broken: BaseException | None = None
-        self._will_save = False
+        self._will_save = self._is_away = False
         self._show(run.ledger[: self._saved])
         self.run = self._with_deadlines(run, commands)
 
@@ -157,20 +162,29 @@ class Driver:
             commands, self._commands = self._commands, ()
             await self._obey(commands)
             await self._go_on(left, decided or {})
-            while self._may_begin:
-                if self._inbox:
-                    await self._receive(self._inbox.popleft())
-                elif self.run.finished or not (self._tasks or self._timers):
-                    break
-                else:
-                    self._news.clear()
-                    await self._news.wait()
+            await self._take_what_comes()
         finally:
-            await self._stop_all()
+            await self._under_way.stop_all()
+            if self._broken is None:
+                self._save()
         if self._broken is not None:
             raise self._broken
         kind: Literal["finished", "waiting"] = "finished" if self.run.finished else "waiting"
         return Rest("stopped" if self._failure else kind, self.run, self._failure)
+
+    async def _take_what_comes(self) -> None:
+        taken = 0
+        while self._may_begin:
+            if self._inbox:
+                await self._receive(self._inbox.popleft())
+                taken += 1
+                if taken % _AT_A_TIME == 0:
+                    await asyncio.sleep(0)
+            elif self.run.finished or not self._under_way:
+                return
+            else:
+                self._news.clear()
+                await self._news.wait()
 
     # -- going on after the run was cut off ---------------------------------------------------------------------
 
@@ -189,7 +203,7 @@ class Driver:
         earlier, armed = came_before(left, self.run.machine, self.clock.wall_ms())
         self._inbox.extendleft(reversed(earlier))
         for (source, event), left_ms in armed.items():
-            self._arm(source, event, left_ms)
+            self._under_way.arm(source, event, left_ms / 1000)
         cancelled = cancelled_by(earlier[0], self.run) if earlier else ()
         for flying in left.in_flight:
             if flying.in_doubt or flying.has_failed:
@@ -236,7 +250,7 @@ class Driver:
             self._failure = Failure(intent.effect, line, *code_and_message(occurrence.data))
             return
         try:
-            given = await with_exact_verdicts(self.run, occurrence, key, self._guards, self._artifacts)
+            given = await self._with_verdicts(occurrence, key)
             require_known(self.run.machine, given)
         except Exception as error:  # noqa: BLE001  (guards are foreign code; one may say what it cannot say)
             said = self._secrets.text(str(error))
@@ -250,6 +264,13 @@ class Driver:
             what = f"{given.event} in {run.configuration.state}"
             self._failure = Failure(what, line, refused.reason, refused.message)
         await self._obey(commands, given.data)
+
+    async def _with_verdicts(self, occurrence: Occurrence, key: str | None) -> Occurrence:
+        """Give an occurrence with the verdicts that it is fed with; guards are asked for those that it has not brought."""
+        known = exact_already(self.run, occurrence, key)
+        if known is not None:
+            return known
+        return await self._apart(partial(with_exact_verdicts, self.run, occurrence, self._guards, self._artifacts))
 
     def _unhandled(self, occurrence: Occurrence, intent: IntentEntry) -> bool:
         """Tell whether this is a failure that no row names (S7)."""
@@ -272,8 +293,7 @@ class Driver:
             if self._limits or self._observe:
                 self._show(entries)
         except BaseException as error:  # a policy that records would be blamed for it
-            self._broken = self._broken or error
-            self._news.set()
+            self._break(error)
             raise
 
     def _show(self, entries: Iterable[Entry]) -> None:
@@ -294,10 +314,25 @@ class Driver:
         self.run = self.run.record(entry)
         self._save()
 
+    def settle(self, entry: Record) -> None:
+        """Append what came of an effect whose answer the run is told next; it is durable with what follows from that, or before."""
+        self.run = self.run.record(entry)
+        if self._is_away:
+            self._save()
+
     def require_able(self) -> None:
         """Raise what the store has raised, if it has failed: then no policy is called any more."""
         if self._broken is not None:
             raise self._broken
+
+    async def _apart(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Wait for something else than news, however long: what there is becomes durable first, and at once what comes of effects meanwhile."""
+        self._save()
+        self._is_away = True
+        try:
+            return await work()
+        finally:
+            self._is_away = False
 
     def _save_in_time(self) -> None:
         """Save from the event loop; what goes wrong is raised by `drive`."""
@@ -323,73 +358,40 @@ class Driver:
                     if self._may_begin:
                         await self._start(command, action_for(self.run.machine, command, data))
                 case Stop(key):
-                    self._stop(self._tasks.pop(key, None))
+                    self._under_way.stop(key)
                 case DropTimer(source, event):
                     self._drop_timer(source, event)
                 case ArmTimer(source, event, duration_ms):
-                    self._arm(source, event, duration_ms)
+                    self._drop_timer(source, event)
+                    self._under_way.arm(source, event, duration_ms / 1000)
 
     async def _start(self, intent: IntentEntry, action: Action, tries: int = 0) -> None:
-        if intent.effect in self.run.machine.answers:
-            self._tasks[intent.key] = asyncio.create_task(self._answer(intent, action, tries))
+        self._save()
+        if intent.effect not in self.run.machine.answers:
+            fault = await self._apart(partial(self._performer.perform, intent, action, tries))
+            if isinstance(fault, Step):
+                self._failure = Failure(intent.effect, intent.line, *code_and_message(fault.payload))
+        elif self._performer.is_eager(intent.effect):
+            self._under_way.start_here(intent.key, partial(self._answer, intent, action, tries))
+        else:
+            self._under_way.start(intent.key, partial(self._answer, intent, action, tries))
             for _ in range(self._performer.rounds_to_begin(intent.effect)):
                 await asyncio.sleep(0)  # effects start in the order written (S6), and none after it was cancelled (S7)
-            return
-        fault = await self._performer.perform(intent, action, tries)
-        if isinstance(fault, Step):
-            self._failure = Failure(intent.effect, intent.line, *code_and_message(fault.payload))
 
     async def _answer(self, intent: IntentEntry, action: Action, tries: int) -> None:
         """Perform an effect that has answers, and tell the run."""
-        try:
-            answer = await self._performer.perform(intent, action, tries)
-            assert answer is not None, "an effect with answers is answered or fails"
-            self._tasks.pop(intent.key, None)
-            self.hear(intent, answer)
-        except BaseException as error:  # noqa: BLE001  (a task of ours)
-            self._hand_over(error)
+        answer = await self._performer.perform(intent, action, tries)
+        assert answer is not None, "an effect with answers is answered or fails"
+        self._under_way.ended(intent.key)
+        self.hear(intent, answer)
 
-    def _hand_over(self, error: BaseException) -> None:
+    def _break(self, error: BaseException) -> None:
         """Hand what breaks a task of ours to `drive`, which would wait for its news for ever."""
-        if isinstance(error, asyncio.CancelledError):
-            raise error
         self._broken = self._broken or error
         self._news.set()
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            raise error
-
-    # -- time, and stopping -------------------------------------------------------------------------------------
-
-    def _arm(self, source: str, event: str, duration_ms: int) -> None:
-        self._drop_timer(source, event)
-        self._timers[source, event] = asyncio.create_task(
-            self._ring(Occurrence(event, source=source), duration_ms / 1000)
-        )
-
-    async def _ring(self, occurrence: Occurrence, seconds: float) -> None:
-        try:
-            await self.clock.sleep(seconds)
-            assert occurrence.source is not None, "a timer has a source"
-            del self._timers[occurrence.source, occurrence.event]
-            self._tell(News(occurrence))
-        except BaseException as error:  # noqa: BLE001  (a task of ours)
-            self._hand_over(error)
 
     def _drop_timer(self, source: str, event: str) -> None:
         """Forget a timer, also one that has fired and was not taken yet."""
-        self._stop(self._timers.pop((source, event), None))
+        self._under_way.drop(source, event)
         stale = (event, source)
         self._inbox = deque(n for n in self._inbox if (n.occurrence.event, n.occurrence.source) != stale)
-
-    def _stop(self, task: "asyncio.Task[None] | None") -> None:
-        if task is not None:
-            task.cancel()
-            self._stopping.add(task)
-            task.add_done_callback(self._stopping.discard)
-
-    async def _stop_all(self) -> None:
-        for task in (*self._tasks.values(), *self._timers.values()):
-            self._stop(task)
-        self._tasks.clear()
-        self._timers.clear()
-        await asyncio.gather(*self._stopping, return_exceptions=True)

@@ -15,9 +15,10 @@ from dsa.edge.clock import Clock
 from dsa.errors import OccurrenceError
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, require_known
+from dsa.runtime.json_text import quoted
 from dsa.runtime.ledger import IntentEntry, ResultEntry
 from dsa.runtime.one_call import NoStepsError
-from dsa.runtime.policies import EVENT, Action, Step, canonical_json, error_of, error_step
+from dsa.runtime.policies import EVENT, Action, PayloadText, Step, canonical_json, canonical_value, error_of, error_step
 from dsa.runtime.recorded import ReplayMismatchError
 
 BAD_ANSWER = "BAD_ANSWER"
@@ -30,8 +31,17 @@ _ERROR = canonical_json({"error": True})[1:-1]
 
 def action_for(machine: Machine, intent: IntentEntry, data: object) -> Action:
     """Give the action of an intent; `data` is that of the event which caused it."""
-    payload = {"key": intent.key, "event": intent.event, "data": data, "source": intent.source, "target": intent.target}
-    return Action(intent.effect, payload, frozenset(machine.answers.get(intent.effect, ())))
+    place = f'"key":{quoted(intent.key)},"source":{quoted(intent.source)},"target":{quoted(intent.target)}'
+    payload = PayloadText(f'{{"data":{canonical_value(data)},"event":{quoted(intent.event)},{place}}}')
+    return Action(intent.effect, payload, answers_of(machine, intent.effect))
+
+
+def answers_of(machine: Machine, effect: str) -> frozenset[str]:
+    """Give the events that may answer an effect."""
+    found: frozenset[str] | None = machine.worked_out.get(("answers", effect))
+    if found is None:
+        found = machine.worked_out["answers", effect] = frozenset(machine.answers.get(effect, ()))
+    return found
 
 
 def code_and_message(payload: dict[str, Any]) -> tuple[str, str]:
@@ -76,7 +86,7 @@ def answer_in(machine: Machine, effect: str, steps: list[Step]) -> Occurrence | 
     events = [step for step in steps if step.type == EVENT]
     if len(events) != 1:
         return error_step(effect, BAD_ANSWER, f"its policy gave {len(events)} events instead of one")
-    said, declared = events[0].payload, machine.answers[effect]
+    said, declared = events[0].content, machine.answers[effect]
     event = said.get("event")
     if event not in declared:
         return error_step(effect, BAD_ANSWER, f"its policy answered '{event}'; declared are: {', '.join(declared)}")
@@ -98,7 +108,10 @@ def occurrence_of(intent: IntentEntry, answer: Occurrence | Step) -> Occurrence:
 
 def result_of(intent: IntentEntry, steps: list[Step], seconds: float = 0.0) -> ResultEntry:
     """Give the record of what a policy gave, its steps numbered under the effect's key, and how long it took."""
-    written = [step.to_json(f"{intent.key}/{number}") for number, step in enumerate(steps, start=1)]
+    written = [
+        {"id": f"{intent.key}/{number}", "actor": step.actor, "type": step.type, "payload": step.content}
+        for number, step in enumerate(steps, start=1)
+    ]
     return ResultEntry(intent.key, intent.effect, written, seconds)
 
 

@@ -43,23 +43,31 @@ def dependencies_of(run: Run, artifacts: ArtifactStore, step: str) -> dict[str, 
     return {name: artifacts.get_artifact(found) for name, found in accepted.items() if found is not None}
 
 
-async def with_exact_verdicts(
-    run: Run, occurrence: Occurrence, key: str | None, guards: Mapping[str, GuardInterface], artifacts: ArtifactStore
-) -> Occurrence:
-    """Give the occurrence with one verdict for each guard that is read as it arrives, and no others.
+def exact_already(run: Run, occurrence: Occurrence, key: str | None) -> Occurrence | None:
+    """Give the occurrence with the verdicts that it is fed with, where it has them all; None when guards have to be asked.
 
-    Verdicts that came with it are kept, but that nothing passes a newest text which had secrets in it; the other guards judge the
-    event's artifact, or its data as a text. An occurrence that will be refused whatever the verdicts is given back as it is; so is one that has
-    them already.
+    One that will be refused whatever the verdicts is given back as it is.
     """
     event = run.machine.event_named.get(occurrence.event)
     if event is None or run.finished or (event.origin != OUTSIDE and run.keys.get(event.origin) != key):
         return occurrence
+    given, needed = occurrence.verdicts, guards_for(run.machine, run.configuration.state, occurrence.event)
+    if needed != tuple(name for name, _ in given):
+        return None
+    return None if given and _is_redacted(run, occurrence.data) else occurrence
+
+
+async def with_exact_verdicts(
+    run: Run, occurrence: Occurrence, guards: Mapping[str, GuardInterface], artifacts: ArtifactStore
+) -> Occurrence:
+    """Give the occurrence with one verdict for each guard that is read as it arrives, and no others.
+
+    Verdicts that came with it are kept, but that nothing passes a newest text which had secrets in it; the other guards judge the
+    event's artifact, or its data as a text.
+    """
     given, needed = dict(occurrence.verdicts), guards_for(run.machine, run.configuration.state, occurrence.event)
     if given and _is_redacted(run, occurrence.data):
         given = {name: "failed" if said == "passed" else said for name, said in given.items()}
-    elif needed == tuple(given):
-        return occurrence
     verdicts: dict[str, Outcome] = {}
     for name in needed:
         if name in given:

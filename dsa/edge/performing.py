@@ -28,7 +28,7 @@ from dsa.runtime.ledger import (
     Record,
     VerdictEntry,
 )
-from dsa.runtime.policies import Action, Step, error_of, error_step
+from dsa.runtime.policies import Action, Answering, Step, error_of, error_step
 from dsa.runtime.recorded import IN_DOUBT, numbered, open_calls
 from dsa.runtime.recovery import declared, ends_its_tries
 from dsa.runtime.redacting import RedactingArtifacts, artifact_flagged, entry_without, never_passed, step_without
@@ -47,6 +47,9 @@ class Host(Protocol):
 
     def keep(self, entry: Record) -> None:
         """Append what came of an effect; it is durable when this returns."""
+
+    def settle(self, entry: Record) -> None:
+        """Append what came of an effect whose answer the run is told next; it is durable with what follows from that, or before."""
 
     def require_able(self) -> None:
         """Raise what the store has raised, if it has failed: then no policy is called any more."""
@@ -85,7 +88,8 @@ class Performer:
         machine = self._host.run.machine
         about = declared(machine, intent.effect)
         answer: Occurrence | Step | None = None
-        for number in range(max(1, 1 + (about.retries or 0) - tries)):
+        last = max(0, (about.retries or 0) - tries)
+        for number in range(last + 1):
             if number:
                 await self._clock.sleep(backoff_s(number))
             spent = self._meter.exhausted(intent.effect)
@@ -98,10 +102,20 @@ class Performer:
             answer = answer_in(machine, intent.effect, steps) if intent.effect in machine.answers else fault_in(steps)
             said = [*steps, answer] if isinstance(answer, Step) and answer not in steps else steps
             result = result_of(intent, said, self._clock.now_s() - began_s)
-            self._host.keep(result)
-            if not isinstance(answer, Step) or ends_its_tries(about, result):
+            if not isinstance(answer, Step) or ends_its_tries(about, result) or number == last:
+                (self._host.settle if intent.effect in machine.answers else self._host.keep)(result)
                 break
+            self._host.keep(result)
         return answer
+
+    def is_eager(self, effect: str) -> bool:
+        """Tell whether an effect is begun in the driver's own task: its policy is made for that, and may take as long as it likes."""
+        policy = self._binding.effects[effect]
+        return (
+            isinstance(policy, Answering)
+            and policy.is_eager
+            and self._limit_of(declared(self._host.run.machine, effect)) is None
+        )
 
     def rounds_to_begin(self, effect: str) -> int:
         """Tell how often the event loop goes round until a policy has begun: its effect is a task, and below a time limit so is the policy."""
@@ -110,13 +124,15 @@ class Performer:
     async def _tried(self, key: str, action: Action, about: Effect, tries: int) -> list[Step]:
         """Call the policy once; whatever it does, steps come of it (S7). Raises ReplayMismatchError."""
         policy = self._binding.effects[action.policy]
-        calls = self._calls_under(key, tries)
+        calls, limit = self._calls_under(key, tries), self._limit_of(about)
+        perform = partial(calls.perform, action, policy, allowed=self._allowed, with_ids=False)
         self._meter.begins(action.policy)
         try:
-            work = self._attempted(
-                action.policy, partial(calls.perform, action, policy, allowed=self._allowed, with_ids=False)
-            )
-            steps = await within(self._clock, self._limit_of(about), work)
+            self._host.require_able()
+            if limit is None:
+                steps = await attempted(action.policy, perform)
+            else:
+                steps = await within(self._clock, limit, self._attempted(action.policy, perform))
             if fault_in(steps) is None:
                 return steps  # they come from a policy, and have no secrets any more
             return [step_without(self._binding.secrets, step) for step in steps]

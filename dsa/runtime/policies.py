@@ -8,7 +8,7 @@ frozen value and nothing of how policies are found or performed.
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import attrs
 
@@ -40,6 +40,14 @@ def canonical_json(payload: Payload | PayloadText) -> PayloadText:
     content = dict(payload)
     _require_text_keys(content)
     return PayloadText(sorted_text_of(content))
+
+
+def canonical_value(value: object) -> str:
+    """Write a value as it stands in a payload; TypeError or ValueError when it is not JSON."""
+    if value is None:
+        return "null"
+    _require_text_keys((value,))
+    return sorted_text_of(value)
 
 
 def _require_text_keys(value: Any) -> None:  # noqa: ANN401  (whatever stands in a payload)
@@ -103,6 +111,7 @@ class Step:
     actor: str
     type: str
     _payload: PayloadText = attrs.field(default=_NOTHING, converter=canonical_json, alias="payload")
+    _read: dict[str, Any] | None = attrs.field(default=None, init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         """Refuse what are no texts."""
@@ -125,6 +134,13 @@ class Step:
     def payload_text(self) -> PayloadText:
         """The content as JSON text, equal for equal ones."""
         return self._payload
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The content, the same value each time: for whoever only reads, and for ledgers, whose entries nobody changes."""
+        if self._read is None:
+            object.__setattr__(self, "_read", value_of(self._payload))  # frozen for everybody else
+        return cast(dict[str, Any], self._read)
 
     def to_json(self, step_id: str | None = None) -> dict[str, Any]:
         """Give the step as a JSON object, under another id if one is given; `Step(**step.to_json()) == step`."""
@@ -270,16 +286,22 @@ Decorator = Callable[[Policy], Policy]
 
 @attrs.frozen
 class Answering:
-    """A policy that says which events it answers with, so that a binding can be checked before the first event."""
+    """A policy that says which events it answers with, so that a binding can be checked before the first event.
+
+    `is_eager`: it is begun in the task that drives the run, which goes on in its place; where it waits, a task is made of the rest. So what
+    answers without waiting costs no turn of the event loop. It must not ask asyncio for the task it runs in before it first waits, as
+    `asyncio.timeout` and HTTP clients do.
+    """
 
     policy: Policy
     answers: frozenset[str]
+    is_eager: bool = False
 
     def __call__(self, action: Action, context: PolicyContext, /) -> Awaitable[list[Step]]:
         """Perform the action."""
         return self.policy(action, context)
 
 
-def answering(*events: str) -> Callable[[Policy], Answering]:
-    """Declare the events that a policy answers with."""
-    return lambda policy: Answering(policy, frozenset(events))
+def answering(*events: str, is_eager: bool = False) -> Callable[[Policy], Answering]:
+    """Declare the events that a policy answers with, and whether it is eager (see `Answering`)."""
+    return lambda policy: Answering(policy, frozenset(events), is_eager)

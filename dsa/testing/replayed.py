@@ -21,7 +21,7 @@ class Replayed:
     """A machine as an implementation of itself, or of another, on a `Run`; `text` is its ledger, an entry a line.
 
     Each occurrence takes a millisecond. Results are recorded as a driver does it: of an effect without answers when it is asked for, of another
-    before its answer is fed.
+    with its answer.
     """
 
     def __init__(self, machine: Machine) -> None:

@@ -95,7 +95,7 @@ def context_for(context: PolicyContext, step: str) -> Context:
     )
 
 
-@answering("artifact")
+@answering("artifact", is_eager=True)
 async def query_llm(action: Action, context: PolicyContext) -> list[Step]:
     """Generate the next attempt of the step being entered, store it, and answer `artifact` with its id."""
     wanted, machine = action.payload, context.run.machine
@@ -164,7 +164,7 @@ def _stored(
     return [event_step(action.policy, "artifact", data={"artifact_id": artifact.artifact_id})]
 
 
-@answering("verdict")
+@answering("verdict", is_eager=True)
 async def execute_guard(action: Action, context: PolicyContext) -> list[Step]:
     """Judge the step's newest artifact with the guards that the rows for `verdict` read, and answer `verdict`.
 

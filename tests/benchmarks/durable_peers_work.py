@@ -61,7 +61,7 @@ MACHINE = """# loop
 
 @contextmanager
 def dsa(folder: Path, *, growing: bool) -> Iterator[Work]:
-    """Our driver on the durable store: event, row and intent in one commit, the result in another. All texts lie in the ledger anyway."""
+    """Our driver on the durable store: result, event, row and intent in one commit. All texts lie in the ledger anyway."""
     from dsa.edge.binding import Binding
     from dsa.edge.driver import Driver
     from dsa.edge.stores.sqlite import SqliteStore
@@ -69,12 +69,14 @@ def dsa(folder: Path, *, growing: bool) -> Iterator[Work]:
     from dsa.meaning import Occurrence
     from dsa.runtime.artifacts import MemoryArtifacts
     from dsa.runtime.journal import Beginning
-    from dsa.runtime.policies import Action, PolicyContext, Step, event_step
+    from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step
     from dsa.runtime.run import begin
 
+    @answering("artifact", is_eager=True)  # like the functions of the others, it waits for nothing
     async def generate(action: Action, _: PolicyContext) -> list[Step]:
         return [event_step(action.policy, "artifact", data=TEXT)]
 
+    @answering("rejected", is_eager=True)
     async def validate(action: Action, _: PolicyContext) -> list[Step]:
         return [event_step(action.policy, "rejected", data=TEXT)]
 

@@ -27,7 +27,7 @@ from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 from dsa.runtime.journal import Beginning, RunStore
 from dsa.runtime.ledger import Entry, EventEntry, Ledger, ResultEntry
-from dsa.runtime.policies import Action, PolicyContext, Step, event_step
+from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step
 from dsa.runtime.recovery import unfinished
 from dsa.runtime.run import Run, begin, replay
 from dsa.runtime.secrets import Secrets
@@ -64,6 +64,7 @@ CHAIN = """# chain
 """
 
 
+@answering("done", is_eager=True)
 async def work(_action: Action, _context: PolicyContext) -> list[Step]:
     return [event_step("work", "done")]
 
@@ -120,25 +121,25 @@ def taken_us(work: Callable[[], object]) -> float:
 
 
 def raw_us(folder: Path) -> float:
-    """Give what a commit of one record costs when nothing else is done: an INSERT by itself."""
+    """Give what a commit of one record costs when nothing else is done, or of all that is said of an effect: an INSERT by itself."""
     connection = sqlite3.connect(folder / "raw.db", isolation_level=None)
     connection.executescript(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; CREATE TABLE t (n INTEGER PRIMARY KEY, r TEXT)"
     )
     insert = "INSERT INTO t VALUES (?, ?)"
-    took = taken_us(lambda: [connection.execute(insert, (number, RECORD)) for number in range(2 * EFFECTS)])
+    took = taken_us(lambda: [connection.execute(insert, (number, RECORD)) for number in range(EFFECTS)])
     connection.close()
-    return took / 2 / EFFECTS
+    return took / EFFECTS
 
 
 def stored_us(store: SqliteStore, entries: Ledger[Entry]) -> float:
-    """Give what the store does for an effect: two appends, entries as they were."""
-    journal, pairs = store.create("again", "text", []), list[tuple[Entry, ...]]()
-    for entry in entries.after(1):
-        if isinstance(entry, EventEntry | ResultEntry):
-            pairs.append(())
-        pairs[-1] += (entry,)
-    return taken_us(lambda: [journal.append(each) for each in pairs]) / EFFECTS
+    """Give what the store does for an effect: one append of its result and of what follows from that."""
+    journal, appends = store.create("again", "text", []), [entries[1:2]]
+    for entry in entries.after(2):
+        if isinstance(entry, ResultEntry):
+            appends.append(())
+        appends[-1] += (entry,)
+    return taken_us(lambda: [journal.append(each) for each in appends]) / EFFECTS
 
 
 def bench_durable_effect() -> None:
@@ -150,11 +151,13 @@ def bench_durable_effect() -> None:
             whole = taken_us(lambda store=store, runs=runs: runs.append(chained(machine, store))) / EFFECTS
             rows.append((raw_us(folder), stored_us(store, runs[0].ledger), whole))
     raw, stored, whole = (statistics.median(column) for column in zip(*rows, strict=True))
-    print(f"\na durable effect on tmpfs (event, intent, result: two commits), median of {ROUNDS} rounds of {EFFECTS:,}")
+    print(
+        f"\na durable effect on tmpfs (result, event, row, intent: one commit), median of {ROUNDS} rounds of {EFFECTS:,}"
+    )
     print(f"  one commit of {len(RECORD)} characters          {raw:7.1f} us")
-    shares = [statistics.median(row[column] / row[0] / 2 for row in rows) for column in (1, 2)]
-    print(f"  what the store does of it      {stored:7.1f} us   {shares[0]:5.2f} x two commits")
-    print(f"  all of it                      {whole:7.1f} us   {shares[1]:5.2f} x two commits   limit 2.5   "
+    shares = [statistics.median(row[column] / row[0] for row in rows) for column in (1, 2)]
+    print(f"  what the store does of it      {stored:7.1f} us   {shares[0]:5.2f} x one commit")
+    print(f"  all of it                      {whole:7.1f} us   {shares[1]:5.2f} x one commit   limit 2.5   "
           f"{verdict(good=shares[1] <= 2.5)}")  # fmt: skip
 
 

@@ -9,13 +9,12 @@ from pathlib import Path
 from dsa.edge.folders import folders_above, sync_folder
 from dsa.runtime.journal import StoreError
 
-_APPLICATION, _VERSION = 0x64736131, 2
+_APPLICATION, _VERSION = 0x64736131, 3
 _BUSY_MS = 60_000
 _TABLES = """
 CREATE TABLE runs (number INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE, machine BLOB NOT NULL, epoch INTEGER NOT NULL,
   holder TEXT, seal BLOB NOT NULL);
-CREATE TABLE entries (run INTEGER NOT NULL, position INTEGER NOT NULL, epoch INTEGER NOT NULL, short INTEGER NOT NULL,
-  line TEXT NOT NULL, link BLOB NOT NULL, PRIMARY KEY (run, position)) WITHOUT ROWID;
+CREATE TABLE entries (place INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, short INTEGER NOT NULL, line TEXT NOT NULL, link BLOB NOT NULL);
 CREATE TABLE contents (address BLOB PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
 """
 

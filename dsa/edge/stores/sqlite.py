@@ -33,8 +33,10 @@ from dsa.runtime.json_text import value_of
 from dsa.runtime.ledger import Entry, Ledger, dump_line, from_json
 
 _COLUMNS = "number, run, machine, epoch, holder"
+#: A row of entries stands at its run's number times this, plus its position: one number, so that rows of a page's size fit on a page.
+_SPAN = 2**36
 #: The position of the row that seals the end of a run.
-_END = 2**62
+_END = _SPAN - 1
 
 
 @attrs.frozen
@@ -69,7 +71,7 @@ class _End:
 
     def row(self) -> tuple[int | str | bytes, ...]:
         """Give the row of entries that says so."""
-        return self.number, _END, self.epoch, 0, str(self.length), self.seal
+        return self.number * _SPAN + _END, self.epoch, 0, str(self.length), self.seal
 
 
 class SqliteStore:
@@ -162,8 +164,8 @@ class SqliteStore:
         """Tell how many runs were kept here and are no longer in the list: runs are numbered from 1 and never deleted."""
         with self._reading() as connection:
             numbers = {number for (number,) in connection.execute("SELECT number FROM runs NOT INDEXED")}
-            (written,) = connection.execute("SELECT max(run) FROM entries").fetchone()
-        return max([*numbers, written or 0], default=0) - len(numbers)
+            (last,) = connection.execute("SELECT max(place) FROM entries").fetchone()
+        return max([*numbers, (last or 0) // _SPAN], default=0) - len(numbers)
 
     # -- transactions -------------------------------------------------------------------------------------------
 
@@ -317,19 +319,20 @@ def _recorded(connection: sqlite3.Connection, row: _Row) -> tuple[Recorded, byte
     """Read a run and verify every link of its chain; give also the last."""
     text = _content(connection, row.machine, row.run)
     link, entries, found = first_link(row.run, text), list[Entry](), None
+    first, last = row.number * _SPAN, row.number * _SPAN + _END
     rows = connection.execute(
-        "SELECT position, epoch, short, line, link FROM entries WHERE run = ? ORDER BY position", (row.number,)
+        "SELECT place, epoch, short, line, link FROM entries WHERE place BETWEEN ? AND ? ORDER BY place", (first, last)
     )
-    for position, epoch, is_short, line, written in rows:
-        if position == _END:
-            found = (row.number, position, epoch, is_short, line, written)
+    for place, epoch, is_short, line, written in rows:
+        if place == last:
+            found = (place, epoch, is_short, line, written)
             continue
         try:
             whole = together(line, lambda at: _content(connection, at, row.run)) if is_short else line
             link = next_link(link, epoch, whole)
         except (ValueError, TypeError, AttributeError, KeyError):
             link = b""  # the bytes of a damaged row may be anything
-        if position != len(entries) or link != written:
+        if place - first != len(entries) or link != written:
             raise DamageError("from here on it is not what was written", row.run, len(entries))
         entries.extend(map(from_json, value_of(whole)))
     if found != _End(row.number, row.epoch, len(entries), link).row():
@@ -347,9 +350,9 @@ def _content(connection: sqlite3.Connection, at: bytes, run: str) -> str:
 
 #: What is written of more entries: a row that has them, and the one that seals the end after them.
 _Written = tuple[int | str | bytes, ...]
-_ADD = "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?)"
-_ADD_BOTH = f"{_ADD}, (?, ?, ?, ?, ?, ?)"
-_SEALED = "SELECT link FROM entries WHERE run = ? AND position = ?"
+_ADD = "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?)"
+_ADD_BOTH = f"{_ADD}, (?, ?, ?, ?, ?)"
+_SEALED = "SELECT link FROM entries WHERE place = ?"
 
 
 def _next(end: _End, entries: Sequence[Entry]) -> tuple[_End, dict[bytes, str], _Written]:
@@ -359,7 +362,8 @@ def _next(end: _End, entries: Sequence[Entry]) -> tuple[_End, dict[bytes, str], 
     line = f"[{','.join(map(dump_line, entries))}]"
     link, (short, texts) = next_link(end.head, end.epoch, line), apart(line)
     after = _End(end.number, end.epoch, end.length + len(entries), link)
-    return after, texts, (end.number, end.length, end.epoch, bool(texts), short, link, *after.row())
+    place = end.number * _SPAN + end.length
+    return after, texts, (place, end.epoch, bool(texts), short, link, *after.row())
 
 
 def _append(connection: sqlite3.Connection, run: str, end: _End, written: _Written) -> None:
@@ -367,7 +371,7 @@ def _append(connection: sqlite3.Connection, run: str, end: _End, written: _Writt
 
     Then somebody else is the writer now, or this process was interrupted (Ctrl-C) after a commit, before it knew.
     """
-    if connection.execute(_SEALED, (end.number, _END)).fetchone() != (end.seal,):
+    if connection.execute(_SEALED, (end.number * _SPAN + _END,)).fetchone() != (end.seal,):
         raise LeaseLostError(run)
     if written:
         connection.execute(_ADD_BOTH, written)

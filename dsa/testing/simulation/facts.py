@@ -66,7 +66,6 @@ class Facts:
         self.deeds = Deeds()
         self.entries: list[Entry] = []
         self.being_written: tuple[Entry, ...] = ()
-        self.append_at = 0
         self._written_s, self._written_wall_ms = time.now_s, time.wall_ms()
         self.epoch = 0
         self.configuration = start(self.machine)
@@ -76,7 +75,6 @@ class Facts:
         self.intents: dict[str, IntentEntry] = {}
         self.row_of_key: dict[str, int] = {}
         self.results: dict[str, list[ResultEntry]] = {}
-        self.result_at: dict[str, int] = {}
         self.doubts: dict[str, list[DoubtEntry]] = {}
         self.judged: dict[str, VerdictEntry] = {}
         self.latest: dict[str, str] = {}
@@ -118,7 +116,6 @@ class Facts:
 
     def writes(self, entries: Iterable[Entry]) -> None:
         """Note that entries are being written now, as one append: whoever finds them later knows from when they are."""
-        self.append_at = len(self.entries)
         self.being_written = tuple(entries)
         self._written_s, self._written_wall_ms = self.time.now_s, self.time.wall_ms()
 
@@ -135,7 +132,6 @@ class Facts:
                 self.row_of_key[key] = self.row if self.row is not None else -1
             case ResultEntry(key=key):
                 self.results.setdefault(key, []).append(entry)
-                self.result_at[key] = len(self.entries) - 1
             case DoubtEntry(key=key):
                 self.doubts.setdefault(key, []).append(entry)
             case VerdictEntry(key=key):

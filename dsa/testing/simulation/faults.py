@@ -33,7 +33,7 @@ BOUNDARIES: dict[Boundary, str] = {
     "performing": "an effect of the row is under way and has not happened",
     "performed": "it has happened, its result is not written",
     "result unsynced": "its result is written, not synced",
-    "recorded": "its result is on the disk, nothing is made of it yet",
+    "recorded": "its result is on the disk, nothing that follows from it has begun",
     "resting": "nothing that the row asked for is under way",
     "recovering": "the next process takes the run up",
 }

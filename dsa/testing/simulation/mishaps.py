@@ -59,8 +59,8 @@ class Mishaps:
             if story.is_broken:
                 raise KilledError
         if not process.is_stale:
-            of, row = process.passing
-            self._strike(process, of[stage], row, stage, entries)
+            for of, row in process.passing:
+                self._strike(process, of[stage], row, stage, entries)
 
     def _goes_round(self, process: Process) -> bool:
         """End a story whose table asks again and again for an effect whose budget is spent, faster than any time passes."""
@@ -89,18 +89,19 @@ class Mishaps:
         if self._story.is_broken:
             raise KilledError
 
-    def _passing(self, entries: Sequence[Entry]) -> tuple[Boundaries, int | None]:
-        """Give the boundaries of an append, and the row that it belongs to."""
+    def _passing(self, entries: Sequence[Entry]) -> list[tuple[Boundaries, int | None]]:
+        """Give the boundaries of an append, with the rows that they belong to: a result is mostly written with the row that follows."""
+        passing: list[tuple[Boundaries, int | None]] = []
         for entry in entries:
             match entry:
                 case ResultEntry(key=key):
-                    return _OF_RESULTS, self._facts.row_of_key.get(key)
+                    passing.append((_OF_RESULTS, self._facts.row_of_key.get(key)))
                 case EventEntry():
                     outcome = self._facts.outcome_of(entry)
-                    return _OF_ROWS, self._facts.row_of(outcome) if isinstance(outcome, Taken) else None
+                    passing.append((_OF_ROWS, self._facts.row_of(outcome) if isinstance(outcome, Taken) else None))
                 case DoubtEntry():
-                    return _OF_DOUBTS, self._facts.row
-        return _OF_ROWS, None
+                    return [(_OF_DOUBTS, self._facts.row)]
+        return passing or [(_OF_ROWS, None)]
 
     def _require_space(self, process: Process) -> None:
         """Raise StoreError on a disk that is still full; then somebody makes room."""

@@ -89,7 +89,7 @@ class Process:
         self.ending: Rest | BaseException | None = None
         self.driver: Driver | None = None
         self.journal: Journal | None = None
-        self.passing: tuple[Boundaries, int | None] = ({}, None)
+        self.passing: list[tuple[Boundaries, int | None]] = []
         self.sent_at = -1
         self.seen = 0
         self.loop = VirtualLoop(around.time)  # type: ignore[abstract]  # what it lacks raises NotImplementedError

@@ -41,7 +41,7 @@ def root(tmp_path, monkeypatch):
     crashed_while(root, doing="pay", run=run_id(5))
     with sqlite3.connect(root / "ledger.db") as connection:
         number = connection.execute("SELECT number FROM runs WHERE run = ?", (run_id(5),)).fetchone()[0]
-        connection.execute("UPDATE entries SET epoch = 9 WHERE run = ? AND position = 0", (number,))
+        connection.execute("UPDATE entries SET epoch = 9 WHERE place = ? << 36", (number,))
     call, said = CallEntry("", "1.1", "read", "0"), error_step("read", "GONE", "no such file")
     keep(root, [PolicyEntry(run_id(6, "p"), "search", "0"), call], "", run_id(6, "p"))
     keep(root, [PolicyEntry(run_id(7, "p"), "search", "0"), call, CallResultEntry("", "1")], "", run_id(7, "p"))

@@ -195,8 +195,8 @@ def an_answer_is_fed_after_its_result_is_recorded(facts: Facts, event: EventEntr
     if event.key is None or facts.outstanding_key(event.event) != event.key:
         return None
     results = facts.results.get(event.key)
-    if not results or facts.result_at[event.key] >= facts.append_at:
-        return f"{event.event} was fed, and no result of {event.key} was durable before"
+    if not results:
+        return f"{event.event} was fed, and no result of {event.key} stands before it"
     said = said_by(results[-1]) if not results[-1].failed else f"{results[-1].effect}.failed"
     return None if said == event.event else f"{event.event} was fed, and the result says {said}"
 

@@ -125,7 +125,7 @@ def test_an_older_copy_of_the_file_is_taken_for_what_it_was(tmp_path):
 
 def test_a_run_that_was_removed_with_all_its_rows_is_missed_only_by_who_asks_for_it(after, folder):
     def remove(store):
-        store.executescript("DELETE FROM runs WHERE number = 2; DELETE FROM entries WHERE run = 2")
+        store.executescript("DELETE FROM runs WHERE number = 2; DELETE FROM entries WHERE place >> 36 = 2")
 
     assert after(remove) == {"run 1"}
     with SqliteStore(folder / "copy.db") as store, pytest.raises(UnknownRunError):

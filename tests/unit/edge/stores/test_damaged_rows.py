@@ -13,7 +13,7 @@ import pytest
 from damaged_stores import RUNS, add, bits, drop, flipped, put, rows, swap
 
 from dsa.edge.stores.contents import address
-from dsa.edge.stores.sqlite import _END, _End, _Row
+from dsa.edge.stores.sqlite import _END, _SPAN, _End, _Row
 
 ENTRY = ("epoch", "short", "line", "link")
 BOOKKEEPING = ("run", "machine", "epoch", "holder", "seal")
@@ -21,12 +21,22 @@ BOOKKEEPING = ("run", "machine", "epoch", "holder", "seal")
 
 def run_of(row):
     """Give the run that a row of entries or of runs belongs to."""
-    return RUNS[(row[1]["run"] if "position" in row[0] else row[0]["number"]) - 1]
+    return RUNS[(number_of(row[0]) if "place" in row[0] else row[0]["number"]) - 1]
+
+
+def number_of(key):
+    """Give the number of the run that an entry belongs to."""
+    return key["place"] // _SPAN
+
+
+def at(number, position):
+    """Give the key of a row of entries."""
+    return {"place": number * _SPAN + position}
 
 
 def without_ends(found):
     """Give the rows that hold entries: behind those of each run stands one that seals its end."""
-    return [(key, columns) for key, columns in found if key["position"] != _END]
+    return [(key, columns) for key, columns in found if key["place"] % _SPAN != _END]
 
 
 # -- rows ---------------------------------------------------------------------------------------------------------------
@@ -44,7 +54,7 @@ def test_every_text_that_is_dropped_is_noticed(after, stored):
 
 
 def test_the_end_cut_off_is_noticed_however_long_it_is(after, stored):
-    entries = [key for key, columns in without_ends(stored("entries")) if columns["run"] == 1]
+    entries = [key for key, _ in without_ends(stored("entries")) if number_of(key) == 1]
     for cut in range(1, len(entries) + 1):
 
         def edit(store, cut=cut):
@@ -57,7 +67,7 @@ def test_the_end_cut_off_is_noticed_however_long_it_is(after, stored):
 
 def shorten(store, entries, cut):
     """Cut the end off, and say that there is no more."""
-    put(store, "entries", {"run": 1, "position": _END}, {"line": str(len(entries) - cut)})
+    put(store, "entries", at(1, _END), {"line": str(len(entries) - cut)})
     for key in entries[-cut:]:
         drop(store, "entries", key)
 
@@ -89,9 +99,10 @@ def test_every_two_texts_that_are_swapped_are_noticed(after, stored):
 
 def test_a_whole_run_in_the_place_of_another_is_noticed(after):
     def renumber(store):
-        for table, column in (("entries", "run"), ("runs", "number")):
-            store.execute(f"UPDATE {table} SET {column} = {column} + 10")
-            store.execute(f"UPDATE {table} SET {column} = 13 - {column}")
+        for table, column, span in (("entries", "place", _SPAN), ("runs", "number", 1)):
+            store.execute(f"UPDATE {table} SET {column} = {column} + 10 * {span} WHERE {column} < 2 * {span}")
+            store.execute(f"UPDATE {table} SET {column} = {column} - {span} WHERE {column} < 3 * {span}")
+            store.execute(f"UPDATE {table} SET {column} = {column} - 9 * {span} WHERE {column} >= 10 * {span}")
 
     assert after(renumber) == set(RUNS)
 
@@ -122,11 +133,11 @@ def test_what_is_kept_of_a_run_is_sealed(after, column, values):
         ("short", (1, 2, -1, 0.5)),
         ("line", ("", "6", "8", "7 ", "[]")),
         ("link", (bytes(32), b"", "seal")),
-        ("position", (7, 8, _END - 1, _END + 1)),
+        ("place", tuple(at(1, position)["place"] for position in (7, 8, _END - 1, 3 * _SPAN))),
     ],
 )
 def test_the_end_of_a_run_is_sealed(after, column, values):
-    end = {"run": 1, "position": _END}
+    end = at(1, _END)
     for value in values:
         assert after(lambda store, value=value: put(store, "entries", end, {column: value})) == {"run 0"}
 
@@ -159,10 +170,10 @@ def test_the_entries_of_another_run_under_a_new_seal_are_noticed(after, stored, 
 
     def edit(store):
         for key, columns in without_ends(stored("entries")):
-            if key["run"] == 2:
-                put(store, "entries", {**key, "run": 1}, {name: columns[name] for name in ENTRY})
+            if number_of(key) == 2:
+                put(store, "entries", at(1, key["place"] % _SPAN), {name: columns[name] for name in ENTRY})
                 last = columns["link"]
-        put(store, "entries", {"run": 1, "position": _END}, {"link": _End(1, 1, 7, last).seal})
+        put(store, "entries", at(1, _END), {"link": _End(1, 1, 7, last).seal})
         put(store, "runs", {"number": 1}, {"machine": taken.machine, "seal": taken.seal})
 
     assert after(edit) == {"run 0"}
@@ -180,7 +191,7 @@ def test_an_entry_of_another_run_or_file_is_noticed_in_every_place(after, stored
             if given != {name: columns[name] for name in ENTRY}:
                 count += 1
                 assert after(lambda store, key=key, given=given: put(store, "entries", key, given)) == {
-                    RUNS[key["run"] - 1]
+                    RUNS[number_of(key) - 1]
                 }
     assert count > 300
 
@@ -188,15 +199,14 @@ def test_an_entry_of_another_run_or_file_is_noticed_in_every_place(after, stored
 def test_the_end_of_the_same_run_in_another_file_is_noticed(after, stored, other):
     """Both files are sound and the same up to some place: what follows there does not follow here."""
     theirs, ours = without_ends(rows(other, "entries")), without_ends(stored("entries"))
-    differ = [
-        key["position"] for (key, mine), (_, its) in zip(ours, theirs, strict=True) if key["run"] == 1 and mine != its
-    ]
-    assert differ == [5, 6]
+    pairs = zip(ours, theirs, strict=True)
+    differ = [key for (key, mine), (_, its) in pairs if number_of(key) == 1 and mine != its]
+    assert differ == [at(1, 5), at(1, 6)]
     for start in range(7):
 
         def edit(store, start=start):
             for key, columns in theirs:
-                if key["run"] == 1 and key["position"] >= start:
+                if at(1, start)["place"] <= key["place"] < at(1, _END)["place"]:
                     put(store, "entries", key, columns)
 
         assert after(edit) == ({"run 0"} if start <= 6 else set())
@@ -204,14 +214,14 @@ def test_the_end_of_the_same_run_in_another_file_is_noticed(after, stored, other
 
 def test_an_entry_too_many_is_noticed(after, stored, other):
     for _, columns in (*stored("entries"), *rows(other, "entries")):
-        for position in (-1, 7, 2**40, _END + 1):
-            more = {**columns, "run": 1, "position": position}
+        for position in (7, 2**30, _END - 1):
+            more = {**columns, **at(1, position)}
             assert after(lambda store, more=more: add(store, "entries", more)) == {"run 0"}
 
 
 def test_what_seals_the_end_of_the_same_run_in_another_file_is_noticed(after, other):
     for key, columns in rows(other, "entries"):
-        if key["position"] == _END:
+        if key["place"] % _SPAN == _END:
             assert after(lambda store, key=key, columns=columns: put(store, "entries", key, columns)) == {
                 run_of((key, columns))
             }
@@ -242,9 +252,9 @@ def require_noticed(after, flips):
 
 def test_every_number_of_an_entry_is_noticed(after, stored):
     """Where an entry stands, in which run, who wrote it: a number more or less, or a far one."""
-    numbers = ("run", "position", "epoch")
+    numbers = ("place", "epoch")
     flips = [flip for flip in bit_flips(stored) if flip[0] == "entries" and flip[2] in numbers]
-    assert len(flips) == 16 * 3 * 16
+    assert len(flips) == 16 * 2 * 16
     require_noticed(after, flips[::4])
 
 

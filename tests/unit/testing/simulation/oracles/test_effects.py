@@ -46,13 +46,6 @@ def later(found, seconds):
     return found
 
 
-def with_late_result():
-    """The result was not durable before the append that feeds the answer."""
-    known = facts(DURING)
-    known.fold(LEDGER[DRAFTED])
-    return known
-
-
 def to_meet(*events, **known):
     return facts(LEDGER[:1], intended=lambda position, _here: Occurrence(events[position]), **known)
 
@@ -105,7 +98,6 @@ BROKEN = [
     (effects.a_verdict_is_what_the_guard_said, facts(ATTEMPTS, said={("sim/2/1", "g"): "failed"}), VERDICT),
     (effects.a_verdict_is_what_the_guard_said, facts(ATTEMPTS[:1], said={("sim/2/1", "g"): "passed"}), VERDICT),
     (effects.an_answer_is_fed_after_its_result_is_recorded, facts(DURING), LEDGER[5]),
-    (effects.an_answer_is_fed_after_its_result_is_recorded, with_late_result(), LEDGER[5]),
     (effects.an_answer_is_fed_after_its_result_is_recorded, facts((*DURING, FAILED)), LEDGER[5]),
     (effects.events_from_outside_were_sent, facts(LEDGER[:1]), LEDGER[1]),
     (effects.events_from_outside_were_sent, facts(DURING, sent={"write": 1}), fed("write", seq=2)),

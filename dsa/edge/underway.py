@@ -1,0 +1,90 @@
+"""What a driver has under way: effects that are being performed, and timers that run, as tasks of one event loop.
+
+Starts and stops them; what a timer rings for, and what breaks a task, goes to those who asked. It knows no run.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from dsa.edge.clock import Clock
+from dsa.edge.eager import going_on
+from dsa.meaning import Occurrence
+
+Task = asyncio.Task[None]
+#: A coroutine that is not made before its task begins: one that never begins would be left over.
+Work = Callable[[], Awaitable[None]]
+
+
+class UnderWay:
+    """Tasks by the keys of their effects, timers by source and event. `rings` is told of a timer, `breaks` of what a task raises."""
+
+    def __init__(
+        self, clock: Clock, rings: Callable[[Occurrence], None], breaks: Callable[[BaseException], None]
+    ) -> None:
+        self._clock, self._rings, self._breaks = clock, rings, breaks
+        self._effects: dict[str, Task] = {}
+        self._timers: dict[tuple[str, str], Task] = {}
+        self._stopping: set[Task] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._effects or self._timers)
+
+    def start(self, key: str, work: Work) -> None:
+        """Perform an effect in a task of its own."""
+        self._effects[key] = asyncio.create_task(self._guarded(work))
+
+    def start_here(self, key: str, work: Work) -> None:
+        """Perform an effect as far as it goes without waiting; a task is made of the rest."""
+        guarded = self._guarded(work)
+        try:
+            awaited = guarded.send(None)
+        except StopIteration:
+            return
+        self._effects[key] = asyncio.create_task(going_on(guarded, awaited))
+
+    def ended(self, key: str) -> None:
+        """Take note that an effect is performed."""
+        self._effects.pop(key, None)
+
+    def stop(self, key: str) -> None:
+        """Stop performing an effect, if it is under way."""
+        self._stop(self._effects.pop(key, None))
+
+    def arm(self, source: str, event: str, seconds: float) -> None:
+        """Start a timer, from zero if it runs already."""
+        self.drop(source, event)
+        self._timers[source, event] = asyncio.create_task(self._guarded(partial(self._ring, source, event, seconds)))
+
+    def drop(self, source: str, event: str) -> None:
+        """Forget a timer, if it runs."""
+        self._stop(self._timers.pop((source, event), None))
+
+    async def stop_all(self) -> None:
+        """Stop everything, and wait until it has."""
+        for task in (*self._effects.values(), *self._timers.values()):
+            self._stop(task)
+        self._effects.clear()
+        self._timers.clear()
+        await asyncio.gather(*self._stopping, return_exceptions=True)
+
+    async def _ring(self, source: str, event: str, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        del self._timers[source, event]
+        self._rings(Occurrence(event, source=source))
+
+    async def _guarded(self, work: Work) -> None:
+        try:
+            await work()
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._breaks(error)
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
+
+    def _stop(self, task: Task | None) -> None:
+        if task is not None:
+            task.cancel()
+            self._stopping.add(task)
+            task.add_done_callback(self._stopping.discard)

@@ -1,0 +1,335 @@
+"""When the driver writes: one append for what came of an effect and all that follows, and none too late."""
+
+import asyncio
+import threading
+from itertools import chain
+
+import pytest
+from hands import finish
+
+from dsa.edge.binding import Binding
+from dsa.edge.driver import Driver
+from dsa.lang import loads
+from dsa.meaning import Occurrence
+from dsa.runtime.artifacts import MemoryArtifacts
+from dsa.runtime.content import GuardInterface, GuardResult
+from dsa.runtime.ledger import IntentEntry, ResultEntry, to_json
+from dsa.runtime.policies import answering, event_step
+from dsa.runtime.run import begin
+from dsa.testing.doubles import StillClock
+
+MACHINE = loads("""# writes
+## Events
+| event | from |
+| - | - |
+| go | outside |
+| asked | outside |
+| made | make |
+| checked | check |
+## Guards
+| guard | judges |
+| - | - |
+| fine | asked |
+## Transitions
+| source | event | if | effects | target |
+| - | - | - | - | - |
+| idle | go | | make | making |
+| making | made | | check, log | checking |
+| making | asked | fine.passed | | asking |
+| making | asked | else | | = |
+| asking | made | | | done |
+| checking | checked | | | done |
+## States
+| state | kind |
+| - | - |
+| idle | initial |
+| making | |
+| asking | |
+| checking | |
+| done | final |
+""")
+
+
+class Writes:
+    """A journal that says which entries were written together."""
+
+    run, epoch = "r", 1
+
+    def __init__(self):
+        self.appends = []
+
+    def append(self, entries):
+        self.appends.append([f"{to_json(entry)['kind']} {getattr(entry, 'effect', '')}".strip() for entry in entries])
+
+    def entries(self, after=0):
+        return list(chain.from_iterable(self.appends[after:]))
+
+    def release(self):
+        """Nobody else wants it."""
+
+
+class Slow(GuardInterface):
+    """Passes, once it is let go; it has a thread of its own meanwhile."""
+
+    def __init__(self, gate):
+        self._gate = gate
+
+    def validate(self, _artifact, **_dependencies):
+        self._gate.wait(10)
+        return GuardResult(passed=True)
+
+
+def driver_of(effects, guards=None, machine=MACHINE):
+    async def log(_action, _context):
+        return []
+
+    run, commands = begin(machine, "r")
+    writes = Writes()
+    binding = Binding({"log": log, **effects}, guards or {})
+    return Driver(run, binding, MemoryArtifacts(), commands=commands, journal=writes, clock=StillClock()), writes
+
+
+def answer(event, *, is_eager, waits=0):
+    @answering(event, is_eager=is_eager)
+    async def policy(action, _context):
+        for _ in range(waits):
+            await asyncio.sleep(0)
+        return [event_step(action.policy, event)]
+
+    return policy
+
+
+@pytest.mark.parametrize("is_eager", [False, True])
+@pytest.mark.parametrize("waits", [0, 1, 5])
+def test_what_came_of_an_effect_is_written_with_what_follows(is_eager, waits):
+    effects = {
+        name: answer(event, is_eager=is_eager, waits=waits) for name, event in (("make", "made"), ("check", "checked"))
+    }
+    driver, writes = driver_of(effects)
+    assert finish(driver.drive(Occurrence("go"))).kind == "finished"
+    assert writes.appends[:2] == [
+        ["machine", "event", "step", "intent make"],
+        ["result make", "event", "step", "intent check", "intent log"],
+    ]
+    assert sorted(writes.entries(after=2)) == ["event", "result check", "result log", "step"]
+
+
+@pytest.mark.parametrize("is_eager", [False, True])
+def test_nothing_begins_before_it_is_written(is_eager):
+    begun = []
+
+    def watched(event):
+        policy = answer(event, is_eager=is_eager)
+
+        @answering(event, is_eager=is_eager)
+        async def policy_watched(action, context):
+            begun.append((action.policy, writes.entries()))
+            return await policy(action, context)
+
+        return policy_watched
+
+    driver, writes = driver_of({"make": watched("made"), "check": watched("checked")})
+    finish(driver.drive(Occurrence("go")))
+    assert [name for name, _ in begun] == ["make", "check"]
+    for name, written in begun:
+        assert f"intent {name}" in written
+    assert "result make" in begun[1][1]
+
+
+PAIR = loads("""# pair
+## Events
+| event | from |
+| - | - |
+| go | outside |
+| made | make |
+| checked | check |
+## Transitions
+| source | event | effects | target |
+| - | - | - | - |
+| idle | go | make, check | both |
+| both | made | | = |
+| both | checked | | done |
+## States
+| state | kind |
+| - | - |
+| idle | initial |
+| both | |
+| done | final |
+""")
+
+
+def test_a_result_is_written_before_the_next_effect_of_the_row_begins():
+    written = []
+
+    @answering("checked")
+    async def check(action, _context):
+        written.extend(writes.entries())
+        return [event_step(action.policy, "checked")]
+
+    driver, writes = driver_of({"make": answer("made", is_eager=True), "check": check}, machine=PAIR)
+    assert finish(driver.drive(Occurrence("go"))).kind == "finished"
+    assert "result make" in written
+
+
+def test_a_result_is_written_at_once_while_another_effect_is_waited_for():
+    async def play():
+        gate, seen = asyncio.Event(), []
+
+        async def log(_action, _context):
+            await gate.wait()
+            return []
+
+        driver, writes = driver_of(
+            {"make": answer("made", is_eager=True), "check": answer("checked", is_eager=False, waits=3), "log": log}
+        )
+        driving = asyncio.create_task(driver.drive(Occurrence("go")))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        seen = list(writes.appends)
+        gate.set()
+        await driving
+        return seen
+
+    assert finish(play())[2:] == [["result check"]]
+
+
+def test_a_result_is_written_at_once_while_a_guard_is_asked():
+    async def play():
+        gate, go_on = threading.Event(), asyncio.Event()
+
+        async def make(action, _context):
+            await go_on.wait()
+            return [event_step(action.policy, "made")]
+
+        driver, writes = driver_of({"make": make, "check": answer("checked", is_eager=False)}, {"fine": Slow(gate)})
+        driving = asyncio.create_task(driver.drive(Occurrence("go")))
+        await asyncio.sleep(0.01)
+        driver.send(Occurrence("asked"))
+        await asyncio.sleep(0.01)
+        go_on.set()
+        await asyncio.sleep(0.01)
+        seen = list(writes.appends)
+        gate.set()
+        assert (await driving).run.outcome == "done"
+        return seen
+
+    assert finish(play())[1:] == [["result make"]]
+
+
+def test_what_was_done_is_written_when_the_drive_is_cancelled():
+    async def play():
+        driver, writes = driver_of(
+            {"make": answer("made", is_eager=False, waits=2), "check": answer("checked", is_eager=False)}
+        )
+        driving = asyncio.create_task(driver.drive(Occurrence("go")))
+        while not any(isinstance(entry, ResultEntry) for entry in driver.run.ledger):  # noqa: ASYNC110  (nobody tells)
+            await asyncio.sleep(0)
+        driving.cancel()
+        await asyncio.gather(driving, return_exceptions=True)
+        return writes.entries()
+
+    assert "result make" in finish(play())
+
+
+# -- eager policies -----------------------------------------------------------------------------------------------------
+
+
+def test_an_eager_policy_begins_in_the_drivers_task_and_goes_on_in_its_own():
+    tasks = []
+
+    @answering("made", is_eager=True)
+    async def make(action, _context):
+        tasks.append(asyncio.current_task())
+        await asyncio.sleep(0)
+        tasks.append(asyncio.current_task())
+        return [event_step(action.policy, "made")]
+
+    async def play():
+        driver, _ = driver_of({"make": make, "check": answer("checked", is_eager=True)})
+        await driver.drive(Occurrence("go"))
+        return asyncio.current_task()
+
+    mine = finish(play())
+    assert tasks[0] is mine
+    assert tasks[1] is not mine
+
+
+@pytest.mark.parametrize("waits", [0, 3])
+def test_what_an_eager_policy_raises_is_its_failure(waits):
+    @answering("made", is_eager=True)
+    async def make(_action, _context):
+        for _ in range(waits):
+            await asyncio.sleep(0)
+        raise OSError("no ink")
+
+    driver, writes = driver_of({"make": make, "check": answer("checked", is_eager=True)})
+    rest = finish(driver.drive(Occurrence("go")))
+    assert (rest.kind, rest.failure.code, rest.failure.message) == ("stopped", "OSError", "no ink")
+    assert "result make" in writes.entries()
+
+
+def test_an_eager_policy_that_waits_is_stopped_like_any_other():
+    ended = []
+
+    @answering("made", is_eager=True)
+    async def make(_action, _context):
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    async def play():
+        driver, _ = driver_of({"make": make, "check": answer("checked", is_eager=True)})
+        driving = asyncio.create_task(driver.drive(Occurrence("go")))
+        await asyncio.sleep(0.01)
+        assert any(isinstance(entry, IntentEntry) for entry in driver.run.ledger)
+        driving.cancel()
+        await asyncio.gather(driving, return_exceptions=True)
+
+    finish(play())
+    assert ended == ["cancelled"]
+
+
+ROUND = loads("""# round
+## Events
+| event | from |
+| - | - |
+| go | outside |
+| more | turn |
+| enough | turn |
+## Transitions
+| source | event | effects | target |
+| - | - | - | - |
+| idle | go | turn | turning |
+| turning | more | turn | = |
+| turning | enough | | done |
+## States
+| state | kind |
+| - | - |
+| idle | initial |
+| turning | |
+| done | final |
+""")
+
+
+def test_others_have_their_turn_while_answers_come_without_waiting():
+    """A run that never waits must not keep the event loop to itself: nobody could stop it."""
+    turns, stopped = [], []
+
+    @answering("more", "enough", is_eager=True)
+    async def turn(action, _context):
+        turns.append(len(stopped))
+        return [event_step(action.policy, "enough" if stopped or len(turns) > 2_000 else "more")]
+
+    async def stop():
+        stopped.append(True)
+
+    async def play():
+        run, commands = begin(ROUND, "r")
+        driver = Driver(run, Binding({"turn": turn}), MemoryArtifacts(), commands=commands)
+        rest, _ = await asyncio.gather(driver.drive(Occurrence("go")), stop())
+        return rest
+
+    assert finish(play()).run.outcome == "done"
+    assert turns[-1] == 1
