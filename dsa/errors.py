@@ -177,3 +177,12 @@ class ModelUnavailable(GenerationError):  # noqa: N818  # it says what is the ca
 
     def __init__(self, message: str) -> None:
         super().__init__(message, reason="unavailable")
+
+
+class PromptTooLong(GenerationError):  # noqa: N818  # it says what is the case
+    """Raised when what a prompt must have does not fit its budget. `tokens` is how many it has at least, `allowed` how many it may have."""
+
+    def __init__(self, message: str, *, tokens: int, allowed: int) -> None:
+        self.tokens = tokens
+        self.allowed = allowed
+        super().__init__(message, reason="prompt_too_long")

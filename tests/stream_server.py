@@ -1,6 +1,7 @@
 """A server on this machine that answers each request with bytes that a test has written down, piece by piece.
 
-An answer is a list: bytes are sent at once; HANG waits until the test is over; DROP closes the connection as it is; RESET breaks it.
+An answer is a list: bytes are sent at once; HANG waits until the test is over; DROP closes the connection as it is; RESET breaks it; a function is
+called with the connection.
 """
 
 import json
@@ -67,6 +68,9 @@ def serving(*answers):
             requests.append(request)
             try:
                 for piece in answer:
+                    if callable(piece):
+                        piece(connection)
+                        return
                     if piece == HANG:
                         over.wait(30)
                         return

@@ -24,8 +24,8 @@ ALLOWED = {
     "checks": CORE | {"kernel"},
     "targets": CORE,
     "runtime": CORE,
-    "guards": CORE | {"runtime", "edge.sandbox"},
-    "generators": CORE | {"runtime", "edge.http", "edge.programs"},
+    "guards": CORE | {"runtime", "edge.sandbox", "edge.plugins"},
+    "generators": CORE | {"runtime", "edge.http", "edge.programs", "edge.plugins"},
     "edge": CORE | {"lang", "checks", "targets", "runtime", "guards", "generators"},
     "testing": CORE | {"lang", "checks", "targets", "runtime", "edge"},
     "cli": CORE | {"lang", "checks", "targets", "runtime", "guards", "generators", "edge", "testing", "kernel"},
@@ -47,7 +47,19 @@ PURE_ENOUGH = {
     ("dsa.runtime.secret_names", "urllib"): "texts as URLs write them",
 }
 #: Heavy packages: imported inside the function that uses them, never at the top of a module.
-HEAVY = {"httpx", "litellm", "matplotlib", "numpy", "opentelemetry", "scipy", "statemachine", "xllamacpp", "z3", "dd"}
+HEAVY = {
+    "httpx",
+    "litellm",
+    "matplotlib",
+    "numpy",
+    "opentelemetry",
+    "pydantic",
+    "scipy",
+    "statemachine",
+    "xllamacpp",
+    "z3",
+    "dd",
+}
 #: Where modules are loaded by name, so that what a command does without is not loaded; each with what that is.
 BY_NAME = {
     "dsa": "the public names that are not asked for",
@@ -57,6 +69,7 @@ BY_NAME = {
     "dsa.cli.main": "the other commands",
     "dsa.edge.binding": "the user's own modules",
     "dsa.edge.sandbox.inside.serve": "what a program that is run in the sandbox wants imported beforehand",
+    "dsa.guards.models": "the user's own models",
     "dsa.lang": "what writes documents, for who reads them",
     "dsa.guards.tested_child": "the code to be tested, in the sandbox",
     "dsa.testing": "what pytest's start does without",

@@ -44,6 +44,8 @@ _EXTRAS = {
     "fast": "searches and counts many configurations",
     "plot": "draws curves",
     "test": "runs generated tests, and the guards pytest and tests",
+    "lint": "runs the guards ruff and mypy",
+    "pydantic": "runs the guard pydantic",
     "otel": "traces runs",
 }
 _PROGRAMS: tuple[tuple[str, tuple[str, ...], tuple[str, ...], str], ...] = (

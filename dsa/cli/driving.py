@@ -17,6 +17,7 @@ from dsa.cli.watching import Watching
 from dsa.edge.binding import DEFAULT_MODEL, Binding, bind
 from dsa.edge.environment import environment_secrets
 from dsa.edge.files import load
+from dsa.edge.nested import Machines
 from dsa.edge.running import Performed, take_up
 from dsa.errors import DsaError
 from dsa.generators.scripted import ScriptedGenerator
@@ -60,7 +61,7 @@ def go_on(kept: Kept, root: Path, said: Said, manner: Manner) -> Performed:
         _note_changes(kept, directory)
 
     def bound(first: MachineEntry, machine: Machine) -> Binding:
-        return bind_as_started(first, machine, kept.run, manner)
+        return bind_as_started(first, machine, kept.run, manner, root)
 
     watching = manner.watching.continuing(dict(kept.first.started))
     secrets = environment_secrets(watching.chosen)
@@ -87,7 +88,7 @@ def go_on(kept: Kept, root: Path, said: Said, manner: Manner) -> Performed:
         return watched.rested(performed)
 
 
-def bind_as_started(first: MachineEntry, machine: Machine, run: Run, manner: Manner) -> Binding:
+def bind_as_started(first: MachineEntry, machine: Machine, run: Run, manner: Manner, root: Path) -> Binding:
     """Bind a machine as its run was started, but for what is to be otherwise. Raises BindingError, ModelUnavailable, DocumentError.
 
     A script goes on after the replies that the run has had of it.
@@ -96,7 +97,9 @@ def bind_as_started(first: MachineEntry, machine: Machine, run: Run, manner: Man
     file, module = started.get("file"), manner.module or started.get("module")
     model, seed = manner.model or started.get("model") or DEFAULT_MODEL, started.get("seed")
     chosen = manner.watching.continuing(started).chosen
-    binding = bind(machine, path=Path(file) if file else None, module=module, model=model, seed=seed, chosen=chosen)
+    path = Path(file) if file else None
+    nested = Machines(root, model, seed, chosen, (path.resolve(),) if path else ())
+    binding = bind(machine, path=path, module=module, model=model, seed=seed, chosen=chosen, nested=nested)
     for entry in () if manner.model else run.ledger:
         if isinstance(entry, ArtifactEntry):
             generator = binding.generators.get(entry.author)

@@ -16,7 +16,7 @@ import click
 from dsa.cli.faults import INTERRUPTED, UNREADABLE, Ended
 from dsa.edge.git import ArtifactStoreError
 from dsa.edge.running import OtherMachineError, replayed
-from dsa.edge.runs import DEFAULT_RUNS, open_store
+from dsa.edge.runs import DEFAULT_RUNS, PART_OF, open_store
 from dsa.errors import GenerationError
 from dsa.runtime.journal import DamageError, HeldError, Recorded, RunStore, StoreError
 from dsa.runtime.ledger import MachineEntry, PolicyEntry
@@ -51,7 +51,10 @@ class Kept:
 
 
 def find(store: RunStore, wanted: str, root: Path) -> str:
-    """Give the id of the run that a user means: an id, a part of just one, its folder, or `last`. Raises Ended."""
+    """Give the id of the run that a user means: an id, a part of just one, its folder, or `last`. Raises Ended.
+
+    Runs that are a part of another one are meant when they are named, or a part of their name that the other has not.
+    """
     ids = store.runs()
     wanted = wanted.rstrip("/").rpartition("/")[2]  # a shell completes the name of a run's folder
     if wanted in ids:
@@ -59,8 +62,9 @@ def find(store: RunStore, wanted: str, root: Path) -> str:
     if not ids:
         raise Ended(f"{root}: no run is kept here", UNREADABLE)
     if wanted == LAST:
-        return _newest(store, ids)
-    found = [run for run in ids if wanted in run]
+        return _newest(store, tuple(run for run in ids if PART_OF not in run) or ids)
+    named = [run for run in ids if wanted in run]
+    found = [run for run in named if PART_OF not in run] or named
     if len(found) == 1:
         return found[0]
     if found:

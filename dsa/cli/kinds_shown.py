@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
-from dsa.cli.faults import JsonCommand
+from dsa.cli.faults import UNREADABLE, JsonCommand
 from dsa.cli.terminal import say
 from dsa.edge.binding import FROM_FILE, import_kinds
+from dsa.edge.plugins import Brought, Packages
 from dsa.runtime.kinds import Kind, Option
 
 _OWN = "dsa"
@@ -20,8 +21,10 @@ _SUPPLIED = {
 }
 
 
-def command_for(name: str, what: str, kinds: Mapping[str, Kind]) -> click.Command:
-    """Make the command that lists these kinds; `what` calls them."""
+def command_for(
+    name: str, what: str, kinds: Mapping[str, Kind], packages: Packages, own: frozenset[str]
+) -> click.Command:
+    """Make the command that lists these kinds, and those that packages bring; `what` calls them, `own` are the names of ours."""
 
     @click.command(
         name, cls=JsonCommand, help=f"List the kinds of {what} that the column `is` may name, with their options."
@@ -30,20 +33,24 @@ def command_for(name: str, what: str, kinds: Mapping[str, Kind]) -> click.Comman
     @click.option("--json", "json_wanted", is_flag=True, help="Print a JSON list, one object for each kind.")
     def command(module: str | None, *, json_wanted: bool) -> None:
         import_kinds(module)
-        found = [kinds[kind] for kind in sorted(kinds)]
+        brought, faults = packages.listed(kinds, own)
+        found = sorted((*(Brought(kind, "") for kind in kinds.values()), *brought), key=lambda each: each.kind.name)
         if json_wanted:
-            click.echo(json.dumps([_as_json(kind) for kind in found], indent=2))
-            return
-        for line in _shown(found):
+            click.echo(json.dumps([_as_json(each) for each in found], indent=2))
+        for line in () if json_wanted else _shown(found):
             say(line)
+        for fault in faults:
+            click.echo(fault, err=True)
+        click.get_current_context().exit(UNREADABLE if faults else 0)
 
     return command
 
 
-def _shown(kinds: list[Kind]) -> Iterator[str]:
-    for kind in kinds:
-        origin = _origin(kind)
-        yield kind.name if origin.partition(".")[0] == _OWN else f"{kind.name}  (from {origin})"
+def _shown(kinds: list[Brought]) -> Iterator[str]:
+    for each in kinds:
+        kind, origin = each.kind, _origin(each.kind)
+        package = f", of the package {each.package}" if each.package else ""
+        yield kind.name if origin.partition(".")[0] == _OWN else f"{kind.name}  (from {origin}{package})"
         if kind.description:
             yield f"  {kind.description}"
         yield from (f"  takes {_SUPPLIED[name]}" for name in sorted(kind.supplied) if name in _SUPPLIED)
@@ -72,7 +79,8 @@ def _origin(kind: Kind) -> str:
     return str(sys.modules[name].__file__) if name.startswith(FROM_FILE) else name
 
 
-def _as_json(kind: Kind) -> dict[str, Any]:
+def _as_json(each: Brought) -> dict[str, Any]:
+    kind = each.kind
     options = [
         {
             "name": option.name,
@@ -86,6 +94,7 @@ def _as_json(kind: Kind) -> dict[str, Any]:
         "kind": kind.name,
         "description": kind.description,
         "from": _origin(kind),
+        "package": each.package,
         "takes": sorted(name for name in kind.supplied if name in _SUPPLIED),
         "options": options,
     }

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from dsa.cli.faults import silence
 from dsa.cli.kept import line
+from dsa.cli.spent import plural, tokens_and_cost
 from dsa.cli.terminal import printable
 from dsa.cli.timeline import doubts, send_line
 from dsa.edge.binding import GENERATING_EFFECT
@@ -64,7 +65,7 @@ def _why(run: Run) -> str:
         return ""
     unfinished = [view for view in run.steps.values() if view.accepted is None and view.attempts]
     if event.verdicts and unfinished:
-        return f" at {unfinished[-1].name} after {_plural(unfinished[-1].attempts, 'attempt')}"
+        return f" at {unfinished[-1].name} after {plural(unfinished[-1].attempts, 'attempt')}"
     what = show_occurrence(Occurrence(event.event, event.verdicts, event.source))
     is_failure = event.event.endswith(".failed") and isinstance(event.data, dict)
     said = f": {code_and_message(event.data)[1]}" if is_failure else ""
@@ -139,18 +140,10 @@ def spent(performed: Performed) -> Totals:
 def _spent(performed: Performed) -> str:
     sums = spent(performed)
     failed = f" ({sums.failed_calls} failed)" if sums.failed_calls else ""
-    tokens = f"{sums.prompt_tokens} + {sums.completion_tokens} tokens"
-    if sums.uncounted_calls:
-        known = sums.uncounted_calls < sums.calls - sums.failed_calls
-        tokens = f"{tokens} and those of {_plural(sums.uncounted_calls, 'call')} unknown" if known else "tokens unknown"
     return (
-        f"{_plural(sums.calls, 'model call')}{failed}, {tokens}, {sums.model_seconds:.1f} s model, "
+        f"{plural(sums.calls, 'model call')}{failed}, {tokens_and_cost(sums)}, {sums.model_seconds:.1f} s model, "
         f"{sums.guard_seconds:.1f} s guards, {performed.seconds:.1f} s in all"
     )
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def as_json(performed: Performed, refused: Sequence[Refused] = ()) -> str:

@@ -12,6 +12,7 @@ from rich.text import Text
 from dsa.cli.faults import silence
 from dsa.cli.kept import line
 from dsa.cli.policy_story import happened, policy_doubts, policy_how
+from dsa.cli.spent import tokens_and_cost
 from dsa.cli.step_lines import step_text
 from dsa.cli.terminal import printable
 from dsa.edge.policy_runs import PolicyEnd, answer_text
@@ -96,7 +97,7 @@ def _spent(end: PolicyEnd) -> str:
     calls = [call for call in end.standing.calls if call.path != ROOT]
     cached = f" ({end.standing.cached} cached)" if end.standing.cached else ""
     sums = _totals(end)
-    models = f", {sums.calls} by models: {sums.prompt_tokens} + {sums.completion_tokens} tokens" if sums.calls else ""
+    models = f", {sums.calls} by models: {tokens_and_cost(sums)}" if sums.calls else ""
     return f"{len(calls)} call{'' if len(calls) == 1 else 's'}{cached}{models}, {end.seconds:.1f} s in all"
 
 

@@ -19,6 +19,7 @@ from dsa.cli.terminal import terminal
 from dsa.cli.watching import Watching, watching_options
 from dsa.edge.binding import DEFAULT_MODEL, bind
 from dsa.edge.files import load, locate, read_text
+from dsa.edge.nested import Machines
 from dsa.edge.running import Performed, perform, takes_specification
 from dsa.edge.runs import DEFAULT_RUNS
 from dsa.lang import machine_of
@@ -117,7 +118,8 @@ def run_with_model(
         progress.observe(entry)
 
     with faults_told(root, lambda: directory):
-        binding = bind(machine, path=path, module=module, model=model, seed=seed, chosen=watching.chosen)
+        nested = Machines(root, model, seed, watching.chosen, (path.resolve(),))
+        binding = bind(machine, path=path, module=module, model=model, seed=seed, chosen=watching.chosen, nested=nested)
         file, model = str(path.absolute()), absolute_script(model)
         known = {"file": file, "module": absolute_module(module) if module else None, "model": model, "seed": seed}
         started = {**known, "budget": list(budget), **watching.started()}

@@ -157,7 +157,17 @@ def _result(entry: ResultEntry) -> str:
             return f"{name} failed: {error_text(payload)}"
     events = [step["payload"].get("event") for step in entry.steps if step["type"] == "event"]
     took = f", {entry.seconds:.1f} s" if entry.seconds >= _WORTH_SAYING_S else ""
-    return f"{name} answered {events[0]}{took}" if len(events) == 1 else f"{name} done{took}"
+    return f"{name} answered {events[0]}{took}{_retried(entry)}" if len(events) == 1 else f"{name} done{took}"
+
+
+def _retried(entry: ResultEntry) -> str:
+    """Say how often a generator was asked in vain before it answered."""
+    reasons = [str(reason) for step in entry.steps for reason in step["payload"].get("retried") or ()]
+    return (
+        f", after {len(reasons)} failed {'try' if len(reasons) == 1 else 'tries'}: {', '.join(reasons)}"
+        if reasons
+        else ""
+    )
 
 
 def _artifact(entry: ArtifactEntry) -> str:

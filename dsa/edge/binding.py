@@ -21,8 +21,8 @@ from dsa.declarations import Emit
 from dsa.edge.environment import environment_secrets
 from dsa.errors import BindingError, Span
 from dsa.expr import guards_read
-from dsa.generators.library import build_generator
-from dsa.guards.library import build_guard
+from dsa.generators.library import Nested, build_generator
+from dsa.guards.library import GeneratorOf, build_guard
 from dsa.machine import Machine
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.policies import Answering, Policy
@@ -62,12 +62,13 @@ def bind(
     model: str = DEFAULT_MODEL,
     seed: int | None = None,
     chosen: Chosen | None = None,
+    nested: Nested | None = None,
 ) -> Binding:
     """Bind every name of the machine, or raise one BindingError that lists all names and lines that cannot be.
 
     `module` is a module's name or file, else `bindings.py` beside `path` is used; names it does not give come from the
     entry points of the group `dsa.bindings` (the dual-state agent's are there). `chosen` are secrets beside those that are found by their
-    names; `secret_names` of a module adds to them. ModelUnavailable passes through, SecretError is raised for what cannot be one.
+    names; `secret_names` of a module adds to them. `nested` gives generators that are machines. ModelUnavailable passes through, SecretError is raised for what cannot be one.
     BindingError also for a module that cannot be imported, and for what it binds to a name and cannot do the work.
     """
     modules = tuple(_modules(machine.name, path, module))
@@ -75,7 +76,8 @@ def bind(
     faults = _strangers(given)
     effects = {name: given.effects[name] for name, _ in effect_names(machine) if name in given.effects}
     faults += effect_faults(machine, effects)
-    generator_of = partial(build_generator, machine=machine, model=model, seed=seed, extra=given.generators)
+    asked: dict[str, Any] = {"model": model, "seed": seed, "extra": given.generators, "nested": nested}
+    generator_of: GeneratorOf = partial(build_generator, machine=machine, **asked)
     guards: dict[str, GuardInterface] = {}
     for name, span in _guards_read(machine).items():
         try:

@@ -87,7 +87,7 @@ def perform(
     run, commands = begin(machine, new_run_id(machine.name), digest=digest(machine), started=known, at_ms=now_ms)
     first = [Occurrence(SPECIFICATION, data=specification or "")] if takes_specification(machine) else []
     log, told = _logged(0, observe, observe)
-    with open_store(root) as store, _kept(root, run, text, told) as (artifacts, directory, watch):
+    with open_store(root) as store, kept(root, run, text, told) as (artifacts, directory, watch):
         journal = Beginning(store, run.run_id, text)
         driver = Driver(run, binding, artifacts, commands=commands, journal=journal, limits=limits, observe=watch)
         return _performed(driver, journal, artifacts, directory, first, {}, log)
@@ -128,7 +128,7 @@ def take_up(
         run = answered(run, {key: _without_secrets(said, binding) for key, said in (answers or {}).items()})
         journal.append(run.ledger[len(recorded.entries) :])
         log, told = _logged(len(recorded.entries), recall, observe)
-        with _kept(root, run, text, told) as (artifacts, directory, watch):
+        with kept(root, run, text, told) as (artifacts, directory, watch):
             left = unfinished(run)
             driver = Driver(run, binding, artifacts, left=left, journal=journal, limits=limits, observe=watch)
             return _performed(driver, journal, artifacts, directory, sent, decided or {}, log)
@@ -255,8 +255,8 @@ def _machine_of(text: str, parameters: tuple[tuple[str, Value], ...]) -> tuple[M
 
 
 @contextmanager
-def _kept(root: Path, run: Run, text: str, observe: Observer) -> Iterator[tuple[ArtifactStore, RunDirectory, Observer]]:
-    """Open what a run generates and the directory people look at; give also who watches on behalf of both."""
+def kept(root: Path, run: Run, text: str, observe: Observer) -> Iterator[tuple[ArtifactStore, RunDirectory, Observer]]:
+    """Open what a run generates and the directory that people look at; give both, and who watches on behalf of them."""
     artifacts = open_artifacts(root, run.run_id)
     with RunDirectory(root, run.run_id, run.machine, text, artifacts) as directory:
 

@@ -68,9 +68,18 @@ def _fail(future: "asyncio.Future[T]", error: BaseException) -> None:
 
 
 def _is_foreign(error: BaseException) -> bool:
-    """Tell whether an error would end the loop or the program; then it is an error of the call, not more."""
-    return isinstance(error, StopIteration) or not isinstance(error, Exception)
+    """Tell whether an error would end the loop or the program, or cannot be told; then it is an error of the call, not more."""
+    return isinstance(error, StopIteration) or not isinstance(error, Exception) or _said(error) is None
 
 
 def _told(error: BaseException) -> RuntimeError:
-    return RuntimeError(f"the call raised {type(error).__name__}: {error}")
+    said = _said(error)
+    return RuntimeError(f"the call raised {type(error).__name__}{'' if said is None else f': {said}'}")
+
+
+def _said(error: BaseException) -> str | None:
+    """Give what an error says; None when it fails to say it."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  (whatever it is, there are no words)
+        return None

@@ -9,10 +9,20 @@ from dsa.generators.programs import CommandGenerator, FunctionGenerator
 from dsa.generators.requests import Settings
 from dsa.generators.scripted import ScriptedGenerator, load_script
 from dsa.generators.streams import StreamReconciler, StreamResult, ToolCall, reconcile_stream
-from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTemplate
+from dsa.runtime.content import (
+    AmbientEnvironment,
+    Artifact,
+    AsyncGeneratorInterface,
+    Context,
+    GeneratorInterface,
+    PromptTemplate,
+)
+from dsa.runtime.prompt_budget import TokenBudget
 
 __all__ = [
+    "AmbientEnvironment",
     "Artifact",
+    "AsyncGeneratorInterface",
     "ChatClient",
     "CommandGenerator",
     "Context",
@@ -27,6 +37,7 @@ __all__ = [
     "Settings",
     "StreamReconciler",
     "StreamResult",
+    "TokenBudget",
     "ToolCall",
     "build_generator",
     "load_script",

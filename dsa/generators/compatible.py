@@ -4,8 +4,7 @@ Takes `http://HOST/v1#MODEL`, gives artifacts with their usage, or whole convers
 together by `dsa.generators.streams`; what goes wrong on the way comes out as GenerationError.
 """
 
-import asyncio
-import threading
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -17,12 +16,15 @@ from dsa.edge.http.endpoint import read_endpoint
 from dsa.edge.http.failures import ServerError, reason_of
 from dsa.edge.http.streaming import Limits, Server
 from dsa.errors import GenerationError
+from dsa.generators.awaiting import waited_for
 from dsa.generators.bounds import require_bounds
 from dsa.generators.requests import REFUSABLE, Settings, ollama_body, openai_body, without_refused
+from dsa.generators.retries import MAYBE_CHARGED, Retries
 from dsa.generators.seeds import derive_seed
 from dsa.generators.streams import StreamError, StreamReconciler, StreamResult
-from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTemplate, Usage
+from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, Usage
 from dsa.runtime.prompt import render
+from dsa.runtime.prompt_budget import TokenBudget
 
 _BAD_REQUEST = frozenset({400, 422})
 _Show = Callable[[str], object]
@@ -46,23 +48,24 @@ class ChatClient:
         tools: Sequence[Mapping[str, Any]] = (),
         settings: Settings | None = None,
         on_text: _Show | None = None,
+        on_retry: _Show | None = None,
     ) -> StreamResult:
         """Send messages and tools in OpenAI's form and give what came; `on_text` is called with text as it can be shown.
 
-        Raises GenerationError when nothing came. What broke off later is a result with an error: its text is kept, and none of
+        `on_retry` is called with the reason of each try that another one follows. Raises GenerationError when nothing came. What broke off later is a result with an error: its text is kept, and none of
         its calls is executable.
         """
         write = ollama_body if self._server.endpoint.native else openai_body
         body = write(self._server.endpoint.model, messages, tools, settings or Settings())
         for _ in REFUSABLE:
             try:
-                return await self._ask(body, tools, on_text)
+                return await self._ask(body, tools, on_text, on_retry)
             except ServerError as error:
                 smaller = without_refused(body, error.detail) if error.status in _BAD_REQUEST else None
                 if smaller is None:
                     raise
                 body = smaller
-        return await self._ask(body, tools, on_text)
+        return await self._ask(body, tools, on_text, on_retry)
 
     def ask_and_wait(
         self,
@@ -70,17 +73,22 @@ class ChatClient:
         tools: Sequence[Mapping[str, Any]] = (),
         settings: Settings | None = None,
         on_text: _Show | None = None,
+        on_retry: _Show | None = None,
     ) -> StreamResult:
         """Do the same in a thread's own time; inside a running event loop too, which stands still meanwhile."""
-        return _awaited(lambda: asyncio.run(self.ask(messages, tools, settings, on_text)))
+        return waited_for(lambda: self.ask(messages, tools, settings, on_text, on_retry))
 
     async def _ask(
-        self, body: Mapping[str, Any], tools: Sequence[Mapping[str, Any]], on_text: _Show | None
+        self,
+        body: Mapping[str, Any],
+        tools: Sequence[Mapping[str, Any]],
+        on_text: _Show | None,
+        on_retry: _Show | None,
     ) -> StreamResult:
         reconciler = StreamReconciler(tools)
         begun = False
         try:
-            async with aclosing(self._server.chunks(body)) as chunks:
+            async with aclosing(self._server.chunks(body, on_retry)) as chunks:
                 async for chunk in chunks:
                     begun = True
                     if (text := reconciler.feed(chunk)) and on_text:
@@ -108,11 +116,12 @@ class ChatClient:
         return GenerationError(told, reasons.get(error.code, "interrupted"))
 
 
-class OpenAICompatibleGenerator(GeneratorInterface):
+class OpenAICompatibleGenerator(AsyncGeneratorInterface):
     """Send the rendered prompt as one user message; the artifact's content is the reply as it came, when it came whole.
 
     `model`, `key_variable` as for ChatClient. `timeout_s` is for the whole answer, `silence_s` for the longest wait in the
-    middle of it, `retries` for further tries while nothing has come. ValueError for numbers that mean nothing.
+    middle of it, `retries` for further tries while nothing has come. `max_prompt_tokens` bounds the prompt, counted by `count_tokens`, else
+    as one token for each byte, since nobody knows the server's tokenizer. ValueError for numbers that mean nothing.
     """
 
     def __init__(
@@ -126,61 +135,87 @@ class OpenAICompatibleGenerator(GeneratorInterface):
         timeout_s: float = 120.0,
         silence_s: float = 60.0,
         retries: int = 0,
+        max_prompt_tokens: int | None = None,
+        count_tokens: Callable[[str], int] | None = None,
     ) -> None:
         require_bounds(temperature=temperature, max_tokens=max_tokens, timeout_s=timeout_s)
         require_bounds(temperature=temperature, max_tokens=max_tokens, timeout_s=silence_s)
-        if retries < 0:
-            raise ValueError(f"retries = {retries} is too few: at least 0")
+        tries = Retries(retries)
         limits = Limits(
-            connect_s=min(10.0, timeout_s), first_s=timeout_s, silence_s=silence_s, whole_s=timeout_s, retries=retries
+            connect_s=min(10.0, timeout_s),
+            first_s=timeout_s,
+            silence_s=silence_s,
+            whole_s=timeout_s,
+            retries=tries.most,
         )
         self._client = ChatClient(model, key_variable=key_variable, limits=limits)
         self._seed = seed
         self._temperature = temperature
         self._max_tokens = max_tokens
+        self._budget = budget_of(max_prompt_tokens, count_tokens)
 
-    def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
-        """Ask the model. Raises ModelUnavailable without httpx, GenerationError when no whole answer came."""
-        prompt = render(template, context)
+    def generate(
+        self, context: Context, template: PromptTemplate | None = None, on_text: _Show | None = None
+    ) -> Artifact:
+        """Ask the model; `on_text` is called with each piece of text as it comes.
+
+        Raises PromptTooLong before anything is asked, ModelUnavailable without httpx, GenerationError when no whole answer came.
+        """
+        return waited_for(lambda: self.agenerate(context, template, on_text))
+
+    async def agenerate(
+        self, context: Context, template: PromptTemplate | None = None, on_text: _Show | None = None
+    ) -> Artifact:
+        """Do the same in a running event loop. Cancelled, it closes the connection."""
+        prompt = render(template, context, self._budget)
         seed = derive_seed(self._seed, context.step, len(context.feedback_history) + 1, prompt)
-        started = time.monotonic()
+        started, failed = time.monotonic(), list[str]()
         settings = Settings(self._temperature, self._max_tokens, seed)
-        result = self._client.ask_and_wait([{"role": "user", "content": prompt}], settings=settings)
+        message = {"role": "user", "content": prompt}
+        result = await self._client.ask([message], (), settings, on_text, failed.append)
+        self._require_whole(result)
+        return Artifact(content=result.content, usage=self._usage(result, time.monotonic() - started, failed))
+
+    def _require_whole(self, result: StreamResult) -> None:
+        name = self._client.name
         if result.error is not None:
             raise self._client.failure(result.error)
+        if result.finish_reason == "length":
+            told = f"The answer of {name} was cut off at its limit of tokens; raise max_tokens, or ask for less."
+            raise GenerationError(told, "cut_off")
+        if result.finish_reason == "content_filter":
+            told = f"A content filter stopped {name}; reword the task or use another model."
+            raise GenerationError(told, "content_filter")
         if not result.content:
-            told = f"{self._client.name} gave an answer without text; try again or use another model."
-            raise GenerationError(told, "bad_answer")
-        return Artifact(content=result.content, usage=self._usage(result, time.monotonic() - started))
+            raise GenerationError(f"{name} gave an answer without text; try again or use another model.", "bad_answer")
 
-    def _usage(self, result: StreamResult, seconds: float) -> Usage:
-        counts = {name: _count(result, name) for name in ("prompt_tokens", "completion_tokens")}
-        return Usage(model=self._client.name, seconds=seconds, response_model=result.model, **counts)
+    def _usage(self, result: StreamResult, seconds: float, failed: Sequence[str]) -> Usage:
+        return Usage(
+            model=self._client.name,
+            seconds=seconds,
+            prompt_tokens=_count(result, "prompt_tokens"),
+            completion_tokens=_count(result, "completion_tokens"),
+            cost_usd=None if MAYBE_CHARGED & set(failed) else _cost_usd(result),
+            response_model=result.model,
+            retried=tuple(failed),
+        )
+
+
+def budget_of(most: int | None, count: Callable[[str], int] | None) -> TokenBudget | None:
+    """Give the budget of an option and a function; None for no budget, a token for each byte without a function."""
+    if most is None:
+        return None
+    return TokenBudget(most) if count is None else TokenBudget(most, count, "by the function that was given")
 
 
 def _count(result: StreamResult, name: str) -> int | None:
     value = (result.usage or {}).get(name)
-    return value if isinstance(value, int) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _awaited(call: Callable[[], StreamResult]) -> StreamResult:
-    """Call what runs an event loop of its own, in a thread of its own where one runs already."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return call()
-    results: list[StreamResult] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(call())
-        except BaseException as error:  # noqa: BLE001  (handed to the caller, whatever it is)
-            errors.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return results[0]
+def _cost_usd(result: StreamResult) -> float | None:
+    """Give what OpenRouter says that an answer has cost (`usage.cost`); other servers say nothing."""
+    cost = (result.usage or {}).get("cost")
+    return (
+        float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < math.inf else None
+    )

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from dsa.declarations import Generator
 from dsa.edge.http.endpoint import SCHEMES
+from dsa.edge.plugins import Packages
 from dsa.errors import BindingError
 from dsa.generators.compatible import OpenAICompatibleGenerator
 from dsa.generators.lite import LiteLLMGenerator
@@ -21,10 +22,17 @@ from dsa.runtime.kinds import Kind, closest, kind_of
 
 _Build = TypeVar("_Build", bound=Callable[..., GeneratorInterface])
 
-#: Every kind by its name. Arguments named `asked_model` and `seed` come from the command line.
+#: Every kind by its name, but for those that installed packages bring. Arguments named `asked_model` and `seed` come
+#: from the command line, `count_tokens` from Python only, `nested` from whoever binds machines.
 KINDS: dict[str, Kind] = {}
 
-_SUPPLIABLE = frozenset({"asked_model", "seed"})
+_SUPPLIABLE = frozenset({"asked_model", "seed", "count_tokens", "nested"})
+#: Gives the generator that runs the machine in a file, and means the artifact of a step.
+Nested = Callable[[str, str], GeneratorInterface]
+#: The kinds that installed packages bring.
+PACKAGES = Packages("dsa.generators", "generator", _SUPPLIABLE)
+#: The names of our kinds, which nobody else may take.
+OWN: frozenset[str] = frozenset()
 #: What `--model` begins with when a script follows.
 SCRIPTED = "scripted:"
 
@@ -33,10 +41,12 @@ def register(kind: str) -> Callable[[_Build], _Build]:
     """Make a class or function available as a kind of generator: its arguments are the options.
 
     Arguments `seed` (of the run) and `asked_model` (what `--model` says) are supplied. TypeError for an argument
-    that no table can give.
+    that no table can give, ValueError for a name of ours.
     """
 
     def add(build: _Build) -> _Build:
+        if kind in OWN:
+            raise ValueError(f"'{kind}' is a kind of dsa's own: register another name")
         KINDS[kind] = kind_of(kind, build, _SUPPLIABLE)
         return build
 
@@ -65,22 +75,33 @@ def _llm(
     signature: str = "",
     api_base: str = "",
     timeout_s: float = 120.0,
+    retries: int = 0,
+    max_prompt_tokens: int | None = None,
 ) -> GeneratorInterface:
     """Ask the model that `--model` names (local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name), unless the option `model` does.
 
-    `signature` matters to the local model only, `timeout_s` to the two kinds of servers only, `api_base` to LiteLLM's only.
+    `signature` matters to the local model only, `timeout_s` and `retries` to the two kinds of servers only, `api_base` to LiteLLM's only.
     """
     model = model or asked_model
     if model.startswith(SCRIPTED):
         return load_script(model.removeprefix(SCRIPTED))
-    limit = {} if max_tokens is None else {"max_tokens": max_tokens}
+    numbers: dict[str, Any] = {"seed": seed, "temperature": temperature, "max_prompt_tokens": max_prompt_tokens}
+    if max_tokens is not None:
+        numbers["max_tokens"] = max_tokens
     if model == "local":
-        return LocalGenerator(seed=seed, signature=signature, temperature=temperature, **limit)
+        return LocalGenerator(signature=signature, **numbers)
     if model.startswith(SCHEMES):
-        return OpenAICompatibleGenerator(
-            model, seed=seed, temperature=temperature, max_tokens=max_tokens, timeout_s=timeout_s
-        )
-    return LiteLLMGenerator(model, seed=seed, temperature=temperature, api_base=api_base, timeout_s=timeout_s, **limit)
+        return OpenAICompatibleGenerator(model, timeout_s=timeout_s, retries=retries, **numbers)
+    return LiteLLMGenerator(model, api_base=api_base, timeout_s=timeout_s, retries=retries, **numbers)
+
+
+@register("machine")
+def _machine(nested: Nested, file: str, step: str = "") -> GeneratorInterface:
+    """Run the machine in `file` for each artifact; `step` says whose artifact is meant, if not the last one. Named from the working folder."""
+    return nested(file, step)
+
+
+OWN = frozenset(KINDS)
 
 
 def build_generator(
@@ -90,11 +111,12 @@ def build_generator(
     model: str = "local",
     seed: int | None = None,
     extra: Mapping[str, GeneratorInterface] | None = None,
+    nested: Nested | None = None,
 ) -> GeneratorInterface:
     """Build the generator of a name: a declared generator, or a kind.
 
     `extra` has the user's own generators, by generator name or by kind. A row without `is` is of the kind it is
-    named after, or else an `llm`. Without `seed` it is 0. Raises BindingError; DocumentError for a script that cannot be read.
+    named after, or else an `llm`. Without `seed` it is 0. `nested` gives those that run a machine. Raises BindingError; DocumentError for a script that cannot be read.
     """
     extra = extra or {}
     declared = {row.name: row for row in machine.generators}
@@ -104,12 +126,26 @@ def build_generator(
             if row.options:
                 raise BindingError(f"generator {name} is bound to an object of yours, which takes no options", row.span)
             return extra[known]
-    kind = KINDS.get(row.kind or (name if name in KINDS or name not in declared else "llm"))
+    kind = _kind_of(row, is_declared=name in declared)
     if kind is None:
         missing = f"generator {name} is of kind '{row.kind}', which" if row.kind else f"generator {name}"
-        hint = closest(row.kind or name, {*KINDS, *extra, *declared} - {name})
+        hint = closest(row.kind or name, {*KINDS, *PACKAGES.names(), *extra, *declared} - {name})
         raise BindingError(f"{missing} is not bound to anything", row.span, hint)
-    return _made(kind, row, {"asked_model": model, "seed": seed or 0})
+    supply = {"asked_model": model, "seed": seed or 0, "count_tokens": None, "nested": nested or _no_machine}
+    return _made(kind, row, supply)
+
+
+def _no_machine(file: str, _step: str) -> GeneratorInterface:
+    raise ValueError(f"nobody here can run the machine {file}")
+
+
+def _kind_of(row: Generator, *, is_declared: bool) -> Kind | None:
+    """Give the kind that a row names, else the one that it is called like, else, where it is declared, `llm`."""
+    name = row.kind or row.name
+    try:
+        return KINDS.get(name) or PACKAGES.find(name) or (KINDS["llm"] if is_declared and not row.kind else None)
+    except BindingError as error:
+        raise BindingError(str(error), row.span) from error
 
 
 def _made(kind: Kind, row: Generator, supply: dict[str, Any]) -> GeneratorInterface:

@@ -1,38 +1,46 @@
 """Generate with any provider that LiteLLM knows, or any server that speaks the OpenAI protocol.
 
-Takes a model name (`openai/gpt-4o-mini`, `ollama_chat/qwen2.5-coder`, ..), gives artifacts with their usage. LiteLLM
-takes seconds to import, so it is imported on the first call. Providers' errors come out as GenerationError, each one
+Takes a model name (`openai/gpt-4o-mini`, `ollama_chat/qwen2.5-coder`, ..), gives artifacts with their usage, at once or piece by piece,
+called or awaited. LiteLLM takes seconds to import, so it is imported on the first call. Providers' errors come out as GenerationError, each one
 sentence and what to do.
 """
 
+import asyncio
 import logging
 import os
-import re
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+import attrs
+
+from dsa.edge.http.failures import after_tries
 from dsa.errors import GenerationError, ModelUnavailable
+from dsa.generators.awaiting import waited_for
 from dsa.generators.bounds import require_bounds
+from dsa.generators.lite_errors import Asked
+from dsa.generators.lite_replies import Reply, read_stream, read_whole
+from dsa.generators.retries import MAYBE_CHARGED, Retries
 from dsa.generators.seeds import derive_seed
-from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTemplate, Usage
+from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, Usage
 from dsa.runtime.prompt import render
-from dsa.runtime.secret_names import secrets_in
+from dsa.runtime.prompt_budget import TokenBudget
 
 _API_BASE_VARIABLES = ("OPENAI_API_BASE", "OPENAI_BASE_URL")
-_MOST_DETAIL = 200
-#: Some providers take the key in the address, `?key=..`; and an address may name a user, `//user:password@`.
-_SECRET_IN_URL = re.compile(r"([?&](?:key|api[-_]?key|token|access_token)=|//(?=[^/\s@]*@))[^&\s'\"@]+", re.IGNORECASE)
-_NO_PROVIDER = "LLM Provider NOT provided"
+_Show = Callable[[str], object]
+_Request = dict[str, Any]
 
 
-class LiteLLMGenerator(GeneratorInterface):
-    """Send the rendered prompt as one user message; the artifact's content is the reply as it came.
+class LiteLLMGenerator(AsyncGeneratorInterface):
+    """Send the rendered prompt as one user message; the artifact's content is the reply as it came, when it came whole.
 
     `api_base` is the address of an OpenAI-compatible server (default: OPENAI_API_BASE, OPENAI_BASE_URL); keys come
-    from the provider's own variables. Providers without seeds ignore `seed`. ValueError for numbers that mean nothing.
+    from the provider's own variables. Providers without seeds ignore `seed`. `timeout_s` is for one try, `retries` are further tries after
+    failures that may pass. `max_prompt_tokens` bounds the prompt, counted by `count_tokens`, else as LiteLLM counts for the model.
+    ValueError for numbers that mean nothing.
     """
 
     def __init__(
@@ -44,6 +52,9 @@ class LiteLLMGenerator(GeneratorInterface):
         max_tokens: int | None = None,
         api_base: str = "",
         timeout_s: float = 120.0,
+        retries: int = 0,
+        max_prompt_tokens: int | None = None,
+        count_tokens: Callable[[str], int] | None = None,
     ) -> None:
         require_bounds(temperature=temperature, max_tokens=max_tokens, timeout_s=timeout_s)
         self._model = model
@@ -52,36 +63,87 @@ class LiteLLMGenerator(GeneratorInterface):
         self._max_tokens = max_tokens
         self._api_base = api_base
         self._timeout_s = timeout_s
+        self._retries = Retries(retries)
+        self._budget = _budget(model, max_prompt_tokens, count_tokens)
 
-    def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
-        """Ask the model. Raises ModelUnavailable without litellm, GenerationError when no usable answer came."""
-        prompt = render(template, context)
-        seed = derive_seed(self._seed, context.step, len(context.feedback_history) + 1, prompt)
+    def generate(
+        self, context: Context, template: PromptTemplate | None = None, on_text: _Show | None = None
+    ) -> Artifact:
+        """Ask the model; `on_text` is called with each piece of text as it comes.
+
+        Raises PromptTooLong before anything is asked, ModelUnavailable without litellm, GenerationError when no whole answer came.
+        """
+        return waited_for(lambda: self.agenerate(context, template, on_text))
+
+    async def agenerate(
+        self, context: Context, template: PromptTemplate | None = None, on_text: _Show | None = None
+    ) -> Artifact:
+        """Do the same in a running event loop. Cancelled, it closes the connection."""
+        await asyncio.to_thread(_litellm)
         started = time.monotonic()
-        reply = self.complete([{"role": "user", "content": prompt}], seed=seed)
-        return self._artifact(reply, time.monotonic() - started)
+        request, tries = self._asked(context, template), _Tries(self._retries, on_text)
+        while True:
+            try:
+                return self._artifact(await self._try(request, tries), started, tries)
+            except GenerationError as error:
+                pause_s = tries.pause_after(error)
+            await asyncio.sleep(pause_s)
 
     def complete(
         self, messages: Sequence[Mapping[str, Any]], *, seed: int, tools: Sequence[Mapping[str, Any]] = ()
     ) -> Any:  # noqa: ANN401  # litellm's own type
-        """Send messages and tools in OpenAI's format, give LiteLLM's reply as it came. Raises what `generate` raises."""
-        litellm = _litellm()
+        """Send messages and tools in OpenAI's format, once, and give LiteLLM's reply as it came. Raises what `generate` raises."""
         request = self._request(messages, seed) | (_with_tools(tools) if tools else {})
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # its classes warn of each other as they are first used
-                return litellm.completion(**request)
-        except Exception as error:
-            raise self._explained(error) from error
+        return waited_for(lambda: self._completed(request))
 
-    def _request(self, messages: Sequence[Mapping[str, Any]], seed: int) -> dict[str, Any]:
-        request: dict[str, Any] = {
+    # -- one try ----------------------------------------------------------------------------------------------------
+
+    async def _completed(self, request: _Request) -> Any:  # noqa: ANN401  # litellm's own type
+        with self._explaining(_Tries(Retries(), None)):
+            async with asyncio.timeout(self._timeout_s):
+                return await _litellm().acompletion(**request)
+
+    async def _try(self, request: _Request, tries: "_Tries") -> Reply:
+        litellm = _litellm()
+        with self._explaining(tries):
+            async with asyncio.timeout(self._timeout_s):
+                if tries.on_text is None:
+                    return read_whole(await litellm.acompletion(**request), self._model)
+                stream = await litellm.acompletion(**request, **_STREAMED)
+                try:
+                    async for chunk in stream:
+                        tries.show(chunk)
+                finally:
+                    await stream.aclose()
+                return read_stream(litellm, stream, tries.text, self._model)
+
+    @contextmanager
+    def _explaining(self, tries: "_Tries") -> Iterator[None]:
+        """Give LiteLLM's errors as ours; what `on_text` raises passes through."""
+        try:
+            yield
+        except GenerationError:
+            raise
+        except Exception as error:
+            if error is tries.raised:
+                raise
+            raise self._who.explained(error) from error
+
+    # -- request and reply ------------------------------------------------------------------------------------------
+
+    def _asked(self, context: Context, template: PromptTemplate | None) -> _Request:
+        prompt = render(template, context, self._budget)
+        seed = derive_seed(self._seed, context.step, len(context.feedback_history) + 1, prompt)
+        return self._request([{"role": "user", "content": prompt}], seed)
+
+    def _request(self, messages: Sequence[Mapping[str, Any]], seed: int) -> _Request:
+        request: _Request = {
             "model": self._model,
             "messages": list(messages),
             "temperature": self._temperature,
             "seed": seed,
             "timeout": self._timeout_s,
-            "num_retries": 0,  # attempts are the table's business
+            "num_retries": 0,  # LiteLLM's own would be seen by nobody
             "max_retries": 0,
             "drop_params": True,  # a provider without seeds is used without
         }
@@ -97,95 +159,75 @@ class LiteLLMGenerator(GeneratorInterface):
         given = (os.environ[name] for name in _API_BASE_VARIABLES if os.environ.get(name))
         return self._api_base or (next(given, "") if self._model.startswith("openai/") else "")
 
-    def _artifact(self, reply: Any, seconds: float) -> Artifact:  # noqa: ANN401  # litellm's own type
-        try:
-            choice = reply.choices[0]
-            content = choice.message.content
-        except (AttributeError, IndexError, TypeError):
-            content = None
-        if not isinstance(content, str):
-            raise GenerationError(
-                f"{self._model} gave an answer without text; try again or use another model.", "bad_answer"
-            )
-        usage = getattr(reply, "usage", None)
-        return Artifact(
-            content=content,
-            usage=Usage(
-                model=self._model,
-                seconds=seconds,
-                prompt_tokens=getattr(usage, "prompt_tokens", None),
-                completion_tokens=getattr(usage, "completion_tokens", None),
-                cost_usd=getattr(reply, "_hidden_params", {}).get("response_cost"),
-                response_model=str(getattr(reply, "model", None) or ""),
-            ),
+    @property
+    def _who(self) -> Asked:
+        return Asked(self._model, self._base(), self._timeout_s)
+
+    def _artifact(self, reply: Reply, started: float, tries: "_Tries") -> Artifact:
+        if reply.fault is not None or reply.content is None:
+            raise self._who.error(reply.fault or "no_text")
+        usage = Usage(
+            model=self._model,
+            seconds=time.monotonic() - started,
+            prompt_tokens=reply.prompt_tokens,
+            completion_tokens=reply.completion_tokens,
+            cost_usd=None if MAYBE_CHARGED & set(tries.failed) else reply.cost_usd,
+            response_model=reply.model,
+            retried=tuple(tries.failed),
         )
-
-    def _explained(self, error: Exception) -> GenerationError:
-        """Give one of few errors for the many of LiteLLM, looking at what caused it where its own class is vague."""
-        if _NO_PROVIDER in str(error):
-            known = "write it as provider/model, such as openai/gpt-4o-mini, or say local or scripted:FILE"
-            return GenerationError(f"LiteLLM knows no provider for '{self._model}'; {known}.", "not_found")
-        names = _class_names(error)
-        where = self._base() or "its provider"
-        for wanted, reason, sentence in _EXPLANATIONS:
-            if names & wanted:
-                message = sentence.format(model=self._model, where=_redacted(where), timeout_s=f"{self._timeout_s:g}")
-                return GenerationError(message, reason)
-        detail = _redacted(" ".join(str(error).split()))[:_MOST_DETAIL]
-        return GenerationError(f"{self._model} could not answer: {detail}", "failed")
+        return Artifact(content=reply.content, usage=usage)
 
 
-#: Class names in an error's chain of causes, the reason, and the sentence; the first that applies.
-_EXPLANATIONS: tuple[tuple[frozenset[str], str, str], ...] = (
-    (
-        frozenset({"ContextWindowExceededError", "context_length_exceeded"}),
-        "context_too_long",
-        "The prompt is longer than {model} can read; shorten the task or use a model with a larger context.",
-    ),
-    (
-        frozenset({"AuthenticationError", "PermissionDeniedError"}),
-        "authentication",
-        "{model} refused the key; set the provider's key in the environment (OPENAI_API_KEY and the like).",
-    ),
-    (
-        frozenset({"RateLimitError"}),
-        "rate_limit",
-        "{model} is over its rate limit or quota; wait, or use another model or key.",
-    ),
-    (
-        frozenset({"Timeout", "APITimeoutError", "TimeoutException", "ReadTimeout", "ConnectTimeout"}),
-        "timeout",
-        "{model} did not answer within {timeout_s} s; raise timeout_s or use a faster model.",
-    ),
-    (
-        frozenset({"ConnectError", "ConnectionRefusedError", "ClientConnectorError"}),
-        "unreachable",
-        "{model} cannot be reached at {where}; check that the server runs and that the address is right.",
-    ),
-    (
-        frozenset({"NotFoundError"}),
-        "not_found",
-        "{where} does not know the model {model}; check its name.",
-    ),
-    (
-        frozenset({"JSONDecodeError", "APIResponseValidationError", "JSONSchemaValidationError"}),
-        "bad_answer",
-        "{where} gave an answer for {model} that is none of the OpenAI protocol; check the address.",
-    ),
-    (
-        frozenset({"InternalServerError", "ServiceUnavailableError", "BadGatewayError"}),
-        "server_error",
-        "The server of {model} failed; try again later.",
-    ),
-    (
-        frozenset({"APIConnectionError"}),
-        "unreachable",
-        "{model} cannot be reached at {where}; check that the server runs and that the address is right.",
-    ),
-)
+_STREAMED: Mapping[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 
 
-def _with_tools(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+@attrs.define(eq=False)
+class _Tries:
+    """The tries of one call: why those before this one failed, and what of the answer has been shown."""
+
+    retries: Retries
+    on_text: _Show | None
+    failed: list[str] = attrs.field(factory=list)
+    raised: Exception | None = None
+    _texts: list[str] = attrs.field(factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(self._texts)
+
+    def show(self, chunk: Any) -> None:  # noqa: ANN401  # litellm's own type
+        """Take a chunk, and show its text."""
+        text = (chunk.choices[0].delta.content if chunk.choices else None) or ""
+        if text and self.on_text:
+            self._texts.append(text)
+            try:
+                self.on_text(text)
+            except Exception as error:
+                self.raised = error
+                raise
+
+    def pause_after(self, error: GenerationError) -> float:
+        """Give how long to wait before the next try. Raises the error when there is none: nothing is shown twice."""
+        pause_s = None if self._texts else self.retries.pause_s(error, len(self.failed))
+        if pause_s is None:
+            raise after_tries(error, len(self.failed) + 1) from error.__cause__
+        self.failed.append(error.reason)
+        return pause_s
+
+
+def _budget(model: str, most: int | None, count: Callable[[str], int] | None) -> TokenBudget | None:
+    if most is None:
+        return None
+    if count is not None:
+        return TokenBudget(most, count, "by the function that was given")
+
+    def counted(text: str) -> int:
+        return int(_litellm().token_counter(model=model, messages=[{"role": "user", "content": text}]))
+
+    return TokenBudget(most, counted, f"as LiteLLM counts for {model}")
+
+
+def _with_tools(tools: Sequence[Mapping[str, Any]]) -> _Request:
     """Give the part of a request that offers tools, to a provider that has none as well: better an error than no tool.
 
     Without the third argument LiteLLM imports its MCP gateway, which needs packages that it does not come with.
@@ -193,26 +235,19 @@ def _with_tools(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"tools": list(tools), "allowed_openai_params": ["tools"], "_skip_mcp_handler": True}
 
 
-def _redacted(text: str) -> str:
-    """Take out what looks like a secret: messages go to the screen and into the ledger."""
-    return _SECRET_IN_URL.sub(r"\1***", secrets_in(os.environ).text(text))
-
-
-def _class_names(error: BaseException) -> set[str]:
-    """Give the names of the classes of an error and of all that caused it, and their codes."""
-    names: set[str] = set()
-    seen: BaseException | None = error
-    for _ in range(20):
-        if seen is None:
-            break
-        names |= {kind.__name__ for kind in type(seen).__mro__} | {str(getattr(seen, "code", ""))}
-        seen = seen.__cause__ or seen.__context__
-    return names
+def _litellm() -> Any:  # noqa: ANN401  # litellm's types are not followed
+    """Give LiteLLM, which then warns of nothing that its users could mend: its classes are warned of as they are first used."""
+    found = _imported()
+    warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"litellm\b")
+    warnings.filterwarnings(
+        "ignore", ".*(`ReadOnly` qualifier|Pydantic serializer warnings)", UserWarning, r"pydantic\b"
+    )
+    return found
 
 
 @cache
-def _litellm() -> Any:  # noqa: ANN401  # litellm's types are not followed
-    """Import LiteLLM quietly, without fetching its price list from the network."""
+def _imported() -> Any:  # noqa: ANN401  # litellm's types are not followed
+    """Import LiteLLM quietly, without fetching its price list or a tokenizer from the network."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     try:
         with warnings.catch_warnings():
@@ -224,5 +259,8 @@ def _litellm() -> Any:  # noqa: ANN401  # litellm's types are not followed
             "run: pip install litellm"
         ) from error
     litellm.suppress_debug_info = True
+    litellm.disable_aiohttp_transport = True  # it refuses an address with a user's name, which httpx takes
+    if litellm.disable_hf_tokenizer_download is None:
+        litellm.disable_hf_tokenizer_download = True
     logging.getLogger("LiteLLM").setLevel(logging.CRITICAL)
     return litellm

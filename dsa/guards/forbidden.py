@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 from dsa.guards.code import extract_code, syntax_fault
+from dsa.guards.feedback import clip
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
 IMPORTS = ("ctypes", "multiprocessing", "socket", "subprocess")
@@ -44,7 +45,7 @@ class ForbiddenGuard(GuardInterface):
         found = self._found(ast.parse(code))
         if not found:
             return GuardResult(passed=True)
-        named = [f"{name} is forbidden (line {line})" for name, line in list(found.items())[:_MOST_NAMED]]
+        named = [f"{clip(name)} is forbidden (line {line})" for name, line in list(found.items())[:_MOST_NAMED]]
         more = f", and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
         return GuardResult(passed=False, feedback=f"Security: {'; '.join(named)}{more}.", fatal=self._fatal)
 

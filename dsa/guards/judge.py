@@ -6,6 +6,7 @@ know before it, and don't let its word alone release what cannot be undone.
 
 import re
 
+from dsa.guards.feedback import clip
 from dsa.runtime.content import AmbientEnvironment, Artifact, Context, GeneratorInterface, GuardInterface, GuardResult
 
 _ANSWER = re.compile(r"[\s*_#`\"'(\[]*(pass|fail)(?:ed|s|es)?\b[\s*_`\"')\]:.,;!-]*(.*)", re.IGNORECASE | re.DOTALL)
@@ -38,7 +39,7 @@ class JudgeGuard(GuardInterface):
             reply = self._generator.generate(again).content
             result = _verdict(reply)
         if result is None:
-            raise ValueError(f"the judge said neither PASS nor FAIL: {_clip(reply)}")
+            raise ValueError(f"the judge said neither PASS nor FAIL: {clip(_plain(reply), _MOST_FEEDBACK)}")
         return result
 
     def _told(self, artifact: Artifact, dependencies: dict[str, Artifact]) -> str:
@@ -63,7 +64,9 @@ def _verdict(reply: str) -> GuardResult | None:
     if answer[1].lower() == "pass":
         same_line = reply[answer.end(1) :].partition("\n")[0]
         return None if _FAIL.search(same_line) else GuardResult(passed=True)
-    return GuardResult(passed=False, feedback=_clip(answer[2]) or "The judge turned it down without a reason.")
+    return GuardResult(
+        passed=False, feedback=clip(_plain(answer[2]), _MOST_FEEDBACK) or "The judge turned it down without a reason."
+    )
 
 
 def _fenced(text: str) -> str:
@@ -72,6 +75,5 @@ def _fenced(text: str) -> str:
     return f"{ticks}\n{text}\n{ticks}"
 
 
-def _clip(text: str) -> str:
-    plain = " ".join(text.split())
-    return plain if len(plain) <= _MOST_FEEDBACK else f"{plain[:_MOST_FEEDBACK]}..."
+def _plain(text: str) -> str:
+    return " ".join(text.split())

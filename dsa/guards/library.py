@@ -12,25 +12,33 @@ from typing import Any, TypeVar
 import attrs
 
 from dsa.declarations import Cases, Guard
+from dsa.edge.plugins import Packages
 from dsa.errors import BindingError, Span
 from dsa.guards.cases import CasesGuard
 from dsa.guards.code import SyntaxGuard
+from dsa.guards.command import CommandGuard
 from dsa.guards.compose import AllOf, Combination
 from dsa.guards.forbidden import ForbiddenGuard
 from dsa.guards.judge import JudgeGuard
+from dsa.guards.models import PydanticGuard, model_at
+from dsa.guards.mypy import MypyGuard
 from dsa.guards.review import ReviewGuard
+from dsa.guards.ruff import RuffGuard
 from dsa.guards.tested import TDDTestGuard, TestGuard
 from dsa.guards.texts import RegexGuard, SchemaGuard
+from dsa.guards.tool import ToolMissingError
 from dsa.machine import Machine
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.kinds import Kind, closest, kind_of
 
 _Build = TypeVar("_Build", bound=Callable[..., GuardInterface])
 
-#: Every kind by its name. Arguments named `cases` come from the section Cases, `parts` from the option `of`, `generator` from the option `by`.
+#: Every kind by its name, but for those that installed packages bring. Arguments named `cases` come from the section Cases, `parts` from the option `of`, `generator` from the option `by`.
 KINDS: dict[str, Kind] = {}
 
 _SUPPLIABLE = frozenset({"cases", "parts", "generator"})
+#: The kinds that installed packages bring.
+PACKAGES = Packages("dsa.guards", "guard", _SUPPLIABLE)
 _OF, _BY = "of", "by"
 _GENERATOR = "llm"
 #: Gives the generator of a name.
@@ -41,15 +49,20 @@ def register(kind: str) -> Callable[[_Build], _Build]:
     """Make a class or function available as a kind of guard: its arguments are the options, its docstring describes it.
 
     Arguments `cases` (tuple of Case), `parts` (guards by name, from the option `of`) and `generator` (named by the option `by`, else `llm`) are
-    supplied. TypeError for an argument that no table can give.
+    supplied. TypeError for an argument that no table can give, ValueError for a name of ours.
     """
 
     def add(build: _Build) -> _Build:
+        if kind in OWN:
+            raise ValueError(f"'{kind}' is a kind of dsa's own: register another name")
         KINDS[kind] = kind_of(kind, build, _SUPPLIABLE)
         return build
 
     return add
 
+
+#: The names of our kinds, which nobody else may take.
+OWN: frozenset[str] = frozenset()
 
 register("syntax")(SyntaxGuard)
 register("cases")(CasesGuard)
@@ -88,10 +101,19 @@ def _pytest(
 
 
 register("judge")(JudgeGuard)
+register("command")(CommandGuard)
+register("ruff")(RuffGuard)
+register("mypy")(MypyGuard)
+
+
+@register("pydantic")
+def _pydantic(model: str, *, show_expected: bool = False) -> PydanticGuard:
+    """Pass JSON that a pydantic model accepts, named `module:Name`, or `file.py:Name` from the working folder."""
+    return PydanticGuard(model_at(model), show_expected=show_expected)
 
 
 @register("json")
-def _json(schema: str) -> SchemaGuard:
+def _json(schema: str, *, show_expected: bool = False) -> SchemaGuard:
     """Pass JSON that keeps to the JSON schema in a file, named from the working folder."""
     try:
         given = json.loads(Path(schema).read_text(encoding="utf-8"))
@@ -99,7 +121,7 @@ def _json(schema: str) -> SchemaGuard:
         raise ValueError(f"the schema {schema} cannot be read: {error}") from error
     if not isinstance(given, dict):
         raise ValueError(f"the schema {schema} is no JSON object")  # noqa: TRY004  # a wrong file, not a wrong type
-    return SchemaGuard(given)
+    return SchemaGuard(given, show_expected=show_expected)
 
 
 @register("all")
@@ -120,6 +142,9 @@ def _at_least(
 ) -> Combination:
     """Pass when at least k parts pass and none is fatal."""
     return Combination(parts, "at_least", k, parallel=parallel, timeout_s=timeout_s)
+
+
+OWN = frozenset(KINDS)
 
 
 def build_guard(
@@ -161,12 +186,19 @@ class _Builder:
         for known in (name, row.kind):
             if known in self.extra:
                 return self._own(self.extra[known], row, span)
-        kind = KINDS.get(row.kind or name)
+        kind = KINDS.get(row.kind or name) or self._brought(row.kind or name, span)
         if kind is None:
-            names = {*KINDS, *self.extra, *self.machine.guard_named} - {name}
+            names = {*KINDS, *PACKAGES.names(), *self.extra, *self.machine.guard_named} - {name}
             missing = f"guard {name} is of kind '{row.kind}', which" if row.kind else f"guard {name}"
             raise BindingError(f"{missing} is not bound to anything", span, closest(row.kind or name, names))
         return self._made(kind, row, above, span)
+
+    @staticmethod
+    def _brought(name: str, span: Span | None) -> Kind | None:
+        try:
+            return PACKAGES.find(name)
+        except BindingError as error:
+            raise BindingError(str(error), span) from error
 
     @staticmethod
     def _own(guard: GuardInterface, row: Guard, span: Span | None) -> GuardInterface:
@@ -191,7 +223,7 @@ class _Builder:
         arguments = kind.arguments(options, owner, row.span or span)
         try:
             guard = kind.build(**supplied, **arguments)
-        except ValueError as error:
+        except (ValueError, ToolMissingError) as error:
             raise BindingError(f"{owner}: {error}", span) from error
         if not isinstance(guard, GuardInterface):
             raise BindingError(f"kind {kind.name} built {type(guard).__name__}, which is no GuardInterface", span)

@@ -1,18 +1,16 @@
 """Read what a run of tests reported, believing none of it that is not whole, and say what failed."""
 
 import json
-import re
 import signal
 from typing import Any
 
 import attrs
 
 from dsa.edge.sandbox import Bounds, Outcome
+from dsa.guards.feedback import bounded, clip
 
 _MOST_DETAILED = 3
 _MOST_LISTED = 10
-_MOST_TEXT = 200
-_UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\U0010ffff]+")
 
 
 @attrs.frozen
@@ -46,9 +44,9 @@ class Report:
             lines += told[:_MOST_DETAILED]
             if others := list(self.faults)[_MOST_DETAILED:]:
                 more = len(others) - _MOST_LISTED
-                named = ", ".join(map(_clip, others[:_MOST_LISTED]))
+                named = ", ".join(map(clip, others[:_MOST_LISTED]))
                 lines.append(f"also {named}" + (f" and {more} more" if more > 0 else ""))
-        return "\n".join(lines)
+        return bounded("\n".join(lines))
 
 
 def read_report(outcome: Outcome, bounds: Bounds, *, runs: bool = True) -> Report:
@@ -81,7 +79,7 @@ def _extended(report: Report, record: list[Any]) -> Report:
             if len(set(names)) == len(names):
                 return attrs.evolve(report, collected=tuple(names), is_collected=True)
         case ["unloadable", str(text)] if not report.is_collected:
-            return attrs.evolve(report, reason=f"The tests cannot be loaded: {_clip(text)}")
+            return attrs.evolve(report, reason=f"The tests cannot be loaded: {clip(text)}")
         case [str(name), "passed" | "failed" | "skipped" as outcome, [*faults]] if _is_next(report, name):
             fault = (
                 {}
@@ -100,7 +98,7 @@ def _is_next(report: Report, name: str) -> bool:
 
 def _at(report: Report) -> str:
     if len(report.done) < len(report.collected):
-        return f" (at {_clip(report.collected[len(report.done)])})"
+        return f" (at {clip(report.collected[len(report.done)])})"
     return "" if report.is_collected else " (while they were loaded)"
 
 
@@ -119,16 +117,11 @@ def _told(name: str, fault: dict[str, Any], *, show_expected: bool) -> str:
     """Say in one line how a test failed: what the code gave, not what was expected, unless that is wanted."""
     line = fault.get("line")
     place = f" (line {line} of the tests)" if line and isinstance(line, int) else ""
-    said = {key: _clip(value) for key, value in fault.items() if isinstance(value, str)}
+    said = {key: clip(value) for key, value in fault.items() if isinstance(value, str)}
     if "raised" in said:
-        return f"{_clip(name)}: {said['raised']}{place}"
+        return f"{clip(name)}: {said['raised']}{place}"
     if "computed" in said:
         shown = f"assert {said['assertion']}" if show_expected and "assertion" in said else said["computed"]
         message = f", {said['message']}" if said.get("message") else ""
-        return f"{_clip(name)}: {shown} {'gave ' + said['gave'] if 'gave' in said else 'does not hold'}{message}{place}"
-    return f"{_clip(name)}: {'was skipped' if said['outcome'] == 'skipped' else 'failed'}{place}"
-
-
-def _clip(text: str) -> str:
-    plain = _UNPRINTABLE.sub(" ", text)
-    return plain if len(plain) <= _MOST_TEXT else f"{plain[:_MOST_TEXT]}..."
+        return f"{clip(name)}: {shown} {'gave ' + said['gave'] if 'gave' in said else 'does not hold'}{message}{place}"
+    return f"{clip(name)}: {'was skipped' if said['outcome'] == 'skipped' else 'failed'}{place}"

@@ -1,58 +1,85 @@
-"""Judge texts by their form: a pattern, a JSON schema, a pydantic model.
+"""Judge texts by their form: a pattern, a JSON schema.
 
 Takes what a text must look like, gives guards. They run nothing of the artifact.
 """
 
 import json
+import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import jsonschema
 from jsonschema.protocols import Validator
 from referencing import Registry
 
+from dsa.edge.sandbox import Bounds, Program, run_confined
 from dsa.guards.code import extract_fenced
+from dsa.guards.feedback import bounded, clip, clip_middle
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
-_MOST_FAULTS, _MOST_TEXT = 3, 160
+#: Reports whether a pattern is found; a text of the model's goes through it as data only.
+_MATCHING = Program("""
+import json, os, re
+def run(payload, result_fd):
+    job = json.loads(payload)
+    pattern = re.compile(job["pattern"], re.DOTALL)
+    match = (pattern.fullmatch if job["whole"] else pattern.search)(job["text"])
+    os.write(result_fd, b"absent" if match is None else b"found")
+""", ("json", "re"))  # fmt: skip
+_MOST_FAULTS, _MOST_IN_PLACE = 3, 40
+#: The keywords whose message has the values that would have been right, and what is said instead.
+_TELL_VALUES = {"const": "not the value that is wanted", "enum": "none of the values that are allowed"}
 
 
 class RegexGuard(GuardInterface):
     """Pass a text in which `pattern` is found; with `whole`, one that it matches from end to end; with `absent`, one without it.
 
-    `hint` is the feedback; without it the pattern is shown. `.` matches line feeds too. ValueError for what is no pattern.
+    `hint` is the feedback; without it the pattern is shown. `.` matches line feeds too. A pattern can take for ever with a text that is made for it,
+    and would let nothing else go on meanwhile: it is tried in a process of its own, for `timeout_s` seconds. ValueError for what is no pattern.
     """
 
-    def __init__(self, pattern: str, *, whole: bool = False, absent: bool = False, hint: str = "") -> None:
+    def __init__(
+        self, pattern: str, *, whole: bool = False, absent: bool = False, hint: str = "", timeout_s: float = 5
+    ) -> None:
         try:
-            self._pattern = re.compile(pattern, re.DOTALL)
+            re.compile(pattern)
         except re.error as error:
             raise ValueError(f"'{pattern}' is no regular expression: {error}") from error
-        self._whole, self._absent = whole, absent
+        if not timeout_s > 0:
+            raise ValueError(f"timeout_s = {timeout_s:g} is no time limit")
+        self._pattern, self._whole, self._absent = pattern, whole, absent
+        self._bounds = Bounds(timeout_s, cpu_s=max(1, round(timeout_s) + 1))
         wanted = "must not have" if absent else "must be" if whole else "must have"
         self._feedback = hint or f"The text {wanted} the form {pattern}"
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
-        """Judge the text."""
-        found = (self._pattern.fullmatch if self._whole else self._pattern.search)(artifact.content)
-        return _judged("" if (found is not None) != self._absent else self._feedback)
+        """Judge the text. Raises TimeoutError when the pattern takes too long with it: that is no verdict."""
+        payload = json.dumps({"pattern": self._pattern, "whole": self._whole, "text": artifact.content})
+        outcome = run_confined(_MATCHING, payload, self._bounds)
+        if outcome.results not in (b"found", b"absent"):
+            within = f"{self._bounds.timeout_s:g} s" if outcome.ended == "timeout" else "the memory that it is given"
+            raise TimeoutError(
+                f"the pattern {clip(self._pattern)} did not come to its end with this text within {within}"
+            )
+        return _judged("" if (outcome.results == b"found") != self._absent else self._feedback)
 
 
 class SchemaGuard(GuardInterface):
     """Pass a text that is JSON and keeps to a JSON schema (draft 2020-12 unless `$schema` says another).
 
-    The JSON may stand in a fence. The feedback names the first faults with their places. References to other documents are not
-    followed. ValueError for what is no schema.
+    The JSON may stand in a fence. The feedback names the first faults with their places; the values of `const` and `enum` only with
+    `show_expected`. References to other documents are not followed. ValueError for what is no schema.
     """
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
+    def __init__(self, schema: Mapping[str, Any], *, show_expected: bool = False) -> None:
         kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
         try:
             kind.check_schema(schema)
         except jsonschema.SchemaError as error:
             raise ValueError(f"this is no JSON schema: {error.message}") from error
         self._validator: Validator = kind(schema, registry=Registry())
+        self._show_expected = show_expected
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
         """Judge the JSON in the artifact."""
@@ -61,45 +88,22 @@ class SchemaGuard(GuardInterface):
         except ValueError as fault:
             return _judged(str(fault))
         faults = sorted(self._validator.iter_errors(value), key=lambda error: list(map(str, error.absolute_path)))
-        return _judged(_listed([(error.absolute_path, error.message) for error in faults]))
+        return _judged(faults_said((error.absolute_path, self._said(error)) for error in faults))
 
-
-class _Model(Protocol):
-    """A pydantic model's class, as far as it is used: pydantic itself is not needed here."""
-
-    @classmethod
-    def model_validate_json(cls, json_data: str) -> object: ...
-
-
-class ModelGuard(GuardInterface):
-    """Pass a text that is JSON and that a pydantic model accepts."""
-
-    def __init__(self, model: type[_Model]) -> None:
-        if not callable(getattr(model, "model_validate_json", None)):
-            raise TypeError(f"{model!r} is no pydantic model: it has no model_validate_json")
-        self._model = model
-
-    def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
-        """Judge the JSON in the artifact."""
-        try:
-            value = json_in(artifact.content)
-        except ValueError as fault:
-            return _judged(str(fault))
-        try:
-            self._model.model_validate_json(json.dumps(value))
-        except ValueError as error:  # pydantic's ValidationError is one, and says more
-            listed: list[dict[str, Any]] = (
-                error.errors() if hasattr(error, "errors") else [{"loc": (), "msg": str(error)}]
-            )
-            return _judged(_listed([(fault["loc"], fault["msg"]) for fault in listed]))
-        return _judged("")
+    def _said(self, error: jsonschema.ValidationError) -> str:
+        if error.validator in _TELL_VALUES and not self._show_expected:
+            return f"{clip(repr(error.instance))} is {_TELL_VALUES[error.validator]}"
+        return str(error.message)
 
 
 def json_in(text: str) -> Any:  # noqa: ANN401  # any JSON
-    """Read the JSON of a reply: the first fence's, else all of it. ValueError with the line where it cannot be read."""
+    """Read the JSON of a reply: the first fence's, else all of it. ValueError with the line where it cannot be read.
+
+    Numbers that JSON does not have, or that are too large to be read, are no JSON.
+    """
     written = extract_fenced(text, "json")
     try:
-        return json.loads(written, parse_constant=_no_json)
+        return json.loads(written, parse_constant=_no_json, parse_float=_finite, parse_int=_whole)
     except json.JSONDecodeError as error:
         raise ValueError(f"This is not JSON: {error.msg} in line {error.lineno}, column {error.colno}.") from error
     except RecursionError as error:
@@ -110,18 +114,30 @@ def _no_json(name: str) -> None:
     raise ValueError(f"This is not JSON: {name} is no number.")
 
 
-def _listed(faults: Sequence[tuple[Iterable[str | int], str]]) -> str:
-    said = [f"{_place(path)}: {_clip(message)}" for path, message in faults[:_MOST_FAULTS]]
-    return "\n".join(said + ([f"and {len(faults) - _MOST_FAULTS} more"] if len(faults) > _MOST_FAULTS else []))
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"This JSON has a number that is too large to be read: {clip(digits, _MOST_IN_PLACE)}.")
+    return number
+
+
+def _whole(digits: str) -> int:
+    try:
+        return int(digits)
+    except ValueError as error:  # of more digits than Python turns into a number
+        raise ValueError(f"This JSON has a number of {len(digits)} digits, which is too large to be read.") from error
+
+
+def faults_said(faults: Iterable[tuple[Iterable[str | int], str]]) -> str:
+    """Say the first few faults in a text, each with its place (`ages[1]`), and how many there are besides; empty without any."""
+    given = list(faults)
+    said = [f"{_place(path)}: {clip_middle(message)}" for path, message in given[:_MOST_FAULTS]]
+    return bounded("\n".join(said + ([f"and {len(given) - _MOST_FAULTS} more"] if len(given) > _MOST_FAULTS else [])))
 
 
 def _place(path: Iterable[str | int]) -> str:
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".") or "the whole"
-
-
-def _clip(text: str) -> str:
-    plain = " ".join(text.split())
-    return plain if len(plain) <= _MOST_TEXT else f"{plain[:_MOST_TEXT]}..."
+    parts = [f"[{part}]" if isinstance(part, int) else f".{clip(part, _MOST_IN_PLACE)}" for part in path]
+    return clip_middle("".join(parts).lstrip(".")) or "the whole"
 
 
 def _judged(feedback: str) -> GuardResult:

@@ -16,9 +16,10 @@ from dsa.runtime.secrets import marked
 
 @attrs.frozen
 class Usage:
-    """What one model call took. Token counts and cost are None when the provider did not say.
+    """What one artifact took of a model. Token counts and cost are None when the provider did not say: nothing is guessed, and None is not 0.
 
-    `model` is the one that was asked for, `response_model` the one that the provider says has answered; empty when it does not say.
+    `model` is the one that was asked for, `response_model` the one that the provider says has answered; empty when it does not say. `retried` has
+    the reasons of the tries that gave nothing before one did, in their order; counts are those of the answer, seconds are of all tries.
     """
 
     model: str
@@ -27,6 +28,7 @@ class Usage:
     completion_tokens: int | None = None
     cost_usd: float | None = None
     response_model: str = ""
+    retried: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -107,7 +109,8 @@ class Context:
 
     `specification` is Psi, `current_artifact` the text last rejected, `feedback_history` pairs of rejected text
     and feedback, oldest first. `dependencies` are the earlier artifacts that the step uses, by the name it gives
-    them. `step` names the workflow's step, where there is one.
+    them. `step` names the workflow's step, where there is one. `key` names the effect that the artifact is for, the same however often it is
+    performed after a crash: for services that take such a key; empty outside a run.
     """
 
     ambient: AmbientEnvironment
@@ -116,6 +119,7 @@ class Context:
     feedback_history: Sequence[tuple[str, str]] = ()
     dependencies: Mapping[str, Artifact] = attrs.field(factory=dict)
     step: str = ""
+    key: str = ""
 
 
 DEFAULT_FEEDBACK_WRAPPER = "The attempt above was rejected:\n{feedback}\nWrite a new version that mends this."
@@ -142,6 +146,14 @@ class GeneratorInterface(ABC):
     @abstractmethod
     def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
         """Generate an artifact; only `content` and `usage` need be set. Raises GenerationError."""
+
+
+class AsyncGeneratorInterface(GeneratorInterface):
+    """A generator that can be awaited too. Runs do so: when a time limit ends the effect, the request to the model ends with it."""
+
+    @abstractmethod
+    async def agenerate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
+        """Do the same in a running event loop, which goes on meanwhile. Cancelled, it leaves nothing behind."""
 
 
 class GuardInterface(ABC):

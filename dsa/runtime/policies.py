@@ -172,7 +172,15 @@ def error_step(actor: str, code: str, message: str, *, about: Payload | None = N
 def error_of(actor: str, error: BaseException) -> Step:
     """Make the error step for what a policy raised."""
     code = error.reason if isinstance(error, GenerationError) else type(error).__name__
-    return error_step(actor, code, str(error) or type(error).__name__)
+    return error_step(actor, code, _said_by(error) or type(error).__name__)
+
+
+def _said_by(error: BaseException) -> str:
+    """Give an error's words; none, when it fails to give them."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  (whatever it is, there are no words)
+        return ""
 
 
 def action_call_step(actor: str, action: Action, *, about: Payload | None = None, step_id: str = "") -> Step:

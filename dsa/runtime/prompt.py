@@ -1,6 +1,6 @@
 """What a generator is told: a template and a context, written as one text.
 
-Takes the frozen values of `dsa.runtime.content`, gives a string. It knows no model and no token count. Order and content
+Takes the frozen values of `dsa.runtime.content`, gives a string. It knows no model; who counts tokens is handed in. Order and content
 are those of the agent program's PromptTemplate, with what it leaves out put in: the specification, the rejected
 artifacts, the artifacts that the step uses.
 """
@@ -9,11 +9,13 @@ import re
 from collections.abc import Mapping
 
 from dsa.runtime.content import Context, PromptTemplate
+from dsa.runtime.prompt_budget import Shown, TokenBudget, Writable, fitted
 
 SPECIFICATION = "specification"
 FEEDBACK = "feedback"
 
 _PLACEHOLDER = re.compile(r"\{\{|\{([A-Za-z_][A-Za-z0-9_.]*)\}")
+_TEXT_LEFT_OUT = "(Its text is left out: it is too long.)"
 
 
 def placeholders(text: str) -> frozenset[str]:
@@ -39,51 +41,123 @@ def fill(text: str, values: Mapping[str, str]) -> str:
     return _PLACEHOLDER.sub(value, text)
 
 
-def render(template: PromptTemplate | None, context: Context) -> str:
+def render(template: PromptTemplate | None, context: Context, budget: TokenBudget | None = None) -> str:
     """Write the prompt: ROLE, CONSTRAINTS, CONTEXT, HISTORY, TASK in this order, empty parts left out.
 
     The specification and the artifacts that the step uses stand in CONTEXT unless a placeholder puts them
     elsewhere. Without a template it is a plain text: specification, previous attempt, feedback.
+
+    Within a budget the history gives way, the oldest attempts first, and a line says how many are left out; feedback that came several
+    times is said once; the text that was rejected last gives way as the very last, its feedback never. PromptTooLong when what is left has
+    more tokens all the same. The same arguments give the same prompt.
     """
-    if template is None:
-        return _plain(context)
-    values = {SPECIFICATION: context.specification}
-    values |= {name: artifact.content for name, artifact in context.dependencies.items()}
-    placed = placeholders(template.role) | placeholders(template.constraints) | placeholders(template.task)
-    parts = {
-        "ROLE": fill(template.role, values),
-        "CONSTRAINTS": fill(template.constraints, values),
-        "CONTEXT": _ambient(context, values, placed),
-        "HISTORY": _history(template, context, values),
-        "TASK": fill(template.task, values) or context.specification,
-    }
-    return "\n\n".join(f"# {heading}\n{text}" for heading, text in parts.items() if text)
+    written: Writable = _Plain(context) if template is None else _Templated(template, context)
+    return written.text(None) if budget is None else fitted(written, budget)
 
 
-def _ambient(context: Context, values: Mapping[str, str], placed: frozenset[str]) -> str:
-    """Write Omega, and what no placeholder has put elsewhere."""
-    parts = [context.ambient.constraints]
-    if SPECIFICATION not in placed and context.specification:
-        parts.append(f"Specification:\n{context.specification}")
-    used = (name for name in context.dependencies if name not in placed)
-    parts.extend(f"{name}:\n{values[name]}" for name in used)
-    return "\n\n".join(part for part in parts if part)
+def _said(context: Context, attempts: int) -> list[tuple[int, str, str]]:
+    """Give number, text and feedback of the newest attempts, oldest first; feedback that comes again later is only pointed at."""
+    count = len(context.feedback_history)
+    numbered = zip(range(count, 0, -1), reversed(context.feedback_history[count - attempts :]), strict=False)
+    newest: dict[str, int] = {}
+    said = []
+    for number, (text, feedback) in numbered:
+        again = newest.setdefault(feedback, number) if feedback.strip() else number
+        said.append((number, text, feedback if again == number else f"(The same as for attempt {again}.)"))
+    return said[::-1]
 
 
-def _history(template: PromptTemplate, context: Context, values: Mapping[str, str]) -> str:
-    attempts = (
-        f"--- Attempt {number} ---\n{content}\n{fill(template.feedback_wrapper, {**values, FEEDBACK: feedback})}"
-        for number, (content, feedback) in enumerate(context.feedback_history, start=1)
-    )
-    return "\n\n".join(attempts)
+def _left_out(context: Context, shown: Shown) -> str:
+    """Write how many attempts are left out; nothing when none is."""
+    count = len(context.feedback_history) - shown.attempts
+    return f"({count} earlier attempt{' is' if count == 1 else 's are'} left out.)" if count and shown.attempts else ""
 
 
-def _plain(context: Context) -> str:
-    parts = [context.ambient.constraints, context.specification]
-    parts.extend(f"{name}:\n{artifact.content}" for name, artifact in context.dependencies.items())
-    if context.current_artifact is not None:
-        parts.append(f"Previous attempt:\n{context.current_artifact}")
-    if context.feedback_history:
-        lines = (f"Attempt {n}: {feedback}" for n, (_, feedback) in enumerate(context.feedback_history, start=1))
-        parts.append("Feedback:\n" + "\n".join(lines))
-    return "\n\n".join(part for part in parts if part)
+class _Templated:
+    """A prompt by a template."""
+
+    def __init__(self, template: PromptTemplate, context: Context) -> None:
+        self.context = context
+        self._template = template
+        self._values = {SPECIFICATION: context.specification}
+        self._values |= {name: artifact.content for name, artifact in context.dependencies.items()}
+
+    @property
+    def rejected(self) -> bool:
+        return bool(self.context.feedback_history)
+
+    def parts(self) -> dict[str, str]:
+        """Give what is never left out, by name."""
+        template = self._template
+        own = {"role": template.role, "constraints": template.constraints, "task": template.task}
+        return {**self._values, "Omega": self.context.ambient.constraints, **own}
+
+    def text(self, shown: Shown | None) -> str:
+        """Write the prompt with this of the history; with None all of it, word by word."""
+        template, values = self._template, self._values
+        placed = placeholders(template.role) | placeholders(template.constraints) | placeholders(template.task)
+        parts = {
+            "ROLE": fill(template.role, values),
+            "CONSTRAINTS": fill(template.constraints, values),
+            "CONTEXT": self._ambient(placed),
+            "HISTORY": self._history(shown),
+            "TASK": fill(template.task, values) or self.context.specification,
+        }
+        return "\n\n".join(f"# {heading}\n{text}" for heading, text in parts.items() if text)
+
+    def _ambient(self, placed: frozenset[str]) -> str:
+        """Write Omega, and what no placeholder has put elsewhere."""
+        parts = [self.context.ambient.constraints]
+        if SPECIFICATION not in placed and self.context.specification:
+            parts.append(f"Specification:\n{self.context.specification}")
+        used = (name for name in self.context.dependencies if name not in placed)
+        parts.extend(f"{name}:\n{self._values[name]}" for name in used)
+        return "\n\n".join(part for part in parts if part)
+
+    def _history(self, shown: Shown | None) -> str:
+        if shown is None:
+            said = [(number, *pair) for number, pair in enumerate(self.context.feedback_history, start=1)]
+            return "\n\n".join(self._attempt(*each) for each in said)
+        said = _said(self.context, shown.attempts)
+        if said and shown.text == "left out":
+            said[-1] = said[-1][0], _TEXT_LEFT_OUT, said[-1][2]
+        return "\n\n".join(filter(None, (_left_out(self.context, shown), *(self._attempt(*each) for each in said))))
+
+    def _attempt(self, number: int, content: str, feedback: str) -> str:
+        told = fill(self._template.feedback_wrapper, {**self._values, FEEDBACK: feedback})
+        return f"--- Attempt {number} ---\n{content}\n{told}"
+
+
+class _Plain:
+    """A prompt without a template."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    @property
+    def rejected(self) -> bool:
+        return bool(self.context.feedback_history) or self.context.current_artifact is not None
+
+    def parts(self) -> dict[str, str]:
+        """Give what is never left out, by name."""
+        used = {name: artifact.content for name, artifact in self.context.dependencies.items()}
+        return {SPECIFICATION: self.context.specification, **used, "Omega": self.context.ambient.constraints}
+
+    def text(self, shown: Shown | None) -> str:
+        """Write the prompt with this of the history; with None all of it, word by word."""
+        context = self.context
+        parts = [context.ambient.constraints, context.specification]
+        parts.extend(f"{name}:\n{artifact.content}" for name, artifact in context.dependencies.items())
+        if context.current_artifact is not None and (shown is None or shown.text != "none"):
+            rejected = context.current_artifact if shown is None or shown.text == "whole" else _TEXT_LEFT_OUT
+            parts.append(f"Previous attempt:\n{rejected}")
+        if lines := self._feedback(shown):
+            parts.append("Feedback:\n" + "\n".join(lines))
+        return "\n\n".join(part for part in parts if part)
+
+    def _feedback(self, shown: Shown | None) -> list[str]:
+        if shown is None:
+            numbered = enumerate(self.context.feedback_history, start=1)
+            return [f"Attempt {number}: {feedback}" for number, (_, feedback) in numbered]
+        said = (f"Attempt {number}: {feedback}" for number, _, feedback in _said(self.context, shown.attempts))
+        return [*filter(None, [_left_out(self.context, shown)]), *said]

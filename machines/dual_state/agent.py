@@ -13,6 +13,7 @@ import attrs
 from dsa.edge.binding import Binding
 from dsa.edge.driver import Driver, Failure, Rest
 from dsa.edge.files import load
+from dsa.edge.runs import new_run_id
 from dsa.errors import DsaError
 from dsa.expr import Value
 from dsa.machine import Machine
@@ -248,7 +249,7 @@ async def drive(
     machine: Machine, binding: Binding, artifacts: ArtifactStore, specification: str, observe: Observer
 ) -> Rest:
     """Run a machine in memory from its specification until it rests."""
-    run, commands = begin(machine, machine.name)
+    run, commands = begin(machine, new_run_id(machine.name))
     driver = Driver(run, binding, artifacts, commands=commands, observe=observe)
     return await driver.drive(Occurrence(SPECIFICATION, data=specification))
 

@@ -4,6 +4,7 @@ Each policy reads the run, asks a generator or a guard, records what came of it,
 contents. Which step is in progress follows from the state (`dsa.runtime.views.step_of`).
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import overload
 
@@ -19,7 +20,9 @@ from dsa.runtime.content import (
     DEFAULT_FEEDBACK_WRAPPER,
     AmbientEnvironment,
     Artifact,
+    AsyncGeneratorInterface,
     Context,
+    GeneratorInterface,
     PromptTemplate,
     Usage,
 )
@@ -81,7 +84,7 @@ def _template_for(machine: Machine, step: str, effect: str) -> PromptTemplate | 
     return PromptTemplate(prompt.role, prompt.constraints, task, prompt.feedback or DEFAULT_FEEDBACK_WRAPPER)
 
 
-def context_for(context: PolicyContext, step: str) -> Context:
+def context_for(context: PolicyContext, step: str, key: str = "") -> Context:
     """Compose C of Definition 3 for a step: E, the specification, what was rejected and why, what it uses."""
     run, artifacts = context.run, context.artifacts
     rejected = History(run.step(step).history, artifacts)
@@ -92,6 +95,7 @@ def context_for(context: PolicyContext, step: str) -> Context:
         feedback_history=rejected,
         dependencies=dependencies_of(run, artifacts, step),
         step=step,
+        key=key,
     )
 
 
@@ -101,16 +105,34 @@ async def query_llm(action: Action, context: PolicyContext) -> list[Step]:
     wanted, machine = action.payload, context.run.machine
     step = step_of(machine, wanted["target"])
     name = generator_name(machine, step)
-    asked = context_for(context, step)
+    asked = context_for(context, step, wanted["key"])
     template = template_for(machine, step, action.policy)
     generator, started_s = context.generator(name), context.now_s()
-    made = await called(lambda: generator.generate(asked, template), blocks=generator.blocks)
+    made = await _generated(generator, asked, template)
     _require_text(name, made)
     usage = made.usage or Usage("", context.now_s() - started_s)
     history = context.run.step(step).history
     refined = history[-1].artifact_id if history else None
     key = wanted["key"]
-    return _stored(action, key, context, made.content, step=step, parent=refined, author=name, usage=usage)
+    stored = _stored(action, key, context, made.content, step=step, parent=refined, author=name, usage=usage)
+    return [*_retried(action.policy, usage), *stored]
+
+
+async def _generated(generator: GeneratorInterface, asked: Context, template: PromptTemplate | None) -> Artifact:
+    """Ask a generator: awaited where it can be, so that a time limit ends its request too."""
+    if isinstance(generator, AsyncGeneratorInterface):
+        return await asyncio.ensure_future(
+            generator.agenerate(asked, template)
+        )  # HTTP clients ask for the task they are in
+    return await called(lambda: generator.generate(asked, template), blocks=generator.blocks)
+
+
+def _retried(actor: str, usage: Usage) -> list[Step]:
+    """Say which tries of a generator gave nothing before one did, so that it stands in the ledger."""
+    if not usage.retried:
+        return []
+    told = f"{usage.model} was asked {len(usage.retried) + 1} times: {', '.join(usage.retried)}, then it answered"
+    return [text_step(actor, told, about={"retried": list(usage.retried)})]
 
 
 def _require_text(generator: str, made: object) -> None:

@@ -17,6 +17,7 @@ from dsa.edge.threads import in_thread
 from dsa.errors import DocumentError, GenerationError
 from dsa.generators import ChatClient, Limits, Settings
 from dsa.generators.lite import LiteLLMGenerator
+from dsa.generators.lite_replies import read_whole
 from dsa.generators.scripted import parse_script
 from dsa.generators.seeds import derive_seed
 from dsa.runtime.decorators import invoke_action, loop_wrapper
@@ -175,6 +176,8 @@ async def _served(
     result = await client.ask(messages, tools, settings)
     if result.error is not None:
         raise client.failure(result.error)
+    if result.finish_reason == "length":
+        raise GenerationError(f"The answer of {client.name} was cut off; raise max_tokens.", "cut_off")
     if not result.content and not result.tool_calls:
         raise GenerationError(f"{client.name} gave an empty answer; try again or use another model.", "bad_answer")
     counts = {name: (result.usage or {}).get(name) for name in ("prompt_tokens", "completion_tokens")}
@@ -196,7 +199,6 @@ def _read(model: str, answer: Any) -> Reply:  # noqa: ANN401  (LiteLLM's types a
         raise GenerationError(f"The answer of {model} was cut off; raise max_tokens.", "cut_off")
     if not message.content and not calls:
         raise GenerationError(f"{model} gave an empty answer; try again or use another model.", "bad_answer")
-    usage = getattr(answer, "usage", None)
-    counts = {name: getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")}
-    cost = getattr(answer, "_hidden_params", {}).get("response_cost")
-    return Reply(message.content or "", calls, {"model": model, **counts, "cost_usd": cost})
+    known = read_whole(answer, model)
+    counts = {"prompt_tokens": known.prompt_tokens, "completion_tokens": known.completion_tokens}
+    return Reply(message.content or "", calls, {"model": model, **counts, "cost_usd": known.cost_usd})

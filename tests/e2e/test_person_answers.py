@@ -182,7 +182,9 @@ def test_an_abort_survives_its_process(tmp_path):
     world.killed_after("send", "last", "aborted")
     assert world.called == [*world.before, "reply_failure"]
     assert "failed by aborted" in world.dsa("resume", "last", code=1)
-    assert world.called == [*world.before, *["reply_failure"] * 2], "the table calls it no actuator, so the user is told again"
+    assert world.called == [*world.before, *["reply_failure"] * 2], (
+        "the table calls it no actuator, so the user is told again"
+    )
     entries = world.entries
     assert [entry.event for entry in entries if isinstance(entry, EventEntry)].count("aborted") == 1
     assert [entry.effect for entry in entries if isinstance(entry, ResultEntry)].count("reply_failure") == 1

@@ -19,6 +19,7 @@ _TOO_LONG = re.compile(
     r"context[_ ](?:length|size|window)|maximum context|too many (?:input )?tokens|prompt is too long|exceed_context",
     re.IGNORECASE,
 )
+_FILTERED = re.compile(r"content[_ ](?:filter|policy|management policy)|ResponsibleAIPolicyViolation", re.IGNORECASE)
 _SECRET_IN_URL = re.compile(r"([?&](?:key|api[-_]?key|token|access_token)=|//(?=[^/\s@]*@))[^&\s'\"@]+", re.IGNORECASE)
 _BEARER = re.compile(r"(Bearer\s+)\S+", re.IGNORECASE)
 _PAYMENT, _TOO_LARGE = 402, 413
@@ -36,6 +37,7 @@ _SERVER_ERRORS, _CLIENT_ERRORS, _REDIRECTIONS = 500, 400, 300
 _SENTENCES = {
     "context_too_long": "The prompt is longer than {model} can read; shorten the task or use a model with a larger context",
     "authentication": "{where} refused the key for {model}; set it in the environment ({variable})",
+    "content_filter": "A content filter at {where} stopped {model}; reword the task or use another model",
     "rate_limit": "{model} at {where} is over its rate limit or quota; wait, or use another model or key",
     "not_found": "{where} does not know the model {model}, or is not the address of an OpenAI-compatible server; check both",
     "server_error": "The server of {model} at {where} failed; try again later",
@@ -77,10 +79,17 @@ class Asked:
         return GenerationError(sentence.format(model=self.model, where=self.where), reason)
 
 
+def after_tries(error: GenerationError, tries: int) -> GenerationError:
+    """Say in an error how often it was tried, when that was more than once. Gives the same error."""
+    if tries > 1:
+        error.args = (f"{error} It was tried {tries} times.",)
+    return error
+
+
 def refused(asked: Asked, status: int, body: bytes, wait_s: float | None = None) -> ServerError:
     """Give the error for an answer that is none."""
     detail = asked.clean(_message_in(body))
-    reason = reason_of(status, detail)
+    reason = reason_of(status, f"{detail} {_code_in(body)}")
     if _REDIRECTIONS <= status < _CLIENT_ERRORS:
         sentence = f"{asked.where} sends elsewhere (status {status}); give the address that it means"
         return ServerError(sentence, "bad_answer", status=status)
@@ -94,11 +103,23 @@ def reason_of(status: object, detail: str) -> str:
     number = int(status) if isinstance(status, int) or (isinstance(status, str) and status.isdecimal()) else None
     if (number is None or number in {400, _TOO_LARGE, 422, 500}) and _TOO_LONG.search(f"{detail} {status}"):
         return "context_too_long"
+    if (number is None or number in {400, 403, 422}) and _FILTERED.search(f"{detail} {status}"):
+        return "content_filter"
     if number is None:
         return "rate_limit" if "rate_limit" in str(status) or "quota" in str(status) else "server_error"
     if number == _TOO_LARGE:
         return "context_too_long"
     return _REASONS.get(number, "server_error" if number >= _SERVER_ERRORS else "failed")
+
+
+def _code_in(body: bytes) -> str:
+    """Give the code of OpenAI's `error.code`, where there is one: it may say what the message does not."""
+    try:
+        said: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""
+    error = said.get("error") if isinstance(said, Mapping) else None
+    return str(error.get("code") or "") if isinstance(error, Mapping) else ""
 
 
 def _message_in(body: bytes) -> str:

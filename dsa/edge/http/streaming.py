@@ -7,7 +7,7 @@ httpx is imported on the first call.
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from functools import cache
 from itertools import count
@@ -17,7 +17,7 @@ import attrs
 
 from dsa.edge.http.decoding import DecodingError, StreamDecoder
 from dsa.edge.http.endpoint import Endpoint
-from dsa.edge.http.failures import RETRIED, Asked, ServerError, refused
+from dsa.edge.http.failures import RETRIED, Asked, ServerError, after_tries, refused
 from dsa.errors import GenerationError, ModelUnavailable
 
 if TYPE_CHECKING:
@@ -56,15 +56,17 @@ class Server:
         variable, key = endpoint.key(key_variable, os.environ)
         self.asked = Asked(endpoint.model, endpoint.base, variable, key)
 
-    async def chunks(self, body: Mapping[str, Any]) -> AsyncGenerator[Mapping[str, Any], None]:
-        """Send a request and give the chunks of the answer.
+    async def chunks(
+        self, body: Mapping[str, Any], on_retry: Callable[[str], object] | None = None
+    ) -> AsyncGenerator[Mapping[str, Any], None]:
+        """Send a request and give the chunks of the answer; `on_retry` is told the reason of each try that another one follows.
 
         Raises ModelUnavailable without httpx; ServerError when the server refuses; GenerationError with the reason
         `unreachable`, `timeout`, `interrupted` or `bad_answer` for all else, also after chunks.
         """
         decoder = StreamDecoder()
         try:
-            async with aclosing(self._bytes(body)) as pieces:
+            async with aclosing(self._bytes(body, on_retry)) as pieces:
                 async for piece in pieces:
                     for chunk in decoder.feed(piece):
                         yield chunk
@@ -80,7 +82,9 @@ class Server:
         if not decoder.begun:
             raise self.asked.error("bad_answer", "{where} gave an empty answer for {model}; check the address.")
 
-    async def _bytes(self, body: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
+    async def _bytes(
+        self, body: Mapping[str, Any], on_retry: Callable[[str], object] | None
+    ) -> AsyncGenerator[bytes, None]:
         """Give the bytes of the answer; a try that fails before the first is made again."""
         whole_s = self._limits.whole_s
         deadline = None if whole_s is None else asyncio.get_running_loop().time() + whole_s
@@ -94,7 +98,9 @@ class Server:
             except GenerationError as error:
                 pause_s = None if begun else self._pause_s(error, attempt)
                 if pause_s is None:
-                    raise
+                    raise after_tries(error, attempt + 1) from error.__cause__
+                if on_retry is not None:
+                    on_retry(error.reason)
             else:
                 return
             await asyncio.sleep(pause_s)

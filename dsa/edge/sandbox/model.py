@@ -27,7 +27,7 @@ class Program:
 
 @attrs.frozen
 class Bounds:
-    """What one call may use. `result_bytes` bounds what it reports, `output_bytes` what is kept of its prints.
+    """What one call may use. `result_bytes` bounds what it reports, `output_bytes` what is kept of its prints: at the beginning, and at the end.
 
     Processor time, memory, size of a file and open files are for each process; disk space is for all of a call, where its folder is its own.
     """
@@ -48,7 +48,8 @@ class Bounds:
 class Outcome:
     """What came out. Only `results` was meant to; the code may have forged that too: judge it as a claim.
 
-    `code` is the exit status or the signal's number; `rung` and `features` say how the code was confined.
+    `code` is the exit status or the signal's number; `rung` and `features` say how the code was confined. `output` is the beginning of what was
+    printed; `tail` is the end of the rest, which is empty where nothing was left out.
     """
 
     ended: End
@@ -59,3 +60,4 @@ class Outcome:
     cpu_s: float
     rung: str
     features: frozenset[str] = frozenset()
+    tail: bytes = b""

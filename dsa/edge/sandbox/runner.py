@@ -65,6 +65,7 @@ class _Reading:
         self._names: dict[int, str] = {}
         self.theirs: list[int] = []
         self.pieces = {name: bytearray() for name in _PIPES}
+        self.tail = b""
         self.flooded = False
         self.over = False
         for name in _PIPES:
@@ -108,14 +109,17 @@ class _Reading:
             self._read(reader)
 
     def _read(self, reader: int) -> bool:
-        """Read one piece, keep at most one byte more than is wanted; False at the end of the pipe."""
+        """Read one piece, keep at most one byte more than is wanted, and of the output the end too; False at the end of the pipe."""
         name = self._names[reader]
         try:
             piece = os.read(reader, _PIECE_BYTES)
         except BlockingIOError:
             return True
         into = self.pieces[name]
-        into += piece[: self._most[name] + 1 - len(into)]
+        room = self._most[name] + (name != "output") - len(into)
+        into += piece[:room]
+        if name == "output" and len(piece) > room:
+            self.tail = (self.tail + piece[room:])[-self._most[name] :]
         return bool(piece)
 
 
@@ -131,9 +135,10 @@ def _outcome(reading: _Reading, bounds: Bounds, seconds: float, rung: str, featu
         ended="flooded" if reading.flooded else status["ended"],
         code=status["code"],
         results=bytes(pieces["result"]),
-        output=bytes(pieces["output"][: bounds.output_bytes]),
+        output=bytes(pieces["output"]),
         seconds=seconds,
         cpu_s=status["cpu_s"],
         rung=rung,
         features=features,
+        tail=reading.tail,
     )

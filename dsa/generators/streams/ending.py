@@ -32,6 +32,13 @@ _ENDED = frozenset({"stop", "tool_calls"})
 _ID_LENGTH = 9
 
 
+def plain_reason(reason: object) -> str | None:
+    """Give a finish reason in the words of `StreamResult`; None for what is none."""
+    if not isinstance(reason, str) or reason in {"null", "None"}:
+        return None
+    return _REASONS.get(reason.lower(), reason.lower())
+
+
 @attrs.define(eq=False)
 class Gathered:
     """What the chunks have brought so far. `text_tools` are the tools whose calls are looked for in the text."""
@@ -61,8 +68,8 @@ class Gathered:
 
     def finished(self, reason: object) -> None:
         """Take a finish reason; the last holds, unless one before was worse."""
-        if isinstance(reason, str) and reason not in {"null", "None"}:
-            plain = _REASONS.get(reason.lower(), reason.lower())
+        plain = plain_reason(reason)
+        if plain is not None:
             if _RANKS.get(plain, 1) >= _RANKS.get(self.finish or "", 0):
                 self.finish = plain
             self.over = True

@@ -2,6 +2,8 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from kept_runs import dsa
+from packages import Shelf
 
 from dsa.cli.main import program
 from dsa.generators.library import KINDS as GENERATORS
@@ -70,6 +72,33 @@ def test_kinds_of_ones_own_are_listed_too(tmp_path):
         ]
     finally:
         GUARDS.pop("at_most_for_this_test", None)
+
+
+BROUGHT = '''
+    from dsa.guards import GuardInterface, GuardResult
+
+    class Fine(GuardInterface):
+        """Pass everything."""
+
+        def validate(self, artifact, **dependencies):
+            return GuardResult(True)
+'''
+
+
+def test_kinds_of_packages_are_listed_and_what_is_wrong_with_others_is_said(tmp_path, monkeypatch):
+    shelf = Shelf(tmp_path, monkeypatch)
+    shelf.install("nice", {"dsa.guards": ["fine_for_this_test = nice_kinds:Fine"]}, "0.3", nice_kinds=BROUGHT)
+    told = {kind["kind"]: (kind["from"], kind["package"]) for kind in json.loads(listed("guards", "--json").output)}
+    assert told["fine_for_this_test"] == ("nice_kinds", "nice 0.3")
+    assert told["syntax"] == ("dsa.guards.code", "")
+    shelf.install("broken", {"dsa.guards": ["all = x:Y", "bad = nowhere_at_all:Y"]})
+    done = dsa("guards")
+    assert done.exit_code == 2
+    assert "\nfine_for_this_test  (from nice_kinds, of the package nice 0.3)\n  Pass everything.\n" in done.output
+    assert "the guard 'all' of the package 'broken 1.0' is never used: the name is dsa's own" in done.output
+    assert "the guard 'bad' of the package 'broken 1.0' (nowhere_at_all:Y) cannot be imported" in done.output
+    whole = dsa("guards", "--json")
+    assert (whole.exit_code, len(json.loads(whole.stdout))) == (2, len(GUARDS) + 1)
 
 
 def test_a_module_that_is_not_there_is_named():

@@ -6,6 +6,16 @@ import pytest
 from dsa.edge.threads import called, in_thread
 
 
+class MuteError(Exception):
+    def __str__(self):
+        raise OSError
+
+
+class OddError(Exception):
+    def __str__(self):
+        return self.args[0]
+
+
 def raising(error):
     def call():
         raise error
@@ -29,6 +39,13 @@ def test_a_result_comes_back_and_the_call_was_made_elsewhere():
 def test_what_is_raised_comes_back_but_nothing_ends_the_program(error, expected):
     with pytest.raises(expected):
         asyncio.run(in_thread(raising(error)))
+
+
+@pytest.mark.parametrize("error", [MuteError(), OddError(3)])
+@pytest.mark.parametrize("blocks", [False, True])
+def test_an_error_that_cannot_say_what_it_is_is_told_by_its_name(error, blocks):
+    with pytest.raises(RuntimeError, match=f"^the call raised {type(error).__name__}$"):
+        asyncio.run(called(raising(error), blocks=blocks))
 
 
 def test_what_does_not_block_is_called_in_place():

@@ -7,7 +7,7 @@ from stream_shapes import TOOLS, call_chunk, chunk, entry, finished
 
 from dsa.edge.http.failures import ServerError
 from dsa.edge.http.streaming import Limits
-from dsa.errors import GenerationError
+from dsa.errors import GenerationError, PromptTooLong
 from dsa.generators import ChatClient, OpenAICompatibleGenerator
 from dsa.generators.requests import Settings
 from dsa.runtime.content import AmbientEnvironment, Context, PromptTemplate
@@ -53,12 +53,6 @@ def test_counts_that_are_not_sent_are_unknown():
     assert (usage.prompt_tokens, usage.completion_tokens) == (None, None)
 
 
-def test_an_answer_that_stops_at_the_limit_is_an_answer():
-    """As with every other generator, the guard judges it."""
-    with serving(answered(events([chunk({"content": "hi"}), finished("length")]))) as (address, _):
-        assert made(address).generate(CONTEXT).content == "hi"
-
-
 @pytest.mark.parametrize(
     ("answer", "reason", "told"),
     [
@@ -71,11 +65,17 @@ def test_an_answer_that_stops_at_the_limit_is_an_answer():
         (answered(events([chunk({"content": "he"}), finished("error")])), "server_error", "'error'"),
         (answered(events([chunk({"content": "he"})]) + b"data: {\n\n"), "bad_answer", "no JSON"),
         (answered(events([finished("stop")])), "bad_answer", "without text"),
+        (answered(events([chunk({"content": "he"}), finished("length")])), "cut_off", "raise max_tokens"),
+        (answered(events([chunk({"content": "he"}), finished("content_filter")])), "content_filter", "reword"),
+        (refusing(400, {"error": {"message": "no", "code": "content_filter"}}), "content_filter", "no"),
+        (refusing(400, {"error": {"message": "no", "code": "context_length_exceeded"}}), "context_too_long", "no"),
+        (refusing(400, {"error": {"message": "The response was filtered due to the content management policy"}}), "content_filter", "reword"),
         (CALL, "bad_answer", "without text"),
         (refusing(404, {"error": {"message": "no such model"}}), "not_found", "no such model"),
     ],
     ids=[
-        "drop", "no end", "silence", "error", "only an error", "a code", "reason error", "no JSON", "nothing", "a call", "refused",
+        "drop", "no end", "silence", "error", "only an error", "a code", "reason error", "no JSON", "nothing", "limit", "filter",
+        "filter by code", "too long by code", "filtered prompt", "a call", "refused",
     ],
 )  # fmt: skip
 def test_an_answer_that_is_not_whole_is_none(answer, reason, told):
@@ -106,10 +106,51 @@ def test_numbers_that_mean_nothing_are_refused(numbers):
         made("http://127.0.0.1:9", **numbers)
 
 
-def test_retries_are_made_before_the_first_byte():
-    with serving(refusing(503, {}, "retry-after: 0"), HELLO) as (address, requests):
-        assert made(address, retries=1).generate(CONTEXT).content == "hello"
-    assert len(requests) == 2
+def test_retries_are_made_before_the_first_byte_and_each_is_told():
+    with serving(refusing(503, {}, "retry-after: 0"), refusing(429, {}, "retry-after: 0"), HELLO) as (
+        address,
+        requests,
+    ):
+        artifact = made(address, retries=2).generate(CONTEXT)
+    assert (artifact.content, artifact.usage.retried) == ("hello", ("server_error", "rate_limit"))
+    assert len(requests) == 3
+
+
+def test_the_last_failure_says_how_often_it_was_tried():
+    with (
+        serving(refusing(503, {}, "retry-after: 0")) as (address, _),
+        pytest.raises(GenerationError, match=r"It was tried 3 times\.$"),
+    ):
+        made(address, retries=2).generate(CONTEXT)
+
+
+def test_an_answer_may_be_awaited_and_shown_as_it_comes():
+    shown = []
+    with serving(HELLO) as (address, _):
+        awaited = asyncio.run(made(address).agenerate(CONTEXT, on_text=shown.append))
+        assert awaited == made(address).generate(CONTEXT, on_text=shown.append)
+    assert shown == ["hel", "lo"] * 2
+
+
+@pytest.mark.parametrize(
+    ("said", "cost"), [({"cost": 0.25}, 0.25), ({"cost": "0.25"}, None), ({"cost": -1}, None), ({}, None)]
+)
+def test_a_cost_that_the_server_says_is_known(said, cost):
+    """OpenRouter does."""
+    usage = {**chunk({}), "choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3, **said}}
+    with serving(answered(events([chunk({"content": "hi"}), finished("stop"), usage]))) as (address, _):
+        assert made(address).generate(CONTEXT).usage.cost_usd == cost
+
+
+def test_the_prompt_has_no_more_than_its_tokens():
+    """Each byte counts as one: nobody knows the server's tokenizer."""
+    history = tuple((f"attempt {number}", f"reason {number}") for number in range(30))
+    with serving(HELLO) as (address, requests):
+        made(address, max_prompt_tokens=300).generate(Context(AmbientEnvironment(), "Psi", "attempt 29", history))
+        with pytest.raises(PromptTooLong, match="one for each byte"):
+            made(address, max_prompt_tokens=300).generate(Context(AmbientEnvironment(), "é" * 151))
+    (request,) = requests
+    assert 250 < len(request.body["messages"][0]["content"].encode()) <= 300
 
 
 # -- the client ---------------------------------------------------------------------------------------------------------
@@ -240,10 +281,10 @@ def test_asks_a_real_model_over_http():
     parameters.warmup = False
     parameters.cpuparams.n_threads = 1
     server = xllamacpp.Server(parameters)
-    generator = OpenAICompatibleGenerator(f"{server.listening_address}/v1#smollm2", max_tokens=5)
+    generator = OpenAICompatibleGenerator(f"{server.listening_address}/v1#smollm2", max_tokens=400, temperature=0.0)
     artifact = generator.generate(Context(AmbientEnvironment(), "Say hello."))
     assert artifact.content.strip()
-    assert artifact.usage.completion_tokens <= 5
+    assert 0 < artifact.usage.completion_tokens < 400
     assert artifact.usage.prompt_tokens > 3
     with pytest.raises(GenerationError) as raised:
         generator.generate(Context(AmbientEnvironment(), "word " * 3000))

@@ -66,7 +66,7 @@ def test_users_register_kinds_with_options_and_the_seed_of_the_run(monkeypatch):
 
 
 def test_every_kind_describes_itself():
-    assert set(KINDS) == {"llm", "local", "scripted", "litellm", "openai_compatible", "command"}
+    assert set(KINDS) == {"llm", "local", "scripted", "litellm", "openai_compatible", "command", "machine"}
     assert all(kind.description for kind in KINDS.values())
 
 

@@ -1,9 +1,6 @@
-import asyncio
-import contextlib
 import http.server
 import json
 import threading
-import warnings
 from contextlib import contextmanager
 
 import pytest
@@ -22,14 +19,7 @@ ANSWER = {
 }  # fmt: skip
 
 
-@pytest.fixture(autouse=True, scope="module")
-def litellm_leaves_no_loop():
-    """LiteLLM sets an event loop in the thread that calls it; nobody closes it, and a later test would be blamed."""
-    yield
-    with warnings.catch_warnings(), contextlib.suppress(RuntimeError):  # RuntimeError: there is none after all
-        warnings.simplefilter("ignore")
-        asyncio.get_event_loop_policy().get_event_loop().close()
-    asyncio.set_event_loop(None)
+pytestmark = pytest.mark.usefixtures("litellm_leaves_no_loop")
 
 
 @contextmanager
@@ -150,6 +140,7 @@ def test_the_address_may_come_from_the_environment(monkeypatch):
             "context_too_long",
             "shorten",
         ),
+        (400, fault("no", code="content_policy_violation"), "content_filter", "reword"),
         (400, fault("odd request"), "failed", "odd request"),
         (200, b"<html>", "bad_answer", "check the address"),
         (200, {**ANSWER, "choices": []}, "bad_answer", "without text"),
@@ -199,11 +190,15 @@ def test_asks_a_real_model_over_http():
     parameters.verbosity = -1
     parameters.warmup = False
     server = xllamacpp.Server(parameters)
-    generator = LiteLLMGenerator("openai/smollm2", api_base=f"{server.listening_address}/v1", max_tokens=20)
+    generator = LiteLLMGenerator(
+        "openai/smollm2", api_base=f"{server.listening_address}/v1", max_tokens=400, temperature=0.0
+    )
     artifact = generator.generate(Context(AmbientEnvironment(), "Say hello."))
     assert artifact.content.strip()
-    assert artifact.usage.completion_tokens <= 20
+    assert 0 < artifact.usage.completion_tokens < 400
     assert artifact.usage.prompt_tokens > 3
+    with pytest.raises(GenerationError, match="was cut off at its limit of tokens"):
+        LiteLLMGenerator("openai/smollm2", api_base=f"{server.listening_address}/v1", max_tokens=3).generate(CONTEXT)
     with pytest.raises(GenerationError) as raised:
         generator.generate(Context(AmbientEnvironment(), "word " * 3000))
     assert raised.value.reason == "context_too_long"

@@ -3,8 +3,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dsa.errors import GenerationError, ModelUnavailable
-from dsa.generators.local import LocalGenerator, find_signature, model_path
+from dsa.errors import GenerationError, ModelUnavailable, PromptTooLong
+from dsa.generators.local import LocalGenerator, count_tokens, find_signature, model_path
 from dsa.guards.cases import CasesGuard
 from dsa.guards.code import SyntaxGuard
 from dsa.runtime.content import AmbientEnvironment, Context, PromptTemplate
@@ -63,6 +63,7 @@ def test_usage_counts_tokens_and_seconds():
     assert usage.prompt_tokens > 40
     assert usage.seconds > 0
     assert usage.cost_usd == 0.0
+    assert usage.response_model == usage.model
 
 
 @pytest.mark.model
@@ -102,6 +103,21 @@ def test_a_task_too_long_is_one_clear_error():
     with pytest.raises(GenerationError, match=r"too long for the local model: .* shorten it") as raised:
         LocalGenerator().generate(context("word " * 5000))
     assert raised.value.reason == "context_too_long"
+
+
+@pytest.mark.model
+def test_its_own_tokenizer_counts_what_it_reads():
+    given = context()
+    exact = LocalGenerator(max_tokens=1).generate(given).usage.prompt_tokens
+    assert LocalGenerator(max_tokens=1, max_prompt_tokens=exact).generate(given).usage.prompt_tokens == exact
+    with pytest.raises(PromptTooLong, match=rf"has {exact} tokens .* allows {exact - 1}; shorten it"):
+        LocalGenerator(max_tokens=1, max_prompt_tokens=exact - 1).generate(given)
+    assert count_tokens("") < count_tokens("hello") < count_tokens("hello, said the tokenizer")
+
+
+def test_a_budget_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="max_prompt_tokens"):
+        LocalGenerator(max_prompt_tokens=0)
 
 
 @pytest.mark.model

@@ -93,6 +93,13 @@ def test_users_register_kinds_with_options(monkeypatch):
     assert (built.limit, built.words) == (3, ("a", "b"))
 
 
+def test_nobody_takes_a_name_of_ours():
+    before = KINDS["syntax"]
+    with pytest.raises(ValueError, match="'syntax' is a kind of dsa's own: register another name"):
+        register("syntax")(Mine)
+    assert KINDS["syntax"] is before
+
+
 def test_every_kind_describes_itself_and_its_options():
     assert {name: (kind.description.endswith((".", ")")), len(kind.options)) for name, kind in KINDS.items()} == {
         "syntax": (True, 0),
@@ -100,8 +107,12 @@ def test_every_kind_describes_itself_and_its_options():
         "pytest": (True, 7),
         "tests": (True, 6),
         "forbidden": (True, 3),
-        "regex": (True, 4),
-        "json": (True, 1),
+        "regex": (True, 5),
+        "json": (True, 2),
+        "pydantic": (True, 2),
+        "command": (True, 8),
+        "ruff": (True, 6),
+        "mypy": (True, 5),
         "review": (True, 1),
         "in_order": (True, 0),
         "judge": (True, 1),

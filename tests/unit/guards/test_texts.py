@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dsa.errors import BindingError
-from dsa.guards import ModelGuard, RegexGuard, SchemaGuard, build_guard
+from dsa.guards import RegexGuard, SchemaGuard, build_guard
 from dsa.lang import loads
 from dsa.runtime.content import Artifact
 
@@ -32,6 +32,19 @@ def test_a_pattern_is_found_matched_whole_or_absent():
     assert says(RegexGuard("TODO", absent=True, hint="finish it"), "TODO") == "finish it"
     with pytest.raises(ValueError, match="no regular expression"):
         RegexGuard("(")
+
+
+def test_a_pattern_that_takes_for_ever_with_a_text_is_given_up_and_is_no_verdict():
+    guard = RegexGuard("(a+)+$", timeout_s=0.3)
+    with pytest.raises(TimeoutError, match=r"\(a\+\)\+\$ did not come to its end with this text within 0.3 s"):
+        guard.validate(Artifact("a" * 40 + "b"))
+    assert says(guard, "aa") == ""
+    with pytest.raises(ValueError, match="no time limit"):
+        RegexGuard("a", timeout_s=0)
+
+
+def test_texts_of_any_characters_are_matched():
+    assert says(RegexGuard("^\ud800\0\u2028$"), "\ud800\0\u2028") == ""
 
 
 @pytest.mark.parametrize(
@@ -71,34 +84,34 @@ def test_references_elsewhere_are_not_followed():
         guard.validate(Artifact("{}"))
 
 
-class Model:
-    """Stands for a pydantic model where pydantic is not installed: the method, and the errors it gives."""
-
-    @classmethod
-    def model_validate_json(cls, text):
-        if json.loads(text).get("name") != "a":
-            error = ValueError("bad")
-            error.errors = lambda: [{"loc": ("name", 0), "msg": "should be a"}]
-            raise error
-
-
-def test_a_model_judges_json():
-    assert says(ModelGuard(Model), '{"name": "a"}') == ""
-    assert says(ModelGuard(Model), '{"name": "b"}') == "name[0]: should be a"
-    assert "not JSON" in says(ModelGuard(Model), "b")
-    with pytest.raises(TypeError, match="no pydantic model"):
-        ModelGuard(int)
+@pytest.mark.parametrize(
+    ("number", "feedback"),
+    [
+        ("-Infinity", "This is not JSON: -Infinity is no number."),
+        ("1e999", "This JSON has a number that is too large to be read: 1e999."),
+        ("9" * 5000, "This JSON has a number of 5000 digits, which is too large to be read."),
+    ],
+)
+def test_numbers_that_cannot_be_read_are_told(number, feedback):
+    assert says(SchemaGuard({}), f'{{"a": [{number}]}}') == feedback
 
 
-def test_a_real_pydantic_model_judges():
-    pydantic = pytest.importorskip("pydantic")
+def test_right_values_are_told_only_where_that_is_wanted():
+    schema = {"properties": {"a": {"const": 4711}, "b": {"enum": ["red", "blue"]}}}
+    told = says(SchemaGuard(schema), '{"a": 1, "b": "green"}')
+    assert told == "a: 1 is not the value that is wanted\nb: 'green' is none of the values that are allowed"
+    shown = says(SchemaGuard(schema, show_expected=True), '{"a": 1, "b": "green"}')
+    assert "4711" in shown
+    assert "'red'" in shown
 
-    class Person(pydantic.BaseModel):
-        name: str
-        ages: list[int]
 
-    assert says(ModelGuard(Person), '{"name": "a", "ages": [1]}') == ""
-    assert "ages[0]: Input should be a valid integer" in says(ModelGuard(Person), '{"name": "a", "ages": ["x"]}')
+def test_the_point_of_a_message_is_kept_after_a_value_of_any_length():
+    told = says(SchemaGuard({"type": "object"}), json.dumps(["x" * 9000]))
+    assert told.startswith("the whole: ['xxx")
+    assert told.endswith("is not of type 'object'")
+    assert len(told) < 250
+    deep = says(SchemaGuard({"additionalProperties": {"type": "null"}}), json.dumps({"k" * 9000: 1}))
+    assert len(deep) < 250
 
 
 TABLE = """# t
@@ -124,6 +137,7 @@ def test_a_table_names_them(tmp_path, monkeypatch):
     (tmp_path / "s.json").write_text(json.dumps(SCHEMA))
     assert says(built("regex", "pattern = [0-9]; whole = true"), "7") == ""
     assert says(built("json", "schema = s.json"), "{}") != ""
+    assert says(built("json", "schema = s.json; show_expected = true"), "{}") != ""
     assert built("forbidden", "calls = print; imports = re").validate(Artifact("import re")).fatal
     with pytest.raises(BindingError, match=r"the schema no\.json cannot be read"):
         built("json", "schema = no.json")

@@ -110,10 +110,19 @@ def test_stops_what_goes_on(rung, bounds, body, ended):
     assert len(outcome.results) <= bounds.result_bytes + 1
 
 
-def test_output_is_read_to_its_end_but_not_kept(rung):
-    body = "for _ in range(1000): os.write(1, b'x' * 10_000)\nos.write(fd, b'done')"
+def test_output_is_read_to_its_end_but_only_its_two_ends_are_kept(rung):
+    body = "for _ in range(1000): os.write(1, b'x' * 10_000)\nos.write(1, b'end')\nos.write(fd, b'done')"
     outcome = run_confined(program(body), "", None, rung)
-    assert (outcome.results, len(outcome.output)) == (b"done", 64 * 1024)
+    assert (outcome.results, len(outcome.output), len(outcome.tail)) == (b"done", 64 * 1024, 64 * 1024)
+    assert outcome.tail.endswith(b"xxend")
+
+
+def test_nothing_is_left_out_of_output_that_has_room(rung):
+    bounds = Bounds(output_bytes=10)
+    parts = [
+        run_confined(program(f"os.write(1, b'{text}')"), "", bounds, rung) for text in ("0123456789", "0123456789ab")
+    ]
+    assert [(part.output, part.tail) for part in parts] == [(b"0123456789", b""), (b"0123456789", b"ab")]
 
 
 @pytest.mark.parametrize(

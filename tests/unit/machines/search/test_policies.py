@@ -320,9 +320,10 @@ def test_arguments_that_are_none_are_told_to_the_model(folder):
     [
         (answered(events([chunk({"content": "Pyth"}), finished("error")])), "server_error"),
         (answered(events([finished("stop")])), "bad_answer"),
+        (answered(events([chunk({"content": "Pyth"}), finished("length")])), "cut_off"),
         (answered(events([chunk({"content": "Pyth"})]), DROP), "interrupted"),
     ],
-    ids=["error", "empty", "dropped"],
+    ids=["error", "empty", "limit", "dropped"],
 )
 def test_a_streamed_answer_that_is_not_whole_stops_the_run(folder, answer, reason):
     with streaming(answer) as (address, _), pytest.raises(GenerationError) as caught:

@@ -1,0 +1,95 @@
+"""Kinds of guards and generators that installed packages bring, by entry points: the entry's name is the kind's, its object the class or function.
+
+Takes a group of entry points, gives kinds. A package is imported when a name that is not known otherwise is asked for, or when all are listed.
+"""
+
+from collections.abc import Iterator, Mapping
+from importlib.metadata import EntryPoint, entry_points
+
+import attrs
+
+from dsa.edge.environment import environment_secrets
+from dsa.errors import BindingError
+from dsa.runtime.kinds import Kind, kind_of
+
+
+@attrs.frozen
+class Brought:
+    """A kind that a package brings: `package` is its name and version."""
+
+    kind: Kind
+    package: str
+
+
+@attrs.frozen
+class Packages:
+    """What installed packages bring of one group, `dsa.guards` or `dsa.generators`. `what` calls one; `suppliable` are arguments that are no options."""
+
+    group: str
+    what: str
+    suppliable: frozenset[str]
+
+    def names(self) -> frozenset[str]:
+        """Name what there is, without importing anything."""
+        return frozenset(self._points())
+
+    def find(self, name: str) -> Kind | None:
+        """Import the kind of a name; None when no package brings one. Raises BindingError when it cannot be, or when several do."""
+        points = self._points().get(name)
+        return None if points is None else self._imported(name, points)
+
+    def listed(self, known: Mapping[str, Kind], own: frozenset[str]) -> tuple[list[Brought], list[str]]:
+        """Import all that is not `known`, and say what is wrong with the others; nobody brings a name of our `own`."""
+        brought, faults = [], []
+        for name, points in sorted(self._points().items()):
+            if name in own:
+                faults.append(f"the {self.what} '{name}' of {_named(points)} is never used: the name is dsa's own")
+            elif name not in known:
+                try:
+                    brought.append(Brought(self._imported(name, points), _package(points[0])))
+                except BindingError as error:
+                    faults.append(str(error))
+        return brought, faults
+
+    def _points(self) -> dict[str, tuple[EntryPoint, ...]]:
+        found: dict[str, tuple[EntryPoint, ...]] = {}
+        for point in entry_points(group=self.group):
+            found[point.name] = (*found.get(point.name, ()), point)
+        return found
+
+    def _imported(self, name: str, points: tuple[EntryPoint, ...]) -> Kind:
+        if len(points) > 1:
+            raise BindingError(
+                f"the {self.what} '{name}' is brought by {_named(points)}: uninstall all but one of them"
+            )
+        whole = f"the {self.what} '{name}' of {_named(points)} ({points[0].value})"
+        try:
+            build = points[0].load()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # sys.exit at its top would end the program as if all were well
+            raise BindingError(f"{whole} cannot be imported: {_said(error)}") from error
+        if not callable(build):
+            raise BindingError(f"{whole} is {type(build).__name__}, not a class or function that makes a {self.what}")
+        try:
+            return kind_of(name, build, self.suppliable)
+        except (TypeError, ValueError, NameError) as error:
+            raise BindingError(f"{whole} can be no kind: {_said(error)}") from error
+
+
+def _said(error: BaseException) -> str:
+    """Give what was raised in one line, without secrets."""
+    text = " ".join(environment_secrets().text(str(error)).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _named(points: tuple[EntryPoint, ...]) -> str:
+    return f"the package{'s' if len(points) > 1 else ''} {' and '.join(sorted(_packages(points)))}"
+
+
+def _packages(points: tuple[EntryPoint, ...]) -> Iterator[str]:
+    return (f"'{_package(point)}'" for point in points)
+
+
+def _package(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist else "that nobody knows"

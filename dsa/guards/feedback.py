@@ -1,0 +1,72 @@
+"""How long feedback may be, for every guard of the library: it goes into the next prompt, and what a guard saw may be of any size.
+
+Takes texts of any length, gives short ones. What was left out is said.
+"""
+
+import re
+from collections.abc import Sequence
+
+#: The most that a guard of the library says of one artifact.
+MOST_LINES, MOST_CHARACTERS = 20, 2_000
+#: The most of one thing that is quoted: a value, a message, a name.
+MOST_QUOTED = 160
+_MOST_IN_A_LINE = 300
+_ENOUGH = 10 * MOST_CHARACTERS  # of a longer text only so much of each end is looked at
+_LEFT_OUT = "... (some of it is left out)"
+_UNPRINTABLE = re.compile(r"[^\x20-\x7e\xa0-\ud7ff\ue000-\U0010ffff]+")
+
+
+def clip(text: str, most: int = MOST_QUOTED) -> str:
+    """Give the beginning of a text, printable and on one line; `...` when there is more."""
+    plain = _UNPRINTABLE.sub(" ", text[: most * 4 + 1])
+    return plain if len(plain) <= most and len(text) <= most * 4 else f"{plain[:most]}..."
+
+
+def clip_middle(text: str, most: int = MOST_QUOTED) -> str:
+    """Give the beginning and the end of a text on one line: of a message whose point comes after a value of any length."""
+    if len(text) <= most:
+        return clip(text, most)
+    half = most // 2
+    return f"{clip(text[:half], half)}...{clip(text[-half:], half)}"
+
+
+def bounded(text: str, end: str = "", *, most_lines: int = MOST_LINES, most: int = MOST_CHARACTERS) -> str:
+    """Give at most so many lines (at least 4) and characters (at least 200): the first and the last of them.
+
+    `end` is the end of a text of which `text` is only the beginning.
+    """
+    if len(text) > _ENOUGH:
+        text, end = text[:_ENOUGH], end or text[-_ENOUGH:]
+    lines = _plain_lines(text)
+    if not end and len(lines) <= most_lines and sum(map(len, lines)) + len(lines) <= most:
+        return "\n".join(lines)
+    half = most_lines // 2
+    tail = _plain_lines(end[-_ENOUGH:]) if end else lines[half - 1 :]
+    room = (most - len(_LEFT_OUT)) // 2 - 2
+    first, last = _fitting(lines[: half - 1], room), _fitting(tail[::-1][:half], room)[::-1]
+    return "\n".join([*first, _LEFT_OUT, *last])
+
+
+def together(parts: Sequence[str]) -> str:
+    """Give several feedbacks in one, each shortened to its share where they are too long together."""
+    if sum(map(len, parts)) <= MOST_CHARACTERS and bounded(whole := "\n".join(parts)) == whole:
+        return whole
+    lines, most = max(4, MOST_LINES // len(parts)), max(200, MOST_CHARACTERS // len(parts) - 1)
+    return bounded("\n".join(bounded(part, most_lines=lines, most=most) for part in parts))
+
+
+def _plain_lines(text: str) -> list[str]:
+    lines = text.replace("\r\n", "\n").strip("\n").split("\n")
+    return [clip(line.rstrip(), _MOST_IN_A_LINE) for line in lines]
+
+
+def _fitting(lines: list[str], room: int) -> list[str]:
+    """Give the first lines that have room; of the very first, what has room."""
+    kept = [clip(line, max(room - 4, 1)) for line in lines[:1]]
+    room -= len(kept[0]) + 1 if kept else 0
+    for line in lines[1:]:
+        room -= len(line) + 1
+        if room < 0:
+            break
+        kept.append(line)
+    return kept

@@ -1,0 +1,22 @@
+"""The sandbox's side of `dsa.guards.mypy`: check one file, report what mypy printed and its exit status. Nothing of the file is run."""
+
+import json
+import os
+from pathlib import Path
+
+from mypy import api
+
+_OPTIONS = (
+    "--config-file=", "--cache-dir=/dev/null", "--no-site-packages", "--ignore-missing-imports", "--check-untyped-defs", "--show-error-codes",
+    "--hide-error-context", "--no-color-output", "--no-error-summary", "--no-pretty",
+)  # fmt: skip
+
+
+def run(payload: str, result_fd: int) -> None:
+    """Do the job: `payload` is JSON with `code`, `file` and `options`."""
+    job = json.loads(payload)
+    Path(job["file"]).write_text(job["code"], encoding="utf-8", newline="")
+    printed, complaints, status = api.run([*_OPTIONS, *job["options"], job["file"]])
+    report = json.dumps([status, printed[: job["most"]], complaints[-1000:]]).encode()
+    while report:
+        report = report[os.write(result_fd, report) :]

@@ -1,0 +1,280 @@
+"""A guard or generator that raises, hangs, prints 1 GB or returns nonsense: recorded, handled by the table, nothing lost.
+
+Through `dsa run`, the real driver and the ledger on disk. What would stay behind in this process (a loop that never ends, a gigabyte) is
+done in another one.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from kept_runs import dsa
+from misbehaving import HANDLED, UNHANDLED, document, module
+
+from dsa.guards.feedback import MOST_CHARACTERS
+from dsa.lang import loads
+from dsa.runtime.ledger import load_lines
+from dsa.runtime.run import replay
+
+PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
+RAISED = {
+    "ValueError": "ValueError: not today",
+    "SystemExit": "the call raised SystemExit: not today",
+    "GeneratorExit": "the call raised GeneratorExit: not today",
+    "CancelledError": "the call raised CancelledError: not today",
+    "StopIteration": "the call raised StopIteration: not today",
+    "OddError": "the call raised OddError: not today",
+    "MuteError": "the call raised MuteError",
+    "RecursionError": "RecursionError: maximum recursion depth exceeded",
+    "MemoryError": "MemoryError",
+    "group": "ExceptionGroup: not today",
+    "unprintable": "ValueError: not ",
+}
+NO_VERDICT = {
+    "None": "guard g gave None, not a GuardResult",
+    "True": "guard g gave bool, not a GuardResult",
+    "text": "guard g gave str, not a GuardResult",
+    "class": "not a GuardResult",
+    "coroutine": "guard g gave Event, not a GuardResult",
+    "passed as int": "is no verdict",
+    "passed and fatal": "cannot be passed and fatal at once",
+    "no feedback": "is no verdict",
+    "bytes as feedback": "TypeError",
+}
+NO_ARTIFACT = {
+    "None": "None",
+    "True": "bool",
+    "text": "str",
+    "class": "",
+    "coroutine": "Event",
+    "content None": "",
+    "content bytes": "",
+    "seconds NaN": "",
+    "seconds infinite": "",
+    "cost NaN": "",
+    "tokens as text": "",
+    "usage as text": "",
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder, and nothing in the environment that looks like a run's."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(text, **options):
+    """Run a machine with the module that is there; give what `--json` prints."""
+    Path("trial.md").write_text(document(text, **options))
+    bound = ["--with", "mine.py"] if Path("mine.py").exists() else []
+    done = dsa("run", "trial.md", "write it", "--json", *bound)
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return json.loads(done.stdout)
+
+
+def kept(told):
+    """Give the run as it is derived again from its ledger, after the program has verified it too."""
+    directory = Path(told["directory"])
+    verified = dsa("replay", directory.name)
+    assert verified.exit_code == 0, verified.output
+    entries = load_lines((directory / "ledger.jsonl").read_text(encoding="utf-8"))
+    return replay(loads((directory / "machine.md").read_text(encoding="utf-8")), entries), entries
+
+
+def failures(entries, effect):
+    """Give what the ledger has of the failures of an effect."""
+    payloads = [
+        step["payload"]
+        for entry in entries
+        for step in getattr(entry, "steps", ())
+        if getattr(entry, "effect", "") == effect
+    ]
+    return [f"{payload['code']}: {payload['message']}" for payload in payloads if payload.get("error")]
+
+
+def require_handled(told, state, effect, said):
+    """The ledger has it, the row for it was taken, `dsa show` tells it, and it can be derived again."""
+    assert (told["kind"], told["outcome"]) == ("finished", state)
+    again, entries = kept(told)
+    assert again.configuration.state == state
+    (failure,) = failures(entries, effect)
+    assert said in failure
+    shown = dsa("show", "last").output
+    assert f"{effect} {'1' if effect == 'query_llm' else '2'}/1 failed: " in shown
+    assert f"-> {state}" in shown
+    assert "\x1b" not in shown
+    return again
+
+
+@pytest.mark.parametrize("blocks", [True, False])
+@pytest.mark.parametrize(("way", "said"), [*RAISED.items(), *NO_VERDICT.items()])
+def test_a_guard_that_gives_no_verdict_is_handled_by_its_row(folder, way, said, blocks):
+    (folder / "mine.py").write_text(module("guard", way, blocks=blocks))
+    again = require_handled(run(HANDLED), "unjudged", "execute_guard", said)
+    assert again.step("g").attempts == 1
+    assert again.step("g").accepted is None
+
+
+@pytest.mark.parametrize("blocks", [True, False])
+@pytest.mark.parametrize(("way", "said"), [*RAISED.items(), *NO_ARTIFACT.items()])
+def test_a_generator_that_gives_no_artifact_is_handled_by_its_row(folder, way, said, blocks):
+    (folder / "mine.py").write_text(module("generator", way, blocks=blocks))
+    again = require_handled(run(HANDLED), "unwritten", "query_llm", said)
+    assert again.step("g").attempts == 0
+
+
+@pytest.mark.parametrize(
+    ("role", "state", "effect"), [("guard", "unjudged", "execute_guard"), ("generator", "unwritten", "query_llm")]
+)
+def test_a_thread_of_theirs_is_not_stopped_by_its_own_ctrl_c(folder, role, state, effect):
+    (folder / "mine.py").write_text(module(role, "KeyboardInterrupt"))
+    require_handled(run(HANDLED), state, effect, "the call raised KeyboardInterrupt: not today")
+
+
+@pytest.mark.parametrize(
+    ("role", "state", "effect"), [("guard", "unjudged", "execute_guard"), ("generator", "unwritten", "query_llm")]
+)
+def test_one_that_hangs_is_given_up_at_the_time_limit(folder, role, state, effect):
+    (folder / "mine.py").write_text(module(role, "hangs"))
+    require_handled(run(HANDLED, limit="200ms"), state, effect, "no answer within 0.2 s, its time limit")
+
+
+@pytest.mark.parametrize(
+    ("role", "way", "state"),
+    [
+        ("guard", "odd feedback", "rejected"),
+        ("generator", "odd content", "succeeded"),
+        ("generator", "empty content", "succeeded"),
+        ("generator", "ids of its own", "succeeded"),
+    ],
+)
+def test_what_is_odd_but_a_text_is_kept_as_it_is(folder, role, way, state):
+    (folder / "mine.py").write_text(module(role, way))
+    told = run(HANDLED)
+    assert told["outcome"] == state
+    again, _ = kept(told)
+    shown = dsa("show", "last").output
+    assert "\x1b" not in shown
+    assert again.step("g").attempts == 1
+    if way == "odd feedback":
+        assert list(again.step("g").history)[-1].feedback == "no \ud800 \0 \x1b[2J"
+
+
+@pytest.mark.parametrize("way", ["ValueError", "SystemExit", "MuteError", "None"])
+def test_without_a_row_the_run_stops_and_goes_on_later_with_all_that_it_has(folder, way):
+    (folder / "mine.py").write_text(module("guard", way))
+    stopped = run(UNHANDLED)
+    assert (stopped["kind"], stopped["exit_code"]) == ("stopped", 1)
+    assert stopped["failure"]["what"] == "execute_guard"
+    before, _ = kept(stopped)
+    (folder / "mine.py").write_text(module("guard", "fine"))
+    told = json.loads(dsa("resume", "last", "--with", "mine.py", "--json").stdout)
+    assert (told["kind"], told["outcome"]) == ("finished", "succeeded")
+    again, _ = kept(told)
+    assert again.step("g").attempts == before.step("g").attempts == 1
+
+
+# -- in another process -----------------------------------------------------------------------------------------------
+
+
+def measured(*arguments):
+    """Run the program; give what it printed last as JSON, its exit code, and the most memory that it, or what it waited for, used, in MB."""
+    with Path("told").open("wb") as out, Path("said").open("wb") as err:
+        process = subprocess.Popen([*PROGRAM, *arguments], stdout=out, stderr=err)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return Path("told").read_text(), process.returncode, usage.ru_maxrss / 1024
+
+
+@pytest.fixture(scope="module")
+def usual_mb(tmp_path_factory):
+    """What a run takes whose guard and generator do their work."""
+    home = Path.cwd()
+    try:
+        os.chdir(tmp_path_factory.mktemp("usual"))
+        Path("mine.py").write_text(module("guard", "fine"))
+        Path("trial.md").write_text(document(HANDLED))
+        return measured("run", "trial.md", "x", "--json", "--with", "mine.py")[2]
+    finally:
+        os.chdir(home)
+
+
+@pytest.mark.parametrize(("role", "state"), [("guard", "unjudged"), ("generator", "unwritten")])
+def test_a_loop_that_never_ends_is_given_up_and_the_program_ends(folder, role, state):
+    (folder / "mine.py").write_text(module(role, "spins"))
+    (folder / "trial.md").write_text(document(HANDLED, limit="300ms"))
+    told, code, _ = measured("run", "trial.md", "x", "--json", "--with", "mine.py")
+    assert (code, json.loads(told)["outcome"]) == (0, state)
+    kept(json.loads(told))
+
+
+@pytest.mark.parametrize("role", ["guard", "generator"])
+def test_python_that_prints_a_gigabyte_takes_no_memory(folder, role, usual_mb):
+    (folder / "mine.py").write_text(module(role, "floods"))
+    (folder / "trial.md").write_text(document(HANDLED))
+    command = [*PROGRAM, "run", "trial.md", "x", "--quiet", "--with", "mine.py"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    assert usage.ru_maxrss / 1024 < usual_mb + 30
+    assert "finished: succeeded" in dsa("show", "last").output
+
+
+GIGABYTE = "head -c 1073741824 /dev/zero"
+GENERATORS = {
+    "exits": ("echo not today >&2; exit 3", "sh ended with 3: not today"),
+    "is killed": ("kill -KILL $$", "sh was killed by signal 9"),
+    "hangs": ("sleep 600 & sleep 600", "sh was stopped after 1 s."),
+    "writes a gigabyte": (GIGABYTE, "sh wrote more than 1,000,000 bytes."),
+    "complains a gigabyte": (f"{GIGABYTE} >&2; echo not today >&2; exit 1", "not today"),
+    "writes no text": ("printf '\\377'", "sh wrote what is no UTF-8 (byte 0)."),
+    "writes nothing": ("true", "sh wrote nothing."),
+}
+
+
+@pytest.mark.parametrize(("script", "said"), GENERATORS.values(), ids=GENERATORS)
+def test_a_program_that_generates_nothing_is_handled_by_its_row(folder, script, said, usual_mb):
+    (folder / "mine.py").write_text(module("guard", "fine"))
+    (folder / "tool.sh").write_text(f"{script}\n")
+    options = f"command = sh tool.sh; timeout_s = {1 if 'sleep' in script else 60}"
+    (folder / "trial.md").write_text(document(HANDLED, generator=f"command | {options}"))
+    told, code, most_mb = measured("run", "trial.md", "x", "--json", "--with", "mine.py")
+    assert code == 0, Path("said").read_text()
+    require_handled(json.loads(told), "unwritten", "query_llm", said)
+    assert most_mb < usual_mb + 30
+
+
+def test_a_program_that_is_not_there_is_handled_by_its_row(folder):
+    (folder / "mine.py").write_text(module("guard", "fine"))
+    told = run(HANDLED, generator="command | command = nonesuch-program")
+    require_handled(told, "unwritten", "query_llm", "nonesuch-program cannot be started: No such file or directory")
+
+
+GUARDS = {
+    "exits": ("echo not today; exit 3", "sh ended with 3.\nnot today"),
+    "is killed": ("kill -KILL $$", "sh was killed (SIGKILL)"),
+    "hangs": ("sleep 600 & sleep 600", "sh did not end within 1 s."),
+    "prints a gigabyte": (f"{GIGABYTE}; echo; echo not today; exit 1", "\nnot today"),
+    "complains a gigabyte": (f"({GIGABYTE}; echo; echo not today) >&2; exit 1", "\nnot today"),
+}
+
+
+@pytest.mark.parametrize(("script", "said"), GUARDS.values(), ids=GUARDS)
+def test_a_program_that_judges_fails_the_text_within_bounds(folder, script, said, usual_mb):
+    (folder / "mine.py").write_text(module("generator", "fine"))
+    (folder / "tool.sh").write_text(f"{script}\n")
+    options = f"command = sh tool.sh; read = tool.sh; timeout_s = {1 if 'sleep' in script else 60}"
+    (folder / "trial.md").write_text(document(HANDLED, guard=f"command | {options}"))
+    told, code, most_mb = measured("run", "trial.md", "x", "--json", "--with", "mine.py")
+    assert code == 0, Path("said").read_text()
+    again, _ = kept(json.loads(told))
+    assert again.configuration.state == "rejected"
+    feedback = list(again.step("g").history)[-1].feedback
+    assert said in feedback
+    assert len(feedback) <= MOST_CHARACTERS
+    assert most_mb < usual_mb + 30

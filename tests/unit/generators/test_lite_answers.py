@@ -1,0 +1,336 @@
+"""Answers of three providers in their own formats over real HTTP: called or awaited, whole or piece by piece."""
+
+import asyncio
+import contextlib
+import threading
+
+import pytest
+from stream_server import HANG, answered, events, refusing, serving
+from stream_shapes import chunk
+from wire_formats import ANTHROPIC, COMPLETION_TOKENS, FORMATS, OLLAMA, OPENAI, PROMPT_TOKENS
+
+from dsa.errors import GenerationError, PromptTooLong
+from dsa.generators.lite import LiteLLMGenerator
+from dsa.runtime.content import AmbientEnvironment, Context, PromptTemplate
+
+litellm = pytest.importorskip("litellm", reason="the extra `llm` is not installed")
+
+CONTEXT = Context(AmbientEnvironment(), "Say hello", step="greet")
+COUNTS = (PROMPT_TOKENS, COMPLETION_TOKENS)
+#: What LiteLLM's price list says; the models that are asked for are on it, but for Ollama's, which nobody is paid for.
+COSTS = {"openai": 12 * 0.15e-6 + 3 * 0.6e-6, "anthropic": 12 * 3e-6 + 3 * 15e-6, "ollama": 0.0}
+
+
+pytestmark = pytest.mark.usefixtures("litellm_leaves_no_loop")
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+
+
+def called(generator, *arguments, **named):
+    return generator.generate(*arguments, **named)
+
+
+def awaited(generator, *arguments, **named):
+    return asyncio.run(generator.agenerate(*arguments, **named))
+
+
+both_ways = pytest.mark.parametrize("ask", [called, awaited])
+each_format = pytest.mark.parametrize("form", FORMATS, ids=str)
+each_way = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+
+
+def made(form, address, **options):
+    return LiteLLMGenerator(form.model, api_base=f"{address}{form.base}", **options)
+
+
+@both_ways
+@each_format
+def test_a_whole_answer_with_all_that_the_provider_says_of_it(ask, form):
+    with serving(form.whole("hello")) as (address, requests):
+        artifact = ask(made(form, address, seed=3), CONTEXT)
+    usage = artifact.usage
+    assert artifact.content == "hello"
+    assert (usage.model, usage.prompt_tokens, usage.completion_tokens) == (form.model, *COUNTS)
+    assert usage.cost_usd == pytest.approx(COSTS[form.name])
+    assert usage.response_model == ("" if form is OLLAMA else "answers")
+    assert requests[0].path == form.path
+
+
+@both_ways
+@each_format
+def test_a_stream_is_shown_as_it_comes_and_gives_one_artifact(ask, form):
+    shown = []
+    with serving(form.stream("hel", "lo")) as (address, requests):
+        artifact = ask(made(form, address), CONTEXT, on_text=shown.append)
+    usage = artifact.usage
+    assert (shown, artifact.content) == (["hel", "lo"], "hello")
+    assert (usage.prompt_tokens, usage.completion_tokens) == COUNTS
+    assert usage.cost_usd == pytest.approx(COSTS[form.name])
+    assert usage.response_model == ""
+    assert requests[0].body["stream"] is True
+
+
+@both_ways
+def test_the_counts_of_a_stream_are_asked_for(ask):
+    with serving(OPENAI.stream("hi")) as (address, requests):
+        ask(made(OPENAI, address), CONTEXT, on_text=print)
+    assert requests[0].body["stream_options"] == {"include_usage": True}
+
+
+@both_ways
+@each_way
+@pytest.mark.parametrize("form", [OPENAI, ANTHROPIC], ids=str)
+def test_what_is_not_said_is_unknown_and_not_nothing(ask, form, streamed):
+    """LiteLLM fills in 0 tokens for $0, or counts itself."""
+    answer = form.stream("hi", counted=False) if streamed else form.whole("hi", counted=False)
+    with serving(answer) as (address, _):
+        usage = ask(made(form, address), CONTEXT, on_text=print if streamed else None).usage
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.cost_usd) == (None, None, None)
+
+
+@each_way
+def test_a_model_without_a_price_costs_nobody_knows_what(streamed):
+    with serving(OPENAI.stream("hi") if streamed else OPENAI.whole("hi")) as (address, _):
+        generator = LiteLLMGenerator("openai/mine", api_base=f"{address}/v1")
+        usage = generator.generate(CONTEXT, on_text=print if streamed else None).usage
+    assert (usage.prompt_tokens, usage.cost_usd) == (PROMPT_TOKENS, None)
+
+
+@both_ways
+@each_format
+@pytest.mark.parametrize("drop", [False, True], ids=["no end", "connection lost"])
+def test_a_stream_that_breaks_off_is_no_answer(ask, form, drop):
+    shown = []
+    with (
+        serving(form.stream("hel", end=None, drop=drop)) as (address, requests),
+        pytest.raises(GenerationError) as raised,
+    ):
+        ask(made(form, address, retries=2), CONTEXT, on_text=shown.append)
+    assert raised.value.reason == "interrupted"
+    assert (shown, len([each for each in requests if each.path == form.path])) == (["hel"], 1), "nothing is said twice"
+
+
+@both_ways
+@each_way
+@each_format
+@pytest.mark.parametrize(("end", "reason"), [("length", "cut_off"), ("content_filter", "content_filter")])
+def test_an_answer_that_was_stopped_is_no_answer(ask, form, streamed, end, reason):
+    if form is OLLAMA and end == "content_filter":
+        pytest.skip("Ollama has no filter")
+    answer = form.stream("hel", end=end) if streamed else form.whole("hel", end)
+    with serving(answer) as (address, requests), pytest.raises(GenerationError) as raised:
+        ask(made(form, address, retries=2), CONTEXT, on_text=print if streamed else None)
+    assert raised.value.reason == reason
+    assert len([each for each in requests if each.path == form.path]) == 1, "another try would end the same way"
+
+
+@pytest.mark.parametrize("reason", ["network_error", "insufficient_system_resource"])
+def test_a_finish_reason_that_is_an_error_is_no_end(reason):
+    with serving(OPENAI.stream("hel", end=reason)) as (address, _), pytest.raises(GenerationError, match="broke off"):
+        made(OPENAI, address).generate(CONTEXT, on_text=print)
+
+
+@both_ways
+def test_an_error_in_the_middle_is_told(ask):
+    answer = answered(events([chunk({"content": "hel"}), {"error": {"message": "boom", "code": 502}}]))
+    with serving(answer) as (address, _), pytest.raises(GenerationError) as raised:
+        ask(made(OPENAI, address), CONTEXT, on_text=print)
+    assert raised.value.reason == "server_error"
+
+
+@both_ways
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+def test_silence_is_a_timeout(ask, streamed):
+    pieces = [
+        OPENAI.stream("hel", end=None)[0],
+        OPENAI.stream("hel", end=None)[1].replace(b"data: [DONE]\n\n", b": wait...\n\n"),
+    ]
+    with (
+        serving([*(pieces if streamed else []), HANG]) as (address, _),
+        pytest.raises(GenerationError, match=r"within 0\.5 s") as raised,
+    ):
+        ask(made(OPENAI, address, timeout_s=0.5), CONTEXT, on_text=print if streamed else None)
+    assert raised.value.reason == "timeout"
+
+
+@both_ways
+@pytest.mark.parametrize("tail", [b": still here\n\n", b": still here  "], ids=["text", "comments"])
+def test_an_answer_that_never_ends_is_a_timeout(ask, tail):
+    """Pieces keep coming, or comments do: no wait is too long, the whole is."""
+    head, body = OPENAI.stream("more", end=None)[:2]
+    over = threading.Event()
+
+    def dripping(connection):
+        connection.sendall(head)
+        with contextlib.suppress(OSError):  # the client has gone
+            for _ in range(200):
+                if over.wait(0.05):
+                    return
+                connection.sendall(body.replace(b"data: [DONE]\n\n", tail))
+
+    with serving([dripping]) as (address, _):
+        try:
+            with pytest.raises(GenerationError, match=r"within 0\.5 s"):
+                ask(made(OPENAI, address, timeout_s=0.5), CONTEXT, on_text=lambda text: None)
+        finally:
+            over.set()
+
+
+@both_ways
+def test_what_shows_the_text_may_fail_with_its_own_error(ask):
+    def broken(text):
+        raise OSError("the screen is gone")
+
+    with serving(OPENAI.stream("hi")) as (address, requests), pytest.raises(OSError, match="the screen is gone"):
+        ask(made(OPENAI, address, retries=3), CONTEXT, on_text=broken)
+    assert len(requests) == 1
+
+
+def test_who_gives_up_waiting_ends_the_request():
+    """The server sees the connection go; a thread would have waited for the answer."""
+    came, gone = threading.Event(), threading.Event()
+
+    async def given_up(address):
+        task = asyncio.ensure_future(made(OPENAI, address).agenerate(CONTEXT))
+        await asyncio.to_thread(came.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.to_thread(gone.wait, 10)
+
+    def watched(connection):
+        came.set()
+        connection.recv(1)
+        gone.set()
+
+    with serving([watched]) as (address, _):
+        asyncio.run(given_up(address))
+    assert gone.is_set()
+
+
+def test_several_can_be_awaited_at_once():
+    async def all_of_them(address):
+        return await asyncio.gather(*(made(OPENAI, address, seed=seed).agenerate(CONTEXT) for seed in range(5)))
+
+    with serving(OPENAI.whole("hi")) as (address, requests):
+        assert [artifact.content for artifact in asyncio.run(all_of_them(address))] == ["hi"] * 5
+    assert len({request.body["seed"] for request in requests}) == 5
+
+
+@both_ways
+def test_a_call_has_the_same_seed_each_time_and_others_have_others(ask):
+    with serving(OPENAI.whole("hi")) as (address, requests):
+        for seed, context in (
+            (1, CONTEXT),
+            (1, CONTEXT),
+            (2, CONTEXT),
+            (1, Context(AmbientEnvironment(), "Say hello", step="part")),
+        ):
+            ask(made(OPENAI, address, seed=seed), context)
+    first, again, *others = (request.body["seed"] for request in requests)
+    assert first == again
+    assert len({first, *others}) == 3
+
+
+def test_a_provider_without_seeds_is_asked_without():
+    with serving(ANTHROPIC.whole("hi")) as (address, requests):
+        made(ANTHROPIC, address, seed=1).generate(CONTEXT)
+    assert "seed" not in requests[0].body
+
+
+# -- tries --------------------------------------------------------------------------------------------------------------
+
+
+@both_ways
+@each_way
+def test_failures_that_may_pass_are_tried_again_and_each_is_told(ask, streamed):
+    good = OPENAI.stream("hi") if streamed else OPENAI.whole("hi")
+    refusals = [OPENAI.refusal(429, "slow", "retry-after: 0"), OPENAI.refusal(503, "busy", "retry-after: 0")]
+    with serving(*refusals, good) as (address, requests):
+        usage = ask(made(OPENAI, address, retries=2), CONTEXT, on_text=print if streamed else None).usage
+    assert (usage.retried, len(requests)) == (("rate_limit", "server_error"), 3)
+    assert usage.cost_usd == pytest.approx(COSTS["openai"]), "a refusal is not charged"
+    assert len({request.body["seed"] for request in requests}) == 1
+
+
+def test_what_a_try_has_cost_that_broke_off_nobody_knows(monkeypatch):
+    monkeypatch.setattr("dsa.generators.retries.Retries.pause_s", lambda self, error, failed: 0.0)
+    with serving([HANG], OPENAI.whole("hi")) as (address, _):
+        usage = made(OPENAI, address, retries=1, timeout_s=0.5).generate(CONTEXT).usage
+    assert (usage.retried, usage.cost_usd, usage.prompt_tokens) == (("timeout",), None, PROMPT_TOKENS)
+
+
+@both_ways
+def test_the_last_failure_says_how_often_it_was_tried(ask):
+    with (
+        serving(OPENAI.refusal(429, "slow", "retry-after: 0")) as (address, requests),
+        pytest.raises(GenerationError, match=r"rate limit or quota; .* It was tried 3 times\.$") as raised,
+    ):
+        ask(made(OPENAI, address, retries=2), CONTEXT)
+    assert (raised.value.reason, len(requests)) == ("rate_limit", 3)
+
+
+@both_ways
+@pytest.mark.parametrize("status", [400, 401, 403, 404])
+def test_what_would_be_the_same_again_is_not_tried_again(ask, status):
+    with serving(refusing(status, {"error": {"message": "no"}})) as (address, requests), pytest.raises(GenerationError):
+        ask(made(OPENAI, address, retries=3), CONTEXT)
+    assert len(requests) == 1
+
+
+def test_without_the_option_nothing_is_tried_again():
+    with serving(OPENAI.refusal(503, "busy")) as (address, requests), pytest.raises(GenerationError, match=r"later\.$"):
+        made(OPENAI, address).generate(CONTEXT)
+    assert len(requests) == 1
+
+
+# -- the prompt's budget ------------------------------------------------------------------------------------------------
+
+
+@both_ways
+def test_a_prompt_too_long_is_told_before_anything_is_asked(ask):
+    with (
+        serving(OPENAI.whole("hi")) as (address, requests),
+        pytest.raises(PromptTooLong, match="as LiteLLM counts for openai/gpt-4o-mini"),
+    ):
+        ask(made(OPENAI, address, max_prompt_tokens=20), Context(AmbientEnvironment(), "word " * 50))
+    assert requests == []
+
+
+def test_the_prompt_has_no_more_than_its_tokens_as_litellm_counts():
+    history = [(f"attempt number {number} " * 5, f"reason {number} " * 5) for number in range(30)]
+    with serving(OPENAI.whole("hi")) as (address, requests):
+        generator = made(OPENAI, address, max_prompt_tokens=300)
+        generator.generate(
+            Context(AmbientEnvironment(), "Psi", history[-1][0], history), PromptTemplate(task="Do {specification}")
+        )
+    (message,) = requests[0].body["messages"]
+    assert litellm.token_counter(model=OPENAI.model, messages=[message]) <= 300
+    assert "reason 29" in message["content"]
+    assert "earlier attempts are left out" in message["content"]
+
+
+def test_somebody_else_may_count():
+    with serving(OPENAI.whole("hi")) as (address, _):
+        generator = made(OPENAI, address, max_prompt_tokens=2, count_tokens=lambda text: len(text.split()))
+        assert generator.generate(Context(AmbientEnvironment(), "two words")).content == "hi"
+        with pytest.raises(PromptTooLong, match="by the function that was given"):
+            generator.generate(Context(AmbientEnvironment(), "these are more"))
+
+
+def test_counting_fetches_no_tokenizer(monkeypatch):
+    """For some names LiteLLM would ask the network for one, and go on without when it is not there."""
+    asked = []
+
+    def refused(*arguments, **_):
+        asked.append(arguments)
+        raise OSError("no network")
+
+    monkeypatch.setattr("socket.getaddrinfo", refused)
+    with pytest.raises(PromptTooLong):
+        LiteLLMGenerator("openrouter/meta-llama/llama-3-70b-instruct", max_prompt_tokens=1).generate(CONTEXT)
+    assert asked == []

@@ -1,0 +1,160 @@
+import enum
+import importlib.util
+import json
+from typing import Annotated, Literal
+
+import pydantic
+import pytest
+
+from dsa.errors import BindingError
+from dsa.guards import PydanticGuard, ToolMissingError, build_guard
+from dsa.guards.feedback import MOST_CHARACTERS
+from dsa.guards.models import model_at
+from dsa.lang import loads
+from dsa.runtime.content import Artifact
+
+
+class Colour(enum.Enum):
+    red = "red"
+    blue = "blue"
+
+
+class Person(pydantic.BaseModel):
+    name: str
+    ages: list[int] = []
+    colour: Colour = Colour.red
+    size: Literal["small", "large"] = "small"
+
+    @pydantic.field_validator("name")
+    @classmethod
+    def is_no_number(cls, name: str) -> str:
+        if name == "zero":
+            return str(1 / 0)
+        if name.isdigit():
+            raise ValueError("a name has letters")
+        return name
+
+
+def says(model, text, **options):
+    result = PydanticGuard(model, **options).validate(Artifact(text))
+    assert not result.fatal
+    assert result.passed == (not result.feedback)
+    return result.feedback
+
+
+@pytest.mark.parametrize("text", ['{"name": "a"}', 'Here:\n```json\n{"name": "a", "ages": [1]}\n```\nDone.'])
+def test_json_that_the_model_accepts_passes(text):
+    assert says(Person, text) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "feedback"),
+    [
+        ("no", "This is not JSON: Expecting value in line 1, column 1."),
+        ("{}", "name: Field required"),
+        ("[]", "the whole: Input should be an object"),
+        ('{"name": "1"}', "name: Value error, a name has letters"),
+        (
+            '{"name": "a", "ages": [1, "x"]}',
+            "ages[1]: Input should be a valid integer, unable to parse string as an integer",
+        ),
+        ('{"name": "a", "ages": [NaN]}', "This is not JSON: NaN is no number."),
+        ('{"name": "a", "ages": [1e999]}', "This JSON has a number that is too large to be read: 1e999."),
+        ('{"name": "a", "colour": "green"}', "colour: this is none of the values that are allowed"),
+        ('{"name": "a", "size": "x"}', "size: this is none of the values that are allowed"),
+    ],
+)
+def test_faults_are_named_with_their_places(text, feedback):
+    assert says(Person, text) == feedback
+
+
+def test_right_values_are_told_only_where_that_is_wanted():
+    assert says(Person, '{"name": "a", "size": "x"}', show_expected=True) == "size: Input should be 'small' or 'large'"
+
+
+def test_the_value_itself_is_not_repeated():
+    said = says(Person, json.dumps({"name": ["s3cret" * 1000], "ages": ["s3cret" * 1000] * 50}))
+    assert "s3cret" not in said
+    assert said.endswith("and 48 more")
+    assert len(says(dict[str, int], json.dumps({"k" * 9000: "x"}))) < MOST_CHARACTERS
+
+
+def test_a_lone_surrogate_is_a_fault_of_the_text():
+    assert "JSON" in says(Person, '{"name": "\\ud800"}')
+
+
+def test_any_type_that_pydantic_can_check_will_do():
+    assert says(list[int], "[1, 2]") == ""
+    assert says(list[int], '["x"]').startswith("[0]: Input should be a valid integer")
+    assert says(Annotated[int, pydantic.Field(gt=3)], "2") == "the whole: Input should be greater than 3"
+    with pytest.raises(ValueError, match="nothing that pydantic can check"):
+        PydanticGuard(object())
+
+
+def test_what_a_validator_raises_of_its_own_is_no_verdict():
+    with pytest.raises(ZeroDivisionError):
+        PydanticGuard(Person).validate(Artifact('{"name": "zero"}'))
+
+
+def test_where_pydantic_is_not_installed_it_is_said_how(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(ToolMissingError, match=r"pip install 'dual-state-agents\[pydantic\]'"):
+        PydanticGuard(int)
+
+
+SHAPES = """
+from __future__ import annotations
+from pydantic import BaseModel
+
+class Outer:
+    class Person(BaseModel):
+        name: str
+        friends: list[Friend] = []
+
+class Friend(BaseModel):
+    name: str
+
+number = 3
+"""
+TABLE = """# t
+
+## Guards
+| guard | judges | is | options |
+| ----- | ------ | -- | ------- |
+| form  |        | pydantic | model = {model} |
+
+## Steps
+| step | guard | task |
+| ---- | ----- | ---- |
+| a    | form  | x    |
+"""
+
+
+def test_a_table_names_a_model_in_a_file_or_a_module(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shapes.py").write_text(SHAPES)
+    guard = build_guard("form", loads(TABLE.format(model="shapes.py:Outer.Person")))
+    assert guard.validate(Artifact('{"name": "a", "friends": [{"name": 1}]}')).feedback.startswith("friends[0].name: ")
+    assert model_at("collections.abc:Mapping").__name__ == "Mapping"
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("shapes.py", "'shapes.py' names no model: write module:Name or file.py:Name"),
+        ("nowhere.py:X", "nowhere.py cannot be imported: FileNotFoundError: there is no such file"),
+        ("nowhere:X", "nowhere cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
+        ("json:Nothing", "json has nothing called 'Nothing'"),
+        ("json.py:x y", "names no model"),
+        ("quits.py:X", "quits.py cannot be imported: SystemExit: 0"),
+        ("shapes.py:number", "3 is nothing that pydantic can check"),
+    ],
+)
+def test_a_model_that_is_not_there_is_found_before_the_first_event(tmp_path, monkeypatch, model, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shapes.py").write_text(SHAPES)
+    (tmp_path / "quits.py").write_text("raise SystemExit(0)")
+    with pytest.raises(BindingError) as raised:
+        build_guard("form", loads(TABLE.format(model=model)))
+    assert "guard form: " in str(raised.value)
+    assert message in str(raised.value)

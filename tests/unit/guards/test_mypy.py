@@ -1,0 +1,106 @@
+import importlib.util
+
+import pytest
+from conftest import NOT_TESTED
+
+from dsa.edge.sandbox import RUNGS, Outcome, probed
+from dsa.guards import MypyGuard, ToolFailedError, ToolMissingError, mypy
+from dsa.guards.feedback import MOST_CHARACTERS
+from dsa.runtime.content import Artifact
+
+WRONG = 'x: int = "a"'
+SAID = 'Incompatible types in assignment (expression has type "str", variable has type "int")  [assignment]'
+
+
+def says(code, **options):
+    result = MypyGuard(**options).validate(Artifact(f"Here:\n```python\n{code}\n```\n"))
+    assert not result.fatal
+    assert result.passed == (not result.feedback)
+    return result.feedback
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_faults_are_named_by_line(rung):
+    if probed(rung).fault:
+        pytest.skip(f"{NOT_TESTED} on the sandbox's rung '{rung}': {probed(rung).fault}")
+    assert says("import json\nx: str = json.dumps(1)", rung=rung) == ""
+    assert says(f"import re\n{WRONG}", rung=rung) == f"line 2: {SAID}"
+
+
+def test_functions_without_annotations_are_checked_and_strict_wants_them():
+    assert 'line 2: Unsupported operand types for + ("int" and "str")' in says("def f(a):\n    return 1 + 'a'")
+    assert says("def f(a):\n    return a") == ""
+    assert (
+        says("def f(a):\n    return a", strict=True)
+        == "line 1: Function is missing a type annotation  [no-untyped-def]"
+    )
+
+
+def test_what_is_not_in_the_standard_library_is_taken_as_it_comes():
+    assert says("import numpy, yaml, requests, attrs\nx: int = numpy.array(1)") == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (f"{WRONG}  # type: ignore", "line 1: `# type: ignore` is not allowed"),
+        (f"{WRONG}  #type:ignore[assignment]", "line 1: `# type: ignore` is not allowed"),
+        (f"# type: ignore\n{WRONG}", "line 1: `# type: ignore` is not allowed"),
+        (f"# mypy: ignore-errors\n{WRONG}", "line 1: `# mypy:` is not allowed"),
+        ("import typing\n@typing.no_type_check\ndef f(x: int) -> str:\n    return x", "line 2: `no_type_check`"),
+        ("from typing import no_type_check as n\n@n\ndef f(x: int) -> str:\n    return x", "line 1: `no_type_check`"),
+    ],
+)
+def test_what_silences_the_checker_is_a_fault_unless_it_is_allowed(code, said):
+    assert said in says(code)
+    assert says(code, allow_ignores=True) == ""
+
+
+def test_settings_are_found_in_strings_too_where_some_versions_read_them():
+    assert says(f'"""\n# mypy: ignore-errors\n"""\n{WRONG}').startswith("line 2: `# mypy:` is not allowed")
+
+
+def test_a_text_that_speaks_of_ignoring_is_none():
+    assert says('x = "# type: ignore"') == ""
+
+
+def test_no_configuration_and_no_plugin_is_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mypy.ini").write_text("[mypy]\nignore_errors = true\nplugins = nowhere.py\n")
+    monkeypatch.setenv("MYPYPATH", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "json.py").write_text("def dumps(x: int) -> int: ...\n")
+    assert says(f"import json\ny: str = json.dumps('')\n{WRONG}") == f"line 3: {SAID}"
+
+
+def test_feedback_has_a_few_faults_and_counts_the_others():
+    said = says("\n".join(f'x{n}: int = "a"' for n in range(30)))
+    assert said.split("\n")[5:] == ["and 25 more"]
+    assert len(says("x: int = " + repr("a") + "\n" + f"{'y' * 50_000}.z")) < MOST_CHARACTERS
+
+
+def test_what_is_no_python_and_what_takes_too_long_has_failed():
+    assert says("def f(:") == "The code has a syntax error in line 1: invalid syntax."
+    assert says("x = 1", timeout_s=0.05) == "mypy did not finish with the code within 0.05 s."
+
+
+@pytest.mark.parametrize(
+    ("results", "said"),
+    [
+        (b"", "exited, 1.: Traceback"),
+        (b'[2, "", "usage: mypy"]', "usage: mypy"),
+        (b'[1, "solution.py: odd", ""]', "odd"),
+    ],
+)
+def test_a_fault_of_mypys_own_is_no_verdict(results, said):
+    outcome = Outcome("exited", 1, results, b"Traceback", 1.0, 1.0, "limits")
+    with pytest.raises(ToolFailedError, match=said):
+        mypy.faults_in(outcome)
+
+
+def test_where_mypy_is_not_installed_it_is_said_how(monkeypatch):
+    mypy.program.cache_clear()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(ToolMissingError, match=r"mypy is not installed: pip install 'dual-state-agents\[lint\]'"):
+        MypyGuard()
+    mypy.program.cache_clear()

@@ -1,0 +1,115 @@
+from collections.abc import Sequence
+
+import pytest
+
+from dsa.errors import GenerationError, PromptTooLong
+from dsa.runtime.content import AmbientEnvironment, Artifact, Context, PromptTemplate
+from dsa.runtime.prompt import render
+from dsa.runtime.prompt_budget import TokenBudget, bytes_of
+
+TEMPLATE = PromptTemplate("You write Python.", "", "Write it.", "Rejected: {feedback}")
+
+
+def words(tokens):
+    return TokenBudget(tokens, lambda text: len(text.split()), "in words")
+
+
+def context(*history, specification="Psi"):
+    return Context(AmbientEnvironment(), specification, history[-1][0] if history else None, history)
+
+
+def test_a_byte_counts_as_a_token():
+    assert (bytes_of("abc"), bytes_of("é☃"), bytes_of("\udc80"), bytes_of("")) == (3, 5, 3, 0)
+
+
+def test_the_history_gives_way_from_its_oldest_end():
+    history = [(f"class A{number}", f"no method {number}") for number in range(1, 6)]
+    assert render(TEMPLATE, context(*history), words(44)) == (
+        "# ROLE\nYou write Python.\n\n# CONTEXT\nSpecification:\nPsi\n\n"
+        "# HISTORY\n(3 earlier attempts are left out.)\n\n"
+        "--- Attempt 4 ---\nclass A4\nRejected: no method 4\n\n--- Attempt 5 ---\nclass A5\nRejected: no method 5\n\n"
+        "# TASK\nWrite it."
+    )
+
+
+def test_feedback_that_comes_again_is_pointed_at():
+    history = [("class A", "no get"), ("class B", "no put"), ("class C", "no get"), ("class D", "")]
+    prompt = render(TEMPLATE, context(*history, ("class E", "")), words(1000))
+    assert "class A\nRejected: (The same as for attempt 3.)" in prompt
+    assert "class C\nRejected: no get" in prompt
+    assert prompt.count("no get") == 1
+    assert "class D\nRejected: \n" in prompt, "nothing is not pointed at"
+
+
+def test_the_plain_prompt_gives_way_too():
+    prompt = render(None, context(("a1", "f1"), ("a2", "f2"), ("a3", "f1")), words(18))
+    assert (
+        prompt
+        == "Psi\n\nPrevious attempt:\na3\n\nFeedback:\n(1 earlier attempt is left out.)\nAttempt 2: f2\nAttempt 3: f1"
+    )
+    assert "Attempt 1: (The same as for attempt 3.)" in render(
+        None, context(("a1", "f1"), ("a2", "f2"), ("a3", "f1")), words(100)
+    )
+
+
+@pytest.mark.parametrize("template", [None, TEMPLATE])
+def test_the_text_that_was_rejected_last_gives_way_when_all_else_has(template):
+    prompt = render(template, context(("old", "not so"), ("word " * 100, "too long")), words(45))
+    assert "(Its text is left out: it is too long.)" in prompt
+    assert "(1 earlier attempt is left out.)" in prompt
+    assert "too long" in prompt
+    assert "word word" not in prompt
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (context(specification="word " * 50), r"has 62 tokens without its history \(specification 50, role 3, task 2; counted: in words\)"),
+        (context(("a", "word " * 50)), r"with nothing of its history but the newest feedback \(newest feedback 50, "),
+    ],
+    ids=["specification", "feedback"],
+)  # fmt: skip
+def test_what_is_never_left_out_and_does_not_fit_is_an_error_with_the_sizes(given, told):
+    with pytest.raises(PromptTooLong, match=f"{told}.*allows 30; shorten them, or raise max_prompt_tokens") as raised:
+        render(TEMPLATE, given, words(30))
+    assert isinstance(raised.value, GenerationError)
+    assert (raised.value.reason, raised.value.allowed) == ("prompt_too_long", 30)
+    assert raised.value.tokens > 30
+
+
+def test_the_step_is_named():
+    with pytest.raises(PromptTooLong, match="The prompt of step g_impl has"):
+        render(TEMPLATE, Context(AmbientEnvironment(), "word " * 50, step="g_impl"), words(30))
+
+
+def test_what_a_step_uses_is_never_cut():
+    given = Context(AmbientEnvironment(), "Psi", dependencies={"test": Artifact("word " * 50)})
+    with pytest.raises(PromptTooLong, match="test 50"):
+        render(TEMPLATE, given, words(40))
+
+
+class Counted(Sequence):
+    """A history that knows how far back it was read."""
+
+    def __init__(self, length):
+        self.length, self.oldest = length, length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(self.length))]
+        place = index % self.length
+        self.oldest = min(self.oldest, place)
+        return f"text {place}", f"feedback {place}"
+
+
+def test_a_long_history_is_not_read_further_back_than_twice_of_what_fits():
+    history, counted = Counted(10_000), []
+    budget = TokenBudget(200, lambda text: counted.append(1) or len(text.split()))
+    prompt = render(TEMPLATE, Context(AmbientEnvironment(), "Psi", "text", history), budget)
+    shown = prompt.count("--- Attempt")
+    assert shown > 10
+    assert history.length - history.oldest <= 2 * shown
+    assert len(counted) < 15
