@@ -1,6 +1,7 @@
 """The secrets of this process's environment."""
 
 import os
+from functools import lru_cache
 from pathlib import Path
 
 from dsa.runtime.secret_names import Chosen, secrets_in
@@ -12,7 +13,13 @@ def environment_secrets(chosen: Chosen | None = None) -> Secrets:
 
     The path of something that is there is no secret, whatever its variable is called: GOOGLE_APPLICATION_CREDENTIALS names a file.
     """
-    return secrets_in({name: value for name, value in os.environ.items() if not _is_path(value)}, chosen)
+    return _secrets_in(tuple(os.environ.items()), chosen)
+
+
+@lru_cache(maxsize=8)
+def _secrets_in(variables: tuple[tuple[str, str], ...], chosen: Chosen | None) -> Secrets:
+    """Look through an environment once: what is worked out of it takes longer than a short run."""
+    return secrets_in({name: value for name, value in variables if not _is_path(value)}, chosen)
 
 
 def _is_path(value: str) -> bool:

@@ -7,7 +7,7 @@ knows no model, no file and no process: `dsa.generators` and `dsa.guards` implem
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import attrs
 
@@ -141,7 +141,7 @@ class GeneratorInterface(ABC):
     One that answers at once can say that it does not block: then it is called in place, and not in a thread of its own.
     """
 
-    blocks: ClassVar[bool] = True
+    blocks: bool = True
 
     @abstractmethod
     def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
@@ -162,7 +162,7 @@ class GuardInterface(ABC):
     One that answers at once can say that it does not block: then it is called in place, and not in a thread of its own.
     """
 
-    blocks: ClassVar[bool] = True
+    blocks: bool = True
 
     @abstractmethod
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:

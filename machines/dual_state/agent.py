@@ -5,7 +5,7 @@ and fields are the agent program's. Which state follows which stands in `machine
 """
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import attrs
@@ -134,7 +134,7 @@ class DualStateAgent:
         observe: Observer = lambda _entry: None,
     ) -> None:
         self._pair, self._dag, self._observe = action_pair, artifact_dag, observe
-        self._machine = attrs.evolve(_table().at({"rmax": rmax}), constraints=constraints)
+        self._machine = _table(rmax, constraints)
         self._generator = Asking(action_pair)
         self.run: Run | None = None
 
@@ -203,6 +203,7 @@ class Asking(GeneratorInterface):
 
     def __init__(self, pair: ActionPair, dependencies: Mapping[str, Artifact] | None = None) -> None:
         self._pair, self._dependencies = pair, dict(dependencies or {})
+        self.blocks = pair.generator.blocks
         self.asked: Context | None = None
 
     def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
@@ -218,6 +219,7 @@ class Judging(GuardInterface):
 
     def __init__(self, guard: GuardInterface, dependencies: Mapping[str, Artifact]) -> None:
         self._guard, self._dependencies = guard, dict(dependencies)
+        self.blocks = guard.blocks
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:
         """Judge with all there is."""
@@ -240,9 +242,10 @@ class Scoped:
         return self._store.store(attrs.evolve(artifact, dependency_ids=used), author)
 
 
-@cache
-def _table() -> Machine:
-    return load("dual_state")
+@lru_cache(maxsize=64)
+def _table(rmax: int, constraints: str) -> Machine:
+    """Give the shipped table; what is worked out of it once serves all agents of its kind."""
+    return attrs.evolve(load("dual_state").at({"rmax": rmax}), constraints=constraints)
 
 
 async def drive(

@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import artifacts
 import durable_peers
 import exploring
+import guarded
 import peers
 import runtime
 import sandboxed
@@ -162,6 +163,7 @@ if __name__ == "__main__":
         *artifacts.BENCHES,
         *durable_peers.BENCHES,
         *runtime.BENCHES,
+        *guarded.BENCHES,
         *simulation.BENCHES,
         *sandboxed.BENCHES,
         *streams.BENCHES,
