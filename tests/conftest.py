@@ -1,12 +1,18 @@
 """What tests tell at the end of a session: faults that fired, figures, and what could not be tested here. Works across xdist's workers."""
 
 import os
+import signal
 from collections import Counter
 from operator import itemgetter
 
 import pytest
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # a test that asks whether LiteLLM is here imports it
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a shell that starts tests with & has them ignore Ctrl-C, and what they start too
 
 NOT_TESTED = "NOT TESTED"
 
