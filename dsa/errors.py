@@ -5,9 +5,12 @@ of diagnostic codes, and the one exception tree. It must not know what a machine
 """
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import attrs
+
+if TYPE_CHECKING:
+    from dsa.runtime.content import Usage
 
 Severity = Literal["error", "warning", "info"]
 
@@ -122,6 +125,11 @@ class DsaError(Exception):
     """The root of everything this package raises on purpose."""
 
 
+def install_hint(extra: str) -> str:
+    """Say how the packages of an extra are installed: from a clone, for nothing is released yet."""
+    return f"pip install '.[{extra}]' (in a clone of dual-state-agents)"
+
+
 class MachineError(DsaError, ValueError):
     """Raised when a document is not a machine. `diagnostics` holds every finding, errors first."""
 
@@ -165,10 +173,14 @@ class BindingError(DsaError, ValueError):
 
 
 class GenerationError(DsaError):
-    """Raised when a generator gives no artifact. `reason` is one stable word, the message one sentence or two."""
+    """Raised when a generator gives no artifact. `reason` is one stable word, the message one sentence or two.
 
-    def __init__(self, message: str, reason: str = "failed") -> None:
+    `usage` is what an answer took that came and is none: cut off, filtered, without text. None when none came.
+    """
+
+    def __init__(self, message: str, reason: str = "failed", usage: "Usage | None" = None) -> None:
         self.reason = reason
+        self.usage = usage
         super().__init__(message)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 from rich.text import Text
 
+from dsa.cli.model import model_named
 from dsa.cli.outcome import headline, show
 from dsa.cli.run import run_with_model
 from dsa.cli.terminal import terminal
@@ -25,6 +26,7 @@ SHOWN = (
 @click.option(
     "--model",
     default=DEFAULT_MODEL,
+    callback=model_named,
     show_default=True,
     help="local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name.",
 )

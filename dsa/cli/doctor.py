@@ -27,7 +27,7 @@ from dsa.edge.render import renderer
 from dsa.edge.sandbox import FEATURES, ladder, limits
 from dsa.edge.stores.sqlite import SqliteStore
 from dsa.edge.telemetry import ENDPOINTS
-from dsa.errors import ModelUnavailable
+from dsa.errors import ModelUnavailable, install_hint
 from dsa.generators.local import model_path
 from dsa.runtime.journal import StoreError
 from dsa.runtime.secrets import SHAPES
@@ -99,7 +99,7 @@ def _facts(root: Path) -> Iterator[Fact]:
     yield _sandbox()
     yield from (_program(*each) for each in _PROGRAMS)
     yield _found("C compiler", compiler(), "searches very large machines faster; apt install gcc")
-    yield _found("pictures", renderer(), f"pip install '{_NAME}[draw]', or install Graphviz")
+    yield _found("pictures", renderer(), f"{install_hint('draw')}, or install Graphviz")
     yield _keys()
     yield _tracing()
     yield Fact("documents", "ok", ", ".join(sorted(shipped())))
@@ -179,7 +179,7 @@ def _extra(name: str, use: str) -> Fact:
     if wanted and not missing:
         return Fact(f"[{name}]", "ok", told, {"packages": versions})
     has, lacks = f"{told}; " if told else "", f": {', '.join(missing)}" if missing else ""
-    text = f"{has}missing{lacks} ({use}); pip install '{_NAME}[{name}]'"
+    text = f"{has}missing{lacks} ({use}); {install_hint(name)}"
     return Fact(f"[{name}]", "missing", text, {"packages": versions})
 
 

@@ -1,5 +1,6 @@
 """What became of a run, in words, as JSON, and as an exit code."""
 
+import glob
 import json
 import sys
 from collections.abc import Sequence
@@ -7,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import attrs
 import click
 from rich.console import Console
 from rich.syntax import Syntax
@@ -21,6 +23,7 @@ from dsa.edge.binding import GENERATING_EFFECT
 from dsa.edge.driver import Rest
 from dsa.edge.effects import code_and_message
 from dsa.edge.running import Performed
+from dsa.edge.runs import PART_WAITS
 from dsa.meaning import Occurrence
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, StepEntry, VerdictEntry
 from dsa.runtime.run import Run
@@ -30,6 +33,8 @@ from dsa.runtime.totals import Totals, totals
 from dsa.trace import show_occurrence
 
 WAITING = 3
+#: So many lines of a text that waits for a person are shown; the rest is in its file.
+_MOST_LINES = 40
 _CODES = {"succeeded": 0, "failed": 1, "escalated": 3}
 _STYLES = {0: "bold green", 1: "bold red", 3: "bold yellow"}
 
@@ -39,9 +44,16 @@ def exit_code(rest: Rest, refused: Sequence[Refused] = ()) -> int:
 
     1 also when an event that was sent to the run has been refused.
     """
+    if _waits_inside(rest):
+        return WAITING
     if rest.kind == "stopped" or refused:
         return 1
     return WAITING if rest.kind == "waiting" else _CODES.get(rest.run.outcome, 0)
+
+
+def _waits_inside(rest: Rest) -> bool:
+    """Tell whether what stopped the run is that another run, which is a part of it, waits for a person."""
+    return rest.failure is not None and rest.failure.code == PART_WAITS
 
 
 def headline(rest: Rest) -> str:
@@ -91,18 +103,49 @@ def show(performed: Performed, console: Console, *, code: bool = True) -> None:
     if code and performed.final is not None:
         console.print()
         console.print(_shown(performed.final, console), soft_wrap=True)
+    judged = to_judge(performed)
+    if code and judged is not None:
+        console.print()
+        console.print(Text(printable(judged.text)), soft_wrap=True)
     facts: dict[str, object] = {"artifacts": _artifacts(performed), "redacted": _redacted(performed.rest.run)}
-    facts |= {"final": performed.final, "diagram": performed.diagram}
+    facts |= {"final": performed.final, "diagram": performed.diagram, "to judge": judged and judged.place}
     for name, fact in (facts | {"totals": _spent(performed), "next": _next(performed)}).items():
         if fact is not None:
             console.print(Text.assemble((f"{name:<10}", "dim"), str(fact)), soft_wrap=True)
+
+
+@attrs.frozen
+class ToJudge:
+    """What a run that waits for a person has to show: the text, and where it lies with why a guard did not decide."""
+
+    text: str
+    place: str
+
+
+def to_judge(performed: Performed) -> ToJudge | None:
+    """Give the artifact that a person has to judge; None when the run does not wait after a fatal verdict."""
+    run = performed.rest.run
+    verdicts = [entry for entry in run.ledger if isinstance(entry, VerdictEntry)]
+    if performed.rest.kind != "waiting" or not verdicts or verdicts[-1].outcome != "fatal":
+        return None
+    last = verdicts[-1]
+    if run.step(last.step).latest != last.artifact_id or run.step(last.step).accepted is not None:
+        return None
+    found = sorted(performed.directory.glob(f"{glob.escape(last.step)}-{last.attempt}-fatal.*"))
+    files = [path for path in found if not path.name.endswith(".feedback.txt")]
+    if not files:
+        return None
+    lines = files[0].read_text(encoding="utf-8", errors="replace").rstrip().splitlines()
+    more = [f".. ({len(lines) - _MOST_LINES} more lines)"] if len(lines) > _MOST_LINES else []
+    return ToJudge("\n".join([*lines[:_MOST_LINES], *more]), f"{files[0]}: {last.feedback or 'fatal'}")
 
 
 def _next(performed: Performed) -> str | None:
     """Give the command that goes on with the run, if it can go on and has not said how before."""
     rest = performed.rest
     if rest.kind == "stopped":
-        return line("resume", performed.directory)
+        first = "what it says, then " if _waits_inside(rest) else ""
+        return first + line("resume", performed.directory)
     is_waiting = rest.kind == "waiting" and not rest.in_doubt and outside_events(rest.run)
     return send_line(rest.run, performed.directory) if is_waiting else None
 
@@ -148,7 +191,7 @@ def _spent(performed: Performed) -> str:
 
 def as_json(performed: Performed, refused: Sequence[Refused] = ()) -> str:
     """Give everything that `show` prints, and each attempt, as one JSON object."""
-    rest, run = performed.rest, performed.rest.run
+    rest, run, judged = performed.rest, performed.rest.run, to_judge(performed)
     written: dict[str, Any] = {
         "run": run.run_id,
         "machine": run.machine.name,
@@ -167,6 +210,7 @@ def as_json(performed: Performed, refused: Sequence[Refused] = ()) -> str:
             {"step": entry.step, "attempt": entry.attempt, "secrets": entry.redacted}
             for entry in redacted_attempts(run)
         ],
+        "to_judge": judged and judged.place,
         "directory": str(performed.directory),
         "diagram": None if performed.diagram is None else str(performed.diagram),
         "totals": {**spent(performed).to_json(), "seconds": performed.seconds},

@@ -9,6 +9,7 @@ from dsa.cli.changing import machine_option
 from dsa.cli.driving import Manner, Said, go_on
 from dsa.cli.faults import JsonCommand
 from dsa.cli.kept import Kept, budget_option, kept_of, line, recorded_run, runs_option
+from dsa.cli.model import model_named
 from dsa.cli.outcome import exit_code, tell
 from dsa.cli.run_policy import Manner as PolicyManner
 from dsa.cli.run_policy import resume_policy
@@ -28,7 +29,7 @@ from dsa.runtime.timeline import full_key
 @click.option("--done", "done", multiple=True, metavar="KEY", help="This effect in doubt has happened.")
 @click.option("--fail", "failed", multiple=True, metavar="KEY", help="This effect in doubt has failed.")
 @click.option("--take", is_flag=True, help="Take the run from a process that is alive and holds it.")
-@click.option("--model", help="Another model than the run was started with.")
+@click.option("--model", callback=model_named, help="Another model than the run was started with.")
 @click.option("--with", "module", metavar="MODULE", help="Another module than the run was started with.")
 @machine_option
 @budget_option

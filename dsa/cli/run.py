@@ -12,6 +12,7 @@ from rich.console import Console
 from dsa.cli.faults import JsonCommand
 from dsa.cli.kept import budget_option, faults_told
 from dsa.cli.live import Progress
+from dsa.cli.model import model_named
 from dsa.cli.outcome import exit_code, tell
 from dsa.cli.parameters import parse_parameters
 from dsa.cli.run_policy import absolute_module, absolute_script, or_policy, require_text
@@ -34,6 +35,7 @@ from dsa.runtime.prompt import SPECIFICATION, placeholders
 @click.option(
     "--model",
     default=DEFAULT_MODEL,
+    callback=model_named,
     show_default=True,
     help="local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name.",
 )
@@ -120,6 +122,8 @@ def run_with_model(
     with faults_told(root, lambda: directory):
         nested = Machines(root, model, seed, watching.chosen, (path.resolve(),))
         binding = bind(machine, path=path, module=module, model=model, seed=seed, chosen=watching.chosen, nested=nested)
+        for note in binding.notes:
+            click.echo(note, err=True)
         file, model = str(path.absolute()), absolute_script(model)
         known = {"file": file, "module": absolute_module(module) if module else None, "model": model, "seed": seed}
         started = {**known, "budget": list(budget), **watching.started()}

@@ -23,10 +23,9 @@ from dsa.cli.watching import Watching
 from dsa.edge.binding import DEFAULT_MODEL, Binding, bind_policies
 from dsa.edge.environment import environment_secrets
 from dsa.edge.files import read_text
-from dsa.edge.http.endpoint import SCHEMES, read_endpoint
 from dsa.edge.policy_runs import PolicyEnd, begin, derived_again, take_up
 from dsa.errors import DocumentError
-from dsa.generators.library import SCRIPTED
+from dsa.generators.names import SCRIPTED
 from dsa.runtime.called import ROOT, path_of, policy_standing
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import Entry, Handling, PolicyEntry, dump_line
@@ -135,14 +134,9 @@ def _config(manner: Manner, over: str | None, seed: int) -> dict[str, Any]:
 
 
 def _model(model: str) -> str:
-    """Give a model; of a script, where it is. DocumentError for a script that cannot be read, UsageError for what is no address."""
+    """Give a model; of a script, where it is. DocumentError for a script that cannot be read."""
     if model.startswith(SCRIPTED):
         read_text(model.removeprefix(SCRIPTED))
-    if model.startswith(SCHEMES):
-        try:
-            read_endpoint(model)
-        except ValueError as fault:
-            raise click.UsageError(f"--model: {fault}") from fault
     return absolute_script(model)
 
 

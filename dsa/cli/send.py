@@ -10,6 +10,7 @@ import click
 from dsa.cli.driving import Manner, Said, go_on
 from dsa.cli.faults import UNREADABLE, Ended, JsonCommand
 from dsa.cli.kept import Kept, kept_of, recorded_run, runs_option
+from dsa.cli.model import model_named
 from dsa.cli.outcome import exit_code, tell
 from dsa.cli.run_policy import Manner as PolicyManner
 from dsa.cli.run_policy import send_policy
@@ -31,7 +32,7 @@ from dsa.runtime.timeline import full_key, refused_from_outside
 @click.option("--json-data", "json_data", metavar="JSON", help="The event's data as JSON, in place of DATA, a text.")
 @click.option("--answers", "key", metavar="KEY", help="EVENT is what this effect in doubt was answered with.")
 @click.option("--take", is_flag=True, help="Take the run from a process that is alive and holds it.")
-@click.option("--model", help="Another model than the run was started with.")
+@click.option("--model", callback=model_named, help="Another model than the run was started with.")
 @click.option("--with", "module", metavar="MODULE", help="Another module than the run was started with.")
 @watching_options
 @click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")

@@ -6,9 +6,10 @@ package does.
 
 import importlib
 import importlib.util
+import os
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -19,6 +20,7 @@ import attrs
 
 from dsa.declarations import Emit
 from dsa.edge.environment import environment_secrets
+from dsa.edge.misnamed import misnamed
 from dsa.errors import BindingError, Span
 from dsa.expr import guards_read
 from dsa.generators.library import Nested, build_generator
@@ -43,7 +45,8 @@ GENERATING_EFFECT = "query_llm"
 class Binding:
     """Each effect's policy, each guard's GuardInterface, each generator, by the names of the table; and what must be kept nowhere.
 
-    `policies` are those that the policies of effects may call, `config` is what all of them can read: the model and the seed.
+    `policies` are those that the policies of effects may call, `config` is what all of them can read: the model and the seed. `notes` say
+    what is odd and no fault: names of a module that the machine does not use.
     """
 
     effects: Mapping[str, Policy]
@@ -52,6 +55,7 @@ class Binding:
     secrets: Secrets = attrs.field(factory=environment_secrets)
     policies: Registry = attrs.field(factory=Registry)
     config: Mapping[str, Any] = attrs.field(factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 def bind(
@@ -66,34 +70,29 @@ def bind(
 ) -> Binding:
     """Bind every name of the machine, or raise one BindingError that lists all names and lines that cannot be.
 
+    `path` is the machine's document: files that options name are seen from its folder, without it from the working folder.
     `module` is a module's name or file, else `bindings.py` beside `path` is used; names it does not give come from the
     entry points of the group `dsa.bindings` (the dual-state agent's are there). `chosen` are secrets beside those that are found by their
     names; `secret_names` of a module adds to them. `nested` gives generators that are machines. ModelUnavailable passes through, SecretError is raised for what cannot be one.
-    BindingError also for a module that cannot be imported, and for what it binds to a name and cannot do the work.
+    BindingError also for a module that cannot be imported, for what it binds to a name and cannot do the work, and for a name of it that is
+    close to one that the machine uses.
     """
     modules = tuple(_modules(machine.name, path, module))
     given = _merged(modules)
-    faults = _strangers(given)
     effects = {name: given.effects[name] for name, _ in effect_names(machine) if name in given.effects}
-    faults += effect_faults(machine, effects)
-    asked: dict[str, Any] = {"model": model, "seed": seed, "extra": given.generators, "nested": nested}
-    generator_of: GeneratorOf = partial(build_generator, machine=machine, **asked)
-    guards: dict[str, GuardInterface] = {}
-    for name, span in _guards_read(machine).items():
-        try:
-            guards[name] = build_guard(name, machine, given.guards, generator_of)
-        except BindingError as error:
-            faults.append(str(error) if error.span else f"{_place(span)}{error}")
-    generators = dict(given.generators)
-    for name in _generators_needed(machine):
-        try:
-            generators[name] = generator_of(name)
-        except BindingError as error:
-            faults.append(str(error))
+    misnamings, notes = _misnamed(modules, path, module, machine)
+    faults = [*_strangers(given), *effect_faults(machine, effects), *misnamings]
+    folder = None if path is None else _folder(path)
+    generator_of: GeneratorOf = partial(
+        build_generator, machine=machine, model=model, seed=seed, extra=given.generators, nested=nested, folder=folder
+    )
+    guards = _guards(machine, lambda name: build_guard(name, machine, given.guards, generator_of, folder), faults)
+    generators = {**given.generators, **_generators(machine, generator_of, faults)}
     if faults:
         raise BindingError("\n".join(faults))
     secrets = environment_secrets(_secret_names(modules) | (chosen or Chosen()))
-    return Binding(effects, guards, generators, secrets, given.policies, {"model": model, "seed": seed})
+    config = {"model": model, "seed": seed}
+    return Binding(effects, guards, generators, secrets, given.policies, config, tuple(notes))
 
 
 def bind_policies(module: str | None = None, *, chosen: Chosen | None = None) -> Binding:
@@ -178,6 +177,28 @@ def _place(span: Span | None) -> str:
     return f"{span}: " if span else ""
 
 
+def _guards(machine: Machine, build: Callable[[str], GuardInterface], faults: list[str]) -> dict[str, GuardInterface]:
+    """Build the guards that a machine reads; what is wrong with them is added to the faults."""
+    guards = {}
+    for name, span in _guards_read(machine).items():
+        try:
+            guards[name] = build(name)
+        except BindingError as error:
+            faults.append(str(error) if error.span else f"{_place(span)}{error}")
+    return guards
+
+
+def _generators(machine: Machine, build: GeneratorOf, faults: list[str]) -> dict[str, GeneratorInterface]:
+    """Build the generators that a machine asks; what is wrong with them is added to the faults."""
+    generators = {}
+    for name in _generators_needed(machine):
+        try:
+            generators[name] = build(name)
+        except BindingError as error:
+            faults.append(str(error))
+    return generators
+
+
 def _guards_read(machine: Machine) -> dict[str, Span | None]:
     """Give each guard that a row reads, with the place of its declaration."""
     read = {guard for row in machine.transitions for guard in guards_read(row.condition)}
@@ -202,6 +223,24 @@ def generator_name(machine: Machine, step: str) -> str:
 
 
 # -- where bindings come from ---------------------------------------------------------------------------------------
+
+
+def _folder(path: Path) -> Path:
+    """Give the folder of a document, from the working folder where that is shorter."""
+    whole = path.parent.absolute()
+    return Path(min(str(whole), os.path.relpath(whole), key=len))
+
+
+def _misnamed(
+    modules: tuple[ModuleType, ...], path: Path | None, module: str | None, machine: Machine
+) -> tuple[list[str], list[str]]:
+    """Say which names of the user's own module the machine does not use; what installed packages bring is for many machines."""
+    if module is None and (path is None or not (path.parent / BINDINGS_FILE).is_file()):
+        return [], []
+    own, *others = modules
+    if any(other.__file__ and own.__file__ and os.path.samefile(other.__file__, own.__file__) for other in others):  # noqa: PTH121
+        return [], []
+    return misnamed(own, machine)
 
 
 def _modules(machine: str, path: Path | None, module: str | None) -> Iterator[ModuleType]:

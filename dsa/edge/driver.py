@@ -8,11 +8,12 @@ durable.
 """
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import attrs
 
@@ -22,9 +23,9 @@ from dsa.edge.clock import Clock, MonotonicClock
 from dsa.edge.effects import action_for, answer_in, code_and_message, occurrence_of, result_of
 from dsa.edge.judging import exact_already, with_exact_verdicts
 from dsa.edge.news import News, came_before, cancelled_by
+from dsa.edge.outside import FromOutside
 from dsa.edge.performing import Performer
 from dsa.edge.underway import UnderWay
-from dsa.errors import OccurrenceError
 from dsa.meaning import Occurrence, require_known
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.budgets import Limit, Meter
@@ -38,7 +39,7 @@ from dsa.runtime.ledger import (
     RefusalEntry,
     TimerEntry,
 )
-from dsa.runtime.policies import Action, Step, canonical_json, error_step
+from dsa.runtime.policies import Action, Step, error_step
 from dsa.runtime.recorded import IN_DOUBT
 from dsa.runtime.recovery import InFlight, Unfinished, handling_of
 from dsa.runtime.redacting import RedactingArtifacts
@@ -46,6 +47,8 @@ from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, Stop
 
 #: Reasons to refuse an answer or a timer that are no fault of the table (S4, S7).
 _HARMLESS = ("late", "finished")
+#: The code of what was raised is the name of a class; other codes are words of ours.
+_RAISED = re.compile("[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*")
 #: How many occurrences may be taken before others on the event loop have their turn.
 _AT_A_TIME = 16
 
@@ -54,7 +57,7 @@ T = TypeVar("T")
 
 @attrs.frozen
 class Failure:
-    """Why a run stopped before its end: the effect or event, the line of its row, what was the matter.
+    """Why a run stopped before its end: the effect or event, the line of its row, what was the matter, where in the user's code.
 
     The run can go on from its ledger once the cause is gone.
     """
@@ -63,10 +66,12 @@ class Failure:
     line: int | None
     code: str
     message: str
+    at: str = ""
 
     def __str__(self) -> str:
         place = f" (line {self.line})" if self.line is not None else ""
-        return f"{self.what}{place} failed: {self.message}"
+        kind = f"{self.code}: " if _RAISED.fullmatch(self.code) and self.code != TimeoutError.__name__ else ""
+        return f"{self.what}{place} failed: {kind}{self.message}{f' (at {self.at})' if self.at else ''}"
 
 
 @attrs.frozen
@@ -80,6 +85,10 @@ class Rest:
     run: Run
     failure: Failure | None = None
     in_doubt: tuple[IntentEntry, ...] = ()
+
+
+def _failure(intent: IntentEntry, payload: dict[str, Any]) -> Failure:
+    return Failure(intent.effect, intent.line, *code_and_message(payload), str(payload.get("at") or ""))
 
 
 class Driver:
@@ -104,6 +113,7 @@ class Driver:
     ) -> None:
         self.run = run
         self._guards = binding.guards
+        self._outside = FromOutside(binding)
         self._secrets = binding.secrets
         self._artifacts = RedactingArtifacts(artifacts, binding.secrets)
         self.clock = clock or MonotonicClock()
@@ -127,16 +137,10 @@ class Driver:
     def send(self, occurrence: Occurrence) -> None:
         """Hand in an outside event, from the event loop's thread; it is taken when its turn comes.
 
-        OccurrenceError for an event that does not come from outside; TypeError or ValueError for data that is not JSON.
+        OccurrenceError for an event that does not come from outside, or whose data is not what it has to be; TypeError or ValueError for
+        data that is not JSON.
         """
-        canonical_json({"data": occurrence.data})
-        data = self._secrets.value(occurrence.data)
-        occurrence = Occurrence(occurrence.event, occurrence.verdicts, occurrence.source, data)
-        require_known(self.run.machine, occurrence)
-        if occurrence.source is not None or self.run.machine.event_named[occurrence.event].origin != OUTSIDE:
-            msg = f"'{occurrence.event}' does not come from outside"
-            raise OccurrenceError(msg)
-        self._tell(News(occurrence))
+        self._tell(News(self._outside.read(self.run.machine, occurrence)))
 
     def hear(self, intent: IntentEntry, answer: Occurrence | Step) -> None:
         """Take an answer of an effect, or its error step, whoever brings it; one that nobody waits for is refused as late (S7)."""
@@ -247,7 +251,7 @@ class Driver:
         line = intent.line if intent else None
         key = intent.key if intent else None
         if intent is not None and self._unhandled(occurrence, intent):
-            self._failure = Failure(intent.effect, line, *code_and_message(occurrence.data))
+            self._failure = _failure(intent, occurrence.data)
             return
         try:
             given = await self._with_verdicts(occurrence, key)
@@ -343,10 +347,9 @@ class Driver:
 
     def _with_deadlines(self, run: Run, commands: tuple[Command, ...]) -> Run:
         """Give the run with an entry for each timer that is started."""
-        for command in commands:
-            if isinstance(command, ArmTimer):
-                deadline_ms = self.clock.wall_ms() + command.duration_ms
-                run = run.record(TimerEntry(command.source, command.event, deadline_ms))
+        for armed in (command for command in commands if isinstance(command, ArmTimer)):
+            deadline_ms = self.clock.wall_ms() + armed.duration_ms
+            run = run.record(TimerEntry(armed.source, armed.event, deadline_ms))
         return run
 
     # -- what goes out ------------------------------------------------------------------------------------------
@@ -370,7 +373,7 @@ class Driver:
         if intent.effect not in self.run.machine.answers:
             fault = await self._apart(partial(self._performer.perform, intent, action, tries))
             if isinstance(fault, Step):
-                self._failure = Failure(intent.effect, intent.line, *code_and_message(fault.payload))
+                self._failure = _failure(intent, fault.payload)
         elif self._performer.is_eager(intent.effect):
             self._under_way.start_here(intent.key, partial(self._answer, intent, action, tries))
         else:

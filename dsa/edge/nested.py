@@ -5,6 +5,8 @@ the effect it is for: whoever performs that effect again finds it, and goes on w
 """
 
 import asyncio
+import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -16,9 +18,9 @@ import attrs
 
 from dsa.edge.binding import Binding, bind
 from dsa.edge.driver import Driver, Rest
-from dsa.edge.files import locate, read_text
+from dsa.edge.files import read_text, shipped
 from dsa.edge.running import Observer, kept, replayed, require_no_secret, takes_specification
-from dsa.edge.runs import PART_OF, accepted_artifacts, new_run_id, open_store
+from dsa.edge.runs import PART_OF, PART_WAITS, accepted_artifacts, new_run_id, open_store
 from dsa.edge.stores.memory import MemoryStore
 from dsa.errors import BindingError, DocumentError, GenerationError, MachineError
 from dsa.generators.scripted import ScriptedGenerator
@@ -48,7 +50,7 @@ class _Held:
 class MachineGenerator(AsyncGeneratorInterface):
     """Runs a machine for each artifact: it is asked for the rendered prompt, and what it finalised is the artifact.
 
-    `text` is the machine's document, `bind` gives what stands behind its names. `step` names the step whose artifact is meant, if not the
+    `text` is the machine's document, `name` what messages call it, `bind` gives what stands behind its names. `step` names the step whose artifact is meant, if not the
     last one. `root` is the folder where its runs are kept, durable, beside those that they are for; without it they are in memory.
     `started` is kept with each of them. ValueError for a machine that cannot be asked, or has no such step.
     """
@@ -58,11 +60,12 @@ class MachineGenerator(AsyncGeneratorInterface):
         text: str,
         bind: Callable[[Machine], Binding],
         *,
+        name: str = "<text>",
         step: str = "",
         root: Path | None = None,
         started: Mapping[str, Any] | None = None,
     ) -> None:
-        self._text, self._machine = text, loads(text)
+        self._text, self._machine = text, loads(text, name)
         self._step, self._root, self._started = step, root, dict(started or {})
         _require_fit(self._machine, step)
         self._binding = bind(self._machine)
@@ -157,7 +160,7 @@ class MachineGenerator(AsyncGeneratorInterface):
             raise GenerationError(f"{what} {told}", "in_doubt")
         if not run.finished:
             told = f"waits in {run.configuration.state} for: {', '.join(outside_events(run))}"
-            raise GenerationError(f"{what} {told}; answer with `dsa send {run.run_id} EVENT`", "waiting")
+            raise GenerationError(f"{what} {told}; answer with `dsa send {run.run_id} EVENT`", PART_WAITS)
         found = self._wanted(run, artifacts)
         if found is None:
             raise GenerationError(f"{what} ended in {run.configuration.state} and has no artifact", "no_artifact")
@@ -203,23 +206,48 @@ class Machines:
     chosen: Chosen | None = None
     above: tuple[Path, ...] = ()
 
-    def __call__(self, file: str, step: str) -> MachineGenerator:
-        """Give the generator that runs the machine in a file. ValueError for one that cannot be read, bound or asked."""
+    def __call__(self, file: str, step: str, folder: Path) -> MachineGenerator:
+        """Give the generator that runs the machine in a file, named from a folder, or a shipped one.
+
+        ValueError for one that cannot be read, bound or asked; each fault in it has its place.
+        """
+        shown = str(folder / file)
         try:
-            path = locate(file)
+            path = _found(file, folder)
+            shown = shown if path == folder / file else file
             within = (*self.above, path.resolve())
             if within.count(path.resolve()) > 1:
-                raise ValueError(f"{file} would be a part of itself")
+                raise ValueError(f"{shown} would be a part of itself")
             asked: dict[str, Any] = {"model": self.model, "seed": self.seed}
             bound = partial(bind, path=path, **asked, chosen=self.chosen, nested=attrs.evolve(self, above=within))
             started = {"file": str(path.absolute()), "module": None, **asked}
-            return MachineGenerator(read_text(path), bound, step=step, root=self.root, started=started)
+            text = read_text(path)
+            return MachineGenerator(text, bound, name=shown, step=step, root=self.root, started=started)
         except (BindingError, DocumentError, MachineError) as error:
-            raise ValueError(f"{file}: {error}") from error
+            raise ValueError("\n".join(_placed(line, shown) for line in str(error).splitlines())) from error
+
+
+def _found(file: str, folder: Path) -> Path:
+    """Give where a machine is: a file named from the folder, else a shipped one. DocumentError when there is none."""
+    wanted = folder / file
+    if os.path.exists(wanted):  # noqa: PTH110  (Path's raises OSError for a name too long for any file)
+        return wanted
+    known = shipped()
+    if file in known:
+        return known[file]
+    raise DocumentError(str(wanted), "there is no such file, and no shipped machine of that name")
+
+
+def _placed(line: str, shown: str) -> str:
+    """Give a line of a message with the document that it is about; what is set in goes with the line before."""
+    has_place = line.startswith((" ", f"{shown}:")) or _PLACE.match(line)
+    return line if has_place else f"{shown}: {line}"
 
 
 #: Final states in which a run has made nothing, whatever its steps have finalised on the way.
 _NOTHING = frozenset({"failed", "escalated"})
+#: What the line of a message begins with that has a place already: that of a document further in.
+_PLACE = re.compile(r"[^:]+:\d+:\d+: ")
 
 
 def _first(run: Run, prompt: str) -> tuple[Occurrence, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from dsa.errors import DsaError
+from dsa.errors import DsaError, install_hint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +55,7 @@ def plot(points: Sequence[Point], labels: Labels, path: Path, *, target: float |
         from matplotlib.figure import Figure
         from matplotlib.ticker import MaxNLocator
     except ImportError as missing:
-        raise PlotError("a plot needs matplotlib: pip install 'dual-state-agents[plot]'") from missing
+        raise PlotError(f"a plot needs matplotlib: {install_hint('plot')}") from missing
     figure = Figure(figsize=(7, 6.5), layout="constrained")
     above, below = figure.subplots(2, sharex=True)
     values = [point.value for point in points]

@@ -26,6 +26,8 @@ from dsa.runtime.run import Run
 DEFAULT_RUNS = ".dsa"
 #: Stands in the id of a run that is a part of another one, between that one's id and its effect: `20260131T120000-tale-9f3a1c+3.1`.
 PART_OF = "+"
+#: Why an effect has failed for which such a run waits for a person.
+PART_WAITS = "waiting"
 LEDGER, ARTIFACTS = "ledger.db", "artifacts.git"
 _CODE_SUFFIX = ".py"
 _CODE_GUARDS = frozenset({"syntax", "cases", "pytest", "tests"})

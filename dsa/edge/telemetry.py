@@ -15,14 +15,13 @@ from importlib.metadata import version
 from typing import Any
 
 from dsa.edge.binding import GENERATING_EFFECT
-from dsa.errors import DsaError
+from dsa.errors import DsaError, install_hint
 from dsa.runtime.ledger import Entry
 from dsa.runtime.secrets import Secrets
 from dsa.runtime.spans import Span, Spans
 
 #: Either of them says that runs are to be traced, and where to.
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-INSTALL = "pip install 'dual-state-agents[otel]'"
 _PATIENCE_S, _LAST_S = 2.0, 0.5
 _LOGGER = "opentelemetry"
 
@@ -118,7 +117,7 @@ class _Sender:
             from opentelemetry.sdk.util.instrumentation import InstrumentationScope
         except ImportError as missing:
             raise TelemetryError(
-                f"a run can be traced with OpenTelemetry only, and it is not installed; run: {INSTALL}"
+                f"a run can be traced with OpenTelemetry only, and it is not installed; run: {install_hint('otel')}"
             ) from missing
         own = {"service.name": "dsa", "service.version": version("dual-state-agents")}
         resource = Resource(own).merge(OTELResourceDetector().detect())

@@ -14,12 +14,12 @@ import attrs
 
 from dsa.edge.http.endpoint import read_endpoint
 from dsa.edge.http.failures import ServerError, reason_of
+from dsa.edge.http.retries import MAYBE_CHARGED, Retries
 from dsa.edge.http.streaming import Limits, Server
 from dsa.errors import GenerationError
 from dsa.generators.awaiting import waited_for
 from dsa.generators.bounds import require_bounds
 from dsa.generators.requests import REFUSABLE, Settings, ollama_body, openai_body, without_refused
-from dsa.generators.retries import MAYBE_CHARGED, Retries
 from dsa.generators.seeds import derive_seed
 from dsa.generators.streams import StreamError, StreamReconciler, StreamResult
 from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, Usage
@@ -105,21 +105,22 @@ class ChatClient:
             result, error=attrs.evolve(result.error, message=self._server.asked.clean(result.error.message))
         )
 
-    def failure(self, error: StreamError) -> GenerationError:
+    def failure(self, error: StreamError, usage: Usage | None = None) -> GenerationError:
         """Give the error of a stream as GenerationError, for those who want the whole answer or none."""
         asked = self._server.asked
         if error.code == "provider_error":
             reason = reason_of(error.status, error.message)
-            return GenerationError(f"{asked.model} at {asked.where} broke off with an error: {error.message}", reason)
+            told = f"{asked.model} at {asked.where} broke off with an error: {error.message}"
+            return GenerationError(told, reason, usage)
         reasons = {"timeout": "timeout", "bad_chunk": "bad_answer"}
         told = f"The answer of {asked.model} at {asked.where} is not whole: {error.message}"
-        return GenerationError(told, reasons.get(error.code, "interrupted"))
+        return GenerationError(told, reasons.get(error.code, "interrupted"), usage)
 
 
 class OpenAICompatibleGenerator(AsyncGeneratorInterface):
     """Send the rendered prompt as one user message; the artifact's content is the reply as it came, when it came whole.
 
-    `model`, `key_variable` as for ChatClient. `timeout_s` is for the whole answer, `silence_s` for the longest wait in the
+    `model`, `key_variable` as for ChatClient. `timeout_s` is for the whole answer of one try, `silence_s` for the longest wait in the
     middle of it, `retries` for further tries while nothing has come. `max_prompt_tokens` bounds the prompt, counted by `count_tokens`, else
     as one token for each byte, since nobody knows the server's tokenizer. ValueError for numbers that mean nothing.
     """
@@ -173,21 +174,23 @@ class OpenAICompatibleGenerator(AsyncGeneratorInterface):
         settings = Settings(self._temperature, self._max_tokens, seed)
         message = {"role": "user", "content": prompt}
         result = await self._client.ask([message], (), settings, on_text, failed.append)
-        self._require_whole(result)
-        return Artifact(content=result.content, usage=self._usage(result, time.monotonic() - started, failed))
+        usage = self._usage(result, time.monotonic() - started, failed)
+        self._require_whole(result, usage)
+        return Artifact(content=result.content, usage=usage)
 
-    def _require_whole(self, result: StreamResult) -> None:
+    def _require_whole(self, result: StreamResult, usage: Usage) -> None:
         name = self._client.name
         if result.error is not None:
-            raise self._client.failure(result.error)
+            raise self._client.failure(result.error, usage)
         if result.finish_reason == "length":
             told = f"The answer of {name} was cut off at its limit of tokens; raise max_tokens, or ask for less."
-            raise GenerationError(told, "cut_off")
+            raise GenerationError(told, "cut_off", usage)
         if result.finish_reason == "content_filter":
             told = f"A content filter stopped {name}; reword the task or use another model."
-            raise GenerationError(told, "content_filter")
+            raise GenerationError(told, "content_filter", usage)
         if not result.content:
-            raise GenerationError(f"{name} gave an answer without text; try again or use another model.", "bad_answer")
+            told = f"{name} gave an answer without text; try again or use another model."
+            raise GenerationError(told, "bad_answer", usage)
 
     def _usage(self, result: StreamResult, seconds: float, failed: Sequence[str]) -> Usage:
         return Usage(

@@ -5,15 +5,17 @@ GeneratorInterface; every mistake is a BindingError with its line. It generates 
 """
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 from dsa.declarations import Generator
 from dsa.edge.http.endpoint import SCHEMES
 from dsa.edge.plugins import Packages
-from dsa.errors import BindingError
+from dsa.errors import BindingError, DocumentError, Span
 from dsa.generators.compatible import OpenAICompatibleGenerator
 from dsa.generators.lite import LiteLLMGenerator
 from dsa.generators.local import LocalGenerator
+from dsa.generators.names import LOCAL, SCRIPTED, require_model_name
 from dsa.generators.programs import CommandGenerator
 from dsa.generators.scripted import load_script
 from dsa.machine import Machine
@@ -23,25 +25,23 @@ from dsa.runtime.kinds import Kind, closest, kind_of
 _Build = TypeVar("_Build", bound=Callable[..., GeneratorInterface])
 
 #: Every kind by its name, but for those that installed packages bring. Arguments named `asked_model` and `seed` come
-#: from the command line, `count_tokens` from Python only, `nested` from whoever binds machines.
+#: from the command line, `count_tokens` from Python only, `nested` and `document_folder` from whoever binds machines.
 KINDS: dict[str, Kind] = {}
 
-_SUPPLIABLE = frozenset({"asked_model", "seed", "count_tokens", "nested"})
-#: Gives the generator that runs the machine in a file, and means the artifact of a step.
-Nested = Callable[[str, str], GeneratorInterface]
+_SUPPLIABLE = frozenset({"asked_model", "seed", "count_tokens", "nested", "document_folder"})
+#: Gives the generator that runs the machine in a file, named from a folder, and means the artifact of a step.
+Nested = Callable[[str, str, Path], GeneratorInterface]
 #: The kinds that installed packages bring.
 PACKAGES = Packages("dsa.generators", "generator", _SUPPLIABLE)
 #: The names of our kinds, which nobody else may take.
 OWN: frozenset[str] = frozenset()
-#: What `--model` begins with when a script follows.
-SCRIPTED = "scripted:"
 
 
 def register(kind: str) -> Callable[[_Build], _Build]:
     """Make a class or function available as a kind of generator: its arguments are the options.
 
-    Arguments `seed` (of the run) and `asked_model` (what `--model` says) are supplied. TypeError for an argument
-    that no table can give, ValueError for a name of ours.
+    Arguments `seed` (of the run), `asked_model` (what `--model` says) and `document_folder` (a Path, from which files in options are
+    named) are supplied. TypeError for an argument that no table can give, ValueError for a name of ours.
     """
 
     def add(build: _Build) -> _Build:
@@ -60,15 +60,19 @@ register("command")(CommandGenerator)
 
 
 @register("scripted")
-def _scripted(file: str) -> GeneratorInterface:
-    """Give the fenced blocks of a Markdown file, in order."""
-    return load_script(file)
+def _scripted(document_folder: Path, file: str) -> GeneratorInterface:
+    """Give the fenced blocks of a Markdown file, in order; the file is named from the document's folder."""
+    try:
+        return load_script(document_folder / file)
+    except DocumentError as error:
+        raise ValueError(str(error)) from error
 
 
 @register("llm")
 def _llm(
     asked_model: str,
     seed: int,
+    document_folder: Path,
     model: str = "",
     temperature: float = 0.7,
     max_tokens: int | None = None,
@@ -82,23 +86,30 @@ def _llm(
 
     `signature` matters to the local model only, `timeout_s` and `retries` to the two kinds of servers only, `api_base` to LiteLLM's only.
     """
+    is_own = bool(model)
     model = model or asked_model
+    require_model_name(model)
     if model.startswith(SCRIPTED):
-        return load_script(model.removeprefix(SCRIPTED))
+        script = model.removeprefix(SCRIPTED)
+        return _scripted(document_folder, script) if is_own else load_script(script)
     numbers: dict[str, Any] = {"seed": seed, "temperature": temperature, "max_prompt_tokens": max_prompt_tokens}
     if max_tokens is not None:
         numbers["max_tokens"] = max_tokens
-    if model == "local":
+    if model == LOCAL:
         return LocalGenerator(signature=signature, **numbers)
     if model.startswith(SCHEMES):
+        if api_base:
+            raise ValueError(
+                f"api_base = {api_base} is for LiteLLM's names, and the model {model} has its address in itself"
+            )
         return OpenAICompatibleGenerator(model, timeout_s=timeout_s, retries=retries, **numbers)
     return LiteLLMGenerator(model, api_base=api_base, timeout_s=timeout_s, retries=retries, **numbers)
 
 
 @register("machine")
-def _machine(nested: Nested, file: str, step: str = "") -> GeneratorInterface:
-    """Run the machine in `file` for each artifact; `step` says whose artifact is meant, if not the last one. Named from the working folder."""
-    return nested(file, step)
+def _machine(nested: Nested, document_folder: Path, file: str, step: str = "") -> GeneratorInterface:
+    """Run the machine in `file` for each artifact; `step` says whose artifact is meant, if not the last one. Named from the document's folder."""
+    return nested(file, step, document_folder)
 
 
 OWN = frozenset(KINDS)
@@ -112,11 +123,13 @@ def build_generator(
     seed: int | None = None,
     extra: Mapping[str, GeneratorInterface] | None = None,
     nested: Nested | None = None,
+    folder: Path | None = None,
 ) -> GeneratorInterface:
     """Build the generator of a name: a declared generator, or a kind.
 
     `extra` has the user's own generators, by generator name or by kind. A row without `is` is of the kind it is
-    named after, or else an `llm`. Without `seed` it is 0. `nested` gives those that run a machine. Raises BindingError; DocumentError for a script that cannot be read.
+    named after, or else an `llm`. Without `seed` it is 0. `nested` gives those that run a machine. `folder` is the document's, from which
+    files in options are named; without it the working folder. Raises BindingError; DocumentError for the script of `model` that cannot be read.
     """
     extra = extra or {}
     declared = {row.name: row for row in machine.generators}
@@ -130,12 +143,17 @@ def build_generator(
     if kind is None:
         missing = f"generator {name} is of kind '{row.kind}', which" if row.kind else f"generator {name}"
         hint = closest(row.kind or name, {*KINDS, *PACKAGES.names(), *extra, *declared} - {name})
-        raise BindingError(f"{missing} is not bound to anything", row.span, hint)
+        raise BindingError(f"{missing} is not bound to anything", row.span or _named_at(name, machine), hint)
     supply = {"asked_model": model, "seed": seed or 0, "count_tokens": None, "nested": nested or _no_machine}
-    return _made(kind, row, supply)
+    return _made(kind, row, supply | {"document_folder": folder or Path()})
 
 
-def _no_machine(file: str, _step: str) -> GeneratorInterface:
+def _named_at(name: str, machine: Machine) -> Span | None:
+    """Give the first step that names a generator."""
+    return next((step.span for step in machine.steps if step.generator == name), None)
+
+
+def _no_machine(file: str, _step: str, _folder: Path) -> GeneratorInterface:
     raise ValueError(f"nobody here can run the machine {file}")
 
 

@@ -8,22 +8,23 @@ sentence and what to do.
 import asyncio
 import logging
 import os
+import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
-from dsa.edge.http.failures import after_tries
+from dsa.edge.http.retries import MAYBE_CHARGED, Retries
 from dsa.errors import GenerationError, ModelUnavailable
 from dsa.generators.awaiting import waited_for
 from dsa.generators.bounds import require_bounds
+from dsa.generators.lite_clients import close_clients, forget_clients_of_ended_loops
 from dsa.generators.lite_errors import Asked
 from dsa.generators.lite_replies import Reply, read_stream, read_whole
-from dsa.generators.retries import MAYBE_CHARGED, Retries
 from dsa.generators.seeds import derive_seed
 from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, Usage
 from dsa.runtime.prompt import render
@@ -32,6 +33,7 @@ from dsa.runtime.prompt_budget import TokenBudget
 _API_BASE_VARIABLES = ("OPENAI_API_BASE", "OPENAI_BASE_URL")
 _Show = Callable[[str], object]
 _Request = dict[str, Any]
+_T = TypeVar("_T")
 
 
 class LiteLLMGenerator(AsyncGeneratorInterface):
@@ -73,7 +75,7 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
 
         Raises PromptTooLong before anything is asked, ModelUnavailable without litellm, GenerationError when no whole answer came.
         """
-        return waited_for(lambda: self.agenerate(context, template, on_text))
+        return waited_for(lambda: _alone(self.agenerate(context, template, on_text)))
 
     async def agenerate(
         self, context: Context, template: PromptTemplate | None = None, on_text: _Show | None = None
@@ -94,17 +96,19 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
     ) -> Any:  # noqa: ANN401  # litellm's own type
         """Send messages and tools in OpenAI's format, once, and give LiteLLM's reply as it came. Raises what `generate` raises."""
         request = self._request(messages, seed) | (_with_tools(tools) if tools else {})
-        return waited_for(lambda: self._completed(request))
+        return waited_for(lambda: _alone(self._completed(request)))
 
     # -- one try ----------------------------------------------------------------------------------------------------
 
     async def _completed(self, request: _Request) -> Any:  # noqa: ANN401  # litellm's own type
         with self._explaining(_Tries(Retries(), None)):
             async with asyncio.timeout(self._timeout_s):
+                forget_clients_of_ended_loops(_litellm())
                 return await _litellm().acompletion(**request)
 
     async def _try(self, request: _Request, tries: "_Tries") -> Reply:
         litellm = _litellm()
+        forget_clients_of_ended_loops(litellm)
         with self._explaining(tries):
             async with asyncio.timeout(self._timeout_s):
                 if tries.on_text is None:
@@ -149,23 +153,24 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
         }
         if self._max_tokens is not None:
             request["max_tokens"] = self._max_tokens
-        if self._base():
-            request["api_base"] = self._base()
+        if self._base()[0]:
+            request["api_base"] = self._base()[0]
             if "OPENAI_API_KEY" not in os.environ and self._model.startswith("openai/"):
                 request["api_key"] = "none"  # a local server wants no key; the client wants one to send
         return request
 
-    def _base(self) -> str:
-        given = (os.environ[name] for name in _API_BASE_VARIABLES if os.environ.get(name))
-        return self._api_base or (next(given, "") if self._model.startswith("openai/") else "")
+    def _base(self) -> tuple[str, str]:
+        """Give the address that is asked, and where it is from; two empty texts for the provider's own."""
+        if self._api_base:
+            return self._api_base, "api_base"
+        names = _API_BASE_VARIABLES if self._model.startswith("openai/") else ()
+        return next(((os.environ[name], name) for name in names if os.environ.get(name)), ("", ""))
 
     @property
     def _who(self) -> Asked:
-        return Asked(self._model, self._base(), self._timeout_s)
+        return Asked(self._model, *self._base(), self._timeout_s)
 
     def _artifact(self, reply: Reply, started: float, tries: "_Tries") -> Artifact:
-        if reply.fault is not None or reply.content is None:
-            raise self._who.error(reply.fault or "no_text")
         usage = Usage(
             model=self._model,
             seconds=time.monotonic() - started,
@@ -175,7 +180,18 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
             response_model=reply.model,
             retried=tuple(tries.failed),
         )
+        if reply.fault is not None or reply.content is None:
+            raise self._who.error(reply.fault or "no_text", usage)
         return Artifact(content=reply.content, usage=usage)
+
+
+async def _alone(asked: Coroutine[Any, Any, _T]) -> _T:
+    """Await the one thing that an event loop is for, and leave no connection behind."""
+    try:
+        return await asked
+    finally:
+        if "litellm" in sys.modules:
+            await close_clients(_litellm())
 
 
 _STREAMED: Mapping[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
@@ -208,9 +224,11 @@ class _Tries:
 
     def pause_after(self, error: GenerationError) -> float:
         """Give how long to wait before the next try. Raises the error when there is none: nothing is shown twice."""
-        pause_s = None if self._texts else self.retries.pause_s(error, len(self.failed))
+        if self._texts:
+            raise error
+        pause_s = self.retries.pause_s(error, len(self.failed))
         if pause_s is None:
-            raise after_tries(error, len(self.failed) + 1) from error.__cause__
+            raise self.retries.last(error, len(self.failed) + 1) from error.__cause__
         self.failed.append(error.reason)
         return pause_s
 

@@ -25,6 +25,8 @@ class Reply:
     @property
     def fault(self) -> str | None:
         """Why this is no whole answer, as a reason; None when it is one."""
+        if self.finish is None and self.content is None:
+            return "nothing"
         faults = {None: "interrupted", "error": "interrupted", "length": "cut_off", "content_filter": "content_filter"}
         return faults.get(self.finish) or (None if self.content else "no_text")
 
@@ -52,6 +54,8 @@ def read_whole(reply: Any, model: str) -> Reply:  # noqa: ANN401  # litellm's ow
 def read_stream(litellm: Any, stream: Any, content: str, model: str) -> Reply:  # noqa: ANN401  # litellm's own types
     """Read a stream that has ended, after its text. Who answered is not known: LiteLLM writes the model that was asked for into each chunk."""
     chunks = getattr(stream, "chunks", ())
+    if not chunks and stream.received_finish_reason is None:
+        return Reply(None, None)
     if not any(getattr(chunk, "usage", None) for chunk in chunks):
         return Reply(content, plain_reason(stream.received_finish_reason))
     built = litellm.stream_chunk_builder(chunks=list(chunks))

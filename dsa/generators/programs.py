@@ -3,9 +3,13 @@
 Takes a function of the prompt, or a command; gives artifacts. What the program cannot do comes out as GenerationError.
 """
 
+import inspect
+import os
 import shlex
+import shutil
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from dsa.edge.programs import NoProgramError, run_program
 from dsa.errors import GenerationError, ModelUnavailable
@@ -15,12 +19,23 @@ from dsa.runtime.prompt import render
 
 _MOST_BYTES = 1_000_000
 _MOST_SAID = 300
+_MEANT_ASYNC = (
+    ", and a FunctionGenerator awaits nothing: derive an AsyncGeneratorInterface, with `agenerate` beside `generate`"
+)
 
 
 class FunctionGenerator(GeneratorInterface):
-    """Give what a function makes of the rendered prompt: a text, or a whole Artifact. TypeError for anything else."""
+    """Give what a function makes of the rendered prompt: a text, or a whole Artifact.
+
+    TypeError for anything else, and for an async function: what is to be awaited is an AsyncGeneratorInterface.
+    """
 
     def __init__(self, function: Callable[[str], str | Artifact]) -> None:
+        self._name = getattr(function, "__name__", type(function).__name__)
+        if not callable(function):
+            raise TypeError(f"a FunctionGenerator needs a function of the prompt, and this is a {self._name}")
+        if any(map(_is_async, (function, type(function).__call__))):
+            raise TypeError(f"{self._name} is an async function{_MEANT_ASYNC}")
         self._function = function
 
     def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
@@ -29,31 +44,47 @@ class FunctionGenerator(GeneratorInterface):
         if isinstance(given, Artifact):
             return given
         if not isinstance(given, str):
-            name = getattr(self._function, "__name__", "the function")
-            raise TypeError(f"{name} gave {type(given).__name__}, not a text or an Artifact")
+            if inspect.iscoroutine(given):
+                given.close()
+                raise TypeError(f"{self._name} gave a coroutine{_MEANT_ASYNC}")
+            raise TypeError(f"{self._name} gave {type(given).__name__}, not a text or an Artifact")
         return Artifact(given)
+
+
+def _is_async(function: object) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
 class CommandGenerator(GeneratorInterface):
     """Give the rendered prompt to a program on its standard input; the artifact's content is what it writes to its standard output.
 
-    `command` is split as a shell does, and no shell is started. The program is yours and runs as you do. `timeout_s` bounds one call,
-    `most_bytes` what it may write. ValueError for no command, and for numbers that mean nothing.
+    `command` is split as a shell does, and no shell is started; a program without a slash is looked up in PATH, one with a slash from
+    `document_folder`, or the working folder. It is yours and runs as you do. `timeout_s` bounds one call, `most_bytes` what it may write.
+    ValueError for no command, for a program that is not there, and for numbers that mean nothing.
     """
 
-    def __init__(self, command: str, *, timeout_s: float = 120.0, most_bytes: int = _MOST_BYTES) -> None:
+    def __init__(
+        self,
+        command: str,
+        *,
+        timeout_s: float = 120.0,
+        most_bytes: int = _MOST_BYTES,
+        document_folder: Path | None = None,
+    ) -> None:
         require_bounds(temperature=0.0, max_tokens=None, timeout_s=timeout_s)
         if most_bytes < 1:
             raise ValueError(f"most_bytes = {most_bytes} is too few: at least 1")
-        self._command = shlex.split(command)
-        if not self._command:
+        words = shlex.split(command)
+        if not words:
             raise ValueError("the command is empty")
+        self._program = words[0]
+        self._command = [_found(words[0], document_folder or Path()), *words[1:]]
         self._timeout_s, self._most_bytes = timeout_s, most_bytes
 
     def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
         """Run it. Raises ModelUnavailable when it cannot be started, GenerationError when it fails or writes no text."""
         prompt = render(template, context).encode("utf-8", "replace")
-        program, began_s = self._command[0], time.monotonic()
+        program, began_s = self._program, time.monotonic()
         try:
             ran = run_program(self._command, prompt, timeout_s=self._timeout_s, most_bytes=self._most_bytes)
         except NoProgramError as error:
@@ -73,3 +104,12 @@ class CommandGenerator(GeneratorInterface):
         if not content.strip():
             raise GenerationError(f"{program} wrote nothing.", "bad_answer")
         return Artifact(content, usage=Usage(model=program, seconds=time.monotonic() - began_s))
+
+
+def _found(name: str, folder: Path) -> str:
+    """Give the path of a program: from a folder, where the name has a slash, else what PATH has. ValueError when there is none."""
+    wanted = os.path.join(folder, Path(name)) if "/" in name else name  # noqa: PTH118  (keeps a slash, where PATH is not asked)
+    path = shutil.which(wanted)
+    if path is None:
+        raise ValueError(f"there is no program '{wanted}': give its path, or install it where PATH leads")
+    return os.path.abspath(path)  # noqa: PTH100  (links and what stands behind them may have names of their own)

@@ -71,23 +71,23 @@ class SyntaxGuard(GuardInterface):
         return GuardResult(passed=not fault, feedback=fault)
 
 
-def syntax_fault(code: str) -> str:
-    """Tell what keeps the code from being Python; empty when nothing does."""
+def syntax_fault(code: str, what: str = "The code") -> str:
+    """Tell what keeps the code from being Python; empty when nothing does. `what` begins the sentence."""
     if not code.strip():
         return "There is no code in the answer."
     if len(code) > _MOST_CODE:
-        return f"The code is too long: {len(code)} characters, and at most {_MOST_CODE} are read."
+        return f"{what} is too long: {len(code)} characters, and at most {_MOST_CODE} are read."
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an odd escape is no syntax error
             ast.parse(code)
     except SyntaxError as error:
         place = f" in line {error.lineno}" if error.lineno else ""
-        return f"The code has a syntax error{place}: {clip_middle(error.msg)}."
+        return f"{what} has a syntax error{place}: {clip_middle(error.msg)}."
     except ValueError:  # a NUL in newer Pythons, a lone surrogate
-        return "The code holds characters that no source file may hold."
+        return f"{what} holds characters that no source file may hold."
     except (RecursionError, MemoryError):
-        return "The code is nested too deeply to be read."
+        return f"{what} is nested too deeply to be read."
     return ""
 
 

@@ -27,7 +27,8 @@ class CommandGuard(GuardInterface):
 
     `command` is split as a shell does, and no shell is started. The text is in the file `file` of the program's working folder, or on its standard
     input; `fence` takes it out of the first fence in that language. `read` names files and folders that the program can see, a relative one under
-    its name in the working folder too. `require` and `rung` are the sandbox's. ValueError for options that mean nothing, ToolMissingError for no program.
+    its name in the working folder too. Relative ones, and a program with a slash, are named from `document_folder`, or from here. `require` and
+    `rung` are the sandbox's. ValueError for options that mean nothing, ToolMissingError for no program.
     """
 
     def __init__(
@@ -41,7 +42,9 @@ class CommandGuard(GuardInterface):
         read: tuple[str, ...] = (),
         require: tuple[str, ...] = (),
         rung: str = "",
+        document_folder: Path | None = None,
     ) -> None:
+        folder = document_folder or Path()
         words = shlex.split(command)
         if not words:
             raise ValueError("the command is empty")
@@ -50,13 +53,15 @@ class CommandGuard(GuardInterface):
         if memory_mb < 1:
             raise ValueError(f"memory_mb = {memory_mb} is too little: at least 1")
         self._name, self._file, self._fence = words[0], _inside(file), fence.lower()
-        shown = {path: os.path.realpath(path) for path in read if not Path(path).is_absolute() and _inside(path)}
+        shown = {
+            path: os.path.realpath(folder / path) for path in read if not Path(path).is_absolute() and _inside(path)
+        }
         if any(PurePosixPath(file).is_relative_to(path) for path in shown):
             raise ValueError(f"the file '{file}' would lie in a folder of yours that is only read")
-        if missing := [path for path in read if not Path(path).exists()]:
+        if missing := [folder / path for path in read if not (folder / path).exists()]:
             raise ValueError(f"there is no file or folder '{missing[0]}' to read")
         seen = tuple(path for path in read if path not in shown)
-        self._tool = Tool(found(words[0]), tuple(words[1:]), shown, seen)
+        self._tool = Tool(found(words[0], folder), tuple(words[1:]), shown, seen)
         self._confinement = Confinement(require, rung)
         self._bounds = Bounds(
             timeout_s, cpu_s=max(1, round(timeout_s)), memory_bytes=memory_mb * _MEBIBYTE, file_bytes=16 * _MEBIBYTE,

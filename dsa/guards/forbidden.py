@@ -20,6 +20,7 @@ CALLS = (
     "shutil.rmtree",
 )  # fmt: skip
 _IMPORTERS = frozenset({"__import__", "importlib.import_module", "importlib.__import__"})
+_BUILTINS = "builtins."
 _MOST_NAMED = 5
 
 
@@ -27,7 +28,8 @@ class ForbiddenGuard(GuardInterface):
     """Turn down code that imports forbidden modules or names forbidden calls; fatal, unless `fatal` is false.
 
     Names are followed through imports, `as`, plain assignments, `getattr(x, "y")`, `__import__("x")` and `sys.modules["x"]`. A module
-    stands for all that lies in it, `*` for the rest of a name. What is no Python has failed. ValueError for nothing to forbid.
+    stands for all that lies in it, `*` in a call for any letters. What is no Python has failed. ValueError for nothing to forbid, and
+    for what no module or call can be called: it would forbid nothing.
     """
 
     def __init__(
@@ -35,7 +37,10 @@ class ForbiddenGuard(GuardInterface):
     ) -> None:
         if not imports and not calls:
             raise ValueError("a guard that forbids nothing judges nothing: give imports or calls")
-        self._imports, self._calls, self._fatal = tuple(imports), tuple(calls), fatal
+        _require_names("imports", imports, "")
+        _require_names("calls", calls, "*")
+        self._imports, self._fatal = tuple(imports), fatal
+        self._calls = tuple(call.removeprefix(_BUILTINS) for call in calls)
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
         """Judge the code in the artifact."""
@@ -59,10 +64,23 @@ class ForbiddenGuard(GuardInterface):
         return found
 
     def _is_forbidden(self, name: str) -> bool:
-        plain = name.removeprefix("builtins.")
+        plain = name.removeprefix(_BUILTINS)
         return any(name == module or name.startswith(f"{module}.") for module in self._imports) or any(
             fnmatchcase(plain, call) for call in self._calls
         )
+
+
+def _require_names(option: str, names: tuple[str, ...], wild: str) -> None:
+    """Raise ValueError for the first that is no dotted name; `wild` may stand in for its letters."""
+    if isinstance(names, str):
+        raise ValueError(f"{option} is one text: give a tuple of names")  # noqa: TRY004  # as for its parts
+    for name in names:
+        plain = name.replace(wild, "a") if wild else name
+        if not all(part.isidentifier() for part in plain.split(".")):
+            allowed = "dots and *" if wild else "dots; a module stands for all that lies in it"
+            raise ValueError(
+                f"'{name}' in {option} is no name, and would forbid nothing: names have letters, digits, _ and {allowed}; commas stand between them"
+            )
 
 
 class _Names:

@@ -33,13 +33,14 @@ from dsa.runtime.kinds import Kind, closest, kind_of
 
 _Build = TypeVar("_Build", bound=Callable[..., GuardInterface])
 
-#: Every kind by its name, but for those that installed packages bring. Arguments named `cases` come from the section Cases, `parts` from the option `of`, `generator` from the option `by`.
+#: Every kind by its name, but for those that installed packages bring. Arguments named `cases` come from the section Cases, `parts` from the option `of`, `generator` from the option `by`, `document_folder` from whoever binds.
 KINDS: dict[str, Kind] = {}
 
-_SUPPLIABLE = frozenset({"cases", "parts", "generator"})
+_SUPPLIABLE = frozenset({"cases", "parts", "generator", "document_folder"})
 #: The kinds that installed packages bring.
 PACKAGES = Packages("dsa.guards", "guard", _SUPPLIABLE)
 _OF, _BY = "of", "by"
+_TESTS = "test"
 _GENERATOR = "llm"
 #: Gives the generator of a name.
 GeneratorOf = Callable[[str], GeneratorInterface]
@@ -48,8 +49,8 @@ GeneratorOf = Callable[[str], GeneratorInterface]
 def register(kind: str) -> Callable[[_Build], _Build]:
     """Make a class or function available as a kind of guard: its arguments are the options, its docstring describes it.
 
-    Arguments `cases` (tuple of Case), `parts` (guards by name, from the option `of`) and `generator` (named by the option `by`, else `llm`) are
-    supplied. TypeError for an argument that no table can give, ValueError for a name of ours.
+    Arguments `cases` (tuple of Case), `parts` (guards by name, from the option `of`), `generator` (named by the option `by`, else `llm`) and
+    `document_folder` (a Path, from which files in options are named) are supplied. TypeError for an argument that no table can give, ValueError for a name of ours.
     """
 
     def add(build: _Build) -> _Build:
@@ -75,6 +76,7 @@ register("tests")(TDDTestGuard)
 
 @register("pytest")
 def _pytest(
+    document_folder: Path,
     file: str,
     module: str = "solution",
     timeout_s: float = 30,
@@ -84,11 +86,11 @@ def _pytest(
     require: tuple[str, ...] = (),
     rung: str = "",
 ) -> TestGuard:
-    """Pass code that passes the tests in a file, run by pytest in the sandbox; the file is named from the working folder."""
+    """Pass code that passes the tests in a file, run by pytest in the sandbox; the file is named from the document's folder."""
     try:
-        tests = Path(file).read_text(encoding="utf-8")
+        tests = (document_folder / file).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise ValueError(f"the tests {file} cannot be read: {error}") from error
+        raise ValueError(f"the tests {document_folder / file} cannot be read: {_why(error)}") from error
     return TestGuard(
         tests,
         module=module,
@@ -107,20 +109,23 @@ register("mypy")(MypyGuard)
 
 
 @register("pydantic")
-def _pydantic(model: str, *, show_expected: bool = False) -> PydanticGuard:
-    """Pass JSON that a pydantic model accepts, named `module:Name`, or `file.py:Name` from the working folder."""
-    return PydanticGuard(model_at(model), show_expected=show_expected)
+def _pydantic(document_folder: Path, model: str, *, show_expected: bool = False) -> PydanticGuard:
+    """Pass JSON that a pydantic model accepts, named `module:Name`, or `file.py:Name` from the document's folder."""
+    file, _, name = model.rpartition(":")
+    place = f"{document_folder / file}:{name}" if file.endswith(".py") else model
+    return PydanticGuard(model_at(place), show_expected=show_expected)
 
 
 @register("json")
-def _json(schema: str, *, show_expected: bool = False) -> SchemaGuard:
-    """Pass JSON that keeps to the JSON schema in a file, named from the working folder."""
+def _json(document_folder: Path, schema: str, *, show_expected: bool = False) -> SchemaGuard:
+    """Pass JSON that keeps to the JSON schema in a file, named from the document's folder."""
+    file = document_folder / schema
     try:
-        given = json.loads(Path(schema).read_text(encoding="utf-8"))
+        given = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ValueError(f"the schema {schema} cannot be read: {error}") from error
+        raise ValueError(f"the schema {file} cannot be read: {_why(error)}") from error
     if not isinstance(given, dict):
-        raise ValueError(f"the schema {schema} is no JSON object")  # noqa: TRY004  # a wrong file, not a wrong type
+        raise ValueError(f"the schema {file} is no JSON object")  # noqa: TRY004  # a wrong file, not a wrong type
     return SchemaGuard(given, show_expected=show_expected)
 
 
@@ -144,6 +149,10 @@ def _at_least(
     return Combination(parts, "at_least", k, parallel=parallel, timeout_s=timeout_s)
 
 
+def _why(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
 OWN = frozenset(KINDS)
 
 
@@ -152,14 +161,15 @@ def build_guard(
     machine: Machine,
     extra: Mapping[str, GuardInterface] | None = None,
     generator_of: GeneratorOf | None = None,
+    folder: Path | None = None,
 ) -> GuardInterface:
     """Build the guard of a name: a workflow step's, a declared guard, or a kind.
 
     `extra` has the user's own guards, by guard name or by kind. A step's guards are asked in order; its part
     `cases` takes the section Cases named after the step, or else after itself. `generator_of` gives those that ask a model theirs.
-    Raises BindingError.
+    `folder` is the document's, from which files in options are named; without it the working folder. Raises BindingError.
     """
-    return _Builder(machine, dict(extra or {}), generator_of).build(name)
+    return _Builder(machine, dict(extra or {}), generator_of, folder or Path()).build(name)
 
 
 @attrs.frozen
@@ -167,6 +177,7 @@ class _Builder:
     machine: Machine
     extra: dict[str, GuardInterface]
     generator_of: GeneratorOf | None
+    folder: Path
 
     def build(self, name: str) -> GuardInterface:
         if name in self.extra:
@@ -208,7 +219,7 @@ class _Builder:
 
     def _made(self, kind: Kind, row: Guard, above: tuple[str, ...], span: Span | None) -> GuardInterface:
         owner = f"guard {row.name}"
-        supplied: dict[str, Any] = {}
+        supplied: dict[str, Any] = {"document_folder": self.folder} if "document_folder" in kind.supplied else {}
         options = row.options
         if "parts" in kind.supplied:
             supplied["parts"] = self._parts(kind, row, above, span)
@@ -225,9 +236,18 @@ class _Builder:
             guard = kind.build(**supplied, **arguments)
         except (ValueError, ToolMissingError) as error:
             raise BindingError(f"{owner}: {error}", span) from error
+        if isinstance(guard, TDDTestGuard):
+            self._require_tests(owner, above)
         if not isinstance(guard, GuardInterface):
             raise BindingError(f"kind {kind.name} built {type(guard).__name__}, which is no GuardInterface", span)
         return guard
+
+    def _require_tests(self, owner: str, above: tuple[str, ...]) -> None:
+        """Raise BindingError where the step uses no tests: the guard could never pass. What is asked outside of steps is not known."""
+        step = self.machine.step_named.get(above[0]) if above else None
+        if step is not None and _TESTS not in dict(step.uses):
+            message = f"{owner} of step {step.name} needs the tests of an earlier step, and the step uses nothing as '{_TESTS}'"
+            raise BindingError(message, step.span, f"write into its column uses: {_TESTS} = STEP")
 
     def _parts(self, kind: Kind, row: Guard, above: tuple[str, ...], span: Span | None) -> dict[str, GuardInterface]:
         names = [part.strip() for part in dict(row.options).get(_OF, "").split(",") if part.strip()]

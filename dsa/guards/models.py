@@ -3,14 +3,17 @@
 Takes a type, or where it is found, gives a guard. Importing a model runs the code of its module, which is the user's own.
 """
 
+import functools
 import importlib
 import importlib.util
+import inspect
 import json
 import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from dsa.errors import install_hint
 from dsa.guards.texts import faults_said, json_in
 from dsa.guards.tool import ToolMissingError
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
@@ -29,8 +32,11 @@ class PydanticGuard(GuardInterface):
     """
 
     def __init__(self, model: Any, *, show_expected: bool = False) -> None:  # noqa: ANN401  # a type, of any kind
+        if inspect.isroutine(model) or isinstance(model, functools.partial | str):
+            named = getattr(model, "__qualname__", repr(model))
+            raise ValueError(f"{named} is a {type(model).__name__}, and no type that JSON could be of")
         if importlib.util.find_spec("pydantic") is None:
-            raise ToolMissingError("pydantic is not installed: pip install 'dual-state-agents[pydantic]'")
+            raise ToolMissingError(f"pydantic is not installed: {install_hint('pydantic')}")
         import pydantic
 
         try:
@@ -60,7 +66,7 @@ class PydanticGuard(GuardInterface):
 
 
 def model_at(place: str) -> Any:  # noqa: ANN401  # a type, of any kind
-    """Give what `module:Name` or `file.py:Name` means; a file is named from the working folder. ValueError when there is no such thing."""
+    """Give what `module:Name` or `file.py:Name` means; a relative file is named from the working folder. ValueError when there is no such thing."""
     where, _, name = place.rpartition(":")
     if not where or not all(part.isidentifier() for part in name.split(".")):
         raise ValueError(f"'{place}' names no model: write module:Name or file.py:Name")

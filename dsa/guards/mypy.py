@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dsa.edge.sandbox import Bounds, Confinement, Outcome, Program, run_confined
+from dsa.errors import install_hint
 from dsa.guards.code import comments, extract_code, syntax_fault
 from dsa.guards.feedback import bounded, clip
 from dsa.guards.tool import ToolFailedError, ToolMissingError
@@ -106,6 +107,6 @@ def program() -> Program:
     """Give the program that runs there, with the folder that mypy is installed in. Raises ToolMissingError."""
     found = importlib.util.find_spec("mypy")
     if found is None or found.origin is None:
-        raise ToolMissingError("mypy is not installed: pip install 'dual-state-agents[lint]'")
+        raise ToolMissingError(f"mypy is not installed: {install_hint('lint')}")
     text = Path(__file__).with_name("mypy_child.py").read_text(encoding="utf-8")
     return Program(text, _PRELOAD, (str(Path(found.origin).resolve().parent.parent),))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from dsa.edge.sandbox import Bounds, Confinement, Program, SandboxError, run_confined
+from dsa.errors import install_hint
 from dsa.guards.code import extract_code, syntax_fault
 from dsa.guards.tested_report import Report, read_report
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
@@ -39,7 +40,8 @@ class TestGuard(GuardInterface):
     Tests import the code as the module `module`, or under any name that no installed module has, or just use its names. The
     feedback names failed tests and what the code gave, never what was expected unless `show_expected`. `hardened` asks for exactly the
     tests that were found without the code running, and for failures when every function of the code is replaced by one that fails.
-    `require` and `rung` are the sandbox's. A pass is labelled `trust: cooperative`. ValueError for options that mean nothing.
+    `require` and `rung` are the sandbox's. A pass is labelled `trust: cooperative`. ValueError for options that mean nothing, and for
+    given tests that are no Python: those of a step may come later, and are judged with the code.
     """
 
     __test__ = False  # pytest would take it for tests
@@ -59,6 +61,8 @@ class TestGuard(GuardInterface):
             raise ValueError(f"'{module}' can be no module of the code: it is no name, or one that is installed")
         if not 0 < timeout_s <= _LONGEST_S:
             raise ValueError(f"timeout_s = {timeout_s:g} is no time limit: more than 0 s, at most {_LONGEST_S} s")
+        if test_code is not None:
+            _require_python(test_code)
         self._test_code, self._module = test_code, module
         self._hardened, self._show_expected = hardened, show_expected
         self._confinement = Confinement(require, rung)
@@ -137,6 +141,13 @@ class TDDTestGuard(TestGuard):
         return self.judged(extract_code(artifact.content), tests)
 
 
+def _require_python(tests: str) -> None:
+    """Raise ValueError for tests that nobody can run: whoever gave them is to know, and not the model."""
+    fault = syntax_fault(tests, "the code of the tests") if tests.strip() else "the tests are empty"
+    if fault:
+        raise ValueError(fault.rstrip("."))
+
+
 def _has_tests(tests: str) -> bool:
     return any(
         isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test")
@@ -167,7 +178,7 @@ def program() -> Program:
     """Give the program that runs there, with the folder that pytest is installed in."""
     found = importlib.util.find_spec("pytest")
     if found is None or found.origin is None:
-        raise SandboxError("pytest is not installed: pip install 'dual-state-agents[test]'", ("pytest",))
+        raise SandboxError(f"pytest is not installed: {install_hint('test')}", ("pytest",))
     text = Path(__file__).with_name("tested_child.py").read_text(encoding="utf-8")
     names = tuple(name for name in _PRELOAD if name.partition(".")[0] != "_pytest" or importlib.util.find_spec(name))
     return Program(text, names, (str(Path(found.origin).resolve().parent.parent),))

@@ -16,7 +16,7 @@ from pathlib import Path
 import attrs
 
 from dsa.edge.sandbox import Bounds, Confinement, Outcome, Program, SandboxError, run_confined
-from dsa.errors import DsaError
+from dsa.errors import DsaError, install_hint
 from dsa.guards.feedback import clip
 
 #: Where systems have the programs that others start: what is in them can be run there, and nothing of it can be changed.
@@ -82,14 +82,15 @@ class Tool:
         return tuple(dict.fromkeys((*usual, self.program, *self.seen, *self.shown.values())))
 
 
-def found(name: str) -> str:
-    """Give the real path of a program: of a file, or of what PATH has under a name; `python` is the one that runs this.
+def found(name: str, folder: Path | None = None) -> str:
+    """Give the real path of a program: of a file, named from a folder or from here, or of what PATH has under a name without a slash.
 
-    ToolMissingError when there is none.
+    `python` is the one that runs this. ToolMissingError when there is none.
     """
-    path = sys.executable if name in ("python", "python3") else shutil.which(name)
+    wanted = os.path.join(folder or "", name) if "/" in name else name  # noqa: PTH118  (keeps a slash, where PATH is not asked)
+    path = sys.executable if name in ("python", "python3") else shutil.which(wanted)
     if path is None:
-        raise ToolMissingError(f"there is no program '{name}': give its path, or install it where PATH leads")
+        raise ToolMissingError(f"there is no program '{wanted}': give its path, or install it where PATH leads")
     return os.path.realpath(path)
 
 
@@ -97,7 +98,7 @@ def installed(name: str, extra: str) -> str:
     """Give the real path of a program that a package brings: beside this Python, else where PATH leads. ToolMissingError names the extra."""
     path = shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
     if path is None:
-        raise ToolMissingError(f"{name} is not installed: pip install 'dual-state-agents[{extra}]'")
+        raise ToolMissingError(f"{name} is not installed: {install_hint(extra)}")
     return os.path.realpath(path)
 
 

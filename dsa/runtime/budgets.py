@@ -81,6 +81,8 @@ class Meter:
                 self._effect_of[key] = effect
             case ResultEntry(effect=effect, seconds=seconds) if not was_refused(entry):
                 self._add(effect, {"calls": 1, "seconds": seconds})
+                for usage in entry.usage:
+                    self._add(effect, _taken(usage))
             case DoubtEntry(effect=effect, handling=handling) if handling != "again":
                 self._add(effect, {"calls": 1})
             case ArtifactEntry(key=key) if key in self._effect_of:
@@ -88,9 +90,7 @@ class Meter:
                 self._add(self._effect_of[key], {"tokens": tokens, "usd": entry.cost_usd or 0.0})
             case CallResultEntry(key=key) if key in self._effect_of:
                 for usage in entry.usage:
-                    took = number(usage.get("prompt_tokens")) + number(usage.get("completion_tokens"))
-                    spent = {"calls": 1, "tokens": took, "usd": number(usage.get("cost_usd"))}
-                    self._add(self._effect_of[key], spent)
+                    self._add(self._effect_of[key], {"calls": 1, **_taken(usage)})
 
     def _add(self, effect: str, amounts: Mapping[str, float]) -> None:
         for unit, amount in amounts.items():
@@ -132,6 +132,12 @@ class Meter:
     def _left(self, limit: Limit) -> float:
         under_way = self._under_way[limit.effect] if limit.unit == "calls" else 0
         return limit.most - self._spent[limit.effect, limit.unit] - under_way
+
+
+def _taken(usage: Mapping[str, object]) -> dict[str, float]:
+    """Give the tokens and the money that a usage tells of."""
+    tokens = number(usage.get("prompt_tokens")) + number(usage.get("completion_tokens"))
+    return {"tokens": tokens, "usd": number(usage.get("cost_usd"))}
 
 
 def number(said: object) -> float:

@@ -115,7 +115,7 @@ def _option(parameter: inspect.Parameter, hint: Any, kind: str) -> Option:  # no
         hint = _without_none(typing.get_args(hint))
     if hint not in _TYPES or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         raise TypeError(
-            f"argument '{parameter.name}' of kind {kind} can be no option: it is none of {[*_TYPES.values()]}"
+            f"argument '{parameter.name}' of kind {kind} can be no option: it is none of: {'; '.join(_TYPES.values())}"
         )
     return Option(parameter.name, hint, attrs.NOTHING if parameter.default is parameter.empty else parameter.default)
 

@@ -208,6 +208,12 @@ class ResultEntry:
         """Tell whether an error step is among them."""
         return any(step["payload"].get("error") is True for step in self.steps)
 
+    @property
+    def usage(self) -> tuple[dict[str, Any], ...]:
+        """What its error steps say that a model took which gave nothing of use: such an answer is paid for, too."""
+        errors = (step["payload"] for step in self.steps if step["payload"].get("error") is True)
+        return tuple(payload["usage"] for payload in errors if isinstance(payload.get("usage"), dict))
+
 
 @attrs.frozen
 class ArtifactEntry:

@@ -7,6 +7,7 @@ frozen value and nothing of how policies are found or performed.
 
 import hashlib
 import json
+import sysconfig
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
@@ -65,6 +66,12 @@ def _require_text_keys(value: Any) -> None:  # noqa: ANN401  (whatever stands in
 
 _NESTED = (dict, list, tuple)
 _PLAIN = frozenset({str, int, float, bool, type(None)})
+#: Where files lie whose errors are told without a place: this package, the shipped machines, Python, what is installed, what has no file.
+_NOT_THE_USERS = (
+    *(__file__.rpartition("dsa")[0] + name for name in ("dsa", "machines")),
+    *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")},
+    "<",
+)
 _NOTHING: Any = {}  # converted to text before anyone sees it
 
 
@@ -172,7 +179,20 @@ def error_step(actor: str, code: str, message: str, *, about: Payload | None = N
 def error_of(actor: str, error: BaseException) -> Step:
     """Make the error step for what a policy raised."""
     code = error.reason if isinstance(error, GenerationError) else type(error).__name__
-    return error_step(actor, code, _said_by(error) or type(error).__name__)
+    place, usage = _place_in_users_code(error), error.usage if isinstance(error, GenerationError) else None
+    about = {**({"at": place} if place else {}), **({"usage": attrs.asdict(usage)} if usage is not None else {})}
+    return error_step(actor, code, _said_by(error) or type(error).__name__, about=about)
+
+
+def _place_in_users_code(error: BaseException) -> str:
+    """Give file and line where an error came from, innermost first, of code that is neither ours nor installed; empty when there is none."""
+    place, trace = "", None if isinstance(error, GenerationError) else error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith(_NOT_THE_USERS):
+            place = f"{file.rpartition('/')[2]}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place
 
 
 def _said_by(error: BaseException) -> str:
@@ -299,17 +319,23 @@ class Answering:
     `is_eager`: it is begun in the task that drives the run, which goes on in its place; where it waits, a task is made of the rest. So what
     answers without waiting costs no turn of the event loop. It must not ask asyncio for the task it runs in before it first waits, as
     `asyncio.timeout` and HTTP clients do.
+
+    `reads` says what the data of events from outside has to be, by their names: each gives the data as it is recorded, or raises ValueError
+    with what is the matter; then the event is not taken.
     """
 
     policy: Policy
     answers: frozenset[str]
     is_eager: bool = False
+    reads: Mapping[str, Callable[[Any], Any]] = attrs.field(factory=dict, eq=False)
 
     def __call__(self, action: Action, context: PolicyContext, /) -> Awaitable[list[Step]]:
         """Perform the action."""
         return self.policy(action, context)
 
 
-def answering(*events: str, is_eager: bool = False) -> Callable[[Policy], Answering]:
-    """Declare the events that a policy answers with, and whether it is eager (see `Answering`)."""
-    return lambda policy: Answering(policy, frozenset(events), is_eager)
+def answering(
+    *events: str, is_eager: bool = False, reads: Mapping[str, Callable[[Any], Any]] | None = None
+) -> Callable[[Policy], Answering]:
+    """Declare the events that a policy answers with, whether it is eager, and what data it reads (see `Answering`)."""
+    return lambda policy: Answering(policy, frozenset(events), is_eager, reads or {})

@@ -13,6 +13,8 @@ from dsa.errors import PromptTooLong
 from dsa.runtime.content import Context
 
 _MOST_NAMED = 4
+#: So few attempts may be shorter than the line that says that they are left out.
+_FEW = 4
 
 
 def bytes_of(text: str) -> int:
@@ -75,19 +77,29 @@ def fitted(prompt: Writable, budget: TokenBudget) -> str:
     How many attempts fit is found by doubling and halving: few texts are written, and a long history is not read further back than twice
     of what fits.
     """
-    bare = prompt.text(NOTHING)
-    if not budget.holds(bare):
-        raise _too_long(prompt, budget, budget.count(bare), "without its history")
     if not prompt.rejected:
-        return bare
+        bare = prompt.text(NOTHING)
+        if budget.holds(bare):
+            return bare
+        raise _too_long(prompt, budget, budget.count(bare), "without its history")
     attempts = len(prompt.context.feedback_history)
     most = _most(attempts, lambda number: budget.holds(prompt.text(Shown(number))))
-    newest = min(1, attempts)
-    for shown in (Shown(max(most, newest)), Shown(newest, "left out")):
+    if most:
+        return prompt.text(Shown(most))
+    sizes = []
+    for shown in _least(attempts):
         text = prompt.text(shown)
-        if budget.holds(text):
+        sizes.append(budget.count(text))
+        if sizes[-1] <= budget.tokens:
             return text
-    raise _too_long(prompt, budget, budget.count(text), "with nothing of its history but the newest feedback")
+    raise _too_long(prompt, budget, min(sizes), "with as little of its history as may be")
+
+
+def _least(attempts: int) -> list[Shown]:
+    """Give the ways to write a prompt of which one is the shortest: a line in the place of something may be longer than that."""
+    newest = min(1, attempts)
+    counts = dict.fromkeys([newest, attempts] if attempts <= _FEW else [newest])
+    return [Shown(count, "whole") for count in counts] + [Shown(count, "left out") for count in counts]
 
 
 def _most(count: int, holds: Callable[[int], bool]) -> int:

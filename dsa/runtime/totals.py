@@ -45,7 +45,7 @@ def totals(ledger: Iterable[Entry], generating: str) -> Totals:
         elif isinstance(entry, VerdictEntry):
             sums = attrs.evolve(sums, guard_seconds=sums.guard_seconds + entry.seconds)
         elif isinstance(entry, ResultEntry) and entry.effect == generating and entry.failed and not was_refused(entry):
-            sums = attrs.evolve(sums, calls=sums.calls + 1, failed_calls=sums.failed_calls + 1, cost_usd=None)
+            sums = _with_failure(sums, entry)
     return sums
 
 
@@ -61,6 +61,14 @@ def _with_call(sums: Totals, entry: ArtifactEntry) -> Totals:
         model_seconds=sums.model_seconds + entry.seconds,
         cost_usd=(sums.cost_usd or 0.0) + (entry.cost_usd or 0.0) if known else None,
     )
+
+
+def _with_failure(sums: Totals, entry: ResultEntry) -> Totals:
+    """Add a call that gave no artifact; what it took is unknown, unless its error says so."""
+    if not entry.usage:
+        return attrs.evolve(sums, calls=sums.calls + 1, failed_calls=sums.failed_calls + 1, cost_usd=None)
+    with_usage, seconds = _with_usage(sums, entry.usage[-1]), number(entry.usage[-1].get("seconds"))
+    return attrs.evolve(with_usage, failed_calls=sums.failed_calls + 1, model_seconds=sums.model_seconds + seconds)
 
 
 def _with_usage(sums: Totals, usage: Mapping[str, Any]) -> Totals:

@@ -79,7 +79,10 @@ def always(_state: WorkflowState) -> bool:
 
 
 class ActionPair:
-    """A = <rho, a_gen, G> of Definition 6: precondition, generator, guard, and the prompt for it."""
+    """A = <rho, a_gen, G> of Definition 6: precondition, generator, guard, and the prompt for it.
+
+    TypeError for what cannot be asked to do its part, before a model is paid.
+    """
 
     def __init__(
         self,
@@ -88,6 +91,8 @@ class ActionPair:
         guard: GuardInterface,
         prompt_template: PromptTemplate | None = None,
     ) -> None:
+        _require("generator", generator, "generate", "wrap a function in dsa.generators.FunctionGenerator")
+        _require("guard", guard, "validate", "derive a class from GuardInterface")
         self.precondition, self.generator, self.guard = precondition, generator, guard
         self.prompt_template = prompt_template
 
@@ -115,6 +120,14 @@ class ActionPair:
         asked = attrs.evolve(context, dependencies={**context.dependencies, **used})
         artifact = self.generator.generate(asked, self.prompt_template)
         return artifact, verdict_of("of the action pair", self.guard, artifact, used)
+
+
+def _require(what: str, given: object, method: str, hint: str) -> None:
+    """Raise TypeError for a class, or something without the method, where an object is meant."""
+    if isinstance(given, type):
+        raise TypeError(f"the {what} is the class {given.__name__} itself: give an object of it, {given.__name__}()")
+    if not callable(getattr(given, method, None)):
+        raise TypeError(f"the {what} is {type(given).__name__}, which has no {method}(..): {hint}")
 
 
 class DualStateAgent:

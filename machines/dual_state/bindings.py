@@ -186,7 +186,15 @@ def _stored(
     return [event_step(action.policy, "artifact", data={"artifact_id": artifact.artifact_id})]
 
 
-@answering("verdict", is_eager=True)
+def text_brought(data: object) -> dict[str, str]:
+    """Give the text that a person brings, as it is recorded. ValueError for anything else."""
+    content = data.get("content") if isinstance(data, dict) else data
+    if not isinstance(content, str) or not content.strip():
+        raise ValueError('it brings the text that takes the artifact\'s place, as a text or as {"content": TEXT}')
+    return {"content": content}
+
+
+@answering("verdict", is_eager=True, reads={"amended": text_brought})
 async def execute_guard(action: Action, context: PolicyContext) -> list[Step]:
     """Judge the step's newest artifact with the guards that the rows for `verdict` read, and answer `verdict`.
 

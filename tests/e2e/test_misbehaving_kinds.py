@@ -249,10 +249,20 @@ def test_a_program_that_generates_nothing_is_handled_by_its_row(folder, script, 
     assert most_mb < usual_mb + 30
 
 
-def test_a_program_that_is_not_there_is_handled_by_its_row(folder):
+def test_a_program_that_cannot_be_started_is_handled_by_its_row(folder):
     (folder / "mine.py").write_text(module("guard", "fine"))
-    told = run(HANDLED, generator="command | command = nonesuch-program")
-    require_handled(told, "unwritten", "query_llm", "nonesuch-program cannot be started: No such file or directory")
+    (folder / "tool").write_text("#!/nonesuch-interpreter\n")
+    (folder / "tool").chmod(0o755)
+    told = run(HANDLED, generator="command | command = ./tool")
+    require_handled(told, "unwritten", "query_llm", "tool cannot be started: No such file or directory")
+
+
+def test_a_program_that_is_not_there_is_told_before_anything_runs(folder):
+    (folder / "mine.py").write_text(module("guard", "fine"))
+    (folder / "trial.md").write_text(document(HANDLED, generator="command | command = nonesuch-program"))
+    error = dsa("run", "trial.md", "write it", "--with", "mine.py").exception
+    assert "generator writer: there is no program 'nonesuch-program'" in str(error)
+    assert not (folder / ".dsa").exists()
 
 
 GUARDS = {

@@ -177,7 +177,7 @@ def test_a_machine_that_waits_for_a_person_is_answered_and_the_whole_goes_on(fol
             '"good" in artifact.content', '"good" in artifact.content and artifact.step != "prose"'
         ).replace('"fatal" in artifact.content', 'artifact.step == "prose"')
     )
-    said = folder.dsa("run", "outer.md", "an epilogue", code=1)
+    said = folder.dsa("run", "outer.md", "an epilogue", code=3)
     (name, answer) = re.search(r"waits in escalated.prose for: .*; answer with `dsa send (\S+) (EVENT)`", said).groups()
     assert answer == "EVENT"
     folder.dsa("send", name, "approved")
@@ -204,6 +204,47 @@ def test_what_cannot_be_is_said_before_anything_runs(folder, options, said):
 
 
 def test_a_machine_is_no_part_of_itself(folder):
-    (folder.path / "work" / "inner.md").write_text(OUTER.replace("OPTIONS", "").replace("# tale", "# tail"))
-    assert "work/inner.md would be a part of itself" in folder.dsa("run", "outer.md", "two cats", code=2)
+    itself = OUTER.replace("OPTIONS", "").replace("# tale", "# tail").replace("work/inner.md", "inner.md")
+    (folder.path / "work" / "inner.md").write_text(itself)
+    told = folder.dsa("run", "outer.md", "two cats", code=2)
+    assert re.search(r"outer\.md:6:3: .*work/inner\.md:6:3: .*work/inner\.md would be a part of itself", told)
     assert "would be a part of itself" in folder.dsa("run", "work/inner.md", "two cats", code=2)
+
+
+def test_each_fault_of_a_part_names_its_document_and_its_line(folder):
+    rows = (
+        "\n## Guards\n| guard | is |\n| - | - |\n| good | gut |\n\n## Generators\n| generator | options |\n| - | - |\n"
+    )
+    (folder.path / "work" / "inner.md").write_text(INNER + rows + "| llm | heat = 1 |\n")
+    (folder.path / "work" / "bindings.py").write_text("guards = {'plot': 3}")
+    told = folder.dsa("run", "outer.md", "two cats", code=2).splitlines()
+    faults = [line for line in told if not line.startswith(" ")]
+    begun = [
+        "outer.md:6:3: generator writer: work/inner.md: the guard 'plot'",
+        "work/inner.md:12:",
+        "work/inner.md:17:",
+    ]
+    assert [line for line, begin in zip(faults, begun, strict=True) if not line.startswith(begin)] == []
+    assert "<text>" not in "".join(told)
+
+
+def test_a_machine_within_is_named_from_the_folder_of_the_one_around_it(folder, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "work").mkdir()
+    (elsewhere / "work" / "inner.md").write_text("# decoy\n")
+    folder.dsa("run", "outer.md", "an epilogue", code=1, ALL_BAD="yes")
+    root, outer = folder.path / ".dsa", folder.path / "outer.md"
+    (folder.path / "called.txt").rename(elsewhere / "called.txt")
+    there = Folder.__new__(Folder)
+    there.path = elsewhere
+    assert "succeeded\n" in there.dsa("resume", "last", "--runs", str(root))
+    assert "succeeded\n" in there.dsa("run", str(outer), "an epilogue")
+    outer.rename(elsewhere / "outer.md")
+    (elsewhere / "work" / "inner.md").unlink()
+    told = folder.dsa("run", str(elsewhere / "outer.md"), "two cats", code=2)
+    place = min(
+        str(elsewhere / "work" / "inner.md"), os.path.relpath(elsewhere / "work" / "inner.md", folder.path), key=len
+    )
+    assert f"{place}: there is no such file, and no shipped machine of that name" in told, (
+        "not the one in the working folder"
+    )

@@ -110,7 +110,7 @@ def test_opentelemetry_is_not_even_imported_when_nobody_asks(dsa, tmp_path):
     assert dsa("run", "dual_state", "--model", "scripted:replies.md", **path).returncode == 0
     asked = dsa("run", "dual_state", "--model", "scripted:replies.md", "--otel", **path)
     assert asked.returncode == 2
-    assert "pip install 'dual-state-agents[otel]'" in asked.stderr
+    assert "pip install '.[otel]' (in a clone of dual-state-agents)" in asked.stderr
     variables = {**path, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
     done = dsa("run", "dual_state", "--model", "scripted:replies.md", **variables)
     assert done.returncode == 0, "they may be there for other programs"

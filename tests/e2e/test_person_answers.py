@@ -192,6 +192,42 @@ def test_an_abort_survives_its_process(tmp_path):
     world.dsa("replay", "last")
 
 
+def test_an_amendment_may_be_a_plain_text(tmp_path):
+    world = World(tmp_path)
+    assert "succeeded" in world.dsa("send", "last", "amended", WRITTEN)
+    accepted = dict(pair for entry in world.entries if isinstance(entry, StepEntry) for pair in entry.accepted)
+    assert world.content(accepted["g_test"]) == WRITTEN
+
+
+@pytest.mark.parametrize(
+    "data", [(), ("",), ("--json-data", '{"content": 3}'), ("--json-data", "3"), ("--json-data", '{"text": "x"}')]
+)
+def test_an_amendment_without_a_text_is_refused_and_nothing_has_happened(tmp_path, data):
+    world = World(tmp_path)
+    before = list(world.entries)
+    done = subprocess.run(
+        [*PROGRAM, "send", "last", "amended", *data],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "'amended' cannot be taken: it brings the text" in done.stderr
+    assert list(world.entries) == before
+    assert "succeeded" in world.dsa("send", "last", "approved")
+
+
+def test_the_person_is_shown_what_to_judge(tmp_path):
+    done = World(tmp_path).dsa("resume", "last", code=3)
+    (place,) = (line.split(maxsplit=2)[2] for line in done.splitlines() if line.startswith("to judge"))
+    file, why = place.split(": ", 1)
+    assert (tmp_path / file).read_text() == "awful tests"
+    assert why == "a person has to look"
+    assert "\nawful tests\n" in done
+
+
 def test_a_grant_too_many_is_told_and_moves_nothing(tmp_path):
     world = World(tmp_path)
     (tmp_path / "asked").unlink()

@@ -83,7 +83,7 @@ def test_what_cannot_be_read_exits_with_2(tmp_path: Path) -> None:
 def test_without_z3_one_sentence_says_what_to_install() -> None:
     done = dsa("prove", "dual_state", before="sys.modules['z3'] = None")
     assert done.returncode == 2
-    assert done.stderr.strip() == "proofs need z3; install the extra 'prove': pip install 'dual-state-agents[prove]'"
+    assert done.stderr.strip() == "proofs need z3: pip install '.[prove]' (in a clone of dual-state-agents)"
 
 
 GOES_ON = """# goes_on

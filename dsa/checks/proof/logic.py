@@ -11,7 +11,7 @@ from typing import Any, Literal
 import attrs
 
 from dsa.declarations import Variable
-from dsa.errors import DsaError
+from dsa.errors import DsaError, install_hint
 from dsa.expr import (
     TRUE,
     And,
@@ -46,7 +46,7 @@ class NoSolverError(DsaError):
     """z3 is not installed."""
 
     def __init__(self) -> None:
-        super().__init__("proofs need z3; install the extra 'prove': pip install 'dual-state-agents[prove]'")
+        super().__init__(f"proofs need z3: {install_hint('prove')}")
 
 
 @attrs.frozen

@@ -29,10 +29,12 @@ _REASONS = {
     403: "authentication",
     404: "not_found",
     _PAYMENT: "rate_limit",
+    408: "timeout",
+    425: "server_error",
     429: "rate_limit",
 }
-#: A try that ended so may go well a little later.
-RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
+#: Nothing was paid, or nobody has written it: another try ends the same way, whatever its reason.
+_THE_SAME_AGAIN = frozenset({_PAYMENT, 501, 505})
 _SERVER_ERRORS, _CLIENT_ERRORS, _REDIRECTIONS = 500, 400, 300
 _SENTENCES = {
     "context_too_long": "The prompt is longer than {model} can read; shorten the task or use a model with a larger context",
@@ -40,21 +42,38 @@ _SENTENCES = {
     "content_filter": "A content filter at {where} stopped {model}; reword the task or use another model",
     "rate_limit": "{model} at {where} is over its rate limit or quota; wait, or use another model or key",
     "not_found": "{where} does not know the model {model}, or is not the address of an OpenAI-compatible server; check both",
+    "timeout": "{model} at {where} gave up waiting; try again, or use a faster model",
     "server_error": "The server of {model} at {where} failed; try again later",
     "failed": "{model} at {where} could not answer",
 }
 
 
 class ServerError(GenerationError):
-    """Raised when a server refuses or fails. `status` is HTTP's, `detail` what it said, `wait_s` how long it asks to wait."""
+    """Raised when a server refuses or fails. `status` is HTTP's, `detail` what it said, `wait_s` how long it asks to wait.
+
+    `again` is false where another try cannot help, though it may for other errors of the same reason.
+    """
 
     def __init__(
-        self, message: str, reason: str, *, status: int | None = None, detail: str = "", wait_s: float | None = None
+        self,
+        message: str,
+        reason: str,
+        *,
+        status: int | None = None,
+        detail: str = "",
+        wait_s: float | None = None,
+        again: bool = True,
     ) -> None:
         self.status = status
         self.detail = detail
         self.wait_s = wait_s
+        self.again = again and status not in _THE_SAME_AGAIN
         super().__init__(message, reason)
+
+
+def without_secrets(text: str) -> str:
+    """Take out of a text the environment's secrets, and what looks like one in an address or a header."""
+    return _BEARER.sub(r"\1***", _SECRET_IN_URL.sub(r"\1***", environment_secrets().text(text)))
 
 
 @attrs.frozen
@@ -71,31 +90,29 @@ class Asked:
         text = " ".join(text.split())
         if self.key:
             text = text.replace(self.key, "***")
-        text = environment_secrets().text(text)
-        return _BEARER.sub(r"\1***", _SECRET_IN_URL.sub(r"\1***", text))[:_MOST_DETAIL]
+        return without_secrets(text)[:_MOST_DETAIL]
 
     def error(self, reason: str, sentence: str) -> GenerationError:
         """Give an error of one sentence."""
         return GenerationError(sentence.format(model=self.model, where=self.where), reason)
 
 
-def after_tries(error: GenerationError, tries: int) -> GenerationError:
-    """Say in an error how often it was tried, when that was more than once. Gives the same error."""
-    if tries > 1:
-        error.args = (f"{error} It was tried {tries} times.",)
-    return error
-
-
 def refused(asked: Asked, status: int, body: bytes, wait_s: float | None = None) -> ServerError:
     """Give the error for an answer that is none."""
-    detail = asked.clean(_message_in(body))
+    detail = asked.clean(message_in(body))
     reason = reason_of(status, f"{detail} {_code_in(body)}")
     if _REDIRECTIONS <= status < _CLIENT_ERRORS:
         sentence = f"{asked.where} sends elsewhere (status {status}); give the address that it means"
         return ServerError(sentence, "bad_answer", status=status)
     told = _SENTENCES[reason].format(model=asked.model, where=asked.where, variable=asked.variable)
-    said = f"; it said: {detail}" if detail else f" (status {status})"
-    return ServerError(f"{told}{said}.", reason, status=status, detail=detail, wait_s=wait_s)
+    return ServerError(with_words(told, detail, status), reason, status=status, detail=detail, wait_s=wait_s)
+
+
+def with_words(told: str, detail: str, status: int | None = None) -> str:
+    """End a sentence with what the server said, or its status when it said nothing."""
+    if detail:
+        return f"{told}; it said: {detail.rstrip('.')}."
+    return f"{told}." if status is None else f"{told} (status {status})."
 
 
 def reason_of(status: object, detail: str) -> str:
@@ -122,7 +139,7 @@ def _code_in(body: bytes) -> str:
     return str(error.get("code") or "") if isinstance(error, Mapping) else ""
 
 
-def _message_in(body: bytes) -> str:
+def message_in(body: bytes) -> str:
     """Give what an answer says was wrong: OpenAI's `error.message`, others' `error`, `detail`, `message`, or the text."""
     text = body.decode("utf-8", "replace")
     try:

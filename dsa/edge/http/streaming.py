@@ -17,7 +17,8 @@ import attrs
 
 from dsa.edge.http.decoding import DecodingError, StreamDecoder
 from dsa.edge.http.endpoint import Endpoint
-from dsa.edge.http.failures import RETRIED, Asked, ServerError, after_tries, refused
+from dsa.edge.http.failures import Asked, ServerError, refused
+from dsa.edge.http.retries import Retries
 from dsa.errors import GenerationError, ModelUnavailable
 
 if TYPE_CHECKING:
@@ -32,10 +33,10 @@ _HEADERS = {"accept": "text/event-stream, application/x-ndjson, application/json
 
 @attrs.frozen
 class Limits:
-    """How long to wait, in seconds: for the connection, the first byte, from byte to byte, for the whole (None: for ever).
+    """How long a try waits, in seconds: for the connection, the first byte, from byte to byte, for the whole (None: for ever).
 
     `retries` are further tries after a failure before the first byte, with a pause that doubles, or what the server asks for;
-    one that asks for more than `longest_pause_s` is not asked again.
+    one that asks for more than `longest_pause_s` is not asked again. Pauses count for no limit.
     """
 
     connect_s: float = 10.0
@@ -53,6 +54,7 @@ class Server:
     def __init__(self, endpoint: Endpoint, *, key_variable: str = "", limits: Limits | None = None) -> None:
         self.endpoint = endpoint
         self._limits = limits or Limits()
+        self._retries = Retries(self._limits.retries, self._limits.pause_s, self._limits.longest_pause_s)
         variable, key = endpoint.key(key_variable, os.environ)
         self.asked = Asked(endpoint.model, endpoint.base, variable, key)
 
@@ -86,31 +88,31 @@ class Server:
         self, body: Mapping[str, Any], on_retry: Callable[[str], object] | None
     ) -> AsyncGenerator[bytes, None]:
         """Give the bytes of the answer; a try that fails before the first is made again."""
-        whole_s = self._limits.whole_s
-        deadline = None if whole_s is None else asyncio.get_running_loop().time() + whole_s
         for attempt in count():
             begun = False
             try:
-                async with aclosing(self._attempt(body, deadline)) as pieces:
+                async with aclosing(self._attempt(body)) as pieces:
                     async for piece in pieces:
                         begun = True
                         yield piece
             except GenerationError as error:
-                pause_s = None if begun else self._pause_s(error, attempt)
+                if begun:
+                    raise
+                pause_s = self._retries.pause_s(error, attempt)
                 if pause_s is None:
-                    raise after_tries(error, attempt + 1) from error.__cause__
+                    raise self._retries.last(error, attempt + 1) from error.__cause__
                 if on_retry is not None:
                     on_retry(error.reason)
             else:
                 return
             await asyncio.sleep(pause_s)
 
-    async def _attempt(self, body: Mapping[str, Any], deadline: float | None) -> AsyncGenerator[bytes, None]:
+    async def _attempt(self, body: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
         httpx = _httpx()
         try:
             async with self._client() as client:
                 request = client.build_request("POST", self.endpoint.url, json=dict(body), headers=self._headers())
-                wait = _Wait(self.asked, self._limits, deadline)
+                wait = _Wait(self.asked, self._limits)
                 response = await wait.during(client.send(request, stream=True))
                 async with aclosing(response):
                     if response.status_code != _GOOD:
@@ -148,16 +150,6 @@ class Server:
         asks = response.headers.get("retry-after", "")
         return refused(self.asked, response.status_code, said, float(asks) if asks.isdecimal() else None)
 
-    def _pause_s(self, error: GenerationError, attempt: int) -> float | None:
-        """Give how long to wait before the next try; None for what no other try would mend."""
-        if attempt >= self._limits.retries:
-            return None
-        own_s = min(self._limits.pause_s * 2**attempt, self._limits.longest_pause_s)
-        if isinstance(error, ServerError):
-            asked_s = own_s if error.wait_s is None else error.wait_s
-            return asked_s if error.status in RETRIED and asked_s <= self._limits.longest_pause_s else None
-        return own_s if error.reason in {"unreachable", "interrupted"} else None
-
     def _explained(self, error: Exception) -> GenerationError:
         """Give one of few errors for those of httpx."""
         httpx = _httpx()
@@ -181,12 +173,14 @@ class _Wait:
 
     asked: Asked
     limits: Limits
-    deadline: float | None
     begun: bool = False
     first_by: float = attrs.field(init=False)
+    deadline: float | None = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.first_by = asyncio.get_running_loop().time() + self.limits.first_s
+        now = asyncio.get_running_loop().time()
+        self.first_by = now + self.limits.first_s
+        self.deadline = None if self.limits.whole_s is None else now + self.limits.whole_s
 
     async def during(self, awaited: Any) -> Any:  # noqa: ANN401  # whatever is waited for
         """Wait for something. GenerationError with the reason `timeout` when a limit is over."""
@@ -200,14 +194,15 @@ class _Wait:
             raise self._late(whole=whole) from error
 
     def _late(self, *, whole: bool) -> GenerationError:
-        if whole:
+        if whole and self.begun:
             told = f"{{model}} did not finish within {self.limits.whole_s:g} s; raise timeout_s or use a faster model."
         elif self.begun:
             told = (
                 f"{{model}} fell silent for {self.limits.silence_s:g} s in the middle of its answer; raise silence_s."
             )
         else:
-            told = f"{{model}} did not answer within {self.limits.first_s:g} s; raise timeout_s or use a faster model."
+            limit_s = self.limits.whole_s if whole else self.limits.first_s
+            told = f"{{model}} did not answer within {limit_s:g} s; raise timeout_s or use a faster model."
         return self.asked.error("timeout", told)
 
 

@@ -170,7 +170,7 @@ def _write(plan: Plan, results: Results, probed: Probe | None) -> None:
     try:
         plots = draw(rows, plan.task_names, plan.arms, plan.folder)
     except ImportError:
-        click.echo("no plots: they need matplotlib (pip install 'dual-state-agents[plot]')", err=True)
+        click.echo("no plots: they need matplotlib (pip install '.[plot]')", err=True)
         plots = ()
     text = report(rows, plan.task_names, plan.arms, plan.samples, made, plots)
     (plan.folder / REPORT).write_text(text, encoding="utf-8")

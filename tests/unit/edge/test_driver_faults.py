@@ -1,8 +1,10 @@
 """Policies, guards, generators and watchers that break their promises: the run stops in order, and says why."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
+from hands import TWO_AT_ONCE, Hands, driver_of, finish
 
 from dsa.edge.binding import Binding
 from dsa.edge.driver import Driver
@@ -334,3 +336,14 @@ def test_looking_back_costs_the_same_however_long_the_history():
     assert last.feedback_history == [(f"text {n}", "no") for n in range(40)]
     assert last.feedback_history[-2:] == (("text 38", "no"), ("text 39", "no"))
     assert (last.feedback_history[0], len(last.feedback_history)) == (("text 0", "no"), 40)
+
+
+def test_a_failure_tells_its_kind_and_where_in_the_users_code_it_came_from():
+    async def slow(_action, _context):
+        raise KeyError("title")
+
+    driver = driver_of(TWO_AT_ONCE, Hands().effects(left=slow))
+    failure = finish(driver.drive(Occurrence("go"))).failure
+    place = f"{Path(__file__).name}:{slow.__code__.co_firstlineno + 1}"
+    assert (failure.code, failure.message, failure.at) == ("KeyError", "'title'", place)
+    assert str(failure).endswith(f"failed: KeyError: 'title' (at {place})")

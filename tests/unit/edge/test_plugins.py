@@ -100,7 +100,11 @@ def test_a_package_is_imported_only_when_its_kind_is_asked_for(shelf):
         ("nowhere_x:A", "", "cannot be imported: ModuleNotFoundError: No module named 'nowhere_x'"),
         ("kinds_x:Missing", "", "cannot be imported: AttributeError"),
         ("kinds_x:number", SHOUTED, "is int, not a class or function that makes a guard"),
-        ("kinds_x:odd", SHOUTED, "can be no kind: TypeError: argument 'given' of kind bad can be no option"),
+        (
+            "kinds_x:odd",
+            SHOUTED,
+            "can be no kind: TypeError: argument 'given' of kind bad can be no option: it is none of: true or false; a whole number; a number; a text; names separated by commas",
+        ),
         ("kinds_x", "x = 1", "is module, not a class or function that makes a guard"),
     ],
 )

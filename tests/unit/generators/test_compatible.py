@@ -84,6 +84,21 @@ def test_an_answer_that_is_not_whole_is_none(answer, reason, told):
     assert (raised.value.reason, told in str(raised.value)) == (reason, True), str(raised.value)
 
 
+@pytest.mark.parametrize("end", ["length", "content_filter", "error"])
+def test_an_answer_that_is_none_has_been_paid_for(end):
+    answer = answered(events([chunk({"content": "he"}), finished(end), USAGE]))
+    with serving(answer) as (address, _), pytest.raises(GenerationError) as raised:
+        made(address).generate(CONTEXT)
+    usage = raised.value.usage
+    assert (usage.model, usage.prompt_tokens, usage.completion_tokens) == (f"{address}/v1#m", 12, 3)
+
+
+def test_the_time_limit_is_for_each_try():
+    with serving([HANG], HELLO) as (address, requests):
+        assert made(address, timeout_s=0.4, retries=1).generate(CONTEXT).usage.retried == ("timeout",)
+    assert len(requests) == 2
+
+
 def test_a_connection_that_is_lost_after_the_end_loses_nothing():
     with serving(answered(events([chunk({"content": "hi"}), finished("stop")], done=False), DROP)) as (address, _):
         assert made(address).generate(CONTEXT).content == "hi"

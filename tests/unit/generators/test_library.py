@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from dsa.declarations import Generator
@@ -7,8 +9,9 @@ from dsa.generators.library import KINDS, build_generator, register
 from dsa.generators.lite import LiteLLMGenerator
 from dsa.generators.local import LocalGenerator
 from dsa.generators.scripted import ScriptedGenerator
+from dsa.lang import loads
 from dsa.machine import Machine
-from dsa.runtime.content import Artifact, GeneratorInterface
+from dsa.runtime.content import AmbientEnvironment, Artifact, Context, GeneratorInterface
 
 
 def machine(*generators):
@@ -91,12 +94,53 @@ def test_every_kind_describes_itself():
             "generator g: 'x' is no address of a server",
         ),
         (Generator("g", kind="special", options=(("a", "b"),)), "takes no options"),
+        (Generator("g", options=(("model", "scriped:x.md"),)), "generator g: 'scriped:x.md' is no model; did you mean"),
+        (
+            Generator("g", options=(("model", "http://127.0.0.1:9/v1#x"), ("api_base", "http://127.0.0.1:8/v1"))),
+            "generator g: api_base = http://127.0.0.1:8/v1 is for LiteLLM's names, and the model http://127.0.0.1:9/v1#x has",
+        ),
     ],
 )
 def test_every_mistake_is_one_error_that_says_what_to_do(generator, message):
     with pytest.raises(BindingError) as raised:
         build("g", generator, extra={"special": Mine(0)})
     assert message in str(raised.value)
+
+
+def test_files_in_options_are_named_from_the_folder_that_is_given_and_what_model_says_from_here(tmp_path, monkeypatch):
+    (tmp_path / "doc").mkdir()
+    (tmp_path / "here").mkdir()
+    (tmp_path / "doc" / "s.md").write_text("```\nbeside\n```\n")
+    (tmp_path / "here" / "s.md").write_text("```\nhere\n```\n")
+    monkeypatch.chdir(tmp_path / "here")
+    context = Context(AmbientEnvironment(), "")
+
+    def reply(*options, folder, kind="", **more):
+        row = Generator("g", kind=kind, options=options)
+        return build("g", row, folder=folder, **more).generate(context).content.strip()
+
+    for folder in (tmp_path / "doc", Path("../doc")):
+        assert reply(("file", "s.md"), kind="scripted", folder=folder) == "beside"
+        assert reply(("model", "scripted:s.md"), folder=folder) == "beside"
+    assert reply(("file", f"{tmp_path}/here/s.md"), kind="scripted", folder=tmp_path / "doc") == "here"
+    assert reply(("file", "s.md"), kind="scripted", folder=None) == "here"
+    assert reply(folder=tmp_path / "doc", model="scripted:s.md") == "here"
+
+
+@pytest.mark.parametrize(("kind", "option"), [("scripted", ("file", "no.md")), ("", ("model", "scripted:no.md"))])
+def test_a_script_of_a_row_that_is_not_there_is_told_with_the_line_and_the_whole_place(kind, option):
+    row = Generator("g", kind=kind, options=(option,), span=Span("sub/m.md", 6, 3, 4, ""))
+    with pytest.raises(
+        BindingError, match=r"^sub/m\.md:6:3: generator g: sub/no\.md: the script cannot be read: No such"
+    ):
+        build("g", row, folder=Path("sub"))
+
+
+def test_a_generator_that_only_a_step_names_is_told_with_the_line_of_the_step():
+    text = "# m\n\n## Steps\n| step | generator | guard |\n| - | - | - |\n| a | llm | syntax |\n| b | main | syntax |\n"
+    machine = loads(text, "m.md")
+    with pytest.raises(BindingError, match=r"^m\.md:7:3: generator main is not bound to anything"):
+        build_generator("main", machine)
 
 
 def test_an_unknown_name_and_a_missing_script_are_told():

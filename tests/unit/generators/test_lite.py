@@ -171,12 +171,40 @@ def test_an_answer_that_does_not_come_is_a_timeout():
     assert (raised.value.reason, "within 0.3 s" in str(raised.value)) == ("timeout", True)
 
 
-def test_a_name_that_no_provider_has_and_a_missing_key_are_told(monkeypatch):
-    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+def test_a_name_that_no_provider_has_is_told():
     with pytest.raises(GenerationError, match="knows no provider for 'nonsense'; write it as provider/model"):
         LiteLLMGenerator("nonsense").generate(CONTEXT)
-    with pytest.raises(GenerationError, match="set the provider's key"):
-        LiteLLMGenerator("anthropic/claude-3-haiku-20240307").generate(CONTEXT)
+
+
+@pytest.mark.parametrize(
+    ("model", "variable"),
+    [
+        ("openai/gpt-4o-mini", "OPENAI_API_KEY"),
+        ("anthropic/claude-3-haiku-20240307", "ANTHROPIC_API_KEY"),
+        ("gemini/gemini-1.5-flash", "GEMINI_API_KEY"),
+    ],
+)
+def test_a_missing_key_is_told_at_once_with_its_variable(monkeypatch, model, variable):
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(GenerationError, match=f"there is none; set {variable} in the environment.$") as raised:
+        LiteLLMGenerator(model, retries=3).generate(CONTEXT)
+    assert raised.value.reason == "authentication"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1/v1", "nonsense", "http://h:port/v1"])
+@pytest.mark.parametrize("given_by", ["api_base", "OPENAI_BASE_URL"])
+def test_what_is_no_address_is_told_at_once_with_where_it_is_from(monkeypatch, address, given_by):
+    monkeypatch.delenv("OPENAI_API_BASE", raising=False)
+    if given_by != "api_base":
+        monkeypatch.setenv(given_by, address)
+    with pytest.raises(GenerationError) as raised:
+        LiteLLMGenerator("openai/m", retries=3, api_base=address if given_by == "api_base" else "").generate(CONTEXT)
+    assert str(raised.value).startswith(
+        f"'{address}' is no address at which openai/m could be asked; write it as http://"
+    )
+    assert str(raised.value).endswith(f"({given_by}).")
+    assert raised.value.reason == "unreachable"
 
 
 @pytest.mark.model

@@ -258,7 +258,7 @@ def test_failures_that_may_pass_are_tried_again_and_each_is_told(ask, streamed):
 
 
 def test_what_a_try_has_cost_that_broke_off_nobody_knows(monkeypatch):
-    monkeypatch.setattr("dsa.generators.retries.Retries.pause_s", lambda self, error, failed: 0.0)
+    monkeypatch.setattr("dsa.edge.http.retries.Retries.pause_s", lambda self, error, failed: 0.0)
     with serving([HANG], OPENAI.whole("hi")) as (address, _):
         usage = made(OPENAI, address, retries=1, timeout_s=0.5).generate(CONTEXT).usage
     assert (usage.retried, usage.cost_usd, usage.prompt_tokens) == (("timeout",), None, PROMPT_TOKENS)
@@ -283,7 +283,10 @@ def test_what_would_be_the_same_again_is_not_tried_again(ask, status):
 
 
 def test_without_the_option_nothing_is_tried_again():
-    with serving(OPENAI.refusal(503, "busy")) as (address, requests), pytest.raises(GenerationError, match=r"later\.$"):
+    with (
+        serving(OPENAI.refusal(503, "busy")) as (address, requests),
+        pytest.raises(GenerationError, match=r"later; it said: busy\.$"),
+    ):
         made(OPENAI, address).generate(CONTEXT)
     assert len(requests) == 1
 

@@ -1,3 +1,4 @@
+import functools
 import sys
 
 import pytest
@@ -43,13 +44,38 @@ def test_what_a_program_cannot_do_is_said(source, options, said, reason):
     assert caught.value.reason == reason
 
 
-def test_a_program_that_is_not_there_is_unavailable():
-    with pytest.raises(ModelUnavailable, match="no-such-program cannot be started: No such file or directory"):
-        CommandGenerator("no-such-program").generate(CONTEXT)
+def script(path, reply):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho {reply}\n")
+    path.chmod(0o755)
+
+
+def test_a_program_that_is_gone_is_unavailable(tmp_path):
+    script(tmp_path / "pen", "x")
+    generator = CommandGenerator(f"{tmp_path}/pen")
+    (tmp_path / "pen").unlink()
+    with pytest.raises(ModelUnavailable, match="pen cannot be started: No such file or directory"):
+        generator.generate(CONTEXT)
+
+
+def test_a_program_is_looked_up_when_it_is_bound_with_a_slash_from_the_folder_else_in_path(tmp_path, monkeypatch):
+    script(tmp_path / "doc" / "pen", "beside")
+    script(tmp_path / "here" / "pen", "here")
+    script(tmp_path / "path" / "pen", "found")
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("PATH", str(tmp_path / "path"), prepend=":")
+    folder = tmp_path / "doc"
+    made = {name: CommandGenerator(name, document_folder=folder) for name in ("./pen", f"{tmp_path}/here/pen", "pen")}
+    made["pen here"], made["./pen here"] = CommandGenerator("pen"), CommandGenerator("./pen")
+    monkeypatch.chdir(tmp_path)
+    given = [generator.generate(CONTEXT).content.strip() for generator in made.values()]
+    assert given == ["beside", "here", "found", "found", "here"]
+    with pytest.raises(ValueError, match=f"there is no program '{folder}/quill'"):
+        CommandGenerator("./quill", document_folder=folder)
 
 
 @pytest.mark.parametrize(
-    "options", [{"command": " "}, {"command": "x", "timeout_s": 0}, {"command": "x", "most_bytes": 0}]
+    "options", [{"command": " "}, {"command": "sh", "timeout_s": 0}, {"command": "sh", "most_bytes": 0}]
 )
 def test_numbers_that_mean_nothing_are_refused(options):
     with pytest.raises(ValueError, match=r"command is empty|no time limit|too few"):
@@ -63,6 +89,8 @@ def test_a_table_names_a_program():
     assert build_generator("g", machine).generate(CONTEXT).content == "x = 1"
     with pytest.raises(BindingError, match="No closing quotation"):
         build_generator("g", loads(text.format("printf 'x") + steps))
+    with pytest.raises(BindingError, match=r":6:3: generator g: there is no program 'no-such-program': give its path"):
+        build_generator("g", loads(text.format("no-such-program") + steps))
     assert machine.generators == (Generator("g", "command", (("command", "printf 'x = 1'"),)),)
 
 
@@ -79,3 +107,32 @@ def test_a_function_that_gives_no_text_is_named():
 
     with pytest.raises(TypeError, match="nothing gave NoneType, not a text or an Artifact"):
         FunctionGenerator(nothing).generate(CONTEXT)
+
+
+async def asked(prompt):
+    return prompt
+
+
+async def streamed(prompt):
+    yield prompt
+
+
+class Asked:
+    async def __call__(self, prompt):
+        return prompt
+
+
+@pytest.mark.parametrize("function", [asked, streamed, Asked(), functools.partial(asked), Asked().__call__])
+def test_an_async_function_is_told_what_is_meant(function):
+    with pytest.raises(TypeError, match=r"is an async function.*derive an AsyncGeneratorInterface"):
+        FunctionGenerator(function)
+
+
+def test_a_coroutine_is_no_text_and_is_closed():
+    with pytest.raises(TypeError, match=r"<lambda> gave a coroutine.*AsyncGeneratorInterface"):
+        FunctionGenerator(lambda prompt: asked(prompt.strip())).generate(CONTEXT)
+
+
+def test_what_is_no_function_is_refused():
+    with pytest.raises(TypeError, match="needs a function of the prompt, and this is a str"):
+        FunctionGenerator("prompt")

@@ -214,3 +214,24 @@ def test_a_table_names_it():
         CommandGuard("nonesuch-program")
     with pytest.raises(BindingError, match=r":6:3: guard tool: there is no program 'nonesuch-program': give its path"):
         build_guard("tool", loads(TABLE.format(options="command = nonesuch-program")))
+
+
+def test_programs_with_a_slash_and_what_they_read_are_named_from_the_folder_that_is_given(tmp_path, monkeypatch):
+    for name, word in (("doc", "beside"), ("here", "here")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "words").write_text(word)
+        program = tmp_path / name / "look"
+        program.write_text(f"#!/bin/sh\ngrep -q {word} && grep -q {word} words\n")
+        program.chmod(0o755)
+    tmp_path.chmod(0o755)
+    monkeypatch.chdir(tmp_path / "here")
+    row = loads(TABLE.format(options="command = ./look; read = words"))
+    near, here = build_guard("tool", row, folder=tmp_path / "doc"), build_guard("tool", row)
+    assert [near.validate(Artifact(text)).passed for text in ("beside", "here")] == [True, False]
+    assert [here.validate(Artifact(text)).passed for text in ("beside", "here")] == [False, True]
+    with pytest.raises(BindingError, match=r"there is no program '\.\./doc/bin/look'"):
+        build_guard("tool", loads(TABLE.format(options="command = bin/look")), folder=Path("../doc"))
+    with pytest.raises(BindingError, match=r"there is no file or folder '\.\./doc/more' to read"):
+        build_guard("tool", loads(TABLE.format(options="command = ./look; read = more")), folder=Path("../doc"))
+    with pytest.raises(BindingError, match="there is no program 'nonesuch'"):
+        build_guard("tool", loads(TABLE.format(options="command = nonesuch")), folder=tmp_path)

@@ -95,6 +95,39 @@ def test_what_is_forbidden_is_the_users_choice():
         ForbiddenGuard((), ())
 
 
+@pytest.mark.parametrize(
+    ("imports", "calls"),
+    [
+        (("os os",), ()),
+        (("os.*",), ()),
+        (("os.",), ()),
+        (("import os",), ()),
+        (("",), ()),
+        (("a-b",), ()),
+        ((), ("eval()",)),
+        ((), ("os.system os.popen",)),
+        ((), (".system",)),
+        ((), ("os.[a-z]*",)),
+        ("os", ()),
+        ((), "eval"),
+    ],
+)
+def test_what_can_be_no_name_is_refused(imports, calls):
+    with pytest.raises(ValueError, match=r"is no name, and would forbid nothing|is one text: give a tuple"):
+        ForbiddenGuard(imports, calls)
+
+
+@pytest.mark.parametrize("calls", ["builtins.eval", "*al", "ev*", "eval"])
+def test_a_builtin_is_forbidden_by_either_name_and_by_a_pattern(calls):
+    assert judged("eval('1')", imports=(), calls=(calls,)).fatal
+    assert judged("import builtins\nbuiltins.eval('1')", imports=(), calls=(calls,)).fatal
+
+
+def test_a_package_and_what_lies_in_it_can_be_forbidden():
+    assert judged("import os.path", imports=("os.path",), calls=()).fatal
+    assert judged("import os", imports=("os.path",), calls=()).passed
+
+
 def test_what_is_no_python_has_failed_and_is_not_fatal():
     result = judged("import os(")
     assert (result.passed, result.fatal) == (False, False)

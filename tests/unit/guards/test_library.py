@@ -4,6 +4,7 @@ from dsa.declarations import Case, Cases, Guard, WorkflowStep
 from dsa.errors import BindingError, Span
 from dsa.guards.code import SyntaxGuard
 from dsa.guards.library import KINDS, build_guard, register
+from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
@@ -154,3 +155,44 @@ def test_a_case_that_means_nothing_is_a_binding_error_with_its_place():
     bad = Cases("g", (Case("f(", "1"),), span=SPAN)
     with pytest.raises(BindingError, match=r"m.md:7:3: guard g: the call 'f\(' is not a Python expression"):
         build_guard("g", machine(Guard("g", kind="cases"), cases=(bad,)))
+
+
+STEPS = """# m
+
+## Guards
+| guard | is    | options           |
+| ----- | ----- | ----------------- |
+| both  | all   | of = mine, syntax |
+| mine  | tests |                   |
+
+## Steps
+| step | requires | guard  | uses         |
+| ---- | -------- | ------ | ------------ |
+| a    |          | syntax |              |
+| b    | a        | GUARD  | USES         |
+"""
+
+
+@pytest.mark.parametrize("guard", ["tests", "syntax, tests", "mine", "both"])
+def test_the_guard_tests_needs_tests_that_its_step_uses(guard):
+    text = STEPS.replace("GUARD", guard)
+    for uses in ("", "code = a"):
+        with pytest.raises(BindingError, match=r":13:3: guard \w+ of step b needs the tests of an earlier") as raised:
+            build_guard("b", loads(text.replace("USES", uses)))
+        assert raised.value.hint == "write into its column uses: test = STEP"
+    assert build_guard("b", loads(text.replace("USES", "test = a")))
+    assert build_guard("tests", machine()), "outside of steps nobody knows"
+
+
+def test_tests_of_the_user_that_are_no_python_are_a_fault_of_the_table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m2.py").write_text("def test_add(:\n")
+    row = Guard("g", kind="pytest", options=(("file", "m2.py"),), span=SPAN)
+    with pytest.raises(BindingError, match=r"m.md:7:3: guard g: the code of the tests has a syntax error in line 1"):
+        build_guard("g", machine(row))
+
+
+def test_a_name_that_would_forbid_nothing_is_refused_with_its_line():
+    row = Guard("g", kind="forbidden", options=(("imports", "os os"),), span=SPAN)
+    with pytest.raises(BindingError, match=r"m.md:7:3: guard g: 'os os' in imports is no name, and would forbid"):
+        build_guard("g", machine(row))

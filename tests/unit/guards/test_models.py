@@ -1,6 +1,8 @@
 import enum
+import functools
 import importlib.util
 import json
+from pathlib import Path
 from typing import Annotated, Literal
 
 import pydantic
@@ -91,6 +93,22 @@ def test_any_type_that_pydantic_can_check_will_do():
         PydanticGuard(object())
 
 
+@pytest.mark.parametrize(
+    "model", [json.loads, len, functools.partial(json.loads), Person.model_validate, lambda value: value, "int"]
+)
+def test_a_function_is_no_type(model):
+    with pytest.raises(ValueError, match=r"is a (str|function|method|partial|builtin_function_or_method), and no type"):
+        PydanticGuard(model)
+
+
+def test_a_function_in_a_table_is_refused_with_its_line():
+    text = "# m\n\n## Guards\n| guard | is | options |\n| - | - | - |\n| g | pydantic | model = json:loads |\n"
+    with pytest.raises(
+        BindingError, match=r"^<text>:6:.*guard g: loads is a function, and no type that JSON could be of"
+    ):
+        build_guard("g", loads(f"{text}\n## Steps\n| step | guard |\n| - | - |\n| a | g |\n"))
+
+
 def test_what_a_validator_raises_of_its_own_is_no_verdict():
     with pytest.raises(ZeroDivisionError):
         PydanticGuard(Person).validate(Artifact('{"name": "zero"}'))
@@ -98,7 +116,7 @@ def test_what_a_validator_raises_of_its_own_is_no_verdict():
 
 def test_where_pydantic_is_not_installed_it_is_said_how(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(ToolMissingError, match=r"pip install 'dual-state-agents\[pydantic\]'"):
+    with pytest.raises(ToolMissingError, match=r"pip install '\.\[pydantic\]'"):
         PydanticGuard(int)
 
 
@@ -136,6 +154,25 @@ def test_a_table_names_a_model_in_a_file_or_a_module(tmp_path, monkeypatch):
     guard = build_guard("form", loads(TABLE.format(model="shapes.py:Outer.Person")))
     assert guard.validate(Artifact('{"name": "a", "friends": [{"name": 1}]}')).feedback.startswith("friends[0].name: ")
     assert model_at("collections.abc:Mapping").__name__ == "Mapping"
+
+
+def test_a_file_with_a_model_is_named_from_the_folder_that_is_given(tmp_path, monkeypatch):
+    (tmp_path / "doc").mkdir()
+    (tmp_path / "doc" / "shapes.py").write_text(SHAPES)
+    (tmp_path / "shapes.py").write_text("class Outer: Person = int")
+    monkeypatch.chdir(tmp_path)
+    row = loads(TABLE.format(model="shapes.py:Outer.Person"))
+    assert build_guard("form", row, folder=Path("doc")).validate(Artifact('{"name": "a"}')).passed
+    assert build_guard("form", row).validate(Artifact("3")).passed
+    assert (
+        build_guard("form", loads(TABLE.format(model="builtins:int")), folder=Path("doc"))
+        .validate(Artifact("3"))
+        .passed
+    )
+    whole = loads(TABLE.format(model=f"{tmp_path}/shapes.py:Outer.Person"))
+    assert build_guard("form", whole, folder=Path("doc")).validate(Artifact("3")).passed
+    with pytest.raises(BindingError, match=r"form: doc/nowhere\.py cannot be imported"):
+        build_guard("form", loads(TABLE.format(model="nowhere.py:X")), folder=Path("doc"))
 
 
 @pytest.mark.parametrize(

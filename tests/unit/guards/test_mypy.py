@@ -101,6 +101,6 @@ def test_a_fault_of_mypys_own_is_no_verdict(results, said):
 def test_where_mypy_is_not_installed_it_is_said_how(monkeypatch):
     mypy.program.cache_clear()
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(ToolMissingError, match=r"mypy is not installed: pip install 'dual-state-agents\[lint\]'"):
+    with pytest.raises(ToolMissingError, match=r"mypy is not installed: pip install '\.\[lint\]'"):
         MypyGuard()
     mypy.program.cache_clear()

@@ -77,7 +77,6 @@ def test_what_is_installed_is_not_taken_for_the_code():
     ("code", "tests", "said"),
     [
         ("def add(:", TESTS, "The code has a syntax error in line 1: invalid syntax."),
-        (ADD, "def test(:", "The tests cannot be run. The code has a syntax error in line 1: invalid syntax."),
         ("1 / 0", TESTS, "The tests cannot be loaded: ZeroDivisionError: division by zero"),
         ("x = 1", TESTS, "The tests cannot be loaded: ImportError: cannot import name 'add' from 'solution'"),
         (ADD, "x = 1", "There is not one test to run."),
@@ -147,7 +146,7 @@ def test_the_tests_of_the_step_go_before_those_given():
     assert not TestGuard(TESTS).validate(Artifact(ADD), test=used).passed
 
 
-@pytest.mark.parametrize("guard", [TestGuard(), TestGuard("  \n"), TDDTestGuard()])
+@pytest.mark.parametrize("guard", [TestGuard(), TDDTestGuard()])
 def test_without_tests_the_code_has_failed(guard):
     result = guard.validate(Artifact(ADD), other=Artifact(TESTS))
     assert (result.passed, result.fatal) == (False, False)
@@ -158,7 +157,8 @@ def test_the_tests_of_an_earlier_step():
     guard = TDDTestGuard()
     assert guard.validate(Artifact(ADD), test=Artifact(f"Tests:\n```python\n{TESTS}```")).passed
     assert guard.validate(Artifact(ADD), test=Artifact("x = 1")).feedback == "The tests define no function test_...()."
-    assert "syntax error" in guard.validate(Artifact(ADD), test=Artifact("def test(")).feedback
+    broken = guard.validate(Artifact(ADD), test=Artifact("def test(:")).feedback
+    assert broken == "The tests cannot be run. The code has a syntax error in line 1: invalid syntax."
 
 
 @pytest.mark.parametrize(
@@ -169,13 +169,26 @@ def test_options_that_mean_nothing_are_refused(options):
         TestGuard(TESTS, **options)
 
 
+@pytest.mark.parametrize(
+    ("tests", "message"),
+    [
+        ("def test_x(:\n    pass", "the code of the tests has a syntax error in line 1: invalid syntax"),
+        ("x = 1\n\x00", "the code of the tests "),
+        (" \n", "the tests are empty"),
+    ],
+)
+def test_given_tests_that_are_no_python_are_whoevers_gave_them(tests, message):
+    with pytest.raises(ValueError, match=message):
+        TestGuard(tests)
+
+
 def test_without_pytest_the_guard_says_what_to_install(monkeypatch):
     tested.program.cache_clear()
     find = tested.importlib.util.find_spec
     monkeypatch.setattr(
         tested.importlib.util, "find_spec", lambda name, *rest: None if name == "pytest" else find(name, *rest)
     )
-    with pytest.raises(SandboxError, match=r"pip install 'dual-state-agents\[test\]'"):
+    with pytest.raises(SandboxError, match=r"pip install '\.\[test\]'"):
         judge(ADD)
     tested.program.cache_clear()
 

@@ -1,6 +1,7 @@
 """Texts of a form."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -141,3 +142,30 @@ def test_a_table_names_them(tmp_path, monkeypatch):
     assert built("forbidden", "calls = print; imports = re").validate(Artifact("import re")).fatal
     with pytest.raises(BindingError, match=r"the schema no\.json cannot be read"):
         built("json", "schema = no.json")
+
+
+def test_a_schema_is_named_from_the_folder_that_is_given_and_from_nowhere_else(tmp_path, monkeypatch):
+    (tmp_path / "doc").mkdir()
+    (tmp_path / "doc" / "s.json").write_text('{"type": "integer"}')
+    (tmp_path / "s.json").write_text('{"type": "string"}')
+    (tmp_path / "here.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+
+    def judge(schema, folder):
+        return build_guard("form", loads(TABLE.format(kind="json", options=f"schema = {schema}")), folder=folder)
+
+    assert judge("s.json", Path("doc")).validate(Artifact("3")).passed
+    assert judge("s.json", None).validate(Artifact('"a"')).passed
+    assert judge(tmp_path / "s.json", Path("doc")).validate(Artifact('"a"')).passed
+    with pytest.raises(BindingError, match=r"guard form: the schema doc/here\.json cannot be read: No such file"):
+        judge("here.json", Path("doc"))
+
+
+def test_tests_in_a_file_are_named_from_the_folder_that_is_given(tmp_path, monkeypatch):
+    (tmp_path / "doc").mkdir()
+    (tmp_path / "doc" / "t.py").write_text("def test_it(): pass")
+    monkeypatch.chdir(tmp_path)
+    table = TABLE.format(kind="pytest", options="file = t.py")
+    assert build_guard("form", loads(table), folder=tmp_path / "doc")
+    with pytest.raises(BindingError, match=r"guard form: the tests t\.py cannot be read: No such file"):
+        build_guard("form", loads(table))

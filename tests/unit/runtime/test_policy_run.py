@@ -1,5 +1,6 @@
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
@@ -167,7 +168,8 @@ def test_what_a_policy_raises_is_the_last_entry_with_the_call_in_which_it_began(
         performed("agent", {"text": "hi"}, broken, run_id="r", append=entries.append, at_ms=7)
     failure = entries[-1]
     assert (type(failure), failure.key, failure.effect) == (ResultEntry, "r/1.1", "upper")
-    assert failure.steps[0]["payload"] == {"error": True, "code": "ConnectionError", "message": "no route"}
+    said = {"error": True, "code": "ConnectionError", "message": "no route"}
+    assert failure.steps[0]["payload"] == {**said, "at": f"{Path(__file__).name}:{upper.__code__.co_firstlineno + 2}"}
     assert (entries[0].at_ms, entries_of(ledger_of(entries), "r")) == (7, entries[:-1])
     assert answer_of(performed("agent", {"text": "hi"}, registry, ledger_of(entries), run_id="r"))[0].payload == {
         "text": "HI"

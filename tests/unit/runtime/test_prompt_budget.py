@@ -65,7 +65,7 @@ def test_the_text_that_was_rejected_last_gives_way_when_all_else_has(template):
     ("given", "told"),
     [
         (context(specification="word " * 50), r"has 62 tokens without its history \(specification 50, role 3, task 2; counted: in words\)"),
-        (context(("a", "word " * 50)), r"with nothing of its history but the newest feedback \(newest feedback 50, "),
+        (context(("a", "word " * 50)), r"has 71 tokens with as little of its history as may be \(newest feedback 50, "),
     ],
     ids=["specification", "feedback"],
 )  # fmt: skip
@@ -75,6 +75,32 @@ def test_what_is_never_left_out_and_does_not_fit_is_an_error_with_the_sizes(give
     assert isinstance(raised.value, GenerationError)
     assert (raised.value.reason, raised.value.allowed) == ("prompt_too_long", 30)
     assert raised.value.tokens > 30
+
+
+HISTORIES = {
+    "a short text": [("ab", "no")],
+    "a long text": [("ab " * 40, "no")],
+    "a short old attempt": [("a", "no"), ("b", "bad")],
+    "a few short ones": [("a", "no"), ("b", "no"), ("c", "no")],
+    "many": [(f"text {number}", f"reason {number}") for number in range(20)],
+}
+
+
+@pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES)
+@pytest.mark.parametrize("template", [None, TEMPLATE], ids=["plain", "template"])
+@pytest.mark.parametrize("specification", ["Psi", "Psi " * 90])
+def test_what_an_error_names_is_the_least_that_is_enough(template, history, specification):
+    """A line in the place of a text, or of attempts, may be longer than they are."""
+    given = context(*history, specification=specification)
+    with pytest.raises(PromptTooLong) as raised:
+        render(template, given, TokenBudget(1))
+    least = raised.value.tokens
+    assert f"has {least} tokens" in str(raised.value)
+    assert bytes_of(render(template, given, TokenBudget(least))) == least
+    for fewer in range(max(1, least - 60), least):
+        with pytest.raises(PromptTooLong) as raised:
+            render(template, given, TokenBudget(fewer))
+        assert raised.value.tokens == least
 
 
 def test_the_step_is_named():

@@ -1,7 +1,10 @@
 import pytest
 
+from dsa.errors import GenerationError
+from dsa.runtime.budgets import Meter, read_limit
+from dsa.runtime.content import Usage
 from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, Judgement, ResultEntry, VerdictEntry
-from dsa.runtime.policies import error_step
+from dsa.runtime.policies import error_of, error_step
 from dsa.runtime.totals import totals
 
 
@@ -41,3 +44,21 @@ def test_a_called_policy_that_says_what_it_took_counts_once():
     assert (sums.calls, sums.uncounted_calls, sums.prompt_tokens, sums.completion_tokens) == (2, 1, 30, 4)
     assert sums.cost_usd is None
     assert totals([CallResultEntry("k", "1.1", [known]), passed_on], "").cost_usd == 0.5
+
+
+def test_an_answer_that_was_of_no_use_is_paid_for():
+    cut_off = GenerationError("it was cut off", "cut_off", Usage("m", 2.0, 30, 160, 0.5))
+    failed = ResultEntry("k", "query_llm", (error_of("query_llm", cut_off).to_json(),), seconds=2.1)
+    sums = totals([call(), failed], "query_llm")
+    assert (sums.calls, sums.failed_calls, sums.uncounted_calls) == (2, 1, 0)
+    assert (sums.prompt_tokens, sums.completion_tokens, sums.cost_usd, sums.model_seconds) == (40, 165, 0.75, 3.5)
+    meter = Meter([read_limit("tokens=190", ["query_llm"])], ["query_llm"])
+    assert meter.exhausted("query_llm") is None
+    meter.observe(failed)
+    assert meter.exhausted("query_llm") is not None
+
+
+def test_a_failure_that_says_nothing_of_what_it_took_is_unknown():
+    failed = ResultEntry("k", "query_llm", (error_of("query_llm", GenerationError("no", "refused")).to_json(),))
+    assert totals([failed], "query_llm").cost_usd is None
+    assert "usage" not in failed.steps[0]["payload"]

@@ -74,6 +74,12 @@ def test_a_server_that_asks_for_too_long_a_pause_is_not_asked_again():
     with serving(refusing(429, {}, "retry-after: 3600")) as (address, requests):
         _, error = chunks(address, retries=5)
     assert (error.reason, len(requests)) == ("rate_limit", 1)
+    assert str(error).endswith(
+        "It was not tried again: the server asks to wait 3600 s, and 30 s are the most that is waited."
+    )
+    with serving(refusing(429, {}, "retry-after: 3600")) as (address, _):
+        _, error = chunks(address)
+    assert "not tried again" not in str(error), "nobody wanted it to be"
 
 
 @pytest.mark.parametrize("status", [400, 401, 404])
@@ -87,9 +93,39 @@ def test_no_first_byte_within_its_limit_is_a_timeout():
     headers_only = answered(HANG)
     for silent in ([HANG], headers_only):
         with serving(silent) as (address, requests):
-            got, error = chunks(address, first_s=0.2, retries=2)
-        assert (got, error.reason, len(requests)) == ([], "timeout", 1)
+            got, error = chunks(address, first_s=0.2, retries=2, pause_s=0)
+        assert (got, error.reason, len(requests)) == ([], "timeout", 3)
         assert "did not answer within 0.2 s" in str(error)
+        assert str(error).endswith("It was tried 3 times.")
+        with serving(silent, GOOD) as (address, _):
+            assert chunks(address, first_s=5, whole_s=0.2, retries=1, pause_s=0) == (HELLO, None)
+
+
+def test_pauses_count_for_no_limit_and_the_last_failure_is_the_one_that_is_told():
+    slow = refusing(429, {"error": {"message": "slow"}}, "retry-after: 1")
+    with serving(slow) as (address, requests):
+        _, error = chunks(address, whole_s=0.9, retries=2)
+    assert (error.reason, error.status, len(requests)) == ("rate_limit", 429, 3)
+    assert str(error).endswith("it said: slow. It was tried 3 times.")
+
+
+@pytest.mark.parametrize(("status", "reason"), [(402, "rate_limit"), (501, "server_error")])
+def test_a_status_that_stays_is_not_tried_again_whatever_its_reason(status, reason):
+    with serving(refusing(status, {})) as (address, requests):
+        _, error = chunks(address, retries=3)
+    assert (error.reason, len(requests)) == (reason, 1)
+
+
+@pytest.mark.parametrize(("status", "reason"), [(408, "timeout"), (425, "server_error"), (529, "server_error")])
+def test_a_status_that_passes_is_tried_again(status, reason):
+    told = []
+
+    async def asked(address):
+        server = Server(read_endpoint(f"{address}/v1#m"), limits=Limits(retries=1, pause_s=0))
+        return [one async for one in server.chunks(BODY, told.append)]
+
+    with serving(refusing(status, {}), GOOD) as (address, _):
+        assert (asyncio.run(asked(address)), told) == (HELLO, [reason])
 
 
 def test_silence_in_the_middle_is_a_timeout():

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from dsa.generators.scripted import ScriptedGenerator
 from dsa.runtime.prompt import render
 from machines import (
     ActionPair,
@@ -221,3 +222,40 @@ def test_a_dag_of_ones_own_is_asked_for_what_it_was_handed():
     first = agent_of(dag=dag)[0].execute("Write tests")
     second = agent_of(failed(), dag=dag)[0].execute("Write code", {"test": first})
     assert second.dependency_ids == (first.artifact_id,)
+
+
+class Silent(GuardInterface):
+    def validate(self, artifact, **dependencies):
+        return GuardResult(passed=True)
+
+
+@pytest.mark.parametrize(
+    ("generator", "guard", "said"),
+    [
+        (
+            ScriptedGenerator,
+            Silent(),
+            r"the class ScriptedGenerator itself: give an object of it, ScriptedGenerator\(\)",
+        ),
+        (
+            lambda _context: "x",
+            Silent(),
+            r"the generator is function, which has no generate\(\.\.\): wrap .*FunctionGenerator",
+        ),
+        (ScriptedGenerator(["x"]), Silent, r"the guard is the class Silent itself"),
+        (ScriptedGenerator(["x"]), None, r"the guard is NoneType, which has no validate\(\.\.\)"),
+    ],
+)
+def test_what_can_do_no_part_of_a_pair_is_refused_before_a_model_is_asked(generator, guard, said):
+    with pytest.raises(TypeError, match=said):
+        ActionPair(always, generator, guard)
+
+
+def test_what_it_raises_is_not_told_as_the_consequence_of_something_else():
+    class Raising(GuardInterface):
+        def validate(self, artifact, **dependencies):
+            raise KeyError("title")
+
+    with pytest.raises(Interrupted, match=r"KeyError: 'title' \(at test_agent\.py:\d+\)") as raised:
+        DualStateAgent(ActionPair(always, ScriptedGenerator(["x"]), Raising()), InMemoryArtifactDAG()).execute("x")
+    assert (raised.value.__context__, raised.value.__cause__) == (None, None)

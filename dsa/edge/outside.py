@@ -1,0 +1,48 @@
+"""What comes from outside, before a run takes it: that it is JSON, has no secrets, is what the table knows, and is what the policies can read.
+
+Takes an occurrence as somebody sends it, gives it as it is recorded, or raises: then nothing has happened.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from dsa.declarations import OUTSIDE
+from dsa.edge.binding import Binding
+from dsa.errors import OccurrenceError
+from dsa.machine import Machine
+from dsa.meaning import Occurrence, require_known
+from dsa.runtime.policies import Answering, canonical_json
+
+
+class FromOutside:
+    """Reads the events that are sent to runs of a binding; `Answering.reads` says what their data has to be."""
+
+    def __init__(self, binding: Binding) -> None:
+        self._secrets = binding.secrets
+        declared = [policy.reads for policy in binding.effects.values() if isinstance(policy, Answering)]
+        self._reads: dict[str, Callable[[Any], Any]] = {
+            event: read for reads in declared for event, read in reads.items()
+        }
+
+    def read(self, machine: Machine, given: Occurrence) -> Occurrence:
+        """Give an event as it is recorded.
+
+        OccurrenceError for one that does not come from outside, or whose data is not what it has to be; TypeError or ValueError for data that
+        is not JSON.
+        """
+        canonical_json({"data": given.data})
+        require_known(machine, given)
+        if given.source is not None or machine.event_named[given.event].origin != OUTSIDE:
+            msg = f"'{given.event}' does not come from outside"
+            raise OccurrenceError(msg)
+        data = self._secrets.value(self._data(given))
+        return Occurrence(given.event, given.verdicts, given.source, data)
+
+    def _data(self, given: Occurrence) -> object:
+        read = self._reads.get(given.event)
+        if read is None:
+            return given.data
+        try:
+            return read(given.data)
+        except ValueError as fault:
+            raise OccurrenceError(f"'{given.event}' cannot be taken: {fault}") from fault

@@ -1,0 +1,159 @@
+"""What servers say when they do not answer, and answers that are none, in three providers' formats over real HTTP."""
+
+import asyncio
+
+import pytest
+from stream_server import DROP, RESET, answered, refusing, serving
+from wire_formats import COMPLETION_TOKENS, FORMATS, OPENAI, PROMPT_TOKENS
+
+from dsa.errors import GenerationError
+from dsa.generators.lite import LiteLLMGenerator
+from dsa.generators.lite_clients import forget_clients_of_ended_loops
+from dsa.runtime.content import AmbientEnvironment, Context
+
+litellm = pytest.importorskip("litellm", reason="the extra `llm` is not installed")
+
+CONTEXT = Context(AmbientEnvironment(), "Say hello", step="greet")
+
+pytestmark = pytest.mark.usefixtures("litellm_leaves_no_loop")
+each_format = pytest.mark.parametrize("form", FORMATS, ids=str)
+each_way = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+
+
+def made(form, address, **options):
+    return LiteLLMGenerator(form.model, api_base=f"{address}{form.base}", **options)
+
+
+def test_a_wait_that_is_too_long_is_why_nothing_is_tried_again():
+    for retries, told in ((3, True), (0, False)):
+        with (
+            serving(OPENAI.refusal(429, "slow", "retry-after: 60")) as (address, requests),
+            pytest.raises(GenerationError) as raised,
+        ):
+            made(OPENAI, address, retries=retries).generate(CONTEXT)
+        assert len(requests) == 1
+        assert ("not tried again: the server asks to wait 60 s, and 30 s are the most" in str(raised.value)) == told
+
+
+@each_format
+@each_way
+@pytest.mark.parametrize("status", [400, 401, 402, 404, 408, 429, 500, 503])
+def test_the_words_of_a_server_are_told(form, status, streamed, monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", "sk-very-secret-1")
+    said = f"bad sk-very-secret-1 {'x' * 500}"
+    with (
+        serving(refusing(status, {"error": {"message": said}})) as (address, _),
+        pytest.raises(GenerationError) as raised,
+    ):
+        made(form, address).generate(CONTEXT, on_text=print if streamed else None)
+    assert "; it said: bad [secret SOME_API_KEY] xxx" in str(raised.value)
+    assert len(str(raised.value)) < 400
+    assert raised.value.status == status
+
+
+@pytest.mark.parametrize("body", [b"<html><p>much</p></html>", b""])
+def test_a_page_is_no_word_of_a_server(body):
+    with serving(refusing(500, body)) as (address, _), pytest.raises(GenerationError, match=r"try again later\.$"):
+        made(OPENAI, address).generate(CONTEXT)
+
+
+NO_ANSWERS = {
+    "HTML": answered(b"<html><p>Welcome</p></html>", kind="text/html"),
+    "HTML called JSON": answered(b"<html>", kind="application/json"),
+    "no choices": answered(b'{"hello": 1}', kind="application/json"),
+    "a list": answered(b"[1]", kind="application/json"),
+    "null": answered(b"null", kind="application/json"),
+    "nothing": answered(kind="application/json"),
+}
+
+
+@each_format
+@each_way
+@pytest.mark.parametrize("answer", NO_ANSWERS.values(), ids=NO_ANSWERS)
+def test_what_is_no_answer_is_told_and_not_asked_for_again(form, answer, streamed):
+    with serving(answer) as (address, requests), pytest.raises(GenerationError, match="check the address") as raised:
+        made(form, address, retries=2).generate(CONTEXT, on_text=print if streamed else None)
+    asked = [each for each in requests if each.path == form.path]
+    assert (raised.value.reason, len(asked)) == ("bad_answer", 1), str(raised.value)
+
+
+def closing(text):
+    """Answer without a length, and close: the beginning of an answer looks like one that is over."""
+    return [b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n" + text, DROP]
+
+
+EARLY = {
+    "at once": [DROP],
+    "reset": [RESET],
+    "in the head": [b"HTTP/1.1 200 OK\r\n", DROP],
+    "in the middle": answered(b'{"cho', DROP, kind="application/json"),
+    "without a length": closing(b'{"cho'),
+    "after a value": closing(b'{"id": "1", "model": "m"'),
+}
+
+
+@each_format
+@pytest.mark.parametrize("answer", EARLY.values(), ids=EARLY)
+def test_a_server_that_closes_early_is_asked_again(form, answer):
+    with (
+        serving(answer) as (address, _),
+        pytest.raises(GenerationError, match="broke off before it was whole") as raised,
+    ):
+        made(form, address).generate(CONTEXT)
+    assert raised.value.reason == "interrupted"
+    with serving(answer, form.whole("hi")) as (address, requests):
+        retried = made(form, address, retries=1).generate(CONTEXT).usage.retried
+    assert len(requests) == 2
+    assert form is not OPENAI or retried == ("interrupted",), "for others LiteLLM asks again itself, and tells nobody"
+
+
+@each_format
+@each_way
+def test_an_answer_that_is_none_has_been_paid_for(form, streamed):
+    answer = form.stream("hel", end="length") if streamed else form.whole("hel", "length")
+    with serving(answer) as (address, _), pytest.raises(GenerationError) as raised:
+        made(form, address).generate(CONTEXT, on_text=print if streamed else None)
+    usage = raised.value.usage
+    assert (raised.value.reason, usage.prompt_tokens, usage.completion_tokens) == (
+        "cut_off",
+        PROMPT_TOKENS,
+        COMPLETION_TOKENS,
+    )
+
+
+@each_format
+@each_way
+def test_a_call_that_blocks_leaves_no_client_behind(form, streamed, monkeypatch):
+    """LiteLLM knows a loop by a number that a later one may have again, and would use its client: `Event loop is closed`."""
+    kept = {}
+    monkeypatch.setattr(litellm.in_memory_llm_clients_cache, "cache_dict", kept)
+    with serving(form.stream("hi") if streamed else form.whole("hi")) as (address, _):
+        made(form, address).generate(CONTEXT, on_text=print if streamed else None)
+    assert not kept
+
+
+def test_clients_of_a_loop_that_has_ended_are_forgotten_once(monkeypatch):
+    kept = {}
+    monkeypatch.setattr(litellm.in_memory_llm_clients_cache, "cache_dict", kept)
+
+    async def begun():
+        kept.update({f"old-{id(asyncio.get_running_loop())}": 1, "another-1": 2})
+        forget_clients_of_ended_loops(litellm)
+        assert kept == {"another-1": 2}
+        kept[f"own-{id(asyncio.get_running_loop())}"] = 3
+        forget_clients_of_ended_loops(litellm)
+        assert len(kept) == 2
+
+    asyncio.run(begun())
+
+
+def test_a_refusal_has_taken_nobody_knows_what():
+    with serving(OPENAI.refusal(401, "no")) as (address, _), pytest.raises(GenerationError) as raised:
+        made(OPENAI, address).generate(CONTEXT)
+    assert raised.value.usage is None
