@@ -68,7 +68,7 @@ _NESTED = (dict, list, tuple)
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 #: Where files lie whose errors are told without a place: this package, the shipped machines, Python, what is installed, what has no file.
 _NOT_THE_USERS = (
-    *(__file__.rpartition("dsa")[0] + name for name in ("dsa", "machines")),
+    *(f"{__file__.rpartition('dsa')[0]}{name}/" for name in ("dsa", "machines")),
     *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")},
     "<",
 )
