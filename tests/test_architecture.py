@@ -48,6 +48,8 @@ PURE_ENOUGH = {
 }
 #: Heavy packages: imported inside the function that uses them, never at the top of a module.
 HEAVY = {
+    "pandas",
+    "duckdb",
     "httpx",
     "litellm",
     "matplotlib",

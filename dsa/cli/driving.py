@@ -99,7 +99,10 @@ def bind_as_started(first: MachineEntry, machine: Machine, run: Run, manner: Man
     chosen = manner.watching.continuing(started).chosen
     path = Path(file) if file else None
     nested = Machines(root, model, seed, chosen, (path.resolve(),) if path else ())
-    binding = bind(machine, path=path, module=module, model=model, seed=seed, chosen=chosen, nested=nested)
+    config = {**(started.get("config") or {}), "runs": str(root.absolute())}
+    binding = bind(
+        machine, path=path, module=module, model=model, seed=seed, chosen=chosen, nested=nested, config=config
+    )
     for entry in () if manner.model else run.ledger:
         if isinstance(entry, ArtifactEntry):
             generator = binding.generators.get(entry.author)

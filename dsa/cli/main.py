@@ -21,6 +21,7 @@ from dsa.errors import DsaError
 
 #: Each command with the one line that `dsa --help` shows; `dsa/cli/NAME.py` (`import_.py` for `import`) holds it as `command`.
 COMMANDS = {
+    "chat": "Talk with a model about data.",
     "check": "Check machines and specs: names, rows, exploration, properties, scenarios.",
     "demo": "Run the shipped katas with a real local model.",
     "diff": "Say what another table means otherwise, and which runs in flight fit it.",

@@ -5,6 +5,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -121,20 +122,20 @@ def run_with_model(
 
     with faults_told(root, lambda: directory):
         nested = Machines(root, model, seed, watching.chosen, (path.resolve(),))
-        binding = bind(machine, path=path, module=module, model=model, seed=seed, chosen=watching.chosen, nested=nested)
+        how: dict[str, Any] = {"chosen": watching.chosen, "nested": nested, "config": {"runs": str(root.absolute())}}
+        binding = bind(machine, path=path, module=module, model=model, seed=seed, **how)
         for note in binding.notes:
             click.echo(note, err=True)
-        file, model = str(path.absolute()), absolute_script(model)
-        known = {"file": file, "module": absolute_module(module) if module else None, "model": model, "seed": seed}
-        started = {**known, "budget": list(budget), **watching.started()}
+        known = {"file": str(path.absolute()), "module": absolute_module(module) if module else None}
+        started = known | {"model": absolute_script(model), "seed": seed, "budget": list(budget)} | watching.started()
         with (
             watching.watched(binding.secrets) as watched,
             Progress(machine, console, quiet=quiet or watching.is_logging) as progress,
         ):
             watched.note("the specification", specification)
             text, observe = read_text(path), watched.observing(watch)
-            performed = perform(machine, text, binding, specification, root=root, started=started, observe=observe)
-            return watched.rested(performed)
+            done = perform(machine, text, binding, specification, root=root, started=started, observe=observe)
+            return watched.rested(done)
 
 
 def asked_for(machine: Machine, given: str | None) -> str:

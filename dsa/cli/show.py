@@ -1,7 +1,9 @@
 """`dsa show RUN`: what happened in a run and how it stands; the same as a scenario, as percepts and actions, as a tree of attempts, as JSON."""
 
 from collections.abc import Iterator, Mapping
+from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 import attrs
 import click
@@ -19,8 +21,9 @@ from dsa.expr import Value
 from dsa.lang import loads, scenario_text
 from dsa.machine import Machine
 from dsa.runtime.artifacts import Attempt, tree_of_attempts
+from dsa.runtime.counting import counters
 from dsa.runtime.journal import Recorded
-from dsa.runtime.ledger import PolicyEntry, dump_line
+from dsa.runtime.ledger import MachineEntry, PolicyEntry, dump_line
 from dsa.runtime.timeline import Percept, percepts
 from dsa.tables import escaped, table_lines
 from dsa.testing.written import as_scenario
@@ -41,6 +44,9 @@ _SHORT_ID = 12
     "form",
     flag_value="provenance",
     help="Print the tree of attempts: which refines which, and what was said of it.",
+)
+@click.option(
+    "--counters", "form", flag_value="counters", help="Print what can be counted: events, effects, reasons, rescues."
 )
 @click.option("--json", "json_wanted", is_flag=True, help="Print the ledger, one JSON object a line.")
 def command(run: str, root: str, form: str | None, *, json_wanted: bool) -> None:
@@ -64,6 +70,8 @@ def _lines(recorded: Recorded, root: Path, form: str | None) -> Iterator[str]:
         with faults_told(root):
             attempts = open_artifacts(root, recorded.run).attempts()
         yield from provenance_lines(attempts)
+    elif form == "counters":
+        yield from counter_lines(recorded)
     elif form is None and isinstance(first, PolicyEntry):
         yield from policy_story(recorded, first, root)
     else:
@@ -76,6 +84,24 @@ def _lines(recorded: Recorded, root: Path, form: str | None) -> Iterator[str]:
                 yield from percept_lines(kept)
             case _:
                 yield from story(kept, root)
+
+
+def counter_lines(recorded: Recorded) -> Iterator[str]:
+    """Give what a ledger can be counted by, one number a line; what a machine counts of its own stands last."""
+    first = recorded.entries[0]
+    counted: dict[str, Any] = dict(counters(recorded.entries))
+    name = first.name if isinstance(first, MachineEntry) else ""
+    for point in entry_points(group="dsa.counters", name=name):
+        counted[name] = point.load()(recorded.entries)
+    for kind, numbers in counted.items():
+        yield f"{kind}:"
+        yield from _aligned(numbers)
+
+
+def _aligned(numbers: Mapping[str, Any]) -> Iterator[str]:
+    width = max(map(len, numbers), default=0)
+    for name, number in numbers.items():
+        yield f"  {name:<{width}}  {number:.3f}" if isinstance(number, float) else f"  {name:<{width}}  {number}"
 
 
 def scenario_lines(kept: Kept) -> Iterator[str]:

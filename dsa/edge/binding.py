@@ -67,13 +67,15 @@ def bind(
     seed: int | None = None,
     chosen: Chosen | None = None,
     nested: Nested | None = None,
+    config: Mapping[str, Any] | None = None,
 ) -> Binding:
     """Bind every name of the machine, or raise one BindingError that lists all names and lines that cannot be.
 
     `path` is the machine's document: files that options name are seen from its folder, without it from the working folder.
     `module` is a module's name or file, else `bindings.py` beside `path` is used; names it does not give come from the
     entry points of the group `dsa.bindings` (the dual-state agent's are there). `chosen` are secrets beside those that are found by their
-    names; `secret_names` of a module adds to them. `nested` gives generators that are machines. ModelUnavailable passes through, SecretError is raised for what cannot be one.
+    names; `secret_names` of a module adds to them. `nested` gives generators that are machines. `config` is what policies can read beside
+    model and seed. ModelUnavailable passes through, SecretError is raised for what cannot be one.
     BindingError also for a module that cannot be imported, for what it binds to a name and cannot do the work, and for a name of it that is
     close to one that the machine uses.
     """
@@ -91,8 +93,8 @@ def bind(
     if faults:
         raise BindingError("\n".join(faults))
     secrets = environment_secrets(_secret_names(modules) | (chosen or Chosen()))
-    config = {"model": model, "seed": seed}
-    return Binding(effects, guards, generators, secrets, given.policies, config, tuple(notes))
+    known = {**(config or {}), "model": model, "seed": seed}
+    return Binding(effects, guards, generators, secrets, given.policies, known, tuple(notes))
 
 
 def bind_policies(module: str | None = None, *, chosen: Chosen | None = None) -> Binding:

@@ -117,9 +117,8 @@ class Driver:
         self._secrets = binding.secrets
         self._artifacts = RedactingArtifacts(artifacts, binding.secrets)
         self.clock = clock or MonotonicClock()
-        self._limits = tuple(limits)
-        self._meter = Meter(self._limits, run.machine.answers)
-        self._performer = Performer(self, binding, self._artifacts, self.clock, self._meter)
+        meter = Meter(limits, run.machine.answers)
+        self._performer = Performer(self, binding, self._artifacts, self.clock, meter)
         self._journal = journal
         self._observe = observe
         self._saved = 0 if left is None else len(run.ledger)
@@ -155,7 +154,7 @@ class Driver:
         """
         for occurrence in occurrences:
             self.send(occurrence)
-        left, self._left = self._left, Unfinished()
+        left, self._left, self._news = self._left, Unfinished(), asyncio.Event()  # an event is its loop's
         asked = self._asked(left, decided or {})
         if asked:
             self._left = left
@@ -294,16 +293,14 @@ class Driver:
         try:
             if self._journal is not None:
                 self._journal.append(entries)
-            if self._limits or self._observe:
-                self._show(entries)
+            self._show(entries)
         except BaseException as error:  # a policy that records would be blamed for it
             self._break(error)
             raise
 
     def _show(self, entries: Iterable[Entry]) -> None:
-        for entry in entries:
-            self._meter.observe(entry)
-            if self._observe:
+        if self._observe:
+            for entry in entries:
                 self._observe(entry)
 
     def record(self, entry: Record) -> None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
+from dsa.runtime.counting import reasons_of
 from dsa.runtime.ledger import (
     ArtifactEntry,
     CallEntry,
@@ -115,7 +116,9 @@ def _outcome(entry: ArtifactEntry | VerdictEntry | ResultEntry) -> tuple[str, in
     if isinstance(entry, ResultEntry):
         codes = [step["payload"].get("code") for step in entry.steps if step["payload"].get("error") is True]
         level = logging.WARNING if entry.failed else logging.INFO
-        return "result", level, {"effect": entry.effect, **about, **({"code": codes[0]} if codes else {})}
+        reasons = reasons_of(entry)
+        more = {**({"code": codes[0]} if codes else {}), **({"reason": reasons[0]} if reasons else {})}
+        return "result", level, {"effect": entry.effect, **about, **more}
     about |= {"step": entry.step, "attempt": entry.attempt, "artifact": entry.artifact_id}
     if isinstance(entry, VerdictEntry):
         guards = {said.guard: said.outcome for said in entry.judgements}

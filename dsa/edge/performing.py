@@ -92,6 +92,7 @@ class Performer:
         for number in range(last + 1):
             if number:
                 await self._clock.sleep(backoff_s(number))
+            self._meter.follow(self._host.run.ledger)
             spent = self._meter.exhausted(intent.effect)
             if spent is not None:
                 answer = error_step(intent.effect, BUDGET, f"its budget is spent: {spent}")

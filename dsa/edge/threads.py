@@ -13,8 +13,13 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-#: The name of every such thread.
-CALL = "dsa-call"
+
+class Call(threading.Thread):
+    """A thread in which a loop has a call made. It never keeps the interpreter from ending."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, target: Callable[[], None]) -> None:
+        super().__init__(target=target, name="dsa-call", daemon=True)
+        self.loop = loop
 
 
 class WithoutThreads:
@@ -52,7 +57,7 @@ async def in_thread(function: Callable[[], T]) -> T:
     if isinstance(loop, WithoutThreads):
         call()
     else:
-        threading.Thread(target=call, name=CALL, daemon=True).start()
+        Call(loop, call).start()
     return await future
 
 

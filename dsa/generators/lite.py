@@ -26,6 +26,7 @@ from dsa.generators.lite_clients import close_clients, forget_clients_of_ended_l
 from dsa.generators.lite_errors import Asked
 from dsa.generators.lite_replies import Reply, read_stream, read_whole
 from dsa.generators.seeds import derive_seed
+from dsa.generators.streams import StreamReconciler, StreamResult
 from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, Usage
 from dsa.runtime.prompt import render
 from dsa.runtime.prompt_budget import TokenBudget
@@ -98,6 +99,24 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
         request = self._request(messages, seed) | (_with_tools(tools) if tools else {})
         return waited_for(lambda: _alone(self._completed(request)))
 
+    async def converse(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        seed: int,
+        tools: Sequence[Mapping[str, Any]] = (),
+        on_text: _Show | None = None,
+    ) -> StreamResult:
+        """Send messages and tools in OpenAI's format, once, and give what was streamed as the reconciler reads it.
+
+        What LiteLLM's own stream has lost nobody can mend; that it ended is taken from what LiteLLM keeps beside it. Raises what `generate` raises when
+        nothing came.
+        """
+        await asyncio.to_thread(_litellm)
+        return await self._conversed(
+            self._request(messages, seed) | (_with_tools(tools) if tools else {}), tools, on_text
+        )
+
     # -- one try ----------------------------------------------------------------------------------------------------
 
     async def _completed(self, request: _Request) -> Any:  # noqa: ANN401  # litellm's own type
@@ -105,6 +124,26 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
             async with asyncio.timeout(self._timeout_s):
                 forget_clients_of_ended_loops(_litellm())
                 return await _litellm().acompletion(**request)
+
+    async def _conversed(
+        self, request: _Request, tools: Sequence[Mapping[str, Any]], on_text: _Show | None
+    ) -> StreamResult:
+        litellm, tries, reconciler = _litellm(), _Tries(Retries(), on_text), StreamReconciler(list(tools))
+        forget_clients_of_ended_loops(litellm)
+        with self._explaining(tries):
+            async with asyncio.timeout(self._timeout_s):
+                stream = await litellm.acompletion(**request, **_STREAMED)
+                try:
+                    async for chunk in stream:
+                        tries.show_text(reconciler.feed(chunk))
+                finally:
+                    await stream.aclose()
+                reply = read_stream(litellm, stream, tries.text, self._model)
+        if reply.finish is None:
+            reconciler.fail("interrupted", "the stream ended, and nothing said that it was finished")
+        result = reconciler.finish()
+        counts = {"prompt_tokens": reply.prompt_tokens, "completion_tokens": reply.completion_tokens}
+        return attrs.evolve(result, usage={**counts, "cost_usd": reply.cost_usd}, model=reply.model or self._model)
 
     async def _try(self, request: _Request, tries: "_Tries") -> Reply:
         litellm = _litellm()
@@ -213,7 +252,10 @@ class _Tries:
 
     def show(self, chunk: Any) -> None:  # noqa: ANN401  # litellm's own type
         """Take a chunk, and show its text."""
-        text = (chunk.choices[0].delta.content if chunk.choices else None) or ""
+        self.show_text((chunk.choices[0].delta.content if chunk.choices else None) or "")
+
+    def show_text(self, text: str) -> None:
+        """Show a piece of text."""
         if text and self.on_text:
             self._texts.append(text)
             try:

@@ -4,12 +4,13 @@ Takes spans and words, gives `Diagnostic` values. Knows nothing of tables or exp
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dsa.errors import Diagnostic, Span
 from dsa.lang.exprs import NAME
 
 _LONGEST = 300
+_MOST_LISTED = 12
 
 
 class Findings:
@@ -77,4 +78,9 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
         return f"did you mean '{lowered[near[0]]}'?"
     if not words:
         return otherwise
-    return f"known here: {', '.join(words[:12])}{', ...' if len(words) > 12 else ''}"  # noqa: PLR2004  (a line's worth)
+    return f"known here: {some_of(words)}"
+
+
+def some_of(words: Sequence[str]) -> str:
+    """List words, as many as fit a line."""
+    return f"{', '.join(words[:_MOST_LISTED])}{', ...' if len(words) > _MOST_LISTED else ''}"

@@ -29,7 +29,7 @@ from dsa.expr import (
     Symbol,
     Verdict,
 )
-from dsa.lang.findings import Findings, did_you_mean
+from dsa.lang.findings import Findings, did_you_mean, some_of
 
 #: `bool`, `int`, or the values of an enumeration.
 Type = str | tuple[str, ...]
@@ -213,7 +213,7 @@ class Resolver:
 
 
 def _choices(kind: Type) -> str:
-    return "" if isinstance(kind, str) else f"its values are: {', '.join(kind)}"
+    return "" if isinstance(kind, str) else f"its values are: {some_of(kind)}"
 
 
 def _advice(expr: Expr, found: Type) -> str:

@@ -11,7 +11,7 @@ from math import inf
 import attrs
 
 from dsa.errors import DsaError
-from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, DoubtEntry, Entry, IntentEntry, ResultEntry
+from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, DoubtEntry, Entry, IntentEntry, Ledger, ResultEntry
 
 UNITS = ("calls", "tokens", "usd", "seconds")
 _WHOLE = ("calls", "tokens")
@@ -61,7 +61,7 @@ def read_limit(text: str, effects: Iterable[str]) -> Limit:
 
 
 class Meter:
-    """Adds up what was spent and compares it with the limits. Show it every entry of the ledger, in order.
+    """Adds up what was spent and compares it with the limits. Let it `follow` the ledger before it is asked.
 
     Of the run as a whole it counts the effects that have answers (`counted`); others are limited only by name.
     """
@@ -71,11 +71,17 @@ class Meter:
         self._spent: dict[tuple[str, str], float] = defaultdict(float)
         self._effect_of: dict[str, str] = {}
         self._under_way: dict[str, int] = defaultdict(int)
+        self._followed = 0
 
-    def observe(self, entry: Entry) -> None:
-        """Take note of what an entry says was spent."""
+    def follow(self, ledger: Ledger[Entry]) -> None:
+        """Take note of what the entries say was spent that are new in a ledger, durable or not yet."""
         if not self._limits:
             return
+        for entry in ledger.after(self._followed):
+            self._observe(entry)
+        self._followed = len(ledger)
+
+    def _observe(self, entry: Entry) -> None:
         match entry:
             case IntentEntry(key=key, effect=effect):
                 self._effect_of[key] = effect

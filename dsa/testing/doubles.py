@@ -11,10 +11,15 @@ from itertools import count
 from math import inf
 from typing import TypeVar
 
-from dsa.edge.threads import CALL
+from dsa.edge.threads import Call
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, GuardInterface, GuardResult, PromptTemplate
 
 T = TypeVar("T")
+
+
+def _calls_of(loop: asyncio.AbstractEventLoop) -> bool:
+    """Tell whether a call that a loop has had made in a thread goes on. A call of another loop may hang for ever."""
+    return any(isinstance(thread, Call) and thread.loop is loop for thread in threading.enumerate())
 
 
 class Texts(GeneratorInterface):
@@ -92,9 +97,9 @@ class StillClock:
             await asyncio.sleep(0)
 
     async def quiet(self) -> None:
-        """Let everything run that can run without time, guards in their threads included."""
+        """Let everything run that can run without time, guards in the threads of this loop included."""
         await self.settle()
-        while any(thread.name == CALL for thread in threading.enumerate()):  # noqa: ASYNC110  (threads tell no Event)
+        while _calls_of(asyncio.get_running_loop()):  # noqa: ASYNC110  (threads tell no Event)
             await asyncio.sleep(0)
         await self.settle()
 

@@ -18,6 +18,9 @@ from store_lives import Story
 from dsa.edge.stores.sqlite import SqliteStore
 from dsa.runtime.ledger import IntentEntry, dump_line
 
+#: How many syncs a story of no faults has.
+SYNCS = 19
+
 
 @pytest.fixture(scope="module")
 def nursery():
@@ -160,7 +163,15 @@ def test_a_power_cut_at_every_change_after_a_kill_loses_nothing(nursery, figures
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("at", range(1, 22))
+def test_a_story_has_so_many_syncs(nursery):
+    with memory_folder() as folder:
+        story = Story(nursery, folder)
+        story.live(Fault("once", SYNCS + 1, ("sync",)))
+        assert story.finish() == 0
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("at", range(1, SYNCS + 1))
 def test_a_power_cut_at_every_change_after_a_sync_that_failed_loses_nothing(nursery, figures, at):
     keepings = [nothing_kept, some_kept(at)]
     played = cut(nursery, [Fault("once", at, ("sync",))], 2, keepings)

@@ -1,6 +1,6 @@
 """Start the process from which calls are forked, on one rung, and talk to it.
 
-Takes a rung and what is to be imported; gives a `Zygote`. It has no environment, no other open file than its control socket and a view
+Takes a rung and what is to be imported; gives a `Zygote`. It has no environment but a seed for hashes, no other open file than its control socket and a view
 of `/proc` that code never gets, and it ends when the socket is closed: also when this process is killed.
 """
 
@@ -22,12 +22,14 @@ from typing import Any
 import attrs
 
 from dsa.edge.sandbox.features import SandboxError
-from dsa.edge.sandbox.model import Bounds
+from dsa.edge.sandbox.model import Bounds, Setup
 from dsa.edge.sandbox.visible import OWN, Visible, interpreter, visible
 
 _INSIDE = Path(__file__).with_name("inside")
 _PACKAGES = ("dsa", "dsa.edge", "dsa.edge.sandbox", "dsa.edge.sandbox.inside")
 _MODULES = ("kernel", "landlock", "seccomp", "tree", "confine", "watch", "serve")  # each may import those before it
+#: With the environment that it is given this is `-I`, which would not let it have a seed for hashes.
+_ISOLATED = ("-P", "-s", "-S")
 _HELLO_S = 30.0
 _MOST_HELLO = 65_536
 
@@ -96,23 +98,23 @@ class Zygote:
         self.process.returncode = 0
 
 
-def start(rung: str, preload: tuple[str, ...], paths: tuple[str, ...]) -> Zygote:
+def start(rung: str, wanted: Setup) -> Zygote:
     """Start one and wait until it is confined and has imported what it should; what goes wrong is its `fault`."""
     ours, theirs = socket.socketpair()
-    shown = visible(paths)
+    shown = visible(wanted.paths)
     proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY) if Path("/proc/self").exists() else os.dup(theirs.fileno())
     with theirs, tempfile.TemporaryFile() as setup, tempfile.TemporaryFile() as complaints:
         try:
-            setup.write(marshal.dumps(_setup(rung, preload, paths, shown, theirs.fileno(), proc)))
+            setup.write(marshal.dumps(_setup(rung, wanted, shown, theirs.fileno(), proc)))
             setup.seek(0)
             process = subprocess.Popen(  # noqa: S603  # our own interpreter and text
-                [*_wrapper(rung, shown), interpreter(), "-I", "-S", "-c", _BOOT],
+                [*_wrapper(rung, shown), interpreter(), *_ISOLATED, "-c", _BOOT],
                 stdin=setup,
                 stdout=complaints,
                 stderr=complaints,
                 pass_fds=(theirs.fileno(), proc),
                 cwd="/",
-                env={},
+                env={} if wanted.hash_seed is None else {"PYTHONHASHSEED": str(wanted.hash_seed)},
                 start_new_session=True,
             )
         except OSError as error:
@@ -146,12 +148,10 @@ def _greeted(zygote: Zygote, complaints: Any) -> Zygote:  # noqa: ANN401  # a fi
     return zygote
 
 
-def _setup(
-    rung: str, preload: tuple[str, ...], paths: tuple[str, ...], shown: Visible, control: int, proc: int
-) -> dict[str, Any]:
+def _setup(rung: str, wanted: Setup, shown: Visible, control: int, proc: int) -> dict[str, Any]:
     return {
-        "modules": _modules(), "rung": rung, "preload": preload, "paths": paths, "visible": list(shown.paths),
-        "links": shown.links, "devices": list(shown.devices), "control_fd": control, "proc_fd": proc,
+        "modules": _modules(), "rung": rung, "preload": wanted.preload, "paths": wanted.paths, "prepare": wanted.prepare,
+        "visible": list(shown.paths), "links": shown.links, "devices": list(shown.devices), "control_fd": control, "proc_fd": proc,
     }  # fmt: skip
 
 

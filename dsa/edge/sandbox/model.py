@@ -13,16 +13,38 @@ class Program:
     """The text of a Python program of ours that defines `run(payload, result_fd)`.
 
     `preload` names modules that are imported beforehand, once, in the process from which calls are forked; `paths` are folders in which
-    they are found besides the standard library, and which the code can read.
+    they are found besides the standard library, and which the code can read. `prepare` is Python that this process then runs, once, in a
+    namespace that calls do not see; where no process is kept warm, neither happens. `hash_seed` makes hashes of texts, and so the order of
+    sets, the same in every call (PYTHONHASHSEED, 0 to 4294967295).
     """
 
     text: str
     preload: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
+    prepare: str = ""
+    hash_seed: int | None = None
 
     def __attrs_post_init__(self) -> None:
         """Raise SyntaxError here for what is no Python, not where calls are waited for."""
         compile(self.text, "<program>", "exec")
+        compile(self.prepare, "<prepare>", "exec")
+        if self.hash_seed is not None and not 0 <= self.hash_seed < 1 << 32:
+            raise ValueError(f"hash_seed = {self.hash_seed} is none: 0 to {(1 << 32) - 1}")
+
+    @property
+    def setup(self) -> "Setup":
+        """What the process from which calls are forked is started with."""
+        return Setup(self.preload, self.paths, self.prepare, self.hash_seed)
+
+
+@attrs.frozen
+class Setup:
+    """What programs may share a warm process by: the same modules, folders, preparation and seed. See `Program`."""
+
+    preload: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    prepare: str = ""
+    hash_seed: int | None = None
 
 
 @attrs.frozen

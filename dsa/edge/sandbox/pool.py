@@ -11,17 +11,16 @@ from collections.abc import Iterator
 
 from dsa.edge.sandbox.features import SandboxError
 from dsa.edge.sandbox.launch import Zygote, start
+from dsa.edge.sandbox.model import Setup
 
-_Key = tuple[str, tuple[str, ...], tuple[str, ...]]
-
-_warm: dict[_Key, Zygote] = {}
+_warm: dict[tuple[str, Setup], Zygote] = {}
 _lock = threading.Lock()
 
 
 @contextlib.contextmanager
-def zygote(rung: str, preload: tuple[str, ...] = (), paths: tuple[str, ...] = ()) -> Iterator[Zygote]:
+def zygote(rung: str, setup: Setup = Setup()) -> Iterator[Zygote]:  # noqa: B008  # it is frozen
     """Give a process to ask for a call, warm where that is safe. Raises SandboxError when the rung cannot be had."""
-    key = (rung, preload, paths)
+    key = (rung, setup)
     with _lock:
         found = _warm.get(key)
         if found is None or not found.is_there():

@@ -31,7 +31,7 @@ def run_on(rung: str, program: Program, payload: str, bounds: Bounds, confinemen
     Raises SandboxError when it cannot be confined, or has less than is required; then nothing was run.
     """
     started = time.monotonic()
-    with zygote(rung, program.preload, program.paths) as found, contextlib.ExitStack() as opened:
+    with zygote(rung, program.setup) as found, contextlib.ExitStack() as opened:
         if missing := confinement.missing(rung, found.features):
             raise SandboxError(f"the sandbox '{rung}' lacks what is required: {', '.join(missing)}", missing)
         folder = "" if "own file tree" in found.features else opened.enter_context(working_directory())

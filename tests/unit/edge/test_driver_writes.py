@@ -12,6 +12,7 @@ from dsa.edge.driver import Driver
 from dsa.lang import loads
 from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
+from dsa.runtime.budgets import Limit
 from dsa.runtime.content import GuardInterface, GuardResult
 from dsa.runtime.ledger import IntentEntry, ResultEntry, to_json
 from dsa.runtime.policies import answering, event_step
@@ -333,3 +334,37 @@ def test_others_have_their_turn_while_answers_come_without_waiting():
 
     assert finish(play()).run.outcome == "done"
     assert turns[-1] == 1
+
+
+BOTH = loads("""# both
+## Events
+| event | from |
+| - | - |
+| go | outside |
+| first_done | first |
+| second_done | second |
+## Transitions
+| source | event | effects | target |
+| - | - | - | - |
+| idle | go | first, second | working |
+| working | first_done, second_done, first.failed, second.failed | | = |
+| working | go | | = |
+""")
+
+
+def test_a_call_counts_before_it_is_written():
+    """The first effect ends, and is not written yet, in the moment before the second one begins."""
+    effects = {
+        "first": answer("first_done", is_eager=False, waits=1),
+        "second": answer("second_done", is_eager=False),
+    }
+    run, commands = begin(BOTH, "r")
+    limits = [Limit("calls", 1)]
+    driver = Driver(run, Binding(effects), MemoryArtifacts(), commands=commands, limits=limits, clock=StillClock())
+    rest = asyncio.run(driver.drive(Occurrence("go")))
+    codes = {
+        entry.effect: [step["payload"].get("code") for step in entry.steps]
+        for entry in rest.run.ledger
+        if isinstance(entry, ResultEntry)
+    }
+    assert codes == {"first": [None], "second": ["BUDGET"]}

@@ -3,20 +3,22 @@
 import pytest
 
 from dsa.runtime.budgets import BudgetError, Limit, Meter, read_limit
-from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, DoubtEntry, IntentEntry, ResultEntry
+from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, DoubtEntry, IntentEntry, Ledger, ResultEntry
 
+LEDGERS = {}
 EFFECTS = ("query_llm", "execute_guard", "log")
 ERROR = {"payload": {"error": True, "code": "X"}}
 REFUSED = {"payload": {"error": True, "code": "BUDGET"}}
 
 
 def meter(*limits):
+    LEDGERS.clear()
     return Meter([read_limit(limit, EFFECTS) for limit in limits], ["query_llm", "execute_guard"])
 
 
 def spend(counted, *entries):
-    for entry in entries:
-        counted.observe(entry)
+    told = LEDGERS[id(counted)] = LEDGERS.get(id(counted), Ledger()).extend(entries)
+    counted.follow(told)
     return counted
 
 

@@ -3,7 +3,7 @@ import pytest
 from dsa.errors import GenerationError
 from dsa.runtime.budgets import Meter, read_limit
 from dsa.runtime.content import Usage
-from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, Judgement, ResultEntry, VerdictEntry
+from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, Judgement, Ledger, ResultEntry, VerdictEntry
 from dsa.runtime.policies import error_of, error_step
 from dsa.runtime.totals import totals
 
@@ -54,7 +54,7 @@ def test_an_answer_that_was_of_no_use_is_paid_for():
     assert (sums.prompt_tokens, sums.completion_tokens, sums.cost_usd, sums.model_seconds) == (40, 165, 0.75, 3.5)
     meter = Meter([read_limit("tokens=190", ["query_llm"])], ["query_llm"])
     assert meter.exhausted("query_llm") is None
-    meter.observe(failed)
+    meter.follow(Ledger([failed]))
     assert meter.exhausted("query_llm") is not None
 
 

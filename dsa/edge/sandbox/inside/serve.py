@@ -1,6 +1,6 @@
 """The process that is kept warm: confined once, with the library imported; it forks a process for each call and never runs one itself.
 
-It is started as `python -I -S` with its setup on standard input, says hello on its control socket, and then takes calls: one byte each,
+It is started as `python -P -s -S`, without an environment, with its setup on standard input, says hello on its control socket, and then takes calls: one byte each,
 with the open files of the call. It ends when the other side of the socket is closed.
 """
 
@@ -33,8 +33,11 @@ def main(setup: dict[str, Any]) -> NoReturn:
         if place.is_warm:
             for name in setup["preload"]:
                 importlib.import_module(name)
-    except (OSError, ImportError) as error:
-        control.sendall(json.dumps({"fault": str(error), "features": [], "warm": False}).encode() + b"\n")
+            exec(setup["prepare"], {"__name__": "prepare"})  # noqa: S102  # the package's own text
+    except Exception as error:  # noqa: BLE001  # whatever it is, nobody else is there to tell it
+        control.sendall(
+            json.dumps({"fault": str(error) or repr(error), "features": [], "warm": False}).encode() + b"\n"
+        )
         os._exit(1)
     control.sendall(json.dumps({"fault": "", "features": place.features, "warm": place.is_warm}).encode() + b"\n")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the watching processes

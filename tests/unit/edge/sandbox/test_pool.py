@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dsa.edge.sandbox import Bounds, Program, best, close_all, pool, run_confined
+from dsa.edge.sandbox import Bounds, Program, SandboxError, best, close_all, pool, run_confined
 
 REPORT = Program("import os\ndef run(payload, fd):\n    os.write(fd, payload.encode())")
 WARM = pytest.mark.skipif(
@@ -53,6 +53,33 @@ def test_a_process_that_was_killed_is_started_again():
 def test_after_the_end_of_all_another_is_started():
     close_all()
     assert run_confined(REPORT, "a").results == b"a"
+
+
+@WARM
+def test_what_is_prepared_is_there_and_new_each_time():
+    text = (
+        "import sys, os\ndef run(payload, fd):\n    sys.prepared.append(payload)\n"
+        "    os.write(fd, f\"{sys.prepared} {'kept' in globals()}\".encode())"
+    )
+    prepared = Program(text, prepare="import sys\nkept = sys.prepared = ['once']")
+    found = [run_confined(prepared, each).results for each in "ab"]
+    assert found == [b"['once', 'a'] False", b"['once', 'b'] False"]
+    with pytest.raises(SandboxError, match="division by zero"):
+        run_confined(Program(text, prepare="1 / 0"), "a")
+    with pytest.raises(SyntaxError):
+        Program(text, prepare="1 /")
+
+
+def test_hashes_are_the_same_in_every_process_where_that_is_wanted():
+    text = "import os\ndef run(payload, fd):\n    os.write(fd, str(hash('a')).encode())"
+    found = []
+    for seed in (0, 0, 1, None):
+        close_all()
+        found.append(run_confined(Program(text, hash_seed=seed), "").results)
+    assert found[0] == found[1]
+    assert len(set(found)) == 3
+    with pytest.raises(ValueError, match="hash_seed = -1 is none"):
+        Program(text, hash_seed=-1)
 
 
 def test_what_is_imported_beforehand_is_there_and_new_each_time():

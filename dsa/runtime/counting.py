@@ -1,0 +1,46 @@
+"""What a ledger can be counted by: events, effects, refusals, and the reasons and rescues that policies have named.
+
+Takes entries, gives numbers. Nobody has to have counted at the time, so nothing is lost with a process. A policy names a reason in the
+payload of a step (`reason`), and what it has mended in an event's data (`rescues`: names, or numbers by name).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dsa.runtime.ledger import DoubtEntry, Entry, EventEntry, RefusalEntry, ResultEntry
+
+
+def counters(entries: Iterable[Entry]) -> dict[str, dict[str, int]]:
+    """Count a ledger: for each kind of thing, how many of each name, sorted."""
+    found: dict[str, Counter[str]] = {
+        kind: Counter() for kind in ("events", "refused", "effects", "failed", "in doubt", "reasons", "rescues")
+    }
+    for entry in entries:
+        match entry:
+            case EventEntry(event=event, data=data):
+                found["events"][event] += 1
+                found["rescues"].update(_rescues(data))
+            case RefusalEntry(reason=reason):
+                found["refused"][reason] += 1
+            case ResultEntry(effect=effect):
+                found["failed" if entry.failed else "effects"][effect] += 1
+                found["reasons"].update(reasons_of(entry))
+            case DoubtEntry(effect=effect):
+                found["in doubt"][effect] += 1
+    return {kind: dict(sorted(counts.items())) for kind, counts in found.items() if counts}
+
+
+def reasons_of(result: ResultEntry) -> tuple[str, ...]:
+    """Give why something was not done as it was asked for, by the names that a policy gives."""
+    given = (step["payload"].get("reason") for step in result.steps)
+    return tuple(name for name in given if isinstance(name, str))
+
+
+def _rescues(data: Any) -> Mapping[str, int]:  # noqa: ANN401  (whatever an event brings)
+    said = data.get("rescues") if isinstance(data, dict) else None
+    if isinstance(said, list):
+        return Counter(name for name in said if isinstance(name, str))
+    if isinstance(said, dict):
+        return {name: count for name, count in said.items() if isinstance(count, int)}
+    return {}

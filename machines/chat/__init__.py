@@ -1,0 +1,1 @@
+"""The chat machine: an analytics conversation whose control is a table (seed 002)."""

@@ -1,0 +1,16 @@
+"""What stands behind the names of the chat machine's table."""
+
+from dsa.runtime.content import GuardInterface
+from dsa.runtime.policies import Policy
+from machines.chat.guards import Fresh, New, Usable
+from machines.chat.policies import ask_model, next_call, run_python, run_sql
+from machines.chat.telling import telling
+
+effects: dict[str, Policy] = {
+    "ask_model": ask_model,
+    "next_call": next_call,
+    "run_sql": run_sql,
+    "run_python": run_python,
+    **telling,
+}
+guards: dict[str, GuardInterface] = {"usable": Usable(), "fresh": Fresh(), "new": New()}

@@ -1,0 +1,151 @@
+"""`dsa chat [DATA...]`: talk with a model about data; a table decides what it may do.
+
+Interactive, or with `--ask` for scripts. The conversation is kept and can be taken up again after whatever has happened.
+"""
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dsa.cli.kept import faults_told, find, runs_option
+from dsa.cli.model import model_named
+from dsa.cli.parameters import parse_parameters
+from dsa.cli.terminal import terminal
+from dsa.edge.runs import open_store
+from machines.chat.conversation import Turn
+from machines.chat.counting import counters_of
+from machines.chat.display import Display
+from machines.chat.session import Chat, Settings
+from machines.chat.talk import Talk
+
+
+@click.command("chat")
+@click.argument("data", nargs=-1, metavar="[DATA]...", type=click.Path(path_type=Path))
+@click.option("--ask", "asked", multiple=True, metavar="TEXT", help="Say this and end; several are said in turn.")
+@click.option(
+    "--model", default=None, callback=model_named, help="http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Another seed gives other answers.")
+@click.option("--resume", "resumed", metavar="RUN", help="Go on with a conversation: its name, a part of it, or last.")
+@click.option("--take", is_flag=True, help="Take it from a process that holds it.")
+@click.option("--format", "format_", type=click.Choice(["none", "report"]), default="none", show_default=True, help="report: each answer also as Markdown and PDF.")  # fmt: skip
+@click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Set a bound, such as max_rounds=8.")
+@click.option("--no-dedup", is_flag=True, help="Let everything be done again: to see what the guards are worth.")
+@click.option("--no-normalise", is_flag=True, help="Take calls as they are sent: to see what mending is worth.")
+@click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object a turn and nothing else.")
+@runs_option
+def command(
+    data: tuple[Path, ...],
+    asked: tuple[str, ...],
+    model: str | None,
+    seed: int,
+    resumed: str | None,
+    format_: str,
+    parameters: tuple[str, ...],
+    root: str,
+    *,
+    take: bool,
+    no_dedup: bool,
+    no_normalise: bool,
+    json_wanted: bool,
+) -> None:
+    """Talk with a model about DATA: CSV, Parquet, JSON, SQLite or DuckDB files.
+
+    The model asks with SQL and Python; both run where they can do no harm, files are kept under DIR/RUN/files. Exit code 0: the last turn was
+    answered; 1: it ended with an error; 2: DATA, model or RUN cannot be used.
+    """
+    runs, display = Path(root), Display(terminal())
+    how: dict[str, Any] = {"observe": lambda _: None, "listen": lambda _: None}
+    if not json_wanted:
+        how = {"observe": display.observe, "listen": display.listen}
+    with faults_told(runs, lambda: None):
+        if resumed is not None:
+            chat = Chat.resume(_named(runs, resumed), runs, model=model, take=take, **how)
+        else:
+            bounds, mends, notices = parse_parameters(parameters), not no_normalise, not no_dedup
+            chat = Chat.begin(Settings(model or "", data, seed, format_, mends, notices, bounds), runs, **how)
+        with chat, asyncio.Runner() as runner:
+            if asked:
+                code = _asked(runner, chat, asked, display, json_wanted=json_wanted)
+            else:
+                code = Talk(chat, display, runs).hold(lambda work: _heard(runner, chat, work))
+    sys.exit(code)
+
+
+def _named(runs: Path, wanted: str) -> str:
+    with open_store(runs, must_exist=True) as store:
+        return find(store, wanted, runs)
+
+
+def _asked(runner: asyncio.Runner, chat: Chat, asked: tuple[str, ...], display: Display, *, json_wanted: bool) -> int:
+    """Say what was given, one after the other."""
+    if chat.is_under_way:
+        _heard(runner, chat, chat.go_on())
+    for text in asked:
+        turn = _heard(runner, chat, chat.say(text))
+        if json_wanted:
+            click.echo(json.dumps(turn_told(chat, turn), ensure_ascii=False))
+    if not json_wanted:
+        display.say(f"{chat.run_id}: {chat.state.rpartition('.')[2]}; go on with: dsa chat --resume {chat.run_id}")
+    return 1 if chat.has_failed else 0
+
+
+def _heard(runner: asyncio.Runner, chat: Chat, work: Any) -> Any:  # noqa: ANN401  (a coroutine, and what it gives)
+    """Do something with the conversation; Ctrl-C stops the turn, a second one the program."""
+
+    async def heard() -> Any:  # noqa: ANN401
+        with _stopped_by_ctrl_c(chat):
+            return await work
+
+    return runner.run(heard())
+
+
+@contextmanager
+def _stopped_by_ctrl_c(chat: Chat) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        loop.remove_signal_handler(signal.SIGINT)
+        chat.cancel()
+
+    try:
+        loop.add_signal_handler(signal.SIGINT, stop)
+    except (NotImplementedError, ValueError, RuntimeError):  # elsewhere, or not in the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+
+
+def turn_told(chat: Chat, turn: Turn) -> dict[str, Any]:
+    """Give a turn as a JSON object."""
+    calls = [
+        {
+            "call_id": call.call_id,
+            "tool": call.tool,
+            "status": call.status,
+            "rescues": list(call.rescues),
+            "artifacts": call.artifacts,
+        }
+        for call in turn.calls
+    ]
+    conversation = chat.conversation
+    return {
+        "run": chat.run_id,
+        "turn": turn.number,
+        "state": chat.state,
+        "said": turn.text,
+        "answer": turn.answer,
+        "calls": calls,
+        "artifacts": conversation.inventory.described(),
+        "counters": counters_of(conversation),
+    }

@@ -1,0 +1,129 @@
+"""A conversation on a terminal: the model's text as it comes, a line for each call and what came of it, badges for what was not done.
+
+Takes ledger entries and pieces of text in the order in which they come. It writes; it decides nothing.
+"""
+
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from dsa.cli.terminal import printable
+from dsa.runtime.ledger import Entry, EventEntry, RefusalEntry, ResultEntry, StepEntry
+from machines.chat.conversation import DONE, FAILED, REASONS
+
+_MOST_ROWS, _MOST_COLUMNS, _LONGEST_CELL, _LONGEST_CALL = 10, 8, 40, 100
+_BADGES = {
+    "duplicate_tool_call_skipped": "skipped, done already",
+    "duplicate_artifact_prevented": "kept once",
+    "empty_python_payload_retried": "sent back",
+    "invalid_tool_payload": "refused",
+    "unknown_tool": "refused",
+    "invalid_state": "refused here",
+    "too_many_calls": "left out",
+    "answer_cut_off": "asked again",
+    "answer_incomplete": "incomplete",
+    "turn_cancelled": "stopped",
+    "turn_timed_out": "stopped",
+    "limit_reached": "stopped",
+    "turn_failed": "failed",
+    "interrupted": "no result",
+}
+
+
+class Display:
+    """Shows a conversation. Give its methods to `Chat` as `observe` and `listen`."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._arrived: EventEntry | None = None
+        self._is_in_line = False
+        self._text = ""
+
+    def listen(self, text: str) -> None:
+        """Show a piece of the model's text."""
+        self._console.print(Text(printable(text)), end="", soft_wrap=True)
+        self._text += text
+        self._is_in_line = not text.endswith("\n")
+
+    def observe(self, entry: Entry) -> None:
+        """Show what has happened."""
+        if isinstance(entry, EventEntry):
+            self._arrived = entry
+        elif isinstance(entry, StepEntry) and self._arrived is not None:
+            self._happened(self._arrived, entry)
+        elif isinstance(entry, RefusalEntry) and self._arrived is not None and self._arrived.key is None:
+            self._line(f"not now: {self._arrived.event} is not taken ({entry.reason})", "yellow")
+        elif isinstance(entry, ResultEntry):
+            self._told(entry)
+
+    def _happened(self, event: EventEntry, step: StepEntry) -> None:
+        data: Any = event.data
+        before, after = (state.rpartition(".")[2] for state in (step.source, step.target))
+        if event.event in {"asked", "answered", "cut_off"} and data.get("content") and not self._text:
+            self.listen(data["content"])  # a model that was not listened to: the turn was finished without us
+        if event.event in {"sql_call", "python_call"}:
+            mended = f" [mended: {', '.join(data['rescues'])}]" if data.get("rescues") else ""
+            self._line(f"{data['tool']}  {_short(data['text'])}{mended}", "cyan")
+        if before != after:
+            self._line(f"{before} -> {after}", "dim")
+        if event.event in DONE | FAILED:
+            self._result(data)
+        self._text = ""
+
+    def _result(self, data: Any) -> None:  # noqa: ANN401  (JSON)
+        result = data["result"]
+        if "error" in result:
+            self._line(f"{result['error']['code']}: {_short(result['error']['message'])}", "red")
+        if "columns" in result:
+            self._table(result)
+        for name in ("output", "value"):
+            if result.get(name):
+                self._line(printable(result[name].rstrip("\n")), "")
+        for made in data.get("artifacts") or ():
+            if made["equal_to"] is None:
+                self._line(f"file: {made['name']} ({made['size_bytes']:,} bytes)", "green")
+
+    def _table(self, result: Any) -> None:  # noqa: ANN401  (JSON)
+        self._end_line()
+        table = Table(show_edge=False)
+        shown = result["columns"][:_MOST_COLUMNS]
+        for column in shown:
+            table.add_column(Text(printable(str(column))))
+        for row in result["rows"][:_MOST_ROWS]:
+            table.add_row(*(Text(_short(printable(str(cell)), _LONGEST_CELL)) for cell in row[: len(shown)]))
+        self._console.print(table)
+        left = result["row_count"] - min(len(result["rows"]), _MOST_ROWS)
+        more = len(result["columns"]) - len(shown)
+        said = [f"{left:,} more rows"] * (left > 0) + [f"{more} more columns"] * (more > 0)
+        if said:
+            self._line(f"and {', '.join(said)}", "dim")
+
+    def _told(self, entry: ResultEntry) -> None:
+        for step in entry.steps:
+            told = step["payload"]
+            if isinstance(told, dict) and told.get("reason") in REASONS:
+                self._line(f"[{_BADGES[told['reason']]}] {told['reason']}: {_short(str(told.get('text')))}", "yellow")
+            if entry.failed and isinstance(told, dict) and told.get("error") is True:
+                self._line(f"[failed] {entry.effect}: {_short(str(told.get('message')))}", "red")
+
+    def _line(self, text: str, style: str) -> None:
+        self._end_line()
+        self._console.print(Text(printable(text), style=style), soft_wrap=True)
+
+    def _end_line(self) -> None:
+        if self._is_in_line:
+            self._console.print()
+            self._is_in_line = False
+
+    def say(self, text: str) -> None:
+        """Show a line of our own."""
+        self._end_line()
+        self._console.print(escape(text), soft_wrap=True, highlight=False)
+
+
+def _short(text: str, most: int = _LONGEST_CALL) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 2]}.."

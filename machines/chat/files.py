@@ -1,0 +1,80 @@
+"""The bytes of artifacts and tables, by their content: on the disk before anybody speaks of them.
+
+Takes bytes, gives their SHA-256; a file that is there already is not written again. `shown` puts artifacts under their names, for people.
+"""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from machines.chat.inventory import Artifact
+
+
+class Files:
+    """Contents in a folder, one file each."""
+
+    def __init__(self, folder: Path) -> None:
+        self._contents, self._named = folder / "contents", folder / "files"
+        self._shown: dict[str, str] = {}
+
+    def keep(self, content: bytes) -> str:
+        """Keep bytes, and give their SHA-256; they are durable when this returns. OSError when they cannot be written."""
+        digest = hashlib.sha256(content).hexdigest()
+        path = self._contents / digest
+        if not path.exists():
+            self._contents.mkdir(parents=True, exist_ok=True)
+            _write(path, content)
+        return digest
+
+    def content(self, digest: str) -> bytes:
+        """Give bytes by their SHA-256. OSError when they are not there, ValueError when they are not what they were."""
+        content = (self._contents / digest).read_bytes()
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise ValueError(f"the file {self._contents / digest} is not what was written")
+        return content
+
+    def path(self, digest: str) -> Path:
+        """Give where bytes are kept."""
+        return self._contents / digest
+
+    def shown(self, artifacts: Iterable[Artifact]) -> None:
+        """Put artifacts under their names, each once; of two with one name the later one has its id in it."""
+        for artifact in artifacts:
+            if artifact.artifact_id in self._shown:
+                continue
+            name = self.name_of(artifact)
+            self._shown[artifact.artifact_id] = name
+            path = self._named / name
+            if not path.exists():
+                self._named.mkdir(parents=True, exist_ok=True)
+                _write(path, self.content(artifact.digest))
+
+    def name_of(self, artifact: Artifact) -> str:
+        """Give the name of the file that people look at."""
+        if artifact.artifact_id in self._shown:
+            return self._shown[artifact.artifact_id]
+        if artifact.name not in self._shown.values():
+            return artifact.name
+        stem, dot, ending = artifact.name.rpartition(".")
+        return f"{stem}_{artifact.artifact_id}{dot}{ending}" if dot else f"{ending}_{artifact.artifact_id}"
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, and make it durable."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)  # noqa: PTH105  (what mkstemp gives is a text)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,239 @@
+"""What the effects of the chat machine do. Each reads the conversation from the ledger, does one thing, and answers with one event.
+
+None of them decides what happens next: whether a call may be made the guards say, and where it leads the table.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from dsa.edge.threads import in_thread
+from dsa.errors import DsaError
+from dsa.expr import Outcome
+from dsa.generators.streams import StreamResult, ToolCall
+from dsa.meaning import Configuration, Occurrence, Taken, step
+from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step
+from dsa.runtime.run import Run
+from dsa.runtime.views import guards_for
+from machines.chat.calls import TOOLS, Call, meant, tool_meant
+from machines.chat.conversation import Conversation
+from machines.chat.inventory import Made
+from machines.chat.messages import messages_for
+from machines.chat.python import FrameSource, PythonError, compiles, is_empty, normal_code
+from machines.chat.rerun import message_brought
+from machines.chat.resources import Resources, resources_in
+from machines.chat.sql import SqlError, SqlResult, normal_sql
+from machines.chat.sql import compiles as compiles_sql
+
+_LONGEST_TOLD = 6_000
+
+
+def _resources(context: PolicyContext) -> Resources:
+    return resources_in(context.config, context.run.run_id)
+
+
+# -- the model ------------------------------------------------------------------------------------------------------------
+
+
+def tools_offered(run: Run) -> tuple[str, ...]:
+    """Name the tools whose calls the table would take now, if the model asked for them: what seed 002 calls runtime tool access."""
+    machine = run.machine
+    asked = step(machine, _with(run.configuration, "ask_model"), Occurrence("asked"))
+    if not isinstance(asked, Taken) or "next_call" not in asked.effects:
+        return ()
+    offered = []
+    for tool in TOOLS.values():
+        verdicts: dict[str, Outcome] = dict.fromkeys(
+            guards_for(machine, asked.configuration.state, tool.event), "passed"
+        )
+        called = step(machine, asked.configuration, Occurrence(tool.event, verdicts))
+        if isinstance(called, Taken) and tool.effect in called.effects:
+            offered.append(tool.name)
+    return tuple(offered)
+
+
+def _with(configuration: Configuration, effect: str) -> Configuration:
+    return Configuration(configuration.state, configuration.values, configuration.outstanding | {effect})
+
+
+@answering("asked", "answered", "cut_off", reads={"message": message_brought})
+async def ask_model(action: Action, context: PolicyContext) -> list[Step]:
+    """Send the conversation with the tools of this phase, and answer with what came. Raises GenerationError when nothing did."""
+    chat = _resources(context)
+    conversation = chat.conversation(context.run)
+    offered = tools_offered(context.run)
+    tables = await in_thread(chat.tables)
+    messages = messages_for(conversation, tables, offered=offered, context_chars=chat.context_chars)
+    tools = [TOOLS[name].described() for name in offered]
+    result = await chat.model.ask(messages, tools, number=conversation.asked_of_model, on_text=chat.listen)
+    event, data = _as_event(result, conversation)
+    return [event_step(action.policy, event, data={**data, "offered": list(offered)})]
+
+
+def _as_event(result: StreamResult, conversation: Conversation) -> tuple[str, dict[str, Any]]:
+    """Give what came as an event and its data."""
+    told = {"content": result.content, "rescues": dict(result.rescues), "usage": result.usage, "model": result.model}
+    if result.error is not None:
+        return "cut_off", {**told, "why": str(result.error)}
+    if result.tool_calls:
+        return "asked", {**told, "calls": _calls(result.tool_calls, conversation)}
+    if result.finish_reason == "length":
+        return "cut_off", {**told, "why": "it reached its limit of tokens"}
+    if not result.content.strip():
+        return "cut_off", {**told, "why": "it was empty"}
+    return "answered", told
+
+
+def _calls(calls: tuple[ToolCall, ...], conversation: Conversation) -> list[dict[str, Any]]:
+    """Give the calls with ids of our own, which are unique; the provider's are echoed as they came."""
+    taken: set[str] = set()
+    found = []
+    for call in calls:
+        name = conversation.free_id(call.id, taken)
+        taken.add(name)
+        about = {"id": name, "provider_id": call.id, "name": call.name, "arguments": call.arguments}
+        more = {"error": call.error, "text": call.text} if call.error else {}
+        found.append({**about, **more, **({"extra": dict(call.extra)} if call.extra else {})})
+    return found
+
+
+# -- calls ----------------------------------------------------------------------------------------------------------------
+
+
+@answering("sql_call", "python_call", "unknown_call", "no_more_calls", is_eager=True)
+async def next_call(action: Action, context: PolicyContext) -> list[Step]:
+    """Take the first queued call and say what it means, and which equal one there was."""
+    chat = _resources(context)
+    conversation = chat.conversation(context.run)
+    chat.files.shown(conversation.inventory)
+    if not conversation.queue:
+        return [event_step(action.policy, "no_more_calls")]
+    asked = conversation.queue[0]
+    call = _meant(asked, normalises=chat.normalises)
+    about = {"call_id": call.call_id, "tool": call.tool, "text": call.text, "rescues": list(call.rescues)}
+    if not call.tool:
+        return [event_step(action.policy, "unknown_call", data={**about, "fault": call.fault})]
+    digest, fault = await in_thread(partial(_looked_at, call, chat))
+    earlier = conversation.earlier(digest)
+    known = None if earlier is None else {"call_id": earlier.call_id, "turn": earlier.turn, "ok": earlier.ok}
+    turn = conversation.turn
+    seen = {"digest": digest, "earlier": known, "turn": turn.number, "rerun": turn.rerun}
+    data = {**about, **seen, "fault": fault, "arguments": dict(call.arguments)}
+    return [event_step(action.policy, TOOLS[call.tool].event, data=data)]
+
+
+def _meant(asked: Mapping[str, Any], *, normalises: bool) -> Call:
+    if normalises:
+        return meant(asked["id"], asked["name"], asked["arguments"], asked.get("text", ""), asked.get("error"))
+    tool, given = tool_meant(asked["name"]), asked["arguments"]
+    if tool is None or tool.name != asked["name"] or given is None:
+        return Call(asked["id"], "", {}, fault="there is no such tool, or its arguments are no JSON object")
+    text, number = given.get(tool.text), given.get(tool.number, tool.default)
+    is_number = isinstance(number, int) and tool.least <= number <= tool.most
+    kept = {tool.text: text if isinstance(text, str) else "", tool.number: number if is_number else int(tool.default)}
+    return Call(asked["id"], tool.name, kept)
+
+
+def _looked_at(call: Call, chat: Resources) -> tuple[str, str]:
+    """Give what a call is known by, and what the parser has against it."""
+    if call.tool == "run_sql":
+        return digest_of(call), (compiles_sql(call.text, chat.database) or "") if call.text.strip() else ""
+    if is_empty(call.text):
+        return digest_of(call), "the code is empty, or comments alone"
+    return digest_of(call), compiles(call.text) or ""
+
+
+def digest_of(call: Call) -> str:
+    """Give the SHA-256 of what a call means: equal for calls that differ in comments, white space and the like alone."""
+    is_sql = call.tool == "run_sql"
+    said = f"{normal_sql(call.text)}\n{call.arguments['limit']}" if is_sql else normal_code(call.text)
+    return hashlib.sha256(f"{call.tool}\n{said}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# -- tools ----------------------------------------------------------------------------------------------------------------
+
+
+@answering("sql_done", "sql_failed")
+async def run_sql(action: Action, context: PolicyContext) -> list[Step]:
+    """Query the data. What went wrong in the query is an answer; only a fault of ours raises."""
+    chat, call = _resources(context), action.payload["data"]
+    given = call["arguments"]
+    about = {"call_id": call["call_id"]}
+    database = chat.database
+    try:
+        found = await _interrupting(chat, lambda: database.query(given["sql"], limit=given["limit"]))
+    except SqlError as error:
+        return [event_step(action.policy, "sql_failed", data={**about, **_failed(error)})]
+    digest = await in_thread(partial(chat.files.keep, found.csv))
+    table = {"digest": digest, "columns": list(found.columns), "types": list(found.types)}
+    made = _table_made(found, digest, call["digest"], chat.conversation(context.run))
+    intent = found.intent.as_json()
+    data = {**about, "result": _rows_told(found), "intent": intent, "table": table, "artifacts": made}
+    return [event_step(action.policy, "sql_done", data=data)]
+
+
+async def _interrupting(chat: Resources, query: Callable[[], SqlResult]) -> SqlResult:
+    """Query in a thread; a query that nobody waits for any more is stopped."""
+    try:
+        return await in_thread(query)
+    except asyncio.CancelledError:
+        chat.database.interrupt()
+        raise
+
+
+def _rows_told(found: SqlResult) -> dict[str, Any]:
+    """Give what the model is told of a result."""
+    rows = [list(row) for row in found.preview]
+    cut = {"shown": len(rows)} if len(rows) < found.row_count else {}
+    return {"columns": list(found.columns), "rows": rows, "row_count": found.row_count, **cut}
+
+
+def _table_made(found: SqlResult, digest: str, call_digest: str, conversation: Conversation) -> list[dict[str, Any]]:
+    """Give the table as an artifact, unless it is a single value."""
+    if found.row_count * len(found.columns) < 2:  # noqa: PLR2004  (more than one value)
+        return []
+    about = "_".join(found.intent.datasets[:2]) or "result"
+    made = Made(f"{about}_{call_digest[:6]}.csv", "csv", digest, len(found.csv), f"sql:{call_digest[:12]}")
+    return conversation.inventory.compared([made])
+
+
+@answering("python_done", "python_failed")
+async def run_python(action: Action, context: PolicyContext) -> list[Step]:
+    """Run code in the sandbox, over the latest table. What went wrong in the code is an answer; only a fault of ours raises."""
+    chat, call = _resources(context), action.payload["data"]
+    conversation = chat.conversation(context.run)
+    given, about = call["arguments"], {"call_id": call["call_id"]}
+    known = conversation.latest_table
+    table = (
+        None
+        if known is None
+        else FrameSource(tuple(known["columns"]), tuple(known["types"]), chat.files.content(known["digest"]))
+    )
+    try:
+        ran = await in_thread(lambda: chat.interpreter.run(given["code"], table, timeout_s=given["timeout"]))
+    except PythonError as error:
+        output = {"output": error.output} if error.output else {}
+        return [event_step(action.policy, "python_failed", data={**about, **_failed(error, **output)})]
+    of = known["digest"][:12] if known else "-"
+    made = []
+    for file in ran.files:
+        digest = await in_thread(partial(chat.files.keep, file.content))
+        made.append(Made(file.name, file.kind, digest, len(file.content), f"python:{file.name}:{of}"))
+    told = {"output": ran.output, "value": ran.value, "files": [file.name for file in ran.files]}
+    result = {name: value for name, value in told.items() if value}
+    data = {
+        **about,
+        "result": result,
+        "artifacts": conversation.inventory.compared(made),
+        "rung": ran.rung,
+        "features": sorted(ran.features),
+    }
+    return [event_step(action.policy, "python_done", data=data)]
+
+
+def _failed(error: DsaError, **more: object) -> dict[str, Any]:
+    """Give what went wrong as the model is told it."""
+    told = {"code": getattr(error, "code", "error"), "message": str(error)[:_LONGEST_TOLD]}
+    return {"result": {"error": told, **more}}

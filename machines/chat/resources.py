@@ -1,0 +1,111 @@
+"""What the policies of one conversation work with: its data, its Python, its files, its model, and what its ledger says so far.
+
+Made from the settings that its run was started with, once in a process, and made again the same after a crash.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dsa.runtime.run import Run
+from machines.chat.conversation import Conversation
+from machines.chat.files import Files
+from machines.chat.messages import CONTEXT_CHARS
+from machines.chat.model import Model, model_of
+from machines.chat.python import Interpreter
+from machines.chat.sql import Database
+
+Listener = Callable[[str], object]
+
+
+class Resources:
+    """Everything of one conversation. `config` is what the run was started with, `folder` its own folder.
+
+    Settings: `data`, the files to load; `model`, `seed`; `format`, none or report; `normalise` and `dedup`, to go without; `context_chars`.
+    `listen` is called with the model's text as it comes.
+    """
+
+    def __init__(self, config: Mapping[str, Any], folder: Path) -> None:
+        self._config = config
+        self._folder = folder
+        self._database: Database | None = None
+        self._interpreter: Interpreter | None = None
+        self._model: Model | None = None
+        self._conversation = Conversation()
+        self.files = Files(folder)
+        self.listen: Listener = lambda _text: None
+
+    def conversation(self, run: Run) -> Conversation:
+        """Give what the run's ledger says."""
+        if self._conversation.taken > len(run.ledger):
+            self._conversation = Conversation()
+        self._conversation.take(run.ledger.after(self._conversation.taken))
+        return self._conversation
+
+    @property
+    def database(self) -> Database:
+        """The data; loaded at its first use. Raises LoadError."""
+        if self._database is None:
+            self._database = Database([Path(path) for path in self._config.get("data") or ()], self._folder)
+        return self._database
+
+    @property
+    def interpreter(self) -> Interpreter:
+        """Python in the sandbox."""
+        if self._interpreter is None:
+            self._interpreter = Interpreter()
+        return self._interpreter
+
+    @property
+    def model(self) -> Model:
+        """Who answers. Raises ModelUnavailable, DocumentError."""
+        if self._model is None:
+            self._model = model_of(self._config.get("model") or "", self._config.get("seed") or 0)
+        return self._model
+
+    @property
+    def normalises(self) -> bool:
+        """Tell whether arguments are mended."""
+        return bool(self._config.get("normalise", True))
+
+    @property
+    def wants_report(self) -> bool:
+        """Tell whether each answer becomes a report."""
+        return self._config.get("format") == "report"
+
+    @property
+    def context_chars(self) -> int:
+        """How long a request may be."""
+        return int(self._config.get("context_chars") or CONTEXT_CHARS)
+
+    def tables(self) -> list[dict[str, Any]]:
+        """Describe the data to a model."""
+        return [
+            {"table": table.name, "rows": table.row_count, "columns": dict(table.columns)}
+            for table in self.database.tables
+        ]
+
+    def close(self) -> None:
+        """Let go of the data."""
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+
+_known: dict[Path, Resources] = {}
+
+
+def resources_in(config: Mapping[str, Any], run_id: str) -> Resources:
+    """Give what a run works with; `config["runs"]` is where runs are kept."""
+    folder = Path(config.get("runs") or ".dsa").absolute() / run_id
+    if folder not in _known:
+        _known[folder] = Resources(config, folder)
+    return _known[folder]
+
+
+def let_go(resources: Resources) -> None:
+    """Forget what a run worked with."""
+    resources.close()
+    for folder, known in list(_known.items()):
+        if known is resources:
+            del _known[folder]

@@ -1,0 +1,28 @@
+"""The SQL tool of the chat machine: data files become tables that are only read."""
+
+from machines.chat.sql.database import Database, SqlResult
+from machines.chat.sql.errors import LoadError, SqlError
+from machines.chat.sql.intent import Intent, TimeScope
+from machines.chat.sql.loading import TableInfo
+from machines.chat.sql.statements import normal_sql
+
+__all__ = [
+    "Database",
+    "Intent",
+    "LoadError",
+    "SqlError",
+    "SqlResult",
+    "TableInfo",
+    "TimeScope",
+    "compiles",
+    "normal_sql",
+]
+
+
+def compiles(sql: str, database: Database) -> str | None:
+    """Give the parser's error in one line, or None. Nothing is run, and no table or column is looked up."""
+    try:
+        database.parse(sql)
+    except SqlError as error:
+        return " ".join(str(error).split())
+    return None

@@ -1,0 +1,180 @@
+"""The data of a conversation, to be asked in SQL: loaded once, then only read.
+
+Takes data files and a folder, gives `Database`. Queries run in a process of their own (`child`), which is started at once, and
+again after a query that had to be ended. The tables are a copy: results of a conversation are of it, also when a file has changed since.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+import attrs
+
+from machines.chat.sql.errors import SqlError
+from machines.chat.sql.intent import Intent
+from machines.chat.sql.loading import TableInfo, loaded
+
+_START = "import sys; from machines.chat.sql.child import serve; serve(sys.argv[1])"
+_PARSE_S = 10.0
+
+
+@attrs.frozen
+class SqlResult:
+    """What a query gave.
+
+    `types` are DuckDB's names of types. `preview` has at most `limit` rows of JSON values, and fewer where they are long; `row_count` is
+    how many rows the query has, `kept` how many of them are in `csv`.
+    """
+
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    preview: tuple[tuple[Any, ...], ...]
+    row_count: int
+    kept: int
+    csv: bytes = attrs.field(repr=False)
+    intent: Intent
+
+
+class Database:
+    """Tables loaded from files, to be read with SQL. May be used from any thread; one query runs at a time.
+
+    `folder` is the conversation's own: it holds the copy of the data. If there is one of the same sources, or no source is named, it
+    is used as it is, also when a source has changed or is gone; `changed` names these. Other sources are loaded anew. Raises
+    LoadError when a source cannot be loaded.
+    """
+
+    def __init__(self, sources: Sequence[Path], folder: Path) -> None:
+        copy = loaded(sources, folder)
+        self.tables: tuple[TableInfo, ...] = copy.tables
+        self.fingerprint: str = copy.digest
+        self.changed: tuple[str, ...] = copy.changed
+        self._path = copy.path
+        self._one_at_a_time = threading.Lock()
+        self._child: _Child | None = _Child(self._path)  # it starts while nobody waits for it yet
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def query(self, sql: str, *, limit: int = 100, timeout_s: float = 30.0, keep: int = 10_000) -> SqlResult:
+        """Run one query that reads. Raises SqlError; the next query works as if there had been none."""
+        request = {"do": "query", "sql": sql, "limit": max(0, limit), "keep": max(0, keep)}
+        said, csv = self._asked(request, timeout_s)
+        return SqlResult(
+            tuple(said["columns"]), tuple(said["types"]), tuple(tuple(row) for row in said["preview"]),
+            said["row_count"], said["kept"], csv, Intent.from_json(said["intent"]),
+        )  # fmt: skip
+
+    def parse(self, sql: str) -> None:
+        """Have DuckDB parse a text. Raises SqlError; nothing is run."""
+        self._asked({"do": "parse", "sql": sql}, _PARSE_S)
+
+    def interrupt(self) -> None:
+        """End the query that is running, from another thread: it raises SqlError `sql_interrupted`. None running: nothing happens."""
+        child = self._child
+        if child is not None and self._one_at_a_time.locked():
+            child.end("sql_interrupted", "the query was interrupted")
+
+    def close(self) -> None:
+        """End the process that reads the data, and a query that is running. A later query starts it again."""
+        self.interrupt()
+        with self._one_at_a_time:
+            self._let_go()
+
+    def _asked(self, request: dict[str, Any], timeout_s: float) -> tuple[dict[str, Any], bytes]:
+        with self._one_at_a_time:
+            if self._child is None or self._child.is_over():
+                self._let_go()
+                self._child = _Child(self._path)
+            try:
+                said, csv = self._child.asked({**request, "timeout_s": timeout_s}, timeout_s)
+            except (SqlError, RuntimeError):
+                self._let_go()
+                raise
+            if said.get("ends"):
+                self._let_go()
+        if "code" in said:
+            raise SqlError(said["code"], said["message"])
+        return said, csv
+
+    def _let_go(self) -> None:
+        if self._child is not None:
+            self._child.end("sql_interrupted", "the data is closed")
+            self._child.gone()
+            self._child = None
+
+
+class _Child:
+    """A process that answers requests about one database, one at a time, until it is ended."""
+
+    def __init__(self, path: Path) -> None:
+        self._why: tuple[str, str] | None = None
+        paths = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)  # noqa: PTH100  # zip files too, as they are
+        kept = {name: os.environ[name] for name in ("SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ}
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  # closed in `gone`
+        self._process = subprocess.Popen(  # noqa: S603  # our own interpreter and text
+            [sys.executable, "-P", "-c", _START, path.name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaints,
+            cwd=path.parent,
+            env={**kept, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/nonexistent"},
+            start_new_session=True,
+        )
+
+    def asked(self, request: dict[str, Any], timeout_s: float) -> tuple[dict[str, Any], bytes]:
+        """Give the answer. Raises SqlError when the process was ended, or has ended by itself."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        text = f"the query was ended after {timeout_s:g} s: read less, filter earlier, or join on keys"
+        timer = threading.Timer(timeout_s, self.end, ("sql_timeout", text))
+        timer.start()
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+            said = json.loads(line) if line.endswith(b"\n") else None
+            csv = self._process.stdout.read(said["csv_bytes"]) if said else b""
+        except BrokenPipeError:
+            said, csv = None, b""
+        finally:
+            timer.cancel()
+        if said is None or len(csv) < said["csv_bytes"]:
+            raise SqlError(*self._reason())
+        return said, csv
+
+    def _reason(self) -> tuple[str, str]:
+        code = self._process.wait()
+        if self._why is not None:
+            return self._why
+        if code > 0:  # no signal: a fault of ours, or of the installation
+            self._complaints.seek(0)
+            raise RuntimeError(
+                f"the process that reads data failed: {self._complaints.read().decode(errors='replace')}"
+            )
+        return "sql_too_large", f"DuckDB broke down over this query (exit code {code}): write a smaller or simpler one"
+
+    def is_over(self) -> bool:
+        """Tell whether the process was ended, or has ended."""
+        return self._why is not None or self._process.poll() is not None
+
+    def end(self, code: str, message: str) -> None:
+        """End the process; the first reason is told."""
+        self._why = self._why or (code, message)
+        self._process.kill()
+
+    def gone(self) -> None:
+        """Wait until the process is gone, and close what leads to it."""
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout, self._complaints):
+            with suppress(BrokenPipeError):  # what was not written yet is of no use to anybody
+                pipe.close()  # type: ignore[union-attr]  # both are pipes

@@ -1,0 +1,163 @@
+"""How each kind of data file is read: as one table, or as all the tables that it has.
+
+A reader takes a connection and a file, and gives pairs of a table's name and the SELECT that reads it.
+"""
+
+import csv
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from machines.chat.sql.errors import LoadError
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+Tables = Iterator[tuple[str, str]]
+MOST_FILES = 1_000
+_TIMES = (("DATETIME", "TIMESTAMP"), ("TIMESTAMP", "TIMESTAMP"), ("DATE", "DATE"))  # as SQLite's tables declare them
+_NULL = "\x02NULL"  # stands in no text that people write
+
+
+@attrs.frozen
+class Reader:
+    """How files of a kind are read. `suffix` is what a link to such a file ends with, so that DuckDB knows a .gz."""
+
+    suffix: str
+    tables: Callable[["DuckDBPyConnection", Path, str], Tables]
+
+
+def files_of(sources: Sequence[Path]) -> list[Path]:
+    """Give the files: of a folder those of known kinds, sorted, hidden ones left out. Raises LoadError."""
+    found: list[Path] = []
+    for source in sources:
+        if source.is_dir():
+            inside = sorted(
+                path
+                for path in source.iterdir()
+                if path.is_file() and not path.name.startswith(".") and reader_of(path)
+            )
+            if not inside:
+                raise LoadError(source, f"is a folder without data files: {', '.join(READERS)}")
+            found += inside
+        elif source.is_file():
+            found.append(source)
+        else:
+            raise LoadError(source, "is not there" if not source.exists() else "is no file and no folder")
+    if len(found) > MOST_FILES:
+        raise LoadError(sources[0], f"{len(found):,} files are too many; at most {MOST_FILES:,} are loaded")
+    return list(dict.fromkeys(found))
+
+
+def reader_of(file: Path) -> Reader | None:
+    """Give how a file is read, by the end of its name, or by its first bytes where a `.db` can be of two kinds."""
+    name = file.name.lower()
+    packed = ".gz" if name.endswith(".gz") else ""
+    ending = Path(name.removesuffix(".gz")).suffix
+    if ending not in READERS or (packed and ending not in _PACKABLE):
+        return None
+    if READERS[ending] in (_sqlite, _duckdb):
+        with file.open("rb") as opened:
+            is_sqlite = opened.read(16).startswith(b"SQLite format 3")
+        return Reader(ending, _sqlite if is_sqlite else _duckdb)
+    return Reader(ending + packed, READERS[ending])
+
+
+def _one(call: str) -> Callable[["DuckDBPyConnection", Path, str], Tables]:
+    def tables(_: "DuckDBPyConnection", link: Path, name: str) -> Tables:
+        yield name, f"SELECT * FROM {call.format(_text(str(link)))}"  # noqa: S608  # names are ours, or quoted; the rest was parsed as one query
+
+    return tables
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _name(value: str) -> str:
+    return '"' + value.replace('"', '""') + '"'
+
+
+def _duckdb(connection: "DuckDBPyConnection", link: Path, _: str) -> Tables:
+    """Give all tables and views of a DuckDB file; views are read with no other file in reach."""
+    connection.execute(f"ATTACH {_text(str(link))} AS source_file (READ_ONLY)")
+    connection.execute("SET enable_external_access = false")
+    asked = "SELECT schema_name, {0}_name FROM duckdb_{0}s() WHERE database_name = 'source_file' AND NOT internal ORDER BY ALL"
+    for kind in ("table", "view"):
+        for schema, name in connection.execute(asked.format(kind)).fetchall():
+            given = name if schema == "main" else f"{schema}_{name}"
+            yield given, f"SELECT * FROM source_file.{_name(schema)}.{_name(name)}"  # noqa: S608  # names are ours, or quoted; the rest was parsed as one query
+
+
+def _sqlite(connection: "DuckDBPyConnection", link: Path, _: str) -> Tables:
+    """Give all tables of a SQLite file, read with Python's sqlite3: DuckDB's own reader is an extension from the network."""
+    asked = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
+    with closing(sqlite3.connect(f"{link.resolve().as_uri()}?mode=ro", uri=True)) as database:
+        database.text_factory = lambda data: data.decode("utf-8", "replace")
+        for number, (name,) in enumerate(database.execute(asked).fetchall()):
+            yield name, _through_csv(connection, database, name, link.parent / f"table{number}.csv")
+
+
+def _through_csv(connection: "DuckDBPyConnection", database: sqlite3.Connection, name: str, path: Path) -> str:
+    """Write a table of SQLite as a CSV of texts; give the SELECT that reads it with the types that its values have."""
+    columns = [
+        (row[1], row[2].upper()) for row in database.execute(f"PRAGMA table_xinfo({_name(name)})") if row[6] != 1
+    ]
+    kinds = ", ".join(f"group_concat(DISTINCT typeof({_name(column)}))" for column, _ in columns)
+    found = database.execute(f"SELECT {kinds} FROM {_name(name)}").fetchone()  # noqa: S608  # quoted
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n")
+        names = ", ".join(_name(column) for column, _ in columns)
+        for row in database.execute(f"SELECT {names} FROM {_name(name)}"):  # noqa: S608  # quoted
+            writer.writerow([_cell(value) for value in row])
+    texts = "{" + ", ".join(f"'c{number}': 'VARCHAR'" for number in range(len(columns))) + "}"
+    options = f"header = false, auto_detect = false, columns = {texts}, delim = ',', quote = '\"', escape = '\"', max_line_size = 100000000"
+    source = f"read_csv({_text(str(path))}, nullstr = {_text(_NULL)}, {options})"
+    typed = [
+        _typed(connection, source, f"c{number}", set((kind or "").split(",")) - {"null", ""}, declared)
+        for number, ((_, declared), kind) in enumerate(zip(columns, found, strict=True))
+    ]
+    read = ", ".join(f"{cell} AS {_name(column)}" for cell, (column, _) in zip(typed, columns, strict=True))
+    return f"SELECT {read} FROM {source}"  # noqa: S608  # quoted
+
+
+def _cell(value: float | str | bytes | None) -> str:
+    if value is None:
+        return _NULL
+    return value.hex() if isinstance(value, bytes) else repr(value) if isinstance(value, float) else str(value)
+
+
+def _typed(connection: "DuckDBPyConnection", source: str, column: str, kinds: set[str], declared: str) -> str:
+    """Give the SQL of a column in the type of its values; texts declared as dates or times become such, if all of them can."""
+    if kinds == {"integer"}:
+        return f"{column}::BOOLEAN" if declared.startswith("BOOL") else f"{column}::BIGINT"
+    if kinds and kinds <= {"integer", "real"}:
+        return f"{column}::DOUBLE"
+    if kinds == {"blob"}:
+        return f"unhex({column})"
+    time = next((kind for word, kind in _TIMES if word in declared), None)
+    if kinds == {"text"} and time:
+        asked = f"SELECT count({column}) = count(TRY_CAST({column} AS {time})) FROM {source}"  # noqa: S608  # ours
+        return f"{column}::{time}" if connection.execute(asked).fetchall()[0][0] else column
+    return column
+
+
+#: Ends of names, and how such files are read.
+READERS: dict[str, Callable[["DuckDBPyConnection", Path, str], Tables]] = {
+    ".csv": _one("read_csv({}, sample_size = -1)"),
+    ".tsv": _one("read_csv({}, sample_size = -1, delim = '\t')"),
+    ".parquet": _one("read_parquet({})"),
+    ".json": _one("read_json({}, sample_size = -1)"),
+    ".ndjson": _one("read_json({}, sample_size = -1, format = 'newline_delimited')"),
+    ".jsonl": _one("read_json({}, sample_size = -1, format = 'newline_delimited')"),
+    ".sqlite": _sqlite,
+    ".sqlite3": _sqlite,
+    ".db": _sqlite,
+    ".duckdb": _duckdb,
+    ".ddb": _duckdb,
+}
+_PACKABLE = {".csv", ".tsv", ".json", ".ndjson", ".jsonl"}

@@ -1,0 +1,208 @@
+"""What the chat machine says where nothing is done: refused calls, reminders, errors, and the answer itself.
+
+Each effect gives one step with a text for people, the reason by its name (`REASONS`), and what the model is to be told: results of calls
+that were not made (`results`), a note (`note`). `conversation.py` reads them from the ledger.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dsa.runtime.content import Artifact as Judged
+from dsa.runtime.policies import Action, Policy, PolicyContext, Step, answering, event_step, text_step
+from machines.chat.conversation import Conversation, refused
+from machines.chat.inventory import Artifact
+from machines.chat.report import report_files
+from machines.chat.resources import Resources, resources_in
+
+_GUIDANCE = (
+    "run_python needs code. Send the call again as {example}, with the whole program as one string in `code`: "
+    "no fence around it, no other argument but `timeout`."
+)
+_EXAMPLE = '{"code": "print(df.describe())", "timeout": 30}'
+#: Kinds of files that an answer may name or a user may want, with the words for it.
+_WANTED = {
+    "figure": (re.compile(r"\b(?:plot|chart|graph|histogram|diagram|figure|heat ?map)s?\b", re.IGNORECASE), {"png", "pdf", "svg"}),
+    "CSV file": (re.compile(r"\bcsv\b|\bspreadsheet\b", re.IGNORECASE), {"csv"}),
+    "PDF": (re.compile(r"\bpdf\b", re.IGNORECASE), {"pdf"}),
+}  # fmt: skip
+_NOT_WANTED = re.compile(r"\b(?:no|not|without|don't|dont|do not)\b", re.IGNORECASE)
+_FILE = re.compile(
+    r"(?<![\w/.:-])([A-Za-z0-9_][\w.-]{0,78}\.(?:csv|png|pdf|svg|json|xlsx|html|parquet|txt|md))(?![\w/])"
+)
+
+
+def _read(action: Action, context: PolicyContext) -> tuple[Resources, Conversation, dict[str, Any]]:
+    """Give what the conversation works with, the conversation, and the data of the event that led here."""
+    chat = resources_in(context.config, context.run.run_id)
+    data = action.payload["data"]
+    return chat, chat.conversation(context.run), data if isinstance(data, dict) else {}
+
+
+def _told(action: Action, reason: str, text: str, **more: object) -> list[Step]:
+    return [text_step(action.policy, text, about={"reason": reason, **more})]
+
+
+# -- calls that are not made ------------------------------------------------------------------------------------------------
+
+
+async def skip_duplicate(action: Action, context: PolicyContext) -> list[Step]:
+    """Give the result of the equal call again."""
+    _, conversation, call = _read(action, context)
+    known = call["earlier"]
+    earlier = conversation.call(known["call_id"])
+    when = "in this turn" if known["turn"] == call["turn"] else f"in turn {known['turn']}"
+    text = f"skipped: an equal call was made {when} ({known['call_id']})"
+    said = f"{text}; this is what it gave. Go on from there; only the user can ask for it to be done again"
+    result = refused("duplicate_tool_call_skipped", said, result=None if earlier is None else earlier.result)
+    return _told(action, "duplicate_tool_call_skipped", text, results={call["call_id"]: result})
+
+
+async def refuse_call(action: Action, context: PolicyContext) -> list[Step]:
+    """Say why a call cannot be made."""
+    _, _, call = _read(action, context)
+    reason = "invalid_tool_payload" if call["tool"] else "unknown_tool"
+    why = call.get("fault") or _fault_of(call, context)
+    return _told(action, reason, f"refused: {why}", results={call["call_id"]: refused(reason, why)})
+
+
+async def refuse_state(action: Action, context: PolicyContext) -> list[Step]:
+    """Say that the phase takes no such call."""
+    _, _, call = _read(action, context)
+    phase = context.run.configuration.state.rpartition(".")[2]
+    why = f"{call['tool']} is not taken while {phase}: answer with what there is, or use another tool"
+    return _told(action, "invalid_state", f"refused: {why}", results={call["call_id"]: refused("invalid_state", why)})
+
+
+async def guide_retry(action: Action, context: PolicyContext) -> list[Step]:
+    """Send a Python call back, once a turn, with how to write it."""
+    _, _, call = _read(action, context)
+    why = _fault_of(call, context)
+    hint = f"{why}. {_GUIDANCE.format(example=_EXAMPLE)}"
+    reason = "empty_python_payload_retried"
+    return _told(action, reason, f"sent back: {why}", results={call["call_id"]: refused(reason, hint)})
+
+
+def _fault_of(call: Mapping[str, Any], context: PolicyContext) -> str:
+    """Give what the guard `usable` says of a call."""
+    return context.guard("usable").validate(Judged(json.dumps(call))).feedback
+
+
+async def drop_calls(action: Action, context: PolicyContext) -> list[Step]:
+    """Answer every call that waits: it was not made."""
+    _, conversation, _ = _read(action, context)
+    why = "this turn takes no more calls; answer with what there is"
+    results = {call_id: refused("too_many_calls", why) for call_id in conversation.waiting()}
+    return _told(action, "too_many_calls", f"{len(results)} calls left out", results=results, drops=True)
+
+
+async def note_duplicate(action: Action, context: PolicyContext) -> list[Step]:
+    """Say which artifacts were there already."""
+    _, conversation, data = _read(action, context)
+    equal = [each for each in data["artifacts"] if each["equal_to"]]
+    said = "; ".join(f"{each['name']} is {_name(conversation, each['equal_to'])}" for each in equal)
+    return _told(action, "duplicate_artifact_prevented", f"kept once: {said}")
+
+
+def _name(conversation: Conversation, artifact_id: str) -> str:
+    return f"{artifact_id} ({conversation.inventory[artifact_id].name})"
+
+
+# -- answers ----------------------------------------------------------------------------------------------------------------
+
+
+async def note_cut_off(action: Action, context: PolicyContext) -> list[Step]:
+    """Tell the model that its answer did not arrive whole."""
+    _, _, data = _read(action, context)
+    note = f"[Your last answer did not arrive whole: {data.get('why')}. Say it again, shorter.]"
+    return _told(action, "answer_cut_off", f"asked again: {data.get('why')}", note=note)
+
+
+@answering("presented", "missing")
+async def present(action: Action, context: PolicyContext) -> list[Step]:
+    """Check that the files which an answer speaks of are there, and make the report if one is wanted."""
+    chat, conversation, _ = _read(action, context)
+    chat.files.shown(conversation.inventory)
+    lacking = what_is_missing(conversation, {table.source for table in chat.database.tables})
+    if lacking:
+        return [event_step(action.policy, "missing", data={"missing": lacking})]
+    made = report_files(conversation, chat.files) if chat.wants_report else []
+    return [event_step(action.policy, "presented", data={"artifacts": made})]
+
+
+def what_is_missing(conversation: Conversation, sources: Iterable[str]) -> list[str]:
+    """Say which files an answer names that are not there, and which kind of file the user wanted and nobody made."""
+    turn, inventory, known = conversation.turn, conversation.inventory, set(sources)
+    named = [name for name in dict.fromkeys(_FILE.findall(turn.answer)) if name not in known]
+    lacking = [f"the file {name}, which the answer names" for name in named if inventory.named(name) is None]
+    made = [inventory[artifact_id] for call in turn.calls for artifact_id in call.artifacts]
+    here = [*made, *(found for name in named if (found := inventory.named(name)) is not None)]
+    for what, (words, kinds) in _WANTED.items():
+        wanted = words.search(turn.text) and not _NOT_WANTED.search(turn.text)
+        if wanted and not _is_there(here, kinds) and not _shown_again(conversation, kinds):
+            lacking.append(f"a {what}, which the user wants")
+    return lacking
+
+
+def _is_there(artifacts: Iterable[Artifact], kinds: set[str]) -> bool:
+    return any(artifact.kind in kinds for artifact in artifacts)
+
+
+def _shown_again(conversation: Conversation, kinds: set[str]) -> bool:
+    """Tell whether a skipped call of this turn had made such a file before."""
+    skipped = [call for call in conversation.turn.calls if call.status == "duplicate_tool_call_skipped"]
+    return bool(skipped) and _is_there(conversation.inventory, kinds)
+
+
+async def remind(action: Action, context: PolicyContext) -> list[Step]:
+    """Tell the model what its answer is missing."""
+    _, _, data = _read(action, context)
+    said = "; ".join(data["missing"])
+    note = f"[Not there: {said}. Make it with a tool, or answer without it.]"
+    return _told(action, "answer_incomplete", f"reminded: {said}", note=note)
+
+
+async def note_missing(action: Action, context: PolicyContext) -> list[Step]:
+    """Tell the user what an answer is missing."""
+    _, _, data = _read(action, context)
+    return _told(action, "answer_incomplete", f"not there: {'; '.join(data['missing'])}")
+
+
+# -- turns that end otherwise -------------------------------------------------------------------------------------------------
+
+
+async def note_cancelled(action: Action, context: PolicyContext) -> list[Step]:
+    """Answer the calls of a turn that the user has stopped."""
+    return _stopped(action, context, "turn_cancelled", "the user stopped the turn")
+
+
+async def report_time_out(action: Action, context: PolicyContext) -> list[Step]:
+    """Say that a turn has taken too long."""
+    return _stopped(action, context, "turn_timed_out", "the turn took longer than its time limit")
+
+
+async def report_limit(action: Action, context: PolicyContext) -> list[Step]:
+    """Say that a turn has reached a bound."""
+    return _stopped(action, context, "limit_reached", "the turn reached its bound on answers, calls or refusals")
+
+
+async def report_error(action: Action, context: PolicyContext) -> list[Step]:
+    """Say what failed."""
+    _, _, data = _read(action, context)
+    return _stopped(action, context, "turn_failed", str(data.get("message") or "it failed"))
+
+
+def _stopped(action: Action, context: PolicyContext, reason: str, text: str) -> list[Step]:
+    _, conversation, _ = _read(action, context)
+    results = {call_id: refused("interrupted", text) for call_id in conversation.waiting()}
+    return _told(action, reason, text, results=results, drops=True)
+
+
+telling: dict[str, Policy] = {
+    policy.__name__: policy
+    for policy in (
+        skip_duplicate, refuse_call, refuse_state, guide_retry, drop_calls, note_duplicate, note_cut_off, remind, note_missing,
+        note_cancelled, report_time_out, report_limit, report_error,
+    )
+} | {"present": present}  # fmt: skip

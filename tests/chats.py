@@ -1,0 +1,92 @@
+"""Conversations for tests: data, models that play a part, and what their requests must hold."""
+
+import asyncio
+import json
+from contextlib import contextmanager
+from pathlib import Path
+
+from chat_server import Said, playing
+from vega_datasets import data as vega
+
+from machines.chat.session import Chat, Settings
+
+CARS = Path(vega.cars.filepath)
+SQL = "SELECT Origin, count(*) AS n, avg(Horsepower) AS hp FROM cars GROUP BY Origin ORDER BY Origin"
+PLOT = "df.plot.bar(x='Origin', y='hp')\nplt.savefig('hp.png')"
+CSV = "df.to_csv('hp.csv', index=False)"
+#: The same three things in other words.
+SQL_AGAIN = "select\n  Origin, -- where from\n  count(*) as n, avg(Horsepower) as hp\nfrom cars group by Origin order by Origin;"
+PLOT_AGAIN = "axes = df.plot.bar(y='hp', x='Origin')\naxes.figure.savefig('power.png')"
+CSV_AGAIN = "text = df.to_csv(index=False)\nopen('power.csv', 'w').write(text)"
+
+
+def steps_since_user(body):
+    """Count what the model has said since the user's last message; notes of the program stand in brackets and are not the user's."""
+    count = 0
+    for message in reversed(body["messages"]):
+        if message["role"] == "user" and not message["content"].startswith("["):
+            return count
+        count += message["role"] == "assistant"
+    return count
+
+
+def following(*steps, answer="Done."):
+    """Play a model that does the same steps in every turn, whatever there is already, and then answers."""
+
+    def player(body, _number):
+        at = steps_since_user(body)
+        return steps[at] if at < len(steps) else Said(answer)
+
+    return player
+
+
+def scripted(*said):
+    """Play a model that gives these answers in order."""
+    return lambda _body, number: said[number]
+
+
+def sql(text=SQL, **more):
+    """Ask for a query."""
+    return Said(calls=(("run_sql", {"sql": text, **more}),))
+
+
+def python(code):
+    """Ask for code to be run."""
+    return Said(calls=(("run_python", {"code": code}),))
+
+
+@contextmanager
+def conversation(tmp_path, player, *, data=(CARS,), **settings):
+    """Hold a conversation with a played model; gives it, and what the server has seen."""
+    with (
+        playing(player) as played,
+        Chat.begin(Settings(played.model, tuple(data), **settings), tmp_path / "runs") as chat,
+    ):
+        yield chat, played
+    assert played.faults == []
+
+
+def say(chat, *texts):
+    """Say something, and give the last turn."""
+
+    async def said():
+        return [await chat.say(text) for text in texts][-1]
+
+    return asyncio.run(said())
+
+
+def names(chat):
+    """Name all artifacts, oldest first."""
+    return [each.name for each in chat.conversation.inventory]
+
+
+def told(body):
+    """Read the inventory and the summaries of SQL that a request has: lists of objects."""
+    parts = body["messages"][0]["content"].split("\n\n")
+    found = {}
+    for part in parts:
+        head, _, rest = part.partition("\n")
+        found[head] = [json.loads(line) for line in rest.splitlines() if line.startswith("{")]
+    inventory = next(lines for head, lines in found.items() if head.startswith("Artifacts"))
+    summaries = next(lines for head, lines in found.items() if head.startswith("Latest results"))
+    return inventory, summaries

@@ -1,0 +1,141 @@
+"""Conversations that are cut off anywhere and go on: in the middle of an answer, of a query, between turns; branched; refused to two at once."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from chat_server import Said, playing
+from chats import CARS, PLOT, conversation, following, names, python, say, scripted, sql, steps_since_user
+
+from dsa.edge.branching import BranchError
+from dsa.edge.runs import open_store
+from dsa.runtime.journal import HeldError
+from machines.chat.branches import branch
+from machines.chat.session import Chat
+
+
+def ask(model, runs, *arguments):
+    program = str(Path(sys.executable).with_name("dsa"))
+    command = [program, "chat", *arguments, "--model", model, "--runs", str(runs)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def until(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_killed_in_the_middle_of_an_answer_it_is_asked_again_and_nothing_else_is_done_twice(tmp_path, at):
+    hanging = []
+
+    def player(body, number):
+        step = steps_since_user(body)
+        if step == at and not hanging:
+            hanging.append(number)
+            return lambda _handler, over: over.wait(60)
+        return following(sql(), python(PLOT), answer="See hp.png.")(body, number)
+
+    with playing(player) as played:
+        process = ask(played.model, tmp_path, str(CARS), "--ask", "Compare horsepower by origin")
+        until(lambda: hanging)
+        process.kill()
+        process.communicate()
+        with open_store(tmp_path) as store:
+            (run_id,) = store.runs()
+        with Chat.resume(run_id, tmp_path) as chat:
+            turn = asyncio.run(chat.go_on())
+            assert turn.answer == "See hp.png."
+            assert [call.status for call in turn.calls] == ["done", "done"]
+            assert chat.state == "resting.completed"
+    assert played.faults == []
+    assert len(played.requests) == 4  # one of them twice
+    assert played.requests[at]["messages"] == played.requests[at + 1]["messages"]
+
+
+def test_a_call_that_was_cancelled_is_told_as_interrupted(tmp_path):
+    begun = []
+
+    def player(body, number):
+        if number == 1:
+            begun.append(number)
+            return lambda _handler, over: over.wait(60)
+        return scripted(sql(), None, Said("There are 406."))(body, number)
+
+    with conversation(tmp_path, player) as (chat, _):
+
+        async def stopped():
+            turn = asyncio.ensure_future(chat.say("How many?"))
+            while not begun:  # noqa: ASYNC110  (what it waits for tells nobody)
+                await asyncio.sleep(0.01)
+            chat.cancel()
+            return await turn
+
+        turn = asyncio.run(stopped())
+        assert (chat.state, turn.answer) == ("resting.completed", "")
+        assert say(chat, "Say it").answer == "There are 406."
+
+
+def test_a_call_without_a_result_never_reaches_a_provider(tmp_path):
+    """The turn is stopped while Python runs: the next request has a result for the call all the same."""
+    player = scripted(sql(), python("import time\ntime.sleep(60)"), Said("I was interrupted."))
+    with conversation(tmp_path, player) as (chat, played):
+
+        async def stopped():
+            turn = asyncio.ensure_future(chat.say("How many?"))
+            while chat.state != "working.analyzing":  # noqa: ASYNC110  (what it waits for tells nobody)
+                await asyncio.sleep(0.01)
+            chat.cancel()
+            return await turn
+
+        turn = asyncio.run(stopped())
+        assert [call.status for call in turn.calls] == ["done", "turn_cancelled"]
+        say(chat, "What happened?")
+    result = json.loads(played.requests[2]["messages"][-2]["content"])
+    assert result["error"]["code"] == "interrupted"
+
+
+def test_another_process_is_refused_and_may_take_it(tmp_path):
+    with conversation(tmp_path, following(sql())) as (chat, _):
+        say(chat, "How many?")
+        with pytest.raises(HeldError):
+            Chat.resume(chat.run_id, tmp_path / "runs")
+
+
+def test_a_branch_goes_on_from_the_end_of_a_turn(tmp_path):
+    with conversation(tmp_path, following(sql(), python(PLOT), answer="See hp.png.")) as (chat, played):
+        say(chat, "Compare horsepower by origin", "continue")
+        before = branch(tmp_path / "runs", chat.run_id, 0)
+        after = branch(tmp_path / "runs", chat.run_id, 1)
+        for name, turns in ((before, 0), (after, 1)):
+            with Chat.resume(name, tmp_path / "runs") as other:
+                assert len(other.conversation.turns) == turns
+                assert say(other, "And now?").answer == "See hp.png."
+                assert [each.split("_")[0] for each in names(other)] == ["cars", "hp.png"]
+        assert len(chat.conversation.turns) == 2
+    statuses = [m["content"] for m in played.requests[-1]["messages"] if m["role"] == "tool"]
+    assert sum("duplicate_tool_call_skipped" in each for each in statuses) == 2
+
+
+def test_a_conversation_cannot_be_branched_in_the_middle_of_a_turn(tmp_path):
+    def player(body, number):
+        if number == 1:
+            return lambda _handler, over: over.wait(60)
+        return sql()
+
+    with playing(player) as played:
+        process = ask(played.model, tmp_path, str(CARS), "--ask", "How many?")
+        until(lambda: len(played.requests) == 2)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    with open_store(tmp_path) as store:
+        (run_id,) = store.runs()
+    with pytest.raises(BranchError, match="had effects under way"):
+        branch(tmp_path, run_id, 1)

@@ -1,0 +1,50 @@
+"""Programs that attack the Python tool of the chat machine, on every rung that this machine has, as root and as an ordinary user.
+
+Each ends as it must; after each a plain call gives what it gave before; and nothing is found where it should not be.
+"""
+
+import json
+
+import ordinary_user
+import pytest
+from conftest import NOT_TESTED
+from hostile_programs import SECRETS
+from python_attacks import ATTACKS
+
+from dsa.edge.sandbox import Confinement, probed
+from machines.chat.python import REQUIRED, Interpreter, PythonError
+
+pytest.importorskip("pandas", reason=f"{NOT_TESTED}: pandas is not installed")
+ALWAYS = ("bubblewrap", "namespaces")
+BATCHES = [
+    pytest.param(rung, user, marks=() if rung in ALWAYS else pytest.mark.full)
+    for rung in ("bubblewrap", "namespaces", "landlock")
+    for user in ("root", "user")
+]
+
+
+@pytest.mark.parametrize(("rung", "user"), BATCHES)
+def test_attacks_end_as_they_must_and_leave_nothing(rung, user, figures):
+    if probed(rung).fault:
+        pytest.skip(f"{NOT_TESTED} on the sandbox's rung '{rung}': {probed(rung).fault}")
+    said = json.loads(ordinary_user.run("attacked_python.py", rung, is_root=user == "root", env={"SECRET": SECRETS[1]}))
+    assert said["faults"] == []
+    figures("attacks on the Python tool", f"{rung}, {user}", tried=said["tried"], left=len(ATTACKS) - said["tried"])
+    assert said["tried"] >= (len(ATTACKS) if rung in ALWAYS else 60)
+
+
+def test_an_ordinary_user_without_a_warm_process_gets_the_same():
+    """On the lowest rung code could reach a warm process, so there is none: the libraries are loaded for each call."""
+    names = ("no attack", "segmentation fault", "a link", "a forged end, and ours")
+    said = json.loads(
+        ordinary_user.run("attacked_python.py", "limits", *names, is_root=False, env={"SECRET": SECRETS[1]})
+    )
+    assert said["faults"] == []
+
+
+def test_nothing_is_run_where_what_is_required_is_missing(tmp_path):
+    tmp_path.chmod(0o777)
+    with pytest.raises(PythonError, match="no files outside") as refused:
+        Interpreter(Confinement(REQUIRED, "limits")).run(f"open({str(tmp_path / 'made')!r}, 'w')")
+    assert refused.value.code == "no_sandbox"
+    assert list(tmp_path.iterdir()) == []

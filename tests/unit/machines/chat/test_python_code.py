@@ -1,0 +1,82 @@
+import pytest
+
+from machines.chat.python import compiles, is_empty, normal_code
+
+PLAIN = "def f(x):\n    if x:\n        return 'a'\n    return \"b\"\nf(1)\n"
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        "# a comment\n" + PLAIN,
+        PLAIN.replace("    ", "\t"),
+        PLAIN.replace("    ", " "),
+        PLAIN.replace("\n", "\n\n"),
+        PLAIN.replace("'", '"'),
+        PLAIN.replace("'a'", "u'a'"),
+        PLAIN.replace("f(1)", "f( 1 )  # here"),
+        PLAIN.replace("f(1)", "(f(1));"),
+        PLAIN.replace("\n", "\r\n"),
+    ],
+)
+def test_code_that_differs_in_how_it_is_written_is_the_same(same):
+    assert normal_code(same) == normal_code(PLAIN)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        PLAIN.replace("1", "2"),
+        PLAIN.replace("'a'", "'A'"),
+        PLAIN.replace("'a'", "b'a'"),
+        PLAIN + "f(1)",
+        "'''doc'''\n" + PLAIN,
+    ],
+)
+def test_code_that_does_something_else_is_not(other):
+    assert normal_code(other) != normal_code(PLAIN)
+
+
+def test_a_docstring_and_a_number_stay_what_they_are():
+    assert normal_code("x = 1") != normal_code("x = 1.0")
+    assert normal_code("x = True") != normal_code("x = 1")
+    assert normal_code("'''a  b'''") != normal_code("'''a b'''")
+
+
+def test_what_is_no_python_is_equal_to_itself_alone():
+    assert normal_code(" x = = 1\n") == normal_code("x = = 1")
+    assert normal_code("x = = 1") != normal_code("x = = 2")
+
+
+@pytest.mark.parametrize("code", ["", " \n\t", "# only\n  # this", "\n#\n"])
+def test_comments_are_no_code(code):
+    assert is_empty(code)
+
+
+@pytest.mark.parametrize("code", ["1", "pass", "'text'", "x = (", "# a\nb"])
+def test_anything_else_is(code):
+    assert not is_empty(code)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("x = 1\ny = = 2", "line 2: invalid syntax: y = = 2"),
+        ("if x:\nprint(1)", "line 2: expected an indented block after 'if' statement on line 1: print(1)"),
+        ("return 1", "line 1: 'return' outside function: return 1"),
+        ("a\0b", "the code holds characters that no source file may hold"),
+        ("x = '\ud800'", "the code holds characters that no source file may hold"),
+        ("(" * 5000 + ")" * 5000, "line 1: too many nested parentheses"),
+        ("-" * 50_000 + "1", "the code is nested too deeply to be read"),
+        ("1\n" * 60_000, "the code is too long: 120000 characters, and at most 100000 are read"),
+    ],
+)
+def test_a_syntax_error_is_one_line(code, said):
+    told = compiles(code)
+    assert told.startswith(said)
+    assert "\n" not in told
+
+
+@pytest.mark.parametrize("code", ["x = 1", r"'\d'", "1 is 1", "", "# x"])
+def test_code_that_compiles_has_none(code):
+    assert compiles(code) is None

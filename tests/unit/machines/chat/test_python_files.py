@@ -1,0 +1,78 @@
+import re
+
+import pytest
+
+from machines.chat.python import PythonError
+from machines.chat.python.files import kind_of, made, safe_name
+
+PNG, PDF, ZIP = b"\x89PNG\r\n\x1a\n...", b"%PDF-1.4\n", b"PK\x03\x04..."
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("a.csv", "a.csv"),
+        ("charts/a.png", "charts_a.png"),
+        ("sales by région (2024).csv", "sales_by_region_2024_.csv"),
+        ("../../etc/passwd", "etc_passwd"),
+        ("/etc/passwd", "etc_passwd"),
+        (".hidden", "hidden"),
+        ("图", "file"),
+        ("a\n\x1b[2J\udcff.txt", "a_2J_.txt"),
+        ("a" * 300 + ".csv", "a" * 76 + ".csv"),
+        ("a." + "b" * 300, "a." + "b" * 78),
+    ],
+)
+def test_names_are_safe(path, name):
+    assert safe_name(path) == name
+    assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", name)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("a.png", PNG, "png"),
+        ("a", PNG, "png"),
+        ("a.PNG", PNG, "png"),
+        ("a.jpeg", b"\xff\xd8\xff\xe0", "jpg"),
+        ("a.xlsx", ZIP, "xlsx"),
+        ("a.parquet", b"PAR1..PAR1", "parquet"),
+        ("a.webp", b"RIFF....WEBP", "webp"),
+        ("a.csv", b"a,b\n", "csv"),
+        ("a.csv", b"", "csv"),
+        ("a.json", b"[1]", "json"),
+        ("a.svg", b"<?xml version='1.0'?>\n<!-- x -->\n<svg xmlns='x'>", "svg"),
+        ("a.unknown", b"text", "txt"),
+        ("a.htm", b"<p>", "html"),
+    ],
+)
+def test_a_kind_is_what_the_content_is(name, content, kind):
+    assert kind_of(name, content) == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.png", PDF, "is no png: its content is pdf"),
+        ("a.png", b"text", "is no png: its content is text"),
+        ("a.png", b"", "is no png: its content is empty"),
+        ("a.csv", PNG, "is no csv: its content is png"),
+        ("a.xlsx", b"a,b", "is no xlsx: its content is text"),
+        ("a.json", b"{'a': 1}", "is no JSON"),
+        ("a.json", b"[" * 100_000, "is no JSON"),
+        ("a.svg", b"<html><svg>", "is no SVG"),
+        ("a.csv", b"\xff\xfe", "holds bytes of an unknown kind"),
+        ("a.txt", b"a\0b", "holds bytes of an unknown kind"),
+        ("a.pkl", b"\x80\x04\x95", "holds bytes of an unknown kind"),
+    ],
+)
+def test_what_lies_about_its_kind_is_refused(name, content, said):
+    with pytest.raises(PythonError, match=re.escape(f"'{name}' {said}")) as refused:
+        kind_of(name, content)
+    assert refused.value.code == "bad_file"
+
+
+def test_files_are_sorted_and_two_of_one_name_are_refused():
+    assert [file.name for file in made([("b.txt", b"1"), ("a.txt", b"2")])] == ["a.txt", "b.txt"]
+    with pytest.raises(PythonError, match="two files would be called 'a_b'"):
+        made([("a b", b""), ("a/b", b"")])

@@ -1,0 +1,39 @@
+"""Which messages ask for work to be done again."""
+
+import pytest
+
+from machines.chat.rerun import asks_again, message_brought
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "run it again", "Please re-run the query", "rerun", "Run that SQL again, please", "plot it again", "make the chart once more",
+        "recompute the totals", "regenerate the CSV", "start from scratch", "overwrite the file", "do the same analysis again", "redo it",
+    ],
+)  # fmt: skip
+def test_asks(text):
+    assert asks_again(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "continue", "refine this", "show me again", "refresh the idea", "again, what was the total?", "thanks again", "don't run it again",
+        "do not recompute it", "no need to re-run it", "the rerunning costs", "compare it with the rebuild rate", "What happened again in 1982?",
+    ],
+)  # fmt: skip
+def test_does_not_ask(text):
+    assert not asks_again(text)
+
+
+def test_a_message_may_say_it_beside_its_text():
+    assert message_brought({"text": "hello", "rerun": True}) == {"text": "hello", "rerun": True}
+    assert message_brought({"text": "run it again", "rerun": False}) == {"text": "run it again", "rerun": False}
+    assert message_brought("run it again") == {"text": "run it again", "rerun": True}
+
+
+@pytest.mark.parametrize("data", [None, "", "  ", 7, {}, {"text": 7}, ["hello"]])
+def test_a_message_has_a_text(data):
+    with pytest.raises(ValueError, match="a message is a text"):
+        message_brought(data)

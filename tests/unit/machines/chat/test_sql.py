@@ -1,0 +1,305 @@
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from machines.chat.sql import Database, SqlError, compiles, normal_sql
+
+CARS = """name,origin,cylinders,mpg,made
+ford torino,USA,8,17.0,1970-01-01
+"vw, beetle",Europe,4,26.5,1971-01-01
+datsun,Japan,4,,1972-01-01
+=HYPERLINK(1),USA,6,18.0,1972-01-01
+"""
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "cars.csv").write_text(CARS, "utf-8")
+    with Database([folder / "cars.csv"], folder / "kept") as opened:
+        yield opened
+
+
+def refused(database, sql, **options):
+    with pytest.raises(SqlError) as error:
+        database.query(sql, **options)
+    return error.value.code, str(error.value)
+
+
+def cell(database, expression):
+    return database.query(f"SELECT {expression} AS x").preview[0][0]
+
+
+def csv_of(database, expression):
+    return database.query(f"SELECT {expression} AS x").csv.decode()
+
+
+def test_a_query_gives_columns_types_rows_and_how_many(database):
+    result = database.query(
+        "SELECT origin, count(*) AS n, avg(mpg) AS mpg FROM cars GROUP BY ALL ORDER BY n DESC, origin", limit=2
+    )
+    assert result.columns == ("origin", "n", "mpg")
+    assert result.types == ("VARCHAR", "BIGINT", "DOUBLE")
+    assert result.preview == (("USA", 2, 17.5), ("Europe", 1, 26.5))
+    assert (result.row_count, result.kept) == (3, 3)
+    assert result.csv == b"origin,n,mpg\nUSA,2,17.5\nEurope,1,26.5\nJapan,1,\n"
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("VALUES (1), (2)", 2),
+        ("FROM cars", 4),
+        ("TABLE cars", 4),
+        ("WITH usa AS (FROM cars WHERE origin = 'USA') SELECT * FROM usa", 2),
+        ("SUMMARIZE cars", 5),
+        ("DESCRIBE cars", 5),
+        ("SHOW TABLES", 1),
+        ("EXPLAIN SELECT 1", 1),
+        ("EXPLAIN (FORMAT json) SELECT 1", 1),
+        ("PIVOT cars ON origin IN ('USA', 'Japan') USING count(*) GROUP BY cylinders", 3),
+        ("SELECT table_name FROM information_schema.tables", 1),
+        ("SELECT table_name FROM duckdb_tables()", 1),
+        ("SELECT 1 -- the end", 1),
+        (" ;; SELECT ';' /* ; */ ; -- ;\n ;", 1),
+        ("SELECT unnest(range(7))", 7),
+    ],
+)
+def test_all_kinds_of_queries_run(database, sql, rows):
+    assert database.query(sql).row_count == rows
+
+
+def test_the_result_of_a_query_shows_in_no_list_of_tables(database):
+    for sql in (
+        "SHOW TABLES",
+        "SELECT table_name FROM information_schema.tables",
+        "SELECT table_name FROM duckdb_tables()",
+    ):
+        assert database.query(sql).preview == (("cars",),)
+    assert refused(database, "FROM result_of_the_query")[0] == "sql_error"
+
+
+@pytest.mark.parametrize(
+    ("expression", "shown"),
+    [
+        ("12.50::DECIMAL(9, 2)", 12.5),
+        ("1234567890123456789.123456::DECIMAL(30, 6)", "1234567890123456789.123456"),
+        ("9007199254740992", 9007199254740992),
+        ("9007199254740993", "9007199254740993"),
+        ("0.1::FLOAT", 0.1),
+        ("'nan'::DOUBLE", "nan"),
+        ("'-inf'::DOUBLE", "-inf"),
+        ("DATE '2024-02-29'", "2024-02-29"),
+        ("'infinity'::DATE", "infinity"),
+        ("TIMESTAMP '2024-02-29 10:00:00.5'", "2024-02-29T10:00:00.5"),
+        ("TIMESTAMPTZ '2024-02-29 10:00:00+02'", "2024-02-29T08:00:00+00"),
+        ("TIME '10:00'", "10:00:00"),
+        ("INTERVAL '14 months'", "1 year 2 months"),
+        ("'\\xAA\\x00'::BLOB", "0xAA00"),
+        ("[1.5, NULL]", [1.5, None]),
+        ("['nan'::DOUBLE]", ["nan"]),
+        ("{'a': DATE '2024-01-01', 'b': [1]}", {"a": "2024-01-01", "b": [1]}),
+        ("MAP {'k': 9007199254740993}", {"k": "9007199254740993"}),
+        ("'{\"a\": [1.5]}'::JSON", {"a": [1.5]}),
+        ("true", True),
+        ("NULL", None),
+        ("''", ""),
+        ("'\N{SNOWMAN}'", "\N{SNOWMAN}"),
+    ],
+)
+def test_cells_become_json_without_loss(database, expression, shown):
+    found = cell(database, expression)
+    assert (found, type(found)) == (shown, type(shown))
+
+
+@pytest.mark.parametrize(
+    ("expression", "line"),
+    [
+        ("12.50::DECIMAL(9, 2)", "12.50"),
+        ("0.1::DOUBLE + 0.2::DOUBLE", "0.30000000000000004"),
+        ("1e300::DOUBLE", "1e+300"),
+        ("9007199254740993", "9007199254740993"),
+        ("NULL", ""),
+        ("''", '""'),
+        ("'a,b'", '"a,b"'),
+        ("'say \"x\"'", '"say ""x"""'),
+        ("'two' || chr(10) || 'lines'", '"two\nlines"'),
+        ("' x'", '" x"'),
+        ("true", "true"),
+        ("'=1+1'", "'=1+1"),
+        ("'@SUM(A1)'", "'@SUM(A1)"),
+        ("'+cmd'", "'+cmd"),
+        ("chr(9) || '=1'", "'\t=1"),
+        ("'-5'", "-5"),
+        ("'+3,5%'", '"+3,5%"'),
+        ("-5", "-5"),
+    ],
+)
+def test_cells_become_csv(database, expression, line):
+    assert csv_of(database, expression) == f"x\n{line}\n"
+
+
+def test_the_csv_is_the_same_bytes_each_time_and_in_another_process(database):
+    sql = "SELECT *, mpg / 3 AS third, {'a': [mpg]} AS nested FROM cars"
+    first = database.query(sql).csv
+    database.close()
+    assert database.query(sql).csv == first
+
+
+def test_names_of_columns_are_unique_and_no_formulas(database):
+    result = database.query('SELECT 1 AS a, 2 AS A, 3 AS "=x", 4 AS a_1')
+    assert result.columns == ("a", "A_1", "=x", "a_1_1")
+    assert result.csv.decode().splitlines()[0] == "a,A_1,'=x,a_1_1"
+
+
+def test_a_long_result_is_counted_whole_and_kept_in_part(database):
+    result = database.query("FROM range(25_000)", limit=5, keep=1_000)
+    assert (result.row_count, result.kept, len(result.preview)) == (25_000, 1_000, 5)
+    assert result.csv.count(b"\n") == 1_001
+    assert database.query("FROM range(10)", limit=0, keep=3).kept == 3
+
+
+def test_a_preview_stays_small_and_says_what_is_cut(database):
+    result = database.query("SELECT repeat('x', 5000) AS a, repeat('y', 50) AS b FROM range(100)")
+    assert len(json.dumps(result.preview)) <= 20_100
+    assert result.preview[0][0].endswith("\N{HORIZONTAL ELLIPSIS}")
+    assert (result.row_count, result.kept, len(result.preview)) == (100, 100, 100)
+    wide = database.query("SELECT " + ", ".join(f"repeat('x', 900) AS c{n}" for n in range(300)) + " FROM range(100)")
+    assert 1 <= len(wide.preview) < 100
+    assert len(json.dumps(wide.preview)) <= 20_100
+
+
+def test_a_csv_stays_below_its_limit_and_a_cell_too(database):
+    result = database.query("SELECT repeat('x', 50000) AS a FROM range(1000)")
+    assert len(result.csv) <= 8_000_000
+    assert (result.row_count, result.kept) == (1_000, 159)
+    long = database.query("SELECT repeat('x', 1000000) AS a").csv.decode()
+    assert long.endswith("\N{HORIZONTAL ELLIPSIS} (1000000 characters)\n")
+    assert len(long) < 100_100
+
+
+def test_what_cannot_be_run_is_said_with_line_and_suggestion(database):
+    code, message = refused(database, "SELECT\n  nme\nFROM cars")
+    assert code == "sql_error"
+    assert message.splitlines()[-2:] == ["LINE 2:   nme", "          ^^^"]
+    assert '"name"' in message
+    code, message = refused(database, "FROM car")
+    assert code == "sql_error"
+    assert 'Did you mean "cars"?' in message
+    assert message.endswith("The tables are: cars")
+    assert "pg_" not in refused(database, "FROM zzz")[1]
+    assert len(refused(database, f"SELECT '{'x' * 5000}'::INT")[1]) < 800
+
+
+@pytest.mark.parametrize("sql", ["", "  \n", "-- nothing", "/* nothing */ ;"])
+def test_nothing_is_no_query(database, sql):
+    assert refused(database, sql)[0] == "empty_sql"
+
+
+def test_interrupt_ends_the_query_that_runs_and_no_other(database):
+    database.interrupt()
+    assert cell(database, "1") == 1
+    said = []
+    thread = threading.Thread(
+        target=lambda: said.append(refused(database, "SELECT count(*) FROM range(1000000000000)"))
+    )
+    thread.start()
+    while thread.is_alive():
+        database.interrupt()
+        thread.join(0.01)
+    assert said == [("sql_interrupted", "the query was interrupted")]
+    assert cell(database, "2") == 2
+
+
+def test_a_process_that_ended_between_two_queries_is_started_again(database):
+    assert cell(database, "1") == 1
+    database._child.end("sql_timeout", "too late: the answer was there already")  # noqa: SLF001  # as a clock can
+    assert cell(database, "2") == 2
+
+
+def test_queries_of_several_threads_each_get_their_own_result(database):
+    found = {}
+    threads = [threading.Thread(target=lambda n=n: found.update({n: cell(database, str(n))})) for n in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {n: n for n in range(20)}
+
+
+def test_a_database_without_sources_has_no_tables(tmp_path):
+    with Database([], tmp_path) as empty:
+        assert empty.tables == ()
+        assert cell(empty, "1 + 1") == 2
+        assert refused(empty, "FROM cars")[1].endswith("no data is loaded")
+
+
+def test_a_closed_database_leaves_no_process_and_can_be_asked_again(database):
+    assert cell(database, "1") == 1
+    process = database._child._process  # noqa: SLF001  # what is tested is that it is gone
+    database.close()
+    assert process.returncode is not None
+    assert cell(database, "3") == 3
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("SELECT a FROM t", "select  A\nfrom T ;"),
+        ("select a from t", "select a -- what\nfrom /* a /* nested */ comment */ t;;"),
+        ("select a,b", "SELECT a , b"),
+        ("select count(*)", "SELECT COUNT (*)"),
+    ],
+)
+def test_sql_that_says_the_same_has_one_normal_form(one, other):
+    assert normal_sql(one) == normal_sql(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("select 'A'", "select 'a'"),
+        ("select 'a  b'", "select 'a b'"),
+        ("select '-- x'", "select '-- y'"),
+        ('select "A"', 'select "a"'),
+        ("select \u00c9 from t", "select \u00e9 from t"),
+        ("select 1", "select 11"),
+        ("select 1 1", "select 11"),
+        ("select $$A$$", "select $$a$$"),
+        ("select a b", "select ab"),
+        ("select 'it''s'", "select 'its'"),
+    ],
+)
+def test_sql_that_says_something_else_has_another(one, other):
+    assert normal_sql(one) != normal_sql(other)
+
+
+@pytest.mark.parametrize(
+    "sql", ["", "select 'open", 'select "open', "select /* open", "\0", "\ud800", "x" * 200_000, "\N{SNOWMAN} select"]
+)
+def test_any_text_has_a_normal_form_that_is_stable(sql):
+    assert normal_sql(normal_sql(sql)) == normal_sql(sql)
+
+
+def test_compiles_tells_the_parsers_error_in_one_line(database):
+    assert compiles("SELECT nothing FROM nowhere", database) is None
+    assert compiles("SELECT FROM WHERE", database).startswith("Parser Error: syntax error at or near")
+    assert "\n" not in compiles("SELEC\n1", database)
+    assert compiles("", database).startswith("there is no SQL")
+    assert "characters" in compiles("SELECT '" + "x" * 200_000 + "'", database)
+
+
+def test_the_process_reads_no_module_of_the_folder_of_the_data(tmp_path):
+    (tmp_path / "json.py").write_text("raise SystemExit('taken')", "utf-8")
+    with Database([], tmp_path) as opened:
+        assert cell(opened, "1") == 1
+
+
+def test_a_fault_of_the_process_is_told_whole(tmp_path):
+    with Database([], tmp_path) as opened:
+        opened.close()
+        next(Path(tmp_path).glob("data-*.duckdb")).write_bytes(b"no database")
+        with pytest.raises(RuntimeError, match=r"not a valid DuckDB database"):
+            opened.query("SELECT 1")

@@ -1,0 +1,244 @@
+import gzip
+import sqlite3
+
+import duckdb
+import pytest
+
+from machines.chat.sql import Database, LoadError, TableInfo
+from machines.chat.sql.names import identifier, unique
+
+
+def rows(database, sql):
+    return database.query(sql).preview
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "in").mkdir()
+    return tmp_path / "in"
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Open databases that are closed at the end; one folder keeps the copies."""
+    kept = []
+
+    def opens(*sources):
+        kept.append(Database(sources, tmp_path / "kept"))
+        return kept[-1]
+
+    yield opens
+    for database in kept:
+        database.close()
+
+
+def written(path, text):
+    path.write_text(text, "utf-8")
+    return path
+
+
+def in_duckdb(path, *statements):
+    with duckdb.connect(path) as connection:
+        for statement in statements:
+            connection.execute(statement)
+    return path
+
+
+def in_sqlite(path, script):
+    connection = sqlite3.connect(path)
+    connection.executescript(script)
+    connection.close()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("x.csv", "a,b\n1,2024-01-01\n2,2024-01-02\n"),
+        ("x.csv", "a;b\n1;2024-01-01\n2;2024-01-02\n"),
+        ("x.tsv", "a\tb\n1\t2024-01-01\n2\t2024-01-02\n"),
+        ("x.json", '[{"a": 1, "b": "2024-01-01"}, {"a": 2, "b": "2024-01-02"}]'),
+        ("x.json", '{"a": 1, "b": "2024-01-01"}\n{"a": 2, "b": "2024-01-02"}\n'),
+        ("x.ndjson", '{"a": 1, "b": "2024-01-01"}\n{"a": 2, "b": "2024-01-02"}\n'),
+        ("X.JSONL", '{"a": 1, "b": "2024-01-01"}\n{"a": 2, "b": "2024-01-02"}\n'),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_texts_become_typed_tables(folder, opened, name, text, packed):
+    path = folder / (name + ".gz" * packed)
+    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    database = opened(path)
+    assert database.tables == (TableInfo("x", (("a", "BIGINT"), ("b", "DATE")), 2, path.name),)
+    assert rows(database, "FROM x") == ((1, "2024-01-01"), (2, "2024-01-02"))
+
+
+def test_a_type_is_that_of_all_values_not_of_the_first_ones(folder, opened):
+    path = written(folder / "late.csv", "a\n" + "1\n" * 60_000 + "x\n")
+    assert opened(path).tables[0].columns == (("a", "VARCHAR"),)
+
+
+def test_parquet_becomes_a_table(folder, opened):
+    path = folder / "x.parquet"
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY (SELECT 1 AS a, [1, 2] AS b) TO '{path}'")
+    assert opened(path).tables == (TableInfo("x", (("a", "INTEGER"), ("b", "INTEGER[]")), 1, "x.parquet"),)
+
+
+def test_all_tables_and_views_of_a_duckdb_file(folder, opened):
+    path = in_duckdb(
+        folder / "shop.duckdb",
+        "CREATE TABLE sold AS SELECT 1 AS a",
+        "CREATE SCHEMA old",
+        "CREATE TABLE old.sold AS SELECT 2 AS a",
+        "CREATE VIEW twice AS SELECT a * 2 AS a FROM sold",
+    )
+    database = opened(path)
+    assert [table.name for table in database.tables] == ["sold", "old_sold", "twice"]
+    assert rows(database, "SELECT * FROM sold, old_sold, twice") == ((1, 2, 2),)
+
+
+def test_a_view_that_reads_another_file_is_not_loaded(folder, opened):
+    secret = written(folder / "secret.txt", "hidden")
+    path = in_duckdb(folder / "x.duckdb", f"CREATE VIEW v AS SELECT * FROM read_text('{secret}')")
+    with pytest.raises(LoadError, match=r"x\.duckdb: .*file system operations are disabled"):
+        opened(path)
+
+
+SQLITE = """
+CREATE TABLE People (id INTEGER PRIMARY KEY, "full name" TEXT, born DATETIME, died DATE, said DATE, weight REAL, photo BLOB, isAdmin BOOLEAN, mixed);
+INSERT INTO People VALUES (1, 'x, "y"' || char(10) || 'z', '2009-01-01 00:00:00', '2010-02-03', 'soon', 1.5, x'00FF', 1, 1), (2, NULL, NULL, NULL, NULL, 0.1, NULL, 0, 'one');
+CREATE TABLE empty (a INT, b TEXT);
+CREATE VIEW heavy AS SELECT count(*) AS n FROM People WHERE weight > 1;
+"""
+
+
+@pytest.mark.parametrize("name", ["shop.db", "shop.sqlite", "shop.sqlite3"])
+def test_all_tables_of_a_sqlite_file_with_the_types_of_their_values(folder, opened, name):
+    database = opened(in_sqlite(folder / name, SQLITE))
+    people = next(table for table in database.tables if table.name == "people")
+    assert dict(people.columns) == {
+        "id": "BIGINT", "full name": "VARCHAR", "born": "TIMESTAMP", "died": "DATE", "said": "VARCHAR", "weight": "DOUBLE",
+        "photo": "BLOB", "isAdmin": "BOOLEAN", "mixed": "VARCHAR",
+    }  # fmt: skip
+    assert {table.name: table.row_count for table in database.tables} == {"people": 2, "empty": 0, "heavy": 1}
+    assert rows(database, "FROM people ORDER BY id") == (
+        (1, 'x, "y"\nz', "2009-01-01T00:00:00", "2010-02-03", "soon", 1.5, "0x00FF", True, "1"),
+        (2, None, None, None, None, 0.1, None, False, "one"),
+    )
+
+
+def test_a_folder_gives_its_data_files_and_leaves_out_the_rest(folder, opened):
+    written(folder / "b.csv", "a\n1\n")
+    written(folder / "a.json", '{"a": 1}')
+    written(folder / ".hidden.csv", "a\n1\n")
+    written(folder / "notes.txt", "a\n1\n")
+    assert [table.name for table in opened(folder).tables] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [
+        ("2024 sales.csv", "t_2024_sales"),
+        ("order.csv", "order_data"),
+        ("Große Städte.csv", "große_städte"),
+        ("a[1]*?'\";--.csv", "a_1"),
+        ("s3:bucket{x}.csv", "s3_bucket_x"),
+        ("%20.csv", "t_20"),
+        ("---.csv", "data"),
+        ("my.sales.2024.csv.gz.csv", "my_sales_2024_csv_gz"),
+    ],
+)
+def test_tables_are_named_so_that_they_need_no_quotes(folder, opened, name, table):
+    database = opened(written(folder / name, "a\n7\n"))
+    assert [found.name for found in database.tables] == [table]
+    assert rows(database, f"SELECT a FROM {table}") == ((7,),)
+
+
+def test_names_stay_apart(folder, opened, tmp_path):
+    (tmp_path / "other").mkdir()
+    sources = [
+        written(folder / "a.csv", "x\n1\n"),
+        written(tmp_path / "other" / "A.csv", "x\n2\n"),
+        written(folder / "a.json", '{"x": 3}'),
+    ]
+    sources.append(in_duckdb(folder / "shop.duckdb", "CREATE TABLE a AS SELECT 4 AS x"))
+    database = opened(*sources)
+    assert [table.name for table in database.tables] == ["a", "a_2", "a_3", "shop_a"]
+    assert rows(database, "SELECT a.x, a_2.x, a_3.x, shop_a.x FROM a, a_2, a_3, shop_a") == ((1, 2, 3, 4),)
+
+
+def test_each_word_of_duckdb_can_name_a_file():
+    with duckdb.connect() as connection:
+        for (word,) in connection.execute("SELECT keyword_name FROM duckdb_keywords()").fetchall():
+            name = identifier(word)
+            connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT 1 AS a")
+            assert connection.execute(f"SELECT {name}.a FROM {name}").fetchall() == [(1,)]
+    assert unique("a", {"a", "a_2"}) == "a_3"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("x.parquet", b"PAR1 no", "x.parquet: "),
+        ("x.json", b"{no json", "x.json: "),
+        ("x.csv", b"\xff\xfe\x00a,b\xff\n\xff,1\n", "x.csv: "),
+        ("x.sqlite", b"SQLite format 3\0 and then nothing", "x.sqlite: "),
+        ("x.duckdb", b"nothing", "x.duckdb: "),
+        ("x.xlsx", b"PK", "x.xlsx: is of no known kind: .csv, "),
+        ("x", b"a\n1\n", "x: is of no known kind"),
+        ("x.csv", b"", "x.csv: "),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_the_reason_and_leaves_nothing(
+    folder, opened, tmp_path, name, content, reason
+):
+    (folder / name).write_bytes(content)
+    with pytest.raises(LoadError) as error:
+        opened(folder / name)
+    assert str(error.value).startswith(reason)
+    assert "source." not in str(error.value)
+    assert list((tmp_path / "kept").iterdir()) == []
+
+
+def test_a_source_that_is_not_there_and_a_folder_without_data(folder, opened):
+    with pytest.raises(LoadError, match="is not there"):
+        opened(folder / "gone.csv")
+    with pytest.raises(LoadError, match="is a folder without data files"):
+        opened(folder)
+
+
+def test_the_copy_stays_for_the_conversation_and_says_what_changed(folder, opened):
+    path = written(folder / "x.csv", "a\n1\n")
+    first = opened(path)
+    assert first.changed == ()
+    written(path, "a\n1\n")  # the same bytes at another time
+    assert opened(path).changed == ()
+    written(path, "a\n2\n")
+    again = opened(path)
+    assert (again.fingerprint, again.tables, again.changed) == (first.fingerprint, first.tables, (str(path),))
+    assert rows(again, "FROM x") == ((1,),)
+    path.unlink()
+    assert rows(opened(path), "FROM x") == ((1,),)
+    assert opened().changed == (str(path),)
+
+
+def test_other_sources_are_loaded_anew(folder, opened):
+    one, other = written(folder / "x.csv", "a\n1\n"), written(folder / "y.csv", "a\n2\n")
+    assert opened(one).fingerprint != opened(one, other).fingerprint
+    assert [table.name for table in opened().tables] == ["x", "y"]
+
+
+def test_a_lost_copy_is_built_again_with_the_same_fingerprint(folder, opened, tmp_path):
+    path = written(folder / "x.csv", "a\n1\n")
+    first = opened(path)
+    first.close()
+    for copy in (tmp_path / "kept").glob("*.duckdb"):
+        copy.unlink()
+    again = opened(path)
+    assert again.fingerprint == first.fingerprint
+    assert rows(again, "FROM x") == ((1,),)
+
+
+def test_the_folder_holds_the_copy_and_its_record_alone(folder, opened, tmp_path):
+    opened(written(folder / "x.csv", "a\n1\n"), in_sqlite(folder / "s.db", SQLITE))
+    assert sorted(path.name[:5] for path in (tmp_path / "kept").iterdir()) == ["data-", "data."]
