@@ -128,7 +128,11 @@ def playing(player: Callable, port: int = 0):
         def log_message(self, *_):
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_):
+            """Say nothing: a client that was stopped breaks its connection."""
+
+    server = Server(("127.0.0.1", port), Handler)
     server.daemon_threads = True
     played = Played(f"http://127.0.0.1:{server.server_address[1]}/v1#scripted-1")
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))

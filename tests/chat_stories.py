@@ -1,8 +1,9 @@
 """Conversations that together take every row of the chat machine, told as text: who says what, which bounds hold, what fails."""
 
 import asyncio
+import threading
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -73,7 +74,7 @@ STORIES = {
     "one call too many, SQL": Story((calls(PYTHON_CALL, SQL_CALL), DONE), bounds=(("max_calls", 1),)),
     "one call too many, Python": Story((calls(SQL_CALL, PYTHON_CALL), DONE), bounds=(("max_calls", 1),)),
     "one call too many, of nothing": Story((calls(PYTHON_CALL, NO_CALL), DONE), bounds=(("max_calls", 1),)),
-    "one call too many while presenting": Story((Said("See a.png."), calls(PYTHON_CALL, SQL_CALL), Said("See a.png."), calls(SQL_CALL), DONE), bounds=(("max_calls", 2),)),
+    "one call too many while presenting": Story((Said("See a.png."), calls(SQL_CALL, SQL_CALL), DONE), bounds=(("max_calls", 1),)),
     "no refusal left, SQL": Story((calls(BAD_SQL),), bounds=(("max_refusals", 0),)),
     "no refusal left, the same again": Story((calls(SQL_CALL, SQL_CALL),), bounds=(("max_refusals", 0),)),
     "no refusal left, Python": Story((calls(BAD_PYTHON, BAD_PYTHON),), bounds=(("max_refusals", 0),)),
@@ -100,8 +101,28 @@ STORIES = {
     "the user stops the turn after a query": Story((sql(), HANGS), stopped="cancelled"),
     "the turn takes too long": Story((HANGS,), stopped="late"),
     "the turn takes too long after code": Story((python("1"), HANGS), stopped="late"),
+    "the same query after code": Story((sql(), python("1"), sql(), DONE)),
+    "the same code after a query": Story((python("1"), sql(), python("1"), DONE)),
+    "too many queries": Story((calls(SQL_CALL, ("run_sql", {"sql": OTHER_SQL})), DONE), bounds=(("max_calls", 1),)),
+    "too much code": Story((calls(PYTHON_CALL, ("run_python", {"code": "2"})), DONE), bounds=(("max_calls", 1),)),
+    "a query, and a call of nothing": Story((calls(SQL_CALL, NO_CALL), DONE), bounds=(("max_calls", 1),)),
     "the user ends it in the middle": Story((sql(), HANGS), stopped="ended"),
 }  # fmt: skip
+
+#: The same in another phase: rows of `working` that stay where they are do so everywhere.
+IN_ANOTHER_PHASE = (
+    "the same again", "calls that cannot be made", "one call too many, SQL", "one call too many, Python", "one call too many, of nothing",
+    "an answer that breaks off", "an answer at once",
+)  # fmt: skip
+
+
+def _after_code(told):
+    """Let code come first."""
+    bounds = tuple((name, value + (name == "max_calls")) for name, value in told.bounds)
+    return attrs.evolve(told, said=(python("2"), *told.said), bounds=bounds)
+
+
+STORIES |= {f"{name}, after code": _after_code(STORIES[name]) for name in IN_ANOTHER_PHASE}
 
 
 @cache
@@ -133,13 +154,13 @@ def _binding(machine, model, folder, broken):
 def play(machine, told, folder):
     """Play a story on a machine, and give how it ended."""
     machine = machine.at(**dict(told.bounds)) if told.bounds else machine
-    hung = []
+    hung, let_go_on = [], threading.Event()
 
     def player(_body, number):
         said = told.said[number] if number < len(told.said) else DONE
         if said is HANGS:
             hung.append(number)
-            return lambda _handler, over: over.wait(20)
+            return partial(_hang, let_go_on)
         return said
 
     with _shared_data(), playing(player) as played:
@@ -147,12 +168,17 @@ def play(machine, told, folder):
         chat = resources_in(binding.config, "r")
         chat.close = lambda: None
         try:
-            return asyncio.run(_played(machine, told, binding, hung)), played
+            return asyncio.run(_played(machine, told, binding, hung, let_go_on)), played
         finally:
             let_go(chat)
 
 
-async def _played(machine, told, binding, hung):
+def _hang(let_go_on, handler, _over):
+    let_go_on.wait(20)
+    handler.close_connection = True
+
+
+async def _played(machine, told, binding, hung, let_go_on):
     run, commands = begin(machine, "r")
     clock = AlarmClock()
     driver = Driver(run, binding, MemoryArtifacts(), commands=commands, clock=clock)
@@ -164,14 +190,28 @@ async def _played(machine, told, binding, hung):
             clock.rings.set()
         else:
             driver.send(Occurrence(told.stopped))
+        await asyncio.sleep(0.2)
+        let_go_on.set()  # a mutant may wait on: it is not answered either
 
     stopping = asyncio.ensure_future(stop()) if told.stopped else None
     for event in told.does:
         data = {"text": told.text} if event == "message" else None
-        rest = await asyncio.wait_for(driver.drive(Occurrence(event, data=data)), 30)
+        rest = await _driven(driver, Occurrence(event, data=data))
     if stopping:
         stopping.cancel()
     return rest
+
+
+async def _driven(driver, occurrence):
+    """Drive until the run rests; where a mutant waits for nothing but its time limit, say so."""
+    driving, idle = asyncio.ensure_future(driver.drive(occurrence)), 0
+    while not driving.done() and idle < 10:
+        await asyncio.wait({driving}, timeout=0.01)
+        idle = 0 if driver.run.configuration.outstanding else idle + 1
+    if not driving.done():
+        driving.cancel()
+        raise TimeoutError(f"it rests in {driver.run.configuration.state} and waits")
+    return await driving
 
 
 def told(machine, name, folder):

@@ -61,7 +61,8 @@ def test_every_row_is_taken(taken):
 def _mutants(number):
     machine = shipped()
     row, rows = machine.transitions[number], machine.transitions
-    now = machine.entered(row.target) if row.target != "=" else None
+    stays = row.source if row.source in machine.leaves else None  # where `=` is, it makes no difference
+    now = machine.entered(row.target) if row.target != "=" else stays
     yield "deleted", attrs.evolve(machine, transitions=(*rows[:number], *rows[number + 1 :]))
     for target in machine.leaves:
         if target != now:
