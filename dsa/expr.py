@@ -68,7 +68,7 @@ class Verdict:
     span: Span | None = _span()
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Not:
     """`not operand`."""
 
@@ -76,7 +76,7 @@ class Not:
     span: Span | None = _span()
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Negate:
     """`-operand`."""
 
@@ -84,7 +84,7 @@ class Negate:
     span: Span | None = _span()
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Arithmetic:
     """`left operator right` with `+`, `-` or `*`."""
 
@@ -94,7 +94,7 @@ class Arithmetic:
     span: Span | None = _span()
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Compare:
     """A comparison, chained as in Python: `first` followed by pairs of operator and operand."""
 
@@ -103,7 +103,7 @@ class Compare:
     span: Span | None = _span()
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Member:
     """`operand in {a, b}`."""
 
@@ -112,7 +112,7 @@ class Member:
     span: Span | None = _span()
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class And:
     """Two or more conjuncts."""
 
@@ -120,7 +120,7 @@ class And:
     span: Span | None = _span()
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Or:
     """Two or more disjuncts."""
 

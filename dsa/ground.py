@@ -218,10 +218,9 @@ def ground(system: System) -> Ground:
     start = sum((draft.number(initial[field.name]) - field.low) * field.stride for field in fields)
     place = {field.name: index for index, field in enumerate(fields)}
     rules = []
-    known: dict[tuple[int, ...], tuple[Expr, tuple[tuple[int, Expr], ...]]] = {}
+    known: dict[tuple[object, ...], tuple[Expr, tuple[tuple[int, Expr], ...]]] = {}
     for index, command in enumerate(system.commands):
-        parts = (command.enabled, command.safe, command.rivals, command.updates)
-        same = tuple(map(id, parts))  # commands of one row on one occurrence share these, at every location
+        same = (command.enabled, command.safe, command.rivals, command.updates)  # the same rows hold at many locations
         if same not in known:
             updates = tuple((place[name], draft._numeric(value)) for name, value in command.updates)  # noqa: SLF001
             known[same] = _condition(draft, command.enabled, command.safe, command.rivals), updates

@@ -95,6 +95,7 @@ def playing(player: Callable, port: int = 0):
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # else a small piece waits for the client to acknowledge the one before
 
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))

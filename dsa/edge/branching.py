@@ -12,7 +12,17 @@ import attrs
 from dsa.edge.running import replayed
 from dsa.errors import DsaError
 from dsa.runtime.journal import Recorded
-from dsa.runtime.ledger import Entry, EventEntry, Ledger, MachineEntry, ResultEntry, StepEntry, from_json, to_json
+from dsa.runtime.ledger import (
+    Entry,
+    EventEntry,
+    Ledger,
+    MachineEntry,
+    RefusalEntry,
+    ResultEntry,
+    StepEntry,
+    from_json,
+    to_json,
+)
 from dsa.runtime.recovery import unfinished
 
 
@@ -32,6 +42,10 @@ def branched(recorded: Recorded, length: int, name: str) -> Recorded:
     entries[0] = attrs.evolve(first, started=started)
     branch = attrs.evolve(recorded, run=name, entries=Ledger(entries), epoch=0, holder=None)
     run, _ = replayed(branch)
+    if len(run.ledger) > length:
+        raise BranchError(
+            f"entry {length + 1} of run {recorded.run} belongs to the one before: it cannot be branched between them"
+        )
     if run.configuration.outstanding or unfinished(run).in_flight:
         raise BranchError(
             f"run {recorded.run} had effects under way after {length} entries; it can be branched where it rests"
@@ -44,15 +58,17 @@ def _renamed(entry: Entry, old: str, new: str) -> Entry:
     written = to_json(entry)
     if isinstance(entry, MachineEntry):
         written["run"] = new
-    if str(written.get("key")).startswith(f"{old}/"):
-        written["key"] = f"{new}{written['key'].removeprefix(old)}"
+    if isinstance(written.get("key"), str):
+        written["key"] = _name(written["key"], old, new)
+    if isinstance(entry, RefusalEntry):
+        written["message"] = _name(entry.message, old, new)  # of a late answer: it begins with the key
     if isinstance(entry, ResultEntry):
         written["steps"] = [{**step, "id": _name(step["id"], old, new)} for step in entry.steps]
     return from_json(written)
 
 
-def _name(step_id: str, old: str, new: str) -> str:
-    return f"{new}{step_id.removeprefix(old)}" if step_id.startswith(f"{old}/") else step_id
+def _name(text: str, old: str, new: str) -> str:
+    return f"{new}{text.removeprefix(old)}" if text.startswith(f"{old}/") else text
 
 
 def length_before(entries: Iterable[Entry], event: str, number: int) -> int:

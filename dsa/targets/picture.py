@@ -63,6 +63,10 @@ class Arrow:
     row: Transition
 
 
+#: How many pairs of a leaf and a set of outstanding effects are told apart.
+_MOST_SETS = 5_000
+
+
 @attrs.frozen
 class Picture:
     """A machine, ready to be spelled: the outermost frame, and the arrows in table order."""
@@ -141,19 +145,26 @@ def may_wait(machine: Machine) -> dict[str, frozenset[str]]:
     """Give, for each leaf, the effects that may be outstanding there, judged from the rows alone.
 
     An over-approximation: conditions are not read, so a state may be shown to wait for what exploration would
-    rule out; nothing that can be outstanding is missing. Leaves that no row enters wait for nothing.
+    rule out; nothing that can be outstanding is missing. Leaves that no row enters wait for nothing. Where very many
+    sets of effects can be outstanding, they are put together for each leaf.
     """
     initial = start(machine)
     found: dict[str, frozenset[str]] = {initial.state: initial.outstanding}
-    queue = [initial.state]
+    seen, queue = {(initial.state, initial.outstanding)}, [(initial.state, initial.outstanding)]
     while queue:
-        leaf = queue.pop()
-        for row in _rows_at(machine, leaf, found[leaf]):
+        leaf, waits_for = queue.pop()
+        is_coarse = len(seen) > _MOST_SETS
+        for row in _rows_at(machine, leaf, waits_for):
             entered = leaf if row.target == STAY else machine.entered(row.target)
-            after = found.get(entered, frozenset()) | _left_outstanding(machine, found[leaf], row, entered)
-            if entered not in found or after != found[entered]:
-                found[entered] = after
-                queue.append(entered)
+            after = _left_outstanding(machine, waits_for, row, entered, is_coarse=is_coarse)
+            if after is None:
+                continue
+            union = found.get(entered, frozenset()) | after
+            here = (entered, union if is_coarse else after)
+            found[entered] = union
+            if here not in seen:
+                seen.add(here)
+                queue.append(here)
     return {leaf: found.get(leaf, frozenset()) for leaf in machine.leaves}
 
 
@@ -168,10 +179,13 @@ def _rows_at(machine: Machine, leaf: str, waits_for: frozenset[str]) -> Iterator
         yield from machine.rows_from[source, event_name]
 
 
-def _left_outstanding(machine: Machine, waits_for: frozenset[str], row: Transition, entered: str) -> frozenset[str]:
-    # An effect that the row emits need not be outstanding before it; taking it as not, the row is never refused.
-    emitted = {str(item) for item in row.effects}
-    return after_effects(machine, waits_for - emitted, row, entered)[0]
+def _left_outstanding(
+    machine: Machine, waits_for: frozenset[str], row: Transition, entered: str, *, is_coarse: bool
+) -> frozenset[str] | None:
+    """Give what is outstanding after a row, None where it is refused; of a union of sets, nobody can say that it is."""
+    emitted = {str(item) for item in row.effects} if is_coarse else set()
+    outstanding, _, twice = after_effects(machine, waits_for - emitted, row, entered)
+    return None if twice else outstanding
 
 
 def label_lines(row: Transition, width: int = 30) -> tuple[Line, ...]:

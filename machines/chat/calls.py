@@ -246,14 +246,9 @@ def _number(given: Mapping[str, Any], names: tuple[str, ...], tool: Tool, rescue
     if value is None:
         return int(tool.default)
     digits = re.match(r"\s*(\d{1,9}(?:\.\d{1,9})?)", value) if isinstance(value, str) else None
-    said = (
-        float(digits[1])
-        if digits
-        else float(value)
-        if isinstance(value, int | float) and not isinstance(value, bool)
-        else math.nan
-    )
-    number = tool.default if math.isnan(said) else min(max(said, tool.least), tool.most)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    said = float(digits[1]) if digits else value if is_number else math.nan
+    number = tool.default if said != said else min(max(said, tool.least), tool.most)  # noqa: PLR0124  (NaN; isnan takes no huge integers)
     if not isinstance(value, int) or isinstance(value, bool) or number != value or name != names[0]:
         rescues.append("number")
     return math.ceil(number)

@@ -17,6 +17,7 @@ import click
 from dsa.cli.kept import faults_told, find, runs_option
 from dsa.cli.model import model_named
 from dsa.cli.parameters import parse_parameters
+from dsa.cli.run_policy import absolute_script
 from dsa.cli.terminal import terminal
 from dsa.edge.runs import open_store
 from machines.chat.conversation import Turn
@@ -70,7 +71,10 @@ def command(
             chat = Chat.resume(_named(runs, resumed), runs, model=model, take=take, **how)
         else:
             bounds, mends, notices = parse_parameters(parameters), not no_normalise, not no_dedup
-            chat = Chat.begin(Settings(model or "", data, seed, format_, mends, notices, bounds), runs, **how)
+            chat = Chat.begin(
+                Settings(absolute_script(model or ""), data, seed, format_, mends, notices, bounds), runs, **how
+            )
+        chat.resources.warm()
         with chat, asyncio.Runner() as runner:
             if asked:
                 code = _asked(runner, chat, asked, display, json_wanted=json_wanted)
@@ -89,6 +93,8 @@ def _asked(runner: asyncio.Runner, chat: Chat, asked: tuple[str, ...], display: 
     if chat.is_under_way:
         _heard(runner, chat, chat.go_on())
     for text in asked:
+        if not json_wanted:
+            display.say(f"> {text}")
         turn = _heard(runner, chat, chat.say(text))
         if json_wanted:
             click.echo(json.dumps(turn_told(chat, turn), ensure_ascii=False))

@@ -37,6 +37,8 @@ CALLED = frozenset({"sql_call", "python_call", "unknown_call"})
 DONE = frozenset({"sql_done", "python_done"})
 FAILED = frozenset({"sql_failed", "python_failed"})
 RECENT_TURNS = 50
+#: What the model is told where a turn that has failed goes on behind something that it has said itself: a provider wants the user's word last.
+GO_ON = "[That turn ended with an error. Go on from here.]"
 
 Message = dict[str, Any]
 
@@ -67,7 +69,7 @@ class Called:
 
 @attrs.define
 class Turn:
-    """What the user said, and all that followed: messages in the provider's form, calls, the answer."""
+    """What the user said, and all that followed: messages in the provider's form, calls, the answer; `size` is how long these messages are as JSON."""
 
     number: int
     text: str
@@ -146,6 +148,10 @@ class Conversation:
             self._close_open("interrupted")
             self.turns.append(Turn(len(self.turns) + 1, data["text"], bool(data.get("rerun"))))
             self._say({"role": "user", "content": data["text"]})
+        elif entry.event == "retried" and self.turns:
+            self._close_open("interrupted")
+            if self.turn.messages[-1]["role"] == "assistant":
+                self._say({"role": "user", "content": GO_ON})
         elif not self.turns or not isinstance(data, dict):
             return  # refused, or nothing that the model is told
         elif entry.event in {"asked", "answered", "cut_off"}:
@@ -257,7 +263,7 @@ class Conversation:
     def _say(self, message: Message) -> None:
         turn = self.turn
         turn.messages.append(message)
-        turn.size += len(message.get("content") or "") + sum(len(call["function"]["arguments"]) for call in message.get("tool_calls", ()))  # fmt: skip
+        turn.size += len(json.dumps(message, ensure_ascii=False))
 
 
 def conversation_of(entries: Iterable[Entry]) -> Conversation:

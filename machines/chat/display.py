@@ -6,7 +6,6 @@ Takes ledger entries and pieces of text in the order in which they come. It writ
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -46,7 +45,7 @@ class Display:
         """Show a piece of the model's text."""
         self._console.print(Text(printable(text)), end="", soft_wrap=True)
         self._text += text
-        self._is_in_line = not text.endswith("\n")
+        self._is_in_line = not text.endswith("\n") if text else self._is_in_line
 
     def observe(self, entry: Entry) -> None:
         """Show what has happened."""
@@ -121,7 +120,7 @@ class Display:
     def say(self, text: str) -> None:
         """Show a line of our own."""
         self._end_line()
-        self._console.print(escape(text), soft_wrap=True, highlight=False)
+        self._console.print(Text(printable(text)), soft_wrap=True)
 
 
 def _short(text: str, most: int = _LONGEST_CALL) -> str:

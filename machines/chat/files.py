@@ -7,6 +7,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterable
+from itertools import chain, count
 from pathlib import Path
 
 from machines.chat.inventory import Artifact
@@ -18,6 +19,7 @@ class Files:
     def __init__(self, folder: Path) -> None:
         self._contents, self._named = folder / "contents", folder / "files"
         self._shown: dict[str, str] = {}
+        self._taken: set[str] = set()
 
     def keep(self, content: bytes) -> str:
         """Keep bytes, and give their SHA-256; they are durable when this returns. OSError when they cannot be written."""
@@ -46,6 +48,7 @@ class Files:
                 continue
             name = self.name_of(artifact)
             self._shown[artifact.artifact_id] = name
+            self._taken.add(name)
             path = self._named / name
             if not path.exists():
                 self._named.mkdir(parents=True, exist_ok=True)
@@ -55,10 +58,10 @@ class Files:
         """Give the name of the file that people look at."""
         if artifact.artifact_id in self._shown:
             return self._shown[artifact.artifact_id]
-        if artifact.name not in self._shown.values():
-            return artifact.name
         stem, dot, ending = artifact.name.rpartition(".")
-        return f"{stem}_{artifact.artifact_id}{dot}{ending}" if dot else f"{ending}_{artifact.artifact_id}"
+        ids = chain([artifact.artifact_id], (f"{artifact.artifact_id}_{number}" for number in count(2)))
+        given = (f"{stem}_{number}.{ending}" if dot else f"{ending}_{number}" for number in ids)
+        return next(name for name in chain([artifact.name], given) if name not in self._taken)
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -144,7 +144,11 @@ class Inventory:
 
     def described(self) -> list[dict[str, Any]]:
         """Give what a model is told: the newest artifacts, oldest first."""
-        return [artifact.described() for artifact in [*islice(reversed(self._artifacts.values()), MOST_SHOWN)][::-1]]
+        return [artifact.described() for artifact in self.newest()]
+
+    def newest(self) -> list[Artifact]:
+        """Give the artifacts that a request describes, oldest first."""
+        return [*islice(reversed(self._artifacts.values()), MOST_SHOWN)][::-1]
 
 
 def made_from(told: Mapping[str, Any]) -> Made:

@@ -7,17 +7,18 @@ Pure.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from machines.chat.conversation import Conversation, Message, Turn
-from machines.chat.inventory import MOST_SHOWN, REUSE
+from machines.chat.inventory import MOST_SHOWN, REUSE, Artifact
 
 INSTRUCTIONS = (
     "You analyse data for a user, with tools. Look at the data with SQL before you speak of it; never invent figures. "
     "SQL reads the tables below and nothing else. Python sees the latest SQL result as the DataFrame df. "
     "Name the files that you have made by their names. When you have what the user wants, answer in a few sentences, without a call."
 )
-#: How many characters of conversation a request has at most; what is older is left out.
+#: How many characters of conversation, as JSON, a request has at most; what is older is left out.
 CONTEXT_CHARS = 60_000
 _LEFT_OUT = "[{count} earlier turns are left out here; what they made is in the inventory.]"
 
@@ -56,7 +57,7 @@ def _system(conversation: Conversation, tables: Sequence[Mapping[str, Any]], off
     parts = [
         INSTRUCTIONS,
         f"Tables:\n{_lines(tables)}",
-        f"Artifacts that exist{count}. {REUSE}\n{_lines(inventory.described())}",
+        f"Artifacts that exist{count}. {REUSE}\n{_joined(map(_described, inventory.newest()))}",
         f"Latest results of SQL, newest last:\n{_lines(conversation.intents)}",
     ]
     if not offered:
@@ -65,4 +66,14 @@ def _system(conversation: Conversation, tables: Sequence[Mapping[str, Any]], off
 
 
 def _lines(things: Iterable[Mapping[str, Any]]) -> str:
-    return "\n".join(json.dumps(thing, ensure_ascii=False) for thing in things) or "none"
+    return _joined(json.dumps(thing, ensure_ascii=False) for thing in things)
+
+
+@lru_cache(maxsize=1_024)
+def _described(artifact: Artifact) -> str:
+    """Write what is told of an artifact; the next requests tell the same."""
+    return json.dumps(artifact.described(), ensure_ascii=False)
+
+
+def _joined(lines: Iterable[str]) -> str:
+    return "\n".join(lines) or "none"

@@ -9,11 +9,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import attrs
+
 from dsa.edge.threads import in_thread
 from dsa.errors import DsaError
 from dsa.expr import Outcome
 from dsa.generators.streams import StreamResult, ToolCall
-from dsa.meaning import Configuration, Occurrence, Taken, step
+from dsa.machine import Machine
+from dsa.meaning import Configuration, Occurrence, Refusal
+from dsa.runtime.moves import moves_of
 from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step
 from dsa.runtime.run import Run
 from dsa.runtime.views import guards_for
@@ -24,8 +28,9 @@ from machines.chat.messages import messages_for
 from machines.chat.python import FrameSource, PythonError, compiles, is_empty, normal_code
 from machines.chat.rerun import message_brought
 from machines.chat.resources import Resources, resources_in
-from machines.chat.sql import SqlError, SqlResult, normal_sql
+from machines.chat.sql import SqlError, SqlResult, for_spreadsheets, normal_sql
 from machines.chat.sql import compiles as compiles_sql
+from machines.chat.texts import as_unicode, is_writable
 
 _LONGEST_TOLD = 6_000
 
@@ -39,23 +44,28 @@ def _resources(context: PolicyContext) -> Resources:
 
 def tools_offered(run: Run) -> tuple[str, ...]:
     """Name the tools whose calls the table would take now, if the model asked for them: what seed 002 calls runtime tool access."""
-    machine = run.machine
-    asked = step(machine, _with(run.configuration, "ask_model"), Occurrence("asked"))
-    if not isinstance(asked, Taken) or "next_call" not in asked.effects:
+    here = attrs.evolve(run.configuration, outstanding=run.configuration.outstanding | {"ask_model"})
+    asked = _after(run.machine, here, Occurrence("asked"))
+    if asked is None or "next_call" not in asked[0]:
         return ()
     offered = []
     for tool in TOOLS.values():
-        verdicts: dict[str, Outcome] = dict.fromkeys(
-            guards_for(machine, asked.configuration.state, tool.event), "passed"
-        )
-        called = step(machine, asked.configuration, Occurrence(tool.event, verdicts))
-        if isinstance(called, Taken) and tool.effect in called.effects:
+        verdicts: dict[str, Outcome] = dict.fromkeys(guards_for(run.machine, asked[1].state, tool.event), "passed")
+        called = _after(run.machine, asked[1], Occurrence(tool.event, verdicts))
+        if called is not None and tool.effect in called[0]:
             offered.append(tool.name)
     return tuple(offered)
 
 
-def _with(configuration: Configuration, effect: str) -> Configuration:
-    return Configuration(configuration.state, configuration.values, configuration.outstanding | {effect})
+def _after(machine: Machine, here: Configuration, given: Occurrence) -> tuple[set[str], Configuration] | None:
+    """Give the effects that the table would begin, and where it would lead; None where it takes no such event."""
+    moves = moves_of(machine)
+    chosen = moves.outcome(here, given)
+    if isinstance(chosen, Refusal):
+        return None
+    row, values = chosen
+    move = moves.of(here, row)
+    return {effect for _, effect, _ in move.started}, Configuration(move.target, values, move.outstanding)
 
 
 @answering("asked", "answered", "cut_off", reads={"message": message_brought})
@@ -64,17 +74,22 @@ async def ask_model(action: Action, context: PolicyContext) -> list[Step]:
     chat = _resources(context)
     conversation = chat.conversation(context.run)
     offered = tools_offered(context.run)
-    tables = await in_thread(chat.tables)
+    tables = chat.tables() if chat.is_loaded else await in_thread(chat.tables)
     messages = messages_for(conversation, tables, offered=offered, context_chars=chat.context_chars)
     tools = [TOOLS[name].described() for name in offered]
     result = await chat.model.ask(messages, tools, number=conversation.asked_of_model, on_text=chat.listen)
     event, data = _as_event(result, conversation)
-    return [event_step(action.policy, event, data={**data, "offered": list(offered)})]
+    return [event_step(action.policy, event, data={**as_unicode(data), "offered": list(offered)})]
 
 
 def _as_event(result: StreamResult, conversation: Conversation) -> tuple[str, dict[str, Any]]:
     """Give what came as an event and its data."""
-    told = {"content": result.content, "rescues": dict(result.rescues), "usage": result.usage, "model": result.model}
+    told = {
+        "content": result.content,
+        "rescues": dict(result.rescues),
+        "usage": result.usage if is_writable(result.usage) else None,
+        "model": result.model,
+    }
     if result.error is not None:
         return "cut_off", {**told, "why": str(result.error)}
     if result.tool_calls:
@@ -91,11 +106,16 @@ def _calls(calls: tuple[ToolCall, ...], conversation: Conversation) -> list[dict
     taken: set[str] = set()
     found = []
     for call in calls:
-        name = conversation.free_id(call.id, taken)
+        provider_id = as_unicode(call.id)
+        name = conversation.free_id(provider_id, taken)
         taken.add(name)
-        about = {"id": name, "provider_id": call.id, "name": call.name, "arguments": call.arguments}
-        more = {"error": call.error, "text": call.text} if call.error else {}
-        found.append({**about, **more, **({"extra": dict(call.extra)} if call.extra else {})})
+        error = call.error if is_writable(call.arguments) else "invalid_arguments"
+        arguments = None if error else call.arguments
+        about = {"id": name, "provider_id": provider_id, "name": call.name, "arguments": arguments}
+        more = {"error": error, "text": call.text} if error else {}
+        found.append(
+            {**about, **more, **({"extra": dict(call.extra)} if call.extra and is_writable(call.extra) else {})}
+        )
     return found
 
 
@@ -161,20 +181,28 @@ async def run_sql(action: Action, context: PolicyContext) -> list[Step]:
     chat, call = _resources(context), action.payload["data"]
     given = call["arguments"]
     about = {"call_id": call["call_id"]}
-    database = chat.database
     try:
-        found = await _interrupting(chat, lambda: database.query(given["sql"], limit=given["limit"]))
+        found, digest, shared = await _interrupting(chat, partial(_queried, chat, given))
     except SqlError as error:
         return [event_step(action.policy, "sql_failed", data={**about, **_failed(error)})]
-    digest = await in_thread(partial(chat.files.keep, found.csv))
     table = {"digest": digest, "columns": list(found.columns), "types": list(found.types)}
-    made = _table_made(found, digest, call["digest"], chat.conversation(context.run))
+    made = _table_made(found, *shared, call["digest"], chat.conversation(context.run))
     intent = found.intent.as_json()
     data = {**about, "result": _rows_told(found), "intent": intent, "table": table, "artifacts": made}
     return [event_step(action.policy, "sql_done", data=data)]
 
 
-async def _interrupting(chat: Resources, query: Callable[[], SqlResult]) -> SqlResult:
+_Queried = tuple[SqlResult, str, tuple[str, int]]
+
+
+def _queried(chat: Resources, given: Mapping[str, Any]) -> _Queried:
+    """Query, and keep the rows: as they are, and as spreadsheets may read them, with the SHA-256 of each and the size of the latter."""
+    found = chat.database.query(given["sql"], limit=given["limit"])
+    shared = for_spreadsheets(found.csv)
+    return found, chat.files.keep(found.csv), (chat.files.keep(shared), len(shared))
+
+
+async def _interrupting(chat: Resources, query: Callable[[], _Queried]) -> _Queried:
     """Query in a thread; a query that nobody waits for any more is stopped."""
     try:
         return await in_thread(query)
@@ -190,12 +218,14 @@ def _rows_told(found: SqlResult) -> dict[str, Any]:
     return {"columns": list(found.columns), "rows": rows, "row_count": found.row_count, **cut}
 
 
-def _table_made(found: SqlResult, digest: str, call_digest: str, conversation: Conversation) -> list[dict[str, Any]]:
+def _table_made(
+    found: SqlResult, digest: str, size_bytes: int, call_digest: str, conversation: Conversation
+) -> list[dict[str, Any]]:
     """Give the table as an artifact, unless it is a single value."""
     if found.row_count * len(found.columns) < 2:  # noqa: PLR2004  (more than one value)
         return []
     about = "_".join(found.intent.datasets[:2]) or "result"
-    made = Made(f"{about}_{call_digest[:6]}.csv", "csv", digest, len(found.csv), f"sql:{call_digest[:12]}")
+    made = Made(f"{about}_{call_digest[:6]}.csv", "csv", digest, size_bytes, f"sql:{call_digest[:12]}")
     return conversation.inventory.compared([made])
 
 

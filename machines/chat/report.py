@@ -6,6 +6,7 @@ program stands in them.
 
 import io
 import textwrap
+import warnings
 from typing import Any
 
 from machines.chat.conversation import Conversation, Turn
@@ -53,7 +54,9 @@ def as_pdf(turn: Turn, artifacts: list[Artifact], files: Files) -> bytes:
 
     lines = [line for text in turn.answer.strip().splitlines() for line in textwrap.wrap(text, _WIDTH) or [""]]
     buffer = io.BytesIO()
-    with PdfPages(buffer, metadata={"CreationDate": None, "Producer": None, "Creator": None}) as pages:
+    described = {"CreationDate": None, "Producer": None, "Creator": None}
+    with warnings.catch_warnings(), PdfPages(buffer, metadata=described) as pages:
+        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)  # a box stands in its place
         for start in range(0, max(1, len(lines)), _LINES):
             page = Figure(figsize=_PAGE_INCHES)
             if start == 0:

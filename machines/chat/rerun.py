@@ -6,6 +6,8 @@
 import re
 from typing import Any
 
+from machines.chat.texts import as_unicode
+
 _AGAIN = re.compile(
     r"\bre-?(?:run|execute|compute|calculate|generate|do|plot|create|fetch)(?!\w)|\bre-build\b"
     r"|\b(?:run|execute|compute|calculate|generate|build|do|make|plot|draw|create|fetch|query)\s+(?:\w+\s+){0,5}(?:again|once more|anew|afresh)\b"
@@ -26,5 +28,6 @@ def message_brought(data: object) -> dict[str, Any]:
     text = given.get("text") if isinstance(given, dict) else None
     if not isinstance(text, str) or not text.strip():
         raise ValueError('a message is a text, or {"text": TEXT}')
+    text = as_unicode(text)
     rerun = given.get("rerun") if isinstance(given, dict) else None
     return {"text": text, "rerun": rerun if isinstance(rerun, bool) else asks_again(text)}

@@ -3,7 +3,10 @@
 Made from the settings that its run was started with, once in a process, and made again the same after a crash.
 """
 
+import os
+import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ from machines.chat.conversation import Conversation
 from machines.chat.files import Files
 from machines.chat.messages import CONTEXT_CHARS
 from machines.chat.model import Model, model_of
-from machines.chat.python import Interpreter
+from machines.chat.python import Interpreter, PythonError
 from machines.chat.sql import Database
 
 Listener = Callable[[str], object]
@@ -50,11 +53,25 @@ class Resources:
         return self._database
 
     @property
+    def is_loaded(self) -> bool:
+        """Tell whether the data is at hand, so that nobody waits for it."""
+        return self._database is not None
+
+    @property
     def interpreter(self) -> Interpreter:
         """Python in the sandbox."""
         if self._interpreter is None:
             self._interpreter = Interpreter()
         return self._interpreter
+
+    def warm(self) -> None:
+        """Start Python while nobody waits for it yet. What keeps it from starting is said where it is needed."""
+
+        def start() -> None:
+            with suppress(PythonError):
+                self.interpreter.warm()
+
+        threading.Thread(target=start, daemon=True).start()
 
     @property
     def model(self) -> Model:
@@ -92,20 +109,20 @@ class Resources:
             self._database = None
 
 
-_known: dict[Path, Resources] = {}
+_known: dict[tuple[str, str], Resources] = {}
 
 
 def resources_in(config: Mapping[str, Any], run_id: str) -> Resources:
     """Give what a run works with; `config["runs"]` is where runs are kept."""
-    folder = Path(config.get("runs") or ".dsa").absolute() / run_id
-    if folder not in _known:
-        _known[folder] = Resources(config, folder)
-    return _known[folder]
+    runs = os.path.abspath(config.get("runs") or ".dsa")  # noqa: PTH100  (asked for by every effect, and paths are slow)
+    if (runs, run_id) not in _known:
+        _known[runs, run_id] = Resources(config, Path(runs) / run_id)
+    return _known[runs, run_id]
 
 
 def let_go(resources: Resources) -> None:
     """Forget what a run worked with."""
     resources.close()
-    for folder, known in list(_known.items()):
+    for name, known in list(_known.items()):
         if known is resources:
-            del _known[folder]
+            del _known[name]

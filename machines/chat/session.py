@@ -113,7 +113,7 @@ class Chat:
         observe: Observer = lambda _entry: None,
         listen: Listener = lambda _text: None,
     ) -> "Chat":
-        """Take up a conversation; `go_on` finishes a turn that was cut off. Raises StoreError, OtherMachineError, ReplayError."""
+        """Take up a conversation; `go_on` finishes a turn that was cut off. `observe` is given what happens from now on. Raises StoreError, OtherMachineError, ReplayError."""
         with ExitStack() as undone:
             store = undone.enter_context(open_store(runs, must_exist=True))
             journal, recorded = store.hold(run_id, take=take)
@@ -126,7 +126,8 @@ class Chat:
             chat = resources_in(binding.config, run_id)
             chat.listen = listen
             undone.callback(let_go, chat)
-            artifacts, _, watch = undone.enter_context(kept(runs, run, recorded.text, observe))
+            news = _after(len(recorded.entries), observe)
+            artifacts, _, watch = undone.enter_context(kept(runs, run, recorded.text, news))
             left = unfinished(run)
             driver = Driver(run, binding, artifacts, left=left, journal=journal, observe=watch)
             return cls(driver, binding, chat, undone.pop_all())
@@ -208,9 +209,19 @@ class Chat:
     async def _drive(self, *occurrences: Occurrence) -> Rest:
         rest = await self._driver.drive(*occurrences)
         self._chat.files.shown(self.conversation.inventory)
+        if rest.in_doubt:
+            raise ChatError(
+                f"it is in doubt what became of {rest.in_doubt[0].key}: dsa show {self.run_id} says how to decide it"
+            )
         if rest.failure is not None:
             raise ChatError(f"{rest.failure}; the conversation is kept: dsa chat --resume {self.run_id}")
         return rest
+
+
+def _after(count: int, observe: Observer) -> Observer:
+    """Give an observer that leaves out so many entries: those that were there already."""
+    left = iter(range(count))
+    return lambda entry: observe(entry) if next(left, None) is None else None
 
 
 class ChatError(DsaError):

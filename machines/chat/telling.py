@@ -53,8 +53,8 @@ async def skip_duplicate(action: Action, context: PolicyContext) -> list[Step]:
     known = call["earlier"]
     earlier = conversation.call(known["call_id"])
     when = "in this turn" if known["turn"] == call["turn"] else f"in turn {known['turn']}"
-    text = f"skipped: an equal call was made {when} ({known['call_id']})"
-    said = f"{text}; this is what it gave. Go on from there; only the user can ask for it to be done again"
+    text = f"an equal call was made {when} ({known['call_id']})"
+    said = f"not made: {text}; this is what it gave. Go on from there; only the user can ask for it to be done again"
     result = refused("duplicate_tool_call_skipped", said, result=None if earlier is None else earlier.result)
     return _told(action, "duplicate_tool_call_skipped", text, results={call["call_id"]: result})
 
@@ -64,7 +64,7 @@ async def refuse_call(action: Action, context: PolicyContext) -> list[Step]:
     _, _, call = _read(action, context)
     reason = "invalid_tool_payload" if call["tool"] else "unknown_tool"
     why = call.get("fault") or _fault_of(call, context)
-    return _told(action, reason, f"refused: {why}", results={call["call_id"]: refused(reason, why)})
+    return _told(action, reason, why, results={call["call_id"]: refused(reason, why)})
 
 
 async def refuse_state(action: Action, context: PolicyContext) -> list[Step]:
@@ -72,7 +72,7 @@ async def refuse_state(action: Action, context: PolicyContext) -> list[Step]:
     _, _, call = _read(action, context)
     phase = context.run.configuration.state.rpartition(".")[2]
     why = f"{call['tool']} is not taken while {phase}: answer with what there is, or use another tool"
-    return _told(action, "invalid_state", f"refused: {why}", results={call["call_id"]: refused("invalid_state", why)})
+    return _told(action, "invalid_state", why, results={call["call_id"]: refused("invalid_state", why)})
 
 
 async def guide_retry(action: Action, context: PolicyContext) -> list[Step]:
@@ -81,7 +81,7 @@ async def guide_retry(action: Action, context: PolicyContext) -> list[Step]:
     why = _fault_of(call, context)
     hint = f"{why}. {_GUIDANCE.format(example=_EXAMPLE)}"
     reason = "empty_python_payload_retried"
-    return _told(action, reason, f"sent back: {why}", results={call["call_id"]: refused(reason, hint)})
+    return _told(action, reason, why, results={call["call_id"]: refused(reason, hint)})
 
 
 def _fault_of(call: Mapping[str, Any], context: PolicyContext) -> str:
@@ -102,7 +102,7 @@ async def note_duplicate(action: Action, context: PolicyContext) -> list[Step]:
     _, conversation, data = _read(action, context)
     equal = [each for each in data["artifacts"] if each["equal_to"]]
     said = "; ".join(f"{each['name']} is {_name(conversation, each['equal_to'])}" for each in equal)
-    return _told(action, "duplicate_artifact_prevented", f"kept once: {said}")
+    return _told(action, "duplicate_artifact_prevented", f"{said}")
 
 
 def _name(conversation: Conversation, artifact_id: str) -> str:
@@ -116,7 +116,7 @@ async def note_cut_off(action: Action, context: PolicyContext) -> list[Step]:
     """Tell the model that its answer did not arrive whole."""
     _, _, data = _read(action, context)
     note = f"[Your last answer did not arrive whole: {data.get('why')}. Say it again, shorter.]"
-    return _told(action, "answer_cut_off", f"asked again: {data.get('why')}", note=note)
+    return _told(action, "answer_cut_off", f"{data.get('why')}", note=note)
 
 
 @answering("presented", "missing")
@@ -160,13 +160,13 @@ async def remind(action: Action, context: PolicyContext) -> list[Step]:
     _, _, data = _read(action, context)
     said = "; ".join(data["missing"])
     note = f"[Not there: {said}. Make it with a tool, or answer without it.]"
-    return _told(action, "answer_incomplete", f"reminded: {said}", note=note)
+    return _told(action, "answer_incomplete", f"{said}", note=note)
 
 
 async def note_missing(action: Action, context: PolicyContext) -> list[Step]:
     """Tell the user what an answer is missing."""
     _, _, data = _read(action, context)
-    return _told(action, "answer_incomplete", f"not there: {'; '.join(data['missing'])}")
+    return _told(action, "answer_incomplete", "; ".join(data["missing"]))
 
 
 # -- turns that end otherwise -------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import artifacts
+import chatting
 import durable_peers
 import exploring
 import guarded
@@ -167,6 +168,7 @@ if __name__ == "__main__":
         *simulation.BENCHES,
         *sandboxed.BENCHES,
         *streams.BENCHES,
+        *chatting.BENCHES,
     ):
         if not sys.argv[1:] or bench.__name__ in sys.argv[1:]:
             bench()

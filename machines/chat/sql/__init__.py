@@ -5,6 +5,7 @@ from machines.chat.sql.errors import LoadError, SqlError
 from machines.chat.sql.intent import Intent, TimeScope
 from machines.chat.sql.loading import TableInfo
 from machines.chat.sql.statements import normal_sql
+from machines.chat.sql.values import for_spreadsheets
 
 __all__ = [
     "Database",
@@ -15,6 +16,7 @@ __all__ = [
     "TableInfo",
     "TimeScope",
     "compiles",
+    "for_spreadsheets",
     "normal_sql",
 ]
 

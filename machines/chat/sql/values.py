@@ -1,9 +1,7 @@
 """Cells of a result: as DuckDB is asked for them, as JSON values for a preview, as text for a CSV.
 
 The CSV is the same bytes for the same rows, whatever machine or version of Python: lines end with LF; the text is UTF-8; floats are the
-shortest digits that read back equal; nothing stands for NULL, `""` for an empty text; a text is quoted where it must be. A text that a
-spreadsheet would run as a formula (it begins with = + - @, tab or CR, and is no number) gets an apostrophe before it, so whoever
-reads the CSV back sees the apostrophe too; numbers stay as they are.
+shortest digits that read back equal; nothing stands for NULL, `""` for an empty text; a text is quoted where it must be.
 """
 
 import json
@@ -23,6 +21,8 @@ _SAFE_WHOLE = 2**53  # larger ones are no number to most readers of JSON
 _FORMULA = re.compile(r"[=+\-@\t\r]")
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?%?$")
 _MUST_QUOTE = re.compile(r'[",\r\n]|^\s|\s$|^$')
+_CELL = re.compile(r'"(?:[^"]|"")*"|[^,\n"]+')
+_MAYBE_FORMULA = re.compile(rb'(?:^|[,\n])"?[=+\-@\t\r]')
 _WHOLE = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|BIGNUM)$")
 _NESTED = re.compile(r"(STRUCT|MAP|UNION|VARIANT)\b|.*\]$", re.DOTALL)
 Json = Any  # as json reads and writes it
@@ -152,7 +152,18 @@ def _field(cell: Cell, kind: str) -> str:
     return _text(cell)
 
 
+def for_spreadsheets(csv: bytes) -> bytes:
+    """Give such a CSV without formulas: a text that a spreadsheet would run gets an apostrophe before it; numbers stay as they are.
+
+    That is a text which begins with = + - @, tab or CR, and is no number. Whoever reads the CSV back sees the apostrophe too.
+    """
+    return _CELL.sub(_without_formula, csv.decode()).encode() if _MAYBE_FORMULA.search(csv) else csv
+
+
+def _without_formula(cell: re.Match[str]) -> str:
+    quote, text = ('"', cell[0][1:]) if cell[0].startswith('"') else ("", cell[0])
+    return f"{quote}'{text}" if _FORMULA.match(text) and not _NUMBER.match(text.removesuffix(quote)) else cell[0]
+
+
 def _text(text: str) -> str:
-    if _FORMULA.match(text) and not _NUMBER.match(text):
-        text = "'" + text
     return '"' + text.replace('"', '""') + '"' if _MUST_QUOTE.search(text) else text

@@ -1,10 +1,13 @@
 """What every diagram shows."""
 
+from unittest.mock import patch
+
 import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dsa.targets.picture as picture_module
 from dsa.declarations import Emit, Event, State, Transition
 from dsa.expr import And, Compare, Integer, Name, Not, Or, Verdict
 from dsa.machine import Machine
@@ -91,11 +94,13 @@ def test_a_row_is_estimated_as_taken_although_its_effect_may_be_outstanding():
     assert may_wait(machine)["c"] == {"ask", "tell"}
 
 
+@pytest.mark.parametrize("most_sets", [0, 3, 5_000])
 @settings(deadline=None, max_examples=30)
-@given(st.data())
-def test_whatever_a_run_waits_for_is_in_the_estimate(data):
+@given(data=st.data())
+def test_whatever_a_run_waits_for_is_in_the_estimate(most_sets, data):
     machine = data.draw(machines(claims=False))
-    estimate, here = may_wait(machine), start(machine)
+    with patch.object(picture_module, "_MOST_SETS", most_sets):
+        estimate, here = may_wait(machine), start(machine)
     for _ in range(10):
         answer = step(machine, here, data.draw(occurrences(machine, here, malformed=False)))
         if isinstance(answer, Taken):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from machines.chat.sql import Database, SqlError, compiles, normal_sql
+from machines.chat.sql import Database, SqlError, compiles, for_spreadsheets, normal_sql
 
 CARS = """name,origin,cylinders,mpg,made
 ford torino,USA,8,17.0,1970-01-01
@@ -128,10 +128,8 @@ def test_cells_become_json_without_loss(database, expression, shown):
         ("'two' || chr(10) || 'lines'", '"two\nlines"'),
         ("' x'", '" x"'),
         ("true", "true"),
-        ("'=1+1'", "'=1+1"),
-        ("'@SUM(A1)'", "'@SUM(A1)"),
-        ("'+cmd'", "'+cmd"),
-        ("chr(9) || '=1'", "'\t=1"),
+        ("'=1+1'", "=1+1"),
+        ("'@handle'", "@handle"),
         ("'-5'", "-5"),
         ("'+3,5%'", '"+3,5%"'),
         ("-5", "-5"),
@@ -148,10 +146,30 @@ def test_the_csv_is_the_same_bytes_each_time_and_in_another_process(database):
     assert database.query(sql).csv == first
 
 
+@pytest.mark.parametrize(
+    ("expression", "line"),
+    [
+        ("'=1+1'", "'=1+1"),
+        ("'@SUM(A1)'", "'@SUM(A1)"),
+        ("'+cmd'", "'+cmd"),
+        ("chr(9) || '=1'", '"\'\t=1"'),
+        ("'=1,\"2\"'", '"\'=1,""2"""'),
+        ("'-5'", "-5"),
+        ("'+3,5%'", '"+3,5%"'),
+        ("-5", "-5"),
+        ("'a,=b' || chr(10) || '=c'", '"a,=b\n=c"'),
+        ("''", '""'),
+        ("NULL", ""),
+    ],
+)
+def test_a_csv_for_spreadsheets_has_no_formula(database, expression, line):
+    assert for_spreadsheets(csv_of(database, expression).encode()).decode() == f"x\n{line}\n"
+
+
 def test_names_of_columns_are_unique_and_no_formulas(database):
     result = database.query('SELECT 1 AS a, 2 AS A, 3 AS "=x", 4 AS a_1')
     assert result.columns == ("a", "A_1", "=x", "a_1_1")
-    assert result.csv.decode().splitlines()[0] == "a,A_1,'=x,a_1_1"
+    assert for_spreadsheets(result.csv).decode().splitlines()[0] == "a,A_1,'=x,a_1_1"
 
 
 def test_a_long_result_is_counted_whole_and_kept_in_part(database):

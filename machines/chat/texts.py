@@ -1,0 +1,42 @@
+r"""JSON values as anybody can be sent them and a ledger can hold them.
+
+Models send halves of characters (`\ud83d` alone), which no UTF-8 has: a request that repeats one is never sent, and so is none after it. And
+numbers beyond every range (1e999), which JSON reads as infinity and cannot write; and lists in lists, hundreds deep. Pure.
+"""
+
+import math
+from typing import Any
+
+#: How deep lists and objects are nested at most in what is kept of an answer: whoever walks them has a stack.
+MOST_NESTED = 50
+
+
+def as_unicode(value: Any) -> Any:  # noqa: ANN401  (JSON)
+    """Give a JSON value in which halves of characters are joined, and those that stand alone are U+FFFD."""
+    if isinstance(value, str):
+        return value if _is_whole(value) else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list | tuple):
+        return [as_unicode(each) for each in value]
+    if isinstance(value, dict):
+        return {as_unicode(name): as_unicode(each) for name, each in value.items()}
+    return value
+
+
+def _is_whole(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def is_writable(value: Any, deepest: int = MOST_NESTED) -> bool:  # noqa: ANN401  (JSON)
+    """Tell whether JSON can write all numbers of a value, and nothing in it is nested deeper than this."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if not isinstance(value, list | tuple | dict):
+        return True
+    inner = value.values() if isinstance(value, dict) else value
+    return deepest > 0 and all(is_writable(each, deepest - 1) for each in inner)

@@ -1,0 +1,199 @@
+"""Ledgers of conversations, written by hand or by chance, entry by entry as the chat machine writes them; what a fold of one says.
+
+`Told` writes; `lives` draws ledgers in which everything may happen that the table lets happen, refused events in between.
+"""
+
+import attrs
+from hypothesis import strategies as st
+
+from dsa.runtime.ledger import EventEntry, IntentEntry, RefusalEntry, ResultEntry, StepEntry
+from machines.chat.conversation import Conversation, conversation_of, refused
+from machines.chat.inventory import Made
+
+
+class Told:
+    """A ledger that is written on. `entries` is what there is, `requests` are the lengths at which the model was asked."""
+
+    def __init__(self):
+        self.entries = []
+        self.requests = []
+        self._seq = 0
+        self._read = Conversation()
+
+    @property
+    def conversation(self):
+        return conversation_of(self.entries)
+
+    @property
+    def so_far(self):
+        """The conversation, read on: for whoever asks often while it is written."""
+        self._read.take(self.entries[self._read.taken :])
+        return self._read
+
+    def happens(self, event, data=None, **verdicts):
+        """An event that is taken."""
+        self._arrives(event, data, verdicts)
+        self.entries.append(StepEntry(self._seq, 1, "resting.completed", "working.planning"))
+        return self
+
+    def refuses(self, event, data=None, reason="invalid_state", **verdicts):
+        """An event that is refused."""
+        self._arrives(event, data, verdicts)
+        self.entries.append(RefusalEntry(self._seq, reason, "not now"))
+        return self
+
+    def _arrives(self, event, data, verdicts):
+        self._seq += 1
+        self.entries.append(EventEntry(self._seq, event, verdicts, data=data, at_ms=1_700_000_000_000 + self._seq))
+
+    def asks(self):
+        """The model is about to be asked."""
+        self.entries.append(IntentEntry(f"chat-1/{self._seq}/1", "ask_model", "message", 1, "a", "b"))
+        self.requests.append(len(self.entries))
+        return self
+
+    def says(self, text, *, rerun=False):
+        """The user says something."""
+        return self.happens("message", {"text": text, "rerun": rerun}).asks()
+
+    def asked(self, *calls, content=""):
+        """The model asks for calls: pairs of id and tool, or triples with the provider's id."""
+        queued = [
+            {"id": call[0], "provider_id": call[-1] if len(call) == 3 else call[0], "name": call[1], "arguments": {}}
+            for call in calls
+        ]
+        return self.happens("asked", {"content": content, "calls": queued, "rescues": {}})
+
+    def called(self, call_id, tool="run_sql", text="SELECT 1", **more):
+        """The first queued call is taken."""
+        event = {"run_sql": "sql_call", "run_python": "python_call", "": "unknown_call"}[tool]
+        data = {"call_id": call_id, "tool": tool, "text": text, "rescues": [], "fault": "", "digest": f"d-{text}"}
+        return self.happens(event, {**data, **more})
+
+    def came(self, call_id, event="sql_done", artifacts=(), new="passed", **more):
+        """A call has given something."""
+        data = {
+            "call_id": call_id,
+            "result": {"columns": ["n"], "rows": [[1]], "row_count": 1},
+            "artifacts": list(artifacts),
+        }
+        if event == "sql_done":
+            data |= {"intent": {"datasets": ["cars"]}, "table": {"digest": "t"}}
+        verdicts = {"new": new} if event.endswith("done") else {}
+        return self.happens(event, {**data, **more}, **verdicts)
+
+    def told(self, reason, results=None, **more):
+        """An effect without answers has told something."""
+        payload = {"text": f"because of {reason}", "reason": reason, "results": results or {}, **more}
+        step = {"id": f"chat-1/{self._seq}/1/1", "policy": "p", "payload": payload}
+        self.entries.append(ResultEntry(f"chat-1/{self._seq}/1", "effect", (step,)))
+        return self
+
+    def skips(self, call_id, reason):
+        """A call was not made."""
+        return self.told(reason, {call_id: refused(reason, "no")})
+
+
+def facts(conversation):
+    """Give all that a conversation says, as plain values."""
+    read = conversation
+    counted = (read.guided, read.guided_well, read.asked_of_model, read.reasons, read.rescues, read.tools)
+    return {
+        "turns": [attrs.asdict(turn) for turn in read.turns],
+        "artifacts": [attrs.asdict(artifact) for artifact in read.inventory],
+        "names": {name: read.inventory.named(name) for name in ("a.csv", "b.png", "c.pdf")},
+        "queue": list(read.queue),
+        "current": None if read.current is None else attrs.asdict(read.current),
+        "results": (list(read.intents), read.latest_table),
+        "counted": tuple(dict(each) if isinstance(each, dict) else each for each in counted),
+        "waiting": read.waiting(),
+        "earlier": [read.earlier(f"d-{text}") for text in TEXTS] if read.turns else [],
+        "ids": [read.free_id(f"c{number}") for number in range(4)],
+    }
+
+
+TEXTS = ("SELECT 1", "SELECT 2", "print(1)")
+_REFUSED = ("duplicate_tool_call_skipped", "invalid_tool_payload", "unknown_tool", "invalid_state")
+_ENDS = ("answered", "cut_off", "cancelled", "limit", "failed", "hangs")
+
+
+@st.composite
+def lives(draw, most_turns=4):
+    """Draw the ledger of a conversation; it may end anywhere."""
+    told = Told()
+    for number in range(draw(st.integers(1, most_turns))):
+        told.says(f"turn {number}", rerun=draw(st.booleans()))
+        for _ in range(draw(st.integers(0, 3))):
+            _round(draw, told)
+        _end(draw, told)
+        if draw(st.booleans()):
+            told.refuses(
+                draw(st.sampled_from(["retried", "sql_done", "answered", "message"])), {"text": "?", "result": 1}
+            )
+    told.entries = told.entries[: draw(st.integers(0, len(told.entries)))] if draw(st.booleans()) else told.entries
+    return told
+
+
+def _round(draw, told):
+    """Have the model ask for calls, and each of them happen."""
+    known = told.so_far
+    calls = []
+    for _ in range(draw(st.integers(1, 3))):
+        provider_id = draw(st.sampled_from(["c0", "c1"]))
+        name = known.free_id(provider_id, [call[0] for call in calls])
+        calls.append((name, draw(st.sampled_from(["run_sql", "run_python", "sing"])), provider_id))
+    told.asked(*calls, content=draw(st.sampled_from(["", "Let me see."])))
+    for name, tool, _ in calls:
+        _call(draw, told, name, "" if tool == "sing" else tool)
+    told.happens("no_more_calls").asks()
+
+
+def _call(draw, told, name, tool):
+    text = draw(st.sampled_from(TEXTS if tool else [""]))
+    told.called(name, tool, text, rescues=draw(st.sampled_from([[], ["fence"]])))
+    what = draw(st.sampled_from(["done", "failed", "refused"] if tool else ["refused"]))
+    if what == "refused":
+        guided = tool == "run_python" and draw(st.booleans())
+        told.skips(name, "empty_python_payload_retried" if guided else draw(st.sampled_from(_REFUSED)))
+        return
+    event = f"{tool.removeprefix('run_')}_{what}"
+    if what == "failed":
+        told.came(name, event, result=refused("sql_error", "no such column"))
+        return
+    made = told.so_far.inventory.compared(draw(st.lists(things, max_size=3)))
+    is_new = all(each["equal_to"] is None for each in made)
+    told.came(name, event, made, "passed" if is_new else "failed")
+    if not is_new:
+        told.told("duplicate_artifact_prevented")
+
+
+def _end(draw, told):
+    """Have the turn end in one of the ways in which it can, or not at all."""
+    end = draw(st.sampled_from(_ENDS))
+    if end == "answered":
+        told.happens("answered", {"content": "Done.", "rescues": {"changed_id": 1}}).happens(
+            "presented", {"artifacts": []}
+        )
+    elif end == "cut_off":
+        told.happens("cut_off", {"content": draw(st.sampled_from(["", "I was"])), "why": "it broke off"})
+        told.told("answer_cut_off", note="[Say it again.]").asks()
+    elif end == "failed":
+        told.happens("cut_off", {"content": "I was", "why": "it broke off"}).told("limit_reached", drops=True)
+        told.happens("retried").asks()
+    elif end in {"cancelled", "limit"}:
+        told.asked(("x", "run_sql"), ("y", "run_sql"))
+        waiting = told.so_far.waiting()
+        told.told("turn_cancelled", {name: refused("interrupted", "stopped") for name in waiting}, drops=True)
+    else:
+        name = told.so_far.free_id("c0")
+        told.asked((name, "run_sql", "c0")).called(name)
+
+
+things = st.builds(
+    Made,
+    name=st.sampled_from(["a.csv", "b.png", "c.pdf"]),
+    kind=st.just("csv"),
+    digest=st.sampled_from([f"content {number}" for number in range(4)]),
+    size_bytes=st.just(10),
+    logical_key=st.sampled_from(["sql:1", "python:b.png:-"]),
+)

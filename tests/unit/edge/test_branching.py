@@ -1,0 +1,213 @@
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsa.edge.branching import BranchError, branched, length_before
+from dsa.edge.running import replayed
+from dsa.lang import digest, loads
+from dsa.meaning import Occurrence
+from dsa.runtime.journal import Recorded
+from dsa.runtime.ledger import (
+    DoubtEntry,
+    EventEntry,
+    IntentEntry,
+    MachineEntry,
+    ResultEntry,
+    StepEntry,
+    TimerEntry,
+    from_json,
+    to_json,
+)
+from dsa.runtime.run import begin
+
+TEXT = """# loop
+
+## Events
+| event | from    |
+| ----- | ------- |
+| go    | outside |
+| done  | work    |
+
+## Effects
+| effect | kind     |
+| ------ | -------- |
+| work   | sensing  |
+| note   | internal |
+
+## States
+| state | kind    |
+| ----- | ------- |
+| idle  | initial |
+| busy  |         |
+
+## Transitions
+| source | event    | effects    | target |
+| ------ | -------- | ---------- | ------ |
+| idle   | go       | note, work | busy   |
+| busy   | done     |            | idle   |
+| busy   | after 1h | cancel     | idle   |
+"""
+OLD, NEW = "loop-1", "loop-2"
+
+
+def recorded(moves, *, text=TEXT):
+    """Play a run: `go` and what it starts, whole; `refused`, an event that is not taken; `late`, a time limit."""
+    machine = loads(text)
+    run, _ = begin(machine, OLD, digest=digest(machine), started={"seed": 0, "about": f"{OLD}/1/1"}, at_ms=1)
+    rests = [len(run.ledger)]
+    for move in moves:
+        if move == "refused":
+            run, _ = run.feed(Occurrence("done", data=f"{OLD}/1/1"), f"{OLD}/999/1")
+        else:
+            run, _ = run.feed(Occurrence("go", data={"said": OLD}), at_ms=2)
+            seq = run.seq
+            run = run.record(TimerEntry("busy", "after 1h", 3_600_000))
+            run = run.record(result(f"{OLD}/{seq}/1", "note"))
+            key = run.keys["work"]
+            if move == "doubt":
+                run = run.record(DoubtEntry(key, "work", "retry"))
+            if move == "late":
+                run, _ = run.feed(Occurrence("after 1h", source="busy"))
+            else:
+                run = run.record(result(key, "work"))
+                run, _ = run.feed(Occurrence("done", data=7), key)
+        rests.append(len(run.ledger))
+    return Recorded(OLD, text, run.ledger, 3, "somebody"), rests
+
+
+def result(key, effect):
+    steps = (
+        {"id": f"{key}/1", "policy": effect, "payload": {"of": key}},
+        {"id": "elsewhere-1", "policy": effect, "payload": {}},
+    )
+    return ResultEntry(key, effect, steps)
+
+
+def renamed(entry):
+    """Name a run as another one, said plainly: keys and names of steps begin with it; what was said stays as it was said."""
+
+    def name(text):
+        return NEW + text[len(OLD) :] if text == OLD or text.startswith(f"{OLD}/") else text
+
+    written = to_json(entry)
+    for field in ("run", "key"):
+        if isinstance(written.get(field), str):
+            written[field] = name(written[field])
+    if written["kind"] == "refusal":
+        written["message"] = name(written["message"])  # "KEY is not outstanding"
+    if written["kind"] == "result":
+        written["steps"] = [{**step, "id": name(step["id"])} for step in written["steps"]]
+    return from_json(written)
+
+
+lives = st.lists(st.sampled_from(["go", "refused", "late", "doubt"]), max_size=5)
+
+
+@given(lives, st.data())
+def test_a_branch_is_its_original_under_another_name(moves, data):
+    whole, rests = recorded(moves)
+    length = data.draw(st.sampled_from(rests))
+    branch = branched(whole, length, NEW)
+    first, *others = branch.entries
+    about = {"seed": 0, "about": f"{OLD}/1/1", "branched_from": {"run": OLD, "entries": length}}
+    assert first == attrs.evolve(renamed(whole.entries[0]), started=about)
+    assert others == [renamed(entry) for entry in whole.entries[1:length]]
+    assert (branch.run, branch.text, branch.epoch, branch.holder) == (NEW, TEXT, 0, None)
+
+
+@given(lives, st.data())
+def test_a_branch_stands_where_its_original_stood_and_can_go_on(moves, data):
+    whole, rests = recorded(moves)
+    length = data.draw(st.sampled_from(rests))
+    run, _ = replayed(branched(whole, length, NEW))
+    was, _ = replayed(attrs.evolve(whole, entries=type(whole.entries)(whole.entries[:length])))
+    assert (run.run_id, run.configuration, run.seq, run.keys) == (NEW, was.configuration, was.seq, was.keys)
+    after, (*_, intent) = run.feed(Occurrence("go", data="on"))
+    assert (after.configuration.state, intent.key) == ("busy", f"{NEW}/{run.seq + 1}/2")
+
+
+@given(lives, st.data())
+def test_a_run_is_branched_only_where_it_rests(moves, data):
+    whole, rests = recorded([*moves, "go"])
+    length = data.draw(st.integers(1, len(whole.entries)))
+    if length in rests:
+        assert len(branched(whole, length, NEW).entries) == length
+        return
+    with pytest.raises(BranchError):
+        branched(whole, length, NEW)
+
+
+@pytest.mark.parametrize("kept", [IntentEntry, TimerEntry, "note", "work"], ids=str)
+def test_while_an_effect_is_under_way_a_branch_is_refused(kept):
+    whole, _ = recorded(["go"])
+    names = [getattr(entry, "effect", "") if isinstance(entry, ResultEntry) else type(entry) for entry in whole.entries]
+    length = len(names) - names[::-1].index(kept)
+    with pytest.raises(BranchError, match=f"run {OLD} had effects under way after {length} entries"):
+        branched(whole, length, NEW)
+
+
+def test_an_event_and_its_step_are_not_parted():
+    whole, _ = recorded(["go"])
+    length = len(whole.entries) - 1
+    with pytest.raises(BranchError, match=f"entry {length + 1} of run {OLD} belongs to the one before"):
+        branched(whole, length, NEW)
+
+
+@pytest.mark.parametrize("length", [-1, 0, 100])
+def test_a_length_that_the_run_does_not_have_is_refused(length):
+    whole, _ = recorded(["go"])
+    with pytest.raises(
+        BranchError, match=f"run {OLD} has {len(whole.entries)} entries; it cannot be branched after {length}"
+    ):
+        branched(whole, length, NEW)
+
+
+def test_the_original_stays_as_it_is():
+    whole, rests = recorded(["go", "go"])
+    before = list(whole.entries)
+    branched(whole, rests[1], NEW)
+    assert list(whole.entries) == before
+
+
+def test_a_branch_of_a_branch_names_the_branch():
+    whole, rests = recorded(["go", "go"])
+    third = branched(branched(whole, rests[2], NEW), rests[1], "loop-3")
+    first = third.entries[0]
+    assert isinstance(first, MachineEntry)
+    assert (first.run, dict(first.started)["branched_from"]) == ("loop-3", {"run": NEW, "entries": rests[1]})
+    assert [entry.key for entry in third.entries if isinstance(entry, IntentEntry)] == ["loop-3/1/1", "loop-3/1/2"]
+
+
+def test_a_run_whose_name_begins_like_another_s_is_not_renamed():
+    whole, rests = recorded(["go"])
+    other = result(f"{OLD}0/1/1", "note")
+    entries = type(whole.entries)([*whole.entries, other])
+    branch = branched(attrs.evolve(whole, entries=entries), rests[1] + 1, NEW)
+    assert branch.entries[-1] == other
+
+
+# -- where to branch ------------------------------------------------------------------------------------------------------
+
+
+def test_the_place_before_an_event_counts_those_that_were_taken():
+    whole, rests = recorded(["go", "refused", "go", "late"])
+    assert [length_before(whole.entries, "go", number) for number in (1, 2, 3, 4)] == [
+        rests[0],
+        rests[2],
+        rests[3],
+        rests[4],
+    ]
+
+
+def test_an_event_that_was_refused_is_not_counted():
+    whole, rests = recorded(["go", "refused"])
+    assert isinstance(whole.entries[rests[1]], EventEntry)
+    assert length_before(whole.entries, "done", 1) == rests[1] - 2
+    assert length_before(whole.entries, "done", 2) == rests[2]
+
+
+def test_an_event_that_never_came_is_after_everything():
+    whole, _ = recorded(["go"])
+    assert length_before(whole.entries, "never", 1) == len(whole.entries)
+    assert isinstance(whole.entries[-1], StepEntry)

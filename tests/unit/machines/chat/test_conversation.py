@@ -1,0 +1,253 @@
+import json
+
+import pytest
+from chat_ledgers import Told, facts, lives
+from chat_server import faults_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from machines.chat.conversation import REASONS, RECENT_TURNS, Conversation, conversation_of, refused
+from machines.chat.inventory import Made
+from machines.chat.messages import messages_for
+
+
+def made(name="a.csv", content="1", equal_to=None, key="sql:1"):
+    return Made(name, "csv", content, 10, key, equal_to).as_json()
+
+
+def asked_once():
+    return Told().says("How many?").asked(("c1", "run_sql"))
+
+
+# -- the fold ---------------------------------------------------------------------------------------------------------------
+
+
+@given(lives(), st.data())
+def test_folding_in_two_parts_gives_what_folding_at_once_gives(told, data):
+    cut = data.draw(st.integers(0, len(told.entries)))
+    parts = Conversation()
+    parts.take(told.entries[:cut])
+    parts.take(told.entries[cut:])
+    assert facts(parts) == facts(told.conversation)
+    assert parts.taken == len(told.entries)
+
+
+@given(lives())
+def test_whatever_happens_no_request_has_a_call_without_its_result(told):
+    for length in told.requests:
+        if length <= len(told.entries):
+            messages = messages_for(conversation_of(told.entries[:length]), [], context_chars=100)
+            assert faults_of({"messages": messages}) == []
+
+
+@given(lives(), st.sampled_from(["message", "asked", "sql_call", "sql_done", "presented", "cut_off", "retried"]))
+def test_a_refused_event_changes_nothing(told, event):
+    before = facts(told.conversation)
+    data = {
+        "text": "?",
+        "content": "!",
+        "calls": [],
+        "tool": "run_sql",
+        "rescues": [],
+        "result": 1,
+        "intent": {},
+        "artifacts": [made()],
+    }
+    assert facts(told.refuses(event, data).conversation) == before
+
+
+def test_a_refused_event_changes_nothing_either_when_a_step_of_another_follows():
+    told = asked_once().called("c1")
+    told.refuses("message", {"text": "wait"}).came("c1")
+    assert [turn.text for turn in told.conversation.turns] == ["How many?"]
+    assert told.conversation.turn.calls[0].status == "done"
+
+
+def test_answers_before_any_turn_change_nothing():
+    assert facts(Told().happens("answered", {"content": "Hello"}).conversation) == facts(Told().conversation)
+
+
+# -- calls --------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_and_its_result_stand_together_under_the_provider_s_id():
+    told = Told().says("How many?").asked(("c1-2", "run_sql", "c1")).called("c1-2").came("c1-2")
+    user, asked, result = told.conversation.turn.messages
+    assert user == {"role": "user", "content": "How many?"}
+    assert [call["id"] for call in asked["tool_calls"]] == ["c1"]
+    assert (result["role"], result["tool_call_id"]) == ("tool", "c1")
+    assert json.loads(result["content"])["row_count"] == 1
+
+
+@pytest.mark.parametrize("event", ["message", "answered", "retried"])
+def test_calls_without_a_result_are_answered_as_interrupted_before_anything_else_is_said(event):
+    told = asked_once().asked(("c2", "run_sql"), ("c3", "run_python")).called("c2")
+    told.happens(event, {"text": "Go on", "content": "Well"})
+    first = told.conversation.turns[0]
+    results = [message for message in first.messages if message["role"] == "tool"]
+    assert [message["tool_call_id"] for message in results] == ["c1", "c2", "c3"]
+    assert {json.loads(message["content"])["error"]["code"] for message in results} == {"interrupted"}
+    assert [call.status for call in first.calls] == ["interrupted"] * 3
+    assert told.conversation.reasons["interrupted"] == 3
+    assert (told.conversation.waiting(), list(told.conversation.queue), told.conversation.current) == ((), [], None)
+
+
+def test_a_result_that_comes_after_its_call_was_answered_is_not_told():
+    told = asked_once().called("c1").told("turn_cancelled", {"c1": refused("interrupted", "stopped")}, drops=True)
+    before = facts(told.conversation)
+    assert facts(told.skips("c1", "invalid_state").conversation)["turns"] == before["turns"]
+
+
+def test_ids_that_a_provider_repeats_get_numbers():
+    conversation = asked_once().conversation
+    assert conversation.free_id("c2") == "c2"
+    assert conversation.free_id("c1") == "c1-2"
+    assert conversation.free_id("c1", ["c1-2"]) == "c1-3"
+    assert Told().says("?").asked(("c1-2", "run_sql", "c1")).conversation.free_id("c1") == "c1"
+
+
+def test_dropped_calls_have_results_and_none_of_them_waits():
+    told = (
+        Told()
+        .says("?")
+        .asked(("c1", "run_sql"), ("c2", "run_sql"), ("c3", "run_sql"))
+        .called("c1")
+        .came("c1")
+        .called("c2")
+    )
+    told.told("too_many_calls", {name: refused("too_many_calls", "no") for name in ("c2", "c3")}, drops=True)
+    conversation = told.conversation
+    assert [call.status for call in conversation.turn.calls] == ["done", "too_many_calls", "too_many_calls"]
+    assert (conversation.waiting(), list(conversation.queue), conversation.current) == ((), [], None)
+
+
+def test_a_note_is_said_by_the_user():
+    told = Told().says("?").happens("cut_off", {"content": "", "why": "?"}).told("answer_cut_off", note="[Again]")
+    assert told.conversation.turn.messages[-1] == {"role": "user", "content": "[Again]"}
+
+
+def test_an_answer_that_is_empty_is_not_said():
+    assert len(Told().says("?").happens("cut_off", {"content": "", "why": "?"}).conversation.turn.messages) == 1
+
+
+def test_after_a_broken_answer_and_a_retry_the_model_does_not_answer_itself():
+    told = Told().says("?").happens("cut_off", {"content": "I was", "why": "?"}).told("limit_reached", drops=True)
+    assert told.happens("retried").conversation.turn.messages[-1]["role"] == "user"
+
+
+def test_after_a_retry_nothing_is_said_where_the_user_has_spoken_last():
+    told = Told().says("?").told("turn_failed", drops=True).happens("retried")
+    assert told.conversation.turn.messages == [{"role": "user", "content": "?"}]
+
+
+# -- what was done before ---------------------------------------------------------------------------------------------------
+
+
+def test_an_equal_call_is_known_with_its_turn_and_whether_it_gave_a_result():
+    told = asked_once().called("c1", digest="d1").came("c1")
+    found = told.says("Again").conversation.earlier("d1")
+    assert (found.call_id, found.turn, found.ok) == ("c1", 1, True)
+    assert told.conversation.earlier("d2") is None
+
+
+def test_the_last_of_equal_calls_is_the_one_that_counts():
+    told = asked_once().called("c1", digest="d1").came("c1").says("Again").asked(("c2", "run_sql"))
+    found = told.called("c2", digest="d1").came("c2", "sql_failed", result={}).conversation.earlier("d1")
+    assert (found.call_id, found.turn, found.ok) == ("c2", 2, False)
+
+
+def test_a_call_that_was_cut_off_was_not_made():
+    told = asked_once().called("c1", digest="d1").says("Go on")
+    assert told.conversation.earlier("d1") is None
+
+
+def test_what_was_long_ago_is_forgotten():
+    told = asked_once().called("c1", digest="d1").came("c1")
+    for _ in range(RECENT_TURNS):
+        told.says("?")
+    assert told.conversation.earlier("d1") is not None
+    assert told.says("?").conversation.earlier("d1") is None
+
+
+# -- artifacts --------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_made_is_kept_with_where_it_came_from():
+    told = asked_once().called("c1").came("c1", artifacts=[made()])
+    (artifact,) = told.conversation.inventory
+    assert (artifact.artifact_id, artifact.source_call_id, artifact.producer) == ("a1", "c1", "sql")
+    assert artifact.created_at == "2023-11-14T22:13:20+00:00"
+    assert told.conversation.turn.calls[0].artifacts == ["a1"]
+
+
+@pytest.mark.parametrize(("verdict", "kept"), [("passed", ["a1", "a2"]), ("failed", ["a1", "a1"])])
+def test_equal_content_is_kept_once_unless_the_guard_lets_it_pass(verdict, kept):
+    told = asked_once().called("c1").came("c1", artifacts=[made(), made("b.csv", equal_to="a1")], new=verdict)
+    assert told.conversation.turn.calls[0].artifacts == kept
+    assert len(told.conversation.inventory) == len(set(kept))
+
+
+def test_an_artifact_of_an_answer_has_the_turn_for_its_source():
+    told = (
+        Told().says("?").happens("answered", {"content": "Done."}).happens("presented", {"artifacts": [made("r.md")]})
+    )
+    (artifact,) = told.conversation.inventory
+    assert (artifact.source_call_id, artifact.producer) == ("turn-1", "report")
+
+
+def test_the_latest_table_and_the_last_five_summaries_are_those_of_sql():
+    told = Told().says("?")
+    for number in range(6):
+        told.asked((f"c{number}", "run_sql")).called(f"c{number}")
+        told.came(f"c{number}", intent={"datasets": [f"t{number}"]}, table={"digest": f"{number}"})
+    told.asked(("p", "run_python")).called("p", "run_python").came("p", "python_done")
+    assert [intent["datasets"] for intent in told.conversation.intents] == [[f"t{number}"] for number in range(1, 6)]
+    assert told.conversation.latest_table == {"digest": "5"}
+
+
+# -- counters ---------------------------------------------------------------------------------------------------------------
+
+
+def test_reasons_rescues_and_calls_are_counted():
+    told = Told().says("?").asked(("c1", "run_sql"), ("c2", "run_sql"), ("c3", "run_python"))
+    told.called("c1", rescues=["fence", "alias"]).came("c1").called("c2", rescues=["fence"])
+    told.skips("c2", "duplicate_tool_call_skipped").called("c3", "run_python").came("c3", "python_failed", result={})
+    told.happens("answered", {"content": "Done.", "rescues": {"changed_id": 2}})
+    conversation = told.conversation
+    assert conversation.rescues == {"fence": 2, "alias": 1, "changed_id": 2}
+    assert conversation.reasons == {"duplicate_tool_call_skipped": 1}
+    assert conversation.tools == {"run_sql done": 1, "run_python failed": 1}
+    assert conversation.asked_of_model == 2
+
+
+@pytest.mark.parametrize(
+    ("second", "succeeded"),
+    [
+        ({"tool": "run_python", "text": "print(1)"}, 1),
+        ({"tool": "run_python", "text": "print(", "fault": "it does not compile"}, 0),
+        ({"tool": "run_python", "text": ""}, 0),
+        ({"tool": "run_sql", "text": "SELECT 1"}, 0),
+    ],
+)
+def test_a_guided_retry_succeeds_with_python_code_that_can_be_run(second, succeeded):
+    told = Told().says("?").asked(("c1", "run_python")).called("c1", "run_python", "")
+    told.skips("c1", "empty_python_payload_retried").asked(("c2", second["tool"])).called("c2", **second)
+    assert (told.conversation.guided, told.conversation.guided_well) == (1, succeeded)
+
+
+def test_a_guided_retry_succeeds_once_and_in_its_own_turn():
+    told = Told().says("?").asked(("c1", "run_python")).called("c1", "run_python", "")
+    told.skips("c1", "empty_python_payload_retried")
+    told.asked(("c2", "run_python"), ("c3", "run_python"))
+    told.called("c2", "run_python").came("c2", "python_done").called("c3", "run_python").came("c3", "python_done")
+    assert told.conversation.guided_well == 1
+    other = Told().says("?").asked(("c1", "run_python")).called("c1", "run_python", "")
+    other.skips("c1", "empty_python_payload_retried").says("?").asked(("c2", "run_python")).called("c2", "run_python")
+    assert other.conversation.guided_well == 0
+
+
+def test_what_effects_tell_without_a_reason_of_ours_is_not_taken():
+    told = asked_once()
+    before = facts(told.conversation)
+    assert facts(told.told("because", {"c1": {}}, note="[no]", drops=True).conversation) == before
+    assert "because" not in REASONS

@@ -1,0 +1,82 @@
+import json
+from collections import Counter
+
+from chat_ledgers import Told, lives
+from hypothesis import given
+
+from dsa.runtime.counting import counters
+from machines.chat.counting import counted, counters_of
+
+
+def a_turn():
+    """A turn in which much goes wrong."""
+    told = Told().says("?").asked(("c1", "run_python"), ("c2", "run_python"), ("c3", "run_sql"), ("c4", "sing"))
+    told.called("c1", "run_python", "").skips("c1", "empty_python_payload_retried")
+    made = [{"name": "a.csv", "kind": "csv", "digest": "1", "size_bytes": 1, "logical_key": "k", "equal_to": None}]
+    told.called("c2", "run_python", "print(1)", rescues=["fence", "alias"]).came("c2", "python_done", made)
+    told.called("c3").skips("c3", "duplicate_tool_call_skipped")
+    told.called("c4", "").skips("c4", "unknown_tool")
+    return told.told("duplicate_artifact_prevented").happens(
+        "answered", {"content": "Done.", "rescues": {"changed_id": 1}}
+    )
+
+
+def test_the_counters_of_a_conversation():
+    assert counters_of(a_turn().conversation) == {
+        "turns": 1,
+        "model_answers": 2,
+        "calls": {"run_python done": 1},
+        "reasons": {
+            "duplicate_artifact_prevented": 1,
+            "duplicate_tool_call_skipped": 1,
+            "empty_python_payload_retried": 1,
+            "unknown_tool": 1,
+        },
+        "rescues": {"alias": 1, "changed_id": 1, "fence": 1},
+        "artifacts": 1,
+        "retries": {"guided": 1, "succeeded": 1},
+        "retry_success_rate": 1.0,
+    }
+
+
+def test_what_dsa_show_says():
+    assert counted(a_turn().entries) == {
+        "turns": 1,
+        "answers of the model": 2,
+        "artifacts": 1,
+        "duplicate skips": 1,
+        "artifact dedups": 1,
+        "rescues": 3,
+        "guided retries": 1,
+        "of these succeeded": 1,
+        "retry success rate": 1.0,
+    }
+
+
+def test_where_nothing_was_retried_there_is_no_rate():
+    told = Told().says("?")
+    assert counters_of(told.conversation)["retry_success_rate"] is None
+    assert counted(told.entries)["retry success rate"] == "none were made"
+
+
+def test_of_two_guided_retries_one_that_succeeds_is_half():
+    told = Told()
+    for text in ("print(1)", ""):
+        told.says("?").asked(("a", "run_python"), ("b", "run_python")).called("a", "run_python", "")
+        told.skips("a", "empty_python_payload_retried").called("b", "run_python", text).skips(
+            "b", "invalid_tool_payload"
+        )
+    assert counters_of(told.conversation)["retry_success_rate"] == 0.5
+
+
+@given(lives())
+def test_the_conversation_counts_no_reason_and_no_rescue_that_the_ledger_does_not_have(told):
+    mine, all_ = counters_of(told.conversation), counters(told.entries)
+    assert Counter(mine["rescues"]) <= Counter(all_.get("rescues", {}))  # which has those of refused events, too
+    named = dict(mine["reasons"])
+    made_up = named.pop("interrupted", 0)  # of calls that nobody answered: no effect has told of them
+    assert named == {name: count for name, count in all_.get("reasons", {}).items() if name != "interrupted"}
+    statuses = [call.status for turn in told.conversation.turns for call in turn.calls]
+    assert made_up <= statuses.count("interrupted")
+    assert sum(mine["calls"].values()) == statuses.count("done") + statuses.count("failed")
+    json.dumps(mine)

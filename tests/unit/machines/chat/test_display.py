@@ -1,0 +1,192 @@
+import io
+
+import pytest
+from chat_ledgers import Told
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from machines.chat import display as display_module
+from machines.chat.conversation import REASONS
+from machines.chat.display import Display
+
+HOSTILE = "\x1b[2J\x1b]0;title\x07 \x9b31m \u202eabc [bold]x[/bold] [/]"
+
+
+def displayed(told=(), *, pieces=(), said=(), width=200):
+    """Show entries, then pieces of text, then lines of our own, on a terminal; give what is written, without the colours."""
+    file = io.StringIO()
+    display = Display(Console(file=file, width=width, color_system=None))
+    for entry in told.entries if told else ():
+        display.observe(entry)
+    for piece in pieces:
+        display.listen(piece)
+    for line in said:
+        display.say(line)
+    return file.getvalue()
+
+
+def asked():
+    return Told().says("?").asked(("c1", "run_sql")).called("c1")
+
+
+def table(columns, rows, row_count=None):
+    return {"columns": columns, "rows": rows, "row_count": len(rows) if row_count is None else row_count}
+
+
+def test_every_reason_has_a_badge():
+    assert set(display_module._BADGES) == set(REASONS)  # noqa: SLF001  (a badge that is missing would end the conversation)
+
+
+@pytest.mark.parametrize("reason", sorted(REASONS))
+def test_what_was_not_done_is_shown_with_its_badge_reason_and_text(reason):
+    shown = displayed(Told().told(reason))
+    assert f"[{display_module._BADGES[reason]}] {reason}: because of {reason}\n" in shown  # noqa: SLF001
+
+
+def test_reasons_of_others_are_not_shown():
+    assert displayed(Told().told("because")) == ""
+
+
+def test_a_call_is_shown_with_what_was_mended_and_where_it_leads():
+    told = Told().says("?").asked(("c1", "run_sql")).called("c1", text="SELECT\n  1", rescues=["fence", "alias"])
+    assert "run_sql  SELECT 1 [mended: fence, alias]\n" in displayed(told)
+    assert "completed -> planning\n" in displayed(told)
+
+
+def test_an_effect_that_failed_is_shown():
+    told = Told()
+    told.told("", error=True, message="the server is gone")
+    assert displayed(told) == "[failed] effect: the server is gone\n"
+
+
+def test_an_event_of_the_user_that_is_refused_is_shown():
+    assert (
+        displayed(Told().refuses("retried", reason="invalid_state"))
+        == "not now: retried is not taken (invalid_state)\n"
+    )
+
+
+def test_an_error_of_a_tool_is_shown_with_its_code():
+    told = asked().came("c1", "sql_failed", result={"error": {"code": "sql_error", "message": "no\ncolumn x"}})
+    assert "sql_error: no column x\n" in displayed(told)
+
+
+def test_output_value_and_files_are_shown():
+    artifacts = [
+        {"name": "a.csv", "kind": "csv", "digest": "1", "size_bytes": 1234, "logical_key": "k", "equal_to": None},
+        {"name": "b.csv", "kind": "csv", "digest": "1", "size_bytes": 1234, "logical_key": "k", "equal_to": "a1"},
+    ]
+    shown = displayed(asked().came("c1", "python_done", artifacts, result={"output": "one\ntwo\n", "value": "3"}))
+    assert "one\ntwo\n3\nfile: a.csv (1,234 bytes)\n" in shown
+    assert "b.csv" not in shown
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_small_table_is_shown_whole():
+    shown = displayed(asked().came("c1", result=table(["Origin", "n"], [["Europe", 73], ["Japan", None]])))
+    for text in ("Origin", "Europe", "73", "Japan", "None"):
+        assert text in shown
+    assert "more" not in shown
+
+
+def test_long_and_wide_tables_are_cut_and_say_so():
+    rows = [[f"r{row}c{column}" for column in range(12)] for row in range(30)]
+    shown = displayed(asked().came("c1", result=table([f"k{column}" for column in range(12)], rows, 1_234)))
+    assert "r9c7" in shown
+    assert "r10c0" not in shown
+    assert "r0c8" not in shown
+    assert "k8" not in shown
+    assert "and 1,224 more rows, 4 more columns\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "said"), [(10, 8, ""), (11, 8, "and 1 more rows"), (10, 9, "and 1 more columns")]
+)
+def test_only_what_is_left_out_is_said(rows, columns, said):
+    cells = [[1] * columns] * rows
+    shown = displayed(asked().came("c1", result=table([f"k{at}" for at in range(columns)], cells)))
+    assert shown.strip().splitlines()[-1].startswith(said)
+    assert ("more" in shown) == bool(said)
+
+
+def test_long_cells_are_cut():
+    shown = displayed(asked().came("c1", result=table(["text"], [["y" * 500]])))
+    assert "y" * 38 + ".." in shown
+    assert "y" * 39 not in shown
+
+
+def test_a_table_without_rows_is_shown_with_its_columns():
+    assert "Origin" in displayed(asked().came("c1", result=table(["Origin"], [])))
+
+
+# -- hostile texts ------------------------------------------------------------------------------------------------------------
+
+
+def everywhere(text):
+    """Put a text everywhere where a model, a tool or a file can have it."""
+    told = (
+        Told()
+        .says("?")
+        .asked(("c1", "run_sql"), ("c2", "run_python"), content=text)
+        .called("c1", text=text, rescues=[text])
+    )
+    told.came("c1", result=table([text], [[text]]))
+    artifacts = [{"name": text, "kind": text, "digest": "1", "size_bytes": 1, "logical_key": "k", "equal_to": None}]
+    told.called("c2", "run_python").came("c2", "python_done", artifacts, result={"output": text, "value": text})
+    told.asked(("c3", "run_sql")).called("c3").came(
+        "c3", "sql_failed", result={"error": {"code": text, "message": text}}
+    )
+    told.told("turn_failed", text=text).told("", error=True, message=text)
+    return displayed(told.refuses(text, reason=text), pieces=[text], said=[text])
+
+
+def steering(shown):
+    return [
+        char
+        for char in shown
+        if (ord(char) < 32 and char not in "\n\t") or 127 <= ord(char) < 160 or char in "\u202e\u2066"
+    ]
+
+
+def test_nothing_that_is_shown_steers_the_terminal():
+    shown = everywhere(HOSTILE)
+    assert steering(shown) == []
+    assert "\\x1b[2J" in shown
+    assert shown.count("[bold]x[/bold]") >= 8  # as it stands: it is no markup
+
+
+@given(st.text(max_size=30))
+def test_any_text_can_be_shown(text):
+    assert steering(everywhere(text)) == []
+
+
+# -- text as it comes -----------------------------------------------------------------------------------------------------
+
+
+def test_text_is_shown_as_it_comes_and_what_follows_begins_a_line():
+    assert displayed(pieces=["It ", "is [b]42[/b]"], said=["done"]) == "It is [b]42[/b]\ndone\n"
+    assert displayed(pieces=["It is.\n"], said=["done"]) == "It is.\ndone\n"
+    assert displayed(pieces=[""], said=["done"]) == "done\n"
+
+
+def test_an_answer_that_was_not_listened_to_is_shown_once():
+    told = Told().says("?").happens("answered", {"content": "It is 42."})
+    assert displayed(told).count("It is 42.") == 1
+
+
+def test_an_answer_that_was_listened_to_is_not_shown_again():
+    file = io.StringIO()
+    display = Display(Console(file=file, width=200, color_system=None))
+    for entry in Told().says("?").entries:
+        display.observe(entry)
+    display.listen("It is 42.")
+    for entry in Told().happens("answered", {"content": "It is 42."}).happens("presented", {"artifacts": []}).entries:
+        display.observe(entry)
+    assert file.getvalue().count("It is 42.") == 1
+
+
+def test_lines_of_our_own_are_not_coloured_or_folded():
+    assert displayed(said=["1 'a' True " + "x" * 300], width=40) == "1 'a' True " + "x" * 300 + "\n"

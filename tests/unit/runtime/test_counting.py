@@ -1,0 +1,92 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsa.runtime.counting import counters, reasons_of
+from dsa.runtime.ledger import DoubtEntry, EventEntry, IntentEntry, MachineEntry, RefusalEntry, ResultEntry, StepEntry
+
+
+def result(effect, *payloads):
+    steps = tuple({"id": f"r/1/1/{at}", "policy": effect, "payload": payload} for at, payload in enumerate(payloads, 1))
+    return ResultEntry("r/1/1", effect, steps)
+
+
+def event(name, data=None):
+    return EventEntry(1, name, data=data)
+
+
+def test_every_kind_of_thing_is_counted_by_name():
+    entries = [
+        MachineEntry("r", "m", "d"),
+        event("go"),
+        StepEntry(1, 1, "a", "b"),
+        IntentEntry("r/1/1", "work", "go", 1, "a", "b"),
+        result("work", {"text": "done"}),
+        result("work", {"error": True, "code": "E", "message": "no"}),
+        DoubtEntry("r/1/1", "work", "retry"),
+        event("go"),
+        RefusalEntry(2, "late", "no"),
+    ]
+    assert counters(entries) == {
+        "events": {"go": 2},
+        "refused": {"late": 1},
+        "effects": {"work": 1},
+        "failed": {"work": 1},
+        "in doubt": {"work": 1},
+    }
+
+
+def test_of_nothing_there_is_nothing_to_count():
+    assert counters([]) == {}
+    assert counters([MachineEntry("r", "m", "d")]) == {}
+
+
+def test_names_are_sorted():
+    assert list(counters([event("b"), event("a"), event("c"), event("a")])["events"]) == ["a", "b", "c"]
+
+
+def test_reasons_are_those_that_a_policy_names():
+    said = result("work", {"reason": "too_many"}, {"text": "x"}, {"reason": 3}, {"reason": "late"}, {"reason": "late"})
+    assert reasons_of(said) == ("too_many", "late", "late")
+    assert counters([said, said])["reasons"] == {"late": 4, "too_many": 2}
+
+
+def test_rescues_are_names_or_numbers_by_name():
+    entries = [
+        event("a", {"rescues": ["fence", "alias", "fence"]}),
+        event("b", {"rescues": {"fence": 3, "changed_id": 1}}),
+    ]
+    assert counters(entries)["rescues"] == {"alias": 1, "changed_id": 1, "fence": 5}
+
+
+def test_what_is_no_list_of_rescues_is_not_counted():
+    odd = [
+        None,
+        3,
+        "rescues",
+        ["rescues"],
+        {"rescues": "fence"},
+        {"rescues": [3, None, {}]},
+        {"rescues": {"fence": "many"}},
+    ]
+    assert counters([event("a", data) for data in odd]) == {"events": {"a": len(odd)}}
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["rescues", "a"]), inner, max_size=2),
+)
+entries_ = st.lists(
+    st.builds(event, st.sampled_from(["a", "b"]), json_values)
+    | st.builds(lambda reason: result("work", {"reason": reason}), json_values)
+    | st.builds(RefusalEntry, st.just(1), st.sampled_from(["late", "no"]), st.just("")),
+    max_size=8,
+)
+
+
+@given(entries_, st.integers(0, 8))
+def test_counts_of_two_parts_add_up(entries, cut):
+    whole, parts = counters(entries), [counters(entries[:cut]), counters(entries[cut:])]
+    for kind, counts in whole.items():
+        for name, count in counts.items():
+            assert count == sum(part.get(kind, {}).get(name, 0) for part in parts)
+    assert all(set(part.get(kind, {})) <= set(whole.get(kind, {})) for part in parts for kind in part)
