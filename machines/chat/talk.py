@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dsa.errors import DsaError
+from dsa.expr import show_value
 from machines.chat.branches import branch
 from machines.chat.counting import counters_of
 from machines.chat.display import Display
@@ -68,7 +69,7 @@ class Talk:
 
 
 def _state(chat: Chat, _runs: Path, _rest: str) -> str:
-    return f"{chat.state}   {', '.join(f'{name} = {value}' for name, value in chat.values.items())}"
+    return f"{chat.state}   {', '.join(f'{name} = {show_value(value)}' for name, value in chat.values.items())}"
 
 
 def _artifacts(chat: Chat, _runs: Path, _rest: str) -> str:

@@ -11,11 +11,13 @@ import sqlite3
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from dsa.errors import install_hint
 from machines.chat.sql.errors import LoadError
 from machines.chat.sql.names import identifier, unique
 from machines.chat.sql.sources import READERS, Reader, files_of, reader_of
@@ -50,7 +52,9 @@ class Copy:
 
 
 def loaded(sources: Sequence[Path], folder: Path) -> Copy:
-    """Give the folder's copy if it is of these sources, or none are named; else load them. Raises LoadError."""
+    """Give the folder's copy if it is of these sources, or none are named; else load them. Raises LoadError, also without DuckDB."""
+    if find_spec("duckdb") is None:
+        raise LoadError("DuckDB", f"it reads the data, and is not installed; run: {install_hint('chat')}")
     folder.mkdir(parents=True, exist_ok=True)
     named = [str(source.absolute()) for source in sources]
     record = _recorded(folder)

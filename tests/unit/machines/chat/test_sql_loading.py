@@ -242,3 +242,11 @@ def test_a_lost_copy_is_built_again_with_the_same_fingerprint(folder, opened, tm
 def test_the_folder_holds_the_copy_and_its_record_alone(folder, opened, tmp_path):
     opened(written(folder / "x.csv", "a\n1\n"), in_sqlite(folder / "s.db", SQLITE))
     assert sorted(path.name[:5] for path in (tmp_path / "kept").iterdir()) == ["data-", "data."]
+
+
+def test_without_duckdb_it_is_said_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setattr("machines.chat.sql.loading.find_spec", lambda _name: None)
+    with pytest.raises(
+        LoadError, match=r"DuckDB: it reads the data, and is not installed; run: pip install '\.\[chat\]'"
+    ):
+        Database([], tmp_path)
