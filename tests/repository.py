@@ -23,3 +23,7 @@ def all_machines() -> dict[str, Machine]:
 def _readable(paths: dict[str, Path]) -> dict[str, Machine]:
     readings = {name: read_machine(path.read_text(encoding="utf-8"), path.name) for name, path in paths.items()}
     return {name: reading.machine for name, reading in readings.items() if reading.machine is not None}
+
+
+#: Values at which machines are looked at that have too many configurations at their defaults.
+SMALL = {name: {"max_rounds": 2, "max_calls": 1, "max_refusals": 1} for name in ("chat", "specs/chat")}

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import parcels
 from property.test_driver import BUSY_MACHINES
-from repository import ROOT
+from repository import ROOT, SMALL
 
 from dsa.cli.run import machine_document
 from dsa.cli.simulated import Asked, told
@@ -113,7 +113,7 @@ def subject(name):
     if name in WRITTEN:
         return written(WRITTEN[name])
     cases = {path.stem: str(path) for path in (ROOT / "specs" / "conformance").glob("*.md")}
-    return kept(cases.get(name, name))
+    return kept(cases.get(name, name), **SMALL.get(name, {}))
 
 
 def every_name():
