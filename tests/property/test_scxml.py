@@ -5,7 +5,7 @@ import random
 import attrs
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
-from repository import all_machines
+from repository import SMALL, all_machines
 
 from dsa.checks import explore
 from dsa.expr import OUTCOMES
@@ -19,7 +19,7 @@ from dsa.testing.strategies import machines
 LARGE = settings(
     deadline=None, suppress_health_check=list(HealthCheck), phases=(Phase.explicit, Phase.reuse, Phase.generate)
 )
-ALL = all_machines()
+ALL = {name: machine.at(SMALL.get(name, {})) for name, machine in all_machines().items()}
 
 
 def exported(machine):
