@@ -21,6 +21,7 @@ from dsa.cli.replayed import replayed
 from dsa.cli.run_policy import Manner, replay_policy
 from dsa.cli.terminal import say
 from dsa.cli.timeline import outcome_text
+from dsa.edge import running
 from dsa.edge.files import load, read_text
 from dsa.edge.running import OtherMachineError
 from dsa.errors import OccurrenceError, ParameterError
@@ -39,7 +40,7 @@ from dsa.runtime.ledger import (
     load_lines,
     to_json,
 )
-from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, Stop
+from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, Stop, derived
 from dsa.runtime.timeline import Difference, first_difference
 from dsa.trace import show_occurrence, show_values
 
@@ -102,12 +103,12 @@ def _own(recorded: Recorded) -> Machine | None:
 
 def _again(kept: Kept, *, json_wanted: bool) -> int:
     """Compare a run's ledger with what its machine makes of its events, byte by byte; give the exit code."""
-    run = kept.run
+    run, _ = running.replayed(kept.recorded, derived)
     pairs = zip(kept.recorded.entries, run.ledger, strict=True)
-    for position, (written, derived) in enumerate(pairs):
-        if dump_line(written) != dump_line(derived):
+    for position, (written, made) in enumerate(pairs):
+        if dump_line(written) != dump_line(made):
             raise Ended(
-                f"damaged: run {run.run_id}, entry {position}: {dump_line(written)} is not {dump_line(derived)}", 1
+                f"damaged: run {run.run_id}, entry {position}: {dump_line(written)} is not {dump_line(made)}", 1
             )
     found = projection(run)
     digest = hashlib.sha256("\n".join([*map(dump_line, run.ledger), json.dumps(found)]).encode()).hexdigest()

@@ -199,10 +199,10 @@ def _first(count: int, first: Observer, then: Observer) -> Observer:
     return watch
 
 
-def replayed(recorded: Recorded) -> tuple[Run, MachineEntry]:
+def replayed(recorded: Recorded, fold: Callable[..., Run] = replay) -> tuple[Run, MachineEntry]:
     """Give a recorded run as it was when it was last written, and its first entry as it would read for the machine that runs now.
 
-    Raises OtherMachineError or ReplayError.
+    `fold` is `replay`, or `derived` for whoever compares. Raises OtherMachineError or ReplayError.
     """
     first = recorded.entries[0]
     assert isinstance(first, MachineEntry), "a run of a machine begins with it"
@@ -210,7 +210,7 @@ def replayed(recorded: Recorded) -> tuple[Run, MachineEntry]:
     def machine_of(entry: ChangeEntry) -> Machine:
         return _machine_read(recorded.run, entry.text, entry)
 
-    run = replay(_machine_read(recorded.run, recorded.text, first), recorded.entries, machine_of)
+    run = fold(_machine_read(recorded.run, recorded.text, first), recorded.entries, machine_of)
     for entry in recorded.entries:
         first = _as_changed(first, entry) if isinstance(entry, ChangeEntry) else first
     return run, first

@@ -65,9 +65,10 @@ def test_a_value_of_another_kind_is_no_equal_entry():
     changed = [attrs.evolve(e, changed=(("retries", True),)) if e == run.ledger[-3] else e for e in run.ledger]
     assert replay(run.machine, Ledger(changed)) == run
     keep(ROOT, changed, AGENT)
-    result = dsa("replay", "last")
-    assert result.exit_code == 1
-    assert result.stderr.startswith(f"damaged: run {RUN}, entry 10: ")
+    for _ in range(20):  # a machine that is asked often is compiled, and folded in another way
+        result = dsa("replay", "last")
+        assert result.exit_code == 1
+        assert result.stderr.startswith(f"damaged: run {RUN}, entry 10: ")
 
 
 def test_a_projection_has_what_the_steps_did():
