@@ -4,5 +4,5 @@ from importlib.metadata import entry_points
 
 import click
 
-(_found,) = entry_points(group="dsa.commands", name="chat")
+_found, *_ = entry_points(group="dsa.commands", name="chat")
 command: click.Command = _found.load()

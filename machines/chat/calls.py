@@ -138,11 +138,6 @@ def meant(call_id: str, name: str, arguments: Any, text: str = "", error: str | 
     return Call(call_id, tool.name, {tool.text: written, tool.number: number}, tuple(dict.fromkeys(rescues)))
 
 
-def as_sent(call: Call) -> Call:
-    """Give a call of which nothing is mended but the name of its tool: for comparing what mending is worth."""
-    return attrs.evolve(call, rescues=())
-
-
 def _from_text(tool: Tool, text: str, rescues: list[str]) -> dict[str, Any] | None:
     """Read arguments that are no JSON object."""
     try:

@@ -60,8 +60,12 @@ def command(
     """Talk with a model about DATA: CSV, Parquet, JSON, SQLite or DuckDB files.
 
     The model asks with SQL and Python; both run where they can do no harm, files are kept under DIR/RUN/files. Exit code 0: the last turn was
-    answered; 1: it ended with an error; 2: DATA, model or RUN cannot be used.
+    answered; 1: it ended with an error, or there is no model; 2: DATA or RUN cannot be used.
     """
+    if resumed is not None and (data or parameters or no_dedup or no_normalise or format_ != "none"):
+        raise click.UsageError(
+            "--resume goes on as the conversation was begun: it takes no DATA, --format, --param or --no-.."
+        )
     runs, display = Path(root), Display(terminal())
     how: dict[str, Any] = {"observe": lambda _: None, "listen": lambda _: None}
     if not json_wanted:

@@ -67,9 +67,8 @@ class Chat:
     `begin` and `resume` make it. `observe` is called with every ledger entry once it is durable, `listen` with the model's text as it comes.
     """
 
-    def __init__(self, driver: Driver, binding: Binding, chat: Resources, undone: ExitStack) -> None:
-        self._driver, self._binding, self._undone = driver, binding, undone
-        self._chat = chat
+    def __init__(self, driver: Driver, chat: Resources, undone: ExitStack) -> None:
+        self._driver, self._chat, self._undone = driver, chat, undone
 
     @classmethod
     def begin(
@@ -100,7 +99,7 @@ class Chat:
             journal = Beginning(store, run.run_id, text)
             undone.callback(journal.release)
             driver = Driver(run, binding, artifacts, commands=commands, journal=journal, observe=watch)
-            return cls(driver, binding, chat, undone.pop_all())
+            return cls(driver, chat, undone.pop_all())
 
     @classmethod
     def resume(
@@ -130,7 +129,7 @@ class Chat:
             artifacts, _, watch = undone.enter_context(kept(runs, run, recorded.text, news))
             left = unfinished(run)
             driver = Driver(run, binding, artifacts, left=left, journal=journal, observe=watch)
-            return cls(driver, binding, chat, undone.pop_all())
+            return cls(driver, chat, undone.pop_all())
 
     def __enter__(self) -> Self:
         return self

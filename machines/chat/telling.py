@@ -102,7 +102,7 @@ async def note_duplicate(action: Action, context: PolicyContext) -> list[Step]:
     _, conversation, data = _read(action, context)
     equal = [each for each in data["artifacts"] if each["equal_to"]]
     said = "; ".join(f"{each['name']} is {_name(conversation, each['equal_to'])}" for each in equal)
-    return _told(action, "duplicate_artifact_prevented", f"{said}")
+    return _told(action, "duplicate_artifact_prevented", said)
 
 
 def _name(conversation: Conversation, artifact_id: str) -> str:
@@ -116,7 +116,7 @@ async def note_cut_off(action: Action, context: PolicyContext) -> list[Step]:
     """Tell the model that its answer did not arrive whole."""
     _, _, data = _read(action, context)
     note = f"[Your last answer did not arrive whole: {data.get('why')}. Say it again, shorter.]"
-    return _told(action, "answer_cut_off", f"{data.get('why')}", note=note)
+    return _told(action, "answer_cut_off", str(data.get("why")), note=note)
 
 
 @answering("presented", "missing")
@@ -160,7 +160,7 @@ async def remind(action: Action, context: PolicyContext) -> list[Step]:
     _, _, data = _read(action, context)
     said = "; ".join(data["missing"])
     note = f"[Not there: {said}. Make it with a tool, or answer without it.]"
-    return _told(action, "answer_incomplete", f"{said}", note=note)
+    return _told(action, "answer_incomplete", said, note=note)
 
 
 async def note_missing(action: Action, context: PolicyContext) -> list[Step]:

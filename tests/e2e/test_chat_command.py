@@ -1,0 +1,76 @@
+"""`dsa chat` as it is typed: what it refuses, what it prints for programs, its lines that begin with a slash."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DSA = str(Path(sys.executable).with_name("dsa"))
+SCRIPT = """
+```
+{"tool_calls": [{"name": "run_sql", "arguments": {"query": "SELECT a, b FROM numbers ORDER BY a"}}]}
+```
+
+```
+Two rows.
+```
+"""
+
+
+@pytest.fixture
+def chat(tmp_path):
+    """Run the command in a folder with data and a script."""
+    (tmp_path / "numbers.csv").write_text("a,b\n1,2\n3,4\n")
+    (tmp_path / "script.md").write_text(SCRIPT)
+
+    def run(*arguments, said=""):
+        command = [DSA, "chat", *arguments]
+        return subprocess.run(command, cwd=tmp_path, input=said, capture_output=True, text=True, check=False)
+
+    return run
+
+
+def test_it_prints_one_object_a_turn_for_programs(chat):
+    done = chat("numbers.csv", "--model", "scripted:script.md", "--ask", "What is there?", "--json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["state"], told["answer"]) == (0, "resting.completed", "Two rows.")
+    assert [(call["status"], call["rescues"]) for call in told["calls"]] == [("done", ["alias"])]
+    assert told["counters"]["rescues"] == {"alias": 1}
+
+
+def test_a_line_that_begins_with_a_slash_is_for_the_program(chat, tmp_path):
+    said = "/artifacts\nWhat is there?\n/artifacts\n/state\n/branch 7\n/branch\n/export out\n/nope\n/end\n"
+    done = chat("numbers.csv", "--model", "scripted:script.md", said=said)
+    assert done.returncode == 0, done.stderr
+    for shown in (
+        "nothing was made yet",
+        "a1    numbers_",
+        "guided = false",
+        "0 to 1, not '7'",
+        "up to the end of turn 1",
+        "there is no /nope",
+    ):
+        assert shown in done.stdout
+    assert done.stdout.rstrip().endswith("ended")
+    assert "Two rows." in (tmp_path / "out" / "conversation.md").read_text()
+    assert len([*(tmp_path / "out").glob("numbers_*.csv")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("gone.csv", "--model", "scripted:script.md", "--ask", "x"), 2, "gone.csv: is not there"),
+        (("numbers.csv", "--ask", "x"), 1, "the local model can call no tools"),
+        (("numbers.csv", "--model", "scripted:gone.md", "--ask", "x"), 2, "the script cannot be read"),
+        (("--resume", "last", "--ask", "x"), 2, "no run is kept here"),
+        (("numbers.csv", "--resume", "last"), 2, "--resume goes on as the conversation was begun"),
+        (("--model", "scripted:script.md", "--param", "max_rounds=0", "--ask", "x"), 2, "max_rounds"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_used_is_said_in_a_sentence(chat, arguments, code, said):
+    done = chat(*arguments)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
