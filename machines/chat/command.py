@@ -26,6 +26,8 @@ from machines.chat.display import Display
 from machines.chat.session import Chat, Settings
 from machines.chat.talk import Talk
 
+_AS_BEGUN = "--resume goes on as the conversation was begun: it takes no DATA, --format, --param or --no-.."
+
 
 @click.command("chat")
 @click.argument("data", nargs=-1, metavar="[DATA]...", type=click.Path(path_type=Path))
@@ -63,13 +65,9 @@ def command(
     answered; 1: it ended with an error, or there is no model; 2: DATA or RUN cannot be used.
     """
     if resumed is not None and (data or parameters or no_dedup or no_normalise or format_ != "none"):
-        raise click.UsageError(
-            "--resume goes on as the conversation was begun: it takes no DATA, --format, --param or --no-.."
-        )
+        raise click.UsageError(_AS_BEGUN)
     runs, display = Path(root), Display(terminal())
-    how: dict[str, Any] = {"observe": lambda _: None, "listen": lambda _: None}
-    if not json_wanted:
-        how = {"observe": display.observe, "listen": display.listen}
+    how: dict[str, Any] = {} if json_wanted else {"observe": display.observe, "listen": display.listen}
     with faults_told(runs, lambda: None):
         if resumed is not None:
             chat = Chat.resume(_named(runs, resumed), runs, model=model, take=take, **how)

@@ -14,6 +14,7 @@ import attrs
 
 from dsa.runtime.ledger import Entry, EventEntry, ResultEntry, StepEntry
 from machines.chat.inventory import Inventory, made_from
+from machines.talking.answers import free_id, part_of, refused
 
 #: Why something was not done as the model or the user asked, as it stands in payloads, logs and counters (seed 002, workstream F).
 REASONS: dict[str, str] = {
@@ -134,11 +135,7 @@ class Conversation:
 
     def free_id(self, call_id: str, beside: Collection[str] = ()) -> str:
         """Give an id of a call that no other call of the conversation has, nor those beside it: providers repeat theirs."""
-        number, name = 1, call_id
-        while name in self._ids or name in beside:
-            number += 1
-            name = f"{call_id}-{number}"
-        return name
+        return free_id(call_id, beside, self._ids)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -170,7 +167,7 @@ class Conversation:
         message: Message = {"role": "assistant", "content": data.get("content") or None}
         if event == "asked":
             self.queue = deque(data["calls"])
-            message["tool_calls"] = [_part(call) for call in data["calls"]]
+            message["tool_calls"] = [part_of(call) for call in data["calls"]]
             for call in data["calls"]:
                 called = Called(call["id"], call["name"], call["provider_id"])
                 self._open[call["id"]] = called
@@ -271,14 +268,3 @@ def conversation_of(entries: Iterable[Entry]) -> Conversation:
     conversation = Conversation()
     conversation.take(entries)
     return conversation
-
-
-def refused(code: str, message: str, **more: object) -> dict[str, Any]:
-    """Give the result of a call that was not made, or not to its end."""
-    return {"error": {"code": code, "message": message}, **more}
-
-
-def _part(call: Mapping[str, Any]) -> Message:
-    """Give a call as OpenAI's messages have it, with what its provider wants back."""
-    function = {"name": call["name"], "arguments": json.dumps(call["arguments"] or {}, ensure_ascii=False)}
-    return {**(call.get("extra") or {}), "id": call["provider_id"], "type": "function", "function": function}

@@ -14,7 +14,6 @@ import attrs
 from dsa.edge.threads import in_thread
 from dsa.errors import DsaError
 from dsa.expr import Outcome
-from dsa.generators.streams import StreamResult, ToolCall
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Refusal
 from dsa.runtime.moves import moves_of
@@ -30,7 +29,7 @@ from machines.chat.rerun import message_brought
 from machines.chat.resources import Resources, resources_in
 from machines.chat.sql import SqlError, SqlResult, for_spreadsheets, normal_sql
 from machines.chat.sql import compiles as compiles_sql
-from machines.chat.texts import as_unicode, is_writable
+from machines.talking.answers import answer_told
 
 _LONGEST_TOLD = 6_000
 
@@ -78,45 +77,9 @@ async def ask_model(action: Action, context: PolicyContext) -> list[Step]:
     messages = messages_for(conversation, tables, offered=offered, context_chars=chat.context_chars)
     tools = [TOOLS[name].described() for name in offered]
     result = await chat.model.ask(messages, tools, number=conversation.asked_of_model, on_text=chat.listen)
-    event, data = _as_event(result, conversation)
-    return [event_step(action.policy, event, data={**as_unicode(data), "offered": list(offered)})]
-
-
-def _as_event(result: StreamResult, conversation: Conversation) -> tuple[str, dict[str, Any]]:
-    """Give what came as an event and its data."""
-    told = {
-        "content": result.content,
-        "rescues": dict(result.rescues),
-        "usage": result.usage if is_writable(result.usage) else None,
-        "model": result.model,
-    }
-    if result.error is not None:
-        return "cut_off", {**told, "why": str(result.error)}
-    if result.tool_calls:
-        return "asked", {**told, "calls": _calls(result.tool_calls, conversation)}
-    if result.finish_reason == "length":
-        return "cut_off", {**told, "why": "it reached its limit of tokens"}
-    if not result.content.strip():
-        return "cut_off", {**told, "why": "it was empty"}
-    return "answered", told
-
-
-def _calls(calls: tuple[ToolCall, ...], conversation: Conversation) -> list[dict[str, Any]]:
-    """Give the calls with ids of our own, which are unique; the provider's are echoed as they came."""
-    taken: set[str] = set()
-    found = []
-    for call in calls:
-        provider_id = as_unicode(call.id)
-        name = conversation.free_id(provider_id, taken)
-        taken.add(name)
-        error = call.error if is_writable(call.arguments) else "invalid_arguments"
-        arguments = None if error else call.arguments
-        about = {"id": name, "provider_id": provider_id, "name": call.name, "arguments": arguments}
-        more = {"error": error, "text": call.text} if error else {}
-        found.append(
-            {**about, **more, **({"extra": dict(call.extra)} if call.extra and is_writable(call.extra) else {})}
-        )
-    return found
+    kind, data = answer_told(result, conversation.free_id)
+    event = "answered" if kind == "said" else kind
+    return [event_step(action.policy, event, data={**data, "offered": list(offered)})]
 
 
 # -- calls ----------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@
 import re
 from typing import Any
 
-from machines.chat.texts import as_unicode
+from machines.talking.texts import as_unicode
 
 _AGAIN = re.compile(
     r"\bre-?(?:run|execute|compute|calculate|generate|do|plot|create|fetch)(?!\w)|\bre-build\b"

@@ -14,9 +14,9 @@ from dsa.runtime.run import Run
 from machines.chat.conversation import Conversation
 from machines.chat.files import Files
 from machines.chat.messages import CONTEXT_CHARS
-from machines.chat.model import Model, model_of
 from machines.chat.python import Interpreter, PythonError
 from machines.chat.sql import Database
+from machines.talking.model import Model, model_of
 
 Listener = Callable[[str], object]
 

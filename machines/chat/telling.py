@@ -11,10 +11,11 @@ from typing import Any
 
 from dsa.runtime.content import Artifact as Judged
 from dsa.runtime.policies import Action, Policy, PolicyContext, Step, answering, event_step, text_step
-from machines.chat.conversation import Conversation, refused
+from machines.chat.conversation import Conversation
 from machines.chat.inventory import Artifact
 from machines.chat.report import report_files
 from machines.chat.resources import Resources, resources_in
+from machines.talking.answers import refused
 
 _GUIDANCE = (
     "run_python needs code. Send the call again as {example}, with the whole program as one string in `code`: "

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from machines.chat.texts import as_unicode, is_writable
+from machines.talking.texts import as_unicode, is_writable
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,77 @@
+"""What a model's answer brings, as the data of an event; and calls as a model is reminded of them.
+
+Takes an answer as the stream reconciler gives it. Whether it asks for calls, says something or broke off is all that is decided here. Pure.
+"""
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Literal
+
+from dsa.generators.streams import StreamResult, ToolCall
+from machines.talking.texts import as_unicode, is_writable
+
+#: It asks for calls · it says something, and asks for nothing · it broke off, or says nothing at all
+Kind = Literal["asked", "said", "cut_off"]
+#: Gives an id of a call that no other call has, nor those beside it: providers repeat theirs.
+FreeId = Callable[[str, Collection[str]], str]
+
+
+def answer_told(result: StreamResult, free_id: FreeId) -> tuple[Kind, dict[str, Any]]:
+    """Give what kind of answer came, and the data of its event: `content`, `rescues`, `usage`, `model`, and `calls` or `why`."""
+    told = {
+        "content": result.content,
+        "rescues": dict(result.rescues),
+        "usage": result.usage if is_writable(result.usage) else None,
+        "model": result.model,
+    }
+    kind, more = _kind_of(result, free_id)
+    return kind, as_unicode({**told, **more})
+
+
+def _kind_of(result: StreamResult, free_id: FreeId) -> tuple[Kind, dict[str, Any]]:
+    if result.error is not None:
+        return "cut_off", {"why": str(result.error)}
+    if result.tool_calls:
+        return "asked", {"calls": _calls(result.tool_calls, free_id)}
+    if result.finish_reason == "length":
+        return "cut_off", {"why": "it reached its limit of tokens"}
+    if not result.content.strip():
+        return "cut_off", {"why": "it was empty"}
+    return "said", {}
+
+
+def _calls(calls: tuple[ToolCall, ...], free_id: FreeId) -> list[dict[str, Any]]:
+    """Give the calls with ids of our own, which are unique; the provider's are echoed as they came."""
+    taken: set[str] = set()
+    found = []
+    for call in calls:
+        provider_id = as_unicode(call.id)
+        name = free_id(provider_id, taken)
+        taken.add(name)
+        error = call.error if is_writable(call.arguments) else "invalid_arguments"
+        arguments = None if error else call.arguments
+        about = {"id": name, "provider_id": provider_id, "name": call.name, "arguments": arguments}
+        more = {"error": error, "text": call.text} if error else {}
+        extra = {"extra": dict(call.extra)} if call.extra and is_writable(call.extra) else {}
+        found.append({**about, **more, **extra})
+    return found
+
+
+def free_id(call_id: str, beside: Collection[str], taken: Collection[str]) -> str:
+    """Give an id of a call that is neither taken nor beside it."""
+    number, name = 1, call_id
+    while name in taken or name in beside:
+        number += 1
+        name = f"{call_id}-{number}"
+    return name
+
+
+def part_of(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a call as OpenAI's messages have it, with what its provider wants back."""
+    function = {"name": call["name"], "arguments": json.dumps(call["arguments"] or {}, ensure_ascii=False)}
+    return {**(call.get("extra") or {}), "id": call["provider_id"], "type": "function", "function": function}
+
+
+def refused(code: str, message: str, **more: object) -> dict[str, Any]:
+    """Give the result of a call that was not made, or not to its end."""
+    return {"error": {"code": code, "message": message}, **more}
