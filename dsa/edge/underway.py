@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from dsa.edge.clock import Clock
-from dsa.edge.eager import going_on
+from dsa.edge.eager import GoingOn
 from dsa.meaning import Occurrence
 
 Task = asyncio.Task[None]
@@ -41,7 +41,7 @@ class UnderWay:
             awaited = guarded.send(None)
         except StopIteration:
             return
-        self._effects[key] = asyncio.create_task(going_on(guarded, awaited))
+        self._effects[key] = asyncio.create_task(GoingOn(guarded, awaited))
 
     def ended(self, key: str) -> None:
         """Take note that an effect is performed."""

@@ -35,11 +35,14 @@ class ChatClient:
 
     `model` is `http://HOST/v1#MODEL`; with a path that ends in `/api` it is Ollama's own protocol. The key is taken from the
     variable `key_variable`, else from the host's own (OPENAI_API_KEY, OPENROUTER_API_KEY), else from DSA_API_KEY.
-    ValueError for what is no address. Safe to use from several threads and tasks at once.
+    ValueError for what is no address. Safe to use from several threads and tasks at once. `keeps_connection` as for `Server`.
     """
 
-    def __init__(self, model: str, *, key_variable: str = "", limits: Limits | None = None) -> None:
-        self._server = Server(read_endpoint(model), key_variable=key_variable, limits=limits)
+    def __init__(
+        self, model: str, *, key_variable: str = "", limits: Limits | None = None, keeps_connection: bool = False
+    ) -> None:
+        endpoint = read_endpoint(model)
+        self._server = Server(endpoint, key_variable=key_variable, limits=limits, keeps_connection=keeps_connection)
         self.name = self._server.endpoint.name
 
     async def ask(

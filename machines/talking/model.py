@@ -57,7 +57,7 @@ class _Server:
 
     def __init__(self, name: str, seed: int) -> None:
         self._seed = seed
-        self._client = ChatClient(name, limits=Limits(retries=2))
+        self._client = ChatClient(name, limits=Limits(retries=2), keeps_connection=True)
 
     async def ask(self, messages: Messages, tools: Messages, *, number: int, on_text: Show | None) -> StreamResult:
         result = await self._client.ask(

@@ -8,7 +8,7 @@ httpx is imported on the first call.
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ import attrs
 from dsa.edge.http.decoding import DecodingError, StreamDecoder
 from dsa.edge.http.endpoint import Endpoint
 from dsa.edge.http.failures import Asked, ServerError, refused
+from dsa.edge.http.kept import Kept
 from dsa.edge.http.retries import Retries
 from dsa.errors import GenerationError, ModelUnavailable
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _MOST_ERROR_BYTES = 64 * 1024
 _GOOD = 200
+_MOST_BEHIND_S = 0.05
 _HEADERS = {"accept": "text/event-stream, application/x-ndjson, application/json", "user-agent": "dual-state-agents"}
 
 
@@ -49,11 +51,23 @@ class Limits:
 
 
 class Server:
-    """One model at one address. Without a key none is sent; addresses of this machine are asked without a proxy."""
+    """One model at one address. Without a key none is sent; addresses of this machine are asked without a proxy.
 
-    def __init__(self, endpoint: Endpoint, *, key_variable: str = "", limits: Limits | None = None) -> None:
+    One that `keeps_connection` asks again through the connection it has, until the event loop is shut down (`asyncio.run` does that): quicker,
+    but a server that closes it at the same moment costs a try.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        key_variable: str = "",
+        limits: Limits | None = None,
+        keeps_connection: bool = False,
+    ) -> None:
         self.endpoint = endpoint
         self._limits = limits or Limits()
+        self._kept = Kept() if keeps_connection else None
         self._retries = Retries(self._limits.retries, self._limits.pause_s, self._limits.longest_pause_s)
         variable, key = endpoint.key(key_variable, os.environ)
         self.asked = Asked(endpoint.model, endpoint.base, variable, key)
@@ -73,6 +87,8 @@ class Server:
                     for chunk in decoder.feed(piece):
                         yield chunk
                     if decoder.done:  # a server may keep the connection open
+                        if self._kept is not None:
+                            await _read_to_the_end(pieces)
                         break
             for chunk in decoder.close():
                 yield chunk
@@ -110,7 +126,7 @@ class Server:
     async def _attempt(self, body: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
         httpx = _httpx()
         try:
-            async with self._client() as client:
+            async with self._opened() as client:
                 request = client.build_request("POST", self.endpoint.url, json=dict(body), headers=self._headers())
                 wait = _Wait(self.asked, self._limits)
                 response = await wait.during(client.send(request, stream=True))
@@ -124,15 +140,21 @@ class Server:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._explained(error) from error
 
-    def _client(self) -> Any:  # noqa: ANN401  # httpx.AsyncClient, imported late
+    def _opened(self) -> AbstractAsyncContextManager["httpx.AsyncClient"]:
+        return self._client() if self._kept is None else self._kept.client(self._client)
+
+    def _client(self) -> "httpx.AsyncClient":
         local = self.endpoint.on_this_machine
         timeout = _httpx().Timeout(None, connect=self._limits.connect_s)
         plain = local and self.endpoint.base.startswith("http://")
         try:
-            return _httpx().AsyncClient(timeout=timeout, trust_env=not local, verify=False if plain else _trusted())
+            client: httpx.AsyncClient = _httpx().AsyncClient(
+                timeout=timeout, trust_env=not local, verify=False if plain else _trusted()
+            )
         except (ImportError, ValueError) as error:
             told = f"The proxy that the environment names cannot be used: {self.asked.clean(str(error))}"
             raise GenerationError(told, "unreachable") from error
+        return client
 
     def _headers(self) -> dict[str, str]:
         key = self.asked.key
@@ -165,6 +187,14 @@ class Server:
         if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError):
             return self.asked.error("interrupted", f"The connection to {{where}} broke off; try again ({told}).")
         return self.asked.error("failed", f"{{model}} at {{where}} could not be asked ({told}).")
+
+
+async def _read_to_the_end(pieces: AsyncGenerator[bytes, None]) -> None:
+    """Read what comes behind a whole answer, for a moment: only a connection whose answer was read can be used again."""
+    with suppress(TimeoutError, GenerationError):  # what was wanted is there
+        async with asyncio.timeout(_MOST_BEHIND_S):
+            async for _ in pieces:
+                pass
 
 
 @attrs.define

@@ -6,10 +6,12 @@ again after a query that had to be ended. The tables are a copy: results of a co
 
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +25,7 @@ from machines.chat.sql.loading import TableInfo, loaded
 
 _START = "import sys; from machines.chat.sql.child import serve; serve(sys.argv[1])"
 _PARSE_S = 10.0
+_PIECE_BYTES = 1 << 20
 
 
 @attrs.frozen
@@ -134,23 +137,49 @@ class _Child:
     def asked(self, request: dict[str, Any], timeout_s: float) -> tuple[dict[str, Any], bytes]:
         """Give the answer. Raises SqlError when the process was ended, or has ended by itself."""
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        text = f"the query was ended after {timeout_s:g} s: read less, filter earlier, or join on keys"
-        timer = threading.Timer(timeout_s, self.end, ("sql_timeout", text))
-        timer.start()
+        deadline = time.monotonic() + timeout_s
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
-            line = self._process.stdout.readline()
-            said = json.loads(line) if line.endswith(b"\n") else None
-            csv = self._process.stdout.read(said["csv_bytes"]) if said else b""
-        except BrokenPipeError:
-            said, csv = None, b""
-        finally:
-            timer.cancel()
-        if said is None or len(csv) < said["csv_bytes"]:
-            raise SqlError(*self._reason())
+            line, behind = self._line(deadline)
+            said = json.loads(line)
+            csv = self._rest(behind, said["csv_bytes"], deadline)
+        except (BrokenPipeError, EOFError) as error:
+            raise SqlError(*self._reason()) from error
+        except TimeoutError:
+            self.end(
+                "sql_timeout", f"the query was ended after {timeout_s:g} s: read less, filter earlier, or join on keys"
+            )
+            raise SqlError(*self._reason()) from None
         return said, csv
+
+    def _line(self, deadline: float) -> tuple[bytes, bytes]:
+        """Read a line; give it, and what came behind it."""
+        read = b""
+        while b"\n" not in read:
+            read += self._piece(deadline)
+        line, _, behind = read.partition(b"\n")
+        return line, behind
+
+    def _rest(self, begun: bytes, size: int, deadline: float) -> bytes:
+        """Read until there are so many bytes."""
+        pieces = [begun]
+        left = size - len(begun)
+        while left > 0:
+            pieces.append(self._piece(deadline))
+            left -= len(pieces[-1])
+        return b"".join(pieces)
+
+    def _piece(self, deadline: float) -> bytes:
+        """Wait for output and read it. Raises TimeoutError, EOFError."""
+        assert self._process.stdout is not None
+        waiting, file = select.poll(), self._process.stdout.fileno()
+        waiting.register(file, select.POLLIN)
+        if not waiting.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise TimeoutError
+        if piece := os.read(file, _PIECE_BYTES):
+            return piece
+        raise EOFError
 
     def _reason(self) -> tuple[str, str]:
         code = self._process.wait()
