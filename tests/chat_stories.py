@@ -1,44 +1,22 @@
 """Conversations that together take every row of the chat machine, told as text: who says what, which bounds hold, what fails."""
 
 import asyncio
-import threading
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 
 import attrs
 from chat_server import Said, playing
 from chats import CARS, CSV, SQL, python, sql
-from played import story
+from row_stories import HANGS, Hanging, as_text, lived, with_faults
 
 import machines.chat.resources as resources_module
-from dsa.edge.driver import Driver
 from dsa.edge.files import load
 from dsa.meaning import Occurrence
-from dsa.runtime.artifacts import MemoryArtifacts
-from dsa.runtime.policies import Answering
-from dsa.runtime.run import begin
-from dsa.testing.doubles import StillClock
 from machines.chat.resources import let_go, resources_in
-from machines.chat.session import Settings, binding_for
+from machines.chat.session import Settings, bound_in
 from machines.chat.sql import Database
-
-HANGS = "hangs"
-
-
-class AlarmClock(StillClock):
-    """Stands still, but for long waits once it is told to ring."""
-
-    def __init__(self):
-        super().__init__()
-        self.rings = asyncio.Event()
-
-    async def sleep(self, seconds):
-        if seconds < 600:
-            await super().sleep(seconds)
-        else:
-            await self.rings.wait()
 
 
 @attrs.frozen
@@ -141,86 +119,25 @@ def _shared_data():
         resources_module.Database = kept
 
 
-async def _raise(_action, _context):
-    raise RuntimeError("it failed by itself")
-
-
-def _binding(machine, model, folder, broken):
-    binding = binding_for(machine, Settings("x", (CARS,)).config(), model, 0, folder)
-    failing = {name: Answering(_raise, policy.answers) for name, policy in binding.effects.items() if name in broken}
-    return attrs.evolve(binding, effects={**binding.effects, **failing})
-
-
 def play(machine, told, folder):
     """Play a story on a machine, and give how it ended."""
     machine = machine.at(**dict(told.bounds)) if told.bounds else machine
-    hung, let_go_on = [], threading.Event()
-
-    def player(_body, number):
-        said = told.said[number] if number < len(told.said) else DONE
-        if said is HANGS:
-            hung.append(number)
-            return partial(_hang, let_go_on)
-        return said
-
+    player = Hanging(told.said, DONE)
     with _shared_data(), playing(player) as played:
-        binding = _binding(machine, played.model, folder, told.broken)
+        started = {"model": played.model, "seed": 0, "config": Settings("x", (CARS,)).config()}
+        binding = with_faults(bound_in(folder)(machine, started), told.broken)
         chat = resources_in(binding.config, "r")
         chat.close = lambda: None
+        does = [Occurrence(event, data={"text": told.text} if event == "message" else None) for event in told.does]
         try:
-            return asyncio.run(_played(machine, told, binding, hung, let_go_on)), played
+            return asyncio.run(lived(machine, binding, does, player, told.stopped)), played
         finally:
             let_go(chat)
 
 
-def _hang(let_go_on, handler, _over):
-    let_go_on.wait(20)
-    handler.close_connection = True
-
-
-async def _played(machine, told, binding, hung, let_go_on):
-    run, commands = begin(machine, "r")
-    clock = AlarmClock()
-    driver = Driver(run, binding, MemoryArtifacts(), commands=commands, clock=clock)
-
-    async def stop():
-        while not hung:  # noqa: ASYNC110  (what it waits for tells nobody)
-            await asyncio.sleep(0.002)
-        if told.stopped == "late":
-            clock.rings.set()
-        else:
-            driver.send(Occurrence(told.stopped))
-        await asyncio.sleep(0.2)
-        let_go_on.set()  # a mutant may wait on: it is not answered either
-
-    stopping = asyncio.ensure_future(stop()) if told.stopped else None
-    for event in told.does:
-        data = {"text": told.text} if event == "message" else None
-        rest = await _driven(driver, Occurrence(event, data=data))
-    if stopping:
-        stopping.cancel()
-    return rest
-
-
-async def _driven(driver, occurrence):
-    """Drive until the run rests; where a mutant waits for nothing but its time limit, say so."""
-    driving, idle = asyncio.ensure_future(driver.drive(occurrence)), 0
-    while not driving.done() and idle < 10:
-        await asyncio.wait({driving}, timeout=0.01)
-        idle = 0 if driver.run.configuration.outstanding else idle + 1
-    if not driving.done():
-        driving.cancel()
-        raise TimeoutError(f"it rests in {driver.run.configuration.state} and waits")
-    return await driving
-
-
 def told(machine, name, folder):
-    """Tell a story; a mutant may break anything, and that is noticed too."""
-    try:
-        rest, played = play(machine, STORIES[name], folder)
-    except Exception as error:  # noqa: BLE001  (whatever it is)
-        return f"{type(error).__name__}: {error}"
-    return "\n".join([story(rest), *played.faults])
+    """Tell a story."""
+    return as_text(lambda: play(machine, STORIES[name], folder))
 
 
 @cache

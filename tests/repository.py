@@ -26,4 +26,6 @@ def _readable(paths: dict[str, Path]) -> dict[str, Machine]:
 
 
 #: Values at which machines are looked at that have too many configurations at their defaults.
-SMALL = {name: {"max_rounds": 2, "max_calls": 1, "max_refusals": 1} for name in ("chat", "specs/chat")}
+SMALL = {name: {"max_rounds": 2, "max_calls": 1, "max_refusals": 1} for name in ("chat", "specs/chat")} | {
+    name: {"max_rounds": 2, "max_turns": 1, "max_calls": 1} for name in ("coding", "specs/coding")
+}

@@ -22,6 +22,7 @@ from dsa.errors import DsaError
 #: Each command with the one line that `dsa --help` shows; `dsa/cli/NAME.py` (`import_.py` for `import`) holds it as `command`.
 COMMANDS = {
     "chat": "Talk with a model about data.",
+    "code": "Have a model work at a goal in a folder.",
     "check": "Check machines and specs: names, rows, exploration, properties, scenarios.",
     "demo": "Run the shipped katas with a real local model.",
     "diff": "Say what another table means otherwise, and which runs in flight fit it.",
@@ -45,9 +46,21 @@ COMMANDS = {
     "show": "Tell what happened in a run, and how it stands.",
     "sim": "Run a machine in a simulated world where everything goes wrong.",
     "tests": "Make tests of an implementation: a tour, or a complete suite.",
+    "undo": "Put back what a coding run has changed.",
     "verify": "Check a certificate with the independent kernel.",
     "why": "Say why an event is accepted or refused in a state.",
 }
+#: Those of shipped machines, found by their entry points: nothing here imports a machine.
+_OF_MACHINES = ("chat", "code", "undo")
+
+
+def _command(name: str) -> click.Command:
+    if name in _OF_MACHINES:
+        of_machine: click.Command = importlib.import_module("dsa.cli.of_machine").command_of(name)
+        return of_machine
+    module = f"{name}_" if keyword.iskeyword(name) else name
+    command: click.Command = importlib.import_module(f"dsa.cli.{module}").command
+    return command
 
 
 class _Lazy(click.Group):
@@ -59,8 +72,7 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        module = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
-        command: click.Command = importlib.import_module(f"dsa.cli.{module}").command
+        command = _command(cmd_name)
         if not gc.isenabled():  # as `main` left it
             gc.freeze()
             gc.enable()

@@ -48,6 +48,7 @@ _SHORT_ID = 12
 @click.option(
     "--counters", "form", flag_value="counters", help="Print what can be counted: events, effects, reasons, rescues."
 )
+@click.option("--diff", "form", flag_value="diff", help="Print what a coding run has changed in its workspace.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print the ledger, one JSON object a line.")
 def command(run: str, root: str, form: str | None, *, json_wanted: bool) -> None:
     """Tell what happened in RUN, event by event, and how it stands: what it waits for, what is in doubt and how to decide it.
@@ -72,6 +73,9 @@ def _lines(recorded: Recorded, root: Path, form: str | None) -> Iterator[str]:
         yield from provenance_lines(attempts)
     elif form == "counters":
         yield from counter_lines(recorded)
+    elif form == "diff":
+        with faults_told(root):
+            yield from diff_lines(recorded, root)
     elif form is None and isinstance(first, PolicyEntry):
         yield from policy_story(recorded, first, root)
     else:
@@ -96,6 +100,17 @@ def counter_lines(recorded: Recorded) -> Iterator[str]:
     for kind, numbers in counted.items():
         yield f"{kind}:"
         yield from _aligned(numbers)
+
+
+def diff_lines(recorded: Recorded, root: Path) -> Iterator[str]:
+    """Give what a run has changed outside, by its machine's own account. Raises Ended for a machine that has none."""
+    first = recorded.entries[0]
+    name = first.name if isinstance(first, MachineEntry) else ""
+    for point in entry_points(group="dsa.diffs", name=name):
+        text = point.load()(recorded.entries, root / recorded.run)
+        yield from text.splitlines() or ["nothing was changed"]
+        return
+    raise Ended(f"run {recorded.run} is none of a machine that changes files: only those of `dsa code` have a diff", 1)
 
 
 def _aligned(numbers: Mapping[str, Any]) -> Iterator[str]:

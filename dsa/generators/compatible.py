@@ -33,16 +33,24 @@ _Show = Callable[[str], object]
 class ChatClient:
     """Talk with one model at one address.
 
-    `model` is `http://HOST/v1#MODEL`; with a path that ends in `/api` it is Ollama's own protocol. The key is taken from the
+    `model` is `http://HOST/v1#MODEL`; with a path that ends in `/api` it is Ollama's own protocol. The key is `key`, else taken from the
     variable `key_variable`, else from the host's own (OPENAI_API_KEY, OPENROUTER_API_KEY), else from DSA_API_KEY.
     ValueError for what is no address. Safe to use from several threads and tasks at once. `keeps_connection` as for `Server`.
     """
 
     def __init__(
-        self, model: str, *, key_variable: str = "", limits: Limits | None = None, keeps_connection: bool = False
+        self,
+        model: str,
+        *,
+        key: str = "",
+        key_variable: str = "",
+        limits: Limits | None = None,
+        keeps_connection: bool = False,
     ) -> None:
         endpoint = read_endpoint(model)
-        self._server = Server(endpoint, key_variable=key_variable, limits=limits, keeps_connection=keeps_connection)
+        self._server = Server(
+            endpoint, key=key, key_variable=key_variable, limits=limits, keeps_connection=keeps_connection
+        )
         self.name = self._server.endpoint.name
 
     async def ask(

@@ -126,6 +126,12 @@ def count_tokens(text: str) -> int:
         connection.close()
 
 
+def served() -> tuple[str, str]:
+    """Give the address, on this machine, at which the local model answers in OpenAI's form, and the key for it. Raises ModelUnavailable."""
+    server, key = _server()
+    return str(server.listening_address), key
+
+
 def _require_short(prompt: str, budget: TokenBudget) -> None:
     """Raise PromptTooLong for a prompt that does not fit: it has no history that could give way."""
     tokens = budget.count(prompt)

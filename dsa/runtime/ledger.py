@@ -210,9 +210,10 @@ class ResultEntry:
 
     @property
     def usage(self) -> tuple[dict[str, Any], ...]:
-        """What its error steps say that a model took which gave nothing of use: such an answer is paid for, too."""
-        errors = (step["payload"] for step in self.steps if step["payload"].get("error") is True)
-        return tuple(payload["usage"] for payload in errors if isinstance(payload.get("usage"), dict))
+        """What its steps say that a model took: errors, for an answer of no use is paid for, too, and events in their data."""
+        told = (said if said.get("error") is True else said.get("data") for said in (s["payload"] for s in self.steps))
+        usages = (said.get("usage") for said in told if isinstance(said, dict))
+        return tuple(usage for usage in usages if isinstance(usage, dict))
 
 
 @attrs.frozen

@@ -33,7 +33,8 @@ class Totals:
 def totals(ledger: Iterable[Entry], generating: str) -> Totals:
     """Add up a ledger. `generating` is the effect that asks a model; what a person wrote costs nothing.
 
-    A policy that another one has called counts when it says what it took; its seconds are not known.
+    A policy that another one has called counts when it says what it took; its seconds are not known. So does an effect whose event brings its
+    `usage`, as those of conversations do.
     """
     sums = Totals()
     for entry in ledger:
@@ -44,8 +45,17 @@ def totals(ledger: Iterable[Entry], generating: str) -> Totals:
                 sums = _with_usage(sums, usage)
         elif isinstance(entry, VerdictEntry):
             sums = attrs.evolve(sums, guard_seconds=sums.guard_seconds + entry.seconds)
-        elif isinstance(entry, ResultEntry) and entry.effect == generating and entry.failed and not was_refused(entry):
-            sums = _with_failure(sums, entry)
+        elif isinstance(entry, ResultEntry):
+            sums = _with_result(sums, entry, generating)
+    return sums
+
+
+def _with_result(sums: Totals, entry: ResultEntry, generating: str) -> Totals:
+    """Add what an effect says that it took of a model; one that generates artifacts says it in them, unless it has failed."""
+    if entry.failed:
+        return _with_failure(sums, entry) if entry.effect == generating and not was_refused(entry) else sums
+    for usage in entry.usage:
+        sums = attrs.evolve(_with_usage(sums, usage), model_seconds=sums.model_seconds + entry.seconds)
     return sums
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 
 from machines.chat.python import compiles, is_empty
+from machines.talking.arguments import object_in, unnested
 
 #: Every kind of thing that is mended, with what it means to a reader.
 RESCUES: dict[str, str] = {
@@ -90,8 +91,6 @@ PYTHON = Tool(
 )  # fmt: skip
 TOOLS = {tool.name: tool for tool in (SQL, PYTHON)}
 
-_NESTING = ("arguments", "args", "input", "parameters", "params", "kwargs")
-_DEEPEST = 4
 _FENCE = re.compile(r"(?:^|\n) {0,3}```[ \t]*[\w+.-]*[ \t]*\n(?P<body>.*?)\n? {0,3}```[ \t]*(?:\n|$)", re.DOTALL)
 
 
@@ -132,7 +131,7 @@ def meant(call_id: str, name: str, arguments: Any, text: str = "", error: str | 
             why = "end before they are complete" if error == "truncated_arguments" else "are no JSON object"
             return Call(call_id, "", {}, tuple(rescues), f"the arguments of {name} {why}; send them again, whole")
         arguments = found
-    given = _unnested(tool, dict(arguments), rescues)
+    given = unnested(arguments, {tool.text}, rescues)
     written = _text_in(tool, given, rescues)
     number = _number(given, (tool.number, *tool.number_names), tool, rescues)
     return Call(call_id, tool.name, {tool.text: written, tool.number: number}, tuple(dict.fromkeys(rescues)))
@@ -162,29 +161,6 @@ def _from_text(tool: Tool, text: str, rescues: list[str]) -> dict[str, Any] | No
     return None
 
 
-def _unnested(tool: Tool, given: dict[str, Any], rescues: list[str]) -> dict[str, Any]:
-    """Give the innermost arguments."""
-    for _ in range(_DEEPEST):
-        if any(name in given for name in (tool.text,)):
-            return given
-        inner = next((_object_in(given[name]) for name in _NESTING if _object_in(given.get(name)) is not None), None)
-        if inner is None:
-            return given
-        rescues.append("nested")
-        given = {**{name: value for name, value in given.items() if name not in _NESTING}, **inner}
-    return given
-
-
-def _object_in(value: Any) -> dict[str, Any] | None:  # noqa: ANN401  (JSON)
-    """Give an object, also one that is written as a text."""
-    if isinstance(value, str) and value.lstrip().startswith("{"):
-        try:
-            value = json.loads(value, strict=False)
-        except (ValueError, RecursionError):
-            return None
-    return value if isinstance(value, dict) else None
-
-
 def _text_in(tool: Tool, given: Mapping[str, Any], rescues: list[str]) -> str:
     """Give the SQL or code as it is meant; empty where there is none."""
     name = next((each for each in (tool.text, *tool.text_names) if given.get(each)), tool.text)
@@ -206,7 +182,7 @@ def _text_in(tool: Tool, given: Mapping[str, Any], rescues: list[str]) -> str:
 
 def _from_json_in(tool: Tool, text: str, rescues: list[str]) -> str:
     """Give the text inside arguments that stand in its place."""
-    inner = _object_in(text)
+    inner = object_in(text)
     names: Iterable[str] = (tool.text, *tool.text_names)
     found = None if inner is None else next((inner[name] for name in names if isinstance(inner.get(name), str)), None)
     if found is None:

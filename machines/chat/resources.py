@@ -16,7 +16,7 @@ from machines.chat.files import Files
 from machines.chat.messages import CONTEXT_CHARS
 from machines.chat.python import Interpreter, PythonError
 from machines.chat.sql import Database
-from machines.talking.model import Model, model_of
+from machines.talking.model import Model, Wanted, model_of
 
 Listener = Callable[[str], object]
 
@@ -77,7 +77,7 @@ class Resources:
     def model(self) -> Model:
         """Who answers. Raises ModelUnavailable, DocumentError."""
         if self._model is None:
-            self._model = model_of(self._config.get("model") or "", self._config.get("seed") or 0)
+            self._model = model_of(self._config.get("model") or "", Wanted(self._config.get("seed") or 0))
         return self._model
 
     @property

@@ -4,8 +4,7 @@ Everything that was acknowledged is in the ledger, so a process that is killed l
 was cut off included.
 """
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -13,25 +12,19 @@ from typing import Any, Self
 import attrs
 
 from dsa.edge.binding import Binding, bind
-from dsa.edge.driver import Driver, Rest
-from dsa.edge.files import locate, read_text
-from dsa.edge.running import kept, replayed
-from dsa.edge.runs import DEFAULT_RUNS, new_run_id, open_store
+from dsa.edge.driver import Rest
+from dsa.edge.files import locate
+from dsa.edge.runs import DEFAULT_RUNS
 from dsa.errors import DsaError
 from dsa.expr import Value
-from dsa.lang import digest, loads
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
-from dsa.runtime.journal import Beginning
-from dsa.runtime.ledger import Entry
-from dsa.runtime.recovery import unfinished
-from dsa.runtime.run import begin
 from machines.chat.conversation import Conversation, Turn
 from machines.chat.guards import Always
 from machines.chat.resources import Listener, Resources, let_go, resources_in
+from machines.talking.holding import Bind, Held, Observer, begun, taken_up
 
 NAME = "chat"
-Observer = Callable[[Entry], None]
 
 
 @attrs.frozen
@@ -67,8 +60,8 @@ class Chat:
     `begin` and `resume` make it. `observe` is called with every ledger entry once it is durable, `listen` with the model's text as it comes.
     """
 
-    def __init__(self, driver: Driver, chat: Resources, undone: ExitStack) -> None:
-        self._driver, self._chat, self._undone = driver, chat, undone
+    def __init__(self, held: Held, chat: Resources) -> None:
+        self._driver, self._chat, self._undone = held.driver, chat, held.undone
 
     @classmethod
     def begin(
@@ -80,26 +73,10 @@ class Chat:
         listen: Listener = lambda _text: None,
     ) -> "Chat":
         """Begin a conversation. Raises LoadError for data that cannot be read, ModelUnavailable, BindingError, StoreError."""
-        document = locate(NAME)
-        text = read_text(document)
-        machine = loads(text, str(document)).at(dict(settings.parameters))
-        config = settings.config()
-        binding = binding_for(machine, config, settings.model, settings.seed, runs)
-        started = {"file": str(document), "model": settings.model, "seed": settings.seed, "config": config}
-        now_ms = time.time_ns() // 1_000_000
-        known = binding.secrets.value(started)
-        run, commands = begin(machine, new_run_id(NAME), digest=digest(machine), started=known, at_ms=now_ms)
-        chat = resources_in(binding.config, run.run_id)
-        chat.listen = listen
-        _ = chat.model, chat.database  # what is wrong with them is said before anything is kept
-        with ExitStack() as undone:
-            undone.callback(let_go, chat)
-            store = undone.enter_context(open_store(runs))
-            artifacts, _, watch = undone.enter_context(kept(runs, run, text, observe))
-            journal = Beginning(store, run.run_id, text)
-            undone.callback(journal.release)
-            driver = Driver(run, binding, artifacts, commands=commands, journal=journal, observe=watch)
-            return cls(driver, chat, undone.pop_all())
+        started = {"model": settings.model, "seed": settings.seed, "config": settings.config()}
+        made = _Made(listen, is_new=True)
+        held = begun(NAME, settings.parameters, started, bound_in(runs), made, runs=runs, observe=observe)
+        return cls(held, made.chat)
 
     @classmethod
     def resume(
@@ -112,24 +89,13 @@ class Chat:
         observe: Observer = lambda _entry: None,
         listen: Listener = lambda _text: None,
     ) -> "Chat":
-        """Take up a conversation; `go_on` finishes a turn that was cut off. `observe` is given what happens from now on. Raises StoreError, OtherMachineError, ReplayError."""
-        with ExitStack() as undone:
-            store = undone.enter_context(open_store(runs, must_exist=True))
-            journal, recorded = store.hold(run_id, take=take)
-            undone.callback(journal.release)
-            run, first = replayed(recorded)
-            if run.machine.name != NAME:
-                raise ChatError(f"run {run_id} is one of {run.machine.name}, not a conversation")
-            started = dict(first.started)
-            binding = binding_for(run.machine, started["config"], model or started["model"], started["seed"], runs)
-            chat = resources_in(binding.config, run_id)
-            chat.listen = listen
-            undone.callback(let_go, chat)
-            news = _after(len(recorded.entries), observe)
-            artifacts, _, watch = undone.enter_context(kept(runs, run, recorded.text, news))
-            left = unfinished(run)
-            driver = Driver(run, binding, artifacts, left=left, journal=journal, observe=watch)
-            return cls(driver, chat, undone.pop_all())
+        """Take up a conversation; `go_on` finishes a turn that was cut off. `observe` is given what happens from now on.
+
+        Raises WrongRunError for a run that is none, StoreError, OtherMachineError, ReplayError.
+        """
+        made = _Made(listen)
+        held = taken_up(run_id, NAME, bound_in(runs, model), made, runs=runs, observe=observe, take=take)
+        return cls(held, made.chat)
 
     def __enter__(self) -> Self:
         return self
@@ -217,20 +183,34 @@ class Chat:
         return rest
 
 
-def _after(count: int, observe: Observer) -> Observer:
-    """Give an observer that leaves out so many entries: those that were there already."""
-    left = iter(range(count))
-    return lambda entry: observe(entry) if next(left, None) is None else None
+class _Made:
+    """Makes what a conversation works with, and lets go of it at the end; data and model of a new one are looked at at once."""
+
+    def __init__(self, listen: Listener, *, is_new: bool = False) -> None:
+        self._listen, self._is_new = listen, is_new
+
+    def __call__(self, binding: Binding, run_id: str, undone: ExitStack) -> None:
+        """Make it."""
+        self.chat = resources_in(binding.config, run_id)
+        self.chat.listen = self._listen
+        undone.callback(let_go, self.chat)
+        if self._is_new:
+            _ = self.chat.model, self.chat.database
 
 
 class ChatError(DsaError):
     """Raised when a conversation cannot go on as asked."""
 
 
-def binding_for(machine: Machine, config: Mapping[str, Any], model: str, seed: int, runs: Path) -> Binding:
-    """Bind the chat machine; without `dedup` its guards for that pass everything."""
-    known = {**config, "runs": str(runs.absolute())}
-    binding = bind(machine, path=locate(NAME), model=model, seed=seed, config=known)
-    if config.get("dedup", True):
-        return binding
-    return attrs.evolve(binding, guards={**binding.guards, "fresh": Always(), "new": Always()})
+def bound_in(runs: Path, model: str | None = None) -> Bind:
+    """Bind the chat machine, with another model if one is named; without `dedup` its guards for that pass everything."""
+
+    def bound(machine: Machine, started: Mapping[str, Any]) -> Binding:
+        config = {**started["config"], "runs": str(runs.absolute())}
+        answering = model or started["model"]
+        binding = bind(machine, path=locate(NAME), model=answering, seed=started["seed"], config=config)
+        if config.get("dedup", True):
+            return binding
+        return attrs.evolve(binding, guards={**binding.guards, "fresh": Always(), "new": Always()})
+
+    return bound

@@ -5,15 +5,11 @@
 
 import os
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 
-import attrs
 import pytest
 from chat_stories import STORIES, play, shipped, told
-
-from dsa.meaning import Occurrence, Taken, start, step
-from dsa.runtime.ledger import EventEntry, StepEntry
+from row_stories import mutants, rows_taken
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "chat"
 
@@ -34,16 +30,7 @@ def test_the_conversation_is_as_expected(name, tmp_path):
 def _rows_taken(name, folder):
     """Give the positions of the rows that a story takes."""
     rest, _ = play(shipped(), STORIES[name], folder)
-    machine = shipped().at(**dict(STORIES[name].bounds))
-    configuration, found = start(machine), set()
-    entries = list(rest.run.ledger)
-    for entry, following in pairwise(entries):
-        if isinstance(entry, EventEntry) and isinstance(following, StepEntry):
-            taken = step(machine, configuration, Occurrence(entry.event, entry.verdicts, entry.source))
-            assert isinstance(taken, Taken)
-            found.add(next(n for n, row in enumerate(machine.transitions) if row is taken.transition))
-            configuration = taken.configuration
-    return frozenset(found)
+    return rows_taken(shipped().at(**dict(STORIES[name].bounds)), rest)
 
 
 @pytest.fixture(scope="session")
@@ -58,27 +45,12 @@ def test_every_row_is_taken(taken):
     assert [str(row) for n, row in enumerate(shipped().transitions) if n not in found] == []
 
 
-def _mutants(number):
-    machine = shipped()
-    row, rows = machine.transitions[number], machine.transitions
-    stays = row.source if row.source in machine.leaves else None  # where `=` is, it makes no difference
-    now = machine.entered(row.target) if row.target != "=" else stays
-    yield "deleted", attrs.evolve(machine, transitions=(*rows[:number], *rows[number + 1 :]))
-    for target in machine.leaves:
-        if target != now:
-            moved = attrs.evolve(row, target=target)
-            yield (
-                f"retargeted to {target}",
-                attrs.evolve(machine, transitions=(*rows[:number], moved, *rows[number + 1 :])),
-            )
-
-
 @pytest.mark.parametrize("number", range(len(shipped().transitions)))
 def test_no_row_can_be_deleted_or_retargeted_unnoticed(number, taken, tmp_path):
     stories = [name for name in STORIES if number in taken[name]]
     unnoticed = [
         what
-        for what, mutant in _mutants(number)
+        for what, mutant in mutants(shipped(), number)
         if all(told(mutant, name, tmp_path) + "\n" == _path(name).read_text() for name in stories)
     ]
     assert unnoticed == []

@@ -15,9 +15,13 @@ LONG = (
     "specs/peterson.md",
     "machines/examples/two_phase_commit.md",
     "specs/chat.md",
+    "specs/coding.md",
 )
-#: At its defaults the chat machine has 92,005 configurations, which is too much to do for each of 815 mutants.
-BOUNDS = {"specs/chat.md": {"max_rounds": 3, "max_calls": 3, "max_refusals": 2}}
+#: At their defaults these have 92,005 and 265,405 configurations, which is too much to do for each of some 800 mutants.
+BOUNDS = {
+    "specs/chat.md": {"max_rounds": 3, "max_calls": 3, "max_refusals": 2},
+    "specs/coding.md": {"max_rounds": 3, "max_turns": 2, "max_calls": 2},
+}
 
 
 def test_no_machine_is_left_out() -> None:

@@ -61,6 +61,7 @@ class Server:
         self,
         endpoint: Endpoint,
         *,
+        key: str = "",
         key_variable: str = "",
         limits: Limits | None = None,
         keeps_connection: bool = False,
@@ -69,8 +70,8 @@ class Server:
         self._limits = limits or Limits()
         self._kept = Kept() if keeps_connection else None
         self._retries = Retries(self._limits.retries, self._limits.pause_s, self._limits.longest_pause_s)
-        variable, key = endpoint.key(key_variable, os.environ)
-        self.asked = Asked(endpoint.model, endpoint.base, variable, key)
+        variable, found = endpoint.key(key_variable, os.environ)
+        self.asked = Asked(endpoint.model, endpoint.base, variable, key or found)
 
     async def chunks(
         self, body: Mapping[str, Any], on_retry: Callable[[str], object] | None = None

@@ -1,0 +1,54 @@
+"""Hand connections of a sandbox that has no network on to a proxy outside, through a Unix socket that is shown in it.
+
+It decides nothing: the proxy does. It is a process of its own, which ends with the sandbox.
+"""
+
+import contextlib
+import os
+import selectors
+import socket
+import threading
+from typing import NoReturn
+
+_PIECE_BYTES = 65_536
+
+
+def listening() -> socket.socket:
+    """Give a socket on which the sandbox's programs find the proxy."""
+    return socket.create_server(("127.0.0.1", 0))
+
+
+def serve(listener: socket.socket, proxy: str) -> NoReturn:
+    """Join every connection to one to the proxy, until this process is ended."""
+    while True:
+        try:
+            found = listener.accept()[0]
+        except OSError:
+            os._exit(0)
+        threading.Thread(target=_joined, args=(found, proxy), daemon=True).start()
+
+
+def _joined(one: socket.socket, proxy: str) -> None:
+    with (
+        contextlib.suppress(OSError),
+        one,
+        socket.socket(socket.AF_UNIX) as other,
+    ):  # one side is gone: so is the connection
+        other.connect(proxy)
+        join(one, other)
+
+
+def join(one: socket.socket, other: socket.socket) -> None:
+    """Carry bytes both ways until both sides have said all. Raises OSError when one is gone."""
+    across = {one: other, other: one}
+    with selectors.DefaultSelector() as selector:
+        for each in across:
+            selector.register(each, selectors.EVENT_READ)
+        while selector.get_map():
+            for key, _ in selector.select():
+                source = one if key.fileobj is one else other
+                if piece := source.recv(_PIECE_BYTES):
+                    across[source].sendall(piece)
+                else:
+                    selector.unregister(source)
+                    across[source].shutdown(socket.SHUT_WR)

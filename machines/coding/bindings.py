@@ -1,0 +1,19 @@
+"""What stands behind the names of the coding machine's table."""
+
+from dsa.runtime.content import GuardInterface
+from dsa.runtime.policies import Policy
+from machines.coding import guards as judged
+from machines.coding.policies import advance, ask_approval, ask_model, decompose, next_call, probe, run_tool
+from machines.coding.telling import telling
+
+effects: dict[str, Policy] = {
+    "decompose": decompose,
+    "probe": probe,
+    "ask_model": ask_model,
+    "next_call": next_call,
+    "run_tool": run_tool,
+    "advance": advance,
+    "ask_approval": ask_approval,
+    **telling,
+}
+guards: dict[str, GuardInterface] = judged.guards

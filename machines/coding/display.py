@@ -1,0 +1,135 @@
+"""The work on a terminal: the model's text as it comes, a line for each call and what came of it, tasks as they are completed.
+
+Takes ledger entries and pieces of text in the order in which they come. It writes; it decides nothing.
+"""
+
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from dsa.cli.terminal import printable
+from dsa.runtime.ledger import Entry, EventEntry, ResultEntry, StepEntry
+from machines.coding.work import REASONS, Work
+
+_LONGEST = 110
+_MOST_LINES = 12
+_STYLES = {
+    "call_looping": "red",
+    "path_outside_workspace": "red",
+    "command_not_allowed": "red",
+    "goal_complete": "green",
+    "subtask_completed": "green",
+}
+
+
+class Display:
+    """Shows the work. Give its methods to `Agent` as `observe` and `listen`."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._arrived: EventEntry | None = None
+        self._is_in_line = self._has_text = False
+
+    def listen(self, text: str) -> None:
+        """Show a piece of the model's text."""
+        self._console.print(Text(printable(text)), end="", soft_wrap=True)
+        self._has_text = True
+        self._is_in_line = not text.endswith("\n") if text else self._is_in_line
+
+    def observe(self, entry: Entry) -> None:
+        """Show what has happened."""
+        if isinstance(entry, EventEntry):
+            self._arrived = entry
+        elif isinstance(entry, StepEntry) and self._arrived is not None:
+            data: Any = self._arrived.data if isinstance(self._arrived.data, dict) else {}
+            self._happened(self._arrived.event, data, entry)
+        elif isinstance(entry, ResultEntry):
+            self._told(entry)
+
+    def _happened(self, event: str, data: Any, step: StepEntry) -> None:  # noqa: ANN401  (JSON)
+        if event in {"goal", "planned"}:
+            self._line(f"goal: {data['text']}", "bold")
+        if event in {"planned", "decomposed"} and step.target.endswith("thinking"):
+            for number, task in enumerate(data.get("tasks") or (), 1):
+                self._line(f"{number}. {task['description']}", "bold")
+                for subtask in task["subtasks"]:
+                    self._line(f"   - {subtask}", "")
+        if event in {"asked", "said", "cut_off"}:
+            if data.get("content") and not self._has_text:
+                self.listen(data["content"])
+            self._has_text = False
+        if event == "tool_call":
+            self._line(f"{data['tool']}  {_arguments(data)}", "cyan")
+        if event in {"tool_done", "tool_failed"}:
+            self._result(data)
+
+    def _result(self, data: Any) -> None:  # noqa: ANN401  (JSON)
+        result = data["result"]
+        if "error" in result:
+            self._line(f"  {result['error']['code']}: {_short(result['error']['message'])}", "red")
+            return
+        text = str(result.get("output") or result.get("result") or "")
+        lines = text.splitlines()
+        for line in lines[:_MOST_LINES]:
+            self._line(f"  {line}", "dim")
+        if len(lines) > _MOST_LINES:
+            self._line(f"  .. {len(lines) - _MOST_LINES} more lines", "dim")
+        if result.get("rc"):
+            self._line(f"  rc={result['rc']}", "yellow")
+        for change in data.get("changes") or ():
+            how = "new" if change["before"] is None else "removed" if change["after"] is None else "changed"
+            self._line(f"  {how}: {change['path']}", "green")
+
+    def _told(self, entry: ResultEntry) -> None:
+        for step in entry.steps:
+            told = step["payload"]
+            if isinstance(told, dict) and told.get("reason") in REASONS:
+                self._line(
+                    f"[{told['reason']}] {_short(str(told.get('text')), 2 * _LONGEST)}",
+                    _STYLES.get(told["reason"], "yellow"),
+                )
+            elif isinstance(told, dict) and told.get("asks"):
+                for line in str(told.get("diff") or "").splitlines()[: 4 * _MOST_LINES]:
+                    self._line(
+                        f"  {line}", "green" if line.startswith("+") else "red" if line.startswith("-") else "dim"
+                    )
+            if entry.failed and isinstance(told, dict) and told.get("error") is True:
+                self._line(f"[failed] {entry.effect}: {_short(str(told.get('message')), 2 * _LONGEST)}", "red")
+
+    def _line(self, text: str, style: str) -> None:
+        self._end_line()
+        self._console.print(Text(printable(text), style=style), soft_wrap=True)
+
+    def _end_line(self) -> None:
+        if self._is_in_line:
+            self._console.print()
+            self._is_in_line = False
+
+    def say(self, text: str) -> None:
+        """Show a line of our own."""
+        self._line(text, "")
+
+
+def _arguments(call: Any) -> str:  # noqa: ANN401  (JSON)
+    if call.get("argv"):
+        return _short(" ".join(call["argv"]))
+    given = call["arguments"]
+    if isinstance(given.get("cmd"), str):
+        return _short(given["cmd"])
+    shown = given.get("path") or ", ".join(each["path"] for each in given.get("files") or ())
+    return _short(shown or json.dumps(given, ensure_ascii=False))
+
+
+def _short(text: str, most: int = _LONGEST) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 2]}.."
+
+
+def totals(work: Work, rounds: int) -> str:
+    """Say what the work has taken."""
+    tokens = int(work.usage["prompt_tokens"] + work.usage["completion_tokens"])
+    cost = f", {work.usage['cost_usd']:.4f} US dollars" if work.usage.get("cost_usd") else ""
+    calls, files = sum(work.tools.values()), len(work.files_written)
+    return f"{rounds} rounds, {calls} calls of tools, {tokens:,} tokens{cost}, {files} file{'s' * (files != 1)}"

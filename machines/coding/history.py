@@ -1,0 +1,343 @@
+"""What an agent has changed in a workspace, as git keeps it: marked, compared, and put back.
+
+Takes the folder of the workspace, and one of our own for a bare repository (never the workspace's); gives ids of commits, differences, and
+what was put back. Nothing of the workspace is written but by `undo`. `git --git-dir=FOLDER log runs/workspace` shows the marks.
+"""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from secrets import token_hex
+
+import attrs
+
+from machines.coding.ignoring import is_named, parts_of, rules_of
+from machines.coding.looking import HistoryError, Seen, Sight, look
+from machines.coding.putting import InTheWay, Kept, make_folder, put, remove, remove_folder
+from machines.coding.snapshots import Snapshot, Snapshots
+from machines.coding.tools.beneath import Beneath
+from machines.coding.tools.errors import ToolError
+from machines.coding.tools.git_process import Bounds, ran
+
+_SEEN = "dsa-seen.json"
+_AT_ONCE_BYTES = 32_000_000
+_DIFF = (
+    "diff-tree",
+    "-r",
+    "-p",
+    "--no-renames",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-color",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+)
+_DIFF_S = 60.0
+
+
+@attrs.frozen
+class Changed:
+    """A file that is another at two marks: (ids of) its contents as blobs, None where there was none.
+
+    Modes are git's: 100644, 100755 for what can be run, 120000 for a link, whose content is where it leads.
+    """
+
+    path: str
+    before: str | None
+    after: str | None
+    mode_before: str | None = None
+    mode_after: str | None = None
+
+    def first(self) -> Kept:
+        """Give mode and id before."""
+        return (self.mode_before, self.before) if self.mode_before and self.before else None
+
+    def last(self) -> Kept:
+        """Give mode and id after."""
+        return (self.mode_after, self.after) if self.mode_after and self.after else None
+
+
+@attrs.frozen
+class Conflict:
+    """A file that was left alone, and why."""
+
+    path: str
+    reason: str
+
+
+@attrs.frozen
+class Undone:
+    """What an undo has done: `before` and `after` are marks of the workspace then. `restored` and `removed` are paths of files."""
+
+    before: str
+    after: str
+    restored: tuple[str, ...]
+    removed: tuple[str, ...]
+    conflicts: tuple[Conflict, ...]
+
+
+class History:
+    """The history of a workspace. May be used from any thread, and by several processes: one call runs at a time.
+
+    Left out are `.git` and what other programs keep for themselves (`looking.CLOSED`), what a `.gitignore` names and was not there before,
+    files of more than 5 MB, sockets and the like; `left_out` names those that somebody could miss. Permissions are kept as far as git keeps
+    them. Raises ArtifactStoreError when `folder` is something else, OSError when `root` is no folder.
+    """
+
+    def __init__(self, folder: Path, root: Path) -> None:
+        self._snapshots = Snapshots(folder.absolute())
+        self._root = root
+        self._thread = threading.RLock()
+        found = folder.stat()
+        self._own = (found.st_dev, found.st_ino)
+        self._newest: Snapshot | None = None
+        self._seen: Mapping[str, Seen] = {}
+
+    def mark(self, text: str) -> str:
+        """Write down what the workspace is like, and give the id of the commit; an unchanged one gets none.
+
+        `text` says what has happened. Raises HistoryError for a workspace of too many files.
+        """
+        with self._thread, self._snapshots.held() as tip:
+            return self._mark(tip, text).commit
+
+    def left_out(self, mark: str) -> Mapping[str, str]:
+        """Give the paths that a mark lacks, with why."""
+        return self._read(mark).left_out
+
+    def changed(self, first: str, last: str) -> tuple[Changed, ...]:
+        """Give the files that are others at two marks, by path. Raises HistoryError for an id that is no mark."""
+        return _changes(self._read(first), self._read(last))
+
+    def diff(self, first: str, last: str, *, most_bytes: int = 1_000_000) -> str:
+        """Give what has changed between two marks as `git diff` writes it; of a longer text its beginning and its end.
+
+        Raises HistoryError for an id that is no mark.
+        """
+        left_out = self._read(first).left_out
+        more = [
+            f"Not kept: {path} ({why})\n" for path, why in self._read(last).left_out.items() if path not in left_out
+        ]
+        command = ["-c", "core.quotePath=false", *_DIFF, first, last]
+        bounds = Bounds(_DIFF_S, most_bytes // 2, most_bytes // 2)
+        done = ran(command, folder=self._snapshots.folder, bounds=bounds, GIT_DIR=str(self._snapshots.folder))
+        if done.code:
+            raise HistoryError(f"git diff-tree failed: {done.complaint}")
+        return done.text() + "".join(more)
+
+    def undo(self, first: str, last: str) -> Undone:
+        """Put back what has changed between two marks: each file only if it still is as it was at `last`.
+
+        Others are conflicts, and left alone. Marks the workspace before and after it: nothing is lost, and an undo can be undone. One that
+        was killed can be done again. Raises HistoryError for an id that is no mark.
+        """
+        then, now = self._read(first), self._read(last)
+        with self._thread, self._snapshots.held() as tip:
+            before = self._mark(tip, f"before an undo of {first[:12]}..{last[:12]}")
+            workspace = Beneath(self._root)
+            try:
+                undoing = _Undoing(self._snapshots, workspace, then, now, before)
+                undoing.files()
+                undoing.folders()
+            finally:
+                workspace.close()
+            after = self._mark(before.commit, f"after an undo of {first[:12]}..{last[:12]}")
+        return Undone(
+            before.commit, after.commit, tuple(undoing.restored), tuple(undoing.removed), tuple(undoing.conflicts)
+        )
+
+    # -- marking, while the branch is held ----------------------------------------------------------------------------
+
+    def _mark(self, tip: str | None, text: str) -> Snapshot:
+        newest = self._known(tip)
+        fresh = _Fresh(self._snapshots, newest.objects if newest else set[str])
+        root = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            folders = frozenset(newest.folders) if newest else frozenset[str]()
+            sight = look(root, self._seen, folders, fresh.keep, self._own)
+        finally:
+            os.close(root)
+        if newest is None or not _is_same(sight, newest, self._seen):
+            fresh.write()
+            newest = self._snapshots.write(_state(sight), newest, text, now_s=time.time())
+            self._seen = sight.files
+            self._save(newest)
+        self._newest, self._seen = newest, sight.files
+        return newest
+
+    def _known(self, tip: str | None) -> Snapshot | None:
+        """Give the newest snapshot, and know what was seen of it: by this process, or by the last one that has written it down."""
+        if tip is None:
+            self._newest, self._seen = None, {}
+        elif self._newest is None or self._newest.commit != tip:
+            self._newest = self._snapshots.read(tip)
+            self._seen = self._saved(self._newest)
+        return self._newest
+
+    def _read(self, mark: str) -> Snapshot:
+        with self._thread:
+            newest = self._newest
+            return newest if newest is not None and newest.commit == mark else self._snapshots.read(mark)
+
+    # -- what was seen, for the next process; without it all files are read again -----------------------------------------
+
+    def _save(self, newest: Snapshot) -> None:
+        path = self._snapshots.folder / _SEEN
+        seen = {path: [*file.stamp, file.settled] for path, file in self._seen.items()}
+        said = {"commit": newest.commit, "root": str(self._root), "seen": seen}
+        new = path.with_name(f"{_SEEN}.{token_hex(4)}.new")
+        new.write_text(json.dumps(said), "utf-8")
+        new.replace(path)
+
+    def _saved(self, newest: Snapshot) -> dict[str, Seen]:
+        unknown = {
+            path: Seen((0, 0, 0, 0, 0), mode, blob, settled=False) for path, (mode, blob) in newest.files.items()
+        }
+        try:
+            said = json.loads((self._snapshots.folder / _SEEN).read_text("utf-8"))
+        except (FileNotFoundError, ValueError):  # a power cut may leave it torn
+            return unknown
+        if (said["commit"], said["root"]) != (newest.commit, str(self._root)) or said["seen"].keys() != unknown.keys():
+            return unknown
+        return {
+            path: Seen((mode, size, changed, made, number), *newest.files[path], settled=settled)
+            for path, (mode, size, changed, made, number, settled) in said["seen"].items()
+        }
+
+
+class _Fresh:
+    """Contents that were read, written as they come: those that the newest snapshot has already are not."""
+
+    def __init__(self, snapshots: Snapshots, known: Callable[[], set[str]]) -> None:
+        self._snapshots, self._asked = snapshots, known
+        self._known: set[str] | None = None
+        self._bodies: dict[str, bytes] = {}
+        self._size_bytes = 0
+
+    def keep(self, blob: str, content: bytes) -> None:
+        """Take a content."""
+        if self._known is None:
+            self._known = self._asked()
+        if blob not in self._known:
+            self._known.add(blob)
+            self._bodies[blob] = content
+            self._size_bytes += len(content)
+            if self._size_bytes > _AT_ONCE_BYTES:
+                self.write()
+
+    def write(self) -> None:
+        """Write what was taken."""
+        self._snapshots.write_objects("blob", self._bodies)
+        self._bodies, self._size_bytes = {}, 0
+
+
+def _state(sight: Sight) -> Snapshot:
+    files = {path: (file.mode, file.blob) for path, file in sight.files.items()}
+    return Snapshot("", files, dict.fromkeys(sight.folders, ""), sight.left_out)
+
+
+def _is_same(sight: Sight, newest: Snapshot, seen: Mapping[str, Seen]) -> bool:
+    if len(sight.files) != len(newest.files) or sight.folders != newest.folders.keys():
+        return False
+    if sight.left_out != newest.left_out:
+        return False
+    return all(
+        file is seen.get(path) or newest.files.get(path) == (file.mode, file.blob) for path, file in sight.files.items()
+    )
+
+
+def _changes(first: Snapshot, last: Snapshot) -> tuple[Changed, ...]:
+    nothing = (None, None)
+    found = []
+    for path in sorted(first.files.keys() | last.files.keys()):
+        (mode, before), (mode_after, after) = first.files.get(path, nothing), last.files.get(path, nothing)
+        if (mode, before) != (mode_after, after):
+            found.append(Changed(path, before, after, mode, mode_after))
+    return tuple(found)
+
+
+@attrs.define
+class _Undoing:
+    """One undo: from `last` back to `first`, in a workspace that is as at `now`."""
+
+    snapshots: Snapshots
+    workspace: Beneath
+    first: Snapshot
+    last: Snapshot
+    now: Snapshot
+    restored: list[str] = attrs.field(factory=list)
+    removed: list[str] = attrs.field(factory=list)
+    conflicts: list[Conflict] = attrs.field(factory=list)
+
+    def files(self) -> None:
+        """Take away what was made, then put back what was changed or taken away."""
+        changes = [change for change in _changes(self.first, self.last) if self._is_open(change)]
+        for change in [change for change in changes if change.before is None]:
+            self._each(change)
+        for folder in _deepest_first(self.last.folders.keys() - self.first.folders.keys()):
+            remove_folder(self.workspace, folder)
+        for change in [change for change in changes if change.before is not None]:
+            self._each(change)
+
+    def folders(self) -> None:
+        """Make the folders again that were taken away."""
+        for folder in sorted(self.first.folders.keys() - self.last.folders.keys()):
+            try:
+                make_folder(self.workspace, folder.split("/"))
+                with self.workspace.folder(folder.split("/")):
+                    pass
+            except (InTheWay, ToolError) as found:
+                self.conflicts.append(Conflict(folder, str(found)))
+
+    def _is_open(self, change: Changed) -> bool:
+        """Tell whether a file is still to be put back, and may be."""
+        kept = self.now.files.get(change.path)
+        if kept == change.first() and change.path not in self.now.left_out:
+            return False
+        reason = self.now.left_out.get(change.path) or self._unknown_before(change)
+        if reason is not None:
+            self.conflicts.append(Conflict(change.path, reason))
+        return reason is None
+
+    def _unknown_before(self, change: Changed) -> str | None:
+        """Tell why nobody knows what a file was like at first."""
+        if change.before is not None:
+            return None
+        parts = change.path.split("/")
+        above = ("/".join(parts[:depth]) for depth in range(1, len(parts) + 1))
+        if why := next((self.first.left_out[path] for path in above if path in self.first.left_out), None):
+            return f"what it was before is not kept: {why}"
+        if self._was_ignored(change.path):
+            return "a .gitignore named it before: it may have been there already"
+        return None
+
+    def _was_ignored(self, path: str) -> bool:
+        parts = parts_of(path)
+        chain = []
+        for depth in range(len(parts)):
+            ignore = "/".join([*path.split("/")[:depth], ".gitignore"])
+            mode, blob = self.first.files.get(ignore, ("", ""))
+            if mode.startswith("100"):
+                chain.append((depth, rules_of(self.snapshots.content(blob))))
+            if is_named(chain, parts[: depth + 1], is_folder=depth + 1 < len(parts)):
+                return True
+        return False
+
+    def _each(self, change: Changed) -> None:
+        target, expected = change.first(), change.last()
+        try:
+            if target is None:
+                remove(self.workspace, change.path, expected)
+                self.removed.append(change.path)
+            else:
+                put(self.workspace, change.path, expected, target[0], self.snapshots.content(target[1]))
+                self.restored.append(change.path)
+        except InTheWay as found:
+            self.conflicts.append(Conflict(change.path, str(found)))
+
+
+def _deepest_first(paths: set[str]) -> list[str]:
+    return sorted(paths, key=lambda path: (-path.count("/"), path))

@@ -1,0 +1,153 @@
+"""Whether a call goes round in circles: what the guard `not_looping` is told of it (seed 003, loop protection).
+
+Takes the last actions, of whoever has made them, and a call; gives how far round it is. A call is known by its tool and its normalised
+arguments, never by the id that a provider gives it. Pure.
+
+What changes files counts by the call alone: the same file with the same content written again is a circle whatever it answers. A command counts
+anew once something else has changed a file; what only looks counts while it sees the same. What is declared as polling never counts.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from typing import Any, Literal
+
+import attrs
+
+#: What a tool does: it changes files · it runs something · it only looks · it only looks, and is to be asked again and again
+Kind = Literal["changing", "running", "looking", "polling"]
+#: Go on · go on, and be told that this is the second time · not again · the end
+Level = Literal["fine", "remind", "block", "end"]
+
+WINDOW = 10
+REMIND, BLOCK, END = 2, 3, 5
+_PERIODS = (2, 3)
+_SAME_ERRORS = 3
+
+
+@attrs.frozen
+class Did:
+    """An action that is over, or was refused for going round: `result` is a digest of what it gave, empty for one that was refused.
+
+    `changed`: a file is another one than before. `error` says in which way it went wrong, empty where it did not.
+    """
+
+    key: str
+    tool: str
+    kind: Kind
+    result: str = ""
+    changed: bool = False
+    error: str = ""
+    refused: bool = False
+
+
+@attrs.frozen
+class Round:
+    """How far round a call is, and why in words."""
+
+    level: Level = "fine"
+    times: int = 1
+    why: str = ""
+
+
+def key_of(tool: str, arguments: Mapping[str, Any]) -> str:
+    """Give what a call is known by."""
+    return digest_of([tool, dict(arguments)])
+
+
+def digest_of(value: object) -> str:
+    """Give a digest of a JSON value, equal for equal ones."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def round_of(key: str, tool: str, kind: Kind, past: Sequence[Did]) -> Round:
+    """Judge a call by the last actions, oldest first."""
+    if kind == "polling":
+        return Round()
+    window = tuple(past[-WINDOW:])
+    found = (
+        _again(key, tool, kind, window),
+        _alternating(key, window),
+        _same_error(tool, window),
+    )
+    return max(found, key=lambda each: (_ORDER[each.level], each.times))
+
+
+_ORDER: dict[Level, int] = {"fine": 0, "remind": 1, "block": 2, "end": 3}
+
+
+def _level(times: int) -> Level:
+    return "end" if times >= END else "block" if times >= BLOCK else "remind" if times >= REMIND else "fine"
+
+
+def _again(key: str, tool: str, kind: Kind, window: Sequence[Did]) -> Round:
+    """Count the same call."""
+    if kind == "looking":
+        times = 1 + _seen_the_same(key, window)
+        level = _level(times) if times != REMIND else "fine"  # whether it sees the same again, nobody knows yet
+        return Round(level, times, f"{tool} was called {times - 1} times like this, and saw the same each time")
+    since = window if kind == "changing" else _since_a_change(key, window)
+    times = 1 + sum(each.key == key for each in since)
+    return Round(_level(times), times, f"{tool} was called {times - 1} times with the same arguments")
+
+
+def _since_a_change(key: str, window: Sequence[Did]) -> list[Did]:
+    """Give what came after something else has changed a file."""
+    return list(takewhile(lambda each: each.key == key or not each.changed, reversed(window)))
+
+
+def _seen_the_same(key: str, window: Sequence[Did]) -> int:
+    """Count how often a look has seen what it saw last, refused ones included; a change of a file in between begins anew."""
+    mine = [each for each in _since_a_change(key, window) if each.key == key]
+    seen = [each.result for each in mine if not each.refused]
+    same = sum(1 for _ in takewhile(lambda result: result == seen[0], seen)) if seen else 0
+    return same + sum(each.refused for each in mine)
+
+
+def _alternating(key: str, window: Sequence[Did]) -> Round:
+    """Look for A-B-A-B, and A-B-C-A-B-C: the call would complete the second time round."""
+    for period in _PERIODS:
+        before = window[-(2 * period - 1) :]
+        keys = [*(each.key for each in before), key]
+        if len(keys) < 2 * period or len(set(keys)) != period or keys[:period] != keys[period:]:
+            continue
+        if all(_is_stuck(a, b) for a, b in zip(before[:period], before[period:], strict=False)):
+            refusals = sum(each.refused for each in before)
+            times = BLOCK + refusals
+            return Round(_level(times), times, f"{period} calls are made in turn, and nothing new comes of them")
+    return Round()
+
+
+def _is_stuck(first: Did, second: Did) -> bool:
+    """Tell whether a call has brought nothing new the second time."""
+    if first.kind == "polling":
+        return False
+    return first.kind == "changing" or second.refused or (first.result == second.result and not second.changed)
+
+
+def _same_error(tool: str, window: Sequence[Did]) -> Round:
+    """Count how often a tool has failed in the same way, one time after the other, whatever it was given."""
+    trail = list(takewhile(lambda each: each.tool == tool and bool(each.error or each.refused), reversed(window)))
+    errors = [each.error for each in trail if each.error]
+    same = sum(1 for _ in takewhile(lambda error: error == errors[0], errors)) if errors else 0
+    if same < _SAME_ERRORS:
+        return Round()
+    refusals = sum(each.refused for each in trail)
+    times = BLOCK + refusals
+    return Round(_level(times), times, f"{tool} has failed {same} times in the same way")
+
+
+def reminder_of(did: Did, past: Sequence[Did]) -> str:
+    """Give what is said beside the result of a call that was made the second time, or saw the same again; empty otherwise."""
+    if did.kind == "polling":
+        return ""
+    if did.kind == "looking":
+        same = _seen_the_same(did.key, [*past[-WINDOW:], did])
+        return _REMINDER.format(times=same) if same == REMIND else ""
+    found = _again(did.key, did.tool, did.kind, tuple(past[-WINDOW:]))
+    return _REMINDER.format(times=found.times) if found.level == "remind" else ""
+
+
+_REMINDER = "You have done exactly this {times} times now, with the same outcome. Do something else next."

@@ -1,0 +1,117 @@
+"""What a model is sent: instructions, where the work stands, what the workspace holds, and the last exchanges (seed 003, context structure).
+
+Takes the work, gives messages in OpenAI's form, at most as long as the budget: what is older is shortened first, then left out. The last exchange
+is always there, with every result that it has brought. Pure.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from machines.coding.work import Message, Work
+
+#: Exchanges that are kept (seed 003: HISTORY_KEEP).
+HISTORY_KEEP = 5
+#: How long a request may be. A token has three characters or more, in English and in code; no tokenizer of the model is asked.
+CONTEXT_TOKENS = 16_000
+CHARS_PER_TOKEN = 3
+_SHORT, _SHORTER = 1_200, 300
+_MOST_FILES, _MOST_BLOCKED = 40, 5
+
+INSTRUCTIONS = (
+    "You are a coding agent. You work in one folder, the workspace, by calling tools. Work at the ACTIVE SUBTASK alone, one small step after the "
+    "other, and read what the tools answer. When the subtask is done, call mark_subtask_complete(success=true); when it cannot be done, call it with "
+    "success=false and the reason. A program runs without a shell and without a network. A call that was blocked is not to be tried again: take "
+    "another way."
+)
+
+
+def messages_for(work: Work, *, context_tokens: int = CONTEXT_TOKENS) -> list[Message]:
+    """Give the messages of the next request."""
+    head: list[Message] = [
+        {"role": "system", "content": INSTRUCTIONS},
+        {"role": "user", "content": where_it_stands(work)},
+    ]
+    room = context_tokens * CHARS_PER_TOKEN - _size(head)
+    kept = [exchange for exchange in work.exchanges if exchange][-HISTORY_KEEP:]
+    return [*head, *(message for exchange in _fitted(kept, room) for message in exchange)]
+
+
+def where_it_stands(work: Work) -> str:
+    """Say goal, task, subtask, files, what the probe has found, and which calls were blocked."""
+    active = work.active
+    task, subtask = (active[0].description, active[1].description) if active else ("(none)", "(none)")
+    lines = [
+        f"GOAL: {work.goal}",
+        f"CURRENT TASK: {task}",
+        f"ACTIVE SUBTASK: {subtask}",
+        f"FILES CREATED: {_listed(work.files_written)}",
+        f"STATE: {json.dumps(dict(work.probe), ensure_ascii=False)}",
+    ]
+    if work.blocked:
+        blocked = list(work.blocked.values())[-_MOST_BLOCKED:]
+        lines.append("BLOCKED, take another way:\n" + "\n".join(f"- {each}" for each in blocked))
+    return "\n".join(lines)
+
+
+def _listed(paths: Sequence[str]) -> str:
+    shown = ", ".join(paths[-_MOST_FILES:]) or "(none yet)"
+    return f"{shown} and {len(paths) - _MOST_FILES} more" if len(paths) > _MOST_FILES else shown
+
+
+def _fitted(exchanges: list[list[Message]], room: int) -> list[list[Message]]:
+    """Shorten, then leave out, then shorten the last one, until it fits."""
+    if _sizes(exchanges) <= room or not exchanges:
+        return exchanges
+    *older, last = exchanges
+    for most in (_SHORT, _SHORTER):
+        shortened = [[shortened_to(message, most) for message in exchange] for exchange in older]
+        if _sizes([*shortened, last]) <= room:
+            return [*shortened, last]
+    while shortened and _sizes([*shortened, last]) > room:
+        shortened = shortened[1:]
+    most = max(_SHORTER, room // max(1, 2 * len(last)))
+    return [*shortened, last if _sizes([*shortened, last]) <= room else [shortened_to(each, most) for each in last]]
+
+
+def shortened_to(message: Message, most: int) -> Message:
+    """Give a message whose texts have at most so many characters, a mark in the middle of each that was cut."""
+    found = dict(message)
+    if isinstance(found.get("content"), str):
+        found["content"] = _cut(found["content"], most)
+    if found.get("tool_calls"):
+        found["tool_calls"] = [_call_shortened(call, most) for call in found["tool_calls"]]
+    return found
+
+
+def _call_shortened(call: Mapping[str, Any], most: int) -> dict[str, Any]:
+    """Shorten the texts in a call's arguments, which stay JSON."""
+    function = dict(call["function"])
+    if len(function["arguments"]) > most:
+        function["arguments"] = json.dumps(_texts_cut(json.loads(function["arguments"]), most), ensure_ascii=False)
+    return {**call, "function": function}
+
+
+def _texts_cut(value: Any, most: int) -> Any:  # noqa: ANN401  (JSON)
+    if isinstance(value, str):
+        return _cut(value, most)
+    if isinstance(value, list):
+        return [_texts_cut(each, most) for each in value]
+    if isinstance(value, dict):
+        return {name: _texts_cut(each, most) for name, each in value.items()}
+    return value
+
+
+def _cut(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]}\n[.. {len(text) - 2 * half:,} characters left out ..]\n{text[-half:]}"
+
+
+def _sizes(exchanges: Iterable[list[Message]]) -> int:
+    return sum(map(_size, exchanges))
+
+
+def _size(messages: Iterable[Message]) -> int:
+    return sum(len(json.dumps(message, ensure_ascii=False)) for message in messages)

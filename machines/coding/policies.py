@@ -1,0 +1,202 @@
+"""What the effects of the coding machine do. Each reads the work from the ledger, does one thing, and answers with one event.
+
+None of them decides what happens next: whether a call may happen the guards say, and where it leads the table.
+"""
+
+import asyncio
+import posixpath
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+import attrs
+
+from dsa.edge.sandbox.commands import Stop
+from dsa.edge.threads import in_thread
+from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step, text_step
+from machines.coding.calls import COMPLETE, Call, meant
+from machines.coding.loops import key_of, reminder_of, round_of
+from machines.coding.messages import messages_for
+from machines.coding.plan import DECOMPOSE, read_plan, tasks_from
+from machines.coding.telling import read
+from machines.coding.toolbox import Done, Toolbox
+from machines.coding.work import Work, did_of
+from machines.talking.answers import answer_told
+from machines.talking.texts import as_unicode
+
+T = TypeVar("T")
+
+
+def goal_brought(data: object) -> dict[str, Any]:
+    """Give a goal as it is recorded: `text`, and `tasks` where a template has given them. ValueError for anything else."""
+    given = {"text": data} if isinstance(data, str) else data
+    text = given.get("text") if isinstance(given, dict) else None
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError('a goal is a text, or {"text": TEXT}')
+    tasks = given.get("tasks") if isinstance(given, dict) else None
+    more = {} if tasks is None else {"tasks": [task.to_json() for task in tasks_from(tasks)]}
+    return {"text": as_unicode(text), **as_unicode(more)}
+
+
+# -- the model ------------------------------------------------------------------------------------------------------------
+
+
+@answering("decomposed", reads={"goal": goal_brought, "planned": goal_brought})
+async def decompose(action: Action, context: PolicyContext) -> list[Step]:
+    """Ask the model for tasks; what it says is checked. Raises GenerationError when nothing came."""
+    agent, work, _ = read(action, context)
+    messages = [{"role": "system", "content": DECOMPOSE}, {"role": "user", "content": work.goal}]
+    if work.plan_faults:
+        wrong = "; ".join(work.plan_faults)
+        messages[-1] = {
+            "role": "user",
+            "content": f"{work.goal}\n\nYour last answer could not be used: {wrong}. Answer again.",
+        }
+    result = await agent.model.ask(messages, (), number=work.asked_of_model, on_text=None)
+    _, told = answer_told(result, work.free_id)
+    tasks, faults = read_plan(told["content"])
+    data = {"tasks": [task.to_json() for task in tasks], "faults": faults, **told}
+    return [event_step(action.policy, "decomposed", data=as_unicode(data))]
+
+
+@answering("asked", "said", "cut_off")
+async def ask_model(action: Action, context: PolicyContext) -> list[Step]:
+    """Send where the work stands and the last exchanges, and answer with what came. Raises GenerationError when nothing did."""
+    agent, work, _ = read(action, context)
+    messages = messages_for(work, context_tokens=agent.context_tokens)
+    known = await in_thread(lambda: agent.toolbox.tools)
+    tools = [tool.described() for tool in known.values()]
+    result = await agent.model.ask(messages, tools, number=work.asked_of_model, on_text=agent.listen)
+    kind, data = answer_told(result, work.free_id)
+    return [event_step(action.policy, kind, data=data)]
+
+
+# -- calls ----------------------------------------------------------------------------------------------------------------
+
+
+@answering("tool_call", "completion", "giving_up", "unknown_call", "no_more_calls", is_eager=True)
+async def next_call(action: Action, context: PolicyContext) -> list[Step]:
+    """Take the first queued call and say what it means, where it leads and whether it goes round."""
+    agent, work, _ = read(action, context)
+    if not work.queue:
+        return [event_step(action.policy, "no_more_calls")]
+    call = meant(work.queue[0], await in_thread(lambda: agent.toolbox.tools))
+    about: dict[str, Any] = {
+        "call_id": call.call_id,
+        "tool": call.tool.name if call.tool else "",
+        "rescues": list(call.rescues),
+    }
+    if call.tool is None:
+        return [event_step(action.policy, "unknown_call", data={**about, "fault": call.fault})]
+    if call.tool.name == COMPLETE:
+        return [_closing(action, work, call, about)]
+    found = await in_thread(partial(agent.toolbox.looked_at, call))
+    key = key_of(call.tool.name, _known_by(call, found))
+    seen = round_of(key, call.tool.name, call.tool.kind, tuple(work.past))
+    approval = agent.approval(call.tool.needs, found["asks"], work.allowed)
+    data = {
+        **about, **found, "key": key, "kind": call.tool.kind, "arguments": dict(call.arguments), "round": attrs.asdict(seen), "approval": approval,
+    }  # fmt: skip
+    return [event_step(action.policy, "tool_call", data=data)]
+
+
+def _known_by(call: Call, found: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the arguments that a call is known by: however its command and its path were written."""
+    known = {name: value for name, value in call.arguments.items() if name not in _NO_DIFFERENCE}
+    if "argv" in found:
+        known["cmd"] = found["argv"]
+    return known | {name: posixpath.normpath(known[name]) for name in ("path", "cwd") if known.get(name)}
+
+
+#: Another time limit makes no other call, nor do folders that would be made.
+_NO_DIFFERENCE = frozenset({"timeout_sec", "create_dirs"})
+
+
+def _closing(action: Action, work: Work, call: Call, about: Mapping[str, Any]) -> Step:
+    """Say that the model calls the active subtask over, and how many results of tools it has."""
+    results = work.active[1].done if work.active else 0
+    event = "completion" if call.arguments["success"] else "giving_up"
+    return event_step(
+        action.policy, event, data={**about, "reason": call.arguments.get("reason", ""), "results": results}
+    )
+
+
+@answering("tool_done", "tool_failed")
+async def run_tool(action: Action, context: PolicyContext) -> list[Step]:
+    """Do the current call. What goes wrong in it is an answer; only a fault of ours raises.
+
+    A command that was under way when the run was cut off is not run again: nobody knows what came of it, and the model is told so.
+    """
+    agent, work, _ = read(action, context)
+    assert work.current is not None, "the table runs a tool for a call alone"
+    call = work.current.about
+    effect, _, _ = context.key.rpartition("/")  # behind it is the number of the try
+    if call["kind"] == "running" and effect in work.doubts:
+        done = Done(
+            {"error": {"code": "interrupted", "message": _INTERRUPTED}},
+            is_done=False,
+            error=f"{call['tool']}: interrupted",
+        )
+    else:
+        done = await _stoppable(partial(_do, agent.toolbox, call))
+    data = {"call_id": call["call_id"], **done.as_data()}
+    told = reminder_of(did_of(call, data), tuple(work.past))
+    if told:
+        data |= {"seen": data["result"], "result": {**data["result"], "note": told}}
+    return [event_step(action.policy, "tool_done" if done.is_done else "tool_failed", data=as_unicode(data))]
+
+
+_INTERRUPTED = "it was cut off in the middle; nobody knows what came of it: look before you do it again"
+
+
+def _do(toolbox: Toolbox, call: Mapping[str, Any], stop: Stop) -> Done:
+    return toolbox.do(call, stop=stop)
+
+
+async def _stoppable(do: Callable[[Stop], T]) -> T:
+    """Do something in a thread; when nobody waits for it any more it is told to stop."""
+    stop, lock, over = Stop(), threading.Lock(), []
+
+    def done() -> T:
+        try:
+            return do(stop)
+        finally:
+            with lock:
+                over.append(True)
+                stop.close()
+
+    try:
+        return await in_thread(done)
+    except asyncio.CancelledError:
+        with lock:
+            if not over:
+                stop.set()
+        raise
+
+
+# -- around them ------------------------------------------------------------------------------------------------------------
+
+
+@answering("probed")
+async def probe(action: Action, context: PolicyContext) -> list[Step]:
+    """Look at what was written and run."""
+    agent, work, _ = read(action, context)
+    looked = partial(agent.toolbox.probe, tuple(work.files_written), tuple(work.commands), tuple(work.errors))
+    return [event_step(action.policy, "probed", data=await in_thread(looked))]
+
+
+@answering("next_subtask", "none_left", is_eager=True)
+async def advance(action: Action, context: PolicyContext) -> list[Step]:
+    """Say whether there is another subtask."""
+    _, work, _ = read(action, context)
+    return [event_step(action.policy, "none_left" if work.next_waiting is None else "next_subtask")]
+
+
+async def ask_approval(action: Action, context: PolicyContext) -> list[Step]:
+    """Say what leave is asked for, with what would change."""
+    agent, work, _ = read(action, context)
+    assert work.current is not None, "leave is asked for a call"
+    call = work.current.about
+    diff = await in_thread(partial(agent.toolbox.shown, call))
+    return [text_step(action.policy, f"may {call['tool']} happen?", about={"asks": call["asks"], "diff": diff})]

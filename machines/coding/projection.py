@@ -1,0 +1,145 @@
+"""What people look at in the workspace (seed 003): `.agent_context/` with state.json, history.jsonl and loops.json, and `agent_ledger.log`.
+
+Takes the work, writes files, each whole or not at all. The truth is the ledger: nothing is read back from here, and what is lost is written again.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from dsa.expr import Value
+from machines.coding.calls import COMPLETE
+from machines.coding.work import Called, Work
+
+FOLDER, LOG = ".agent_context", "agent_ledger.log"
+_LONGEST = 500
+
+
+class Projection:
+    """The files of one workspace."""
+
+    def __init__(self, workspace: Path) -> None:
+        self._workspace = workspace
+        self._written: dict[Path, str] = {}
+
+    def write(self, work: Work, values: Mapping[str, Value]) -> None:
+        """Write what has changed. OSError where the workspace cannot be written."""
+        folder = self._workspace / FOLDER
+        for path, text in (
+            (folder / "state.json", _json(state(work, values))),
+            (folder / "history.jsonl", "".join(f"{json.dumps(each, ensure_ascii=False)}\n" for each in history(work))),
+            (folder / "loops.json", _json(loops(work))),
+            (self._workspace / LOG, "".join(f"{line}\n" for line in ledger_lines(work))),
+        ):
+            if self._written.get(path) != text:
+                _replace(path, text)
+                self._written[path] = text
+
+
+def state(work: Work, values: Mapping[str, Value]) -> dict[str, Any]:
+    """Give goal, tasks and where they stand, what was blocked, and what the last probe has found."""
+    places = [
+        (at, number, each) for at, chapter in enumerate(work.chapters) for number, each in enumerate(chapter.subtasks)
+    ]
+    active = next(((at, number) for at, number, each in places if each.status == "in_progress"), (None, None))
+    return {
+        "goal": work.goal,
+        "tasks": [
+            {
+                "description": chapter.description,
+                "subtasks": [
+                    {"description": each.description, "status": each.status, "reason": each.reason}
+                    for each in chapter.subtasks
+                ],
+            }
+            for chapter in work.chapters
+        ],
+        "current_task": active[0],
+        "current_subtask": active[1],
+        "blocked_actions": list(work.blocked.values()),
+        "probe": dict(work.probe),
+        "counts": dict(values),
+        "answer": work.answer,
+    }
+
+
+def history(work: Work) -> list[dict[str, Any]]:
+    """Give every call and what came of it."""
+    return [
+        {"call": each.call_id, "tool": each.tool, "arguments": _shortened(each.about.get("arguments")), "status": each.status, "result": _shortened(each.result)}
+        for each in work.calls
+    ]  # fmt: skip
+
+
+def loops(work: Work) -> list[dict[str, Any]]:
+    """Give the calls that went round, by the judge's own count."""
+    found = []
+    for each in work.calls:
+        seen = each.about.get("round")
+        if seen and seen["level"] != "fine":
+            found.append(
+                {
+                    "call": each.call_id,
+                    "tool": each.tool,
+                    "times": seen["times"],
+                    "level": seen["level"],
+                    "why": seen["why"],
+                }
+            )
+    return found
+
+
+def ledger_lines(work: Work) -> list[str]:
+    """Give a line for everything that was written, run, failed or only tried."""
+    return [line for each in work.calls for line in _lines(each)]
+
+
+def _lines(called: Called) -> list[str]:
+    if called.tool == COMPLETE:
+        return []
+    given = called.about.get("arguments") or {}
+    if called.status == "done" and called.tool == "run_cmd":
+        rc = (called.result or {}).get("rc")
+        return [f"CMD {' '.join(called.about.get('argv') or ())} -> rc={rc}"]
+    if called.status == "done":
+        paths = [given["path"]] if "path" in given else [each["path"] for each in given.get("files") or ()]
+        return [f"WRITE {path}" for path in paths] if called.about.get("kind") == "changing" else []
+    if called.status == "failed":
+        return [f"ERROR {called.tool}: {_line((called.result or {}).get('error', {}).get('message', ''))}"]
+    return [f"TRIED {called.tool} ({called.status})"] if called.status not in {"waiting", "running"} else []
+
+
+def _line(text: str) -> str:
+    return " ".join(str(text).split())[:_LONGEST]
+
+
+def _shortened(value: Any) -> Any:  # noqa: ANN401  (JSON)
+    if isinstance(value, str):
+        return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}.. ({len(value):,} characters)"
+    if isinstance(value, list):
+        return [_shortened(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _shortened(each) for name, each in value.items()}
+    return value
+
+
+def _json(value: object) -> str:
+    return f"{json.dumps(value, ensure_ascii=False, indent=2)}\n"
+
+
+def _replace(path: Path, text: str) -> None:
+    """Put a file there whole; what lies there as a link or a folder is not followed."""
+    if path.parent.is_symlink():
+        path.parent.unlink()
+    path.parent.mkdir(exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with suppress(FileNotFoundError):
+        beside.unlink()
+    with os.fdopen(
+        os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w", encoding="utf-8", errors="replace"
+    ) as file:
+        file.write(text)
+    os.replace(beside, path)  # noqa: PTH105  (as everywhere that a name is replaced)

@@ -1,0 +1,146 @@
+"""Putting files of a workspace back as they were: each only where it still is as it is expected to be.
+
+Takes an open workspace, paths, and contents; raises `InTheWay` and changes nothing where something else is found. No link is followed, and
+nothing that was not expected is written over.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from secrets import token_hex
+
+from dsa.errors import DsaError
+from machines.coding.looking import LINK, PROGRAM, HistoryError, blob_id, read_file
+from machines.coding.tools.beneath import Beneath
+from machines.coding.tools.errors import ToolError
+from machines.coding.tools.paths import TEMPORARY
+
+#: Mode and blob id of a file; None where there is none.
+Kept = tuple[str, str] | None
+
+
+class InTheWay(DsaError):  # noqa: N818  # it says what was found
+    """Raised when a file is not as it is expected to be; the text says how it is."""
+
+
+def put(workspace: Beneath, path: str, expected: Kept, mode: str, content: bytes) -> None:
+    """Write a file or a link, whole or not at all, with the folders that lead there. Raises InTheWay."""
+    *above, name = path.split("/")
+    make_folder(workspace, above)
+    with _opened(workspace, above) as folder:
+        _require(folder, name, expected)
+        temporary = f"{TEMPORARY}{token_hex(8)}"
+        try:
+            _write(folder, temporary, mode, content, _permissions(folder, name, mode))
+            if expected is not None or not _linked(folder, temporary, name):
+                os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except FileExistsError:
+            raise InTheWay("something else stands there now") from None
+        except IsADirectoryError:
+            raise InTheWay("there is a folder now") from None
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=folder)
+        os.fsync(folder)
+
+
+def remove(workspace: Beneath, path: str, expected: Kept) -> None:
+    """Take a file or a link away. Raises InTheWay."""
+    *above, name = path.split("/")
+    with _opened(workspace, above) as folder:
+        _require(folder, name, expected)
+        os.unlink(name, dir_fd=folder)
+        os.fsync(folder)
+
+
+def remove_folder(workspace: Beneath, path: str) -> bool:
+    """Take a folder away if nothing is in it; tell whether it is gone."""
+    *above, name = path.split("/")
+    try:
+        with workspace.folder(above) as folder:
+            os.rmdir(name, dir_fd=folder)
+    except (ToolError, OSError):  # not empty, not there, no folder: it is nothing that we may take away
+        return False
+    return True
+
+
+def make_folder(workspace: Beneath, parts: Sequence[str]) -> None:
+    """Make a folder and those that lead there, unless they are there. Raises InTheWay."""
+    for number in range(1, len(parts) + 1):
+        with _opened(workspace, parts[: number - 1]) as above, suppress(FileExistsError):
+            os.mkdir(parts[number - 1], dir_fd=above)
+            os.fsync(above)
+
+
+@contextmanager
+def _opened(workspace: Beneath, parts: Sequence[str]) -> Iterator[int]:
+    try:
+        with workspace.folder(parts) as folder:
+            yield folder
+    except ToolError as error:
+        raise InTheWay(str(error)) from error
+    except PermissionError as error:
+        raise InTheWay("the system does not let us change it") from error
+
+
+def _require(folder: int, name: str, expected: Kept) -> None:
+    """Raise InTheWay unless a file is as it is expected to be."""
+    try:
+        found = read_file(folder, name)
+    except (HistoryError, OSError) as error:
+        raise InTheWay(f"it is something else now: {error}") from error
+    if found is None:
+        is_there = _exists(folder, name)
+        if is_there or expected is not None:
+            raise InTheWay("something else stands there now" if is_there else "it is gone")
+    elif expected is None:
+        raise InTheWay("there is another file now")
+    elif (found[0], blob_id(found[1])) != expected:
+        raise InTheWay("it was changed since")
+
+
+def _linked(folder: int, temporary: str, name: str) -> bool:
+    """Give a file a name that nothing has; False where there are no links. Raises FileExistsError."""
+    try:
+        os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    except PermissionError:  # some file systems have none
+        return False
+    return True
+
+
+def _exists(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _write(folder: int, name: str, mode: str, content: bytes, permissions: int) -> None:
+    if mode == LINK:
+        os.symlink(os.fsdecode(content), name, dir_fd=folder)
+        return
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    file = os.open(name, flags, 0o777 if mode == PROGRAM else 0o666, dir_fd=folder)
+    try:
+        left = memoryview(content)
+        while left:
+            left = left[os.write(file, left) :]
+        if permissions:
+            os.fchmod(file, permissions)
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _permissions(folder: int, name: str, mode: str) -> int:
+    """Give the permissions of the file that is there, with those to run it as they were; 0 where there is none."""
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return 0
+    if not stat.S_ISREG(found.st_mode):
+        return 0
+    readable = stat.S_IMODE(found.st_mode) & 0o666
+    return readable | (readable & 0o444) >> 2 if mode == PROGRAM else readable

@@ -1,0 +1,92 @@
+"""What the policies of one run work with: its tools, its model, its settings, and what its ledger says so far.
+
+Made from the settings that its run was started with, once in a process, and made again the same after a crash.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from dsa.runtime.run import Run
+from machines.coding.messages import CONTEXT_TOKENS
+from machines.coding.toolbox import Toolbox
+from machines.coding.work import Work
+from machines.talking.model import Model, Wanted, model_of
+
+Listener = Callable[[str], object]
+MODES = ("ask", "auto-edit", "full-auto", "read-only")
+
+
+class Resources:
+    """Everything of one run. `config` is what it was started with, `folder` its own folder.
+
+    `listen` is called with the model's text as it comes.
+    """
+
+    def __init__(self, config: Mapping[str, Any], folder: Path) -> None:
+        self._config, self._folder = config, folder
+        self._work = Work()
+        self.listen: Listener = lambda _text: None
+
+    def work(self, run: Run) -> Work:
+        """Give what the run's ledger says."""
+        if self._work.taken > len(run.ledger):
+            self._work = Work()
+        self._work.take(run.ledger.after(self._work.taken))
+        return self._work
+
+    @cached_property
+    def toolbox(self) -> Toolbox:
+        """The tools. Raises as `Toolbox` does."""
+        return Toolbox(self._config, self._folder)
+
+    @cached_property
+    def model(self) -> Model:
+        """Who answers. Raises ModelUnavailable, DocumentError."""
+        config = self._config
+        wanted = Wanted(
+            config.get("seed") or 0, config.get("temperature"), config.get("max_tokens"), bool(config.get("json_mode"))
+        )
+        return model_of(config.get("model") or "", wanted)
+
+    @property
+    def context_tokens(self) -> int:
+        """How long a request may be."""
+        return int(self._config.get("context_tokens") or CONTEXT_TOKENS)
+
+    def approval(self, needs: str, asks: str, allowed: set[str]) -> dict[str, str]:
+        """Say whether a call may happen in this mode: yes, ask, never, and why."""
+        mode = self._config.get("mode") or MODES[0]
+        if needs == "never":
+            return {"is": "never", "why": "the configuration does not allow this tool"}
+        if needs == "look" or asks in allowed or mode == "full-auto" or (mode == "auto-edit" and needs == "edit"):
+            return {"is": "yes", "why": ""}
+        if mode == "read-only":
+            return {"is": "never", "why": "this run only reads (--mode read-only): look, and answer"}
+        return {"is": "ask", "why": f"the user is asked first (--mode {mode})"}
+
+    def close(self) -> None:
+        """Let go of the tools."""
+        if "toolbox" in self.__dict__:
+            self.toolbox.close()
+
+
+_known: dict[tuple[str, str], Resources] = {}
+
+
+def resources_in(config: Mapping[str, Any], run_id: str) -> Resources:
+    """Give what a run works with; `config["runs"]` is where runs are kept."""
+    runs = os.path.abspath(config.get("runs") or ".dsa")  # noqa: PTH100  (asked for by every effect, and paths are slow)
+    if (runs, run_id) not in _known:
+        _known[runs, run_id] = Resources(config, Path(runs) / run_id)
+    return _known[runs, run_id]
+
+
+def let_go(resources: Resources) -> None:
+    """Forget what a run worked with."""
+    resources.close()
+    for name, known in list(_known.items()):
+        if known is resources:
+            del _known[name]

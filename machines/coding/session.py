@@ -1,0 +1,250 @@
+"""The work on one goal, held by this process: begun, or taken up again from its ledger, until it rests.
+
+It rests at a final state, or where a person is asked. Everything that was acknowledged is in the ledger, so a process that is killed loses nothing.
+"""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import attrs
+
+from dsa.edge.binding import Binding, bind
+from dsa.edge.driver import Rest
+from dsa.edge.files import locate
+from dsa.edge.runs import DEFAULT_RUNS, open_store
+from dsa.errors import DsaError
+from dsa.expr import Value
+from dsa.machine import Machine
+from dsa.meaning import Occurrence
+from dsa.runtime.journal import Recorded
+from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, StepEntry
+from machines.coding.plan import Task
+from machines.coding.projection import Projection
+from machines.coding.resources import Listener, Resources, let_go, resources_in
+from machines.coding.work import Work
+from machines.talking.holding import Bind, Held, Observer, begun, taken_up
+
+NAME = "coding"
+#: How states that are final are told, and what a program is told of them.
+EXIT = {"goal_complete": 0, "answered": 0, "rounds_exhausted": 1, "blocked": 1, "escalated": 3, "cancelled": 1}
+
+
+@attrs.frozen
+class Settings:
+    """With what the work is begun; kept in its ledger. `tasks` are those of a template, if one is used.
+
+    `config` has everything that policies read: see `configuration.Configuration`.
+    """
+
+    goal: str
+    config: Mapping[str, Any]
+    tasks: tuple[Task, ...] = ()
+    parameters: Mapping[str, Value] = attrs.field(factory=dict)
+
+
+class Agent:
+    """The work on one goal. Use it as a context manager, or `close` it; `begin` and `resume` make it.
+
+    `observe` is called with every ledger entry once it is durable, `listen` with the model's text as it comes.
+    """
+
+    def __init__(self, held: Held, resources: Resources, projection: Projection, first: tuple[Occurrence, ...]) -> None:
+        self._driver, self._undone = held.driver, held.undone
+        self.resources = resources
+        self._projection = projection
+        self._first = first
+
+    @classmethod
+    def begin(
+        cls,
+        settings: Settings,
+        runs: Path = Path(DEFAULT_RUNS),
+        *,
+        observe: Observer = lambda _entry: None,
+        listen: Listener = lambda _text: None,
+    ) -> "Agent":
+        """Begin. Raises ModelUnavailable, ToolError and ValueError for tools that cannot be had, BindingError, StoreError, BudgetError."""
+        config = dict(settings.config)
+        made = _Made(listen, observe)
+        started = {"model": config["model"], "seed": config.get("seed") or 0, "config": config}
+        budget = tuple(config.get("budget") or ())
+        held = begun(
+            NAME, settings.parameters, started, bound_in(runs), made, runs=runs, observe=made.watch, budget=budget
+        )
+        _ = made.resources.model, made.resources.toolbox.tools
+        goal: dict[str, Any] = {"text": settings.goal}
+        if settings.tasks:
+            goal["tasks"] = [task.to_json() for task in settings.tasks]
+        return made.agent(held, Occurrence("planned" if settings.tasks else "goal", data=goal))
+
+    @classmethod
+    def resume(
+        cls,
+        run_id: str,
+        runs: Path = Path(DEFAULT_RUNS),
+        *,
+        model: str | None = None,
+        take: bool = False,
+        observe: Observer = lambda _entry: None,
+        listen: Listener = lambda _text: None,
+    ) -> "Agent":
+        """Take up the work again. Raises WrongRunError for a run that is none, StoreError, OtherMachineError, ReplayError."""
+        made = _Made(listen, observe)
+        budget = _budget_of(run_id, runs)
+        bind_it = bound_in(runs, model)
+        held = taken_up(run_id, NAME, bind_it, made, runs=runs, observe=made.watch, take=take, budget=budget)
+        return made.agent(held)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def run_id(self) -> str:
+        """The name of the run."""
+        return self._driver.run.run_id
+
+    @property
+    def state(self) -> str:
+        """Where it stands, without the states around it."""
+        return self._driver.run.configuration.state.rpartition(".")[2]
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether it is at a final state."""
+        return self._driver.run.finished
+
+    @property
+    def asks(self) -> Mapping[str, Any] | None:
+        """The call for which leave is asked, as its event has it; None where nobody is asked."""
+        current = self.work.current
+        return current.about if self.state == "approving" and current is not None else None
+
+    @property
+    def values(self) -> dict[str, Value]:
+        """The variables' values by name."""
+        return self._driver.run.values
+
+    @property
+    def work(self) -> Work:
+        """What the ledger says of the work."""
+        return self.resources.work(self._driver.run)
+
+    async def go_on(self) -> None:
+        """Work until it rests: at the end, or where somebody is asked. Raises AgentError for a fault of ours; the ledger keeps the run."""
+        first, self._first = self._first, ()
+        await self._drive(*first)
+
+    async def permit(self, *, always: bool = False) -> None:
+        """Let the call happen for which leave is asked; `always`: and others like it."""
+        await self._drive(Occurrence("permitted", data={"always": always}))
+
+    async def deny(self, why: str = "") -> None:
+        """Do not let it happen; the model is told why."""
+        await self._drive(Occurrence("denied", data={"why": why} if why else {}))
+
+    async def stop(self) -> None:
+        """End the work."""
+        await self._drive(Occurrence("stopped"))
+
+    def close(self) -> None:
+        """Let go of the work; it can be resumed."""
+        self._undone.close()
+
+    async def _drive(self, *occurrences: Occurrence) -> Rest:
+        try:
+            rest = await self._driver.drive(*occurrences)
+        finally:
+            self._projection.write(self.work, self.values)
+        if rest.in_doubt:
+            raise AgentError(
+                f"it is in doubt what became of {rest.in_doubt[0].key}: dsa show {self.run_id} says how to decide it"
+            )
+        if rest.failure is not None:
+            raise AgentError(f"{rest.failure}; the run is kept: dsa code --resume {self.run_id}")
+        return rest
+
+    def _project(self) -> None:
+        self._projection.write(self.work, self.values)
+
+
+class AgentError(DsaError):
+    """Raised when the work cannot go on as asked."""
+
+
+class _Made:
+    """Makes what the work needs, lets go of it at the end, and writes the projection after each round."""
+
+    def __init__(self, listen: Listener, observe: Observer) -> None:
+        self._listen, self._observe = listen, observe
+        self._agent: Agent | None = None
+
+    def __call__(self, binding: Binding, run_id: str, undone: ExitStack) -> None:
+        """Make it."""
+        self.resources = resources_in(binding.config, run_id)
+        self.resources.listen = self._listen
+        undone.callback(let_go, self.resources)
+        _ = self.resources.model, self.resources.toolbox
+        self.projection = Projection(Path(binding.config["workspace"]))
+
+    def watch(self, entry: Entry) -> None:
+        """Pass an entry on; a round that begins is written down for people."""
+        self._observe(entry)
+        if self._agent is not None and isinstance(entry, EventEntry) and entry.event == "probed":
+            self._agent._project()  # noqa: SLF001  (it is made here)
+
+    def agent(self, held: Held, *first: Occurrence) -> Agent:
+        """Give the agent."""
+        self._agent = Agent(held, self.resources, self.projection, first)
+        return self._agent
+
+
+def bound_in(runs: Path, model: str | None = None) -> Bind:
+    """Bind the coding machine, with another model if one is named."""
+
+    def bound(machine: Machine, started: Mapping[str, Any]) -> Binding:
+        config = {**started["config"], "runs": str(runs.absolute())}
+        answering = model or started["model"]
+        return bind(machine, path=locate(NAME), model=answering, seed=started["seed"], config=config)
+
+    return bound
+
+
+def _budget_of(run_id: str, runs: Path) -> tuple[str, ...]:
+    """Give the budget that a run was begun with."""
+    with open_store(runs, must_exist=True) as store:
+        return tuple(_config_of(store.read(run_id)).get("budget") or ())
+
+
+def _config_of(recorded: Recorded) -> Mapping[str, Any]:
+    first = recorded.entries[0]
+    config = dict(first.started).get("config") if isinstance(first, MachineEntry) else None
+    return config if isinstance(config, Mapping) else {}
+
+
+def unfinished_run(goal: str, workspace: Path, runs: Path) -> str | None:
+    """Name the newest run of this goal in this workspace that is not over (seed 003: resume when the goal matches)."""
+    if not runs.is_dir():
+        return None
+    with open_store(runs) as store:
+        for run_id in reversed(store.runs()):
+            if f"-{NAME}" not in f"-{run_id}":
+                continue
+            recorded = store.read(run_id)
+            if _config_of(recorded).get("workspace") == str(workspace) and _is_open(recorded, goal):
+                return run_id
+    return None
+
+
+def _is_open(recorded: Recorded, goal: str) -> bool:
+    """Tell whether a run is of this goal, and not over."""
+    events = (
+        entry.data for entry in recorded.entries if isinstance(entry, EventEntry) and entry.event in {"goal", "planned"}
+    )
+    said = next(events, None)
+    ends = [entry.target for entry in recorded.entries if isinstance(entry, StepEntry)]
+    return isinstance(said, Mapping) and said.get("text") == goal and (not ends or ends[-1] not in EXIT)

@@ -1,0 +1,222 @@
+"""The tools of one run: what they are, whether a call would leave the workspace, and doing it.
+
+Takes calls with normalised arguments, gives what the model is told and what has changed. Whether a call may happen the guards say, by what
+`looked_at` finds; each tool has its own boundary all the same.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from dsa.edge.sandbox.commands import Stop
+from machines.coding.calls import COMPLETE, TOOLS, Call, Tool
+from machines.coding.history import History
+from machines.coding.loops import Kind
+from machines.coding.tools import commands, running
+from machines.coding.tools.errors import ToolError
+from machines.coding.tools.foreign import Foreign, Server
+from machines.coding.tools.git import GitTools
+from machines.coding.tools.programs import Rules
+from machines.coding.tools.workspace import Change, Workspace
+
+_FILES = frozenset({"list_dir", "read_file", "search", "write_file", "write_files", "edit"})
+_LONGEST_ERROR, _LONGEST_DIFF = 200, 6_000
+
+
+@attrs.frozen
+class Done:
+    """What a call gave. `result` is for the model; `error` is what went wrong in a line; `ran` is a command and its exit code.
+
+    `fault` is the same for calls that went wrong in the same way.
+    """
+
+    result: Mapping[str, Any]
+    is_done: bool = True
+    error: str = ""
+    fault: str = ""
+    ran: str = ""
+    before: str = ""
+    after: str = ""
+    changes: tuple[Mapping[str, Any], ...] = ()
+
+    def as_data(self) -> dict[str, Any]:
+        """Give it as the data of an event."""
+        marks = {"before": self.before, "after": self.after} if self.changes else {}
+        told = {"error": self.error, "fault": self.fault, "ran": self.ran, "changes": list(self.changes), **marks}
+        return {"result": dict(self.result), **{name: value for name, value in told.items() if value}}
+
+
+class Toolbox:
+    """The tools of a workspace. `folder` is the run's own, outside of it: the history of changes lies there.
+
+    Settings: `workspace`, `protected`, `network`, `commands` (rules), `commit`, `mcp`, `polling`, `unconfined`. Raises ToolError, ValueError, OSError.
+    """
+
+    def __init__(self, config: Mapping[str, Any], folder: Path) -> None:
+        self.root = Path(config["workspace"])
+        self._config, self._folder = config, folder
+        self._protected = tuple(config.get("protected") or ())
+        self.rules = Rules.from_mapping(config.get("commands") or {})
+        self.workspace = Workspace(self.root, self._protected)
+        self._git = GitTools(self.root)
+        self._opened: Foreign | None = None
+
+    @cached_property
+    def history(self) -> History:
+        """What the workspace was like before and after each call."""
+        return History(self._folder / "history", self.root)
+
+    @cached_property
+    def foreign(self) -> Foreign | None:
+        """The tools of MCP servers; None where none are configured."""
+        servers = self._config.get("mcp") or {}
+        self._opened = (
+            Foreign({name: Server.from_mapping(name, said) for name, said in servers.items()}) if servers else None
+        )
+        return self._opened
+
+    @cached_property
+    def tools(self) -> Mapping[str, Tool]:
+        """The tools by their names."""
+        own = [tool for tool in TOOLS if tool.name != "git_commit" or self._config.get("commit")]
+        found = {tool.name: tool for tool in [*own, *map(_as_tool, self.foreign.tools() if self.foreign else ())]}
+        for name in self._config.get("polling") or ():
+            if name in found:
+                found[name] = attrs.evolve(found[name], kind="polling")
+        return found
+
+    # -- before a call --------------------------------------------------------------------------------------------------
+
+    def looked_at(self, call: Call) -> dict[str, Any]:
+        """Give what the guards have to know of a call: its faults, what it would change, what it asks leave for."""
+        assert call.tool is not None
+        name, given = call.tool.name, dict(call.arguments)
+        faults = {"inside_workspace": "", "command_allowed": ""}
+        about: dict[str, Any] = {"faults": faults, "asks": call.tool.needs, "planned": []}
+        if name in _FILES:
+            faults["inside_workspace"] = self.workspace.fault(name, given)
+            about["planned"] = [] if faults["inside_workspace"] else self._planned(name, given)
+        elif name == "run_cmd":
+            try:
+                argv = commands.asked(given["cmd"])
+            except ToolError as error:
+                faults["command_allowed"] = str(error)
+            else:
+                faults["command_allowed"] = commands.fault(argv, self.rules, self.root, given["cwd"])
+                about |= {"argv": list(argv), "asks": f"run {argv[0]}"}
+        elif name not in {"git_status", "git_diff", "git_log"} and name != COMPLETE:
+            about["asks"] = f"run {name}"
+        return about
+
+    def _planned(self, name: str, given: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Give what a call would change; nothing where it cannot be done, which the tool says then."""
+        try:
+            return [change.to_json() for change in self.workspace.planned(name, given)]
+        except ToolError:
+            return []
+
+    def shown(self, call: Mapping[str, Any]) -> str:
+        """Give what a call would do, for a person: a diff, or the command."""
+        if call["planned"]:
+            try:
+                return self.workspace.diff(call["tool"], call["arguments"])[:_LONGEST_DIFF]
+            except ToolError as error:
+                return str(error)
+        return " ".join(call.get("argv") or [json.dumps(call["arguments"], ensure_ascii=False)])[:_LONGEST_DIFF]
+
+    # -- a call ---------------------------------------------------------------------------------------------------------
+
+    def do(self, call: Mapping[str, Any], *, stop: Stop) -> Done:
+        """Do a call, as it stands in its event. What goes wrong in it is told; only a fault of ours raises."""
+        if call["kind"] == "looking" or call["kind"] == "polling":
+            return self._done(call, stop)
+        before = self.history.mark(f"before {call['tool']}")
+        done = self._done(call, stop)
+        after = self.history.mark(f"after {call['tool']}")
+        changes = [] if before == after else self.history.changed(before, after)
+        told = tuple({"path": each.path, "before": each.before, "after": each.after} for each in changes)
+        return attrs.evolve(done, before=before, after=after, changes=told)
+
+    def _done(self, call: Mapping[str, Any], stop: Stop) -> Done:
+        name, given = call["tool"], call["arguments"]
+        try:
+            if name in _FILES:
+                planned = [Change.from_json(each) for each in call["planned"]]
+                found = self.workspace.apply(name, given, planned)
+                return Done({each: value for each, value in found.items() if each != "changes"})
+            if name == "run_cmd":
+                return self._ran(call, stop)
+            if name.startswith("git_"):
+                return Done(_GIT[name](self._git, given))
+            assert self.foreign is not None, "a tool that is not ours is a server's"
+            return Done(self.foreign.call(name, given))
+        except ToolError as error:
+            line = " ".join(str(error).split())
+            told = {"error": {"code": error.code, "message": str(error)}}
+            fault = f"{error.code} {given.get('path', '')}"
+            return Done(told, is_done=False, error=f"{name}: {line}"[:_LONGEST_ERROR], fault=fault)
+
+    def _ran(self, call: Mapping[str, Any], stop: Stop) -> Done:
+        given = call["arguments"]
+        ran = running.run(
+            call["argv"], root=self.root, cwd=given["cwd"], stdin=given.get("stdin"), timeout_s=given["timeout_sec"],
+            protected=self._protected, network=tuple(self._config.get("network") or ()), rules=self.rules,
+            unconfined=bool(self._config.get("unconfined")), stop=stop,
+        )  # fmt: skip
+        how = (
+            "timed out"
+            if ran.timed_out
+            else ran.ended
+            if ran.ended != "exited" and ran.code is None and not ran.signal
+            else ""
+        )
+        rc = f"rc={ran.code}" if ran.code is not None else ran.signal or how
+        told: dict[str, Any] = {"rc": ran.code, "output": ran.output}
+        more = {"signal": ran.signal, "ended": how, "omitted": ran.omitted, "put_back": list(ran.removed)}
+        told |= {name: value for name, value in more.items() if value}
+        command = " ".join(call["argv"])
+        failed = "" if ran.code == 0 else f"{command} -> {rc}: {_last_line(ran.output)}"[:_LONGEST_ERROR]
+        fault = f"{rc} {_last_line(ran.output)}" if failed else ""
+        return Done(told, error=failed, fault=fault, ran=f"{command} -> {rc}"[:_LONGEST_ERROR])
+
+    # -- between calls --------------------------------------------------------------------------------------------------
+
+    def probe(self, written: Sequence[str], ran: Sequence[str], errors: Sequence[str]) -> dict[str, Any]:
+        """Give facts about the workspace, none of them about a goal (seed 003, generic state probing)."""
+        here = [path for path in written if self.workspace.exists(path)]
+        return {
+            "files_written": list(written),
+            "files_exist": here,
+            "files_missing": [path for path in written if path not in here],
+            "commands_run": list(ran[-5:]),
+            "recent_errors": list(errors[-3:]),
+        }
+
+    def close(self) -> None:
+        """Let go of the workspace, and end the servers."""
+        self.workspace.close()
+        if self._opened is not None:
+            self._opened.close()
+
+
+def _as_tool(each: Any) -> Tool:  # noqa: ANN401  (ForeignTool)
+    kind: Kind = "looking" if each.reads_only else "running"
+    needs = {"never": "never", "always": "look"}.get(each.approve, "look" if each.reads_only else "run")
+    return Tool(each.name, kind, needs, each.description, schema=each.schema)
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else "it printed nothing"
+
+
+_GIT: dict[str, Callable[[GitTools, Mapping[str, Any]], dict[str, Any]]] = {
+    "git_status": lambda git, _: git.git_status(),
+    "git_diff": lambda git, given: git.git_diff(given.get("path"), given.get("staged", False)),
+    "git_log": lambda git, given: git.git_log(given.get("count", 10), given.get("path")),
+    "git_commit": lambda git, given: git.git_commit(given["message"]),
+}

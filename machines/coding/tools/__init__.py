@@ -1,0 +1,1 @@
+"""The tools of the coding machine: files, commands, git, and those of other servers."""

@@ -1,0 +1,405 @@
+"""A talk with an MCP server: it is introduced, lists its tools, answers calls, and is started again where it has ended.
+
+Takes a `Server`, gives its tools and what a call gave, as MCP writes them. All on one event loop. What a server asks of us (models, people, folders) is refused; nothing is offered to it.
+"""
+
+import asyncio
+import contextlib
+import functools
+import json
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from machines.coding.tools.errors import ToolError
+from machines.coding.tools.foreign_process import LONGEST_BYTES, ServerProcess, TooLong
+from machines.coding.tools.foreign_server import Server
+from machines.coding.tools.foreign_tools import ForeignTool, one_line, shown_names, tools_of
+
+if TYPE_CHECKING:
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+    from mcp import ClientSession, types
+    from mcp.client.session import IncomingMessage
+    from mcp.shared.message import SessionMessage
+    from pydantic import TypeAdapter
+
+for _name in ("mcp", "client"):  # what a server does wrong is told in errors; without a handler Python would print it
+    logging.getLogger(_name).addHandler(logging.NullHandler())
+
+_MOST_PAGES, _MOST_LISTED, _MOST_GARBLED = 100, 10_000, 100
+_LONGEST_MESSAGE = 1_000
+_US = {"name": "dual-state-agents", "version": "0.1"}
+
+
+class Live:
+    """A server that runs, from its start to its end. `task` is done when nothing is left of it; `why` says then why it has ended."""
+
+    def __init__(self, name: str, server: Server) -> None:
+        self._name, self._server = name, server
+        self.process = ServerProcess(name, server)
+        self.why: ToolError | None = None
+        self.tools: tuple[ForeignTool, ...] = ()
+        self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._session: ClientSession | None = None
+        self._over, self._garbled, self._is_stale = asyncio.Event(), b"", False
+        self.task = asyncio.create_task(self._lead())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended or is being ended."""
+        return self._over.is_set()
+
+    def stop(self, why: ToolError | None = None) -> None:
+        """Have it ended; the first reason is kept. What waits for an answer of it fails at once."""
+        if not self.is_over:
+            self.why = why
+            self._over.set()
+
+    async def asked(self, tool: ForeignTool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Give what a call gave, as written. Raises ToolError `tool_gone` and `tool_changed`, MCPError, and ValueError where it is not MCP."""
+        from mcp import types
+
+        if self._is_stale:
+            await self._list()
+        current = {each.tool: each for each in self.tools}.get(tool.tool)
+        if current is None:
+            raise ToolError("tool_gone", f"{self.named} has no '{one_line(tool.tool)}' any more; {self._has()}")
+        if current != tool:
+            changed = f"{self.named} has changed '{one_line(tool.tool)}' since its tools were listed; do without it"
+            raise ToolError("tool_changed", changed)
+        params = types.CallToolRequestParams(name=tool.tool, arguments=dict(arguments))
+        assert self._session is not None
+        said: Mapping[str, Any] = await self._session.send_request(types.CallToolRequest(params=params), _as_written())
+        return said
+
+    @property
+    def named(self) -> str:
+        """The server, as sentences begin."""
+        return f"the MCP server '{self._name}'"
+
+    def garbled(self) -> str:
+        """Tell what it has written that is no message; nothing where all were."""
+        said = one_line(self._garbled.decode(errors="replace"))
+        return f"; its output has lines that are no MCP messages, such as '{said}'" if said else ""
+
+    # -- its life -------------------------------------------------------------------------------------------------------
+
+    async def _lead(self) -> None:
+        """Live from the start to the end; whatever happens, no process is left."""
+        import anyio
+        from mcp.shared.message import SessionMessage
+
+        into_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        into_server, from_session = anyio.create_memory_object_stream[SessionMessage](0)
+        try:
+            async with anyio.create_task_group() as pumps:
+                pumps.start_soon(self._read, into_session)
+                pumps.start_soon(self.process.listen_to_complaints)
+                writing = asyncio.create_task(self._write(from_session))
+                try:
+                    await self._talk(from_server, into_server)
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        await _cancelled(writing)
+                        await self.process.end()
+                    pumps.cancel_scope.cancel()
+        finally:
+            self._over.set()
+            self.process.close()
+            for stream in (into_session, from_server, into_server, from_session):
+                stream.close()
+            self.why = self.why or self._ended()
+            if not self.started.done():
+                self.started.set_result(None)
+
+    async def _talk(
+        self,
+        reading: "MemoryObjectReceiveStream[SessionMessage | Exception]",
+        writing: "MemoryObjectSendStream[SessionMessage]",
+    ) -> None:
+        """Introduce ourselves, and have the talk go on until it is over."""
+        from mcp import ClientSession, types
+
+        async with ClientSession(
+            reading, writing, client_info=types.Implementation(**_US), message_handler=self._heard
+        ) as session:
+            introducing = asyncio.create_task(self._introduced(session))
+            await self._over.wait()
+        await introducing  # it has no session any more: it ends
+
+    async def _introduced(self, session: "ClientSession") -> None:
+        from mcp import MCPError
+
+        seconds = self._server.timeout_s
+        late = asyncio.get_running_loop().call_later(seconds, self._is_late, seconds)
+        try:
+            await _shake_hands(session)
+            self._session = session
+            await self._list()
+        except ToolError as error:
+            self.stop(error)
+        except (MCPError, ValueError, RuntimeError) as error:
+            if not self.is_over:
+                self.stop(_not_started(f"{self.named} cannot be talked to: {_told(error)}{self.garbled()}"))
+        else:
+            self.started.set_result(None)
+        finally:
+            late.cancel()
+            if not self.started.done():
+                self._over.set()
+
+    def _is_late(self, seconds: float) -> None:
+        self.stop(_not_started(f"{self.named} is not ready within {seconds:g} s{self.garbled()}"))
+
+    def _ended(self) -> ToolError:
+        """Say why it is over where it has ended by itself."""
+        ending = self.process.ending()
+        said = f"{self.named} has ended{f' ({ending})' if ending else ''}{self.garbled()}"
+        return ToolError("server_ended", said) if self.started.done() else _not_started(said)
+
+    async def _list(self) -> None:
+        """Read its tools. Raises ToolError `bad_tools`, MCPError."""
+        from mcp import types
+
+        assert self._session is not None
+        self._is_stale = False
+        listed: list[Mapping[str, Any]] = []
+        cursor = None
+        for _ in range(_MOST_PAGES):
+            params = types.PaginatedRequestParams(cursor=cursor)
+            try:
+                page = await self._session.send_request(types.ListToolsRequest(params=params), _as_written())
+            except ValueError as error:
+                odd = f"{self.named} lists its tools in a form that is not MCP's: {_told(error)}"
+                raise ToolError("bad_tools", odd) from error
+            listed += page["tools"]
+            cursor = page.get("nextCursor")
+            if not cursor or len(listed) > _MOST_LISTED:
+                break
+        if cursor:
+            raise ToolError("bad_tools", f"{self.named} has a list of tools that does not end")
+        self.tools = tools_of(self._name, self._server, listed)
+
+    def _has(self) -> str:
+        return f"it has: {shown_names([each.tool for each in self.tools])}"
+
+    async def _heard(self, message: "IncomingMessage") -> None:
+        """Remember that its tools are others now; all else that it tells is nothing to us."""
+        from mcp import types
+
+        self._is_stale = self._is_stale or isinstance(message, types.ToolListChangedNotification)
+
+    # -- lines ----------------------------------------------------------------------------------------------------------
+
+    async def _read(self, into: "MemoryObjectSendStream[SessionMessage | Exception]") -> None:
+        """Pass on what it says; when that is over, so is the talk."""
+        import anyio
+
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the talk was over before
+            try:
+                await self._pass_on(into)
+            except TooLong:
+                large = f"{self.named} was ended: it writes a message of more than {LONGEST_BYTES >> 20} MiB"
+                self.stop(ToolError("too_large", f"{large}; ask it for less"))
+            self.stop()
+        into.close()
+        await self.process.drain()
+
+    async def _pass_on(self, into: "MemoryObjectSendStream[SessionMessage | Exception]") -> None:
+        from mcp.shared.message import SessionMessage
+
+        garbled = 0
+        async with contextlib.aclosing(self.process.lines()) as lines:
+            async for line in lines:
+                if (message := _message(line)) is not None:
+                    garbled = 0
+                    await into.send(SessionMessage(message))
+                elif line.strip():
+                    garbled, self._garbled = garbled + 1, self._garbled or line[:200]
+                if garbled > _MOST_GARBLED:
+                    return self.stop(ToolError("server_garbled", f"{self.named} does not speak MCP{self.garbled()}"))
+
+    async def _write(self, messages: "MemoryObjectReceiveStream[SessionMessage]") -> None:
+        """Pass on what we say, until nobody reads it."""
+        async with messages:
+            async for each in messages:
+                try:
+                    await self.process.write(
+                        each.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+                    )
+                except BrokenPipeError:
+                    return self.stop()
+
+
+class Connection:
+    """A server by its name: started when it is asked, and again when it has ended since."""
+
+    def __init__(self, name: str, server: Server) -> None:
+        self._name, self._server = name, server
+        self._one_at_a_time, self._is_closed = asyncio.Lock(), False
+        self._live: Live | None = None
+
+    async def tools(self) -> tuple[ForeignTool, ...]:
+        """Give the tools as it lists them. Raises ToolError."""
+        return (await self._opened()).tools
+
+    async def call(
+        self, tool: ForeignTool, arguments: Mapping[str, Any], timeout_s: float, stop: int | None
+    ) -> Mapping[str, Any]:
+        """Give what a call gave, as written; the server is ended where it is late, or `stop` (a file) can be read from. Raises ToolError."""
+        stopped = ToolError(
+            "stopped", f"{tool.name} was stopped, and its server ended. It may have done what was asked"
+        )
+        watching = None if stop is None else asyncio.create_task(self._when_readable(stop, stopped))
+        try:
+            live = await self._opened()
+            if watching is not None and watching.done():
+                live.stop(stopped)
+            return await self._called(live, tool, arguments, timeout_s, stopped)
+        finally:
+            if watching is not None:
+                await _cancelled(watching)
+
+    async def _called(
+        self, live: Live, tool: ForeignTool, arguments: Mapping[str, Any], timeout_s: float, stopped: ToolError
+    ) -> Mapping[str, Any]:
+        from mcp import MCPError
+
+        late = ToolError(
+            "tool_timeout",
+            f"{tool.name} gave nothing within {timeout_s:g} s, and its server was ended{live.garbled()}. It may have done what was asked. "
+            "Ask for less, or go on without it",
+        )
+        timer = asyncio.get_running_loop().call_later(timeout_s, live.stop, late)
+        answering = asyncio.create_task(live.asked(tool, arguments))
+        answering.add_done_callback(lambda task: task.cancelled() or task.exception())  # where nobody waits any more
+        try:
+            return _answer(tool, await asyncio.shield(answering))
+        except MCPError as error:
+            if not live.is_over:
+                raise ToolError("tool_error", f"{live.named} refuses the call: {_told(error)}") from error
+            raise live.why if live.why in {late, stopped} else await self._lost(live) from error
+        except ValueError as error:
+            raise ToolError(
+                "server_garbled", f"{live.named} answers in a form that is not MCP's: {_told(error)}"
+            ) from error
+        except asyncio.CancelledError:
+            live.stop(stopped)  # at once: the next call finds it so
+            raise
+        finally:
+            timer.cancel()
+
+    async def _when_readable(self, file: int, why: ToolError) -> None:
+        import anyio
+
+        await anyio.wait_readable(file)
+        if self._live is not None:
+            self._live.stop(why)
+
+    async def _lost(self, live: Live) -> ToolError:
+        """Say why a server has ended in the middle of a call that is not to blame."""
+        await asyncio.shield(live.task)
+        assert live.why is not None
+        code, why = live.why.code, str(live.why)
+        if code in {"tool_timeout", "stopped"}:
+            code, why = "server_ended", f"{live.named} was ended because of another call"
+        return ToolError(
+            code, f"{why}; the call may have done what was asked. The server is started again at the next call"
+        )
+
+    async def close(self) -> None:
+        """End the server, for good."""
+        self._is_closed = True
+        if self._live is not None:
+            self._live.stop(ToolError("closed", f"the MCP server '{self._name}' was ended: the tools are closed"))
+            await self._live.task
+
+    def kill(self) -> None:
+        """Kill the server, from any thread."""
+        if self._live is not None:
+            self._live.process.kill()
+
+    async def _opened(self) -> Live:
+        async with self._one_at_a_time:
+            if self._live is not None and not self._live.is_over:
+                return self._live
+            if self._live is not None:
+                await asyncio.shield(self._live.task)
+            if self._is_closed:
+                raise ToolError("closed", f"the MCP server '{self._name}' was ended: the tools are closed")
+            live = self._live = Live(self._name, self._server)
+            try:
+                await asyncio.shield(live.started)
+            except asyncio.CancelledError:
+                live.stop()
+                raise
+            if live.is_over:
+                await asyncio.shield(live.task)
+                assert live.why is not None
+                raise live.why
+            return live
+
+
+async def _shake_hands(session: "ClientSession") -> None:
+    """Agree on a version: most servers know the handshake, and some end at anything that comes before it; newer ones have none."""
+    from mcp import MCPError, types
+
+    try:
+        await session.initialize()
+    except MCPError as error:
+        if error.code == types.CONNECTION_CLOSED:
+            raise
+        try:
+            await session.discover()
+        except MCPError:
+            raise error from None
+
+
+@functools.cache
+def _as_written() -> "TypeAdapter[Any]":
+    """Give what takes a result as it is; the session has looked at its form before."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(dict[str, Any])
+
+
+def _message(line: bytes) -> "types.JSONRPCMessage | None":
+    """Read a line; None where it is no message."""
+    from mcp import types
+
+    try:
+        return types.jsonrpc_message_adapter.validate_python(json.loads(line), by_name=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _answer(tool: ForeignTool, said: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give a result that is one: a question back is refused."""
+    if said.get("resultType") == "input_required":
+        asks = f"{tool.name} asks something back, which is refused: nobody answers a server"
+        raise ToolError("tool_asks", f"{asks}. Give all it needs in its arguments, or go on without it")
+    return said
+
+
+def _told(error: Exception) -> str:
+    """Say what went wrong in a line."""
+    from mcp import MCPError
+    from pydantic import ValidationError
+
+    if isinstance(error, MCPError):
+        return one_line(str(error.message), _LONGEST_MESSAGE)
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        return one_line(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", _LONGEST_MESSAGE)
+    return one_line(str(error), _LONGEST_MESSAGE)
+
+
+def _not_started(what: str) -> ToolError:
+    return ToolError("server_not_started", what)
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    """Cancel a task and wait for its end; what it has raised before is raised."""
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

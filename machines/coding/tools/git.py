@@ -1,0 +1,288 @@
+"""Git for a model: what has changed, how it came about, and a commit. Only what lies in the workspace is shown and committed.
+
+Takes the arguments of a call, gives what JSON can hold, or raises ToolError. No setting of the repository has a program run
+(`git_repository`). A commit leaves alone what somebody has staged: see `git_commit`.
+"""
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from machines.coding.tools.errors import ToolError
+from machines.coding.tools.git_process import Bounds
+from machines.coding.tools.git_repository import Repository, opened
+from machines.coding.tools.paths import PROTECTED, TEMPORARY, parts_of, shown
+
+_DIFF = (
+    "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--ignore-submodules=all", "--relative",
+    "--src-prefix=a/", "--dst-prefix=b/",
+)  # fmt: skip
+_STATUS = (
+    "status", "--porcelain=v2", "-z", "--branch", "--untracked-files=all", "--no-renames", "--ignore-submodules=all", "--no-ahead-behind",
+)  # fmt: skip
+_LOG = "--format=%H%x00%an%x00%aI%x00%s%x00%b"
+_SHOWN, _SHOWN_BYTES, _LISTED_BYTES = 200, 12_000, 4_000_000
+_MOST_COMMITS, _LONGEST_BODY, _LONGEST_MESSAGE = 100, 1_000, 10_000
+_LARGEST_FILE_BYTES = 50_000_000
+_REVISION = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_@./~^{}+-]{0,199}")
+_LOCKED = "the commit is made, but another git holds the index: git_status shows the files of the commit as staged"
+_CHANGES = {"A": "added", "M": "changed", "D": "deleted", "T": "type changed", "R": "renamed", "C": "copied"}
+
+
+@attrs.frozen
+class _Entry:
+    """A file that git calls changed: `staged` and `unstaged` are its letters, '.' for none; '?' new, 'u' in conflict."""
+
+    path: str
+    staged: str
+    unstaged: str
+
+
+class GitTools:
+    """Git on the repository that a workspace lies in. `timeout_s` bounds each process.
+
+    Every call raises ToolError: `no_repository`, `unsafe_repository`, `git_timeout`, `git_failed`, and what it says itself.
+    """
+
+    def __init__(self, root: Path, timeout_s: float = 20.0) -> None:
+        self._root = root
+        self._bounds = Bounds(timeout_s, _LISTED_BYTES)
+        self._shown = Bounds(timeout_s, _SHOWN_BYTES, _SHOWN_BYTES)
+
+    def git_status(self) -> dict[str, Any]:
+        """Tell the branch, and which files are staged, changed, new or in conflict; of many the first, and how many are not shown."""
+        with opened(self._root, self._bounds) as repository:
+            branch, entries, is_whole = _status(repository, ["."])
+            under_way = repository.under_way()
+        lists: dict[str, list[Any]] = {
+            "staged": [_told(e.path, e.staged) for e in entries if e.staged not in ".?u"],
+            "changed": [_told(e.path, e.unstaged) for e in entries if e.unstaged not in ".?u"],
+            "untracked": [shown(e.path) for e in entries if e.staged == "?"],
+            "conflicts": [shown(e.path) for e in entries if e.staged == "u"],
+        }
+        more = {name: len(found) - _SHOWN for name, found in lists.items() if len(found) > _SHOWN}
+        said: dict[str, Any] = {**branch, "clean": not entries} | {
+            name: found[:_SHOWN] for name, found in lists.items()
+        }
+        said |= {"not_shown": more} if more else {}
+        said |= {"incomplete": True} if not is_whole else {}
+        return said | ({"under_way": under_way} if under_way else {})
+
+    def git_diff(self, path: object = None, staged: object = False, against: object = None) -> dict[str, Any]:  # noqa: FBT002  (a model's)
+        """Show what has changed in the files that git knows: since they were staged, with `staged` what was staged since the last commit.
+
+        `against` is a commit to compare with instead. Raises ToolError `bad_path`, `path_outside_workspace`, `bad_revision`.
+        """
+        where = self._where(path)
+        with opened(self._root, self._bounds) as repository:
+            revision = [] if against is None else [_revision(repository, against)]
+            options = ["--cached"] if staged is True else []
+            counted = repository.asked(*_DIFF, *options, "--numstat", "-z", *revision, "--", where)
+            done = repository.asked(*_DIFF, *options, *revision, "--", where, bounds=self._shown)
+        files = [_counted(line) for line in _records(counted.head)]
+        said = {"files": files[:_SHOWN], "diff": done.text(), "omitted_bytes": done.omitted_bytes}
+        return said | ({"not_shown": len(files) - _SHOWN} if len(files) > _SHOWN else {})
+
+    def git_log(self, count: object = 10, path: object = None) -> dict[str, Any]:
+        """Tell the newest commits that have changed something in the workspace, or at a path.
+
+        Raises ToolError `bad_path`, `path_outside_workspace`, `bad_count`.
+        """
+        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MOST_COMMITS:
+            raise ToolError("bad_count", f"count is a whole number from 1 to {_MOST_COMMITS}")
+        where = self._where(path)
+        with opened(self._root, self._bounds) as repository:
+            head = repository.head()
+            if head is None:
+                return {"commits": []}
+            options = ["--no-color", "--no-decorate", "--no-notes", "--no-mailmap", "--no-show-signature", f"-{count}"]
+            only = ["--", where] if where != "." or repository.prefix else []
+            done = repository.asked("log", "-z", *options, _LOG, head, *only)
+        fields = _records(done.head)
+        whole = [fields[at : at + 5] for at in range(0, len(fields) - 4, 5)]
+        names = ("commit", "author", "date", "subject", "body")
+        return {"commits": [dict(zip(names, map(_cut, each), strict=True)) for each in whole]}
+
+    def git_commit(self, message: object, paths: object = None) -> dict[str, Any]:
+        """Commit files as they are in the workspace: those at `paths`, else all that are changed or new and in which nothing is staged.
+
+        What is staged and not committed stays staged, as it was. No hook runs, nothing is signed. Raises ToolError `bad_message`, `bad_path`,
+        `path_outside_workspace`, `nothing_to_commit`, `under_way`, `too_large`, `moved`.
+        """
+        text = _message(message)
+        wanted = None if paths is None else self._wanted(paths)
+        with opened(self._root, self._bounds) as repository:
+            if what := repository.under_way():
+                raise ToolError("under_way", f"{what} is under way in the repository: a person has to end it first")
+            files, left = self._chosen(repository, wanted)
+            return _committed(repository, text, files) | (
+                {"left_staged": [shown(path) for path in left]} if left else {}
+            )
+
+    def _where(self, path: object) -> str:
+        return "." if path is None else "/".join(parts_of(path, (str(self._root),))) or "."
+
+    def _wanted(self, paths: object) -> list[str]:
+        if isinstance(paths, str):
+            paths = [paths]
+        if not isinstance(paths, Sequence) or not paths:
+            raise ToolError("bad_path", "paths is a list of files to commit, like ['src/app.py']; leave it out for all")
+        return [self._where(path) for path in paths]
+
+    def _chosen(self, repository: Repository, wanted: list[str] | None) -> tuple[list[str], list[str]]:
+        """Give the files to commit, and those in which something is staged that stays so."""
+        _, entries, is_whole = _status(repository, wanted or ["."])
+        if not is_whole:
+            raise ToolError("too_large", "too many files are changed to commit them in one call: name fewer in paths")
+        if conflicts := [entry.path for entry in entries if entry.staged == "u"]:
+            raise ToolError("under_way", f"'{shown(conflicts[0])}' is in conflict: a person has to end the merge first")
+        entries = [
+            entry for entry in entries if not entry.path.endswith("/")
+        ]  # a repository in the workspace is left alone
+        is_staged = {entry.path: entry.staged not in ".?" for entry in entries}
+        files = [path for path, staged in is_staged.items() if wanted or not staged]
+        for path in wanted or ():
+            if not any(path in (".", file) or file.startswith(f"{path}/") for file in files):
+                raise ToolError("nothing_to_commit", f"nothing has changed at '{shown(path)}', or git ignores it")
+        left = [] if wanted else [path for path, staged in is_staged.items() if staged]
+        if not files:
+            hint = "; name what is staged in paths to commit it" if left else ""
+            raise ToolError("nothing_to_commit", f"nothing has changed in the workspace since the last commit{hint}")
+        self._require_small(files)
+        return files, left
+
+    def _require_small(self, files: Sequence[str]) -> None:
+        for path in files:
+            full = self._root / path
+            if os.path.lexists(full) and full.lstat().st_size > _LARGEST_FILE_BYTES:
+                text = f"'{shown(path)}' is over {_LARGEST_FILE_BYTES:,} bytes: name it in .gitignore, or the others in paths"
+                raise ToolError("too_large", text)
+
+
+def _status(repository: Repository, where: Sequence[str]) -> tuple[dict[str, Any], list[_Entry], bool]:
+    """Give the branch, what is changed beneath paths of the workspace, and whether that is all."""
+    done = repository.asked(*_STATUS, "--", *where)
+    branch: dict[str, Any] = {"branch": None, "commit": None}
+    entries = []
+    for record in _records(done.head):
+        if record.startswith("# branch.head "):
+            name = record.removeprefix("# branch.head ")
+            branch["branch"] = None if name == "(detached)" else name
+        elif record.startswith("# branch.oid "):
+            commit = record.removeprefix("# branch.oid ")
+            branch["commit"] = None if commit == "(initial)" else commit
+        elif (entry := _entry(record, repository.prefix)) is not None:
+            entries.append(entry)
+    return branch, entries, not done.omitted_bytes
+
+
+def _entry(record: str, prefix: str) -> _Entry | None:
+    """Read a line of `git status --porcelain=v2`; None for what is no concern of a model."""
+    kind, _, rest = record.partition(" ")
+    if kind not in ("1", "u", "?"):
+        return None
+    path = rest if kind == "?" else rest.split(" ", 7 if kind == "1" else 9)[-1]
+    path = path.removeprefix(prefix)
+    if any(part in PROTECTED or part.startswith(TEMPORARY) for part in path.split("/")):
+        return None
+    return _Entry(path, rest[0], rest[1]) if kind == "1" else _Entry(path, kind, kind)
+
+
+def _committed(repository: Repository, message: str, files: Sequence[str]) -> dict[str, Any]:
+    """Commit files as they are, in an index of our own; afterwards the repository's gets the same files, and keeps all others."""
+    index = repository.shadow / "index"
+    head = repository.head()
+    repository.asked("read-tree", *([head] if head else ["--empty"]), index=index)
+    listed = b"".join(os.fsencode(path) + b"\0" for path in files)
+    repository.asked("update-index", "--add", "--remove", "--replace", "-z", "--stdin", given=listed, index=index)
+    tree = repository.asked("write-tree", index=index).head.decode().strip()
+    if head and tree == repository.asked("rev-parse", f"{head}^{{tree}}").head.decode().strip():
+        raise ToolError("nothing_to_commit", "these files are as they were at the last commit")
+    parent = ["-p", head] if head else []
+    new = repository.asked("commit-tree", tree, *parent, "-F", "-", given=message.encode()).head.decode().strip()
+    _move(repository, head, new, message.splitlines()[0])
+    changed = repository.asked("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-commit-id", "--root", new).head
+    names, is_taken = _taken_over(repository, changed)
+    said: dict[str, Any] = {"commit": new, "files": names[:_SHOWN]}
+    said |= {} if is_taken else {"note": _LOCKED}
+    return said | ({"not_shown": len(names) - _SHOWN} if len(names) > _SHOWN else {})
+
+
+def _move(repository: Repository, old: str | None, new: str, subject: str) -> None:
+    """Have the branch, or a HEAD that is on none, be at the new commit. Raises ToolError `moved`."""
+    head = repository.shadow / "HEAD"
+    before = head.read_bytes()
+    real = repository.place.own / "HEAD"
+    done = repository.run("update-ref", "-m", f"commit: {subject}", "HEAD", new, old or "0" * len(new))
+    if done.code:
+        raise ToolError("moved", "the branch was moved or is locked by another git: look at git_status, then try again")
+    if head.read_bytes() == before:
+        return
+    lock = real.with_name("HEAD.lock")
+    try:
+        file = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+    except FileExistsError:
+        raise ToolError("moved", "HEAD is locked by another git: try again") from None
+    try:
+        os.write(file, head.read_bytes())
+        if real.read_bytes() != before:
+            raise ToolError("moved", "HEAD was moved by another git: look at git_status, then try again")
+        lock.rename(real)
+    finally:
+        os.close(file)
+        lock.unlink(missing_ok=True)
+
+
+def _taken_over(repository: Repository, raw: bytes) -> tuple[list[str], bool]:
+    """Put what was committed into the repository's index; give the paths, seen from the workspace, and whether it could be done."""
+    records = _records(raw)
+    lines, names = [], []
+    for about, path in zip(records[::2], records[1::2], strict=True):
+        _, mode, _, blob, _ = about.removeprefix(":").split(" ")
+        lines.append(f"{mode} {blob}\t{path}\0")
+        names.append(shown(path.removeprefix(repository.prefix)))
+    done = repository.run("update-index", "-z", "--index-info", given=os.fsencode("".join(lines)))
+    return names, not done.code
+
+
+def _records(printed: bytes) -> list[str]:
+    """Give what was ended by NUL each; what was cut off is left out."""
+    return [os.fsdecode(record) for record in printed.split(b"\0")[:-1]]
+
+
+def _told(path: str, letter: str) -> dict[str, str]:
+    return {"path": shown(path), "change": _CHANGES.get(letter, letter)}
+
+
+def _counted(record: str) -> dict[str, Any]:
+    """Read a line of `git diff --numstat`."""
+    added, deleted, path = record.split("\t", 2)
+    if added == "-":
+        return {"path": shown(path), "binary": True}
+    return {"path": shown(path), "added": int(added), "deleted": int(deleted)}
+
+
+def _cut(text: str) -> str:
+    text = shown(text.strip(), "\n\t")
+    return text if len(text) <= _LONGEST_BODY else f"{text[:_LONGEST_BODY]} [..]"
+
+
+def _revision(repository: Repository, name: object) -> str:
+    """Give the id of a commit that a model names. Raises ToolError."""
+    commit = repository.commit(name) if isinstance(name, str) and _REVISION.fullmatch(name) else None
+    if commit is None:
+        text = "against is the name of one commit: an id, a branch, a tag, or HEAD~1; git_log shows the ids"
+        raise ToolError("bad_revision", text)
+    return commit
+
+
+def _message(message: object) -> str:
+    if not isinstance(message, str) or not message.strip() or "\0" in message:
+        raise ToolError("bad_message", "a message is needed that says what the commit changes")
+    if len(message) > _LONGEST_MESSAGE:
+        raise ToolError("bad_message", f"the message is longer than {_LONGEST_MESSAGE:,} characters: shorten it")
+    return message.strip().encode("utf-8", "replace").decode() + "\n"

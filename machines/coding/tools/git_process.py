@@ -1,0 +1,187 @@
+"""Git as a process that reads no settings but those it is given, and runs no other program.
+
+Takes arguments and variables, gives what it printed, bounded in size and time. Which repository it works on is the caller's to say: the
+settings of that repository are read by git, so that a caller who does not trust them gives it another `GIT_DIR`.
+"""
+
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+import attrs
+
+from dsa.errors import DsaError
+
+#: Where git is looked for: never in a workspace.
+_PATH = "/usr/local/bin:/usr/bin:/bin:/opt/homebrew/bin:/opt/local/bin"
+_NOWHERE = "/nonexistent"
+_ENVIRONMENT = {
+    "PATH": _PATH,
+    "HOME": _NOWHERE,
+    "XDG_CONFIG_HOME": _NOWHERE,
+    "LC_ALL": "C",
+    "TERM": "dumb",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_SYSTEM": os.devnull,
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ASKPASS": "false",
+    "GIT_EDITOR": "false",
+    "GIT_PAGER": "cat",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_SSH_COMMAND": "false",
+}
+#: These win over the settings of a repository.
+_SETTINGS = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.pager=cat",
+    "core.quotePath=false",
+    "core.splitIndex=false",
+    "core.untrackedCache=false",
+    "commit.gpgSign=false",
+    "log.showSignature=false",
+    "diff.external=",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "protocol.allow=never",
+    "submodule.recurse=false",
+)
+_GLOBAL = ("--no-pager", "--no-replace-objects", "--literal-pathspecs")
+_COMPLAINT_BYTES = 2_000
+_PIECE = 65_536
+_GRACE_S = 1.0
+
+
+class GitFailedError(DsaError):
+    """Raised when there is no git, or it has not ended in time."""
+
+
+@attrs.frozen
+class Bounds:
+    """How long git may run in seconds, and how much of what it prints is kept, in bytes: from the beginning, and from the end."""
+
+    timeout_s: float = 20.0
+    head_bytes: int = 1_000_000
+    tail_bytes: int = 0
+
+
+@attrs.frozen
+class Ran:
+    """What git printed: its beginning, its end, and how many bytes were left out between. `complaint` is of its standard error."""
+
+    code: int
+    head: bytes
+    tail: bytes
+    omitted_bytes: int
+    complaint: str
+
+    def text(self) -> str:
+        """Give all that is kept, saying what is not; where it was cut, whole lines are kept."""
+        if not self.omitted_bytes:
+            return (self.head + self.tail).decode("utf-8", "replace")
+        head, _, cut = self.head.rpartition(b"\n")
+        more, _, tail = self.tail.partition(b"\n")
+        omitted = self.omitted_bytes + len(cut) + len(more)
+        texts = [part.decode("utf-8", "replace") for part in (head, tail)]
+        return f"{texts[0]}\n[.. {omitted:,} bytes left out ..]\n{texts[1]}"
+
+
+def ran(
+    arguments: Sequence[str],
+    *,
+    folder: Path,
+    bounds: Bounds = Bounds(),
+    given: bytes = b"",
+    **variables: str,
+) -> Ran:
+    """Run git in a folder with arguments and variables (`GIT_DIR`, ..), and give what came of it.
+
+    Of the environment nothing is passed on. Raises GitFailedError.
+    """
+    git = shutil.which("git", path=_PATH)
+    if git is None:
+        raise GitFailedError("git is not installed where it is looked for: " + _PATH)
+    settings = [word for setting in _SETTINGS for word in ("-c", setting)]
+    with tempfile.TemporaryFile() as stdin:
+        stdin.write(given)
+        stdin.seek(0)
+        process = subprocess.Popen(  # noqa: S603  # a fixed program, no shell
+            [git, *_GLOBAL, *settings, *arguments], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            cwd=folder, env=_ENVIRONMENT | variables, start_new_session=True,
+        )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout as stdout, process.stderr as stderr:
+        printed, complaint = _Kept(bounds.head_bytes, bounds.tail_bytes), _Kept(_COMPLAINT_BYTES, 0)
+        try:
+            _read({stdout: printed, stderr: complaint}, time.monotonic() + bounds.timeout_s)
+            code = process.wait(_GRACE_S)
+        except (TimeoutError, subprocess.TimeoutExpired):
+            raise GitFailedError(f"git was ended after {bounds.timeout_s:g} s: ask for less") from None
+        finally:
+            _end(process)
+    said = bytes(complaint.head).decode("utf-8", "replace").strip()
+    return Ran(code, bytes(printed.head), bytes(printed.tail), printed.omitted(), said)
+
+
+@attrs.define
+class _Kept:
+    """The beginning and the end of what was read."""
+
+    head_bytes: int
+    tail_bytes: int
+    head: bytearray = attrs.field(factory=bytearray)
+    tail: bytearray = attrs.field(factory=bytearray)
+    read_bytes: int = 0
+
+    def add(self, piece: bytes) -> None:
+        self.read_bytes += len(piece)
+        room = self.head_bytes - len(self.head)
+        self.head += piece[:room]
+        self.tail += piece[room:]
+        if len(self.tail) > self.tail_bytes:
+            del self.tail[: len(self.tail) - self.tail_bytes]
+
+    def omitted(self) -> int:
+        return self.read_bytes - len(self.head) - len(self.tail)
+
+
+def _read(pipes: dict[IO[bytes], _Kept], deadline_s: float) -> None:
+    """Read all pipes to their ends. Raises TimeoutError."""
+    with selectors.DefaultSelector() as waiting:
+        for pipe in pipes:
+            waiting.register(pipe, selectors.EVENT_READ)
+        while waiting.get_map():
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError
+            for key, _ in waiting.select(left_s):
+                piece = os.read(key.fd, _PIECE)
+                if piece:
+                    pipes[key.fileobj].add(piece)  # type: ignore[index]  # it is one of the pipes
+                else:
+                    waiting.unregister(key.fileobj)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process that still runs, with all it has started; git takes its locks away when it is asked to end."""
+    if process.poll() is None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_GRACE_S)
+                return
+        process.wait()

@@ -1,0 +1,195 @@
+"""What a path that a model has written means, and which paths are never written. Nothing on disk is looked at.
+
+Takes texts, gives the names that lead from the workspace to a file. Whether one of them is a link is for `beneath` to see: it follows none,
+so that `..` may be taken off here, by name.
+"""
+
+import fnmatch
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from machines.coding.tools.errors import ToolError
+
+#: Never written, at any depth; the patterns of a user come on top.
+PROTECTED = (".git", ".dsa", ".agent_context", "agent_ledger.log")
+#: What tools neither list nor search from the inside. A file in it may be read by its path.
+CLOSED = frozenset({".git", ".dsa"})
+#: How the names begin under which files are written before they get their own.
+TEMPORARY = ".dsa~"
+#: Bytes of a path, and how many names it has, at most.
+LONGEST_PATH, DEEPEST = 4_000, 64
+_LONGEST_NAME, _LONGEST_SHOWN = 255, 120
+_DRIVE = re.compile(r"[A-Za-z]:")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_BESIDE = "write it as it is seen from the workspace, like 'src/app.py'"
+
+
+def shown(text: str, kept: str = "") -> str:
+    """Give a text with everything escaped that does not print, but for the characters in `kept`: line breaks, controls, bad bytes."""
+    return "".join(c if c.isprintable() or c in kept else ascii(c)[1:-1] for c in text)
+
+
+def named(parts: Sequence[str]) -> str:
+    """Give a path as it is shown and recorded; the workspace itself is '.'. If all of it prints, `parts_of` takes it back."""
+    text = shown("/".join(parts))
+    needs_dot = text.startswith("~") or _DRIVE.match(text) or not text.strip()
+    return f"./{text}" if parts and needs_dot else text or "."
+
+
+def parts_of(path: object, roots: Iterable[str] = ()) -> tuple[str, ...]:
+    """Give the names that a path consists of, seen from the workspace; none for the workspace itself.
+
+    An absolute path is taken as a relative one if it begins with one of `roots`. Raises ToolError: `bad_path`, or
+    `path_outside_workspace`.
+    """
+    text = _written(path)
+    pieces = [piece for piece in text.split("/") if piece not in ("", ".")]
+    if text.startswith("/"):
+        pieces = _below(pieces, roots, text)
+    parts: list[str] = []
+    for piece in pieces:
+        if piece != "..":
+            parts.append(piece)
+        elif parts:
+            parts.pop()
+        else:
+            raise ToolError("path_outside_workspace", f"'{_cut(text)}' leads out of the workspace: {_BESIDE}")
+    if len(parts) > DEEPEST:
+        raise ToolError("bad_path", f"'{_cut(text)}' is too deep: {DEEPEST} names may follow each other")
+    return tuple(parts)
+
+
+def file_parts_of(path: object, roots: Iterable[str] = ()) -> tuple[str, ...]:
+    """Give the names that the path of a file consists of. Raises ToolError as `parts_of`, and `not_a_file`."""
+    parts = parts_of(path, roots)
+    if not parts or str(path).endswith(("/", "/.", "/..")):
+        raise ToolError(
+            "not_a_file", f"'{_cut(str(path))}' is the path of a folder; a file is needed, like 'src/app.py'"
+        )
+    return parts
+
+
+def _written(path: object) -> str:
+    """Give the path as a text that can be a path. Raises ToolError."""
+    if not isinstance(path, str) or not path.strip():
+        raise ToolError("bad_path", "a path is needed, like 'src/app.py'")
+    for wrong, why in (
+        ("\0" in path, "has a NUL character"),
+        ("\\" in path, "has a backslash; folders are written with '/'"),
+        (_URL.match(path), "is a URL, no path"),
+        (any("\ud800" <= c <= "\udfff" for c in path), "has half a character (a lone surrogate)"),
+    ):
+        if wrong:
+            raise ToolError("bad_path", f"'{_cut(path)}' {why}: {_BESIDE}")
+    if _DRIVE.match(path) or path.startswith("~"):
+        raise ToolError("path_outside_workspace", f"'{_cut(path)}' is no path of the workspace: {_BESIDE}")
+    if len(path.encode()) > LONGEST_PATH or any(len(name.encode()) > _LONGEST_NAME for name in path.split("/")):
+        raise ToolError("bad_path", f"'{_cut(path)}' is too long: a name has at most {_LONGEST_NAME} bytes")
+    return path
+
+
+def _below(pieces: list[str], roots: Iterable[str], text: str) -> list[str]:
+    """Give what follows the workspace's own path. Raises ToolError where the path begins otherwise."""
+    for root in roots:
+        above = [piece for piece in root.split("/") if piece]
+        if pieces[: len(above)] == above:
+            return pieces[len(above) :]
+    raise ToolError("path_outside_workspace", f"'{_cut(text)}' is an absolute path: {_BESIDE}")
+
+
+def _cut(text: str) -> str:
+    return shown(text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..")
+
+
+@attrs.frozen
+class Pattern:
+    """A glob pattern: `*`, `?`, `[..]` in a name, `**` for folders at any depth. Without `/` it is of a name in any folder.
+
+    Letter case makes no difference, nor do characters that some file systems pass over in names.
+    """
+
+    text: str
+    _names: tuple[re.Pattern[str] | None, ...] = attrs.field(init=False, repr=False, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Translate the pattern, name by name; None is `**`. Raises ValueError for one that names nothing."""
+        names = [name for name in self.text.split("/") if name not in ("", ".")]
+        if not names:
+            raise ValueError(f"'{self.text}' is no pattern: it names nothing")
+        if "/" not in self.text.rstrip("/"):
+            names = ["**", *names]
+        made = tuple(None if name == "**" else re.compile(fnmatch.translate(_plain(name))) for name in names)
+        object.__setattr__(self, "_names", made)
+
+    def matches(self, parts: Sequence[str]) -> bool:
+        """Tell whether it is the pattern of a path."""
+        return len(self._names) in self._lengths([_plain(part) for part in parts])[-1]
+
+    def covers(self, parts: Sequence[str]) -> bool:
+        """Tell whether it is the pattern of a path, or of a folder above it."""
+        return any(len(self._names) in reached for reached in self._lengths([_plain(part) for part in parts])[1:])
+
+    def _lengths(self, parts: Sequence[str]) -> list[set[int]]:
+        """Give, for each number of names of the path, how much of the pattern they can be."""
+        reached = [self._onward({0})]
+        for part in parts:
+            stays = {at for at in reached[-1] if at < len(self._names) and self._names[at] is None}
+            goes = {at + 1 for at in reached[-1] if at < len(self._names) and _is(self._names[at], part)}
+            reached.append(self._onward(stays | goes))
+        return reached
+
+    def _onward(self, places: set[int]) -> set[int]:
+        """Add the places behind a `**` that stands for nothing."""
+        for at in range(len(self._names)):
+            if at in places and self._names[at] is None:
+                places.add(at + 1)
+        return places
+
+
+def _is(pattern: re.Pattern[str] | None, name: str) -> bool:
+    return pattern is not None and pattern.match(name) is not None
+
+
+def _plain(name: str) -> str:
+    """Give what a name is to the file system that tells fewest names apart (letter case, invisible characters, dots at the end)."""
+    seen = "".join(c for c in unicodedata.normalize("NFKC", name) if unicodedata.category(c) != "Cf").casefold()
+    seen = seen.split(":")[0] or seen  # a stream of NTFS: `.git::$INDEX_ALLOCATION`
+    return re.sub(r"^git~\d$", ".git", seen.rstrip(" .") or seen)
+
+
+@attrs.frozen
+class Protection:
+    """What is never written: `PROTECTED`, and what the patterns of a user say."""
+
+    patterns: tuple[Pattern, ...]
+
+    @classmethod
+    def of(cls, further: Iterable[str]) -> "Protection":
+        """Give the protection that has these patterns too."""
+        return cls(tuple(Pattern(text) for text in dict.fromkeys((*PROTECTED, *further))))
+
+    def check(self, parts: Sequence[str]) -> None:
+        """See that a file may be written. Raises ToolError: `protected_path`, or `bad_path` for names that nobody should make."""
+        for pattern in self.patterns:
+            if pattern.covers(parts):
+                text = f"'{named(parts)}' is protected ('{shown(pattern.text)}') and never written: write another file"
+                raise ToolError("protected_path", text)
+        if any(is_temporary(part) for part in parts):
+            raise ToolError("protected_path", f"names that begin with '{TEMPORARY}' are kept for the tools")
+        if not all(part.isprintable() for part in parts):
+            raise ToolError(
+                "bad_path", f"'{named(parts)}' has characters that do not print: leave them out of the name"
+            )
+
+
+def is_temporary(name: str) -> bool:
+    """Tell whether a file of this name is one that is being written."""
+    return _plain(name).startswith(TEMPORARY)
+
+
+def is_closed(parts: Sequence[str]) -> bool:
+    """Tell whether a path is of, or in, a folder that is not listed or searched."""
+    return any(_plain(part) in CLOSED for part in parts)

@@ -1,0 +1,315 @@
+"""Which programs may be run, and with which arguments.
+
+Takes arguments, rules and where they are meant, gives the rule that refuses them, or nothing. These tables are about intent: they keep a
+model to what a task needs, and tell it so. They keep nothing in that wants out: a script, a `conftest.py` or a build file runs any code.
+What such code can reach is bounded by the sandbox (`machines.coding.tools.running`), and by it alone.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any, Self
+
+import attrs
+
+#: What `python -m` may run besides the workspace's own modules, pytest, ruff and pip.
+MODULES = (
+    "pytest", "ruff", "unittest", "doctest", "json.tool", "compileall", "py_compile", "timeit", "tabnanny", "coverage", "mypy", "black", "isort",
+)  # fmt: skip
+_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
+_DEVICES = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"})
+_MOST_PATH = 4_096
+
+
+@attrs.frozen
+class Rules:
+    """What may be run. `code` allows `python -c`, `pip` that packages are installed, `modules` what `python -m` may run.
+
+    `programs` are further ones: by name, the arguments that each may have, or None for any.
+    """
+
+    code: bool = False
+    pip: bool = False
+    modules: tuple[str, ...] = MODULES
+    programs: Mapping[str, tuple[str, ...] | None] = attrs.field(factory=dict)
+
+    @classmethod
+    def from_mapping(cls, data: Mapping[str, Any]) -> Self:
+        """Read rules as they stand in a TOML file. Raises ValueError for what is no rule, naming what is."""
+        if unknown := sorted(set(data) - {"code", "pip", "modules", "programs"}):
+            raise ValueError(f"'{unknown[0]}' is no rule for commands: code, pip, modules, programs")
+        for name in ("code", "pip"):
+            if not isinstance(data.get(name, False), bool):
+                raise ValueError(f"{name} = {data[name]!r} is neither true nor false")  # noqa: TRY004  # a file's value
+        modules = data.get("modules", MODULES)
+        if not _is_texts(modules):
+            raise ValueError(f"modules = {modules!r} is no list of names")
+        programs = data.get("programs", {})
+        if not isinstance(programs, Mapping):
+            raise ValueError('programs is a table, as [programs.make] with arguments = ["test"]')  # noqa: TRY004
+        read = {name: _arguments(name, table) for name, table in programs.items()}
+        return cls(data.get("code", False), data.get("pip", False), tuple(modules), read)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The programs that may be run."""
+        return (*(name for name in CHECKS if is_allowed(name, self)), *sorted(set(self.programs) - set(CHECKS)))
+
+
+def _arguments(name: str, table: object) -> tuple[str, ...] | None:
+    if not _NAME.fullmatch(name) or name in CHECKS:
+        raise ValueError(
+            f"'{name}' is no name for a program of [programs]: one without a path, and none of {', '.join(CHECKS)}"
+        )
+    if not isinstance(table, Mapping) or set(table) != {"arguments"}:
+        raise ValueError(f'[programs.{name}] has exactly `arguments`: "any", or a list')
+    allowed = table["arguments"]
+    if allowed != "any" and not _is_texts(allowed):
+        raise ValueError(f'[programs.{name}] arguments = {allowed!r} is neither "any" nor a list of texts')
+    return None if allowed == "any" else tuple(allowed)
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
+
+
+@attrs.frozen
+class Place:
+    """Where a command is meant to run: a folder of the workspace, relative to its root."""
+
+    root: Path
+    cwd: str = "."
+
+    @property
+    def folder(self) -> str:
+        """The folder's path."""
+        return os.path.normpath(self.root / self.cwd)
+
+    def leads_out(self, text: str) -> bool:
+        """Tell whether a text, read as a path, leads out of the workspace."""
+        if text in _DEVICES or "://" in text or "\n" in text or len(text) > _MOST_PATH:
+            return False
+        if text.startswith("~"):
+            return True
+        path = os.path.normpath(os.path.join(self.folder, text))  # noqa: PTH118  # a path or any other text
+        root = os.path.normpath(self.root)
+        return not (_is_in(path, root) and _is_in(os.path.realpath(path), os.path.realpath(root)))
+
+    def fault(self, arguments: Sequence[str]) -> str:
+        """Name the first argument that leads out, also one in which the path follows an option or stands before a test's name."""
+        for argument in arguments:
+            for text in dict.fromkeys(
+                (argument, argument.partition("=")[2], argument[2:] if argument[:1] == "-" else "")
+            ):
+                if text and self.leads_out(text.partition("::")[0] or text):
+                    return (
+                        f"'{argument[:200]}' leads out of the workspace; give a path relative to its root, or to `cwd`"
+                    )
+        return ""
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+
+
+def is_allowed(name: str, rules: Rules) -> bool:
+    """Tell whether a program with rules of its own may be run at all."""
+    return rules.pip or name not in {"pip", "pip3"}
+
+
+def other_fault(name: str, arguments: Sequence[str], rules: Rules, place: Place) -> str:
+    """Judge the arguments of a program that was allowed by configuration."""
+    allowed = rules.programs[name]
+    wrong = [each for each in arguments if allowed is not None and each not in allowed]
+    if wrong:
+        return f"{name} may not be run with '{wrong[0][:80]}'; allowed arguments: {', '.join(allowed or ()) or 'none'}"
+    return place.fault(arguments) if allowed is None else ""
+
+
+# -- Python -----------------------------------------------------------------------------------------------------------
+
+_FLAGS, _WITH_VALUE, _SHOWS = frozenset("bBdEIOPqsSuv"), frozenset("WX"), frozenset("hV?")
+
+
+@attrs.frozen
+class Start:
+    """How Python is started: its own options, then one of a script, a module or code ('' where it is none of these), then arguments."""
+
+    options: tuple[str, ...] = ()
+    kind: str = ""
+    what: str = ""
+    arguments: tuple[str, ...] = ()
+
+
+def python_start(arguments: Sequence[str]) -> Start:
+    """Read Python's command line as Python does. `kind` is script, module, code, input, shows, none, or the option that is not known."""
+    options: list[str] = []
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if argument == "-":
+            return Start(tuple(options), "input")
+        if not argument.startswith("-"):
+            return Start(tuple(options), "script", argument, tuple(rest))
+        if argument in {"--version", "--help", "--help-all", "--help-env", "--help-xoptions"}:
+            return Start((*options, argument), "shows")
+        for place, letter in enumerate(argument[1:], 2):
+            if letter in "cm":
+                if place > 2:  # noqa: PLR2004  # letters before it are options
+                    options.append(argument[: place - 1])
+                following = [argument[place:]] if argument[place:] else rest[:1]
+                left = rest if argument[place:] else rest[1:]
+                return Start(tuple(options), {"c": "code", "m": "module"}[letter], "".join(following), tuple(left))
+            if letter in _SHOWS:
+                return Start((*options, argument), "shows")
+            if letter in _WITH_VALUE:
+                options += [argument] if argument[place:] else [argument, *rest[:1]]
+                rest = rest if argument[place:] else rest[1:]
+                break
+            if letter not in _FLAGS:
+                return Start(tuple(options), argument)
+        else:
+            options.append(argument)
+    return Start(tuple(options), "none")
+
+
+def _python_fault(arguments: Sequence[str], rules: Rules, place: Place) -> str:
+    start = python_start(arguments)
+    if start.kind == "script":
+        return place.fault((start.what, *start.arguments))
+    if start.kind == "module":
+        return _module_fault(start, rules, place)
+    if start.kind == "code" and not rules.code:
+        return "python -c is not allowed; write the code to a file of the workspace, then run that"
+    if start.kind in {"none", "input"}:
+        return "python without a script would wait for input; give a script of the workspace, as python main.py"
+    if start.kind not in {"code", "shows"}:
+        return f"python's option '{start.kind[:40]}' is not allowed; allowed: {' '.join(f'-{each}' for each in sorted(_FLAGS | _WITH_VALUE))} -m"
+    return ""
+
+
+def _module_fault(start: Start, rules: Rules, place: Place) -> str:
+    module, arguments = start.what, start.arguments
+    if module == "pip":
+        return _pip_fault(arguments, rules, place) if rules.pip else "pip is switched off: use what is installed"
+    if module in rules.modules:
+        return CHECKS[module](arguments, rules, place) if module in CHECKS else place.fault(arguments)
+    if is_own(module, place):
+        return place.fault(arguments)
+    return f"python -m {module[:80]} is not allowed; allowed: {', '.join(rules.modules)}, and modules of the workspace that are not installed too"
+
+
+def is_own(module: str, place: Place) -> bool:
+    """Tell whether a module is the workspace's own: one that is there, and hides none of Python's or of an installed package."""
+    top = module.partition(".")[0]
+    if not top.isidentifier() or top in sys.stdlib_module_names or top in sys.builtin_module_names:
+        return False
+    there = Path(place.folder, top).is_dir() or Path(place.folder, f"{top}.py").is_file()
+    elsewhere = [
+        entry for entry in sys.path if entry and not _is_in(os.path.realpath(entry), os.path.realpath(place.root))
+    ]
+    return there and PathFinder.find_spec(top, elsewhere) is None
+
+
+# -- pytest, ruff, pip ------------------------------------------------------------------------------------------------
+
+_PYTEST_REFUSED = {
+    "-o": "settings are read from the workspace's own configuration file",
+    "--override-ini": "settings are read from the workspace's own configuration file",
+    "--basetemp": "pytest would empty that folder; leave it out, tests have a folder of their own",
+    "--pdb": "nobody can type into a debugger; read the traceback",
+    "--trace": "nobody can type into a debugger; read the traceback",
+    "--pastebin": "output goes to no other machine",
+    "--tx": "tests run on no other machine",
+    "--rsyncdir": "tests run on no other machine",
+    "--looponfail": "it never ends; run pytest once",
+    "-f": "it never ends; run pytest once",
+}
+_PYTEST_VALUES = frozenset("kmrpconW")
+
+
+def _pytest_fault(arguments: Sequence[str], _: Rules, place: Place) -> str:
+    for name, value in _options(arguments, _PYTEST_VALUES, frozenset({"--override-ini", "-p"})):
+        if name in _PYTEST_REFUSED:
+            return f"pytest's {name} is not allowed: {_PYTEST_REFUSED[name]}"
+        if name == "-p" and not value.startswith("no:"):
+            return f"pytest's -p loads a plugin, '{value[:60]}', and is not allowed; plugins that are installed are loaded anyway, `-p no:NAME` leaves one out"
+        if name.startswith("@"):
+            return "pytest may not read its arguments from a file; give them here"
+        if name == "-c" and place.leads_out(value):
+            return f"'{value[:200]}' leads out of the workspace; give a path relative to its root, or to `cwd`"
+    return place.fault(_without_expressions(arguments))
+
+
+def _without_expressions(arguments: Sequence[str]) -> list[str]:
+    """Leave out what is an expression, not a path: what follows `-k` and `-m`."""
+    return [each for before, each in zip(("", *arguments), arguments, strict=False) if before not in {"-k", "-m"}]
+
+
+_RUFF = ("check", "format", "rule", "linter", "version", "--version", "help", "--help")
+_RUFF_VALUES = frozenset("o")
+
+
+def _ruff_fault(arguments: Sequence[str], _: Rules, place: Place) -> str:
+    if not arguments or arguments[0] not in _RUFF:
+        return f"ruff is run with one of these first: {', '.join(_RUFF)}; as ruff check ."
+    for name, value in _options(arguments[1:], _RUFF_VALUES, frozenset({"--config"})):
+        if name in {"-w", "--watch"}:
+            return "ruff's --watch never ends; run it once"
+        if name == "--config" and ("=" in value or place.leads_out(value)):
+            return (
+                "ruff's --config takes a file of the workspace here; settings go into its pyproject.toml or ruff.toml"
+            )
+    return place.fault(arguments)
+
+
+_REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w,.-]+\])?(\s*(==|~=|>=|<=|!=|>|<)\s*[\w.*+!-]+,?)*")
+_ARCHIVES = (".zip", ".whl", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".tbz", ".txz", ".tlz", ".lz", ".lzma")
+_PIP_FLAGS = frozenset(
+    {"-q", "--quiet", "-v", "--verbose", "-U", "--upgrade", "--no-deps", "--prefer-binary", "--no-index"}
+)
+_PIP_VALUES = frozenset({"--find-links", "--only-binary"})
+
+
+def _pip_fault(arguments: Sequence[str], _: Rules, place: Place) -> str:
+    if not arguments or arguments[0] != "install":
+        return "pip may only install: pip install NAME, or NAME==VERSION"
+    for name, value in _options(arguments[1:], frozenset("f"), _PIP_VALUES):
+        is_folder = name in {"-f", "--find-links"} and "://" not in value
+        is_flag = (name in _PIP_FLAGS and not value) or (name == "--only-binary" and value == ":all:")
+        if name.startswith("-") and not (is_folder or is_flag):
+            return f"pip's option '{name[:60]}' is not allowed; allowed: -U, -q, --no-deps, --no-index, --find-links FOLDER"
+        if not name.startswith("-") and (not _REQUIREMENT.fullmatch(name) or name.lower().endswith(_ARCHIVES)):
+            return f"pip installs packages by name only, not '{name[:80]}': pip install NAME, or NAME==VERSION"
+    return place.fault(arguments)
+
+
+def _options(arguments: Sequence[str], letters: frozenset[str], long: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Give options with their values, each letter of a cluster by itself, and what is no option as a name.
+
+    `letters` and `long` are the options whose value may be the next argument.
+    """
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if argument.startswith("--"):
+            name, _, value = argument.partition("=")
+            yield name, rest.pop(0) if name in long and "=" not in argument and rest else value
+        elif argument.startswith("-") and len(argument) > 1:
+            for place, letter in enumerate(argument[1:], 2):
+                if letter in letters:
+                    yield f"-{letter}", argument[place:].removeprefix("=") or (rest.pop(0) if rest else "")
+                    break
+                yield f"-{letter}", ""
+        else:
+            yield argument, ""
+
+
+#: The programs with rules of their own.
+CHECKS: dict[str, Callable[[Sequence[str], Rules, Place], str]] = {
+    "python": _python_fault, "python3": _python_fault, "pytest": _pytest_fault, "py.test": _pytest_fault, "ruff": _ruff_fault,
+    "pip": _pip_fault, "pip3": _pip_fault,
+}  # fmt: skip

@@ -1,0 +1,171 @@
+"""The tools that look at one file or folder, and what others need to know of a file.
+
+Takes a workspace held open (`beneath`) and paths by their names, gives JSON-able results whose `result` is a sentence for the model.
+Every amount is bounded, and what was left out is said.
+"""
+
+import codecs
+import difflib
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from machines.coding.tools.beneath import Beneath, kind_of
+from machines.coding.tools.errors import ToolError
+from machines.coding.tools.paths import is_closed, is_temporary, named, shown
+
+#: How much may be asked for at once. No character has more than 4 bytes.
+LEAST_READ, MOST_READ = 4, 1_000_000
+_MOST_NAMES, _MOST_COMPARED = 200, 1_000
+_MOST_WHOLE = 64_000_000
+_PIECE = 1_048_576
+_LOOKED_AT = 8_192
+
+
+def listed(beneath: Beneath, parts: Sequence[str]) -> dict[str, Any]:
+    """Give what stands in a folder, by name. Raises ToolError."""
+    refuse_closed(parts)
+    found = beneath.look(parts)
+    if found is not None and kind_of(found.st_mode) != "folder":
+        raise ToolError("not_a_folder", f"'{named(parts)}' is no folder: read it with read_file")
+    names = [(name, entry) for name, entry in names_in(beneath, parts) if not _is_hidden(name)]
+    entries = [_entry(name, entry) for name, entry in names[:_MOST_NAMES]]
+    more = max(0, len(names) - _MOST_NAMES)
+    said = f"{len(names)} {'entry' if len(names) == 1 else 'entries'} in {named(parts)}"
+    return {"result": f"{said}; {more} more are not shown" if more else said, "entries": entries, "more": more}
+
+
+def refuse_closed(parts: Sequence[str]) -> None:
+    """Raise ToolError where a folder is not listed or searched."""
+    if is_closed(parts):
+        raise ToolError(
+            "protected_path", f"the inside of '{named(parts)}' is not listed or searched; the rest of the workspace is"
+        )
+
+
+def names_in(beneath: Beneath, parts: Sequence[str]) -> list[tuple[str, os.stat_result]]:
+    """Give every name in a folder, sorted, with what it is of. Raises ToolError."""
+    found = []
+    with beneath.folder(parts) as folder, beneath.explained(parts):
+        for name in sorted(os.listdir(folder)):  # noqa: PTH208  # of a descriptor
+            with suppress(FileNotFoundError):  # gone by now
+                found.append((name, os.stat(name, dir_fd=folder, follow_symlinks=False)))
+    return found
+
+
+def _is_hidden(name: str) -> bool:
+    """Tell whether a name is not listed: `.git` itself is."""
+    return is_temporary(name) or (is_closed((name,)) and name.casefold() != ".git")
+
+
+def _entry(name: str, found: os.stat_result) -> dict[str, Any]:
+    kind = kind_of(found.st_mode)
+    if kind == "folder":
+        return {"name": f"{shown(name)}/", "kind": kind}
+    return {"name": shown(name), "kind": kind, "size_bytes": found.st_size}
+
+
+def read(beneath: Beneath, parts: Sequence[str], max_bytes: int, offset: int) -> dict[str, Any]:
+    """Give the text of a file from byte `offset` on, at most `max_bytes` of it (4 or more). Raises ToolError, `binary_file` for what is no text."""
+    name = named(parts)
+    with beneath.file(parts) as (file, found):
+        head = os.pread(file, _LOOKED_AT, 0)
+        if b"\0" in head:
+            raise ToolError(
+                "binary_file", f"'{name}' is no text ({found.st_size} bytes{_of_utf16(head)}): it cannot be shown"
+            )
+        data = _read_at(file, offset, max_bytes)
+        size = max(found.st_size, offset + len(data) if data else 0)
+        lines = _lines(file) if size <= _MOST_WHOLE else None
+    text, used = _decoded(data, whole=len(data) < max_bytes or offset + len(data) >= size)
+    return {"content": text, "size_bytes": size, "lines": lines, **_told(name, text, offset, used, size, lines)}
+
+
+def _told(name: str, text: str, offset: int, used: int, size: int, lines: int | None) -> dict[str, Any]:
+    """Give the sentence on what was read, and where to read on."""
+    counted = "" if lines is None else f", {lines} {'line' if lines == 1 else 'lines'}"
+    said = f"Read {name}: {size} bytes{counted}"
+    end = offset + used
+    if offset or end < size:
+        said += f"; bytes {offset} to {end} are shown"
+    if end < size:
+        said += f"; read on with offset={end}"
+    if "\ufffd" in text:
+        said += f"; it is not all UTF-8: {text.count(chr(0xFFFD))} characters are shown as \ufffd"
+    return {"result": said, "truncated": end < size, "next_offset": end if end < size else None}
+
+
+def _decoded(data: bytes, *, whole: bool) -> tuple[str, int]:
+    """Give the text, and how many bytes it is of: a character that is cut off at the end is left for the next time."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    text = decoder.decode(data, final=whole)
+    left = len(decoder.getstate()[0])
+    return text, len(data) - left
+
+
+def _of_utf16(head: bytes) -> str:
+    return ", of UTF-16" if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else ""
+
+
+def _read_at(file: int, offset: int, most: int) -> bytes:
+    pieces = []
+    while most > 0 and (piece := os.pread(file, min(most, _PIECE), offset)):
+        pieces.append(piece)
+        offset += len(piece)
+        most -= len(piece)
+    return b"".join(pieces)
+
+
+def _lines(file: int) -> int:
+    """Count the lines; one without an end counts."""
+    count, last = 0, b"\n"
+    for piece in pieces_of(file):
+        count += piece.count(b"\n")
+        last = piece[-1:]
+    return count + (last != b"\n")
+
+
+def pieces_of(file: int) -> Iterator[bytes]:
+    """Give the bytes of an open file from the start, in pieces; its position stays as it is."""
+    at = 0
+    while piece := os.pread(file, _PIECE, at):
+        yield piece
+        at += len(piece)
+
+
+def refuse_missing(beneath: Beneath, parts: Sequence[str]) -> None:
+    """Raise ToolError where nothing stands at a path, with the names beside it that are alike."""
+    if beneath.look(parts) is not None:
+        return
+    said = f"there is no '{named(parts)}'"
+    above = parts[:-1]
+    if beneath.look(above) is None:
+        raise ToolError("no_such_file", f"{said}, nor a folder '{named(above)}': see what there is with list_dir")
+    names = [name for name, _ in names_in(beneath, above) if not _is_hidden(name)]
+    alike = difflib.get_close_matches(parts[-1], names[:_MOST_COMPARED], n=3)
+    told = [f"'{named((*above, name))}'" for name in alike]
+    raise ToolError(
+        "no_such_file", f"{said}; there is {', '.join(told)}" if told else f"{said}: see what there is with list_dir"
+    )
+
+
+def digest_of(beneath: Beneath, parts: Sequence[str]) -> str | None:
+    """Give the SHA-256 of a file in hex, None where there is none. Raises ToolError."""
+    if beneath.look(parts) is None:
+        return None
+    hashed = hashlib.sha256()
+    with beneath.file(parts) as (file, _):
+        for piece in pieces_of(file):
+            hashed.update(piece)
+    return hashed.hexdigest()
+
+
+def bytes_of(beneath: Beneath, parts: Sequence[str], most: int = _MOST_WHOLE) -> bytes:
+    """Give all bytes of a file. Raises ToolError, `too_large` for more than `most`."""
+    with beneath.file(parts) as (file, found):
+        data = _read_at(file, 0, most + 1)
+    if len(data) > most:
+        raise ToolError("too_large", f"'{named(parts)}' has {found.st_size} bytes; {most} can be taken at once")
+    return data

@@ -1,0 +1,312 @@
+"""The file tools of the coding machine, within one folder.
+
+Takes that folder, and the calls of a model after they were normalised; gives what each call gave, or ToolError with what is allowed instead.
+Everything is reached beneath a descriptor of the folder (`beneath`): that is the boundary. What the guard says before a call (`fault`) is
+advice. Who asks, and whether he may, is not known here.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import attrs
+
+from machines.coding.tools import arguments as given
+from machines.coding.tools.beneath import Beneath, WorkspaceGoneError
+from machines.coding.tools.diffing import unified
+from machines.coding.tools.editing import edited
+from machines.coding.tools.errors import ToolError
+from machines.coding.tools.paths import PROTECTED, Protection, file_parts_of, named, parts_of
+from machines.coding.tools.reading import (
+    LEAST_READ,
+    MOST_READ,
+    bytes_of,
+    digest_of,
+    listed,
+    read,
+    refuse_closed,
+    refuse_missing,
+)
+from machines.coding.tools.searching import MOST_RESULTS, searched
+from machines.coding.tools.writing import refuse_unwritable, settle, write_all
+
+#: What the guard `inside_workspace` refuses. Other faults of a call are the tool's to tell.
+_BOUNDARY = frozenset({"bad_path", "linked_file", "path_outside_workspace", "protected_path"})
+_LARGEST_COMPARED = 4_000_000
+
+
+@attrs.frozen
+class Change:
+    """What a call does to a file. `before` and `after` are SHA-256 in hex, None where there is no file."""
+
+    path: str
+    before: str | None
+    after: str | None
+
+    def to_json(self) -> dict[str, str | None]:
+        """Give it as JSON has it."""
+        return {"path": self.path, "before": self.before, "after": self.after}
+
+    @classmethod
+    def from_json(cls, said: Mapping[str, Any]) -> Self:
+        """Give it back."""
+        return cls(said["path"], said["before"], said["after"])
+
+
+class Workspace:
+    """A folder in which files are read and written. May be used from any thread.
+
+    `protected` are glob patterns of files that are never written, besides `PROTECTED`: without '/' they are of a name in any folder, with
+    it of a path (`tests/**`); they cover what lies in a folder, and letter case makes no difference. `by_walk` opens paths name by name,
+    as is done where the kernel cannot do it in one. Raises OSError when the folder cannot be opened, ValueError for an empty pattern.
+    """
+
+    def __init__(self, root: Path, protected: Iterable[str] = PROTECTED, *, by_walk: bool = False) -> None:
+        self._protection = Protection.of(protected)
+        self._roots = tuple(dict.fromkeys((str(root.absolute()), str(root.resolve()))))
+        self._beneath = Beneath(root, by_walk=by_walk)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        self._beneath.close()
+
+    def fileno(self) -> int:
+        """Give the descriptor of the folder, for who runs programs in it: the path may lead elsewhere by now."""
+        return self._beneath.fileno()
+
+    def list_dir(self, path: str = ".") -> dict[str, Any]:
+        """Give the names in a folder, at most 200, with kind and size in bytes. Raises ToolError."""
+        return self.apply("list_dir", {"path": path})
+
+    def read_file(self, path: str, max_bytes: int = 65_536, offset: int = 0) -> dict[str, Any]:
+        """Give the text of a file from byte `offset` on. Raises ToolError."""
+        return self.apply("read_file", {"path": path, "max_bytes": max_bytes, "offset": offset})
+
+    def search(
+        self, pattern: str, path: str = ".", glob: str | None = None, *, is_regex: bool = False, max_results: int = 100
+    ) -> dict[str, Any]:
+        """Give the lines that have a text, or match an expression. Raises ToolError."""
+        asked = {"pattern": pattern, "path": path, "glob": glob, "is_regex": is_regex, "max_results": max_results}
+        return self.apply("search", asked)
+
+    def write_file(self, path: str, content: str, *, create_dirs: bool = True) -> dict[str, Any]:
+        """Write a whole file. Raises ToolError; then nothing has changed."""
+        return self.apply("write_file", {"path": path, "content": content, "create_dirs": create_dirs})
+
+    def write_files(self, files: Sequence[Mapping[str, str]], *, create_dirs: bool = True) -> dict[str, Any]:
+        """Write several whole files, all or none. Raises ToolError; then nothing has changed."""
+        return self.apply("write_files", {"files": list(files), "create_dirs": create_dirs})
+
+    def edit(self, path: str, old: str, new: str, all: bool = False) -> dict[str, Any]:  # noqa: A002, FBT001, FBT002  # models say so
+        """Replace a text that stands once in a file, or everywhere. Raises ToolError; then nothing has changed."""
+        return self.apply("edit", {"path": path, "old": old, "new": new, "all": all})
+
+    def apply(self, tool: str, arguments: Mapping[str, Any], planned: Sequence[Change] = ()) -> dict[str, Any]:
+        """Do a call, and give what it gave. Raises ToolError.
+
+        With `planned`, what has happened already is not done again and gives the same; a file that is neither as it was nor as it
+        will be refuses the call (`changed_since`).
+        """
+        asked = given.checked(tool, arguments)
+        if tool not in given.WRITING:
+            return self._reading()[tool](asked)
+        paths = self._written_paths(tool, asked)
+        if planned and self._is_done(paths, planned):
+            changes = tuple(planned)
+            text = self.read_bytes(changes[0].path)
+        else:
+            contents = self._contents(tool, asked)
+            changes = self._changes(contents)
+            if planned:
+                changes = _agreed(changes, planned)
+            write_all(self._beneath, {parts: data for parts, data in contents.items() if self._differs(parts, data)})
+            text = contents[paths[0]]
+        if planned:  # then it may be the second time
+            settle(self._beneath, paths)
+        return {"result": _sentence(tool, asked, changes, text), "changes": [change.to_json() for change in changes]}
+
+    def planned(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Change, ...]:
+        """Give what a writing tool would change as files are now; nothing for another tool. Raises ToolError as the call would."""
+        asked = given.checked(tool, arguments)
+        return self._changes(self._contents(tool, asked)) if tool in given.WRITING else ()
+
+    def diff(self, tool: str, arguments: Mapping[str, Any]) -> str:
+        """Give what a writing tool would change as text, for a person. Raises ToolError as the call would."""
+        asked = given.checked(tool, arguments)
+        if tool not in given.WRITING:
+            return ""
+        told = []
+        for parts, data in self._contents(tool, asked).items():
+            found = self._beneath.look(parts)
+            if found is not None and found.st_size > _LARGEST_COMPARED:
+                told.append(f"{named(parts)}: {found.st_size} bytes are replaced by {len(data)}\n")
+                continue
+            before = None if found is None else bytes_of(self._beneath, parts, _LARGEST_COMPARED)
+            told.append(unified(named(parts), before, data))
+        return "".join(told)
+
+    def fault(self, tool: str, arguments: Mapping[str, Any]) -> str:
+        """Say why a call would leave the workspace or write what is protected, as files are now; '' if it would not. Raises nothing."""
+        try:
+            for path in _paths(tool, arguments):
+                self._refuse(tool, path)
+        except ToolError as error:
+            return str(error) if error.code in _BOUNDARY else ""
+        except (OSError, WorkspaceGoneError) as error:
+            return f"the path cannot be looked at: {error}"
+        return ""
+
+    def digest(self, path: str) -> str | None:
+        """Give the SHA-256 of a file in hex, None where there is none. Raises ToolError."""
+        return digest_of(self._beneath, self._file_parts(path))
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a file or folder stands there that the tools reach. Raises nothing for a bad path: nothing stands there."""
+        try:
+            return self._beneath.look(self._parts(path)) is not None
+        except ToolError:
+            return False
+
+    def read_bytes(self, path: str) -> bytes:
+        """Give all bytes of a file, at most 64 MB. Raises ToolError."""
+        return bytes_of(self._beneath, self._file_parts(path))
+
+    def _parts(self, path: object) -> tuple[str, ...]:
+        return parts_of(path, self._roots)
+
+    def _file_parts(self, path: object) -> tuple[str, ...]:
+        return file_parts_of(path, self._roots)
+
+    def _reading(self) -> dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]]:
+        return {"list_dir": self._list, "read_file": self._read, "search": self._search}
+
+    def _list(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        return listed(self._beneath, self._parts(given.text(asked, "path", ".")))
+
+    def _read(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        most = given.number(asked, "max_bytes", 65_536, LEAST_READ, MOST_READ)
+        offset = given.number(asked, "offset", 0, 0, 1 << 62)
+        parts = self._file_parts(asked.get("path"))
+        refuse_missing(self._beneath, parts)
+        return read(self._beneath, parts, most, offset)
+
+    def _search(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        return searched(
+            self._beneath, self._parts(given.text(asked, "path", ".")), given.text(asked, "pattern"), given.text(asked, "glob", ""),
+            is_regex=given.flag(asked, "is_regex", default=False),
+            max_results=given.number(asked, "max_results", 100, 1, MOST_RESULTS),
+        )  # fmt: skip
+
+    def _contents(self, tool: str, asked: Mapping[str, Any]) -> dict[tuple[str, ...], bytes]:
+        """Give what a call would write. Raises ToolError where it may not, or cannot."""
+        paths = self._written_paths(tool, asked)
+        if tool == "edit":
+            return {paths[0]: self._edited(paths[0], asked)}
+        files = zip(paths, _files(tool, asked), strict=True)
+        return {parts: given.encoded(given.text(file, "content"), named(parts)) for parts, file in files}
+
+    def _written_paths(self, tool: str, asked: Mapping[str, Any]) -> list[tuple[str, ...]]:
+        """Give the files of a writing tool. Raises ToolError where one may not be written."""
+        create_dirs = given.flag(asked, "create_dirs", default=True)
+        paths = [self._writable(file.get("path"), create_dirs=create_dirs) for file in _files(tool, asked)]
+        given.refuse_overlap(paths)
+        return paths
+
+    def _writable(self, path: object, *, create_dirs: bool = True) -> tuple[str, ...]:
+        parts = self._file_parts(path)
+        self._protection.check(parts)
+        refuse_unwritable(self._beneath.look(parts), parts)
+        if not create_dirs and self._beneath.look(parts[:-1]) is None:
+            text = f"there is no folder '{named(parts[:-1])}': say create_dirs=true to make it"
+            raise ToolError("no_such_folder", text)
+        return parts
+
+    def _edited(self, parts: tuple[str, ...], asked: Mapping[str, Any]) -> bytes:
+        name = named(parts)
+        old, new = given.text(asked, "old"), given.text(asked, "new")
+        everywhere = given.flag(asked, "all", default=False)
+        refuse_missing(self._beneath, parts)
+        data = bytes_of(self._beneath, parts, given.LARGEST_FILE)
+        try:
+            text = data.decode()
+        except UnicodeDecodeError as error:
+            raise ToolError(
+                "binary_file", f"'{name}' is no UTF-8 text: it cannot be edited, only written anew"
+            ) from error
+        return given.encoded(edited(name, text, old, new, everywhere=everywhere), name)
+
+    def _changes(self, contents: Mapping[tuple[str, ...], bytes]) -> tuple[Change, ...]:
+        return tuple(
+            Change(named(parts), digest_of(self._beneath, parts), hashlib.sha256(data).hexdigest())
+            for parts, data in contents.items()
+        )
+
+    def _differs(self, parts: tuple[str, ...], data: bytes) -> bool:
+        return digest_of(self._beneath, parts) != hashlib.sha256(data).hexdigest()
+
+    def _is_done(self, paths: Sequence[tuple[str, ...]], planned: Sequence[Change]) -> bool:
+        """Tell whether all that was planned has happened already."""
+        if [named(parts) for parts in paths] != [change.path for change in planned]:
+            return False
+        return all(digest_of(self._beneath, p) == change.after for p, change in zip(paths, planned, strict=True))
+
+    def _refuse(self, tool: str, path: object) -> None:
+        """Raise ToolError where a call must not use a path."""
+        if tool in given.WRITING:
+            self._writable(path)
+            return
+        parts = self._parts(path)
+        if tool in ("list_dir", "search"):
+            refuse_closed(parts)
+        self._beneath.look(parts)
+
+
+def _files(tool: str, asked: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Give what a writing tool says of each file. Raises ToolError."""
+    return given.files(asked) if tool == "write_files" else [asked]
+
+
+def _sentence(tool: str, asked: Mapping[str, Any], changes: Sequence[Change], text: bytes) -> str:
+    """Say what was done, the same when it is done a second time; `text` is what the first file holds now."""
+    if tool == "edit":
+        lines = len(text.splitlines())
+        return f"Edited {changes[0].path}: it has {lines} {'line' if lines == 1 else 'lines'} now"
+    told = [
+        f"{len(file['content'])} chars to {change.path}"
+        for file, change in zip(_files(tool, asked), changes, strict=True)
+    ]
+    same = "; it was the same before" if len(changes) == 1 and changes[0].before == changes[0].after else ""
+    many = f"{len(told)} files: " if len(told) > 1 else ""
+    return f"Wrote {many}{', '.join(told)}{same}"
+
+
+def _paths(tool: str, arguments: Mapping[str, Any]) -> list[object]:
+    """Give the paths of a call; none where the tool has none, or will refuse the call for its form."""
+    if tool not in given.FILE_TOOLS:
+        return []
+    if tool == "write_files":
+        files = arguments.get("files")
+        return [file.get("path") for file in files if isinstance(file, Mapping)] if isinstance(files, list) else []
+    path = arguments.get("path")
+    return ["." if path is None and tool in ("list_dir", "search") else path]
+
+
+def _agreed(changes: Sequence[Change], planned: Sequence[Change]) -> tuple[Change, ...]:
+    """Give what was planned, where the files and the call still are what they were then. Raises ToolError."""
+    if [(c.path, c.after) for c in changes] != [(p.path, p.after) for p in planned]:
+        names = ", ".join(change.path for change in changes)
+        raise ToolError(
+            "changed_since", f"{names}: not as it was when this call was looked at; read it, and call again"
+        )
+    for change, plan in zip(changes, planned, strict=True):
+        if change.before not in (plan.before, plan.after):
+            text = f"'{change.path}' was changed since this call was looked at: read it, and call again"
+            raise ToolError("changed_since", text)
+    return tuple(planned)

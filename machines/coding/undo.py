@@ -1,0 +1,75 @@
+"""`dsa undo RUN`, and what `dsa show RUN --diff` shows: what a run has changed in its workspace.
+
+Takes a run's ledger and the history of its workspace that lies in the run's folder. What somebody else has changed meanwhile is left alone, and told.
+"""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dsa.cli.faults import Ended
+from dsa.cli.kept import faults_told, recorded_run, runs_option
+from dsa.errors import DsaError
+from dsa.runtime.ledger import Entry, MachineEntry
+from machines.coding.history import History, Undone
+from machines.coding.work import Work, work_of
+
+
+def diff(entries: Iterable[Entry], folder: Path) -> str:
+    """Give what a run has changed, as `git diff` writes it; `folder` is the run's own. Raises DsaError where the history is not there."""
+    work, history = _opened(tuple(entries), folder)
+    return "".join(history.diff(first, last) for first, last in work.spans)
+
+
+def undone(entries: Iterable[Entry], folder: Path) -> list[Undone]:
+    """Put back what a run has changed, the last change first. Raises DsaError where the history or the workspace is not there."""
+    work, history = _opened(tuple(entries), folder)
+    return [history.undo(first, last) for first, last in reversed(work.spans)]
+
+
+def _opened(entries: tuple[Entry, ...], folder: Path) -> tuple[Work, History]:
+    first = entries[0]
+    config: Any = dict(first.started).get("config") if isinstance(first, MachineEntry) else None
+    if not isinstance(first, MachineEntry) or first.name != "coding":
+        raise DsaError("this is no run of the coding machine")
+    if not (folder / "history").is_dir():
+        raise DsaError(f"{folder}: nothing is kept here of what the run has changed")
+    workspace = Path(config["workspace"])
+    if not workspace.is_dir():
+        raise DsaError(f"{workspace}: the run's workspace is not there")
+    return work_of(entries), History(folder / "history", workspace)
+
+
+@click.command("undo")
+@click.argument("run")
+@click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
+@runs_option
+def command(run: str, root: str, *, json_wanted: bool) -> None:
+    """Put back what a coding RUN has changed in its workspace.
+
+    A file that somebody has changed since is left alone, and named. Exit code 0: all was put back; 1: not all of it.
+    """
+    runs = Path(root)
+    recorded = recorded_run(runs, run)
+    if recorded.holder is not None:
+        raise Ended(f"run {recorded.run} goes on: stop it first", 1)
+    with faults_told(runs):
+        done = undone(recorded.entries, runs / recorded.run)
+    conflicts = [each for undo in done for each in undo.conflicts]
+    restored = [path for undo in done for path in undo.restored]
+    removed = [path for undo in done for path in undo.removed]
+    if json_wanted:
+        left = [{"path": each.path, "reason": each.reason} for each in conflicts]
+        click.echo(json.dumps({"run": recorded.run, "restored": restored, "removed": removed, "left_alone": left}))
+    else:
+        for text, paths in (("restored", restored), ("removed", removed)):
+            for path in paths:
+                click.echo(f"{text}: {path}")
+        for each in conflicts:
+            click.echo(f"left alone: {each.path} ({each.reason})")
+        if not done:
+            click.echo(f"run {recorded.run} has changed no file")
+    raise SystemExit(1 if conflicts else 0)

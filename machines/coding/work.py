@@ -1,0 +1,326 @@
+"""The work on a goal as its ledger tells it: tasks and where they stand, what was done, what the model was told, what waits.
+
+Takes entries of a run's ledger in order, keeps what follows from them; taking one more costs the same however many came before. It decides
+nothing and asks nobody: the same entries give the same work, also after a crash.
+"""
+
+import json
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Literal
+
+import attrs
+
+from dsa.runtime.ledger import DoubtEntry, Entry, EventEntry, IntentEntry, ResultEntry, StepEntry
+from machines.coding.loops import WINDOW, Did, digest_of
+from machines.coding.plan import Task, fallback, tasks_from
+from machines.talking.answers import free_id, part_of, refused
+
+Status = Literal["waiting", "in_progress", "completed", "failed"]
+Message = dict[str, Any]
+
+#: Why something was not done as the model asked, as it stands in payloads, logs and counters.
+REASONS: dict[str, str] = {
+    "plan_replaced": "The model's tasks could not be worked at twice; the goal itself is the task.",
+    "call_looping": "A call would go round in circles.",
+    "path_outside_workspace": "A call would touch what lies outside, or is protected.",
+    "command_not_allowed": "A command is not on the list, or not with these arguments.",
+    "not_approved": "The mode, or the user, does not let a call happen.",
+    "unknown_tool": "A call was of no tool, or could not be read.",
+    "too_many_calls": "Calls were left out: an answer has so many at most.",
+    "no_evidence": "A subtask was called completed although no tool had given a result.",
+    "no_call": "The model spoke and called no tool.",
+    "answer_cut_off": "An answer broke off or was empty; the model was asked again.",
+    "interrupted": "A call was cut off: nobody knows what came of it.",
+    "subtask_completed": "The model has completed a subtask.",
+    "subtask_failed": "The model has given a subtask up, or its rounds were used up.",
+    "stopped": "The user stopped.",
+    "goal_complete": "Every subtask was completed.",
+    "answered": "The model gave an answer instead of completing the subtask.",
+    "rounds_exhausted": "The rounds were used up.",
+    "loop_ended": "A call went round too often.",
+    "some_failed": "Not every subtask was completed.",
+    "failed": "The model, a tool or a check failed.",
+}
+
+
+@attrs.define
+class Subtask:
+    """One concrete action, and where it stands; `done` counts the results that tools gave in it."""
+
+    description: str
+    status: Status = "waiting"
+    reason: str = ""
+    done: int = 0
+
+
+@attrs.define
+class Chapter:
+    """A task as it stands."""
+
+    description: str
+    subtasks: list[Subtask]
+
+
+@attrs.define
+class Called:
+    """A call as the user sees it. `status` is waiting, running, done, failed, or the reason why it was not made (REASONS)."""
+
+    call_id: str
+    tool: str
+    provider_id: str
+    about: Mapping[str, Any] = attrs.field(factory=dict)
+    status: str = "waiting"
+    result: Any = None
+
+
+class Work:
+    """What a ledger says of the work on a goal. `take` is given entries; everything else is read."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self.goal = ""
+        self.chapters: list[Chapter] = []
+        self.plan_faults: list[str] = []
+        self.exchanges: list[list[Message]] = []
+        self.queue: deque[Mapping[str, Any]] = deque()
+        self.current: Called | None = None
+        self.calls: list[Called] = []
+        self.past: deque[Did] = deque(maxlen=WINDOW)
+        self.changes: dict[str, tuple[str | None, str | None]] = {}
+        self.spans: list[tuple[str, str]] = []
+        self.commands: list[str] = []
+        self.errors: list[str] = []
+        self.blocked: dict[str, str] = {}
+        self.allowed: set[str] = set()
+        self.probe: Mapping[str, Any] = {}
+        self.answer = ""
+        self.reasons: Counter[str] = Counter()
+        self.rescues: Counter[str] = Counter()
+        self.tools: Counter[str] = Counter()
+        self.asked_of_model = 0
+        self.usage: Counter[str] = Counter()
+        self.doubts: set[str] = set()
+        self._open: dict[str, Called] = {}
+        self._ids: set[str] = set()
+        self._arrived: EventEntry | None = None
+
+    def take(self, entries: Iterable[Entry]) -> None:
+        """Go on with further entries."""
+        for entry in entries:
+            self.taken += 1
+            if isinstance(entry, EventEntry):
+                self._arrived = entry
+            elif isinstance(entry, StepEntry) and self._arrived is not None:
+                self._happened(self._arrived)  # what was refused has changed nothing
+            elif isinstance(entry, ResultEntry):
+                self._told(entry)
+            elif isinstance(entry, DoubtEntry):
+                self.doubts.add(entry.key)
+            elif isinstance(entry, IntentEntry) and entry.effect == "ask_approval" and self.current is not None:
+                self.current.status = "waiting for approval"
+
+    # -- what is read -------------------------------------------------------------------------------------------------
+
+    @property
+    def active(self) -> tuple[Chapter, Subtask] | None:
+        """The task and the subtask that are worked at; None before the first and after the last."""
+        for chapter in self.chapters:
+            for subtask in chapter.subtasks:
+                if subtask.status == "in_progress":
+                    return chapter, subtask
+        return None
+
+    @property
+    def next_waiting(self) -> Subtask | None:
+        """The subtask that comes next."""
+        waiting = (each for chapter in self.chapters for each in chapter.subtasks if each.status == "waiting")
+        return next(waiting, None)
+
+    @property
+    def files_written(self) -> list[str]:
+        """The files that tools have written, in the order in which they first were."""
+        return [path for path, (before, after) in self.changes.items() if after is not None and before != after]
+
+    def waiting(self) -> tuple[str, ...]:
+        """Name the calls that have no result yet, in the order in which they were asked for."""
+        return tuple(self._open)
+
+    def free_id(self, call_id: str, beside: Collection[str] = ()) -> str:
+        """Give an id of a call that no other call of the run has, nor those beside it: providers repeat theirs."""
+        return free_id(call_id, beside, self._ids)
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def _happened(self, entry: EventEntry) -> None:
+        data: Any = entry.data if isinstance(entry.data, dict) else {}
+        match entry.event:
+            case "goal" | "planned":
+                self.goal = data["text"]
+                if entry.event == "planned":
+                    self._planned(entry, data)
+            case "decomposed":
+                self._count(data)
+                self._planned(entry, data)
+            case "probed":
+                self.probe = data
+            case "asked" | "said" | "cut_off":
+                self._model_said(entry.event, data)
+            case "tool_call" | "completion" | "giving_up" | "unknown_call":
+                self._called(data)
+            case "tool_done" | "tool_failed":
+                self._came(entry.event == "tool_done", data)
+            case "permitted" if data.get("always") and self.current is not None:
+                self.allowed.add(self.current.about["asks"])
+            case "run_tool.failed":
+                self._answer_open("interrupted", _UNKNOWN)
+            case "next_subtask":
+                self._begin_next()
+
+    def _planned(self, entry: EventEntry, data: Mapping[str, Any]) -> None:
+        if dict(entry.verdicts).get("concrete") == "passed":
+            self._set_tasks(tasks_from(data["tasks"]))
+        else:
+            self.plan_faults = list(data.get("faults") or ())
+
+    def _set_tasks(self, tasks: Iterable[Task]) -> None:
+        self.chapters = [Chapter(task.description, [Subtask(each) for each in task.subtasks]) for task in tasks]
+        self._begin_next()
+
+    def _begin_next(self) -> None:
+        following = self.next_waiting
+        if following is not None:
+            following.status = "in_progress"
+
+    def _count(self, data: Mapping[str, Any]) -> None:
+        self.asked_of_model += 1
+        self.rescues.update(data.get("rescues") or {})
+        usage = data.get("usage") or {}
+        self.usage.update({name: value for name, value in usage.items() if isinstance(value, int | float)})
+
+    def _model_said(self, event: str, data: Mapping[str, Any]) -> None:
+        self._count(data)
+        message: Message = {"role": "assistant", "content": data.get("content") or None}
+        self.exchanges.append([])
+        if event == "asked":
+            self.queue = deque(data["calls"])
+            message["tool_calls"] = [part_of(call) for call in data["calls"]]
+            for call in data["calls"]:
+                called = Called(call["id"], call["name"], call["provider_id"])
+                self._open[call["id"]] = called
+                self._ids.add(call["id"])
+                self.calls.append(called)
+        elif event == "said":
+            self.answer = str(data.get("content") or "")
+        if message["content"] or event == "asked":
+            self._say(message)
+
+    def _called(self, data: Mapping[str, Any]) -> None:
+        if not self.queue:
+            return
+        called = self._open[self.queue.popleft()["id"]]
+        called.tool, called.about, called.status = data["tool"] or called.tool, data, "running"
+        self.current = called
+        self.rescues.update(data.get("rescues") or ())
+
+    def _came(self, is_done: bool, data: Mapping[str, Any]) -> None:  # noqa: FBT001  (one of two events)
+        called = self.current
+        if called is None:
+            return
+        called.status = "done" if is_done else "failed"
+        self.tools[f"{called.tool} {called.status}"] += 1
+        self.past.append(did_of(called.about, data))
+        if data.get("changes"):
+            self._changed(data)
+        if data.get("ran"):
+            self.commands.append(data["ran"])
+        if data.get("error"):
+            self.errors.append(data["error"])
+        if is_done and self.active is not None:
+            self.active[1].done += 1
+        self._answer(called.call_id, data["result"])
+
+    def _changed(self, data: Mapping[str, Any]) -> None:
+        """Keep which files are others now, and between which marks of the workspace's history."""
+        for change in data["changes"]:
+            before, _ = self.changes.get(change["path"], (change["before"], None))
+            self.changes[change["path"]] = before, change["after"]
+        if self.spans and self.spans[-1][1] == data["before"]:
+            self.spans[-1] = self.spans[-1][0], data["after"]
+        else:
+            self.spans.append((data["before"], data["after"]))
+
+    # -- what effects without answers tell ----------------------------------------------------------------------------
+
+    def _told(self, entry: ResultEntry) -> None:
+        """Take what such an effect gave: results of calls that were not made, a note to the model, what became of the subtask."""
+        for step in entry.steps:
+            told = step["payload"]
+            if not isinstance(told, dict) or told.get("reason") not in REASONS:
+                continue
+            self.reasons[told["reason"]] += 1
+            self._refused(told)
+            for call_id, result in (told.get("results") or {}).items():
+                if call_id in self._open:
+                    self._open[call_id].status = told["reason"]
+                    self._answer(call_id, result)
+            if told.get("drops"):
+                self.queue.clear()
+            if told.get("subtask") and self.active is not None:
+                _, subtask = self.active
+                subtask.status, subtask.reason = told["subtask"], told["text"]
+            if told.get("tasks"):
+                self._set_tasks(fallback(self.goal))
+            if told.get("note"):
+                self._say({"role": "user", "content": told["note"]})
+
+    def _refused(self, told: Mapping[str, Any]) -> None:
+        """Remember a call that was refused: the model is not to try it again."""
+        if told.get("blocked") and self.current is not None:
+            about = self.current.about
+            self.blocked[about["key"]] = f"{about['tool']} {_short(about['arguments'])}: {told['text']}"
+            self.past.append(Did(about["key"], about["tool"], about["kind"], refused=True))
+
+    def _answer(self, call_id: str, result: object) -> None:
+        called = self._open.pop(call_id, None)
+        if called is not None:
+            called.result = result
+            text = json.dumps(result, ensure_ascii=False)
+            self._say({"role": "tool", "tool_call_id": called.provider_id, "content": text})
+        if self.current is not None and self.current.call_id == call_id:
+            self.current = None
+
+    def _answer_open(self, reason: str, why: str) -> None:
+        """Answer every call that has no result: a provider refuses a conversation with a call that was never answered."""
+        self.queue.clear()
+        for call_id, called in list(self._open.items()):
+            called.status = reason
+            self.reasons[reason] += 1
+            self._answer(call_id, refused(reason, why))
+
+    def _say(self, message: Message) -> None:
+        if not self.exchanges:
+            self.exchanges.append([])
+        self.exchanges[-1].append(message)
+
+
+_UNKNOWN = "it was cut off; nobody knows what came of it: look before you do it again"
+
+
+def did_of(call: Mapping[str, Any], data: Mapping[str, Any]) -> Did:
+    """Give an action as the detector of circles remembers it."""
+    changed = any(change["before"] != change["after"] for change in data.get("changes") or ())
+    result = digest_of(data["result"] if data.get("seen") is None else data["seen"])
+    return Did(call["key"], call["tool"], call["kind"], result, changed, data.get("fault", ""))
+
+
+def _short(arguments: Mapping[str, Any]) -> str:
+    text = json.dumps(arguments, ensure_ascii=False)
+    return text if len(text) <= 200 else f"{text[:198]}.."  # noqa: PLR2004  (the line above)
+
+
+def work_of(entries: Iterable[Entry]) -> Work:
+    """Give the work that a ledger tells of."""
+    work = Work()
+    work.take(entries)
+    return work

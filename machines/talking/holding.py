@@ -1,0 +1,114 @@
+"""A run that this process holds: begun, or taken up again from its ledger, with what its policies work with.
+
+Takes a shipped machine by its name and what binds it, gives a driver, and what lets go of everything. What was acknowledged is in the ledger, so a
+process that is killed loses nothing.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from dsa.edge.binding import Binding
+from dsa.edge.driver import Driver
+from dsa.edge.files import locate, read_text
+from dsa.edge.running import kept, replayed
+from dsa.edge.runs import new_run_id, open_store
+from dsa.errors import DsaError
+from dsa.expr import Value
+from dsa.lang import digest, loads
+from dsa.machine import Machine
+from dsa.runtime.budgets import read_limit
+from dsa.runtime.journal import Beginning
+from dsa.runtime.ledger import Entry
+from dsa.runtime.recovery import unfinished
+from dsa.runtime.run import begin
+
+Observer = Callable[[Entry], None]
+#: Binds a machine by what its run was started with (`model`, `seed`, `config`).
+Bind = Callable[[Machine, Mapping[str, Any]], Binding]
+#: Makes what the policies of a run work with; what it leaves in the stack is undone at the end.
+Prepare = Callable[[Binding, str, ExitStack], None]
+
+
+class WrongRunError(DsaError):
+    """Raised for a run that is none of the machine that was meant."""
+
+
+@attrs.frozen
+class Held:
+    """A run: its driver, and what lets go of it."""
+
+    driver: Driver
+    undone: ExitStack
+
+
+def begun(
+    name: str,
+    parameters: Mapping[str, Value],
+    started: Mapping[str, Any],
+    bind: Bind,
+    prepare: Prepare,
+    *,
+    runs: Path,
+    observe: Observer,
+    budget: Sequence[str] = (),
+) -> Held:
+    """Begin a run of a shipped machine. What is wrong with its resources is said before anything is kept.
+
+    Raises BindingError, StoreError, BudgetError, and what `prepare` raises.
+    """
+    document = locate(name)
+    text = read_text(document)
+    machine = loads(text, str(document)).at(dict(parameters))
+    limits = [read_limit(each, machine.answers) for each in budget]
+    binding = bind(machine, started)
+    known = binding.secrets.value({"file": str(document), **started})
+    now_ms = time.time_ns() // 1_000_000
+    run, commands = begin(machine, new_run_id(name), digest=digest(machine), started=known, at_ms=now_ms)
+    with ExitStack() as undone:
+        prepare(binding, run.run_id, undone)
+        store = undone.enter_context(open_store(runs))
+        artifacts, _, watch = undone.enter_context(kept(runs, run, text, observe))
+        journal = Beginning(store, run.run_id, text)
+        undone.callback(journal.release)
+        driver = Driver(run, binding, artifacts, commands=commands, journal=journal, observe=watch, limits=limits)
+        return Held(driver, undone.pop_all())
+
+
+def taken_up(
+    run_id: str,
+    name: str,
+    bind: Bind,
+    prepare: Prepare,
+    *,
+    runs: Path,
+    observe: Observer,
+    take: bool = False,
+    budget: Sequence[str] = (),
+) -> Held:
+    """Take up a run. `observe` is given what happens from now on. Raises WrongRunError, StoreError, OtherMachineError, ReplayError, BudgetError."""
+    with ExitStack() as undone:
+        store = undone.enter_context(open_store(runs, must_exist=True))
+        journal, recorded = store.hold(run_id, take=take)
+        undone.callback(journal.release)
+        run, first = replayed(recorded)
+        if run.machine.name != name:
+            raise WrongRunError(f"run {run_id} is one of {run.machine.name}, not of {name}")
+        limits = [read_limit(each, run.machine.answers) for each in budget]
+        binding = bind(run.machine, dict(first.started))
+        prepare(binding, run_id, undone)
+        news = _after(len(recorded.entries), observe)
+        artifacts, _, watch = undone.enter_context(kept(runs, run, recorded.text, news))
+        left = unfinished(run)
+        driver = Driver(run, binding, artifacts, left=left, journal=journal, observe=watch, limits=limits)
+        return Held(driver, undone.pop_all())
+
+
+def _after(count: int, observe: Observer) -> Observer:
+    """Give an observer that leaves out so many entries: those that were there already."""
+    left = iter(range(count))
+    return lambda entry: observe(entry) if next(left, None) is None else None

@@ -1,0 +1,83 @@
+"""A goal of ten rounds whose actions cannot be repeated unnoticed, and a process that works at it and is killed after so many ledger entries.
+
+`python tests/coding_chaos.py RUNS WORKSPACE MODEL COUNT [RUN]` works; COUNT 0: until the end.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+from coders import call, complete, config_of, tasks
+
+from machines.coding.session import Agent, Settings
+
+GOAL = "Count to three, a line each, and say so in notes.md"
+PLAN = tasks(
+    ("Count", "write_file step.py, run_cmd it for 1 and 2"),
+    ("Go on", "edit step.py, run_cmd it for 3", "write_file notes.md"),
+)
+STEP = """import sys
+with open("done.txt", "a") as file:
+    file.write(f"{sys.argv[1]}\\n")
+"""
+
+
+def counting(view):
+    """Count by a program that appends a line; what was cut off is looked at before it is done again."""
+    last = view.done[-1] if view.done else ("", {}, {})
+    ran = [each.split()[-1 - 2] for each in view.state["commands_run"] if each.endswith("-> rc=0")]
+    seen = _seen(view)
+    if last[2].get("error", {}).get("code") == "interrupted" and last[0] == "run_cmd":
+        return call("read_file", path="done.txt")
+    wanted = ("1", "2") if "1 and 2" in view.subtask else ("3",)
+    if view.subtask == "write_file notes.md":
+        return (
+            complete()
+            if "notes.md" in view.state["files_exist"]
+            else call("write_file", path="notes.md", content="three lines\n")
+        )
+    if "step.py" not in view.state["files_exist"]:
+        return call("write_file", path="step.py", content=STEP)
+    if wanted == ("3",) and not any(name == "edit" and "result" in result for name, _, result in view.done):
+        return call("edit", path="step.py", old="import sys\n", new="import sys  # edited\n")
+    left = [number for number in wanted if number not in ran and number not in seen]
+    if left:
+        return call("run_cmd", cmd=["python", "step.py", left[0]])
+    if last[0] != "read_file":
+        return call("read_file", path="done.txt")
+    return complete()
+
+
+def _seen(view):
+    """Read which lines the file had when it was looked at last."""
+    texts = [
+        result.get("content", "") for name, _, result in view.done if name == "read_file" and "error" not in result
+    ]
+    return texts[-1].split() if texts else []
+
+
+def main(runs, workspace, model, count, *run_id):
+    """Work, and be killed after `count` entries that are durable."""
+    left = int(count)
+
+    def observe(_entry):
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    runs = Path(runs)
+    settings = Settings(GOAL, config_of(model, workspace))
+    with (
+        Agent.resume(*run_id, runs, observe=observe)
+        if run_id
+        else Agent.begin(settings, runs, observe=observe) as agent
+    ):
+        asyncio.run(agent.go_on())
+        print(agent.state, agent.values["rounds"])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

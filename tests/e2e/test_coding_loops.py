@@ -1,0 +1,149 @@
+"""Calls that go round in circles, through the real dispatch: ten patterns that end, and legitimate ones that have to pass."""
+
+import itertools
+import json
+
+import pytest
+from chat_server import Said
+from coders import acting, agent_at, call, complete, tasks, worked
+
+PLAN = tasks(("Do it", "write_file a.txt"))
+PARTS = {f"f{number}.txt": f"{number}\n" for number in range(12)}
+
+
+def again(*said, ids=None):
+    """Play a model that says the same in turn, for ever."""
+    turns = itertools.cycle(said)
+    return lambda _view: next(turns)
+
+
+def guessing(view):
+    """Edit what is not there, another text each time."""
+    return call("edit", path="f1.txt", old=f"no such text {len(view.state['recent_errors'])} {len(view.done)}", new="x")
+
+
+def in_turn(*said):
+    """Play a model that says these, and then that it is done."""
+    turns = iter(said)
+    return lambda _view: next(turns, complete())
+
+
+def write(content, path="a.txt", **more):
+    return call("write_file", path=path, content=content, **more)
+
+
+def read(path, **more):
+    return call("read_file", path=path, **more)
+
+
+def run(*argv):
+    return call("run_cmd", cmd=list(argv))
+
+
+FAILS, PASSES = run("python", "fails.py"), run("python", "passes.py")
+FILES = {"fails.py": "raise SystemExit('it is broken')\n", "passes.py": "print('fine')\n", **PARTS}
+#: By name: what is said again and again, how many calls of tools may have happened when it ends.
+CIRCLES = {
+    "the same file written": (again(write("one\n")), 2),
+    "the same file written, in other words": (
+        again(
+            write("one\n"),
+            call("write_file", file="./a.txt", text="one\n"),
+            call("createFile", filename="a.txt", contents="one\n"),
+            call("write_file", path="a.txt", content=["one", ""], create_dirs=False),
+        ),
+        2,
+    ),
+    "the same call many times at once, under fresh ids": (
+        again(Said(calls=(("write_file", {"path": "a.txt", "content": "one\n"}),) * 6)),
+        2,
+    ),
+    "a command that fails": (again(FAILS), 2),
+    "a command that succeeds": (again(PASSES), 2),
+    "a command, written in many ways": (
+        again(
+            run("python", "passes.py"),
+            call("run_cmd", cmd="python passes.py"),
+            call("bash", command="python  passes.py", timeout=5),
+            call("run_cmd", cmd='["python", "passes.py"]', cwd="./"),
+        ),
+        2,
+    ),
+    "a file that is read and stays the same": (again(read("f1.txt")), 2),
+    "two contents written in turn": (again(write("one\n"), write("two\n")), 3),
+    "three files read in turn": (again(read("f1.txt"), read("f2.txt"), read("f3.txt")), 5),
+    "an edit that fails in the same way": (guessing, 3),
+    "a write, and a command that changes nothing": (again(write("one\n"), PASSES), 3),
+    "a path that leads out": (again(read("../secret")), 0),
+}  # fmt: skip
+LEGITIMATE = {
+    "tests between edits": [
+        step for number in range(5) for step in (PASSES, call("edit", path=f"f{number}.txt", old=str(number), new="x"))
+    ],
+    "a declared poll": [call("git_status")] * 6,
+    "a file that grows is read again": [
+        step for number in range(5) for step in (write("x\n" * number, "log.txt"), read("log.txt"))
+    ],
+    "a folder is listed while files come": [
+        step for number in range(5) for step in (write("x\n", f"new{number}.txt"), call("list_dir", path="."))
+    ],
+    "a file is read in parts": [read("f1.txt", offset=number) for number in range(6)],
+    "a command is tried again after what it lacked is there": [
+        run("python", "late.py"), write("print('now')\n", "late.py"), run("python", "late.py"), write("print('then')\n", "late.py"),
+        run("python", "late.py"),
+    ],
+    "the same file is read twice": [read("f1.txt"), read("f1.txt"), read("f2.txt")],
+}  # fmt: skip
+
+
+def begun(tmp_path, act, **config):
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    for name, text in FILES.items():
+        (workspace / name).write_text(text)
+    bounds = {"max_rounds": 24, "max_turns": 24}
+    return agent_at(tmp_path, "do it", acting(PLAN, act), parameters=bounds, **config)
+
+
+@pytest.mark.parametrize("name", CIRCLES)
+def test_what_goes_round_is_blocked_and_then_ended(tmp_path, name):
+    act, most = CIRCLES[name]
+    with begun(tmp_path, act) as (agent, _):
+        work = worked(agent)
+    assert agent.state == "blocked"
+    assert sum(work.tools.values()) == most
+    refusals = sum(each.status not in {"done", "failed"} for each in work.calls)
+    assert refusals >= 1
+    assert work.reasons["loop_ended"] == 1
+    assert agent.values["rounds"] <= 12
+    told = json.loads((tmp_path / "workspace" / ".agent_context" / "loops.json").read_text())
+    assert told[-1]["level"] == "end"
+
+
+def test_words_alone_get_one_nudge(tmp_path):
+    with begun(tmp_path, again(Said("I am thinking."))) as (agent, played):
+        work = worked(agent)
+    assert (agent.state, work.reasons["no_call"], agent.values["rounds"]) == ("answered", 1, 2)
+    assert "mark_subtask_complete" in played.requests[-1]["messages"][-1]["content"]
+
+
+def test_the_second_time_is_told_and_the_third_is_not_made(tmp_path):
+    with begun(tmp_path, in_turn(write("one\n"), write("one\n"), write("one\n"))) as (agent, played):
+        worked(agent)
+    results = [json.loads(m["content"]) for m in played.requests[-1]["messages"] if m["role"] == "tool"]
+    assert "note" not in results[0]
+    assert "2 times" in results[1]["note"]
+    assert results[2]["error"]["code"] == "call_looping"
+    assert "another way" in results[2]["error"]["message"]
+    assert "BLOCKED" in played.requests[-1]["messages"][1]["content"]
+    assert agent.state == "goal_complete"
+
+
+@pytest.mark.parametrize("name", LEGITIMATE)
+def test_what_makes_progress_passes(tmp_path, name):
+    config = {"polling": ["git_status"]} if "poll" in name else {}
+    with begun(tmp_path, in_turn(*LEGITIMATE[name]), **config) as (agent, _):
+        work = worked(agent)
+    assert work.blocked == {}
+    assert agent.state == "goal_complete"
+    assert sum(work.tools.values()) == len(LEGITIMATE[name])

@@ -1,0 +1,158 @@
+"""Work that is cut off anywhere and goes on: killed after any durable entry, and in the middle of a command."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import coding_chaos
+import pytest
+from chat_server import playing
+from coders import LOST, acting, agent_at, call, complete, config_of, tasks, worked
+
+from dsa.edge.runs import open_store
+from dsa.runtime.ledger import EventEntry, ResultEntry
+from machines.coding.session import Agent, unfinished_run
+
+#: How many entries the whole work has, at most; the sample is spread over all kinds of places.
+MOST = 230
+full = pytest.mark.full
+CUTS = [pytest.param(count, marks=[] if count % 23 == 7 else full) for count in range(1, MOST)]
+
+
+def life(runs, workspace, model, count):
+    """Work in a process of its own, which ends itself after so many entries."""
+    program = Path(coding_chaos.__file__)
+    with open_store(runs) as store:
+        known = list(store.runs())
+    command = [sys.executable, program, runs, workspace, model, str(count), *known]
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=120)
+
+
+def judged(runs, workspace, played):
+    """Say what must hold of any such work: it is done, nothing was done twice, every request was sound."""
+    with open_store(runs) as store:
+        (run_id,) = store.runs()
+        entries = list(store.read(run_id).entries)
+    done = Counter(entry.key for entry in entries if isinstance(entry, ResultEntry))
+    assert set(done.values()) == {1}, "an effect was done twice"
+    assert (workspace / "done.txt").read_text().split() == ["1", "2", "3"]
+    assert (workspace / "step.py").read_text().startswith("import sys  # edited")
+    assert [path.name for path in workspace.iterdir() if "~" in path.name or path.name.endswith(".tmp")] == []
+    for path in (workspace / ".agent_context").iterdir():
+        lines = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
+        assert all(json.loads(line) is not None for line in lines)
+    assert played.faults == []
+    assert LOST not in json.dumps(played.requests)
+    return entries
+
+
+@pytest.mark.parametrize("count", CUTS)
+def test_killed_after_any_entry_it_goes_on_and_nothing_is_done_twice(tmp_path, count):
+    runs, workspace = tmp_path / "runs", tmp_path / "workspace"
+    workspace.mkdir()
+    with playing(acting(coding_chaos.PLAN, coding_chaos.counting)) as played:
+        first = life(runs, workspace, played.model, count)
+        if first.returncode == 0:
+            assert first.stdout.startswith("goal_complete")
+        else:
+            assert first.returncode == -signal.SIGKILL, first.stderr
+            second = life(runs, workspace, played.model, 0)
+            assert second.stdout.startswith("goal_complete"), second.stdout + second.stderr
+        judged(runs, workspace, played)
+
+
+def test_killed_in_the_middle_of_a_command_it_is_told_so_and_nothing_runs_on(tmp_path):
+    """The command has had its effect and has not ended: nobody can know, so it is not run again, and the model looks."""
+    runs, workspace = tmp_path / "runs", tmp_path / "workspace"
+    workspace.mkdir()
+    slow = "import time\nopen('done.txt', 'a').write('1\\n')\ntime.sleep(600)\n"
+    plan = tasks(("Count", "run_cmd python slow.py"))
+    (workspace / "slow.py").write_text(slow)
+
+    def act(view):
+        if not view.done:
+            return call("run_cmd", cmd=["python", "slow.py"])
+        assert view.done[0][2]["error"]["code"] == "interrupted"
+        return complete() if len(view.done) > 1 else call("read_file", path="done.txt")
+
+    with playing(acting(plan, act)) as played:
+        command = [sys.executable, coding_chaos.__file__, runs, workspace, played.model, "0"]
+        process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL)
+        end = time.monotonic() + 60
+        while not (workspace / "done.txt").exists():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+        with open_store(runs) as store:
+            (run_id,) = store.runs()
+        with Agent.resume(run_id, runs) as agent:
+            asyncio.run(agent.go_on())
+            assert agent.state == "goal_complete", [(call.tool, call.result) for call in agent.work.calls]
+    assert (workspace / "done.txt").read_text() == "1\n"
+    assert played.faults == []
+    assert left_running("slow.py") == []
+
+
+def left_running(marker):
+    """Name the processes whose command line has a marker in it."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if marker.encode() in place.read_bytes():
+                found.append(place.parent.name)
+        except OSError:
+            continue
+    return found
+
+
+def test_the_same_goal_in_the_same_folder_is_taken_up_and_another_is_not(tmp_path):
+    def hangs_at_the_second(body, number):
+        return (lambda _handler, over: over.wait(60)) if number == 2 else player(body, number)
+
+    player = acting(coding_chaos.PLAN, coding_chaos.counting)
+    workspace, runs = tmp_path / "workspace", tmp_path / "runs"
+    workspace.mkdir()
+    with playing(hangs_at_the_second) as played:
+        command = [sys.executable, coding_chaos.__file__, runs, workspace, played.model, "0"]
+        process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL)
+        while len(played.requests) < 3:
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+    found = unfinished_run(coding_chaos.GOAL, workspace, runs)
+    assert found is not None
+    assert unfinished_run("another goal", workspace, runs) is None
+    assert unfinished_run(coding_chaos.GOAL, tmp_path, runs) is None
+    with playing(player) as played, Agent.resume(found, runs, model=played.model) as agent:
+        asyncio.run(agent.go_on())
+        assert agent.state == "goal_complete"
+    assert unfinished_run(coding_chaos.GOAL, workspace, runs) is None
+
+
+def test_blocked_calls_and_the_probe_survive(tmp_path):
+    write = call("write_file", path="a.txt", content="one\n")
+    with agent_at(tmp_path, "do it", acting(tasks(("Do it", "write_file a.txt")), lambda _view: write), parameters={"max_rounds": 3}) as (agent, _):  # fmt: skip
+        work = worked(agent)
+        run_id, blocked = agent.run_id, work.blocked
+    assert len(blocked) == 1
+    with Agent.resume(run_id, tmp_path / "runs") as agent:
+        assert (agent.work.blocked, agent.work.probe["files_exist"]) == (blocked, ["a.txt"])
+        assert [each.refused for each in agent.work.past] == [False, False, True]
+
+
+def test_budgets_hold_and_survive(tmp_path):
+    config = config_of("x", tmp_path)
+    assert config["mode"] == "full-auto"
+    player = acting(coding_chaos.PLAN, coding_chaos.counting)
+    with agent_at(tmp_path, coding_chaos.GOAL, player, budget=["ask_model.calls=3"]) as (agent, played):
+        work = worked(agent)
+        assert (agent.state, agent.values["rounds"], len(played.requests)) == ("escalated", 4, 4)
+        assert work.reasons["failed"] == 1
+        events = [entry for entry in agent._driver.run.ledger if isinstance(entry, EventEntry)]  # noqa: SLF001
+        assert "budget" in events[-1].data["message"]

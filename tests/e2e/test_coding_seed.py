@@ -1,0 +1,123 @@
+"""The goals of seed 003, with real tools on a real folder: the model derives every turn from what it is sent, and says LOST when something is missing."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from coders import (
+    HELLO,
+    HELLO_PLAN,
+    LOST,
+    PACKAGE,
+    PACKAGE_PLAN,
+    ROCK,
+    ROCK_PLAN,
+    acting,
+    agent_at,
+    call,
+    complete,
+    hello,
+    package,
+    rock,
+    worked,
+)
+
+from machines.coding import policies
+from machines.coding.plan import template
+from machines.coding.undo import diff, undone
+
+GOALS = {
+    "hello": (HELLO, HELLO_PLAN, hello, (2, 3), ["hello_world.py"]),
+    "rock": (ROCK, ROCK_PLAN, rock, (4, 8), ["rps_game.py"]),
+    "package": (PACKAGE, PACKAGE_PLAN, package, (8, 12), ["mathx/__init__.py", "tests/test_mathx.py"]),
+}
+
+
+def files_of(workspace):
+    return sorted(
+        str(path.relative_to(workspace))
+        for path in workspace.rglob("*")
+        if path.is_file() and not path.name.startswith("agent_ledger") and ".agent_context" not in path.parts
+    )
+
+
+@pytest.mark.parametrize("name", GOALS)
+def test_a_goal_is_achieved_within_its_rounds(tmp_path, name):
+    goal, plan, act, (least, most), files = GOALS[name]
+    with agent_at(tmp_path, goal, acting(plan, act)) as (agent, played):
+        work = worked(agent)
+        assert (agent.state, work.reasons["goal_complete"]) == ("goal_complete", 1)
+        assert least <= agent.values["rounds"] <= most
+        assert LOST not in json.dumps(played.requests)
+        assert work.files_written == files == files_of(tmp_path / "workspace")
+        assert {each.status for chapter in work.chapters for each in chapter.subtasks} == {"completed"}
+    if name == "hello":
+        ran = subprocess.run(
+            [sys.executable, tmp_path / "workspace" / files[0]], capture_output=True, text=True, check=True
+        )
+        assert ran.stdout == "Hello, World!\n"
+
+
+def test_what_the_seed_keeps_beside_the_work_is_there(tmp_path):
+    with agent_at(tmp_path, ROCK, acting(ROCK_PLAN, rock)) as (agent, _):
+        worked(agent)
+    workspace = tmp_path / "workspace"
+    state = json.loads((workspace / ".agent_context" / "state.json").read_text())
+    assert [task["subtasks"][0]["status"] for task in state["tasks"]] == ["completed", "completed"]
+    assert state["probe"]["commands_run"] == ["python rps_game.py -> rc=1", "python rps_game.py -> rc=0"]
+    history = [json.loads(line) for line in (workspace / ".agent_context" / "history.jsonl").read_text().splitlines()]
+    assert [each["tool"] for each in history].count("run_cmd") == 2
+    assert json.loads((workspace / ".agent_context" / "loops.json").read_text()) == []
+    assert (workspace / "agent_ledger.log").read_text().splitlines() == [
+        "WRITE rps_game.py", "CMD python rps_game.py -> rc=1", "CMD python rps_game.py -> rc=0",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("blind_to", ["results", "subtask", "probe"])
+def test_a_model_that_is_not_shown_something_says_so(tmp_path, blind_to, monkeypatch):
+    """The player itself is tested: without results, subtask line or probe it does not cooperate, and the goal is not achieved."""
+    real = policies.messages_for
+
+    def blinded(work, **more):
+        system, where, *rest = real(work, **more)
+        if blind_to == "results":
+            return [system, where]
+        name = {"subtask": "ACTIVE SUBTASK", "probe": "STATE"}[blind_to]
+        lines = [line for line in where["content"].splitlines() if not line.startswith(name)]
+        return [system, {**where, "content": "\n".join(lines)}, *rest]
+
+    monkeypatch.setattr(policies, "messages_for", blinded)
+    with agent_at(tmp_path, HELLO, acting(HELLO_PLAN, hello)) as (agent, _):
+        work = worked(agent)
+        assert agent.state == "answered"
+        assert work.answer.startswith(LOST)
+
+
+def test_templates_give_tasks_without_a_model(tmp_path):
+    def act(view):
+        return complete() if view.done else call("list_dir")
+
+    with agent_at(tmp_path, "say hello", acting("no plan is asked for", act), plan=template("script", "say hello")) as (
+        agent,
+        played,
+    ):
+        worked(agent)
+        assert agent.state == "goal_complete"
+        assert all(body["tools"] for body in played.requests)
+
+
+def test_undo_puts_everything_back_and_leaves_what_others_changed(tmp_path):
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    (workspace / "kept.txt").write_text("mine\n")
+    with agent_at(tmp_path, PACKAGE, acting(PACKAGE_PLAN, package)) as (agent, _):
+        worked(agent)
+        entries, folder = list(agent._driver.run.ledger), tmp_path / "runs" / agent.run_id  # noqa: SLF001
+    shown = diff(entries, folder)
+    assert "+    return a + b" in shown
+    assert "kept.txt" not in shown
+    (workspace / "tests" / "test_mathx.py").write_text("# somebody else was here\n")
+    done = undone(entries, folder)
+    assert [each.path for undo in done for each in undo.conflicts] == ["tests/test_mathx.py"]
+    assert files_of(workspace) == ["kept.txt", "tests/test_mathx.py"]

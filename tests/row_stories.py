@@ -1,0 +1,132 @@
+"""What stories of the shipped machines share: how they are played by the real driver, and which mutants they have to notice."""
+
+import asyncio
+import threading
+from functools import partial
+from itertools import pairwise
+
+import attrs
+from played import story
+
+from dsa.edge.driver import Driver
+from dsa.meaning import Occurrence, Taken, start, step
+from dsa.runtime.artifacts import MemoryArtifacts
+from dsa.runtime.ledger import EventEntry, StepEntry
+from dsa.runtime.policies import Answering
+from dsa.runtime.run import begin
+from dsa.testing.doubles import StillClock
+
+HANGS = "hangs"
+
+
+class AlarmClock(StillClock):
+    """Stands still, but for long waits once it is told to ring."""
+
+    def __init__(self):
+        super().__init__()
+        self.rings = asyncio.Event()
+
+    async def sleep(self, seconds):
+        if seconds < 600:
+            await super().sleep(seconds)
+        else:
+            await self.rings.wait()
+
+
+class Hanging:
+    """A player of given answers, some of which never come (HANGS). `hung` has their numbers, `let_go` ends the wait."""
+
+    def __init__(self, said, then):
+        self._said, self._then = said, then
+        self.hung, self.over = [], threading.Event()
+
+    def __call__(self, _body, number):
+        said = self._said[number] if number < len(self._said) else self._then
+        if said is HANGS:
+            self.hung.append(number)
+            return partial(self._hang)
+        return said
+
+    def _hang(self, handler, _over):
+        self.over.wait(20)
+        handler.close_connection = True
+
+
+async def _raise(_action, _context):
+    raise RuntimeError("it failed by itself")
+
+
+def with_faults(binding, broken):
+    """Let effects fail."""
+    failing = {name: Answering(_raise, policy.answers) for name, policy in binding.effects.items() if name in broken}
+    return attrs.evolve(binding, effects={**binding.effects, **failing})
+
+
+async def lived(machine, binding, does, player, stopped=""):
+    """Drive a run through events from outside; when the model hangs, it is `stopped` by an event, or by `late`, its time limit."""
+    run, commands = begin(machine, "r")
+    clock = AlarmClock()
+    driver = Driver(run, binding, MemoryArtifacts(), commands=commands, clock=clock)
+
+    async def stop():
+        while not player.hung:  # noqa: ASYNC110  (what it waits for tells nobody)
+            await asyncio.sleep(0.002)
+        if stopped == "late":
+            clock.rings.set()
+        else:
+            driver.send(Occurrence(stopped))
+        await asyncio.sleep(0.2)
+        player.over.set()  # a mutant may wait on: it is not answered either
+
+    stopping = asyncio.ensure_future(stop()) if stopped else None
+    for occurrence in does:
+        rest = await _driven(driver, occurrence)
+    if stopping:
+        stopping.cancel()
+    return rest
+
+
+async def _driven(driver, occurrence):
+    """Drive until the run rests; where a mutant waits for nothing but its time limit, say so."""
+    driving, idle = asyncio.ensure_future(driver.drive(occurrence)), 0
+    while not driving.done() and idle < 10:
+        await asyncio.wait({driving}, timeout=0.01)
+        idle = 0 if driver.run.configuration.outstanding else idle + 1
+    if not driving.done():
+        driving.cancel()
+        raise TimeoutError(f"it rests in {driver.run.configuration.state} and waits")
+    return await driving
+
+
+def as_text(play):
+    """Tell what `play` gives, how a run ended and who has played; a mutant may break anything, and that is noticed too."""
+    try:
+        rest, played = play()
+    except Exception as error:  # noqa: BLE001  (whatever it is)
+        return f"{type(error).__name__}: {error}"
+    return "\n".join([story(rest), *played.faults])
+
+
+def rows_taken(machine, rest):
+    """Give the positions of the rows that a run has taken."""
+    configuration, found = start(machine), set()
+    for entry, following in pairwise(rest.run.ledger):
+        if isinstance(entry, EventEntry) and isinstance(following, StepEntry):
+            taken = step(machine, configuration, Occurrence(entry.event, entry.verdicts, entry.source))
+            assert isinstance(taken, Taken)
+            found.add(next(n for n, row in enumerate(machine.transitions) if row is taken.transition))
+            configuration = taken.configuration
+    return frozenset(found)
+
+
+def mutants(machine, number):
+    """Give what a machine is without a row, and with it leading anywhere else: pairs of words and machine."""
+    row, rows = machine.transitions[number], machine.transitions
+    stays = row.source if row.source in machine.leaves else None  # where `=` is, it makes no difference
+    now = machine.entered(row.target) if row.target != "=" else stays
+    yield "deleted", attrs.evolve(machine, transitions=(*rows[:number], *rows[number + 1 :]))
+    for target in machine.leaves:
+        if target != now:
+            moved = attrs.evolve(row, target=target)
+            changed = (*rows[:number], moved, *rows[number + 1 :])
+            yield f"retargeted to {target}", attrs.evolve(machine, transitions=changed)

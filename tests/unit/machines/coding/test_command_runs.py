@@ -1,0 +1,346 @@
+"""Where the program of a command is found, what it can write and reach, and what comes back of it."""
+
+import http.server
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import zipfile
+from pathlib import Path
+
+import attrs
+import pytest
+from conftest import NOT_TESTED
+
+from dsa.edge.sandbox.commands import BOUNDS, KEPT_FROM, Stop, probed, run_command, stop
+from dsa.edge.sandbox.hosts import serving
+from dsa.edge.sandbox.wrapping import Command, shown
+from machines.coding.tools import output
+from machines.coding.tools.errors import ToolError
+from machines.coding.tools.programs import Rules
+from machines.coding.tools.running import python, run
+
+CODE = Rules(code=True)
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    if why := probed().fault:
+        assert "promises" not in why
+        pytest.skip(f"{NOT_TESTED} in the sandbox for commands: {why}")
+    return tmp_path
+
+
+# -- running ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_script_imports_its_neighbours_and_writes_the_workspace(workspace):
+    (workspace / "src").mkdir()
+    (workspace / "src/main.py").write_text(
+        "import near, os, sys\nopen('out.txt', 'w').write(near.x)\nprint(os.getcwd(), sys.argv[1:], sys.stdin.read(), file=sys.stderr)\nsys.exit(3)"
+    )
+    (workspace / "src/near.py").write_text("x = 'near'")
+    ran = run(("python", "main.py", "a"), root=workspace, cwd="src", stdin="given")
+    assert (ran.code, ran.signal, ran.ended, ran.timed_out, ran.omitted, ran.removed) == (3, "", "exited", False, 0, ())
+    assert ran.output == f"{workspace}/src ['a'] given\n"
+    assert (ran.rung, ran.features) == ("bubblewrap", KEPT_FROM)
+    written = workspace / "src/out.txt"
+    assert (written.read_text(), written.stat().st_uid) == ("near", os.geteuid())
+    assert sorted(each.name for each in (workspace / "src").iterdir()) == ["main.py", "near.py", "out.txt"]
+
+
+def test_pytest_and_ruff_work_on_the_workspace(workspace):
+    (workspace / "tests").mkdir()
+    (workspace / "game.py").write_text("def best():\n    return 'rock'\n")
+    (workspace / "tests/test_game.py").write_text(
+        "from game import best\n\n\ndef test_best(tmp_path):\n    assert best() == 'paper'\n"
+    )
+    for argv in (("pytest", "-q"), ("python", "-m", "pytest", "-q")):
+        ran = run(argv, root=workspace)
+        assert (ran.code, "1 failed" in ran.output, "assert 'rock' == 'paper'" in ran.output) == (1, True, True), (
+            ran.output
+        )
+    for argv in (("ruff", "check", "."), ("python", "-m", "ruff", "check", ".")):
+        assert run(argv, root=workspace).code == 0
+    assert sorted(each.name for each in workspace.rglob("*")) == ["game.py", "test_game.py", "tests"]
+
+
+def test_modules_of_the_workspace_are_run(workspace):
+    (workspace / "own").mkdir()
+    (workspace / "own/__main__.py").write_text("import sys, near; print(near.x, sys.argv[1:])")
+    (workspace / "near.py").write_text("x = 'near'")
+    assert run(("python", "-m", "own", "a"), root=workspace).output == "near ['a']\n"
+    assert run(("python", "-m", "coverage"), root=workspace, rules=Rules(modules=("coverage",))).output.startswith(
+        "python: there is no module"
+    )
+
+
+def test_the_environment_is_its_own(workspace, monkeypatch):
+    monkeypatch.setenv("API_KEY", "s3cret")
+    monkeypatch.setenv("PYTHONHASHSEED", "7")
+    (workspace / "x.py").write_text(
+        "import json, os, sys\nprint(json.dumps([dict(os.environ), sys.flags.hash_randomization, os.listdir('/proc/self/fd')]))"
+    )
+    environment, randomised, files = json.loads(run(("python", "x.py"), root=workspace).output)
+    assert files == ["0", "1", "2", "3"]  # the last is the one with which they are listed
+    assert "s3cret" not in environment.values()
+    assert environment["HOME"] == "/tmp"
+    assert not {"API_KEY", "PYTHONHASHSEED"} & set(environment)
+    assert randomised == 1
+
+
+def test_what_ended_a_command_is_told(workspace):
+    def ended(code, **more):
+        ran = run(("python", "-c", code), root=workspace, rules=CODE, **more)
+        return ran.code, ran.signal, ran.ended
+
+    assert ended("import os; os.abort()") == (None, "SIGABRT", "exited")
+    assert ended("import os; os.kill(os.getpid(), 40)") == (None, "signal 40", "exited")
+    assert ended("import time; time.sleep(99)", timeout_s=0.3) == (None, "SIGTERM", "timeout")
+    deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(99)"
+    assert ended(deaf, timeout_s=0.5) == (None, "", "timeout")
+    tidy = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(7)); time.sleep(99)"
+    assert ended(tidy, timeout_s=0.5) == (7, "", "timeout")
+
+
+def test_a_command_is_stopped_from_another_thread(workspace):
+    os.mkfifo(workspace / "started")
+
+    def stops(stopped: Stop):
+        (workspace / "started").read_bytes()
+        stopped.set()
+
+    with stop() as stopped:
+        thread = threading.Thread(target=stops, args=(stopped,))
+        thread.start()
+        code = "import time; open('started', 'w').close(); time.sleep(99)"
+        ran = run(("python", "-c", code), root=workspace, rules=CODE, stop=stopped)
+        assert (ran.ended, ran.code, ran.signal) == ("stopped", None, "SIGTERM")
+        thread.join()
+        assert (
+            run(("python", "-c", "import time; time.sleep(99)"), root=workspace, rules=CODE, stop=stopped).ended
+            == "stopped"
+        )
+
+
+def test_long_output_keeps_its_beginning_and_its_end(workspace):
+    code = "import sys; print('first'); print('x' * 99_999); print('last', file=sys.stderr)"
+    ran = run(("python", "-c", code), root=workspace, rules=CODE)
+    assert ran.output.startswith("first\nxxx")
+    assert ran.output.endswith("xxx\nlast\n")
+    assert ran.omitted == 6 + 100_000 + 5 - 2 * output.KEPT
+    assert f"[.. {ran.omitted:,} characters are left out ..]" in ran.output
+
+
+def test_of_endless_output_only_the_beginning_and_the_end_are_held(workspace):
+    command = Command(
+        ("/usr/bin/head", "-c", "5000000", "/dev/zero"), str(workspace), str(workspace), {}, shown("/usr")
+    )
+    ended = run_command(command, attrs.evolve(BOUNDS, output_bytes=1_000))
+    assert (len(ended.head), len(ended.tail), ended.bytes_between) == (1_000, 1_000, 4_998_000)
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b"\x1b[31mred\x1b[0m", "red"), (b"\x1b]0;title\x07a\x1b]8;;http://x\x1b\\b", "ab"), (b"a\x1bPq\x1b\\b\x1b(Bc\x1b7d", "abcd"), (b"10%\r20%\r\nend", "10%\n20%\nend"),
+        (b"a\x00\x08\x7fb\tc", "ab\tc"), ("\x9b31mé\x9d0;t\x9cx".encode(), "éx"), (b"\xff\xfea", "\ufffd\ufffda"), (b"\x1b]0;unclosed", ""), (b"x\x1b", "x"),
+    ],
+)  # fmt: skip
+def test_codes_for_terminals_are_left_out(raw, text):
+    assert output.shown(raw, b"", 0, str) == (text, 0)
+
+
+def test_secrets_are_left_out_also_where_the_output_is_cut():
+    secret = "k" * 500
+
+    def redact(text):
+        return text.replace(secret, "[secret]")
+
+    for before in (output.KEPT - 250, output.KEPT - 10, 5):
+        raw = b"a" * before + secret.encode() + b"b" * 900_000
+        head, rest = raw[: 9 << 10], raw[9 << 10 :]
+        text, _ = output.shown(head, rest[-(9 << 10) :], len(rest) - (9 << 10), redact)
+        assert "kk" not in text
+    raw = b"b" * 900_000 + secret.encode() + b"a" * (output.KEPT - 250)
+    assert "kk" not in output.shown(raw[: 9 << 10], raw[-(9 << 10) :], 1, redact)[0]
+    assert "kk" not in output.shown(b"\x1b[1m".join((b"k" * 250, b"k" * 250)), b"", 0, redact)[0]
+
+
+def test_what_is_protected_cannot_be_written_and_is_not_made(workspace):
+    (workspace / ".git").mkdir()
+    (workspace / ".git/config").write_text("x")
+    (workspace / "link").symlink_to("here.txt")
+    (workspace / "here.txt").write_text("x")
+    code = """
+import os
+for attempt in ("open('.git/config', 'w')", "open('here.txt', 'w')", "os.rename('.git', 'x')"):
+    try: eval(attempt)
+    except OSError: print('no')
+os.unlink('link'); os.symlink('/etc/passwd', 'link'); os.mkdir('.dsa'); open('.dsa/x', 'w'); open('agent_ledger.log', 'w'); open('other', 'w')
+"""
+    ran = run(("python", "-c", code), root=workspace, rules=CODE, protected=("link", "not/there"))
+    assert (ran.output, sorted(ran.removed)) == ("no\n" * 3, [".dsa", "agent_ledger.log", "link"])
+    assert sorted(each.name for each in workspace.iterdir()) == [".git", "here.txt", "link", "other"]
+    assert str((workspace / "link").readlink()) == "here.txt"
+    for name in ("../x", "/etc", "."):
+        with pytest.raises(ValueError, match="no path inside"):
+            run(("python", "-c", "1"), root=workspace, rules=CODE, protected=(name,))
+
+
+@pytest.mark.parametrize("cwd", ["..", "/", "missing", "link", "file", "a\0b"])
+def test_a_folder_that_is_none_of_the_workspace_is_refused(cwd, workspace):
+    (workspace / "link").symlink_to("/etc")
+    (workspace / "file").write_text("")
+    with pytest.raises(ToolError) as refused:
+        run(("pytest",), root=workspace, cwd=cwd)
+    assert refused.value.code == "bad_cwd"
+
+
+def test_run_judges_rules_itself(workspace):
+    with pytest.raises(ToolError) as refused:
+        run(("python", "-c", "1"), root=workspace)
+    assert refused.value.code == "refused"
+    with pytest.raises(ToolError) as missing:
+        run(("no-such-program",), root=workspace, rules=Rules(programs={"no-such-program": None}))
+    assert missing.value.code == "no_program"
+
+
+def test_a_python_in_the_workspace_runs_and_cannot_be_changed(workspace):
+    """Where the virtual environment of this very Python lies in the workspace, it is shown, but not to be written."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", workspace / ".venv"], check=True)
+    code = f"""
+import sys
+sys.path += {[*sys.path, str(Path(__file__).parents[4])]!r}
+from pathlib import Path
+from machines.coding.tools.programs import Rules
+from machines.coding.tools.running import run
+ran = run(("python", "-c", "import sys; print(sys.prefix); open(sys.prefix + '/bin/made', 'w')"), root=Path({str(workspace)!r}), rules=Rules(code=True))
+print(ran.output)
+"""
+    said = subprocess.run(
+        [workspace / ".venv/bin/python", "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    assert f"{workspace}/.venv\n" in said
+    assert "Read-only file system" in said
+    assert python() != str(workspace / ".venv/bin/python")
+
+
+def test_pip_installs_a_wheel_into_the_workspace(workspace):
+    (workspace / "wheels").mkdir()
+    with zipfile.ZipFile(workspace / "wheels/tiny_x-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("tiny_x.py", "y = 'installed'")
+        wheel.writestr("tiny_x-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny_x\nVersion: 1.0\n")
+        wheel.writestr(
+            "tiny_x-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr("tiny_x-1.0.dist-info/RECORD", "")
+    rules = Rules(pip=True, code=True)
+    ran = run(("pip", "install", "-q", "--no-index", "--find-links", "wheels", "tiny_x"), root=workspace, rules=rules)
+    assert ran.code == 0, ran.output
+    assert run(("python", "-c", "import tiny_x; print(tiny_x.y)"), root=workspace, rules=rules).output == "installed\n"
+
+
+# -- network ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server():
+    """A server that says which host it was asked as."""
+
+    class Answers(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            text = f"{self.path} {', '.join(self.headers.get_all('Host'))}".encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as listening:
+        thread = threading.Thread(target=listening.serve_forever)
+        thread.start()
+        yield listening.server_address[1]
+        listening.shutdown()
+        thread.join()
+
+
+FETCH = """
+import sys, urllib.request
+for url in sys.argv[1:]:
+    try: print(urllib.request.urlopen(url, timeout=5).read().decode())
+    except urllib.error.HTTPError as error: print(error.code, error.read().decode().strip())
+    except OSError as error: print('no', type(error).__name__)
+"""
+
+
+def test_only_named_hosts_are_reached(workspace, server):
+    (workspace / "fetch.py").write_text(FETCH)
+    urls = [
+        f"http://localhost:{server}/a?b",
+        f"http://127.0.0.1:{server}/",
+        f"http://LOCALHOST.:{server}/c",
+        "http://localhost:1/",
+        "http://other:80/",
+    ]
+    ran = run(("python", "fetch.py", *urls), root=workspace, network=(f"localhost:{server}",))
+    only = f"is not reached from here; allowed: localhost:{server}"
+    assert ran.output.splitlines() == [
+        f"/a?b localhost:{server}", f"403 127.0.0.1:{server} {only}", f"/c localhost.:{server}", f"403 localhost:1 {only}", f"403 other:80 {only}",
+    ]  # fmt: skip
+    assert "no network" not in ran.features
+    assert run(("python", "fetch.py", urls[0]), root=workspace).output == "no URLError\n"
+
+
+def test_connections_are_carried_for_named_hosts(server):
+    def asked(request):
+        with socket.socket(socket.AF_UNIX) as one:
+            one.connect(path)
+            one.sendall(f"{request}\r\n\r\n".encode())
+            return b"".join(iter(lambda: one.recv(4_096), b""))
+
+    def connected(target):
+        with socket.socket(socket.AF_UNIX) as one:
+            one.connect(path)
+            one.sendall(f"CONNECT {target} HTTP/1.1\r\nHost: localhost:{server}\r\n\r\n".encode())
+            said = one.recv(4_096)
+            if b" 200 " in said:
+                one.sendall(b"GET /x HTTP/1.0\r\nHost: y\r\n\r\n")
+                while piece := one.recv(4_096):
+                    said += piece
+            return said
+
+    with serving([f"localhost:{server}"]) as path:
+        assert connected(f"localhost:{server}").endswith(b"/x y")
+        for target in (
+            f"127.0.0.1:{server}",
+            f"2130706433:{server}",
+            "localhost:80",
+            f"localhost.evil.example:{server}",
+            f"[::1]:{server}",
+        ):
+            assert connected(target).startswith(b"HTTP/1.1 403 "), target
+        assert asked(f"GET http://localhost:{server}/z HTTP/1.0\r\nHost: other").endswith(
+            f"/z localhost:{server}".encode()
+        )
+        for nonsense in ("localhost", "localhost:x"):
+            assert connected(nonsense) == b""
+    assert not Path(path).exists()
+
+
+@pytest.mark.parametrize("host", ["", "*", "*.example.org", "a/b", "http://a", "a:0", "a:99999", "a:b", "u@a"])
+def test_what_names_no_host_is_told(host):
+    with pytest.raises(ValueError, match="names no host"), serving([host]):
+        pass
+
+
+def test_bounds_are_those_of_the_call(workspace):
+    small = attrs.evolve(BOUNDS, file_bytes=1_000, open_files=20)
+    code = "import resource as r; print(r.getrlimit(r.RLIMIT_FSIZE), r.getrlimit(r.RLIMIT_NOFILE), r.getrlimit(r.RLIMIT_CORE))"
+    assert (
+        run(("python", "-c", code), root=workspace, rules=CODE, bounds=small).output == "(1000, 1000) (20, 20) (0, 0)\n"
+    )

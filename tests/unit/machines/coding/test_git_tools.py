@@ -1,0 +1,390 @@
+"""Git for a model, in real repositories: what is shown, what is committed, and what a commit leaves alone."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from machines.coding.tools.errors import ToolError
+from machines.coding.tools.git import GitTools
+
+
+def git(folder, *arguments, check=True):
+    command = ["git", "-c", "user.name=Person", "-c", "user.email=p@example.org", "-C", folder, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=check).stdout
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Give a repository of one commit."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    for name in ("a.py", "b.py", "c.py"):
+        (folder / name).write_text("1\n", "utf-8")
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "first")
+    return folder
+
+
+@pytest.fixture
+def tools(root):
+    return GitTools(root)
+
+
+def refused(call, *arguments, **named):
+    with pytest.raises(ToolError) as error:
+        call(*arguments, **named)
+    assert 10 < len(str(error.value)) < 300
+    return error.value.code
+
+
+# -- repositories
+
+
+def test_without_a_repository_each_call_says_so(tmp_path):
+    tools = GitTools(tmp_path)
+    for call in (tools.git_status, tools.git_diff, tools.git_log, lambda: tools.git_commit("x")):
+        assert refused(call) == "no_repository"
+
+
+def test_a_repository_without_commits(tmp_path):
+    git(tmp_path, "init", "-q", "-b", "main")
+    tools = GitTools(tmp_path)
+    assert tools.git_status() == {
+        "branch": "main", "commit": None, "clean": True, "staged": [], "changed": [], "untracked": [], "conflicts": [],
+    }  # fmt: skip
+    assert tools.git_log() == {"commits": []}
+    assert tools.git_diff()["diff"] == ""
+    (tmp_path / "a").write_text("a", "utf-8")
+    made = tools.git_commit("first")
+    assert made["files"] == ["a"]
+    assert (
+        git(tmp_path, "log", "--format=%H %an <%ae> %s", "main").split("\n")[0]
+        == f"{made['commit']} dsa <dsa@localhost> first"
+    )
+    assert git(tmp_path, "status", "--short") == ""
+
+
+def test_a_commit_has_the_repositorys_name(root, tools):
+    git(root, "config", "user.name", "Ada\n[core]\n\tfsmonitor = x")
+    git(root, "config", "user.email", "ada@example.org")
+    (root / "a.py").write_text("2\n", "utf-8")
+    tools.git_commit("second")
+    assert "<ada@example.org>" in git(root, "log", "-1", "--format=%an <%ae>")
+
+
+def test_a_repository_of_longer_ids(tmp_path):
+    git(tmp_path, "init", "-q", "--object-format=sha256")
+    (tmp_path / "a").write_text("a", "utf-8")
+    assert len(GitTools(tmp_path).git_commit("first")["commit"]) == 64
+    assert git(tmp_path, "status", "--short") == ""
+
+
+def test_a_further_work_tree(root, tmp_path):
+    git(root, "worktree", "add", "-q", "-b", "side", tmp_path / "side")
+    (tmp_path / "side" / "a.py").write_text("2\n", "utf-8")
+    tools = GitTools(tmp_path / "side")
+    assert tools.git_status()["branch"] == "side"
+    made = tools.git_commit("on the side")
+    assert git(root, "rev-parse", "side").strip() == made["commit"] != git(root, "rev-parse", "main").strip()
+    assert git(tmp_path / "side", "status", "--short") == git(root, "status", "--short") == ""
+
+
+def test_a_shallow_clone_with_packed_refs(root, tmp_path):
+    git(root, "commit", "-q", "--allow-empty", "-m", "second")
+    git(tmp_path, "clone", "-q", "--depth", "1", f"file://{root}", tmp_path / "clone")
+    git(tmp_path / "clone", "pack-refs", "--all")
+    tools = GitTools(tmp_path / "clone")
+    assert [commit["subject"] for commit in tools.git_log()["commits"]] == ["second"]
+    (tmp_path / "clone" / "a.py").write_text("2\n", "utf-8")
+    tools.git_commit("third")
+    assert git(tmp_path / "clone", "status", "--short") == ""
+
+
+def test_an_index_in_two_files(root, tools):
+    git(root, "update-index", "--split-index")
+    (root / "a.py").write_text("2\n", "utf-8")
+    assert tools.git_status()["changed"] == [{"path": "a.py", "change": "changed"}]
+    tools.git_commit("second")
+    assert git(root, "status", "--short") == ""
+
+
+# -- a workspace within a bigger repository
+
+
+@pytest.fixture
+def inner(root):
+    """Give a workspace in a repository that has changes elsewhere."""
+    (root / "sub" / "deep").mkdir(parents=True)
+    (root / "sub" / "x.py").write_text("1\n", "utf-8")
+    git(root, "add", ".")
+    git(root, "commit", "-q", "-m", "sub")
+    (root / "a.py").write_text("outside\n", "utf-8")
+    (root / "new.py").write_text("outside\n", "utf-8")
+    (root / "b.py").write_text("outside, staged\n", "utf-8")
+    git(root, "add", "b.py")
+    (root / "sub" / "x.py").write_text("2\n", "utf-8")
+    (root / "sub" / "deep" / "y.py").write_text("1\n", "utf-8")
+    return root / "sub"
+
+
+def test_only_what_is_in_the_workspace_is_shown(inner):
+    tools = GitTools(inner)
+    said = tools.git_status()
+    assert (said["changed"], said["staged"]) == ([{"path": "x.py", "change": "changed"}], [])
+    assert said["untracked"] == ["deep/y.py"]
+    assert "outside" not in str(tools.git_diff()) + str(tools.git_diff(staged=True)) + str(
+        tools.git_diff(against="HEAD~1")
+    )
+    assert "+++ b/x.py\n" in tools.git_diff()["diff"]
+    assert [commit["subject"] for commit in tools.git_log()["commits"]] == ["sub"]
+
+
+def test_only_what_is_in_the_workspace_is_committed(root, inner):
+    made = GitTools(inner).git_commit("inner")
+    assert made["files"] == ["deep/y.py", "x.py"]
+    assert git(root, "show", "--name-only", "--format=", "HEAD").split() == ["sub/deep/y.py", "sub/x.py"]
+    assert git(root, "status", "--short") == " M a.py\nM  b.py\n?? new.py\n"
+
+
+@pytest.mark.parametrize("path", ["../a.py", "/etc/passwd", "deep/../../a.py", "a\0b"])
+def test_paths_outside_are_refused(inner, path):
+    tools = GitTools(inner)
+    for call in (tools.git_diff, lambda path: tools.git_log(5, path), lambda path: tools.git_commit("x", [path])):
+        assert refused(call, path) in ("path_outside_workspace", "bad_path")
+
+
+# -- looking
+
+
+def test_every_kind_of_change_is_told(root, tools):
+    (root / "a.py").unlink()
+    (root / "b.py").write_text("2\n", "utf-8")
+    git(root, "add", "b.py")
+    (root / "b.py").write_text("3\n", "utf-8")
+    git(root, "mv", "c.py", "d.py")
+    (root / "é\n.py").write_text("1\n", "utf-8")
+    (root / ".dsa").mkdir()
+    (root / ".dsa" / "ledger").write_text("ours", "utf-8")
+    (root / "ignored").write_text("x", "utf-8")
+    (root / ".git" / "info" / "exclude").write_text("ignored\n", "utf-8")
+    said = tools.git_status()
+    assert said == {
+        "branch": "main",
+        "commit": git(root, "rev-parse", "HEAD").strip(),
+        "clean": False,
+        "staged": [
+            {"path": "b.py", "change": "changed"},
+            {"path": "c.py", "change": "deleted"},
+            {"path": "d.py", "change": "added"},
+        ],
+        "changed": [{"path": "a.py", "change": "deleted"}, {"path": "b.py", "change": "changed"}],
+        "untracked": ["é\\n.py"],
+        "conflicts": [],
+    }
+
+
+def test_differences(root, tools):
+    (root / "a.py").write_text("2\n", "utf-8")
+    git(root, "add", "a.py")
+    (root / "a.py").write_text("3\n", "utf-8")
+    (root / "b.py").write_bytes(b"\0")
+    said = tools.git_diff()
+    assert said["files"] == [{"path": "a.py", "added": 1, "deleted": 1}, {"path": "b.py", "binary": True}]
+    assert "-2\n+3\n" in said["diff"]
+    assert "-1\n+2\n" in tools.git_diff(staged=True)["diff"]
+    assert "-1\n+3\n" in tools.git_diff(against="HEAD")["diff"]
+    assert "-1\n+2\n" in tools.git_diff(staged=True, against="main")["diff"]
+    assert tools.git_diff("b.py")["files"] == [{"path": "b.py", "binary": True}]
+    assert tools.git_diff(str(root / "b.py"))["files"] == [{"path": "b.py", "binary": True}]
+
+
+@pytest.mark.parametrize(
+    "name", ["nobody", "-p", "--output=x", "HEAD:a.py", "HEAD..main", ":/first", "", 7, "a b", "HEAD\n", "x" * 300]
+)
+def test_what_names_no_commit_is_refused(root, tools, name):
+    assert refused(tools.git_diff, against=name) == "bad_revision"
+
+
+def test_a_long_difference_has_a_beginning_and_an_end(root, tools):
+    (root / "a.py").write_text("".join(f"line {number}\n" for number in range(20_000)), "utf-8")
+    said = tools.git_diff()
+    assert len(said["diff"]) < 25_000
+    assert said["omitted_bytes"] > 100_000
+    assert "+line 1\n" in said["diff"]
+    assert said["diff"].endswith("+line 19999\n")
+    assert "bytes left out" in said["diff"]
+
+
+def test_of_many_files_the_first_are_told(root, tools):
+    for number in range(450):
+        (root / f"n{number:03}").write_text("x", "utf-8")
+    said = tools.git_status()
+    assert (len(said["untracked"]), said["not_shown"]) == (200, {"untracked": 250})
+    made = tools.git_commit("many")
+    assert (len(made["files"]), made["not_shown"]) == (200, 250)
+
+
+def test_the_log(root, tools):
+    (root / "a.py").write_text("2\n", "utf-8")
+    git(root, "commit", "-q", "-a", "-m", "second\n\nbody\x1b[2J\n\nmore")
+    git(root, "commit", "-q", "--allow-empty", "-m", "x" * 3_000)
+    third, second, first = tools.git_log()["commits"]
+    assert (second["subject"], second["body"], second["author"]) == ("second", "body\\x1b[2J\n\nmore", "Person")
+    assert (first["subject"], first["body"]) == ("first", "")
+    assert len(third["subject"]) < 1_010
+    assert first["commit"] == git(root, "rev-parse", "HEAD~2").strip()
+    assert len(tools.git_log(1)["commits"]) == 1
+    assert [commit["subject"] for commit in tools.git_log(10, "a.py")["commits"]] == ["second", "first"]
+    assert tools.git_log(10, "nothing.py") == {"commits": []}
+
+
+@pytest.mark.parametrize("count", [0, -1, 101, "5", None, True, 1.5])
+def test_counts_that_are_none(tools, count):
+    assert refused(tools.git_log, count) == "bad_count"
+
+
+# -- committing
+
+
+def test_all_that_is_changed_or_new_is_committed(root, tools):
+    (root / "a.py").write_text("2\n", "utf-8")
+    (root / "b.py").unlink()
+    (root / "new").mkdir()
+    (root / "new" / "-x [a]*.py").write_text("1\n", "utf-8")
+    (root / ".dsa").mkdir()
+    (root / ".dsa" / "ledger").write_text("ours", "utf-8")
+    made = tools.git_commit("  second\n\n# not a comment\n")
+    assert made["files"] == ["a.py", "b.py", "new/-x [a]*.py"]
+    assert "left_staged" not in made
+    assert git(root, "log", "-1", "--format=%B", made["commit"]) == "second\n\n# not a comment\n\n"
+    assert git(root, "status", "--short") == "?? .dsa/\n"
+    assert git(root, "reflog", "-1", "--format=%gs") == "commit: second\n"
+
+
+def test_what_is_staged_stays_staged(root, tools):
+    (root / "a.py").write_text("2\n", "utf-8")
+    (root / "new").write_text("staged\n", "utf-8")
+    git(root, "add", "a.py", "new")
+    (root / "a.py").write_text("3\n", "utf-8")
+    (root / "b.py").write_text("2\n", "utf-8")
+    before = git(root, "diff", "--cached")
+    made = tools.git_commit("second")
+    assert (made["files"], made["left_staged"]) == (["b.py"], ["a.py", "new"])
+    assert git(root, "diff", "--cached") == before
+    assert git(root, "status", "--short") == "MM a.py\nA  new\n"
+
+
+def test_named_paths_are_committed_as_they_are_also_when_staged(root, tools):
+    (root / "a.py").write_text("2\n", "utf-8")
+    (root / "b.py").write_text("2\n", "utf-8")
+    (root / "dir").mkdir()
+    (root / "dir" / "x").write_text("2\n", "utf-8")
+    git(root, "add", "a.py", "b.py")
+    (root / "a.py").write_text("3\n", "utf-8")
+    made = tools.git_commit("second", ["a.py", "dir"])
+    assert made["files"] == ["a.py", "dir/x"]
+    assert git(root, "show", "HEAD:a.py") == "3\n"
+    assert git(root, "status", "--short") == "M  b.py\n"
+
+
+def test_a_file_in_the_place_of_a_folder(root, tools):
+    (root / "a.py").unlink()
+    (root / "a.py").mkdir()
+    (root / "a.py" / "inner").write_text("x", "utf-8")
+    assert tools.git_commit("second")["files"] == ["a.py", "a.py/inner"]
+    assert git(root, "status", "--short") == ""
+
+
+@pytest.mark.parametrize("paths", [["a.py", "typo.py"], ["."], ["ignored"], ["a.py"], None])
+def test_nothing_to_commit(root, tools, paths):
+    (root / ".git" / "info" / "exclude").write_text("ignored\n", "utf-8")
+    (root / "ignored").write_text("x", "utf-8")
+    if paths and len(paths) == 2:
+        (root / "a.py").write_text("2\n", "utf-8")
+    head = git(root, "rev-parse", "HEAD")
+    assert refused(tools.git_commit, "second", paths) == "nothing_to_commit"
+    assert git(root, "rev-parse", "HEAD") == head
+
+
+@pytest.mark.parametrize("message", ["", " \n", None, 7, "a\0b", "x" * 10_001])
+def test_messages_that_are_none(root, tools, message):
+    (root / "a.py").write_text("2\n", "utf-8")
+    assert refused(tools.git_commit, message) == "bad_message"
+
+
+@pytest.mark.parametrize("paths", [[], 7, {}, [7], [""]])
+def test_paths_that_are_none(tools, paths):
+    assert refused(tools.git_commit, "x", paths) == "bad_path"
+
+
+def test_without_a_branch_head_moves(root, tools):
+    git(root, "checkout", "-q", "--detach")
+    (root / "a.py").write_text("2\n", "utf-8")
+    made = tools.git_commit("second")
+    assert tools.git_status()["branch"] is None
+    assert git(root, "rev-parse", "HEAD").strip() == made["commit"]
+    assert git(root, "rev-list", "--count", "main").strip() == "1"
+    assert not (root / ".git" / "HEAD.lock").exists()
+
+
+@pytest.mark.parametrize("lock", ["HEAD.lock", "refs/heads/main.lock"])
+def test_a_lock_of_another_git_is_told_and_left(root, tools, lock):
+    if lock == "HEAD.lock":
+        git(root, "checkout", "-q", "--detach")
+    (root / ".git" / lock).write_text("", "utf-8")
+    (root / "a.py").write_text("2\n", "utf-8")
+    assert refused(tools.git_commit, "second") == "moved"
+    assert (root / ".git" / lock).exists()
+    assert git(root, "rev-list", "--count", "HEAD").strip() == "1"
+
+
+def test_a_locked_index_is_told(root, tools):
+    (root / ".git" / "index.lock").write_text("", "utf-8")
+    (root / "a.py").write_text("2\n", "utf-8")
+    assert "holds the index" in tools.git_commit("second")["note"]
+    assert git(root, "log", "-1", "--format=%s").strip() == "second"
+
+
+def test_a_merge_that_somebody_has_begun_is_left_alone(root, tools):
+    git(root, "checkout", "-q", "-b", "side")
+    (root / "a.py").write_text("side\n", "utf-8")
+    git(root, "commit", "-q", "-a", "-m", "side")
+    git(root, "checkout", "-q", "main")
+    (root / "a.py").write_text("main\n", "utf-8")
+    git(root, "commit", "-q", "-a", "-m", "main")
+    git(root, "merge", "side", check=False)
+    said = tools.git_status()
+    assert (said["conflicts"], said["under_way"]) == (["a.py"], "a merge")
+    assert refused(tools.git_commit, "merged") == "under_way"
+    (root / ".git" / "MERGE_HEAD").unlink()
+    assert refused(tools.git_commit, "merged") == "under_way"
+
+
+def test_a_repository_in_the_workspace_is_left_alone(root, tools):
+    git(root, "init", "-q", "nested")
+    (root / "nested" / "x").write_text("x", "utf-8")
+    (root / "a.py").write_text("2\n", "utf-8")
+    assert tools.git_commit("second")["files"] == ["a.py"]
+
+
+def test_a_huge_file_is_not_committed(root, tools):
+    with (root / "huge").open("wb") as file:
+        file.truncate(50_000_001)
+    assert refused(tools.git_commit, "second") == "too_large"
+
+
+def test_a_call_is_bounded_in_time(root):
+    assert refused(GitTools(root, timeout_s=1e-9).git_status) == "git_timeout"
+
+
+def test_nothing_is_left_behind(root, tools, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    before = sorted(Path(root, ".git").iterdir())
+    (root / "a.py").write_text("2\n", "utf-8")
+    tools.git_commit("second")
+    tools.git_diff()
+    assert refused(tools.git_commit, "second") == "nothing_to_commit"
+    assert [path.name for path in tmp_path.iterdir()] == ["work"]
+    assert sorted(Path(root, ".git").iterdir()) == before

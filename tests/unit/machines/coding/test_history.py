@@ -1,0 +1,271 @@
+"""What is kept of a workspace, and compared. Files, links and repositories are real."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from workspaces import make_workspace, state
+
+from dsa.edge.git import ArtifactStoreError
+from machines.coding.history import Changed, History
+from machines.coding.looking import LARGEST_BYTES, HistoryError, Seen, blob_id, look
+
+UNKNOWN = "0" * 40
+
+
+@pytest.fixture
+def root(tmp_path):
+    return make_workspace(tmp_path / "work")
+
+
+@pytest.fixture
+def history(tmp_path, root):
+    return History(tmp_path / "history", root)
+
+
+def git(tmp_path, *arguments):
+    done = subprocess.run(
+        ["git", f"--git-dir={tmp_path / 'history'}", *arguments], capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def paths(changes):
+    return [change.path for change in changes]
+
+
+# -- marking
+
+
+def test_an_unchanged_workspace_has_the_same_mark(history, root, tmp_path):
+    first = history.mark("as it was")
+    assert history.mark("nothing done") == first
+    assert History(tmp_path / "history", root).mark("another process") == first
+    assert git(tmp_path, "log", "--format=%H %s", "runs/workspace") == f"{first} as it was\n"
+
+
+def test_git_finds_the_files_as_they_are(history, tmp_path):
+    mark = history.mark("one\n\ntwo\0\x1b[2J")
+    listed = git(tmp_path, "ls-tree", "-r", mark)
+    assert [line.split()[0] + " " + line.split()[3] for line in listed.splitlines()] == [
+        "120000 link",
+        "100755 run.sh",
+        "100644 src/a.py",
+        "100644 src/b.py",
+    ]
+    assert git(tmp_path, "cat-file", "-p", f"{mark}:link") == "src/a.py"
+    assert git(tmp_path, "log", "-1", "--format=%B", mark).startswith("one\n\ntwo  [2J\n")
+    git(tmp_path, "fsck", "--full", "--strict")
+
+
+def test_every_kind_of_change_is_found(history, root):
+    first = history.mark("first")
+    (root / "src" / "a.py").write_text("a = 2\n", "utf-8")
+    (root / "src" / "b.py").unlink()
+    (root / "run.sh").chmod(0o644)
+    (root / "link").unlink()
+    (root / "link").symlink_to("src/b.py")
+    (root / "new").mkdir()
+    (root / "new" / "c.py").write_text("c\n", "utf-8")
+    last = history.mark("last")
+    script = blob_id(b"#!/bin/sh\n")
+    assert history.changed(first, last) == (
+        Changed("link", blob_id(b"src/a.py"), blob_id(b"src/b.py"), "120000", "120000"),
+        Changed("new/c.py", None, blob_id(b"c\n"), None, "100644"),
+        Changed("run.sh", script, script, "100755", "100644"),
+        Changed("src/a.py", blob_id(b"a = 1\n"), blob_id(b"a = 2\n"), "100644", "100644"),
+        Changed("src/b.py", blob_id(b"b = 1\n"), None, "100644", None),
+    )
+    assert paths(history.changed(last, first)) == paths(history.changed(first, last))
+
+
+def test_a_change_of_equal_size_and_time_is_found(history, root):
+    file = root / "src" / "a.py"
+    first = history.mark("first")
+    before = file.stat()
+    file.write_text("a = 3\n", "utf-8")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert paths(history.changed(first, history.mark("last"))) == ["src/a.py"]
+
+
+def test_changes_right_after_each_other_are_all_found(history, root):
+    marks = []
+    for number in range(200):
+        (root / "src" / "a.py").write_text(f"{number:04}", "utf-8")
+        marks.append(history.mark(str(number)))
+    assert len(set(marks)) == 200
+
+
+def test_an_empty_folder_is_kept(history, root):
+    first = history.mark("first")
+    (root / "empty" / "inner").mkdir()
+    last = history.mark("last")
+    assert last != first
+    assert history.changed(first, last) == ()
+
+
+def test_names_of_any_bytes(history, root):
+    first = history.mark("first")
+    for name in (b"new\nline", b"\xff\xfe", b" ", "é\u202e".encode(), b"-rf", b'"', b"a\\b"):
+        (root / os.fsdecode(name)).write_text("x", "utf-8")
+    before = state(root)
+    last = history.mark("last")
+    assert len(history.changed(first, last)) == 7
+    assert history.diff(first, last).count("diff --git") == 7
+    undone = history.undo(first, last)
+    assert len(undone.removed) == 7
+    history.undo(undone.before, undone.after)
+    assert state(root) == before
+
+
+def test_what_is_left_out(history, root):
+    for name in (".git", ".dsa", ".agent_context", "src/__pycache__", ".venv", "node_modules", ".mypy_cache", "build"):
+        (root / name).mkdir()
+        (root / name / "x").write_text("x", "utf-8")
+    (root / "own").mkdir()
+    (root / "own" / "pyvenv.cfg").write_text("", "utf-8")
+    (root / ".gitignore").write_text("build/\n*.log\n", "utf-8")
+    (root / "src" / "x.log").write_text("x", "utf-8")
+    (root / "big").write_bytes(b"x" * (LARGEST_BYTES + 1))
+    (root / "fits").write_bytes(b"x" * LARGEST_BYTES)
+    os.mkfifo(root / "pipe")
+    mark = history.mark("mark")
+    (root / ".gitignore").unlink()
+    for path in (root / "fits", root / "src" / "a.py", root / "src" / "b.py", root / "run.sh", root / "link"):
+        path.unlink()
+    after = history.mark("all gone")
+    assert paths(history.changed(mark, after)) == [
+        ".gitignore", "build/x", "fits", "link", "run.sh", "src/a.py", "src/b.py", "src/x.log",
+    ]  # fmt: skip
+    assert dict(history.left_out(mark)) == {"big": "over 5,000,000 bytes", "own": "a virtual environment"}
+
+
+def test_the_history_itself_is_left_out_wherever_it_is(root):
+    history = History(root / "kept", root)
+    first = history.mark("first")
+    assert history.mark("last") == first
+
+
+def test_a_file_that_is_named_later_is_still_looked_at(history, root):
+    first = history.mark("first")
+    (root / ".gitignore").write_text("*\n", "utf-8")
+    (root / "src" / "a.py").write_text("hidden\n", "utf-8")
+    (root / "new").write_text("x", "utf-8")
+    last = history.mark("last")
+    assert paths(history.changed(first, last)) == ["src/a.py"]
+
+
+def test_many_files_are_written_as_one_pack(history, root, tmp_path):
+    for number in range(500):
+        (root / f"d{number % 7}").mkdir(exist_ok=True)
+        (root / f"d{number % 7}" / f"f{number}").write_bytes(b"%d" % number * (number * 3))
+    first = history.mark("many")
+    git(tmp_path, "fsck", "--full", "--strict")
+    shutil.rmtree(root / "d3")
+    before = history.mark("fewer")
+    assert len(history.undo(first, before).restored) == 71
+    assert history.changed(first, history.mark("again")) == ()
+
+
+# -- what is known of files between two processes
+
+
+@pytest.mark.parametrize("torn", [None, b"", b'{"commit": "', b'{"commit": "", "root": "", "seen": {}}'])
+def test_without_what_was_seen_all_is_read_again(history, root, tmp_path, torn):
+    first = history.mark("first")
+    seen = tmp_path / "history" / "dsa-seen.json"
+    seen.unlink() if torn is None else seen.write_bytes(torn)
+    again = History(tmp_path / "history", root)
+    assert again.mark("nothing done") == first
+    (root / "src" / "a.py").write_text("a = 2\n", "utf-8")
+    assert paths(again.changed(first, again.mark("last"))) == ["src/a.py"]
+
+
+def test_two_handles_see_what_the_other_has_marked(history, root, tmp_path):
+    other = History(tmp_path / "history", root)
+    first = history.mark("first")
+    (root / "src" / "a.py").write_text("a = 2\n", "utf-8")
+    second = other.mark("second")
+    assert history.mark("nothing done") == second
+    (root / "src" / "a.py").write_text("a = 1\n", "utf-8")
+    third = history.mark("third")
+    assert other.changed(first, third) == ()
+    assert git(tmp_path, "rev-list", "--count", "runs/workspace") == "3\n"
+
+
+def test_something_else_in_the_place_of_the_history(tmp_path, root):
+    with pytest.raises(ArtifactStoreError, match="no bare git repository"):
+        History(root, root)
+
+
+@pytest.mark.parametrize("bad", ["", "HEAD", "--help", "0" * 39, UNKNOWN, "blob"])
+def test_what_is_no_mark_is_refused(history, bad):
+    mark = history.mark("mark")
+    bad = blob_id(b"a = 1\n") if bad == "blob" else bad
+    for ask in (history.changed, history.diff, history.undo):
+        with pytest.raises(HistoryError):
+            ask(mark, bad)
+        with pytest.raises(HistoryError):
+            ask(bad, mark)
+
+
+# -- differences
+
+
+def test_a_difference_has_names_and_lines(history, root):
+    first = history.mark("first")
+    (root / "src" / "a.py").write_text("a = 2\n", "utf-8")
+    (root / "é.bin").write_bytes(b"\0\1")
+    (root / "big").write_bytes(b"x" * (LARGEST_BYTES + 1))
+    text = history.diff(first, history.mark("last"))
+    assert "diff --git a/src/a.py b/src/a.py" in text
+    assert "-a = 1\n+a = 2\n" in text
+    assert "Binary files /dev/null and b/é.bin differ" in text
+    assert text.endswith("Not kept: big (over 5,000,000 bytes)\n")
+
+
+def test_attributes_of_the_workspace_hide_nothing(history, root):
+    first = history.mark("first")
+    (root / ".gitattributes").write_text("* -diff binary eol=crlf working-tree-encoding=UTF-16\n", "utf-8")
+    (root / "src" / "a.py").write_text("a = 2\n", "utf-8")
+    assert "-a = 1\n+a = 2\n" in history.diff(first, history.mark("last"))
+
+
+def test_a_long_difference_has_a_beginning_and_an_end(history, root):
+    first = history.mark("first")
+    (root / "long").write_text("".join(f"line {number}\n" for number in range(10_000)), "utf-8")
+    text = history.diff(first, history.mark("last"), most_bytes=2_000)
+    assert len(text) < 2_100
+    assert "+line 1\n" in text
+    assert "+line 9999\n" in text
+    assert "bytes left out" in text
+
+
+# -- when a file is read again
+
+
+def looked(folder, before):
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        return look(opened, before, frozenset(), lambda _blob, _content: None, (0, 0))
+    finally:
+        os.close(opened)
+
+
+@pytest.mark.parametrize("other", [None, 0, 1, 2, 3, 4])
+def test_a_file_is_read_again_when_anything_of_it_is_another(root, other):
+    found = (root / "run.sh").stat()
+    stamp = [found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+    if other is not None:
+        stamp[other] += 1
+    seen = Seen(tuple(stamp), "100755", UNKNOWN, settled=True)
+    blob = looked(root, {"run.sh": seen}).files["run.sh"].blob
+    assert blob == (UNKNOWN if other is None else blob_id(b"#!/bin/sh\n"))
+
+
+def test_a_file_that_was_just_written_is_not_settled(tmp_path):
+    (tmp_path / "new").write_text("x", "utf-8")
+    assert not looked(tmp_path, {}).files["new"].settled
+    assert looked(Path(os.__file__).parent / "json", {}).files["decoder.py"].settled
