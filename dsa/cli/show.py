@@ -9,7 +9,7 @@ import attrs
 import click
 
 from dsa.claims import Scenario
-from dsa.cli.faults import Ended, JsonCommand
+from dsa.cli.faults import UNREADABLE, Ended, JsonCommand
 from dsa.cli.kept import Kept, faults_told, recorded_run, replayed_run, runs_option
 from dsa.cli.policy_story import policy_story
 from dsa.cli.step_lines import shortened
@@ -110,7 +110,7 @@ def diff_lines(recorded: Recorded, root: Path) -> Iterator[str]:
         text = point.load()(recorded.entries, root / recorded.run)
         yield from text.splitlines() or ["nothing was changed"]
         return
-    raise Ended(f"run {recorded.run} is none of a machine that changes files: only those of `dsa code` have a diff", 1)
+    raise Ended(f"run {recorded.run} is none of a machine that changes files: only those of `dsa code` have a diff", UNREADABLE)
 
 
 def _aligned(numbers: Mapping[str, Any]) -> Iterator[str]:

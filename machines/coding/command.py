@@ -20,7 +20,7 @@ from dsa.cli.parameters import parse_parameters
 from dsa.cli.run_policy import absolute_script
 from dsa.cli.terminal import terminal
 from dsa.edge.runs import open_store
-from machines.coding.configuration import PARAMETERS, TEMPERATURE, default_model, read_configuration
+from machines.coding.configuration import PARAMETERS, TEMPERATURE, checked, default_model, read_configuration
 from machines.coding.counting import counters_of
 from machines.coding.display import Display, totals
 from machines.coding.plan import TEMPLATES, Task, template
@@ -143,7 +143,7 @@ def _settings(goal: str, workspace: Path, said: Mapping[str, Any]) -> Settings:
     own, bounds = config.pop("templates", {}), {name: config.pop(name) for name in PARAMETERS if name in config}
     given = {"model": said["model"], "mode": said["mode"], "seed": said["seed"], "json_mode": said["json_mode"] or None}
     lists = {name: list(said[name]) or None for name in ("network", "budget")}
-    config |= {name: value for name, value in {**given, **lists}.items() if value is not None}
+    config |= checked({name: value for name, value in {**given, **lists}.items() if value is not None})
     config = {"temperature": TEMPERATURE, "seed": 0, "mode": MODES[0], **config, "workspace": str(workspace)}
     config["model"] = absolute_script(config.get("model") or default_model())
     bounds |= parse_parameters(said["parameters"])

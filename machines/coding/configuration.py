@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dsa.edge.sandbox.hosts import places
 from dsa.errors import DocumentError
 from machines.coding.plan import tasks_from
 from machines.coding.resources import MODES
@@ -87,6 +88,8 @@ def checked(code: object) -> dict[str, Any]:
             raise ValueError(f"{name} is to be a list of texts")
     if code.get("mode", MODES[0]) not in MODES:
         raise ValueError(f"mode = '{code['mode']}' is none of {', '.join(MODES)}")
+    for host in code.get("network", ()):
+        places(host)
     Rules.from_mapping(code.get("commands", {}))
     for name, server in code.get("mcp", {}).items():
         Server.from_mapping(name, server)

@@ -67,13 +67,12 @@ class Agent:
     ) -> "Agent":
         """Begin. Raises ModelUnavailable, ToolError and ValueError for tools that cannot be had, BindingError, StoreError, BudgetError."""
         config = dict(settings.config)
-        made = _Made(listen, observe)
+        made = _Made(listen, observe, is_new=True)
         started = {"model": config["model"], "seed": config.get("seed") or 0, "config": config}
         budget = tuple(config.get("budget") or ())
         held = begun(
             NAME, settings.parameters, started, bound_in(runs), made, runs=runs, observe=made.watch, budget=budget
         )
-        _ = made.resources.model, made.resources.toolbox.tools
         goal: dict[str, Any] = {"text": settings.goal}
         if settings.tasks:
             goal["tasks"] = [task.to_json() for task in settings.tasks]
@@ -179,8 +178,8 @@ class AgentError(DsaError):
 class _Made:
     """Makes what the work needs, lets go of it at the end, and writes the projection after each round."""
 
-    def __init__(self, listen: Listener, observe: Observer) -> None:
-        self._listen, self._observe = listen, observe
+    def __init__(self, listen: Listener, observe: Observer, *, is_new: bool = False) -> None:
+        self._listen, self._observe, self._is_new = listen, observe, is_new
         self._agent: Agent | None = None
 
     def __call__(self, binding: Binding, run_id: str, undone: ExitStack) -> None:
@@ -189,6 +188,8 @@ class _Made:
         self.resources.listen = self._listen
         undone.callback(let_go, self.resources)
         _ = self.resources.model, self.resources.toolbox
+        if self._is_new:
+            _ = self.resources.toolbox.tools  # servers of others start here, or say why not
         self.projection = Projection(Path(binding.config["workspace"]))
 
     def watch(self, entry: Entry) -> None:

@@ -15,10 +15,9 @@ import attrs
 from dsa.edge.sandbox.commands import Stop
 from machines.coding.calls import COMPLETE, TOOLS, Call, Tool
 from machines.coding.history import History
-from machines.coding.loops import Kind
 from machines.coding.tools import commands, running
 from machines.coding.tools.errors import ToolError
-from machines.coding.tools.foreign import Foreign, Server
+from machines.coding.tools.foreign import Foreign, ForeignTool, Server
 from machines.coding.tools.git import GitTools
 from machines.coding.tools.programs import Rules
 from machines.coding.tools.workspace import Change, Workspace
@@ -153,7 +152,7 @@ class Toolbox:
             if name.startswith("git_"):
                 return Done(_GIT[name](self._git, given))
             assert self.foreign is not None, "a tool that is not ours is a server's"
-            return Done(self.foreign.call(name, given))
+            return Done(self.foreign.call(name, given, stop=stop))
         except ToolError as error:
             line = " ".join(str(error).split())
             told = {"error": {"code": error.code, "message": str(error)}}
@@ -203,10 +202,11 @@ class Toolbox:
             self._opened.close()
 
 
-def _as_tool(each: Any) -> Tool:  # noqa: ANN401  (ForeignTool)
-    kind: Kind = "looking" if each.reads_only else "running"
-    needs = {"never": "never", "always": "look"}.get(each.approve, "look" if each.reads_only else "run")
-    return Tool(each.name, kind, needs, each.description, schema=each.schema)
+def _as_tool(each: ForeignTool) -> Tool:
+    """Give a server's tool. That it only reads is its own claim: it counts where the user lets all of the server's calls happen."""
+    reads = each.reads_only and each.approve == "always"
+    needs = {"never": "never", "always": "look"}.get(each.approve, "run")
+    return Tool(each.name, "looking" if reads else "running", needs, each.description, schema=each.schema)
 
 
 def _last_line(text: str) -> str:

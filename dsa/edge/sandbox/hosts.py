@@ -25,7 +25,7 @@ _MOST_AT_ONCE = 64
 @contextlib.contextmanager
 def serving(hosts: Collection[str]) -> Iterator[str]:
     """Serve a proxy while a command runs; give the path of its socket. Raises ValueError for what names no host."""
-    allowed = frozenset(place for host in hosts for place in _places(host))
+    allowed = frozenset(place for host in hosts for place in places(host))
     with tempfile.TemporaryDirectory(prefix="dsa-") as folder, _Connections() as connections:
         path = str(Path(folder) / "proxy")
         listener = connections.add(socket.socket(socket.AF_UNIX))
@@ -35,7 +35,7 @@ def serving(hosts: Collection[str]) -> Iterator[str]:
         yield path
 
 
-def _places(host: str) -> list[tuple[str, int]]:
+def places(host: str) -> list[tuple[str, int]]:
     """Give the names and ports that are meant: those of the web where no port is said."""
     name, _, port = host.partition(":")
     if (

@@ -16,10 +16,10 @@ from typing import Any, Protocol, Self, TypeVar
 from dsa.errors import install_hint
 from machines.coding.tools import foreign_results
 from machines.coding.tools.errors import ToolError
+from machines.coding.tools.foreign_connection import Connection
 from machines.coding.tools.foreign_loop import BesideLoop, Ended
 from machines.coding.tools.foreign_results import Redact
 from machines.coding.tools.foreign_server import Server
-from machines.coding.tools.foreign_session import Connection
 from machines.coding.tools.foreign_tools import ForeignTool, check_apart, prefix, shown_names
 
 __all__ = ["Foreign", "ForeignTool", "Server"]

@@ -1,4 +1,4 @@
-"""A talk with an MCP server: it is introduced, lists its tools, answers calls, and is started again where it has ended.
+"""A talk with an MCP server, from its start to its end: it is introduced, lists its tools, answers calls.
 
 Takes a `Server`, gives its tools and what a call gave, as MCP writes them. All on one event loop. What a server asks of us (models, people, folders) is refused; nothing is offered to it.
 """
@@ -28,7 +28,7 @@ for _name in ("mcp", "client"):  # what a server does wrong is told in errors; w
 
 _MOST_PAGES, _MOST_LISTED, _MOST_GARBLED = 100, 10_000, 100
 _LONGEST_MESSAGE = 1_000
-_US = {"name": "dual-state-agents", "version": "0.1"}
+_US = ("dual-state-agents", "0.1")
 
 
 class Live:
@@ -100,7 +100,7 @@ class Live:
                     await self._talk(from_server, into_server)
                 finally:
                     with anyio.CancelScope(shield=True):
-                        await _cancelled(writing)
+                        await cancelled(writing)
                         await self.process.end()
                     pumps.cancel_scope.cancel()
         finally:
@@ -121,7 +121,7 @@ class Live:
         from mcp import ClientSession, types
 
         async with ClientSession(
-            reading, writing, client_info=types.Implementation(**_US), message_handler=self._heard
+            reading, writing, client_info=types.Implementation(name=_US[0], version=_US[1]), message_handler=self._heard
         ) as session:
             introducing = asyncio.create_task(self._introduced(session))
             await self._over.wait()
@@ -140,7 +140,7 @@ class Live:
             self.stop(error)
         except (MCPError, ValueError, RuntimeError) as error:
             if not self.is_over:
-                self.stop(_not_started(f"{self.named} cannot be talked to: {_told(error)}{self.garbled()}"))
+                self.stop(_not_started(f"{self.named} cannot be talked to: {told(error)}{self.garbled()}"))
         else:
             self.started.set_result(None)
         finally:
@@ -170,7 +170,7 @@ class Live:
             try:
                 page = await self._session.send_request(types.ListToolsRequest(params=params), _as_written())
             except ValueError as error:
-                odd = f"{self.named} lists its tools in a form that is not MCP's: {_told(error)}"
+                odd = f"{self.named} lists its tools in a form that is not MCP's: {told(error)}"
                 raise ToolError("bad_tools", odd) from error
             listed += page["tools"]
             cursor = page.get("nextCursor")
@@ -231,115 +231,6 @@ class Live:
                     return self.stop()
 
 
-class Connection:
-    """A server by its name: started when it is asked, and again when it has ended since."""
-
-    def __init__(self, name: str, server: Server) -> None:
-        self._name, self._server = name, server
-        self._one_at_a_time, self._is_closed = asyncio.Lock(), False
-        self._live: Live | None = None
-
-    async def tools(self) -> tuple[ForeignTool, ...]:
-        """Give the tools as it lists them. Raises ToolError."""
-        return (await self._opened()).tools
-
-    async def call(
-        self, tool: ForeignTool, arguments: Mapping[str, Any], timeout_s: float, stop: int | None
-    ) -> Mapping[str, Any]:
-        """Give what a call gave, as written; the server is ended where it is late, or `stop` (a file) can be read from. Raises ToolError."""
-        stopped = ToolError(
-            "stopped", f"{tool.name} was stopped, and its server ended. It may have done what was asked"
-        )
-        watching = None if stop is None else asyncio.create_task(self._when_readable(stop, stopped))
-        try:
-            live = await self._opened()
-            if watching is not None and watching.done():
-                live.stop(stopped)
-            return await self._called(live, tool, arguments, timeout_s, stopped)
-        finally:
-            if watching is not None:
-                await _cancelled(watching)
-
-    async def _called(
-        self, live: Live, tool: ForeignTool, arguments: Mapping[str, Any], timeout_s: float, stopped: ToolError
-    ) -> Mapping[str, Any]:
-        from mcp import MCPError
-
-        late = ToolError(
-            "tool_timeout",
-            f"{tool.name} gave nothing within {timeout_s:g} s, and its server was ended{live.garbled()}. It may have done what was asked. "
-            "Ask for less, or go on without it",
-        )
-        timer = asyncio.get_running_loop().call_later(timeout_s, live.stop, late)
-        answering = asyncio.create_task(live.asked(tool, arguments))
-        answering.add_done_callback(lambda task: task.cancelled() or task.exception())  # where nobody waits any more
-        try:
-            return _answer(tool, await asyncio.shield(answering))
-        except MCPError as error:
-            if not live.is_over:
-                raise ToolError("tool_error", f"{live.named} refuses the call: {_told(error)}") from error
-            raise live.why if live.why in {late, stopped} else await self._lost(live) from error
-        except ValueError as error:
-            raise ToolError(
-                "server_garbled", f"{live.named} answers in a form that is not MCP's: {_told(error)}"
-            ) from error
-        except asyncio.CancelledError:
-            live.stop(stopped)  # at once: the next call finds it so
-            raise
-        finally:
-            timer.cancel()
-
-    async def _when_readable(self, file: int, why: ToolError) -> None:
-        import anyio
-
-        await anyio.wait_readable(file)
-        if self._live is not None:
-            self._live.stop(why)
-
-    async def _lost(self, live: Live) -> ToolError:
-        """Say why a server has ended in the middle of a call that is not to blame."""
-        await asyncio.shield(live.task)
-        assert live.why is not None
-        code, why = live.why.code, str(live.why)
-        if code in {"tool_timeout", "stopped"}:
-            code, why = "server_ended", f"{live.named} was ended because of another call"
-        return ToolError(
-            code, f"{why}; the call may have done what was asked. The server is started again at the next call"
-        )
-
-    async def close(self) -> None:
-        """End the server, for good."""
-        self._is_closed = True
-        if self._live is not None:
-            self._live.stop(ToolError("closed", f"the MCP server '{self._name}' was ended: the tools are closed"))
-            await self._live.task
-
-    def kill(self) -> None:
-        """Kill the server, from any thread."""
-        if self._live is not None:
-            self._live.process.kill()
-
-    async def _opened(self) -> Live:
-        async with self._one_at_a_time:
-            if self._live is not None and not self._live.is_over:
-                return self._live
-            if self._live is not None:
-                await asyncio.shield(self._live.task)
-            if self._is_closed:
-                raise ToolError("closed", f"the MCP server '{self._name}' was ended: the tools are closed")
-            live = self._live = Live(self._name, self._server)
-            try:
-                await asyncio.shield(live.started)
-            except asyncio.CancelledError:
-                live.stop()
-                raise
-            if live.is_over:
-                await asyncio.shield(live.task)
-                assert live.why is not None
-                raise live.why
-            return live
-
-
 async def _shake_hands(session: "ClientSession") -> None:
     """Agree on a version: most servers know the handshake, and some end at anything that comes before it; newer ones have none."""
     from mcp import MCPError, types
@@ -373,15 +264,7 @@ def _message(line: bytes) -> "types.JSONRPCMessage | None":
         return None
 
 
-def _answer(tool: ForeignTool, said: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Give a result that is one: a question back is refused."""
-    if said.get("resultType") == "input_required":
-        asks = f"{tool.name} asks something back, which is refused: nobody answers a server"
-        raise ToolError("tool_asks", f"{asks}. Give all it needs in its arguments, or go on without it")
-    return said
-
-
-def _told(error: Exception) -> str:
+def told(error: Exception) -> str:
     """Say what went wrong in a line."""
     from mcp import MCPError
     from pydantic import ValidationError
@@ -398,7 +281,7 @@ def _not_started(what: str) -> ToolError:
     return ToolError("server_not_started", what)
 
 
-async def _cancelled(task: asyncio.Task[None]) -> None:
+async def cancelled(task: asyncio.Task[None]) -> None:
     """Cancel a task and wait for its end; what it has raised before is raised."""
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):

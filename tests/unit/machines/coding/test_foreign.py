@@ -19,7 +19,7 @@ from dsa.edge.sandbox.commands import stop
 from dsa.errors import ParameterError
 from machines.coding.tools.errors import ToolError
 from machines.coding.tools.foreign import Foreign, Server
-from machines.coding.tools.foreign_tools import MOST_TOOLS, fitted
+from machines.coding.tools.foreign_tools import MOST_TOOLS, fitted, tools_of
 
 pytest.importorskip("mcp", reason="the package mcp asks MCP servers")
 
@@ -140,6 +140,12 @@ def test_a_list_of_tools_that_cannot_be_used_is_refused(opened, how, says):
     assert code in {"bad_tools", "server_not_started"}
     assert said.startswith("the MCP server 'bad' ")
     assert re.search(says, said), said
+
+
+@pytest.mark.parametrize("schema", [None, "text", {}, {"type": "array"}, {"type": ["object"]}])
+def test_a_schema_of_no_object_is_refused(schema):
+    code, said = refused(tools_of, "bad", real(), [{"name": "odd", "inputSchema": schema}])
+    assert (code, "'bad' has a tool 'odd' whose `inputSchema` is no schema of an object" in said) == ("bad_tools", True)
 
 
 @pytest.mark.parametrize("how", ["twins", "huge_schema"])

@@ -1,0 +1,90 @@
+"""A goal with a small real MCP server, started over stdio by the run itself: its tools are judged in the same row as ours."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from coders import acting, agent_at, call, complete, tasks, worked
+
+from machines.coding.tools.errors import ToolError
+
+SERVER = str(Path(__file__).parent.parent / "mcp_server.py")
+PLAN = tasks(("Say how long the page is", "words__lookup the page, words__word_count it, write_file answer.txt"))
+
+
+def looking_up(view):
+    """Look a page up, count its words with the server, and write the number down."""
+    if not view.gave("words__lookup"):
+        return call("words__lookup", key="dsa")
+    counted = view.gave("words__word_count")
+    if not counted:
+        return call("words__word_count", text=view.gave("words__lookup")[-1]["text"])
+    if "answer.txt" not in view.state["files_exist"]:
+        return call("write_file", path="answer.txt", content=f"{counted[-1]['text']} words\n")
+    return complete()
+
+
+def servers(**more):
+    return {"words": {"command": [sys.executable, SERVER], **more}}
+
+
+def processes():
+    """Name the processes of the server that run."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if b"mcp_server.py" in place.read_bytes():
+                found.append(place.parent.name)
+        except OSError:
+            continue
+    return found
+
+
+def test_its_tools_are_offered_called_and_their_results_told(tmp_path):
+    before = processes()
+    with agent_at(tmp_path, "How long is the page on dsa?", acting(PLAN, looking_up), mcp=servers()) as (agent, played):
+        work = worked(agent)
+        assert agent.state == "goal_complete"
+    assert (tmp_path / "workspace" / "answer.txt").read_text() == "5 words\n"
+    offered = {tool["function"]["name"] for tool in played.requests[1]["tools"]}
+    assert {"words__lookup", "words__word_count", "write_file"} <= offered
+    assert work.tools["words__lookup done"] == 1
+    assert processes() == before
+
+
+def test_leave_is_asked_for_them_and_kept_by_tool(tmp_path):
+    with agent_at(tmp_path, "How long?", acting(PLAN, looking_up), mcp=servers(), mode="ask") as (agent, _):
+        worked(agent)
+        assert (agent.state, agent.asks["tool"]) == ("approving", "words__lookup")
+        asyncio.run(agent.permit(always=True))
+        assert agent.asks["tool"] == "words__word_count"
+        asyncio.run(agent.deny("count them yourself"))
+        denied = [each.result for each in agent.work.calls if each.tool == "words__word_count"]
+        assert denied[0]["error"]["message"].startswith("count them yourself")
+
+
+def test_what_goes_wrong_there_is_told_to_the_model(tmp_path):
+    def act(view):
+        gone = view.gave("words__fail") + view.gave("words__sing")
+        return complete(success=False, reason=json.dumps(gone)) if len(view.done) == 2 else call(("words__fail", "words__sing")[len(view.done)])  # fmt: skip
+
+    with agent_at(tmp_path, "Fail", acting(PLAN, act), mcp=servers()) as (agent, _):
+        work = worked(agent)
+        assert agent.state == "escalated"
+    first, second = (each.result["error"] for each in work.calls[:2])
+    assert (first["code"], second["code"]) == ("tool_error", "unknown_tool")
+    assert "fail" in first["message"]
+
+
+def test_the_same_call_to_a_server_goes_round_like_any_other(tmp_path):
+    with agent_at(tmp_path, "Loop", acting(PLAN, lambda _: call("words__lookup", key="dsa")), mcp=servers()) as (agent, _):  # fmt: skip
+        work = worked(agent)
+        assert (agent.state, work.tools["words__lookup done"]) == ("blocked", 2)
+
+
+def test_a_server_that_does_not_start_is_named_before_anything_is_kept(tmp_path):
+    with pytest.raises(ToolError, match="words"), agent_at(tmp_path, "x", acting(PLAN, looking_up), mcp={"words": {"command": ["no-such-program"]}}):  # fmt: skip
+        pass
+    assert not (tmp_path / "runs").exists()

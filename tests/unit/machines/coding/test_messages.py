@@ -1,0 +1,73 @@
+"""What a model is sent: always where the work stands and the last exchange; within the budget; calls beside their results."""
+
+import json
+
+import pytest
+from chat_server import faults_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from machines.coding.messages import CHARS_PER_TOKEN, HISTORY_KEEP, messages_for, shortened_to, where_it_stands
+from machines.coding.work import Chapter, Subtask, Work
+
+
+def work_with(*exchanges):
+    work = Work()
+    work.goal = "Do it"
+    work.chapters = [Chapter("Task", [Subtask("write_file a.py", "in_progress"), Subtask("run_cmd python a.py")])]
+    work.probe = {"files_exist": ["a.py"]}
+    work.exchanges = [list(each) for each in exchanges]
+    return work
+
+
+def exchange(number, text="x", calls=1):
+    ids = [f"c{number}_{at}" for at in range(calls)]
+    asked = [{"id": i, "type": "function", "function": {"name": "read_file", "arguments": json.dumps({"path": text})}} for i in ids]  # fmt: skip
+    results = [{"role": "tool", "tool_call_id": i, "content": json.dumps({"content": text})} for i in ids]
+    return [{"role": "assistant", "content": None, "tool_calls": asked}, *results]
+
+
+def test_the_seed_lines_stand_in_every_request():
+    work = work_with()
+    work.blocked = {"k": "write_file a.py: again"}
+    work.changes = {"a.py": (None, "1"), "gone.py": ("1", None)}
+    lines = where_it_stands(work).splitlines()
+    assert lines[:4] == ["GOAL: Do it", "CURRENT TASK: Task", "ACTIVE SUBTASK: write_file a.py", "FILES CREATED: a.py"]
+    assert json.loads(lines[4].removeprefix("STATE: ")) == {"files_exist": ["a.py"]}
+    assert lines[-1] == "- write_file a.py: again"
+
+
+def test_the_last_five_exchanges_are_kept():
+    messages = messages_for(work_with(*(exchange(number) for number in range(9))))
+    assert [m["tool_calls"][0]["id"] for m in messages if m["role"] == "assistant"] == [f"c{n}_0" for n in range(4, 9)]
+    assert sum(m["role"] == "assistant" for m in messages) == HISTORY_KEEP
+
+
+@given(st.lists(st.tuples(st.integers(0, 20_000), st.integers(1, 3)), max_size=8), st.integers(1_000, 8_000))
+def test_a_request_fits_and_is_one_that_providers_take(sizes, tokens):
+    work = work_with(*(exchange(number, "y" * size, calls) for number, (size, calls) in enumerate(sizes)))
+    messages = messages_for(work, context_tokens=tokens)
+    assert faults_of({"messages": messages}) == []
+    head = sum(len(json.dumps(m)) for m in messages[:2])
+    assert sum(len(json.dumps(m)) for m in messages) <= max(tokens * CHARS_PER_TOKEN, head + 6_000)
+    if sizes:
+        last = work.exchanges[-1]
+        assert [m.get("tool_call_id") for m in messages[-len(last) :]] == [m.get("tool_call_id") for m in last]
+    for message in messages:
+        for call in message.get("tool_calls") or ():
+            json.loads(call["function"]["arguments"])
+
+
+def test_what_is_cut_says_so_and_keeps_both_ends():
+    message = {"role": "tool", "tool_call_id": "c", "content": "begin" + "x" * 5_000 + "end"}
+    cut = shortened_to(message, 100)["content"]
+    assert cut.startswith("begin")
+    assert cut.endswith("end")
+    assert "4,908 characters left out" in cut
+    assert message["content"].count("x") == 5_000
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_what_is_short_stays(role):
+    message = {"role": role, "content": "short"}
+    assert shortened_to(message, 100) == message

@@ -1,0 +1,76 @@
+"""Tasks as models write them, and what is the matter with them."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from machines.coding.plan import LONGEST, TEMPLATES, Task, fallback, faults_of, read_plan, tasks_from, template
+
+GOOD = [{"description": "Create it", "subtasks": ["write_file a.py"]}]
+TASK = (Task("Create it", ("write_file a.py",)),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(GOOD),
+        f"Here it is:\n```json\n{json.dumps(GOOD)}\n```\nGood luck!",
+        f"I think {json.dumps(GOOD)} will do.",
+        json.dumps({"tasks": GOOD}),
+        json.dumps(GOOD[0]),
+        json.dumps([{"task": "Create it", "steps": [{"action": "write_file a.py"}]}]),
+        json.dumps([{"description": " Create \n it ", "subtasks": ["write_file   a.py", "", 3]}]),
+    ],
+)
+def test_tasks_are_found_in_what_a_model_says(text):
+    assert read_plan(text) == (TASK, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("I shall think about it.", "there is no JSON list of tasks"),
+        ("[]", "there are no tasks"),
+        (json.dumps(GOOD * 4), "there are 4 tasks: at most 3"),
+        (json.dumps([{"description": "x", "subtasks": []}]), "task 1 has no subtasks"),
+        (json.dumps([{"subtasks": ["write_file a.py"]}]), "task 1 has no description"),
+        (json.dumps([{"description": "x", "subtasks": ["write_file a.py"] * 9}]), "task 1 has 9 subtasks: at most 8"),
+        (json.dumps([{"description": "x", "subtasks": ["Choose a language"]}]), "'Choose a language' needs no tool"),
+        (json.dumps([{"description": "x", "subtasks": ["Think about design"]}]), "needs no tool"),
+    ],
+)
+def test_what_cannot_be_worked_at_says_why(text, says):
+    _, faults = read_plan(text)
+    assert any(says in fault for fault in faults), faults
+
+
+@pytest.mark.parametrize("subtask", ["Review main.py and edit it", "Plan with run_cmd pytest", "Identify files in src/app", "Print a greeting"])  # fmt: skip
+def test_what_names_a_tool_or_a_file_is_concrete(subtask):
+    assert faults_of((Task("x", (subtask,)),)) == []
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_tasks_or_faults(text):
+    tasks, faults = read_plan(text)
+    assert bool(tasks) or bool(faults)
+    assert tasks_from([task.to_json() for task in tasks]) == tasks
+
+
+def test_the_fallback_is_the_goal_itself():
+    (task,) = fallback("Do\nit " + "x" * 1_000)
+    assert len(task.subtasks[0]) == LONGEST
+    assert task.subtasks[0].startswith("Do it x")
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_templates_can_be_worked_at(name):
+    tasks = template(name, "a game")
+    assert faults_of(tasks) == []
+    assert "{goal}" not in str(tasks)
+
+
+def test_own_templates_stand_beside_ours():
+    own = {"notes": [{"description": "Write", "subtasks": ["write_file notes.md about {goal}"]}]}
+    assert template("notes", "birds", own) == (Task("Write", ("write_file notes.md about birds",)),)
