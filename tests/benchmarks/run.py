@@ -22,6 +22,7 @@ import runtime
 import sandboxed
 import simulation
 import streams
+import working
 from markdown_it import MarkdownIt
 from timing import median_ratio, missed, process_seconds, rounds, verdict
 
@@ -169,6 +170,7 @@ if __name__ == "__main__":
         *sandboxed.BENCHES,
         *streams.BENCHES,
         *chatting.BENCHES,
+        *working.BENCHES,
     ):
         if not sys.argv[1:] or bench.__name__ in sys.argv[1:]:
             bench()

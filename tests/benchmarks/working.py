@@ -1,0 +1,177 @@
+"""The coding machine: what a round costs beside the model and the tool, and whether round 200 costs more than round 5.
+
+The peer is a loop over bare httpx with the same `Workspace` and the same commands: it sends the last messages, reads the stream, does the call. It
+keeps nothing and checks nothing. Both ask the same server, a process of its own that plays a model; runs are kept in SQLite on tmpfs. A round is
+from one probe to the next. Wall time, which is what a user waits; processor time beside it.
+"""
+
+import asyncio
+import gc
+import itertools
+import json
+import statistics
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from artifact_runs import memory_folder
+from chat_server import Said, playing
+from coders import config_of, tasks
+from timing import verdict
+
+from dsa.runtime.ledger import EventEntry
+from machines.coding.calls import TOOLS
+from machines.coding.messages import INSTRUCTIONS
+from machines.coding.session import Agent, Settings
+from machines.coding.tools.workspace import Workspace
+
+ROUND_MS, GROWTH = 10.0, 1.5
+ROUNDS, EARLY, LATE, SAMPLES = 30, 5, 200, 11
+PLAN = json.dumps(tasks(("Do it", "write_file a.txt")))
+FILES = 20
+
+
+def player(body, number):
+    """Read or write another file each time: `look` or `write`, as the goal says."""
+    if not body.get("tools"):
+        return Said(PLAN)
+    does_write = "write" in body["messages"][1]["content"].partition("\n")[0]
+    path = f"f{number % FILES}.txt"
+    if does_write:
+        return Said(calls=(("write_file", {"path": path, "content": f"{number}\n"}),))
+    return Said(calls=(("read_file", {"path": path, "offset": number % 3}),))
+
+
+@contextmanager
+def server():
+    """Serve from a process of its own; gives the model's name."""
+    command = [sys.executable, __file__, "serve"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process.stdout.readline().strip()
+        process.stdin.close()
+
+
+def serve():
+    """Play until standard input ends."""
+    with playing(player) as played:
+        print(played.model, flush=True)
+        sys.stdin.read()
+
+
+class Marks:
+    """When each round began: wall and processor time."""
+
+    def __init__(self):
+        self.taken = []
+
+    def observe(self, entry):
+        """Note a probe."""
+        if isinstance(entry, EventEntry) and entry.event == "probed":
+            self.taken.append((time.perf_counter(), time.process_time()))
+
+    def rounds_ms(self):
+        """Give wall and processor time of each round."""
+        return [((b[0] - a[0]) * 1000, (b[1] - a[1]) * 1000) for a, b in itertools.pairwise(self.taken)]
+
+
+def filled(folder):
+    """Give a workspace with some files."""
+    workspace = folder / "workspace"
+    workspace.mkdir()
+    for number in range(FILES):
+        (workspace / f"f{number}.txt").write_text(f"{number}\n" * 20)
+    return workspace
+
+
+def worked(model, what, rounds):
+    """Work for so many rounds; give what each took."""
+    marks = Marks()
+    with memory_folder() as folder:
+        config = config_of(model, filled(folder))
+        bounds = {"max_rounds": rounds, "max_turns": rounds}
+        with Agent.begin(Settings(what, config, parameters=bounds), folder / "runs", observe=marks.observe) as agent:
+            gc.collect()
+            asyncio.run(agent.go_on())
+            assert agent.values["rounds"] == rounds, agent.state
+            assert sum(agent.work.tools.values()) == rounds
+    return marks.rounds_ms()
+
+
+async def bare(model, what, rounds):
+    """Do the same with nothing of ours but the workspace."""
+    import httpx
+
+    address, _, name = model.partition("#")
+    tools = [tool.described() for tool in TOOLS]
+    messages, taken = [], []
+    head = [{"role": "system", "content": INSTRUCTIONS}, {"role": "user", "content": f"GOAL: {what}"}]
+    with memory_folder() as folder, Workspace(filled(folder)) as workspace:
+        async with httpx.AsyncClient(base_url=address, timeout=60) as client:
+            for _ in range(rounds):
+                begun = time.perf_counter(), time.process_time()
+                body = {"model": name, "messages": [*head, *messages[-10:]], "tools": tools, "stream": True}
+                call = await _asked(client, body)
+                given = json.loads(call["function"]["arguments"])
+                result = await asyncio.to_thread(workspace.apply, call["function"]["name"], given)
+                messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+                messages.append({"role": "tool", "tool_call_id": call["id"], "content": json.dumps(result)})
+                taken.append(((time.perf_counter() - begun[0]) * 1000, (time.process_time() - begun[1]) * 1000))
+    return taken
+
+
+async def _asked(client, body):
+    call = None
+    async with client.stream("POST", "/chat/completions", json=body) as response:
+        async for line in response.aiter_lines():
+            if line.startswith("data: {"):
+                for part in json.loads(line[6:])["choices"][0]["delta"].get("tool_calls") or ():
+                    if call is None:
+                        call = part
+                    else:
+                        call["function"]["arguments"] += part["function"]["arguments"]
+    return call
+
+
+def bench_coding_rounds():
+    """A round beside the model and the tool."""
+    print(f"\nwhat the coding machine adds to a round of a loop over bare httpx, ms, medians of {ROUNDS} rounds")
+    with server() as model:
+        for what, name in (("look", "a round that reads a file"), ("write", "a round that writes a file")):
+            ours, theirs = worked(model, what, ROUNDS), asyncio.run(bare(model, what, ROUNDS))
+            (wall, used), (their_wall, their_used) = (
+                [statistics.median(t) for t in zip(*each, strict=True)] for each in (ours, theirs)
+            )
+            added = wall - their_wall
+            print(
+                f"  {name:<30}{added:8.2f}   ({wall:.2f} and {their_wall:.2f}; {used - their_used:.2f} of processor time)"
+                f"   limit {ROUND_MS:g}   {verdict(good=added <= ROUND_MS)}"
+            )
+
+
+def bench_coding_growth():
+    """Round 200 over round 5 of one run, with the rounds around each."""
+    with server() as model:
+        taken = worked(model, "write", LATE + SAMPLES)
+    early, late = taken[EARLY - 1 : EARLY - 1 + SAMPLES], taken[LATE - 1 : LATE - 1 + SAMPLES]
+    (wall, used), (early_wall, early_used) = (
+        [statistics.median(t) for t in zip(*each, strict=True)] for each in (late, early)
+    )
+    ratio = wall / early_wall
+    print(f"\nround {LATE} and on / round {EARLY} and on, medians of {SAMPLES} rounds")
+    print(
+        f"  wall {wall:.1f} / {early_wall:.1f} ms: {ratio:.2f}   ({used / early_used:.2f} of processor time)   limit {GROWTH:g}   {verdict(good=ratio <= GROWTH)}"
+    )
+
+
+BENCHES = (bench_coding_rounds, bench_coding_growth)
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["serve"]:
+        serve()
+    else:
+        for bench in BENCHES:
+            bench()
