@@ -15,20 +15,24 @@ from dsa.machine import Machine
 from dsa.targets import dot, emit
 
 _FORMATS = ("mermaid", "dot", "svg", "png", "table")
+_ENDINGS = {f".{form}": form for form in ("dot", "svg", "png")} | {".gv": "dot"}
 #: The formats in which a trace can be shown.
 _TRACED = ("dot", "svg", "png")
 
 
 @click.command("draw")
 @click.argument("file")
-@click.option("--format", "form", type=click.Choice(_FORMATS), default="mermaid", show_default=True)
+@click.option(
+    "--format", "form", type=click.Choice(_FORMATS), help="Default: by the ending of what is written, else mermaid."
+)
 @click.option("--trace", metavar="FILE", help="Draw the rows that this recorded trace takes, the others faintly.")
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here, not to the terminal."
 )
-def command(file: str, form: str, output: Path | None, trace: str | None) -> None:
+def command(file: str, form: str | None, output: Path | None, trace: str | None) -> None:
     """Draw a machine; what each state waits for is shown in it."""
     require_other(output, file)
+    form = form or (_ENDINGS.get(output.suffix.lower()) if output else None) or "mermaid"
     machine = load(file)
     if trace is not None and form not in _TRACED:
         raise click.UsageError(f"--trace needs --format {', '.join(_TRACED[:-1])} or {_TRACED[-1]}")
