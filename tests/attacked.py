@@ -87,8 +87,9 @@ def judged(name, rung, targets):
 
 
 def children():
-    """Give the processes that are children of this one."""
-    return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    """Give the processes that are children of this one and have not ended; those that have are taken note of, as init would."""
+    found = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return [pid for pid in found if os.waitpid(int(pid), os.WNOHANG) == (0, 0)]
 
 
 def main(rung, *names):

@@ -31,6 +31,7 @@ class Display:
         self._console = console
         self._arrived: EventEntry | None = None
         self._is_in_line = self._has_text = False
+        self._tokens = 0
 
     def listen(self, text: str) -> None:
         """Show a piece of the model's text."""
@@ -49,6 +50,13 @@ class Display:
             self._told(entry)
 
     def _happened(self, event: str, data: Any, step: StepEntry) -> None:  # noqa: ANN401  (JSON)
+        usage = data.get("usage") or {}
+        self._tokens += sum(usage.get(name) or 0 for name in ("prompt_tokens", "completion_tokens"))
+        if event == "probed" and "rounds" in dict(step.changed):
+            self._line(
+                f"round {dict(step.changed)['rounds']}" + (f", {self._tokens:,} tokens so far" if self._tokens else ""),
+                "dim",
+            )
         if event in {"goal", "planned"}:
             self._line(f"goal: {data['text']}", "bold")
         if event in {"planned", "decomposed"} and step.target.endswith("thinking"):
