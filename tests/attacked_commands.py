@@ -6,7 +6,6 @@ command must give what it gave before, and no process may be left.
 
 import json
 import os
-import resource
 import shutil
 import socket
 import subprocess
@@ -282,9 +281,16 @@ def plain(targets):
     return ran.code, ran.output, ran.ended
 
 
+def _most_memory_mb():
+    """Give the most memory that this process has had since it was asked to begin anew; `getrusage` would tell of who has started it, too."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) // 1024
+
+
 def main(*names):
     """Run all, then look around."""
     faults = []
+    Path("/proc/self/clear_refs").write_text("5")
     with tempfile.TemporaryDirectory(prefix="attacked-") as folder:
         targets = Targets(Path(folder))
         try:
@@ -299,7 +305,7 @@ def main(*names):
                 faults.append(f"{more - descriptors} more open files than before")
         finally:
             targets.close()
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    most = _most_memory_mb()
     if most > 200:
         faults.append(f"{most} MB of memory were used")
     print(json.dumps({"tried": len(names or ATTACKS), "faults": faults}))

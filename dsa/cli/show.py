@@ -110,7 +110,9 @@ def diff_lines(recorded: Recorded, root: Path) -> Iterator[str]:
         text = point.load()(recorded.entries, root / recorded.run)
         yield from text.splitlines() or ["nothing was changed"]
         return
-    raise Ended(f"run {recorded.run} is none of a machine that changes files: only those of `dsa code` have a diff", UNREADABLE)
+    raise Ended(
+        f"run {recorded.run} is none of a machine that changes files: only those of `dsa code` have a diff", UNREADABLE
+    )
 
 
 def _aligned(numbers: Mapping[str, Any]) -> Iterator[str]:

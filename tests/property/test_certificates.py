@@ -303,9 +303,9 @@ def documents():
     """Give the name or the path of every machine and spec here; those that take seconds belong to `make test-full`."""
     others = [str(path) for path in sorted((ROOT / "specs").glob("*.md")) if f"specs/{path.stem}" not in shipped()]
     for name in [*sorted(shipped()), *others]:
-        if (
-            read_document(name).machine is not None and "chat" not in name
-        ):  # larger at its defaults than what is certified
+        if read_document(name).machine is not None and not any(
+            word in name for word in ("chat", "coding")
+        ):  # larger at their defaults than what is certified
             is_slow = any(word in name for word in ("peterson", "katas/katas", "specs/katas", "specs/workflow"))
             yield pytest.param(name, id=name.removeprefix(f"{ROOT}/"), marks=[pytest.mark.full] if is_slow else [])
 

@@ -208,10 +208,13 @@ def is_own(module: str, place: Place) -> bool:
     if not top.isidentifier() or top in sys.stdlib_module_names or top in sys.builtin_module_names:
         return False
     there = Path(place.folder, top).is_dir() or Path(place.folder, f"{top}.py").is_file()
-    elsewhere = [
-        entry for entry in sys.path if entry and not _is_in(os.path.realpath(entry), os.path.realpath(place.root))
-    ]
-    return there and PathFinder.find_spec(top, elsewhere) is None
+    return there and PathFinder.find_spec(top, _installed(place)) is None
+
+
+def _installed(place: Place) -> list[str]:
+    """Give the folders in which packages are installed; one in the workspace is the workspace's own."""
+    folders = [entry for entry in sys.path if Path(entry).name in {"site-packages", "dist-packages"}]
+    return [folder for folder in folders if not _is_in(os.path.realpath(folder), os.path.realpath(place.root))]
 
 
 # -- pytest, ruff, pip ------------------------------------------------------------------------------------------------
