@@ -202,7 +202,7 @@ def config_of(model, workspace, **more):
 def agent_at(tmp_path, goal, player, *, plan=(), parameters=None, observe=lambda _: None, **config):
     """Begin with a played model; gives the agent, and what the server has seen."""
     workspace = tmp_path / "workspace"
-    workspace.mkdir(exist_ok=True)
+    workspace.mkdir(exist_ok=True, parents=True)
     with playing(player) as played:
         settings = Settings(goal, config_of(played.model, workspace, **config), plan, parameters or {})
         with Agent.begin(settings, tmp_path / "runs", observe=observe) as agent:

@@ -1,0 +1,131 @@
+"""The fold of a run's ledger: tasks, exchanges, changes, what was refused; taken at once or entry by entry it says the same."""
+
+import asyncio
+import json
+
+import attrs
+import coding_chaos
+import pytest
+from coders import HELLO, HELLO_PLAN, PACKAGE, PACKAGE_PLAN, acting, agent_at, call, hello, package, tasks
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsa.expr import Value
+from machines.coding.configuration import checked, default_model, read_configuration
+from machines.coding.counting import counted
+from machines.coding.projection import FOLDER, LOG, Projection, ledger_lines, loops, state
+from machines.coding.resources import MODES, Resources
+from machines.coding.work import Work, work_of
+
+VALUES: dict[str, Value] = {"rounds": 1}
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory):
+    """The entries of a run of ten rounds."""
+    with agent_at(tmp_path_factory.mktemp("work"), PACKAGE, acting(PACKAGE_PLAN, package)) as (agent, _):
+        asyncio.run(agent.go_on())
+        return list(agent._driver.run.ledger)  # noqa: SLF001
+
+
+def facts(work):
+    """Give all that it says, as plain values."""
+    own = {name: value for name, value in vars(work).items() if not name.startswith("_")}
+    return json.dumps(own, default=lambda value: sorted(value) if isinstance(value, set) else attrs.asdict(value) if attrs.has(type(value)) else list(value), sort_keys=True)  # fmt: skip
+
+
+@given(st.data())
+def test_taken_in_any_pieces_it_is_the_same(ledger, data):
+    end = data.draw(st.integers(0, len(ledger)))
+    cut = data.draw(st.integers(0, end))
+    work = Work()
+    work.take(ledger[:cut])
+    work.take(ledger[cut:end])
+    assert facts(work) == facts(work_of(ledger[:end]))
+
+
+def test_what_it_says_of_the_run(ledger):
+    work = work_of(ledger)
+    assert [(each.description, each.status) for chapter in work.chapters for each in chapter.subtasks] == [
+        (subtask, "completed") for task in PACKAGE_PLAN for subtask in task["subtasks"]
+    ]
+    assert work.active is None
+    assert work.files_written == ["mathx/__init__.py", "tests/test_mathx.py"]
+    assert work.commands == [
+        "python -m pytest -q -> rc=1", "python -m pytest -q -> rc=0", "ruff check . -> rc=1", "ruff check . -> rc=0",
+    ]  # fmt: skip
+    assert [line.split(":")[0] for line in work.errors] == ["python -m pytest -q -> rc=1", "ruff check . -> rc=1"]
+    assert work.waiting() == ()
+    assert counted(ledger)["subtasks completed"] == "3 of 3"
+
+
+def test_the_projection_is_written_whole_and_not_through_links(tmp_path, ledger):
+    work, outside = work_of(ledger), tmp_path / "outside"
+    outside.mkdir()
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    (workspace / FOLDER).symlink_to(outside)
+    (workspace / LOG).symlink_to(outside / "log")
+    Projection(workspace).write(work, VALUES)
+    assert list(outside.iterdir()) == []
+    assert json.loads((workspace / FOLDER / "state.json").read_text()) == json.loads(json.dumps(state(work, VALUES)))
+    assert (workspace / LOG).read_text().splitlines() == ledger_lines(work)
+    assert loops(work) == []
+    assert sorted(path.name for path in (workspace / FOLDER).iterdir()) == ["history.jsonl", "loops.json", "state.json"]
+
+
+def test_the_ledger_for_people_names_what_was_tried(tmp_path):
+    def act(view):
+        return call("read_file", path=("../x", "gone.txt")[min(1, len(view.done))])
+
+    with agent_at(tmp_path, HELLO, acting(tasks(("x", "read_file")), act), parameters={"max_rounds": 2}) as (agent, _):
+        asyncio.run(agent.go_on())
+        lines = ledger_lines(agent.work)
+    assert lines[0] == "TRIED read_file (path_outside_workspace)"
+    assert lines[1].startswith("ERROR read_file: ")
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("ask", ("yes", "ask", "ask", "never")),
+        ("auto-edit", ("yes", "yes", "ask", "never")),
+        ("full-auto", ("yes", "yes", "yes", "never")),
+        ("read-only", ("yes", "never", "never", "never")),
+    ],
+)
+def test_what_a_mode_lets_happen(tmp_path, mode, expected):
+    agent = Resources({"mode": mode, "workspace": str(tmp_path)}, tmp_path)
+    found = tuple(agent.approval(needs, needs, set())["is"] for needs in ("look", "edit", "run", "never"))
+    assert found == expected
+    assert mode in MODES
+    if mode == "ask":
+        assert agent.approval("run", "run python", {"run python"})["is"] == "yes"
+        assert agent.approval("run", "run pytest", {"run python"})["is"] == "ask"
+
+
+def test_settings_are_read_from_either_file(tmp_path):
+    assert read_configuration(tmp_path) == {}
+    (tmp_path / "pyproject.toml").write_text('[tool.dsa.code]\nmode = "full-auto"\n')
+    assert read_configuration(tmp_path) == {"mode": "full-auto"}
+    (tmp_path / "dsa.toml").write_text('[code]\nmode = "read-only"\n')
+    assert read_configuration(tmp_path) == {"mode": "read-only"}
+    assert checked({"temperature": 1}) == {"temperature": 1}
+    with pytest.raises(ValueError, match="temperature"):
+        checked({"temperature": True})
+
+
+def test_the_model_is_ollamas_when_nobody_names_one(monkeypatch):
+    for name in ("OLLAMA_MODEL", "OLLAMA_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    assert default_model() == "http://127.0.0.1:11434/api#gpt-oss:20b"
+    monkeypatch.setenv("OLLAMA_MODEL", "qwen3:4b")
+    monkeypatch.setenv("OLLAMA_HOST", "http://10.0.0.1:1")
+    assert default_model() == "http://10.0.0.1:1/api#qwen3:4b"
+
+
+def test_hello_is_two_rounds_and_counting_eleven(tmp_path):
+    for name, goal, plan, act, rounds in (("a", HELLO, HELLO_PLAN, hello, 2), ("b", coding_chaos.GOAL, coding_chaos.PLAN, coding_chaos.counting, 11)):  # fmt: skip
+        with agent_at(tmp_path / name, goal, acting(plan, act)) as (agent, _):
+            asyncio.run(agent.go_on())
+            assert agent.values["rounds"] == rounds

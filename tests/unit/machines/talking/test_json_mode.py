@@ -1,0 +1,81 @@
+"""Tools for models that can call none: what they are told, what holds their answer to its form, what it means."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from machines.coding.calls import TOOLS
+from machines.talking.json_mode import as_texts, read_reply, response_format, with_tools_told
+
+KNOWN = [tool.described() for tool in TOOLS]
+
+
+def schema():
+    return response_format(KNOWN)["json_schema"]["schema"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"tool": "list_dir", "arguments": {}},
+        {"tool": "write_file", "arguments": {"path": "a", "content": "x"}},
+        {"tool": "run_cmd", "arguments": {"cmd": ["python", "a.py"], "timeout_sec": 5}},
+        {"tool": "answer", "arguments": {"text": "It is done."}},
+    ],
+)
+def test_what_the_schema_takes_is_a_call_or_an_answer(answer):
+    Draft202012Validator(schema()).validate(answer)
+    said = read_reply(json.dumps(answer))
+    if answer["tool"] == "answer":
+        assert said == {"content": "It is done."}
+    else:
+        assert said == {"tool_calls": [{"name": answer["tool"], "arguments": answer["arguments"]}]}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"tool": "sing", "arguments": {}},
+        {"tool": "write_file", "arguments": {"path": "a"}},
+        {"tool": "list_dir", "arguments": {"folder": "a"}},
+        {"tool": "list_dir"},
+        {"arguments": {}},
+        [],
+    ],
+)
+def test_what_is_no_call_is_not_taken(answer):
+    assert not Draft202012Validator(schema()).is_valid(answer)
+
+
+@given(st.text() | st.recursive(st.none() | st.booleans() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)).map(json.dumps))  # fmt: skip
+def test_any_text_is_a_reply_or_none(text):
+    found = read_reply(text)
+    assert found is None or set(found) <= {"content", "tool_calls"}
+
+
+def test_history_is_told_as_the_model_would_write_it():
+    call = {"id": "c1", "type": "function", "function": {"name": "read_file", "arguments": '{"path": "a"}'}}
+    told = as_texts(
+        [
+            {"role": "system", "content": "S"},
+            {"role": "user", "content": "U"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": '{"content": "x"}'},
+            {"role": "user", "content": "[note]"},
+        ]
+    )
+    assert told == [
+        {"role": "system", "content": "S"},
+        {"role": "user", "content": "U"},
+        {"role": "assistant", "content": '{"tool": "read_file", "arguments": {"path": "a"}}'},
+        {"role": "user", "content": '[read_file gave] {"content": "x"}\n[note]'},
+    ]
+
+
+def test_the_tools_are_named_with_what_they_need():
+    first, *_ = with_tools_told([{"role": "system", "content": "S"}, {"role": "user", "content": "U"}], KNOWN)
+    assert "- write_file(path, content, create_dirs?): Write a file" in first["content"]
+    assert "- answer(text)" in first["content"]
