@@ -97,7 +97,13 @@ def test_a_shipped_machine_agrees_on_100_000_random_occurrences(name):
     assert walk(SHIPPED[name], seed=2, count=100_000) > 25_000
 
 
-@pytest.mark.parametrize("name", ALL)
+#: These have so many verdicts at once that it takes half a minute each.
+LARGE_HERE = ("chat", "coding")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.full] if name in LARGE_HERE else []) for name in ALL]
+)
 def test_every_machine_here_agrees_wherever_it_can_be(name):
     machine = ALL[name]
     run = StatechartRun(machine)

@@ -8,7 +8,7 @@ httpx is imported on the first call.
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from contextlib import AbstractAsyncContextManager, aclosing
 from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _MOST_ERROR_BYTES = 64 * 1024
 _GOOD = 200
-_MOST_BEHIND_S = 0.05
 _HEADERS = {"accept": "text/event-stream, application/x-ndjson, application/json", "user-agent": "dual-state-agents"}
 
 
@@ -81,16 +80,19 @@ class Server:
         Raises ModelUnavailable without httpx; ServerError when the server refuses; GenerationError with the reason
         `unreachable`, `timeout`, `interrupted` or `bad_answer` for all else, also after chunks.
         """
-        decoder = StreamDecoder()
+        decoder, pieces = StreamDecoder(), self._bytes(body, on_retry)
         try:
-            async with aclosing(self._bytes(body, on_retry)) as pieces:
+            try:
                 async for piece in pieces:
                     for chunk in decoder.feed(piece):
                         yield chunk
                     if decoder.done:  # a server may keep the connection open
-                        if self._kept is not None:
-                            await _read_to_the_end(pieces)
                         break
+            finally:
+                if decoder.done and self._kept is not None:
+                    self._kept.read_on(pieces)
+                else:
+                    await pieces.aclose()
             for chunk in decoder.close():
                 yield chunk
         except DecodingError as error:
@@ -188,14 +190,6 @@ class Server:
         if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError):
             return self.asked.error("interrupted", f"The connection to {{where}} broke off; try again ({told}).")
         return self.asked.error("failed", f"{{model}} at {{where}} could not be asked ({told}).")
-
-
-async def _read_to_the_end(pieces: AsyncGenerator[bytes, None]) -> None:
-    """Read what comes behind a whole answer, for a moment: only a connection whose answer was read can be used again."""
-    with suppress(TimeoutError, GenerationError):  # what was wanted is there
-        async with asyncio.timeout(_MOST_BEHIND_S):
-            async for _ in pieces:
-                pass
 
 
 @attrs.define
