@@ -276,6 +276,11 @@ TOOLS: tuple[Tool, ...] = (
         Parameter("new", "text", "what to put there", required=True, aliases=("new_str", "new_string", "new_text", "replace")),
         Parameter("all", "truth", "replace it wherever it is", default=False, aliases=("replace_all",)),
     ), "editfile strreplace replaceinfile applyedit"),
+    _tool("write_tested", "changing", "edit", "Write a Python module, tests first: tests are written, then code until it passes them.", (
+        _WHERE,
+        Parameter("tests_path", "text", "where the tests go, as tests/test_NAME.py", required=True, aliases=("test_path", "tests", "test_file")),
+        Parameter("specification", "text", "what the module is to do, exactly", required=True, aliases=("spec", "task", "description")),
+    )),
     _tool("run_cmd", "running", "run", "Run a program of the list, without a shell.", (
         Parameter("cmd", "command", 'program and arguments, as ["python", "main.py"]', required=True, aliases=("command", "argv", "args", "cmdline")),
         Parameter("stdin", "text", "what it reads on standard input", aliases=("input", "standard_input")),

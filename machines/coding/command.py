@@ -62,6 +62,9 @@ _INTERRUPTED, _UNREADABLE, _ASKED = 130, 2, 3
 )
 @click.option("--network", multiple=True, metavar="HOST", help="A host that commands may reach; none by default.")
 @click.option(
+    "--test-first", is_flag=True, help="Offer write_tested: tests are written first, then code until it passes them."
+)
+@click.option(
     "--json-mode",
     is_flag=True,
     help="For models that call no tools: they fill in a JSON schema. Needed for `--model local`.",
@@ -141,7 +144,13 @@ def _settings(goal: str, workspace: Path, said: Mapping[str, Any]) -> Settings:
     """Put together what the file says and what the command line says before it."""
     config = read_configuration(Path.cwd(), said["file"])
     own, bounds = config.pop("templates", {}), {name: config.pop(name) for name in PARAMETERS if name in config}
-    given = {"model": said["model"], "mode": said["mode"], "seed": said["seed"], "json_mode": said["json_mode"] or None}
+    given = {
+        "model": said["model"],
+        "mode": said["mode"],
+        "seed": said["seed"],
+        "json_mode": said["json_mode"] or None,
+        "test_first": said["test_first"] or None,
+    }
     lists = {name: list(said[name]) or None for name in ("network", "budget")}
     config |= checked({name: value for name, value in {**given, **lists}.items() if value is not None})
     config = {"temperature": TEMPERATURE, "seed": 0, "mode": MODES[0], **config, "workspace": str(workspace)}

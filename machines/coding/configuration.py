@@ -33,7 +33,7 @@ from machines.coding.tools.programs import Rules
 TEMPERATURE = 0.2
 _NAMES: dict[str, tuple[type, ...]] = {
     "model": (str,), "mode": (str,), "seed": (int,), "temperature": (int, float), "max_tokens": (int,), "context_tokens": (int,),
-    "json_mode": (bool,), "commit": (bool,), "unconfined": (bool,), "network": (list,), "protected": (list,), "polling": (list,),
+    "json_mode": (bool,), "commit": (bool,), "test_first": (bool,), "unconfined": (bool,), "network": (list,), "protected": (list,), "polling": (list,),
     "budget": (list,), "commands": (dict,), "mcp": (dict,), "templates": (dict,), "max_rounds": (int,), "max_turns": (int,), "max_calls": (int,),
 }  # fmt: skip
 PARAMETERS = ("max_rounds", "max_turns", "max_calls")

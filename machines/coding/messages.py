@@ -25,11 +25,13 @@ INSTRUCTIONS = (
     "another way."
 )
 
+TEST_FIRST = "Write every new Python module with write_tested, never with write_file: its tests come first."
 
-def messages_for(work: Work, *, context_tokens: int = CONTEXT_TOKENS) -> list[Message]:
-    """Give the messages of the next request."""
+
+def messages_for(work: Work, *, context_tokens: int = CONTEXT_TOKENS, test_first: bool = False) -> list[Message]:
+    """Give the messages of the next request; `test_first` where new modules are to be written with their tests."""
     head: list[Message] = [
-        {"role": "system", "content": INSTRUCTIONS},
+        {"role": "system", "content": f"{INSTRUCTIONS} {TEST_FIRST}" if test_first else INSTRUCTIONS},
         {"role": "user", "content": where_it_stands(work)},
     ]
     room = context_tokens * CHARS_PER_TOKEN - _size(head)

@@ -64,7 +64,7 @@ async def decompose(action: Action, context: PolicyContext) -> list[Step]:
 async def ask_model(action: Action, context: PolicyContext) -> list[Step]:
     """Send where the work stands and the last exchanges, and answer with what came. Raises GenerationError when nothing did."""
     agent, work, _ = read(action, context)
-    messages = messages_for(work, context_tokens=agent.context_tokens)
+    messages = messages_for(work, context_tokens=agent.context_tokens, test_first=agent.is_test_first)
     known = await in_thread(lambda: agent.toolbox.tools)
     tools = [tool.described() for tool in known.values()]
     result = await agent.model.ask(messages, tools, number=work.asked_of_model, on_text=agent.listen)
@@ -139,6 +139,7 @@ async def run_tool(action: Action, context: PolicyContext) -> list[Step]:
             error=f"{call['tool']}: interrupted",
         )
     else:
+        agent.toolbox.model, agent.toolbox.asked = agent.model, work.asked_of_model
         done = await _stoppable(partial(_do, agent.toolbox, call))
     data = {"call_id": call["call_id"], **done.as_data()}
     told = reminder_of(did_of(call, data), tuple(work.past))

@@ -56,6 +56,11 @@ class Resources:
         """How long a request may be."""
         return int(self._config.get("context_tokens") or CONTEXT_TOKENS)
 
+    @property
+    def is_test_first(self) -> bool:
+        """Tell whether new modules are to be written with their tests."""
+        return bool(self._config.get("test_first"))
+
     def approval(self, needs: str, asks: str, allowed: set[str]) -> dict[str, str]:
         """Say whether a call may happen in this mode: yes, ask, never, and why."""
         mode = self._config.get("mode") or MODES[0]

@@ -15,12 +15,14 @@ import attrs
 from dsa.edge.sandbox.commands import Stop
 from machines.coding.calls import COMPLETE, TOOLS, Call, Tool
 from machines.coding.history import History
+from machines.coding.tested import write_tested
 from machines.coding.tools import commands, running
 from machines.coding.tools.errors import ToolError
 from machines.coding.tools.foreign import Foreign, ForeignTool, Server
 from machines.coding.tools.git import GitTools
 from machines.coding.tools.programs import Rules
 from machines.coding.tools.workspace import Change, Workspace
+from machines.talking.model import Model
 
 _FILES = frozenset({"list_dir", "read_file", "search", "write_file", "write_files", "edit"})
 _LONGEST_ERROR, _LONGEST_DIFF = 200, 6_000
@@ -41,18 +43,27 @@ class Done:
     before: str = ""
     after: str = ""
     changes: tuple[Mapping[str, Any], ...] = ()
+    usage: Mapping[str, Any] | None = None
 
     def as_data(self) -> dict[str, Any]:
         """Give it as the data of an event."""
         marks = {"before": self.before, "after": self.after} if self.changes else {}
-        told = {"error": self.error, "fault": self.fault, "ran": self.ran, "changes": list(self.changes), **marks}
+        told = {
+            "error": self.error,
+            "fault": self.fault,
+            "ran": self.ran,
+            "changes": list(self.changes),
+            "usage": self.usage,
+            **marks,
+        }
         return {"result": dict(self.result), **{name: value for name, value in told.items() if value}}
 
 
 class Toolbox:
     """The tools of a workspace. `folder` is the run's own, outside of it: the history of changes lies there.
 
-    Settings: `workspace`, `protected`, `network`, `commands` (rules), `commit`, `mcp`, `polling`, `unconfined`. Raises ToolError, ValueError, OSError.
+    Settings: `workspace`, `protected`, `network`, `commands` (rules), `commit`, `test_first`, `mcp`, `polling`, `unconfined`. `model` is who writes
+    tested code, `asked` how many answers the run has had of it. Raises ToolError, ValueError, OSError.
     """
 
     def __init__(self, config: Mapping[str, Any], folder: Path) -> None:
@@ -63,6 +74,8 @@ class Toolbox:
         self.workspace = Workspace(self.root, self._protected)
         self._git = GitTools(self.root)
         self._opened: Foreign | None = None
+        self.model: Model | None = None
+        self.asked = 0
 
     @cached_property
     def history(self) -> History:
@@ -81,7 +94,8 @@ class Toolbox:
     @cached_property
     def tools(self) -> Mapping[str, Tool]:
         """The tools by their names."""
-        own = [tool for tool in TOOLS if tool.name != "git_commit" or self._config.get("commit")]
+        wanted = {"git_commit": self._config.get("commit"), "write_tested": self._config.get("test_first")}
+        own = [tool for tool in TOOLS if wanted.get(tool.name, True)]
         found = {tool.name: tool for tool in [*own, *map(_as_tool, self.foreign.tools() if self.foreign else ())]}
         for name in self._config.get("polling") or ():
             if name in found:
@@ -96,7 +110,9 @@ class Toolbox:
         name, given = call.tool.name, dict(call.arguments)
         faults = {"inside_workspace": "", "command_allowed": ""}
         about: dict[str, Any] = {"faults": faults, "asks": call.tool.needs, "planned": []}
-        if name in _FILES:
+        if name == "write_tested":
+            faults["inside_workspace"] = self.workspace.fault("write_files", _both_files(given))
+        elif name in _FILES:
             faults["inside_workspace"] = self.workspace.fault(name, given)
             about["planned"] = [] if faults["inside_workspace"] else self._planned(name, given)
         elif name == "run_cmd":
@@ -149,6 +165,8 @@ class Toolbox:
                 return Done({each: value for each, value in found.items() if each != "changes"})
             if name == "run_cmd":
                 return self._ran(call, stop)
+            if name == "write_tested":
+                return self._tested(given)
             if name.startswith("git_"):
                 return Done(_GIT[name](self._git, given))
             assert self.foreign is not None, "a tool that is not ours is a server's"
@@ -158,6 +176,18 @@ class Toolbox:
             told = {"error": {"code": error.code, "message": str(error)}}
             fault = f"{error.code} {given.get('path', '')}"
             return Done(told, is_done=False, error=f"{name}: {line}"[:_LONGEST_ERROR], fault=fault)
+
+    def _tested(self, given: Mapping[str, Any]) -> Done:
+        assert self.model is not None, "the tool is offered where a model is asked"
+        tested = write_tested(self.model, given["specification"], given["path"], self.asked)
+        found = self.workspace.apply("write_files", _both_files(given, tested.code, tested.tests))
+        told = {
+            "result": f"{found['result']}; the tests pass",
+            "answers": tested.attempts,
+            "code": tested.code,
+            "tests": tested.tests,
+        }
+        return Done(told, usage=tested.usage)
 
     def _ran(self, call: Mapping[str, Any], stop: Stop) -> Done:
         given = call["arguments"]
@@ -200,6 +230,12 @@ class Toolbox:
         self.workspace.close()
         if self._opened is not None:
             self._opened.close()
+
+
+def _both_files(given: Mapping[str, Any], code: str = "", tests: str = "") -> dict[str, Any]:
+    """Give the call that writes a module and its tests."""
+    files = [{"path": given["path"], "content": code}, {"path": given["tests_path"], "content": tests}]
+    return {"files": files, "create_dirs": True}
 
 
 def _as_tool(each: ForeignTool) -> Tool:

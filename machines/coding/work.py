@@ -195,6 +195,9 @@ class Work:
     def _count(self, data: Mapping[str, Any]) -> None:
         self.asked_of_model += 1
         self.rescues.update(data.get("rescues") or {})
+        self._add_usage(data)
+
+    def _add_usage(self, data: Mapping[str, Any]) -> None:
         usage = data.get("usage") or {}
         self.usage.update({name: value for name, value in usage.items() if isinstance(value, int | float)})
 
@@ -232,6 +235,7 @@ class Work:
         self.past.append(did_of(called.about, data))
         if data.get("changes"):
             self._changed(data)
+        self._add_usage(data)
         if data.get("ran"):
             self.commands.append(data["ran"])
         if data.get("error"):

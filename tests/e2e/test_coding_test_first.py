@@ -1,0 +1,78 @@
+"""The test-first mode: the TDD workflow writes tests, then code until it passes them; what does not pass is never written."""
+
+import json
+
+import pytest
+from chat_server import Said
+from coders import acting, agent_at, call, complete, tasks, worked
+
+PLAN = tasks(("Write the module", "write_tested mathx.py with mean"))
+TESTS = "```python\nfrom mathx import mean\n\n\ndef test_mean():\n    assert mean([1, 2, 6]) == 3\n```"
+WRONG = "```python\ndef mean(values):\n    return sum(values) / 2\n```"
+RIGHT = "```python\ndef mean(values):\n    return sum(values) / len(values)\n```"
+ASKED = call("write_tested", path="mathx.py", tests_path="tests/test_mathx.py", specification="mean(values), the arithmetic mean")  # fmt: skip
+
+
+def writing(*codes, tests=TESTS):
+    """Play a model that writes these when it is asked for code, and is done when the tool has given a result."""
+    left = list(codes)
+
+    def act(view):
+        if not view.done:
+            return ASKED
+        return complete(success="error" not in view.done[-1][2])
+
+    agent = acting(PLAN, act)
+
+    def player(body, number):
+        said = body["messages"][0]["content"]
+        if "You write tests" in said:
+            assert "from mathx import" in said
+            return Said(tests)
+        if "You write code" in said:
+            assert "def test_mean" in said
+            return Said(left.pop(0))
+        return agent(body, number)
+
+    return player
+
+
+def test_tests_come_first_and_code_is_mended_until_it_passes(tmp_path):
+    with agent_at(tmp_path, "A module mathx", writing(WRONG, RIGHT), test_first=True) as (agent, played):
+        work = worked(agent)
+        assert (agent.state, work.files_written) == ("goal_complete", ["mathx.py", "tests/test_mathx.py"])
+    workspace = tmp_path / "workspace"
+    assert (workspace / "mathx.py").read_text() == "def mean(values):\n    return sum(values) / len(values)\n"
+    assert "def test_mean" in (workspace / "tests" / "test_mathx.py").read_text()
+    (result,) = (each.result for each in work.calls if each.tool == "write_tested")
+    assert result["answers"] == 3
+    again = next(body for body in played.requests if "sum(values) / 2" in json.dumps(body["messages"]))
+    assert "4.5" in json.dumps(again["messages"]) or "assert" in json.dumps(again["messages"])
+    assert "write_tested, never with write_file" in played.requests[1]["messages"][0]["content"]
+
+
+def test_what_never_passes_is_not_written(tmp_path):
+    with agent_at(tmp_path, "A module mathx", writing(*[WRONG] * 4), test_first=True) as (agent, _):
+        work = worked(agent)
+        assert agent.state == "escalated"
+    (result,) = (each.result for each in work.calls if each.tool == "write_tested")
+    assert result["error"]["code"] == "not_tested"
+    assert not (tmp_path / "workspace" / "mathx.py").exists()
+
+
+@pytest.mark.parametrize(("path", "code"), [("../mathx.py", "path_outside_workspace"), ("math-x.py", "bad_path")])
+def test_where_it_cannot_go_nothing_is_asked_for(tmp_path, path, code):
+    def act(view):
+        return complete(success=False) if view.done else call("write_tested", path=path, tests_path="t.py", specification="x")  # fmt: skip
+
+    with agent_at(tmp_path, "A module", acting(PLAN, act), test_first=True) as (agent, played):
+        work = worked(agent)
+    assert work.calls[0].result["error"]["code"] == code
+    assert len(played.requests) == 3
+
+
+def test_without_the_mode_the_tool_is_not_there(tmp_path):
+    with agent_at(tmp_path, "A module", acting(PLAN, lambda view: complete(success=False) if view.done else ASKED)) as (agent, played):  # fmt: skip
+        work = worked(agent)
+    assert work.calls[0].result["error"]["code"] == "unknown_tool"
+    assert "write_tested" not in {tool["function"]["name"] for tool in played.requests[1]["tools"]}
