@@ -26,7 +26,7 @@ from machines.chat.session import Chat, Settings
 
 SAMPLE, ALL = 4, 130
 TURNS = 14
-LIVES_SAMPLE, LIVES_ALL = 1, 15
+LIVES_SAMPLE, LIVES_ALL = 1, 18
 KILLS, TURNS_OF_LIVES = 4, 12
 full = pytest.mark.full
 
