@@ -27,7 +27,7 @@ from dsa.edge.sandbox.hosts import places
 from dsa.errors import DocumentError
 from machines.coding.plan import tasks_from
 from machines.coding.resources import MODES
-from machines.coding.tools.foreign import Server
+from machines.coding.servers.foreign import Server
 from machines.coding.tools.programs import Rules
 
 TEMPERATURE = 0.2

@@ -15,10 +15,10 @@ import attrs
 from dsa.edge.sandbox.commands import Stop
 from machines.coding.calls import COMPLETE, TOOLS, Call, Tool
 from machines.coding.history import History
+from machines.coding.servers.foreign import Foreign, ForeignTool, Server
 from machines.coding.tested import write_tested
 from machines.coding.tools import commands, running
 from machines.coding.tools.errors import ToolError
-from machines.coding.tools.foreign import Foreign, ForeignTool, Server
 from machines.coding.tools.git import GitTools
 from machines.coding.tools.programs import Rules
 from machines.coding.tools.workspace import Change, Workspace

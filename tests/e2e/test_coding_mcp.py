@@ -30,12 +30,12 @@ def servers(**more):
     return {"words": {"command": [sys.executable, SERVER], **more}}
 
 
-def processes():
-    """Name the processes of the server that run."""
+def processes(marker):
+    """Name the processes that were started with a marker."""
     found = []
-    for place in Path("/proc").glob("[0-9]*/cmdline"):
+    for place in Path("/proc").glob("[0-9]*/environ"):
         try:
-            if b"mcp_server.py" in place.read_bytes():
+            if str(marker).encode() in place.read_bytes():
                 found.append(place.parent.name)
         except OSError:
             continue
@@ -43,15 +43,16 @@ def processes():
 
 
 def test_its_tools_are_offered_called_and_their_results_told(tmp_path):
-    before = processes()
-    with agent_at(tmp_path, "How long is the page on dsa?", acting(PLAN, looking_up), mcp=servers()) as (agent, played):
+    mcp = servers(env={"MARKER": str(tmp_path)})
+    with agent_at(tmp_path, "How long is the page on dsa?", acting(PLAN, looking_up), mcp=mcp) as (agent, played):
         work = worked(agent)
         assert agent.state == "goal_complete"
+        assert len(processes(tmp_path)) == 1
     assert (tmp_path / "workspace" / "answer.txt").read_text() == "5 words\n"
     offered = {tool["function"]["name"] for tool in played.requests[1]["tools"]}
     assert {"words__lookup", "words__word_count", "write_file"} <= offered
     assert work.tools["words__lookup done"] == 1
-    assert processes() == before
+    assert processes(tmp_path) == []
 
 
 def test_leave_is_asked_for_them_and_kept_by_tool(tmp_path):

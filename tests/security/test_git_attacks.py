@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from machines.coding.looking import blob_id
+from machines.coding.history.looking import blob_id
 from machines.coding.tools.errors import ToolError
 from machines.coding.tools.git import GitTools
 

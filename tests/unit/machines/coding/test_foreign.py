@@ -17,9 +17,9 @@ import pytest
 
 from dsa.edge.sandbox.commands import stop
 from dsa.errors import ParameterError
+from machines.coding.servers.foreign import Foreign, Server
+from machines.coding.servers.tools import MOST_TOOLS, fitted, tools_of
 from machines.coding.tools.errors import ToolError
-from machines.coding.tools.foreign import Foreign, Server
-from machines.coding.tools.foreign_tools import MOST_TOOLS, fitted, tools_of
 
 pytest.importorskip("mcp", reason="the package mcp asks MCP servers")
 
@@ -491,7 +491,7 @@ def test_no_thread_and_no_file_is_left():
 
 PROGRAM = """
 import sys
-from machines.coding.tools.foreign import Foreign, Server
+from machines.coding.servers.foreign import Foreign, Server
 foreign = Foreign({"test": Server([sys.executable, sys.argv[1]])})
 foreign.tools()
 foreign.call("test__slow", {"seconds": 600 * (sys.argv[3] == "waits"), "mark": sys.argv[2]})
@@ -513,7 +513,7 @@ def test_neither_ctrl_c_nor_an_end_leaves_a_server(mark, how, code):
 
 INTERRUPTED = """
 import sys
-from machines.coding.tools.foreign import Foreign, Server
+from machines.coding.servers.foreign import Foreign, Server
 with Foreign({"test": Server([sys.executable, sys.argv[1]])}) as foreign:
     try:
         foreign.call("test__slow", {"seconds": 600, "mark": sys.argv[2]})
@@ -536,7 +536,7 @@ WITHOUT = """
 import sys
 sys.modules["mcp"] = None
 from machines.coding.tools.errors import ToolError
-from machines.coding.tools.foreign import Foreign, Server
+from machines.coding.servers.foreign import Foreign, Server
 try:
     Foreign({"test": Server(["x"])}).tools()
 except ToolError as error:

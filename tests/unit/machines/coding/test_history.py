@@ -10,7 +10,7 @@ from workspaces import make_workspace, state
 
 from dsa.edge.git import ArtifactStoreError
 from machines.coding.history import Changed, History
-from machines.coding.looking import LARGEST_BYTES, HistoryError, Seen, blob_id, look
+from machines.coding.history.looking import LARGEST_BYTES, HistoryError, Seen, blob_id, look
 
 UNKNOWN = "0" * 40
 

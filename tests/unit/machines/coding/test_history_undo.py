@@ -10,7 +10,7 @@ import pytest
 from workspaces import change_all, make_workspace, state
 
 from machines.coding.history import Conflict, History
-from machines.coding.looking import LARGEST_BYTES
+from machines.coding.history.looking import LARGEST_BYTES
 
 
 @pytest.fixture

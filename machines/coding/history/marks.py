@@ -14,10 +14,10 @@ from secrets import token_hex
 
 import attrs
 
-from machines.coding.ignoring import is_named, parts_of, rules_of
-from machines.coding.looking import HistoryError, Seen, Sight, look
-from machines.coding.putting import InTheWay, Kept, make_folder, put, remove, remove_folder
-from machines.coding.snapshots import Snapshot, Snapshots
+from machines.coding.history.ignoring import is_named, parts_of, rules_of
+from machines.coding.history.looking import HistoryError, Seen, Sight, look
+from machines.coding.history.putting import InTheWay, Kept, make_folder, put, remove, remove_folder
+from machines.coding.history.snapshots import Snapshot, Snapshots
 from machines.coding.tools.beneath import Beneath
 from machines.coding.tools.errors import ToolError
 from machines.coding.tools.git_process import Bounds, ran

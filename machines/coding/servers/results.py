@@ -7,9 +7,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from machines.coding.servers.tools import one_line
 from machines.coding.tools import output
 from machines.coding.tools.errors import ToolError
-from machines.coding.tools.foreign_tools import one_line
 
 Redact = Callable[[str], str]
 _LONGEST_STRUCTURED = 2 * output.KEPT

@@ -10,9 +10,9 @@ import signal
 import subprocess
 from collections.abc import AsyncGenerator
 
+from machines.coding.servers.server import Server
+from machines.coding.servers.tools import one_line
 from machines.coding.tools.errors import ToolError
-from machines.coding.tools.foreign_server import Server
-from machines.coding.tools.foreign_tools import one_line
 
 #: The longest line that a server may write.
 LONGEST_BYTES = 16 << 20

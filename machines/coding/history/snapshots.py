@@ -19,7 +19,7 @@ from dsa.edge.git.history import commit_bytes, read_commit
 from dsa.edge.git.objects import ArtifactStoreError, DurableObjects, run_git
 from dsa.edge.git.repository import make_ready
 from dsa.edge.git.trees import FOLDER, read_tree, write_tree
-from machines.coding.looking import HistoryError
+from machines.coding.history.looking import HistoryError
 
 _NAME = "workspace"
 _PATIENCE_S, _GC_PATIENCE_S = 10.0, 60.0

@@ -26,17 +26,19 @@ class BesideLoop:
 
     def done(self, work: Coroutine[Any, Any, T]) -> T:
         """Have work done and wait for it, or raise what it raised. Ctrl-C and the like cancel it. Raises Ended."""
-        with self._one_at_a_time:
-            if self._is_ended:
-                work.close()
-                raise Ended
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future: concurrent.futures.Future[T] | None = None
         try:
+            with self._one_at_a_time:
+                if self._is_ended:
+                    work.close()
+                    raise Ended
+                future = asyncio.run_coroutine_threadsafe(work, self._loop)
             return future.result()
         except concurrent.futures.CancelledError as error:
             raise Ended from error
         except BaseException:
-            future.cancel()
+            if future is not None:  # Ctrl-C may come at any moment since
+                future.cancel()
             raise
 
     @property

@@ -11,10 +11,10 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from machines.coding.servers.process import LONGEST_BYTES, ServerProcess, TooLong
+from machines.coding.servers.server import Server
+from machines.coding.servers.tools import ForeignTool, one_line, shown_names, tools_of
 from machines.coding.tools.errors import ToolError
-from machines.coding.tools.foreign_process import LONGEST_BYTES, ServerProcess, TooLong
-from machines.coding.tools.foreign_server import Server
-from machines.coding.tools.foreign_tools import ForeignTool, one_line, shown_names, tools_of
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream

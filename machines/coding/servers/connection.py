@@ -7,10 +7,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from machines.coding.servers.server import Server
+from machines.coding.servers.session import Live, cancelled, told
+from machines.coding.servers.tools import ForeignTool
 from machines.coding.tools.errors import ToolError
-from machines.coding.tools.foreign_server import Server
-from machines.coding.tools.foreign_session import Live, cancelled, told
-from machines.coding.tools.foreign_tools import ForeignTool
 
 
 class Connection:

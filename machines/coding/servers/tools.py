@@ -12,9 +12,9 @@ from typing import Any
 
 import attrs
 
+from machines.coding.servers.server import Approve, Server
 from machines.coding.tools import output
 from machines.coding.tools.errors import ToolError
-from machines.coding.tools.foreign_server import Approve, Server
 
 #: How many tools of one server may be used: more fill a prompt before anything is asked.
 MOST_TOOLS = 100

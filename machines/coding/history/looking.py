@@ -14,7 +14,7 @@ from contextlib import suppress
 import attrs
 
 from dsa.errors import DsaError
-from machines.coding.ignoring import Rule, is_named, parts_of, rules_of
+from machines.coding.history.ignoring import Rule, is_named, parts_of, rules_of
 from machines.coding.tools.paths import TEMPORARY
 
 FILE, PROGRAM, LINK = "100644", "100755", "120000"

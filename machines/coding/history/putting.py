@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from secrets import token_hex
 
 from dsa.errors import DsaError
-from machines.coding.looking import LINK, PROGRAM, HistoryError, blob_id, read_file
+from machines.coding.history.looking import LINK, PROGRAM, HistoryError, blob_id, read_file
 from machines.coding.tools.beneath import Beneath
 from machines.coding.tools.errors import ToolError
 from machines.coding.tools.paths import TEMPORARY

@@ -14,13 +14,13 @@ from contextlib import suppress
 from typing import Any, Protocol, Self, TypeVar
 
 from dsa.errors import install_hint
-from machines.coding.tools import foreign_results
+from machines.coding.servers import results
+from machines.coding.servers.connection import Connection
+from machines.coding.servers.loop import BesideLoop, Ended
+from machines.coding.servers.results import Redact
+from machines.coding.servers.server import Server
+from machines.coding.servers.tools import ForeignTool, check_apart, prefix, shown_names
 from machines.coding.tools.errors import ToolError
-from machines.coding.tools.foreign_connection import Connection
-from machines.coding.tools.foreign_loop import BesideLoop, Ended
-from machines.coding.tools.foreign_results import Redact
-from machines.coding.tools.foreign_server import Server
-from machines.coding.tools.foreign_tools import ForeignTool, check_apart, prefix, shown_names
 
 __all__ = ["Foreign", "ForeignTool", "Server"]
 
@@ -63,7 +63,7 @@ class Foreign:
     def call(
         self, name: str, arguments: Mapping[str, Any], timeout_s: float | None = None, stop: Stopping | None = None
     ) -> dict[str, Any]:
-        """Call a tool by its name for models, and give its result (see `foreign_results.shown`).
+        """Call a tool by its name for models, and give its result (see `results.shown`).
 
         `timeout_s` bounds the call, not a start of the server that it needs; without it the server's own holds. A call that is late or
         stopped ends the server. Raises ToolError.
@@ -83,7 +83,7 @@ class Foreign:
         finally:
             if file is not None:
                 os.close(file)
-        return foreign_results.shown(said, self._redact)
+        return results.shown(said, self._redact)
 
     def close(self) -> None:
         """End the servers and wait until they are gone; calls under way raise ToolError `closed`."""
