@@ -28,11 +28,7 @@ class BesideLoop:
         """Have work done and wait for it, or raise what it raised. Ctrl-C and the like cancel it. Raises Ended."""
         future: concurrent.futures.Future[T] | None = None
         try:
-            with self._one_at_a_time:
-                if self._is_ended:
-                    work.close()
-                    raise Ended
-                future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            future = self._begun(work)
             return future.result()
         except concurrent.futures.CancelledError as error:
             raise Ended from error
@@ -40,6 +36,13 @@ class BesideLoop:
             if future is not None:  # Ctrl-C may come at any moment since
                 future.cancel()
             raise
+
+    def _begun(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
+        with self._one_at_a_time:
+            if self._is_ended:
+                work.close()
+                raise Ended
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     @property
     def is_here(self) -> bool:
