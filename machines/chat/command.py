@@ -7,14 +7,14 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
-from dsa.cli.kept import faults_told, find, runs_option
+from dsa.cli.kept import budget_option, faults_told, find, runs_option
 from dsa.cli.model import model_named
 from dsa.cli.parameters import parse_parameters
 from dsa.cli.run_policy import absolute_script
@@ -26,7 +26,7 @@ from machines.chat.display import Display
 from machines.chat.session import Chat, Settings
 from machines.chat.talk import Talk
 
-_AS_BEGUN = "--resume goes on as the conversation was begun: it takes no DATA, --format, --param or --no-.."
+_AS_BEGUN = "--resume goes on as the conversation was begun: it takes no DATA, --format, --param, --budget or --no-.."
 
 
 @click.command("chat")
@@ -43,39 +43,32 @@ _AS_BEGUN = "--resume goes on as the conversation was begun: it takes no DATA, -
 @click.option("--no-dedup", is_flag=True, help="Let everything be done again: to see what the guards are worth.")
 @click.option("--no-normalise", is_flag=True, help="Take calls as they are sent: to see what mending is worth.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object a turn and nothing else.")
+@budget_option
 @runs_option
 def command(
-    data: tuple[Path, ...],
     asked: tuple[str, ...],
-    model: str | None,
-    seed: int,
     resumed: str | None,
-    format_: str,
-    parameters: tuple[str, ...],
     root: str,
     *,
     take: bool,
-    no_dedup: bool,
-    no_normalise: bool,
     json_wanted: bool,
+    **said: Any,  # noqa: ANN401  (options)
 ) -> None:
     """Talk with a model about DATA: CSV, Parquet, JSON, SQLite or DuckDB files.
 
     The model asks with SQL and Python; both run where they can do no harm, files are kept under DIR/RUN/files. Exit code 0: the last turn was
     answered; 1: it ended with an error, or there is no model; 2: DATA or RUN cannot be used.
     """
-    if resumed is not None and (data or parameters or no_dedup or no_normalise or format_ != "none"):
+    is_other = any(said[name] for name in ("data", "parameters", "budget", "no_dedup", "no_normalise"))
+    if resumed is not None and (is_other or said["format_"] != "none"):
         raise click.UsageError(_AS_BEGUN)
     runs, display = Path(root), Display(terminal())
     how: dict[str, Any] = {} if json_wanted else {"observe": display.observe, "listen": display.listen}
     with faults_told(runs, lambda: None):
         if resumed is not None:
-            chat = Chat.resume(_named(runs, resumed), runs, model=model, take=take, **how)
+            chat = Chat.resume(_named(runs, resumed), runs, model=said["model"], take=take, **how)
         else:
-            bounds, mends, notices = parse_parameters(parameters), not no_normalise, not no_dedup
-            chat = Chat.begin(
-                Settings(absolute_script(model or ""), data, seed, format_, mends, notices, bounds), runs, **how
-            )
+            chat = Chat.begin(_settings(said), runs, **how)
         chat.resources.warm()
         with chat, asyncio.Runner() as runner:
             if asked:
@@ -83,6 +76,20 @@ def command(
             else:
                 code = Talk(chat, display, runs).hold(lambda work: _heard(runner, chat, work))
     sys.exit(code)
+
+
+def _settings(said: Mapping[str, Any]) -> Settings:
+    """Put together what the command line says."""
+    return Settings(
+        absolute_script(said["model"] or ""),
+        said["data"],
+        said["seed"],
+        said["format_"],
+        not said["no_normalise"],
+        not said["no_dedup"],
+        parse_parameters(said["parameters"]),
+        budget=said["budget"],
+    )
 
 
 def _named(runs: Path, wanted: str) -> str:

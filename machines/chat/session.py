@@ -42,6 +42,7 @@ class Settings:
     dedup: bool = True
     parameters: Mapping[str, Value] = attrs.field(factory=dict)
     context_chars: int | None = None
+    budget: tuple[str, ...] = ()
 
     def config(self) -> dict[str, Any]:
         """Give what policies can read."""
@@ -51,6 +52,7 @@ class Settings:
             "normalise": self.normalise,
             "dedup": self.dedup,
             "context_chars": self.context_chars,
+            "budget": list(self.budget),
         }
 
 

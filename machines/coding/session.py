@@ -69,10 +69,7 @@ class Agent:
         config = dict(settings.config)
         made = _Made(listen, observe, is_new=True)
         started = {"model": config["model"], "seed": config.get("seed") or 0, "config": config}
-        budget = tuple(config.get("budget") or ())
-        held = begun(
-            NAME, settings.parameters, started, bound_in(runs), made, runs=runs, observe=made.watch, budget=budget
-        )
+        held = begun(NAME, settings.parameters, started, bound_in(runs), made, runs=runs, observe=made.watch)
         goal: dict[str, Any] = {"text": settings.goal}
         if settings.tasks:
             goal["tasks"] = [task.to_json() for task in settings.tasks]
@@ -91,9 +88,7 @@ class Agent:
     ) -> "Agent":
         """Take up the work again. Raises WrongRunError for a run that is none, StoreError, OtherMachineError, ReplayError."""
         made = _Made(listen, observe)
-        budget = _budget_of(run_id, runs)
-        bind_it = bound_in(runs, model)
-        held = taken_up(run_id, NAME, bind_it, made, runs=runs, observe=made.watch, take=take, budget=budget)
+        held = taken_up(run_id, NAME, bound_in(runs, model), made, runs=runs, observe=made.watch, take=take)
         return made.agent(held)
 
     def __enter__(self) -> Self:
@@ -213,12 +208,6 @@ def bound_in(runs: Path, model: str | None = None) -> Bind:
         return bind(machine, path=locate(NAME), model=answering, seed=started["seed"], config=config)
 
     return bound
-
-
-def _budget_of(run_id: str, runs: Path) -> tuple[str, ...]:
-    """Give the budget that a run was begun with."""
-    with open_store(runs, must_exist=True) as store:
-        return tuple(_config_of(store.read(run_id)).get("budget") or ())
 
 
 def _config_of(recorded: Recorded) -> Mapping[str, Any]:

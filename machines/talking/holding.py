@@ -21,7 +21,7 @@ from dsa.errors import DsaError
 from dsa.expr import Value
 from dsa.lang import digest, loads
 from dsa.machine import Machine
-from dsa.runtime.budgets import read_limit
+from dsa.runtime.budgets import Limit, read_limit
 from dsa.runtime.journal import Beginning
 from dsa.runtime.ledger import Entry
 from dsa.runtime.recovery import unfinished
@@ -55,16 +55,15 @@ def begun(
     *,
     runs: Path,
     observe: Observer,
-    budget: Sequence[str] = (),
 ) -> Held:
-    """Begin a run of a shipped machine. What is wrong with its resources is said before anything is kept.
+    """Begin a run of a shipped machine; its budget is that of `started["config"]`. What is wrong with its resources is said before anything is kept.
 
     Raises BindingError, StoreError, BudgetError, and what `prepare` raises.
     """
     document = locate(name)
     text = read_text(document)
     machine = loads(text, str(document)).at(dict(parameters))
-    limits = [read_limit(each, machine.answers) for each in budget]
+    limits = _limits(machine, started)
     binding = bind(machine, started)
     known = binding.secrets.value({"file": str(document), **started})
     now_ms = time.time_ns() // 1_000_000
@@ -88,9 +87,8 @@ def taken_up(
     runs: Path,
     observe: Observer,
     take: bool = False,
-    budget: Sequence[str] = (),
 ) -> Held:
-    """Take up a run. `observe` is given what happens from now on. Raises WrongRunError, StoreError, OtherMachineError, ReplayError, BudgetError."""
+    """Take up a run, within the budget that it was begun with. `observe` is given what happens from now on. Raises WrongRunError, StoreError, OtherMachineError, ReplayError, BudgetError."""
     with ExitStack() as undone:
         store = undone.enter_context(open_store(runs, must_exist=True))
         journal, recorded = store.hold(run_id, take=take)
@@ -98,14 +96,20 @@ def taken_up(
         run, first = replayed(recorded)
         if run.machine.name != name:
             raise WrongRunError(f"run {run_id} is one of {run.machine.name}, not of {name}")
-        limits = [read_limit(each, run.machine.answers) for each in budget]
-        binding = bind(run.machine, dict(first.started))
+        started = dict(first.started)
+        limits = _limits(run.machine, started)
+        binding = bind(run.machine, started)
         prepare(binding, run_id, undone)
         news = _after(len(recorded.entries), observe)
         artifacts, _, watch = undone.enter_context(kept(runs, run, recorded.text, news))
         left = unfinished(run)
         driver = Driver(run, binding, artifacts, left=left, journal=journal, observe=watch, limits=limits)
         return Held(driver, undone.pop_all())
+
+
+def _limits(machine: Machine, started: Mapping[str, Any]) -> list[Limit]:
+    budget: Sequence[str] = started["config"].get("budget") or ()
+    return [read_limit(each, machine.answers) for each in budget]
 
 
 def _after(count: int, observe: Observer) -> Observer:

@@ -74,3 +74,15 @@ def test_what_cannot_be_used_is_said_in_a_sentence(chat, arguments, code, said):
     assert done.returncode == code, done.stdout + done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_budget_holds_and_is_kept(chat):
+    spent = chat(
+        "numbers.csv", "--model", "scripted:script.md", "--budget", "ask_model.calls=1", "--ask", "What is there?"
+    )
+    assert spent.returncode == 1
+    assert "budget" in spent.stdout
+    again = chat("--resume", "last", "--ask", "And now?")
+    assert (again.returncode, "budget" in again.stdout) == (1, True)
+    wrong = chat("numbers.csv", "--model", "scripted:script.md", "--budget", "dollars=1", "--ask", "x")
+    assert (wrong.returncode, "is no budget" in wrong.stderr) == (2, True)
