@@ -70,7 +70,7 @@ def parse_script(text: str) -> dict[str, list[str]]:
     replies: dict[str, list[str]] = {"": []}
     tokens = MarkdownIt("commonmark").parse(text)
     step = ""
-    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+    for token, following in zip(tokens, [*tokens, None][1:], strict=True):
         if token.type == "heading_open" and token.level == 0 and token.tag in {"h1", "h2"}:
             step = following.content.strip("` ") if following and token.tag == "h2" else ""
         elif token.type == "fence" and token.level == 0:

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from dsa.cli.faults import INTERRUPTED
 from dsa.cli.kept import budget_option, faults_told, find, runs_option
 from dsa.cli.model import model_named
 from dsa.cli.parameters import parse_parameters
@@ -57,11 +58,13 @@ def command(
     """Talk with a model about DATA: CSV, Parquet, JSON, SQLite or DuckDB files.
 
     The model asks with SQL and Python; both run where they can do no harm, files are kept under DIR/RUN/files. Exit code 0: the last turn was
-    answered; 1: it ended with an error, or there is no model; 2: DATA or RUN cannot be used.
+    answered; 1: it ended with an error, or there is no model; 2: DATA or RUN cannot be used; 130: a turn was stopped by Ctrl-C.
     """
     is_other = any(said[name] for name in ("data", "parameters", "budget", "no_dedup", "no_normalise"))
     if resumed is not None and (is_other or said["format_"] != "none"):
         raise click.UsageError(_AS_BEGUN)
+    if any(not text.strip() for text in asked) or (json_wanted and not asked):
+        raise click.UsageError("say something: --ask TEXT")
     runs, display = Path(root), Display(terminal())
     how: dict[str, Any] = {} if json_wanted else {"observe": display.observe, "listen": display.listen}
     with faults_told(runs, lambda: None):
@@ -69,6 +72,8 @@ def command(
             chat = Chat.resume(_named(runs, resumed), runs, model=said["model"], take=take, **how)
         else:
             chat = Chat.begin(_settings(said), runs, **how)
+            if not json_wanted:
+                display.tables(chat.resources.database.tables)
         chat.resources.warm()
         with chat, asyncio.Runner() as runner:
             if asked:
@@ -107,9 +112,14 @@ def _asked(runner: asyncio.Runner, chat: Chat, asked: tuple[str, ...], display: 
         turn = _heard(runner, chat, chat.say(text))
         if json_wanted:
             click.echo(json.dumps(turn_told(chat, turn), ensure_ascii=False))
+        if turn.ended == "turn_cancelled":
+            break
     if not json_wanted:
-        display.say(f"{chat.run_id}: {chat.state.rpartition('.')[2]}; go on with: dsa chat --resume {chat.run_id}")
-    return 1 if chat.has_failed else 0
+        retry = " (there /retry goes on with the turn)" if chat.has_failed else ""
+        display.say(
+            f"{chat.run_id}: {chat.state.rpartition('.')[2]}; go on with: dsa chat --resume {chat.run_id}{retry}"
+        )
+    return INTERRUPTED if turn.ended == "turn_cancelled" else 1 if chat.has_failed else 0
 
 
 def _heard(runner: asyncio.Runner, chat: Chat, work: Any) -> Any:  # noqa: ANN401  (a coroutine, and what it gives)
@@ -150,6 +160,8 @@ def turn_told(chat: Chat, turn: Turn) -> dict[str, Any]:
             "status": call.status,
             "rescues": list(call.rescues),
             "artifacts": call.artifacts,
+            "text": call.text,
+            "error": call.result["error"] if isinstance(call.result, dict) and "error" in call.result else None,
         }
         for call in turn.calls
     ]
@@ -160,6 +172,7 @@ def turn_told(chat: Chat, turn: Turn) -> dict[str, Any]:
         "state": chat.state,
         "said": turn.text,
         "answer": turn.answer,
+        "why": turn.why,
         "calls": calls,
         "artifacts": conversation.inventory.described(),
         "counters": counters_of(conversation),

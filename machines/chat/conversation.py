@@ -33,6 +33,8 @@ REASONS: dict[str, str] = {
     "limit_reached": "The turn reached a bound on answers, calls or refusals.",
     "turn_failed": "The model or a tool failed.",
 }
+#: Reasons by which a turn ends without an answer.
+ENDS = frozenset({"turn_cancelled", "turn_timed_out", "limit_reached", "turn_failed"})
 #: Events of calls that are taken from the queue, and of what came of them.
 CALLED = frozenset({"sql_call", "python_call", "unknown_call"})
 DONE = frozenset({"sql_done", "python_done"})
@@ -70,7 +72,10 @@ class Called:
 
 @attrs.define
 class Turn:
-    """What the user said, and all that followed: messages in the provider's form, calls, the answer; `size` is how long these messages are as JSON."""
+    """What the user said, and all that followed: messages in the provider's form, calls, the answer; `size` is how long these messages are as JSON.
+
+    `ended` is the reason by which it ended otherwise than with an answer (REASONS), `why` says it in words.
+    """
 
     number: int
     text: str
@@ -80,6 +85,8 @@ class Turn:
     answer: str = ""
     size: int = 0
     guided: bool = False
+    ended: str = ""
+    why: str = ""
 
 
 class Conversation:
@@ -146,6 +153,7 @@ class Conversation:
             self.turns.append(Turn(len(self.turns) + 1, data["text"], bool(data.get("rerun"))))
             self._say({"role": "user", "content": data["text"]})
         elif entry.event == "retried" and self.turns:
+            self.turn.ended = self.turn.why = ""
             self._close_open("interrupted")
             if self.turn.messages[-1]["role"] == "assistant":
                 self._say({"role": "user", "content": GO_ON})
@@ -225,6 +233,8 @@ class Conversation:
             if not isinstance(told, dict) or told.get("reason") not in REASONS:
                 continue
             self.reasons[told["reason"]] += 1
+            if told["reason"] in ENDS:
+                self.turn.ended, self.turn.why = told["reason"], str(told.get("text") or "")
             if told["reason"] == "empty_python_payload_retried":
                 self.guided += 1
                 self.turn.guided = True

@@ -3,6 +3,7 @@
 Takes ledger entries and pieces of text in the order in which they come. It writes; it decides nothing.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
@@ -12,8 +13,10 @@ from rich.text import Text
 from dsa.cli.terminal import printable
 from dsa.runtime.ledger import Entry, EventEntry, RefusalEntry, ResultEntry, StepEntry
 from machines.chat.conversation import DONE, FAILED, REASONS
+from machines.chat.sql import TableInfo
 
 _MOST_ROWS, _MOST_COLUMNS, _LONGEST_CELL, _LONGEST_CALL = 10, 8, 40, 100
+_LONGEST_ERROR = 800
 _BADGES = {
     "duplicate_tool_call_skipped": "skipped, done already",
     "duplicate_artifact_prevented": "kept once",
@@ -39,7 +42,14 @@ class Display:
         self._console = console
         self._arrived: EventEntry | None = None
         self._is_in_line = False
-        self._text = ""
+        self._text = self._failed = ""
+
+    def tables(self, tables: Iterable[TableInfo]) -> None:
+        """Show what was loaded."""
+        for table in tables:
+            columns = ", ".join(f"{name} {kind}" for name, kind in table.columns[:_MOST_COLUMNS])
+            more = f" and {len(table.columns) - _MOST_COLUMNS} more" if len(table.columns) > _MOST_COLUMNS else ""
+            self._line(f"table {table.name} ({table.source}): {table.row_count:,} rows; {columns}{more}", "dim")
 
     def listen(self, text: str) -> None:
         """Show a piece of the model's text."""
@@ -75,7 +85,7 @@ class Display:
     def _result(self, data: Any) -> None:  # noqa: ANN401  (JSON)
         result = data["result"]
         if "error" in result:
-            self._line(f"{result['error']['code']}: {_short(result['error']['message'])}", "red")
+            self._line(f"{result['error']['code']}: {_short(result['error']['message'], _LONGEST_ERROR)}", "red")
         if "columns" in result:
             self._table(result)
         for name in ("output", "value"):
@@ -103,10 +113,12 @@ class Display:
     def _told(self, entry: ResultEntry) -> None:
         for step in entry.steps:
             told = step["payload"]
-            if isinstance(told, dict) and told.get("reason") in REASONS:
-                self._line(f"[{_BADGES[told['reason']]}] {told['reason']}: {_short(str(told.get('text')))}", "yellow")
+            if isinstance(told, dict) and told.get("reason") in REASONS and told.get("text") != self._failed:
+                text = _short(str(told.get("text")), _LONGEST_ERROR)
+                self._line(f"[{_BADGES[told['reason']]}] {told['reason']}: {text}", "yellow")
             if entry.failed and isinstance(told, dict) and told.get("error") is True:
-                self._line(f"[failed] {entry.effect}: {_short(str(told.get('message')))}", "red")
+                self._failed = str(told.get("message"))
+                self._line(f"[failed] {entry.effect}: {_short(self._failed, _LONGEST_ERROR)}", "red")
 
     def _line(self, text: str, style: str) -> None:
         self._end_line()

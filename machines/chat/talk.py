@@ -21,7 +21,7 @@ Perform = Callable[[Coroutine[Any, Any, Any]], Any]
 HELP = """\
 /artifacts         what was made          /counters        what was skipped, mended, retried
 /state             the phase              /branch [TURN]   another conversation, up to the end of a turn
-/cancel            stop a turn (Ctrl-C)   /export [DIR]    copy the files, and what was said
+/cancel            (while a turn goes on: Ctrl-C)   /export [DIR]    copy the files, and what was said
 /retry, /dismiss   after an error         /rerun TEXT      say TEXT; work may be done again
 /end               end it for good        /quit            leave it; it can be resumed"""
 
@@ -42,8 +42,11 @@ class Talk:
         while not chat.is_closed:
             try:
                 line = read("> ").strip()
-            except (EOFError, KeyboardInterrupt):
+            except EOFError:
                 break
+            except KeyboardInterrupt:
+                say("no turn goes on; Ctrl-D leaves")
+                continue
             if line in {"/quit", "/exit"}:
                 break
             if line:
@@ -100,8 +103,11 @@ def _branch(chat: Chat, runs: Path, rest: str) -> str:
 
 def _export(chat: Chat, _runs: Path, rest: str) -> str:
     folder = Path(rest or f"{chat.run_id}-export")
-    folder.mkdir(parents=True, exist_ok=True)
     conversation, files = chat.conversation, chat.resources.files
+    names = ["conversation.md", *map(files.name_of, conversation.inventory)]
+    if there := [name for name in names if (folder / name).exists()]:
+        return f"nothing was written: {', '.join(there[:5])} {'is' if len(there) == 1 else 'are'} in {folder} already; name another folder"
+    folder.mkdir(parents=True, exist_ok=True)
     for each in conversation.inventory:
         shutil.copyfile(files.path(each.digest), folder / files.name_of(each))
     turns = [f"## {turn.number}. {turn.text}\n\n{turn.answer or '(no answer)'}" for turn in conversation.turns]

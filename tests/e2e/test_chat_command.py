@@ -86,3 +86,39 @@ def test_a_budget_holds_and_is_kept(chat):
     assert (again.returncode, "budget" in again.stdout) == (1, True)
     wrong = chat("numbers.csv", "--model", "scripted:script.md", "--budget", "dollars=1", "--ask", "x")
     assert (wrong.returncode, "is no budget" in wrong.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("arguments", [("--ask", " "), ("--json",)])
+def test_nothing_to_say_is_no_turn(chat, arguments):
+    done = chat("numbers.csv", "--model", "scripted:script.md", *arguments)
+    assert (done.returncode, "say something" in done.stderr) == (2, True)
+
+
+def test_a_turn_that_fails_says_why_to_people_and_to_programs(chat):
+    address = "http://127.0.0.1:1/v1#m"
+    told = json.loads(chat("numbers.csv", "--model", address, "--ask", "x", "--json").stdout)
+    assert "check that the server runs and that the address is right" in told["why"]
+    shown = chat("numbers.csv", "--model", address, "--ask", "x")
+    assert shown.returncode == 1
+    assert shown.stdout.count("check that the server runs and that the address is right") == 1
+    assert "/retry" in shown.stdout
+
+
+def test_what_was_loaded_is_shown(chat):
+    done = chat("numbers.csv", "--model", "scripted:script.md", "--ask", "What is there?")
+    assert "table numbers (numbers.csv): 2 rows; a BIGINT, b BIGINT" in done.stdout
+
+
+def test_an_export_overwrites_nothing(chat, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "conversation.md").write_text("precious")
+    done = chat("numbers.csv", "--model", "scripted:script.md", said="What is there?\n/export mine\n/export new\n")
+    assert "nothing was written: conversation.md is in mine already" in done.stdout
+    assert (tmp_path / "mine" / "conversation.md").read_text() == "precious"
+    assert len(list((tmp_path / "new").iterdir())) == 2
+
+
+def test_an_empty_script_is_named(chat, tmp_path):
+    (tmp_path / "empty.md").write_text(" \n")
+    done = chat("numbers.csv", "--model", "scripted:empty.md", "--ask", "x")
+    assert (done.returncode, "the script has no reply" in done.stderr) == (2, True)

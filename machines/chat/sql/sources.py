@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from machines.chat.sql.errors import LoadError
+from machines.chat.sql.rows import require_rows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -70,6 +71,17 @@ def reader_of(file: Path) -> Reader | None:
 def _one(call: str) -> Callable[["DuckDBPyConnection", Path, str], Tables]:
     def tables(_: "DuckDBPyConnection", link: Path, name: str) -> Tables:
         yield name, f"SELECT * FROM {call.format(_text(str(link)))}"  # noqa: S608  # names are ours, or quoted; the rest was parsed as one query
+
+    return tables
+
+
+def _rows(delimiter: str = "") -> Callable[["DuckDBPyConnection", Path, str], Tables]:
+    """Read a text of rows, once it is known that none would be left out."""
+    options = f", delim = '{delimiter}'" if delimiter else ""
+
+    def tables(connection: "DuckDBPyConnection", link: Path, name: str) -> Tables:
+        require_rows(connection, link, _text(str(link)), delimiter)
+        yield name, f"SELECT * FROM read_csv({_text(str(link))}, sample_size = -1{options})"  # noqa: S608  # quoted
 
     return tables
 
@@ -148,8 +160,8 @@ def _typed(connection: "DuckDBPyConnection", source: str, column: str, kinds: se
 
 #: Ends of names, and how such files are read.
 READERS: dict[str, Callable[["DuckDBPyConnection", Path, str], Tables]] = {
-    ".csv": _one("read_csv({}, sample_size = -1)"),
-    ".tsv": _one("read_csv({}, sample_size = -1, delim = '\t')"),
+    ".csv": _rows(),
+    ".tsv": _rows("\t"),
     ".parquet": _one("read_parquet({})"),
     ".json": _one("read_json({}, sample_size = -1)"),
     ".ndjson": _one("read_json({}, sample_size = -1, format = 'newline_delimited')"),
