@@ -108,7 +108,7 @@ def command(
     with faults_told(runs):
         agent = _agent(goal, resumed, runs, said, how, take=take, fresh=fresh)
         with agent:
-            code = _worked(agent, is_quiet=json_wanted)
+            code = _worked(agent, display, is_quiet=json_wanted)
             _report(agent, display, code, is_json=json_wanted)
     sys.exit(code)
 
@@ -131,6 +131,7 @@ def _agent(
     elif not fresh:
         resumed = unfinished_run(goal, workspace, runs)
     if resumed is not None:
+        click.echo(f"taken up as it was begun: {resumed}; --fresh begins anew", err=True)
         return Agent.resume(resumed, runs, model=said["model"], take=take, **how)
     if not workspace.is_dir():
         raise Ended(f"{workspace}: there is no such folder to work in", _UNREADABLE)
@@ -142,7 +143,7 @@ def _agent(
 
 def _settings(goal: str, workspace: Path, said: Mapping[str, Any]) -> Settings:
     """Put together what the file says and what the command line says before it."""
-    config = read_configuration(Path.cwd(), said["file"])
+    config = read_configuration(Path.cwd(), said["file"], workspace)
     own, bounds = config.pop("templates", {}), {name: config.pop(name) for name in PARAMETERS if name in config}
     given = {
         "model": said["model"],
@@ -168,20 +169,21 @@ def _tasks(named: str | None, goal: str, own: Mapping[str, object]) -> tuple[Tas
     return template(named, goal, own)
 
 
-def _worked(agent: Agent, *, is_quiet: bool) -> int:
+def _worked(agent: Agent, display: Display, *, is_quiet: bool) -> int:
     """Work until the end, or until somebody has to say something who is not there."""
     try:
         with asyncio.Runner() as runner:
             runner.run(agent.go_on())
             while agent.asks is not None and not is_quiet and sys.stdin.isatty():
-                runner.run(_allowed(agent, agent.asks))
+                runner.run(_allowed(agent, agent.asks, display))
     except KeyboardInterrupt:
         return _INTERRUPTED
     return EXIT.get(agent.state, _ASKED)
 
 
-def _allowed(agent: Agent, call: Mapping[str, Any]) -> Any:  # noqa: ANN401  (a coroutine)
-    """Ask the user for leave."""
+def _allowed(agent: Agent, call: Mapping[str, Any], display: Display) -> Any:  # noqa: ANN401  (a coroutine)
+    """Ask the user for leave; always is for calls of the same kind: all edits, or all runs of the program."""
+    display.asks(call["tool"], agent.asked_shown)
     answer = input(f"may {call['tool']} happen? [y]es, [a]lways, [n]o, or why not: ").strip()
     if answer.lower() in {"y", "yes", "a", "always"}:
         return agent.permit(always=answer.lower().startswith("a"))
@@ -194,7 +196,8 @@ def _report(agent: Agent, display: Display, code: int, *, is_json: bool) -> None
         return
     display.say(f"{agent.run_id}: {agent.state}; {totals(agent.work, int(agent.values['rounds']))}")
     if agent.asks is not None:
-        display.say(f"leave is asked for {agent.asks['tool']}: dsa send {agent.run_id} permitted (or denied)")
+        display.asks(agent.asks["tool"], agent.asked_shown)
+        display.say(f"dsa send {agent.run_id} permitted lets it happen; denied WHY does not")
     elif code == _INTERRUPTED:
         display.say(f"go on with: dsa code --resume {agent.run_id}")
 

@@ -46,12 +46,21 @@ def default_model() -> str:
     return f"{address}/api#{os.environ.get('OLLAMA_MODEL') or 'gpt-oss:20b'}"
 
 
-def read_configuration(folder: Path, named: Path | None = None) -> dict[str, Any]:
-    """Read the settings that hold in a folder; none where there is no file. Raises DocumentError."""
+def read_configuration(folder: Path, named: Path | None = None, workspace: Path | None = None) -> dict[str, Any]:
+    """Read the settings that hold in a folder; none where there is no file.
+
+    `pyproject.toml` of the workspace may have been written by an agent, and settings start programs: it has to be named. (`dsa.toml` is never
+    written by one.) Raises DocumentError.
+    """
     if named is not None:
         return _read(named, named.name == "pyproject.toml")
     for path, is_project in ((folder / "dsa.toml", False), (folder / "pyproject.toml", True)):
         if path.is_file() and (found := _read(path, is_project)):
+            if is_project and workspace is not None and path.resolve().is_relative_to(workspace.resolve()):
+                raise DocumentError(
+                    str(path),
+                    "it lies in the workspace, where an agent may have written [tool.dsa]: say --config pyproject.toml, or use dsa.toml",
+                )
             return found
     return {}
 

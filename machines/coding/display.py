@@ -98,13 +98,14 @@ class Display:
                     f"[{told['reason']}] {_short(str(told.get('text')), 2 * _LONGEST)}",
                     _STYLES.get(told["reason"], "yellow"),
                 )
-            elif isinstance(told, dict) and told.get("asks"):
-                for line in str(told.get("diff") or "").splitlines()[: 4 * _MOST_LINES]:
-                    self._line(
-                        f"  {line}", "green" if line.startswith("+") else "red" if line.startswith("-") else "dim"
-                    )
             if entry.failed and isinstance(told, dict) and told.get("error") is True:
                 self._line(f"[failed] {entry.effect}: {_short(str(told.get('message')), 2 * _LONGEST)}", "red")
+
+    def asks(self, tool: str, shown: str) -> None:
+        """Show a call for which leave is asked, whole: what is not seen is not to be let happen."""
+        self._line(f"leave is asked for {tool}:", "bold")
+        for line in shown.splitlines():
+            self._line(f"  {line}", "green" if line.startswith("+") else "red" if line.startswith("-") else "dim")
 
     def _line(self, text: str, style: str) -> None:
         self._end_line()

@@ -39,10 +39,29 @@ def goal_brought(data: object) -> dict[str, Any]:
     return {"text": as_unicode(text), **as_unicode(more)}
 
 
+def leave_brought(data: object) -> dict[str, Any]:
+    """Give what is said with `permitted`: `always`, or nothing. ValueError for anything else."""
+    given = {"always": True} if data == "always" else data or {}
+    if not isinstance(given, dict) or set(given) - {"always"} or not isinstance(given.get("always", False), bool):
+        raise ValueError('with `permitted` goes nothing, or always: {"always": true}')
+    return given
+
+
+def denial_brought(data: object) -> dict[str, Any]:
+    """Give why a call is not to happen: a text, `why`, or nothing. ValueError for anything else."""
+    given = {"why": data} if isinstance(data, str) else data or {}
+    if not isinstance(given, dict) or set(given) - {"why"} or not isinstance(given.get("why", ""), str):
+        raise ValueError('with `denied` goes nothing, or why: a text, or {"why": TEXT}')
+    return dict(as_unicode(given))
+
+
 # -- the model ------------------------------------------------------------------------------------------------------------
 
 
-@answering("decomposed", reads={"goal": goal_brought, "planned": goal_brought})
+@answering(
+    "decomposed",
+    reads={"goal": goal_brought, "planned": goal_brought, "permitted": leave_brought, "denied": denial_brought},
+)
 async def decompose(action: Action, context: PolicyContext) -> list[Step]:
     """Ask the model for tasks; what it says is checked. Raises GenerationError when nothing came."""
     agent, work, _ = read(action, context)
@@ -98,6 +117,8 @@ async def next_call(action: Action, context: PolicyContext) -> list[Step]:
     data = {
         **about, **found, "key": key, "kind": call.tool.kind, "arguments": dict(call.arguments), "round": attrs.asdict(seen), "approval": approval,
     }  # fmt: skip
+    if call.tool.name == "git_commit":
+        data["files"] = [path for path, (_, after) in work.changes.items() if after is not None]
     return [event_step(action.policy, "tool_call", data=data)]
 
 

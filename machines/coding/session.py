@@ -119,6 +119,11 @@ class Agent:
         return current.about if self.state == "approving" and current is not None else None
 
     @property
+    def asked_shown(self) -> str:
+        """What the call would do for which leave is asked: a diff, or the command."""
+        return "" if self.asks is None else self.resources.toolbox.shown(self.asks)
+
+    @property
     def values(self) -> dict[str, Value]:
         """The variables' values by name."""
         return self._driver.run.values

@@ -5,6 +5,7 @@ Takes calls with normalised arguments, gives what the model is told and what has
 """
 
 import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +26,9 @@ from machines.coding.tools.workspace import Change, Workspace
 from machines.talking.model import Model
 
 _FILES = frozenset({"list_dir", "read_file", "search", "write_file", "write_files", "edit"})
-_LONGEST_ERROR, _LONGEST_DIFF = 200, 6_000
+_LONGEST_ERROR, _LONGEST_DIFF = 200, 400_000
+#: What says what an agent may do is not for the agent to write.
+SETTINGS = "dsa.toml"
 
 
 @attrs.frozen
@@ -69,7 +72,7 @@ class Toolbox:
     def __init__(self, config: Mapping[str, Any], folder: Path) -> None:
         self.root = Path(config["workspace"])
         self._config, self._folder = config, folder
-        self._protected = tuple(config.get("protected") or ())
+        self._protected = (*(config.get("protected") or ()), SETTINGS)
         self.rules = Rules.from_mapping(config.get("commands") or {})
         self.workspace = Workspace(self.root, self._protected)
         self._git = GitTools(self.root)
@@ -96,6 +99,8 @@ class Toolbox:
         """The tools by their names."""
         wanted = {"git_commit": self._config.get("commit"), "write_tested": self._config.get("test_first")}
         own = [tool for tool in TOOLS if wanted.get(tool.name, True)]
+        programs = f"The programs: {', '.join(self.rules.names)}."
+        own = [attrs.evolve(tool, about=f"{tool.about} {programs}") if tool.name == "run_cmd" else tool for tool in own]
         found = {tool.name: tool for tool in [*own, *map(_as_tool, self.foreign.tools() if self.foreign else ())]}
         for name in self._config.get("polling") or ():
             if name in found:
@@ -138,10 +143,21 @@ class Toolbox:
         """Give what a call would do, for a person: a diff, or the command."""
         if call["planned"]:
             try:
-                return self.workspace.diff(call["tool"], call["arguments"])[:_LONGEST_DIFF]
+                text = self.workspace.diff(call["tool"], call["arguments"])
             except ToolError as error:
                 return str(error)
-        return " ".join(call.get("argv") or [json.dumps(call["arguments"], ensure_ascii=False)])[:_LONGEST_DIFF]
+        else:
+            text = (
+                shlex.join(call["argv"])
+                if call.get("argv")
+                else json.dumps(call["arguments"], ensure_ascii=False, indent=1)
+            )
+        left = len(text) - _LONGEST_DIFF
+        return (
+            text
+            if left <= 0
+            else f"{text[:_LONGEST_DIFF]}\n[.. {left:,} characters are not shown: do not let this happen unseen ..]"
+        )
 
     # -- a call ---------------------------------------------------------------------------------------------------------
 
@@ -167,6 +183,8 @@ class Toolbox:
                 return self._ran(call, stop)
             if name == "write_tested":
                 return self._tested(given)
+            if name == "git_commit":
+                return Done(self._git.git_commit(given["message"], call["files"] or None))
             if name.startswith("git_"):
                 return Done(_GIT[name](self._git, given))
             assert self.foreign is not None, "a tool that is not ours is a server's"
@@ -193,7 +211,7 @@ class Toolbox:
         given = call["arguments"]
         ran = running.run(
             call["argv"], root=self.root, cwd=given["cwd"], stdin=given.get("stdin"), timeout_s=given["timeout_sec"],
-            protected=self._protected, network=tuple(self._config.get("network") or ()), rules=self.rules,
+            protected=self._protected_from_commands(), network=tuple(self._config.get("network") or ()), rules=self.rules,
             unconfined=bool(self._config.get("unconfined")), stop=stop,
         )  # fmt: skip
         how = (
@@ -211,6 +229,13 @@ class Toolbox:
         failed = "" if ran.code == 0 else f"{command} -> {rc}: {_last_line(ran.output)}"[:_LONGEST_ERROR]
         fault = f"{rc} {_last_line(ran.output)}" if failed else ""
         return Done(told, error=failed, fault=fault, ran=f"{command} -> {rc}"[:_LONGEST_ERROR])
+
+    def _protected_from_commands(self) -> list[str]:
+        """Name what no command may write: what is there and covered by a pattern, and what a pattern names by itself."""
+        by_name = [
+            name for name in self._protected if not any(sign in name for sign in "*?[") and not name.startswith("/")
+        ]
+        return sorted({*self.workspace.protected_here(), *(name for name in by_name if ".." not in name)})
 
     # -- between calls --------------------------------------------------------------------------------------------------
 
@@ -254,5 +279,4 @@ _GIT: dict[str, Callable[[GitTools, Mapping[str, Any]], dict[str, Any]]] = {
     "git_status": lambda git, _: git.git_status(),
     "git_diff": lambda git, given: git.git_diff(given.get("path"), given.get("staged", False)),
     "git_log": lambda git, given: git.git_log(given.get("count", 10), given.get("path")),
-    "git_commit": lambda git, given: git.git_commit(given["message"]),
 }

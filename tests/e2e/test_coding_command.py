@@ -68,7 +68,7 @@ def test_where_nobody_is_asked_it_waits_and_goes_on_with_leave(code, tmp_path):
     done = code("Do it")
     assert done.returncode == 3
     assert "+one" in done.stdout
-    assert "leave is asked for write_file: dsa send" in done.stdout
+    assert "leave is asked for write_file:" in done.stdout
     assert not (tmp_path / "work" / "a.txt").exists()
     sent = code("last", "permitted", command="send")
     assert sent.returncode == 0, sent.stdout + sent.stderr
@@ -174,3 +174,25 @@ def test_other_runs_have_no_diff_and_no_undo(code, tmp_path):
         refused = code(*arguments, command=command)
         assert refused.returncode == 2, refused.stdout + refused.stderr
         assert "coding" in refused.stderr or "dsa code" in refused.stderr
+
+
+def test_settings_in_a_project_file_of_the_workspace_have_to_be_named(code, tmp_path):
+    """An agent may have written them, and they start programs."""
+    (tmp_path / "work" / "pyproject.toml").write_text('[tool.dsa.code]\nmode = "full-auto"\n')
+    (tmp_path / "script.md").write_text("".join(map(block, (PLAN, WRITE, DONE))))
+    typed = [DSA, "code", "Do it", "--model", "scripted:../script.md"]
+    done = subprocess.run(typed, cwd=tmp_path / "work", capture_output=True, text=True, check=False)
+    assert (done.returncode, "say --config pyproject.toml" in done.stderr) == (2, True)
+    named = subprocess.run([*typed, "--config", "pyproject.toml"], cwd=tmp_path / "work", capture_output=True, text=True, check=False)  # fmt: skip
+    assert named.returncode == 0, named.stderr
+
+
+def test_what_leave_is_asked_for_is_shown_whole_also_when_it_was_taken_up(code):
+    long = "".join(f"line {number}\n" for number in range(300)) + "the last line\n"
+    script = (PLAN, calls(("write_file", {"path": "a.txt", "content": long})), FAILED)
+    for _ in range(2):  # the second time it is taken up
+        done = code("Do it", script=script)
+        assert "+the last line" in done.stdout
+    told = code("last", "denied", "call it c.txt", command="send")
+    assert told.returncode == 3
+    assert "call it c.txt" in code("last", "--json", command="show").stdout

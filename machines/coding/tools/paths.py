@@ -171,6 +171,10 @@ class Protection:
         """Give the protection that has these patterns too."""
         return cls(tuple(Pattern(text) for text in dict.fromkeys((*PROTECTED, *further))))
 
+    def covers(self, parts: Sequence[str]) -> bool:
+        """Tell whether a path is protected."""
+        return any(pattern.covers(parts) for pattern in self.patterns)
+
     def check(self, parts: Sequence[str]) -> None:
         """See that a file may be written. Raises ToolError: `protected_path`, or `bad_path` for names that nobody should make."""
         for pattern in self.patterns:

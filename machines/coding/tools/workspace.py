@@ -6,6 +6,7 @@ advice. Who asks, and whether he may, is not known here.
 """
 
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -64,6 +65,7 @@ class Workspace:
 
     def __init__(self, root: Path, protected: Iterable[str] = PROTECTED, *, by_walk: bool = False) -> None:
         self._protection = Protection.of(protected)
+        self._root = root
         self._roots = tuple(dict.fromkeys((str(root.absolute()), str(root.resolve()))))
         self._beneath = Beneath(root, by_walk=by_walk)
 
@@ -162,6 +164,18 @@ class Workspace:
         except (OSError, WorkspaceGoneError) as error:
             return f"the path cannot be looked at: {error}"
         return ""
+
+    def protected_here(self) -> list[str]:
+        """Name what is protected and there now, for whoever keeps commands from it; of a protected folder the folder alone."""
+        found: list[str] = []
+        for folder, folders, files in os.walk(self._root):
+            inside = Path(folder).relative_to(self._root)
+            for name in sorted([*folders, *files]):
+                path = inside / name
+                if self._protection.covers(path.parts):
+                    found.append(str(path))
+            folders[:] = [name for name in folders if not self._protection.covers((inside / name).parts)]
+        return found
 
     def digest(self, path: str) -> str | None:
         """Give the SHA-256 of a file in hex, None where there is none. Raises ToolError."""
