@@ -49,6 +49,7 @@ PURE_ENOUGH = {
 #: Heavy packages: imported inside the function that uses them, never at the top of a module.
 HEAVY = {
     "anyio",
+    "fpdf",
     "mcp",
     "pandas",
     "duckdb",

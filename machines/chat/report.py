@@ -5,17 +5,27 @@ program stands in them.
 """
 
 import io
-import textwrap
-import warnings
-from typing import Any
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from machines.chat.conversation import Conversation, Turn
 from machines.chat.files import Files
 from machines.chat.inventory import Artifact, Made
 
+if TYPE_CHECKING:
+    from fpdf import FPDF
+
 _FIGURES = frozenset({"png"})
-_WIDTH, _LINES = 92, 58
-_PAGE_INCHES = (8.27, 11.69)  # A4
+_FONT, _MONO = "text", "mono"
+_NO_DATE = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def report_files(conversation: Conversation, files: Files) -> list[dict[str, Any]]:
@@ -47,32 +57,77 @@ def as_markdown(turn: Turn, artifacts: list[Artifact], files: Files) -> str:
 
 
 def as_pdf(turn: Turn, artifacts: list[Artifact], files: Files) -> bytes:
-    """Write the report as PDF: the text first, then a page for each figure."""
-    from matplotlib.backends.backend_pdf import PdfPages
-    from matplotlib.figure import Figure
-    from matplotlib.image import imread
+    """Write the report as PDF: the answer with its headings, lists and tables, the names of the files, and each figure.
 
-    lines = [line for text in turn.answer.strip().splitlines() for line in textwrap.wrap(text, _WIDTH) or [""]]
-    buffer = io.BytesIO()
-    described = {"CreationDate": None, "Producer": None, "Creator": None}
-    with warnings.catch_warnings(), PdfPages(buffer, metadata=described) as pages:
-        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)  # a box stands in its place
-        for start in range(0, max(1, len(lines)), _LINES):
-            page = Figure(figsize=_PAGE_INCHES)
-            if start == 0:
-                page.text(0.1, 0.94, textwrap.shorten(_title(turn), 60), fontsize=14, weight="bold", parse_math=False)
-            body = "\n".join(lines[start : start + _LINES])
-            page.text(0.1, 0.91, body, fontsize=9, va="top", linespacing=1.3, parse_math=False)
-            pages.savefig(page)
+    An answer that cannot be laid out, as a table of sixty columns, stands there as it was written.
+    """
+    from fpdf.errors import FPDFException
+
+    try:
+        return _written(turn, artifacts, files, _write_formatted)
+    except (FPDFException, NotImplementedError):
+        return _written(turn, artifacts, files, _write_plain)
+
+
+def _written(turn: Turn, artifacts: list[Artifact], files: Files, write_answer: Callable[["FPDF", str], None]) -> bytes:
+    with _begun(turn) as pdf:
+        write_answer(pdf, turn.answer.strip())
         for artifact in artifacts:
+            pdf.ln(4)
+            pdf.multi_cell(0, 6, f"{artifact.name} ({files.name_of(artifact)})", new_x="LMARGIN", new_y="NEXT")
             if artifact.kind in _FIGURES:
-                page = Figure(figsize=_PAGE_INCHES)
-                axes = page.add_axes((0.08, 0.1, 0.84, 0.8))
-                axes.imshow(imread(io.BytesIO(files.content(artifact.digest)), format="png"))
-                axes.set_title(artifact.name, fontsize=10)
-                axes.axis("off")
-                pages.savefig(page)
-    return buffer.getvalue()
+                pdf.image(io.BytesIO(files.content(artifact.digest)), w=pdf.epw, keep_aspect_ratio=True)
+        return bytes(pdf.output())
+
+
+@contextmanager
+def _begun(turn: Turn) -> Iterator["FPDF"]:
+    """Begin a document with the title; no date and no name of a program stands in it."""
+    from fpdf import FPDF
+
+    logging.getLogger("fpdf").setLevel(logging.ERROR)  # it would tell of each letter that a font lacks
+    pdf = FPDF(format="A4")
+    pdf.set_creation_date(_NO_DATE)
+    pdf.set_producer("")
+    try:
+        _add_fonts(pdf)
+        pdf.set_margin(20)
+        pdf.add_page()
+        pdf.set_font(_FONT, "B", 15)
+        pdf.multi_cell(0, 8, _title(turn), wrapmode="CHAR", new_x="LMARGIN", new_y="NEXT")
+        pdf.set_font(_FONT, size=10)
+        yield pdf
+    finally:
+        for font in pdf.fonts.values():
+            font.ttfont.close()
+
+
+def _write_plain(pdf: "FPDF", answer: str) -> None:
+    pdf.multi_cell(0, 5, answer, wrapmode="CHAR", new_x="LMARGIN", new_y="NEXT")
+
+
+def _write_formatted(pdf: "FPDF", answer: str) -> None:
+    """Write Markdown. It is a model's: no HTML of its own is taken, and no picture is fetched from anywhere."""
+    from fpdf.fonts import FontFace
+
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+    tokens = parser.parse(answer)
+    for before, token in pairwise(tokens):
+        if before.type in {"td_open", "th_open"} and token.children:  # in cells stands text alone
+            token.children = [Token("text", "", 0, content="".join(child.content for child in token.children))]
+    html = str(parser.renderer.render(tokens, parser.options, {}))
+    code = FontFace(family=_MONO, size_pt=9)
+    pdf.write_html(html, table_line_separators=True, font_family=_FONT, tag_styles={"code": code, "pre": code})
+
+
+def _add_fonts(pdf: "FPDF") -> None:
+    """Give a document fonts that have Greek, Cyrillic and more; a box stands in the place of what they lack."""
+    from matplotlib import get_data_path
+
+    folder = Path(get_data_path(), "fonts", "ttf")
+    for family, name in ((_FONT, "DejaVuSans"), (_MONO, "DejaVuSansMono")):
+        for style, ending in (("", ""), ("B", "-Bold"), ("I", "-Oblique"), ("BI", "-BoldOblique")):
+            pdf.add_font(family, style, folder / f"{name}{ending}.ttf")
 
 
 def _title(turn: Turn) -> str:

@@ -1,0 +1,63 @@
+"""An answer as PDF: formatted, the same bytes each time, whatever a model writes; nothing is fetched for it."""
+
+import random
+import re
+import zlib
+
+import pytest
+
+from machines.chat.conversation import Turn
+from machines.chat.files import Files
+from machines.chat.report import as_pdf
+
+FRAGMENTS = (
+    "# h\n", "text ", "**b**", "*i*", "`c`", "\n\n", "- a\n", "  - b\n", "1. x\n", "> q\n", "```\ncode\n```\n", "| a | b |\n| --- | --- |\n| 1 | **2** |\n",
+    "x" * 400, "<b>", "<table><tr>", "&#0;", "\N{CJK UNIFIED IDEOGRAPH-65E5}", "\N{GRINNING FACE}", "\t", "---\n", "[l](javascript:x)", "\x07", "\\", "\n",
+)  # fmt: skip
+
+
+def pdf_of(tmp_path, answer, title="How much?"):
+    return as_pdf(Turn(1, title, rerun=False, answer=answer), [], Files(tmp_path))
+
+
+def drawn(pdf):
+    """Give what the pages draw, unpacked."""
+    streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL)
+    return b"".join(_unpacked(each) for each in streams)
+
+
+def _unpacked(stream):
+    try:
+        return zlib.decompress(stream)
+    except zlib.error:
+        return b""
+
+
+def test_equal_answers_give_equal_bytes_without_a_date(tmp_path):
+    answer = "## Head\n\nIt *is* **12**.\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n"
+    assert pdf_of(tmp_path, answer) == pdf_of(tmp_path, answer)
+    assert b"D:2" not in pdf_of(tmp_path, answer)
+
+
+def test_it_is_formatted_and_not_the_markdown_itself(tmp_path):
+    formatted, plain = drawn(pdf_of(tmp_path, "**12**")), drawn(pdf_of(tmp_path, "12"))
+    assert formatted != plain  # another font
+    assert len(formatted) < len(drawn(pdf_of(tmp_path, r"\*\*12\*\*"))) + 40
+
+
+def test_a_picture_of_the_model_is_not_read(tmp_path):
+    (tmp_path / "secret.png").write_bytes(b"\x89PNG no picture")
+    assert b"/Subtype /Image" not in pdf_of(tmp_path, f"![x]({tmp_path / 'secret.png'}) ![y](http://127.0.0.1:1/x.png)")
+
+
+@pytest.mark.parametrize("columns", [1, 6, 60])
+def test_a_table_of_any_width_is_there(tmp_path, columns):
+    row = "|".join(f"cell{number}" for number in range(columns))
+    assert pdf_of(tmp_path, f"|{row}|\n|{'---|' * columns}\n|{row}|\n").startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_a_model_writes_there_is_a_report(tmp_path, seed):
+    chance = random.Random(seed)
+    answer = "".join(chance.choice(FRAGMENTS) for _ in range(25))
+    assert pdf_of(tmp_path, answer, title=answer).startswith(b"%PDF")
