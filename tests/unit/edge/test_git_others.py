@@ -1,5 +1,6 @@
 """Who else is at the repository: git with its gc, people, other handles, threads and processes."""
 
+import gc
 import os
 import resource
 import subprocess
@@ -271,12 +272,13 @@ def test_threads_share_a_handle(repository):
 
 def test_many_runs_in_one_process_hold_nothing_open(repository):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    gc.collect()  # what other tests have left over is not ours
     already = open_files()
     resource.setrlimit(resource.RLIMIT_NOFILE, (already + 16, hard))
     try:
         stores = [GitArtifacts(repository, f"r{number}") for number in range(300)]
         made = [store.store(attempt(1)) for store in stores]
         assert [store.get_artifact(made[0].artifact_id) for store in stores] == made
-        assert open_files() == already
+        assert open_files() <= already
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
