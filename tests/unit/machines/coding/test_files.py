@@ -60,16 +60,16 @@ def contents(folder):
         ("src/../a.py", ("a.py",)),
         (".", ()),
         ("src/..", ()),
-        ("/work/space/a.py", ("a.py",)),
-        ("//work/./space//src/a.py", ("src", "a.py")),
-        ("/work/space", ()),
+        ("/some/space/a.py", ("a.py",)),
+        ("//some/./space//src/a.py", ("src", "a.py")),
+        ("/some/space", ()),
         ("./~x", ("~x",)),
         ("./C:x", ("C:x",)),
         ("späße/日本.py", ("späße", "日本.py")),
     ],
 )
 def test_what_a_path_means(path, parts):
-    assert parts_of(path, ["/work/space"]) == parts
+    assert parts_of(path, ["/some/space"]) == parts
     assert parts_of(named(parts)) == parts
 
 
