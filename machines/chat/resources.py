@@ -3,7 +3,6 @@
 Made from the settings that its run was started with, once in a process, and made again the same after a crash.
 """
 
-import os
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -16,6 +15,7 @@ from machines.chat.files import Files
 from machines.chat.messages import CONTEXT_CHARS
 from machines.chat.python import Interpreter, PythonError
 from machines.chat.sql import Database
+from machines.talking.known import Known
 from machines.talking.model import Model, Wanted, model_of
 
 Listener = Callable[[str], object]
@@ -109,20 +109,6 @@ class Resources:
             self._database = None
 
 
-_known: dict[tuple[str, str], Resources] = {}
-
-
-def resources_in(config: Mapping[str, Any], run_id: str) -> Resources:
-    """Give what a run works with; `config["runs"]` is where runs are kept."""
-    runs = os.path.abspath(config.get("runs") or ".dsa")  # noqa: PTH100  (asked for by every effect, and paths are slow)
-    if (runs, run_id) not in _known:
-        _known[runs, run_id] = Resources(config, Path(runs) / run_id)
-    return _known[runs, run_id]
-
-
-def let_go(resources: Resources) -> None:
-    """Forget what a run worked with."""
-    resources.close()
-    for name, known in list(_known.items()):
-        if known is resources:
-            del _known[name]
+_known = Known(Resources)
+resources_in = _known.of
+let_go = _known.let_go

@@ -3,7 +3,6 @@
 Made from the settings that its run was started with, once in a process, and made again the same after a crash.
 """
 
-import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +12,7 @@ from dsa.runtime.run import Run
 from machines.coding.messages import CONTEXT_TOKENS
 from machines.coding.toolbox import Toolbox
 from machines.coding.work import Work
+from machines.talking.known import Known
 from machines.talking.model import Model, Wanted, model_of
 
 Listener = Callable[[str], object]
@@ -78,20 +78,6 @@ class Resources:
             self.toolbox.close()
 
 
-_known: dict[tuple[str, str], Resources] = {}
-
-
-def resources_in(config: Mapping[str, Any], run_id: str) -> Resources:
-    """Give what a run works with; `config["runs"]` is where runs are kept."""
-    runs = os.path.abspath(config.get("runs") or ".dsa")  # noqa: PTH100  (asked for by every effect, and paths are slow)
-    if (runs, run_id) not in _known:
-        _known[runs, run_id] = Resources(config, Path(runs) / run_id)
-    return _known[runs, run_id]
-
-
-def let_go(resources: Resources) -> None:
-    """Forget what a run worked with."""
-    resources.close()
-    for name, known in list(_known.items()):
-        if known is resources:
-            del _known[name]
+_known = Known(Resources)
+resources_in = _known.of
+let_go = _known.let_go
