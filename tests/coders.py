@@ -22,11 +22,13 @@ class View:
     """What a model sees: its goal and subtask, files, the probe, and the calls of the last exchanges with their results."""
 
     goal: str
+    task: str
     subtask: str
     files: str
     state: dict
     done: list
     notes: list
+    blocked: bool
 
     def gave(self, tool):
         """Give the results of a tool in the last exchanges, oldest first."""
@@ -54,7 +56,8 @@ def viewed(body):
     state = json.loads(found["STATE"])
     if set(state) != {"files_written", "files_exist", "files_missing", "commands_run", "recent_errors"}:
         raise ValueError(f"the probe has {sorted(state)}")
-    return View(found["GOAL"], found["ACTIVE SUBTASK"], found["FILES CREATED"], state, done, notes)
+    subtask, files = found["ACTIVE SUBTASK"], found["FILES CREATED"]
+    return View(found["GOAL"], found["CURRENT TASK"], subtask, files, state, done, notes, "BLOCKED" in told)
 
 
 def call(name, **arguments):
@@ -88,6 +91,15 @@ def acting(plan, act):
         if ids:
             asked.append(set(ids))
         return attrs.evolve(said, ids=ids)
+
+    return player
+
+
+def forgetful(plan, act):
+    """Play a model whose answers may be lost on the way to a process that is killed: it does not expect the results of what it has asked for."""
+
+    def player(body, number):
+        return acting(plan, act)(body, number)
 
     return player
 

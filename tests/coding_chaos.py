@@ -1,6 +1,6 @@
 """A goal of ten rounds whose actions cannot be repeated unnoticed, and a process that works at it and is killed after so many ledger entries.
 
-`python tests/coding_chaos.py RUNS WORKSPACE MODEL COUNT [RUN]` works; COUNT 0: until the end.
+`python tests/coding_chaos.py RUNS WORKSPACE MODEL COUNT WHICH [RUN]` works at one of the `GOALS`; COUNT 0: until the end.
 """
 
 import asyncio
@@ -58,8 +58,36 @@ def _seen(view):
     return texts[-1].split() if texts else []
 
 
-def main(runs, workspace, model, count, *run_id):
-    """Work, and be killed after `count` entries that are durable."""
+TOGETHER = tasks(
+    ("Begin", "write_file step.py"), ("Count", *(f"run_cmd python step.py {name}" for name in "ab")), ("End", "write_file notes.md")
+)  # fmt: skip
+TOGETHER[1]["independent"] = True
+EACH = STEP.replace('"done.txt"', 'f"{sys.argv[1]}.txt"')
+
+
+def counting_together(view):
+    """Write the program, have two others run it, each once, write the notes."""
+    if view.subtask.startswith("run_cmd"):
+        name = view.subtask[-1]
+        if not view.done:
+            return call("run_cmd", cmd=["python", "step.py", name])
+        if view.done[-1][2].get("error", {}).get("code") == "interrupted":
+            return call("read_file", path=f"{name}.txt")
+        if "error" in view.done[-1][2]:  # it was killed before it had begun
+            return call("run_cmd", cmd=["python", "step.py", name], timeout_sec=len(view.done))
+        return complete()
+    path = view.subtask.split()[-1]
+    if path in view.state["files_exist"]:
+        return complete()
+    return call("write_file", path=path, content=EACH if path == "step.py" else "both counted\n")
+
+
+#: A goal, its plan, what plays the model, settings.
+GOALS = {"alone": (GOAL, PLAN, counting, {}), "together": ("Count with two others", TOGETHER, counting_together, {"parallel": 2})}  # fmt: skip
+
+
+def main(runs, workspace, model, count, which, *run_id):
+    """Work, and be killed after `count` entries that are durable, those of parts included."""
     left = int(count)
 
     def observe(_entry):
@@ -69,12 +97,10 @@ def main(runs, workspace, model, count, *run_id):
             os.kill(os.getpid(), signal.SIGKILL)
 
     runs = Path(runs)
-    settings = Settings(GOAL, config_of(model, workspace))
-    with (
-        Agent.resume(*run_id, runs, observe=observe)
-        if run_id
-        else Agent.begin(settings, runs, observe=observe) as agent
-    ):
+    goal, _, _, config = GOALS[which]
+    settings = Settings(goal, config_of(model, workspace, **config))
+    how = {"observe": observe, "watch_part": lambda _place, entry: observe(entry)}
+    with Agent.resume(*run_id, runs, **how) if run_id else Agent.begin(settings, runs, **how) as agent:
         asyncio.run(agent.go_on())
         print(agent.state, agent.values["rounds"])
 

@@ -12,6 +12,7 @@ from coders import call, complete, config_of, tasks
 from row_stories import HANGS, Hanging, as_text, lived, with_faults
 
 from dsa.edge.files import load
+from dsa.edge.runs import open_store
 from dsa.meaning import Occurrence
 from machines.coding.resources import let_go, resources_in
 from machines.coding.session import bound_in
@@ -21,7 +22,7 @@ from machines.coding.session import bound_in
 class Story:
     """What is said in turn (HANGS: no answer comes), what the user does, bounds, the mode, effects that fail.
 
-    A user's `stopped` comes at the moment when the model hangs.
+    A user's `stopped` comes at the moment when the model hangs. `wrong` are effects that answer with what they never would.
     """
 
     said: tuple
@@ -30,6 +31,8 @@ class Story:
     mode: str = "full-auto"
     broken: frozenset = frozenset()
     stopped: str = ""
+    parallel: int = 1
+    wrong: tuple = ()
 
 
 def planned(*subtasks):
@@ -42,6 +45,13 @@ def calls(*pairs):
     return Said(calls=pairs)
 
 
+def both(*before):
+    """Answer with subtasks that need nothing of one another, behind others."""
+    plan = tasks(("Do both", "write_file a.txt", "write_file b.txt"))
+    plan[0]["independent"] = True
+    return Said(json.dumps([*tasks(*(("Do it", each) for each in before)), *plan]))
+
+
 ONE, TWO = planned("write_file a.txt"), planned("write_file a.txt", "write_file b.txt")
 NO_PLAN, ABSTRACT = Said("I shall think about it."), planned("Think about it")
 WRITE = call("write_file", path="a.txt", content="one\n")
@@ -51,6 +61,7 @@ LOOKING, NOTHING = ("list_dir", {"path": "."}), ("sing", {})
 WORDS = Said("It is done.")
 OUT, SHELL = call("read_file", path="../secret"), call("run_cmd", cmd="ls | wc")
 SAME = (WRITE,) * 5
+FAILS = Said("no", status=400)
 STORIES = {
     "one subtask": Story((ONE, WRITE, complete())),
     "two subtasks": Story((TWO, WRITE, complete(), call("write_file", path="b.txt", content="two\n"), complete())),
@@ -83,8 +94,18 @@ STORIES = {
     "completed without a result": Story((ONE, complete(), complete())),
     "completed without a result, then done": Story((ONE, complete(), WRITE, complete())),
     "completed without a result in each subtask": Story((TWO, complete(), complete(), complete(), complete())),
-    "the model fails at the plan": Story((Said("no", status=400),)),
-    "the model fails": Story((ONE, WRITE, Said("no", status=400))),
+    "the model fails at the plan": Story((FAILS, ONE, WRITE, complete()), ("goal", "again")),
+    "the model fails": Story((ONE, WRITE, FAILS, complete()), ("goal", "again")),
+    "the model fails, and the user stops": Story((ONE, WRITE, FAILS), ("goal", "stopped")),
+    "two at once": Story((both(),), parallel=2),
+    "two at once behind another": Story((both("write_file c.txt"), WRITE, complete()), parallel=2),
+    "two at once, which fail": Story((both(), GIVE_UP, GIVE_UP), parallel=2),
+    "two at once, and the model fails": Story((both(), FAILS, FAILS), ("goal", "again"), parallel=2),
+    "no rounds for two at once": Story((both(),), bounds=(("max_rounds", 8),), parallel=2),
+    "no rounds for two at once behind another": Story(
+        (both("write_file c.txt"), WRITE, complete()), bounds=(("max_rounds", 12),), parallel=2
+    ),
+    "nothing to begin with": Story((ONE,), wrong=(("advance", "none_left"),)),
     "the probe fails": Story((ONE,), broken=frozenset({"probe"})),
     "a call cannot be read by us": Story((ONE, WRITE), broken=frozenset({"next_call"})),
     "a tool fails by itself": Story((ONE, WRITE), broken=frozenset({"run_tool"})),
@@ -109,9 +130,10 @@ def play(machine, told, folder):
     workspace, runs = (Path(mkdtemp(dir=folder)) for _ in range(2))
     player = Hanging(told.said, complete())
     with playing(player) as played:
-        config = config_of(played.model, workspace, mode=told.mode)
+        config = config_of(played.model, workspace, mode=told.mode, parallel=told.parallel)
         started = {"model": played.model, "seed": 0, "config": config}
-        binding = with_faults(bound_in(runs)(machine, started), told.broken)
+        binding = with_faults(bound_in(runs)(machine, started), told.broken, dict(told.wrong))
+        open_store(runs).close()
         (runs / "r").mkdir()
         agent = resources_in(binding.config, "r")
         try:

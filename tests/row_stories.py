@@ -12,7 +12,7 @@ from dsa.edge.driver import Driver
 from dsa.meaning import Occurrence, Taken, start, step
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.ledger import EventEntry, StepEntry
-from dsa.runtime.policies import Answering
+from dsa.runtime.policies import Answering, event_step
 from dsa.runtime.run import begin
 from dsa.testing.doubles import StillClock
 
@@ -56,9 +56,19 @@ async def _raise(_action, _context):
     raise RuntimeError("it failed by itself")
 
 
-def with_faults(binding, broken):
-    """Let effects fail."""
-    failing = {name: Answering(_raise, policy.answers) for name, policy in binding.effects.items() if name in broken}
+def _always(event):
+    async def answer(action, _context):
+        return [event_step(action.policy, event)]
+
+    return Answering(answer, frozenset({event}))
+
+
+def with_faults(binding, broken, wrong=()):
+    """Let effects fail, or answer with what they never would."""
+    wrong = {name: _always(event) for name, event in dict(wrong).items()}
+    failing = wrong | {
+        name: Answering(_raise, policy.answers) for name, policy in binding.effects.items() if name in broken
+    }
     return attrs.evolve(binding, effects={**binding.effects, **failing})
 
 

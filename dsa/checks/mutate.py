@@ -78,7 +78,7 @@ def mutate(
 ) -> Strength:
     """Judge every mutant of a machine.
 
-    A mutant is noticed when `check` of it has an error, a violated property or a scenario that fails. `prove`, when given, is asked about
+    It is looked at with the smallest parameters, and with `parameters` or the defaults. A mutant is noticed when `check` of it has an error, a violated property or a scenario that fails. `prove`, when given, is asked about
     parameters that are not explored; without it a mutant of a machine with parameters is equal only if its rows read the same. ValueError when
     the machine itself does not pass.
     """
@@ -167,5 +167,5 @@ class _Comparison:
 
 
 def _looked_at(machine: Machine, parameters: Mapping[str, Value] | None) -> tuple[Mapping[str, Value], ...]:
-    """Give the parameters that `check` would explore at, the smallest ones first: most faults show there."""
-    return (minima(machine), machine.constants) if parameters is None else (machine.at(parameters).constants,)
+    """Give the parameters to explore at, the smallest ones first: most faults show there, and some rows are taken only there."""
+    return minima(machine), machine.at(parameters or {}).constants

@@ -126,6 +126,10 @@ class Meter:
             return None
         return next((limit for limit in self._of(effect) if self._left(limit) <= 0), None)
 
+    def left(self) -> tuple[Limit, ...]:
+        """Give the limits of what is left."""
+        return tuple(attrs.evolve(limit, most=max(0.0, self._left(limit))) for limit in self._limits)
+
     def seconds_left(self, effect: str) -> float:
         """Give how long a try may take; infinite when nothing limits it."""
         if not self._limits:

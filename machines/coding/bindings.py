@@ -3,6 +3,7 @@
 from dsa.runtime.content import GuardInterface
 from dsa.runtime.policies import Policy
 from machines.coding import guards as judged
+from machines.coding.parts import work_apart
 from machines.coding.policies import advance, ask_approval, ask_model, decompose, next_call, probe, run_tool
 from machines.coding.telling import telling
 
@@ -13,6 +14,7 @@ effects: dict[str, Policy] = {
     "next_call": next_call,
     "run_tool": run_tool,
     "advance": advance,
+    "work_apart": work_apart,
     "ask_approval": ask_approval,
     **telling,
 }

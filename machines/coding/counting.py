@@ -12,7 +12,7 @@ def counted(entries: Iterable[Entry]) -> dict[str, Any]:
     work = work_of(entries)
     subtasks = [each.status for chapter in work.chapters for each in chapter.subtasks]
     return {
-        "answers of the model": work.asked_of_model,
+        "answers of the model": work.asked_of_model + work.asked_apart,
         "calls of tools": sum(work.tools.values()),
         "calls blocked": work.reasons["call_looping"]
         + work.reasons["path_outside_workspace"]
@@ -26,7 +26,7 @@ def counted(entries: Iterable[Entry]) -> dict[str, Any]:
 def counters_of(work: Work) -> dict[str, Any]:
     """Give all counters."""
     return {
-        "model_answers": work.asked_of_model,
+        "model_answers": work.asked_of_model + work.asked_apart,
         "calls": dict(sorted(work.tools.items())),
         "reasons": dict(sorted(work.reasons.items())),
         "rescues": dict(sorted(work.rescues.items())),

@@ -1,6 +1,6 @@
 """Whether a call goes round in circles: what the guard `not_looping` is told of it (seed 003, loop protection).
 
-Takes the last actions, of whoever has made them, and a call; gives how far round it is. A call is known by its tool and its normalised
+Takes the last actions, those of others beside it too, and a call; gives how far round it is. A call is known by its tool and its normalised
 arguments, never by the id that a provider gives it. Pure.
 
 What changes files counts by the call alone: the same file with the same content written again is a circle whatever it answers. A command counts
@@ -9,7 +9,7 @@ anew once something else has changed a file; what only looks counts while it see
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Literal
 
@@ -30,7 +30,8 @@ _SAME_ERRORS = 3
 class Did:
     """An action that is over, or was refused for going round: `result` is a digest of what it gave, empty for one that was refused.
 
-    `changed`: a file is another one than before. `error` says in which way it went wrong, empty where it did not.
+    `changed`: a file is another one than before. `error` says in which way it went wrong, empty where it did not. `at_ms`: when, on the
+    clock of the ledger.
     """
 
     key: str
@@ -40,6 +41,7 @@ class Did:
     changed: bool = False
     error: str = ""
     refused: bool = False
+    at_ms: int = 0
 
 
 @attrs.frozen
@@ -62,17 +64,22 @@ def digest_of(value: object) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def round_of(key: str, tool: str, kind: Kind, past: Sequence[Did]) -> Round:
-    """Judge a call by the last actions, oldest first."""
+def round_of(key: str, tool: str, kind: Kind, past: Sequence[Did], others: Iterable[Did] = ()) -> Round:
+    """Judge a call by the last actions, oldest first; those of `others` who work beside it count where they are the same call."""
     if kind == "polling":
         return Round()
     window = tuple(past[-WINDOW:])
     found = (
-        _again(key, tool, kind, window),
+        _again(key, tool, kind, together(window, others)),
         _alternating(key, window),
         _same_error(tool, window),
     )
     return max(found, key=lambda each: (_ORDER[each.level], each.times))
+
+
+def together(past: Iterable[Did], others: Iterable[Did]) -> tuple[Did, ...]:
+    """Put actions in the order in which they happened."""
+    return tuple(sorted([*others, *past], key=lambda did: did.at_ms))
 
 
 _ORDER: dict[Level, int] = {"fine": 0, "remind": 1, "block": 2, "end": 3}
@@ -139,14 +146,15 @@ def _same_error(tool: str, window: Sequence[Did]) -> Round:
     return Round(_level(times), times, f"{tool} has failed {same} times in the same way")
 
 
-def reminder_of(did: Did, past: Sequence[Did]) -> str:
+def reminder_of(did: Did, past: Sequence[Did], others: Iterable[Did] = ()) -> str:
     """Give what is said beside the result of a call that was made the second time, or saw the same again; empty otherwise."""
     if did.kind == "polling":
         return ""
+    before = together(past[-WINDOW:], others)
     if did.kind == "looking":
-        same = _seen_the_same(did.key, [*past[-WINDOW:], did])
+        same = _seen_the_same(did.key, [*before, did])
         return _REMINDER.format(times=same) if same == REMIND else ""
-    found = _again(did.key, did.tool, did.kind, tuple(past[-WINDOW:]))
+    found = _again(did.key, did.tool, did.kind, before)
     return _REMINDER.format(times=found.times) if found.level == "remind" else ""
 
 

@@ -28,18 +28,20 @@ INSTRUCTIONS = (
 TEST_FIRST = "Write every new Python module with write_tested, never with write_file: its tests come first."
 
 
-def messages_for(work: Work, *, context_tokens: int = CONTEXT_TOKENS, test_first: bool = False) -> list[Message]:
-    """Give the messages of the next request; `test_first` where new modules are to be written with their tests."""
+def messages_for(
+    work: Work, *, context_tokens: int = CONTEXT_TOKENS, test_first: bool = False, files: Sequence[str] = ()
+) -> list[Message]:
+    """Give the messages of the next request; `test_first` where new modules are to be written with their tests, `files` were there before."""
     head: list[Message] = [
         {"role": "system", "content": f"{INSTRUCTIONS} {TEST_FIRST}" if test_first else INSTRUCTIONS},
-        {"role": "user", "content": where_it_stands(work)},
+        {"role": "user", "content": where_it_stands(work, files)},
     ]
     room = context_tokens * CHARS_PER_TOKEN - _size(head)
     kept = [exchange for exchange in work.exchanges if exchange][-HISTORY_KEEP:]
     return [*head, *(message for exchange in _fitted(kept, room) for message in exchange)]
 
 
-def where_it_stands(work: Work) -> str:
+def where_it_stands(work: Work, files: Sequence[str] = ()) -> str:
     """Say goal, task, subtask, files, what the probe has found, and which calls were blocked."""
     active = work.active
     task, subtask = (active[0].description, active[1].description) if active else ("(none)", "(none)")
@@ -47,7 +49,7 @@ def where_it_stands(work: Work) -> str:
         f"GOAL: {work.goal}",
         f"CURRENT TASK: {task}",
         f"ACTIVE SUBTASK: {subtask}",
-        f"FILES CREATED: {_listed(work.files_written)}",
+        f"FILES CREATED: {_listed(list(dict.fromkeys([*files, *work.files_written])))}",
         f"STATE: {json.dumps(dict(work.probe), ensure_ascii=False)}",
     ]
     if work.blocked:

@@ -24,14 +24,16 @@ _CONCRETE = re.compile(
 
 @attrs.frozen
 class Task:
-    """What is to be reached, and the subtasks that lead there, in order."""
+    """What is to be reached, and the subtasks that lead there, in order; `independent`: they need nothing of one another."""
 
     description: str
     subtasks: tuple[str, ...]
+    independent: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Give it as a JSON object."""
-        return {"description": self.description, "subtasks": list(self.subtasks)}
+        told = {"description": self.description, "subtasks": list(self.subtasks)}
+        return {**told, "independent": True} if self.independent else told
 
 
 def read_plan(text: str) -> tuple[tuple[Task, ...], list[str]]:
@@ -72,7 +74,7 @@ def _task(said: object) -> Task | None:
         (said[name] for name in ("subtasks", "steps", "actions") if isinstance(said.get(name), list)), []
     )
     subtasks = tuple(filter(None, map(_subtask, inner)))
-    return Task(_line(str(described)), subtasks)
+    return Task(_line(str(described)), subtasks, said.get("independent") is True)
 
 
 def _subtask(said: object) -> str:
@@ -124,6 +126,10 @@ DECOMPOSE = (
     '[{"description": "Create game script", "subtasks": ["write_file rps_game.py with the game logic"]}, '
     '{"description": "Test the game", "subtasks": ["run_cmd python rps_game.py"]}]'
 )
+INDEPENDENT = (
+    '\nWhere the subtasks of a task need nothing of one another and touch different files, say so: {"description": .., "independent": true, '
+    '"subtasks": [..]}. They are worked at together then, each by somebody who sees nothing of the others.'
+)
 #: Tasks of common goals (`--template`); {goal} stands for what the user has said.
 TEMPLATES: dict[str, tuple[Task, ...]] = {
     "script": (
@@ -146,6 +152,10 @@ def template(name: str, goal: str, own: Mapping[str, object] | None = None) -> t
     """Give the tasks of a template; `own` are further ones, as they stand in a configuration file. KeyError for one that is not there."""
     known = {**TEMPLATES, **{each: tasks_from(said) for each, said in (own or {}).items()}}
     return tuple(
-        Task(task.description.replace("{goal}", goal), tuple(part.replace("{goal}", goal) for part in task.subtasks))
+        Task(
+            task.description.replace("{goal}", goal),
+            tuple(part.replace("{goal}", goal) for part in task.subtasks),
+            task.independent,
+        )
         for task in known[name]
     )

@@ -18,7 +18,7 @@ from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_s
 from machines.coding.calls import COMPLETE, Call, meant
 from machines.coding.loops import key_of, reminder_of, round_of
 from machines.coding.messages import messages_for
-from machines.coding.plan import DECOMPOSE, read_plan, tasks_from
+from machines.coding.plan import DECOMPOSE, INDEPENDENT, read_plan, tasks_from
 from machines.coding.telling import read
 from machines.coding.toolbox import Done, Toolbox
 from machines.coding.work import Work, did_of
@@ -65,7 +65,8 @@ def denial_brought(data: object) -> dict[str, Any]:
 async def decompose(action: Action, context: PolicyContext) -> list[Step]:
     """Ask the model for tasks; what it says is checked. Raises GenerationError when nothing came."""
     agent, work, _ = read(action, context)
-    messages = [{"role": "system", "content": DECOMPOSE}, {"role": "user", "content": work.goal}]
+    asked = DECOMPOSE + INDEPENDENT if agent.parallel > 1 else DECOMPOSE
+    messages = [{"role": "system", "content": asked}, {"role": "user", "content": work.goal}]
     if work.plan_faults:
         wrong = "; ".join(work.plan_faults)
         messages[-1] = {
@@ -83,7 +84,9 @@ async def decompose(action: Action, context: PolicyContext) -> list[Step]:
 async def ask_model(action: Action, context: PolicyContext) -> list[Step]:
     """Send where the work stands and the last exchanges, and answer with what came. Raises GenerationError when nothing did."""
     agent, work, _ = read(action, context)
-    messages = messages_for(work, context_tokens=agent.context_tokens, test_first=agent.is_test_first)
+    messages = messages_for(
+        work, context_tokens=agent.context_tokens, test_first=agent.is_test_first, files=agent.files_before
+    )
     known = await in_thread(lambda: agent.toolbox.tools)
     tools = [tool.described() for tool in known.values()]
     result = await agent.model.ask(messages, tools, number=work.asked_of_model, on_text=agent.listen)
@@ -112,7 +115,7 @@ async def next_call(action: Action, context: PolicyContext) -> list[Step]:
         return [_closing(action, work, call, about)]
     found = await in_thread(partial(agent.toolbox.looked_at, call))
     key = key_of(call.tool.name, _known_by(call, found))
-    seen = round_of(key, call.tool.name, call.tool.kind, tuple(work.past))
+    seen = round_of(key, call.tool.name, call.tool.kind, tuple(work.past), agent.others())
     approval = agent.approval(call.tool.needs, found["asks"], work.allowed)
     data = {
         **about, **found, "key": key, "kind": call.tool.kind, "arguments": dict(call.arguments), "round": attrs.asdict(seen), "approval": approval,
@@ -163,7 +166,7 @@ async def run_tool(action: Action, context: PolicyContext) -> list[Step]:
         agent.toolbox.model, agent.toolbox.asked = agent.model, work.asked_of_model
         done = await _stoppable(partial(_do, agent.toolbox, call))
     data = {"call_id": call["call_id"], **done.as_data()}
-    told = reminder_of(did_of(call, data), tuple(work.past))
+    told = reminder_of(did_of(call, data), tuple(work.past), agent.others())
     if told:
         data |= {"seen": data["result"], "result": {**data["result"], "note": told}}
     return [event_step(action.policy, "tool_done" if done.is_done else "tool_failed", data=as_unicode(data))]
@@ -208,10 +211,14 @@ async def probe(action: Action, context: PolicyContext) -> list[Step]:
     return [event_step(action.policy, "probed", data=await in_thread(looked))]
 
 
-@answering("next_subtask", "none_left", is_eager=True)
+@answering("next_subtask", "apart", "none_left", is_eager=True)
 async def advance(action: Action, context: PolicyContext) -> list[Step]:
-    """Say whether there is another subtask."""
-    _, work, _ = read(action, context)
+    """Say whether there is another subtask, or several that can be worked at together."""
+    agent, work, _ = read(action, context)
+    rounds = context.run.machine.constants["part_rounds"]
+    places = work.independent_next(min(agent.parallel, int(rounds)))
+    if len(places) > 1:
+        return [event_step(action.policy, "apart", data={"places": places})]
     return [event_step(action.policy, "none_left" if work.next_waiting is None else "next_subtask")]
 
 

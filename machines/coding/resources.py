@@ -3,12 +3,14 @@
 Made from the settings that its run was started with, once in a process, and made again the same after a crash.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from dsa.runtime.ledger import Entry
 from dsa.runtime.run import Run
+from machines.coding.loops import Did
 from machines.coding.messages import CONTEXT_TOKENS
 from machines.coding.toolbox import Toolbox
 from machines.coding.work import Work
@@ -16,19 +18,24 @@ from machines.talking.known import Known
 from machines.talking.model import Model, Wanted, model_of
 
 Listener = Callable[[str], object]
+PartObserver = Callable[[str, Entry], object]
 MODES = ("ask", "auto-edit", "full-auto", "read-only")
 
 
 class Resources:
     """Everything of one run. `config` is what it was started with, `folder` its own folder.
 
-    `listen` is called with the model's text as it comes.
+    `listen` is called with the model's text as it comes, `watch_part` with the place of a part and what its ledger is given, `others` gives what
+    was done by those who work beside this run.
     """
 
     def __init__(self, config: Mapping[str, Any], folder: Path) -> None:
-        self._config, self._folder = config, folder
+        self._config = config
+        self._folder = folder.parent / config["part_of"] if config.get("part_of") else folder
         self._work = Work()
         self.listen: Listener = lambda _text: None
+        self.watch_part: PartObserver = lambda _place, _entry: None
+        self.others: Callable[[], Iterable[Did]] = tuple
 
     def work(self, run: Run) -> Work:
         """Give what the run's ledger says."""
@@ -36,6 +43,11 @@ class Resources:
             self._work = Work()
         self._work.take(run.ledger.after(self._work.taken))
         return self._work
+
+    @property
+    def past(self) -> tuple[Did, ...]:
+        """Its last actions."""
+        return tuple(self._work.past)
 
     @cached_property
     def toolbox(self) -> Toolbox:
@@ -57,6 +69,16 @@ class Resources:
         return int(self._config.get("context_tokens") or CONTEXT_TOKENS)
 
     @property
+    def parallel(self) -> int:
+        """How many subtasks may be worked at together."""
+        return int(self._config.get("parallel") or 1)
+
+    @property
+    def files_before(self) -> tuple[str, ...]:
+        """What had been written before this run began, where it is a part."""
+        return tuple(self._config.get("files_before") or ())
+
+    @property
     def is_test_first(self) -> bool:
         """Tell whether new modules are to be written with their tests."""
         return bool(self._config.get("test_first"))
@@ -64,12 +86,15 @@ class Resources:
     def approval(self, needs: str, asks: str, allowed: set[str]) -> dict[str, str]:
         """Say whether a call may happen in this mode: yes, ask, never, and why."""
         mode = self._config.get("mode") or MODES[0]
+        allowed = {*allowed, *(self._config.get("allowed") or ())}
         if needs == "never":
             return {"is": "never", "why": "the configuration does not allow this tool"}
         if needs == "look" or asks in allowed or mode == "full-auto" or (mode == "auto-edit" and needs == "edit"):
             return {"is": "yes", "why": ""}
         if mode == "read-only":
             return {"is": "never", "why": "this run only reads (--mode read-only): look, and answer"}
+        if self._config.get("part_of"):
+            return {"is": "never", "why": "leave would be asked for it, and nobody is asked while several work at once"}
         return {"is": "ask", "why": f"the user is asked first (--mode {mode})"}
 
     def close(self) -> None:

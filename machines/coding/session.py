@@ -3,7 +3,7 @@
 It rests at a final state, or where a person is asked. Everything that was acknowledged is in the ledger, so a process that is killed loses nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -13,7 +13,7 @@ import attrs
 from dsa.edge.binding import Binding, bind
 from dsa.edge.driver import Rest
 from dsa.edge.files import locate
-from dsa.edge.runs import DEFAULT_RUNS, open_store
+from dsa.edge.runs import DEFAULT_RUNS, PART_OF, open_store
 from dsa.errors import DsaError
 from dsa.expr import Value
 from dsa.machine import Machine
@@ -22,11 +22,13 @@ from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, StepEntry
 from machines.coding.plan import Task
 from machines.coding.projection import Projection
-from machines.coding.resources import Listener, Resources, let_go, resources_in
+from machines.coding.resources import MODES, Listener, PartObserver, Resources, let_go, resources_in
 from machines.coding.work import Work
-from machines.talking.holding import Bind, Held, Observer, begun, taken_up
+from machines.talking.holding import Bind, Held, Observer, WrongRunError, begun, taken_up
 
 NAME = "coding"
+#: Where the model could not be asked: `again` tries it again.
+PAUSED = ("unplanned", "paused", "held_up")
 #: How states that are final are told, and what a program is told of them.
 EXIT = {"goal_complete": 0, "answered": 0, "rounds_exhausted": 1, "blocked": 1, "escalated": 3, "cancelled": 1}
 
@@ -47,7 +49,8 @@ class Settings:
 class Agent:
     """The work on one goal. Use it as a context manager, or `close` it; `begin` and `resume` make it.
 
-    `observe` is called with every ledger entry once it is durable, `listen` with the model's text as it comes.
+    `observe` is called with every ledger entry once it is durable, `listen` with the model's text as it comes, `watch_part` with the place of a part
+    and each entry of its ledger.
     """
 
     def __init__(self, held: Held, resources: Resources, projection: Projection, first: tuple[Occurrence, ...]) -> None:
@@ -64,10 +67,12 @@ class Agent:
         *,
         observe: Observer = lambda _entry: None,
         listen: Listener = lambda _text: None,
+        watch_part: PartObserver = lambda _place, _entry: None,
     ) -> "Agent":
         """Begin. Raises ModelUnavailable, ToolError and ValueError for tools that cannot be had, BindingError, StoreError, BudgetError."""
         config = dict(settings.config)
-        made = _Made(listen, observe, is_new=True)
+        _require_fit_for_parts(config)
+        made = _Made(listen, observe, watch_part, is_new=True)
         started = {"model": config["model"], "seed": config.get("seed") or 0, "config": config}
         held = begun(NAME, settings.parameters, started, bound_in(runs), made, runs=runs, observe=made.watch)
         goal: dict[str, Any] = {"text": settings.goal}
@@ -82,13 +87,20 @@ class Agent:
         runs: Path = Path(DEFAULT_RUNS),
         *,
         model: str | None = None,
+        budget: Sequence[str] = (),
         take: bool = False,
         observe: Observer = lambda _entry: None,
         listen: Listener = lambda _text: None,
+        watch_part: PartObserver = lambda _place, _entry: None,
     ) -> "Agent":
-        """Take up the work again. Raises WrongRunError for a run that is none, StoreError, OtherMachineError, ReplayError."""
-        made = _Made(listen, observe)
-        held = taken_up(run_id, NAME, bound_in(runs, model), made, runs=runs, observe=made.watch, take=take)
+        """Take up the work again, with another model or another budget for all of it where they are given. Raises WrongRunError for a run that is none, StoreError, OtherMachineError, ReplayError."""
+        whole, _, part = run_id.partition(PART_OF)
+        if part:
+            raise WrongRunError(f"run {run_id} is a part of {whole}: go on with that one")
+        made = _Made(listen, observe, watch_part)
+        held = taken_up(
+            run_id, NAME, bound_in(runs, model, budget), made, runs=runs, observe=made.watch, take=take, budget=budget
+        )
         return made.agent(held)
 
     def __enter__(self) -> Self:
@@ -113,6 +125,11 @@ class Agent:
         return self._driver.run.finished
 
     @property
+    def is_paused(self) -> bool:
+        """Tell whether the model could not be asked; `go_on` asks it again."""
+        return self.state in PAUSED
+
+    @property
     def asks(self) -> Mapping[str, Any] | None:
         """The call for which leave is asked, as its event has it; None where nobody is asked."""
         current = self.work.current
@@ -134,8 +151,13 @@ class Agent:
         return self.resources.work(self._driver.run)
 
     async def go_on(self) -> None:
-        """Work until it rests: at the end, or where somebody is asked. Raises AgentError for a fault of ours; the ledger keeps the run."""
+        """Work until it rests: at the end, where somebody is asked, or where the model could not be asked.
+
+        Raises AgentError for a fault of ours; the ledger keeps the run.
+        """
         first, self._first = self._first, ()
+        if self.is_paused:
+            first = (Occurrence("again"),)
         await self._drive(*first)
 
     async def permit(self, *, always: bool = False) -> None:
@@ -171,6 +193,18 @@ class Agent:
         self._projection.write(self.work, self.values)
 
 
+def _require_fit_for_parts(config: Mapping[str, Any]) -> None:
+    """Raise ValueError where subtasks are to be worked at together, and somebody would be asked, or there is one script for all."""
+    if int(config.get("parallel") or 1) == 1:
+        return
+    if str(config["model"]).startswith("scripted:"):
+        raise ValueError("several subtasks at once: a script cannot play several models; name another model")
+    if (config.get("mode") or MODES[0]) == "ask":
+        raise ValueError(
+            "several subtasks at once: nobody can be asked then for leave; choose a mode: auto-edit, full-auto or read-only"
+        )
+
+
 class AgentError(DsaError):
     """Raised when the work cannot go on as asked."""
 
@@ -178,14 +212,14 @@ class AgentError(DsaError):
 class _Made:
     """Makes what the work needs, lets go of it at the end, and writes the projection after each round."""
 
-    def __init__(self, listen: Listener, observe: Observer, *, is_new: bool = False) -> None:
-        self._listen, self._observe, self._is_new = listen, observe, is_new
+    def __init__(self, listen: Listener, observe: Observer, watch_part: PartObserver, *, is_new: bool = False) -> None:
+        self._listen, self._observe, self._watch_part, self._is_new = listen, observe, watch_part, is_new
         self._agent: Agent | None = None
 
     def __call__(self, binding: Binding, run_id: str, undone: ExitStack) -> None:
         """Make it."""
         self.resources = resources_in(binding.config, run_id)
-        self.resources.listen = self._listen
+        self.resources.listen, self.resources.watch_part = self._listen, self._watch_part
         undone.callback(let_go, self.resources)
         _ = self.resources.model, self.resources.toolbox
         if self._is_new:
@@ -204,11 +238,11 @@ class _Made:
         return self._agent
 
 
-def bound_in(runs: Path, model: str | None = None) -> Bind:
-    """Bind the coding machine, with another model if one is named."""
+def bound_in(runs: Path, model: str | None = None, budget: Sequence[str] = ()) -> Bind:
+    """Bind the coding machine, with another model or budget if one is named."""
 
     def bound(machine: Machine, started: Mapping[str, Any]) -> Binding:
-        config = {**started["config"], "runs": str(runs.absolute())}
+        config = {**started["config"], "runs": str(runs.absolute()), **({"budget": list(budget)} if budget else {})}
         answering = model or started["model"]
         return bind(machine, path=locate(NAME), model=answering, seed=started["seed"], config=config)
 
@@ -227,7 +261,7 @@ def unfinished_run(goal: str, workspace: Path, runs: Path) -> str | None:
         return None
     with open_store(runs) as store:
         for run_id in reversed(store.runs()):
-            if f"-{NAME}" not in f"-{run_id}":
+            if f"-{NAME}" not in f"-{run_id}" or PART_OF in run_id:
                 continue
             recorded = store.read(run_id)
             if _config_of(recorded).get("workspace") == str(workspace) and _is_open(recorded, goal):

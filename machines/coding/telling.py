@@ -174,6 +174,12 @@ async def report_error(action: Action, context: PolicyContext) -> list[Step]:
     )
 
 
+async def report_fault(action: Action, context: PolicyContext) -> list[Step]:
+    """Say what failed; it can be tried again."""
+    _, _, data = read(action, context)
+    return _told(action, "paused", str(data.get("message") or "it failed"))
+
+
 def _ended(action: Action, context: PolicyContext, reason: str, text: str) -> list[Step]:
     _, work, _ = read(action, context)
     return _told(action, reason, text, results=_results(work, "interrupted", text), drops=True)
@@ -183,6 +189,6 @@ telling: dict[str, Policy] = {
     policy.__name__: policy
     for policy in (
         use_fallback, complete_subtask, fail_subtask, refuse_call, question, drop_calls, nudge, note_cut_off, note_cancelled, report_done,
-        report_answer, report_limit, report_loop, report_failed, report_error,
+        report_answer, report_limit, report_loop, report_failed, report_error, report_fault,
     )
 }  # fmt: skip

@@ -20,6 +20,7 @@ from machines.coding.servers.foreign import Foreign, ForeignTool, Server
 from machines.coding.tested import write_tested
 from machines.coding.tools import commands, running
 from machines.coding.tools.errors import ToolError
+from machines.coding.tools.exclusive import alone
 from machines.coding.tools.git import GitTools
 from machines.coding.tools.programs import Rules
 from machines.coding.tools.workspace import Change, Workspace
@@ -165,47 +166,55 @@ class Toolbox:
         """Do a call, as it stands in its event. What goes wrong in it is told; only a fault of ours raises."""
         if call["kind"] == "looking" or call["kind"] == "polling":
             return self._done(call, stop)
-        before = self.history.mark(f"before {call['tool']}")
-        done = self._done(call, stop)
-        after = self.history.mark(f"after {call['tool']}")
+        try:
+            write = self._tested(call["arguments"]) if call["tool"] == "write_tested" else None  # a model is asked
+            with alone(self.root, stop):
+                before = self.history.mark(f"before {call['tool']}")
+                done = self._done(call, stop) if write is None else write()
+                after = self.history.mark(f"after {call['tool']}")
+        except ToolError as error:
+            return _failed(call, error)
         changes = [] if before == after else self.history.changed(before, after)
         told = tuple({"path": each.path, "before": each.before, "after": each.after} for each in changes)
         return attrs.evolve(done, before=before, after=after, changes=told)
 
     def _done(self, call: Mapping[str, Any], stop: Stop) -> Done:
-        name, given = call["tool"], call["arguments"]
         try:
-            if name in _FILES:
-                planned = [Change.from_json(each) for each in call["planned"]]
-                found = self.workspace.apply(name, given, planned)
-                return Done({each: value for each, value in found.items() if each != "changes"})
-            if name == "run_cmd":
-                return self._ran(call, stop)
-            if name == "write_tested":
-                return self._tested(given)
-            if name == "git_commit":
-                return Done(self._git.git_commit(given["message"], call["files"] or None))
-            if name.startswith("git_"):
-                return Done(_GIT[name](self._git, given))
-            assert self.foreign is not None, "a tool that is not ours is a server's"
-            return Done(self.foreign.call(name, given, stop=stop))
+            return self._called(call, stop)
         except ToolError as error:
-            line = " ".join(str(error).split())
-            told = {"error": {"code": error.code, "message": str(error)}}
-            fault = f"{error.code} {given.get('path', '')}"
-            return Done(told, is_done=False, error=f"{name}: {line}"[:_LONGEST_ERROR], fault=fault)
+            return _failed(call, error)
 
-    def _tested(self, given: Mapping[str, Any]) -> Done:
+    def _called(self, call: Mapping[str, Any], stop: Stop) -> Done:
+        name, given = call["tool"], call["arguments"]
+        if name in _FILES:
+            planned = [Change.from_json(each) for each in call["planned"]]
+            found = self.workspace.apply(name, given, planned)
+            return Done({each: value for each, value in found.items() if each != "changes"})
+        if name == "run_cmd":
+            return self._ran(call, stop)
+        if name == "git_commit":
+            return Done(self._git.git_commit(given["message"], call["files"] or None))
+        if name.startswith("git_"):
+            return Done(_GIT[name](self._git, given))
+        assert self.foreign is not None, "a tool that is not ours is a server's"
+        return Done(self.foreign.call(name, given, stop=stop))
+
+    def _tested(self, given: Mapping[str, Any]) -> Callable[[], Done]:
+        """Have a module and its tests written; gives what puts them into the workspace."""
         assert self.model is not None, "the tool is offered where a model is asked"
         tested = write_tested(self.model, given["specification"], given["path"], self.asked)
-        found = self.workspace.apply("write_files", _both_files(given, tested.code, tested.tests))
-        told = {
-            "result": f"{found['result']}; the tests pass",
-            "answers": tested.attempts,
-            "code": tested.code,
-            "tests": tested.tests,
-        }
-        return Done(told, usage=tested.usage)
+
+        def write() -> Done:
+            found = self.workspace.apply("write_files", _both_files(given, tested.code, tested.tests))
+            told = {
+                "result": f"{found['result']}; the tests pass",
+                "answers": tested.attempts,
+                "code": tested.code,
+                "tests": tested.tests,
+            }
+            return Done(told, usage=tested.usage)
+
+        return write
 
     def _ran(self, call: Mapping[str, Any], stop: Stop) -> Done:
         given = call["arguments"]
@@ -255,6 +264,13 @@ class Toolbox:
         self.workspace.close()
         if self._opened is not None:
             self._opened.close()
+
+
+def _failed(call: Mapping[str, Any], error: ToolError) -> Done:
+    line = " ".join(str(error).split())
+    told = {"error": {"code": error.code, "message": str(error)}}
+    fault = f"{error.code} {call['arguments'].get('path', '')}"
+    return Done(told, is_done=False, error=f"{call['tool']}: {line}"[:_LONGEST_ERROR], fault=fault)
 
 
 def _both_files(given: Mapping[str, Any], code: str = "", tests: str = "") -> dict[str, Any]:

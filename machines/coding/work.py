@@ -16,7 +16,7 @@ from machines.coding.loops import WINDOW, Did, digest_of
 from machines.coding.plan import Task, fallback, tasks_from
 from machines.talking.answers import free_id, part_of, refused
 
-Status = Literal["waiting", "in_progress", "completed", "failed"]
+Status = Literal["waiting", "in_progress", "apart", "completed", "failed"]
 Message = dict[str, Any]
 
 #: Why something was not done as the model asked, as it stands in payloads, logs and counters.
@@ -40,7 +40,8 @@ REASONS: dict[str, str] = {
     "rounds_exhausted": "The rounds were used up.",
     "loop_ended": "A call went round too often.",
     "some_failed": "Not every subtask was completed.",
-    "failed": "The model, a tool or a check failed.",
+    "failed": "A tool or a check failed.",
+    "paused": "The model could not be asked; it can be tried again.",
 }
 
 
@@ -60,6 +61,7 @@ class Chapter:
 
     description: str
     subtasks: list[Subtask]
+    independent: bool = False
 
 
 @attrs.define
@@ -88,17 +90,18 @@ class Work:
         self.calls: list[Called] = []
         self.past: deque[Did] = deque(maxlen=WINDOW)
         self.changes: dict[str, tuple[str | None, str | None]] = {}
+        self.moves: list[Mapping[str, Any]] = []
         self.spans: list[tuple[str, str]] = []
         self.commands: list[str] = []
         self.errors: list[str] = []
         self.blocked: dict[str, str] = {}
         self.allowed: set[str] = set()
         self.probe: Mapping[str, Any] = {}
-        self.answer = ""
+        self.answer = self.paused_for = ""
         self.reasons: Counter[str] = Counter()
         self.rescues: Counter[str] = Counter()
         self.tools: Counter[str] = Counter()
-        self.asked_of_model = 0
+        self.asked_of_model = self.asked_apart = 0
         self.usage: Counter[str] = Counter()
         self.doubts: set[str] = set()
         self._open: dict[str, Called] = {}
@@ -112,7 +115,7 @@ class Work:
             if isinstance(entry, EventEntry):
                 self._arrived = entry
             elif isinstance(entry, StepEntry) and self._arrived is not None:
-                self._happened(self._arrived)  # what was refused has changed nothing
+                self._happened(self._arrived, entry.target)  # what was refused has changed nothing
             elif isinstance(entry, ResultEntry):
                 self._told(entry)
             elif isinstance(entry, DoubtEntry):
@@ -138,6 +141,22 @@ class Work:
         return next(waiting, None)
 
     @property
+    def places(self) -> list[tuple[str, Chapter, Subtask]]:
+        """Every subtask with its task, in order, by its place: `1.2` is the second one of the first task."""
+        return [
+            (f"{at}.{number}", chapter, subtask)
+            for at, chapter in enumerate(self.chapters, 1)
+            for number, subtask in enumerate(chapter.subtasks, 1)
+        ]
+
+    def independent_next(self, most: int) -> list[str]:
+        """Give the places of what may be worked at together now: the next subtasks of a task that says so, so many at most."""
+        waiting = [(place, chapter) for place, chapter, subtask in self.places if subtask.status == "waiting"]
+        if not waiting or not waiting[0][1].independent:
+            return []
+        return [place for place, chapter in waiting if chapter is waiting[0][1]][:most]
+
+    @property
     def files_written(self) -> list[str]:
         """The files that tools have written, in the order in which they first were."""
         return [path for path, (before, after) in self.changes.items() if after is not None and before != after]
@@ -146,22 +165,21 @@ class Work:
         """Name the calls that have no result yet, in the order in which they were asked for."""
         return tuple(self._open)
 
+    @property
+    def _now_ms(self) -> int:
+        return (self._arrived.at_ms if self._arrived is not None else None) or 0
+
     def free_id(self, call_id: str, beside: Collection[str] = ()) -> str:
         """Give an id of a call that no other call of the run has, nor those beside it: providers repeat theirs."""
         return free_id(call_id, beside, self._ids)
 
     # -- events -------------------------------------------------------------------------------------------------------
 
-    def _happened(self, entry: EventEntry) -> None:
+    def _happened(self, entry: EventEntry, target: str) -> None:
         data: Any = entry.data if isinstance(entry.data, dict) else {}
         match entry.event:
-            case "goal" | "planned":
-                self.goal = data["text"]
-                if entry.event == "planned":
-                    self._planned(entry, data)
-            case "decomposed":
-                self._count(data)
-                self._planned(entry, data)
+            case "goal" | "planned" | "decomposed":
+                self._wanted(entry, data)
             case "probed":
                 self.probe = data
             case "asked" | "said" | "cut_off":
@@ -176,21 +194,41 @@ class Work:
                 self._answer_open("interrupted", _UNKNOWN)
             case "next_subtask":
                 self._begin_next()
+            case "apart":
+                self._set_apart(data["places"], together=target.endswith("delegating"))
+            case "parts_done" | "parts_failed":
+                self._joined(data)
 
-    def _planned(self, entry: EventEntry, data: Mapping[str, Any]) -> None:
+    def _wanted(self, entry: EventEntry, data: Mapping[str, Any]) -> None:
+        if entry.event == "decomposed":
+            self._count(data)
+        else:
+            self.goal = data["text"]
+        if entry.event == "goal":
+            return
         if dict(entry.verdicts).get("concrete") == "passed":
             self._set_tasks(tasks_from(data["tasks"]))
         else:
             self.plan_faults = list(data.get("faults") or ())
 
     def _set_tasks(self, tasks: Iterable[Task]) -> None:
-        self.chapters = [Chapter(task.description, [Subtask(each) for each in task.subtasks]) for task in tasks]
-        self._begin_next()
+        self.chapters = [
+            Chapter(task.description, [Subtask(each) for each in task.subtasks], task.independent) for task in tasks
+        ]
 
     def _begin_next(self) -> None:
         following = self.next_waiting
         if following is not None:
             following.status = "in_progress"
+
+    def _set_apart(self, places: Collection[str], *, together: bool) -> None:
+        """Begin subtasks together, or the first of them alone where the rounds that are left do not suffice."""
+        if not together:
+            self._begin_next()
+            return
+        for place, _, subtask in self.places:
+            if place in places:
+                subtask.status = "apart"
 
     def _count(self, data: Mapping[str, Any]) -> None:
         self.asked_of_model += 1
@@ -232,9 +270,9 @@ class Work:
             return
         called.status = "done" if is_done else "failed"
         self.tools[f"{called.tool} {called.status}"] += 1
-        self.past.append(did_of(called.about, data))
+        self.past.append(did_of(called.about, data, self._now_ms))
         if data.get("changes"):
-            self._changed(data)
+            self._changed({**{name: data[name] for name in ("before", "after", "changes")}, "at_ms": self._now_ms})
         self._add_usage(data)
         if data.get("ran"):
             self.commands.append(data["ran"])
@@ -246,6 +284,7 @@ class Work:
 
     def _changed(self, data: Mapping[str, Any]) -> None:
         """Keep which files are others now, and between which marks of the workspace's history."""
+        self.moves.append(data)
         for change in data["changes"]:
             before, _ = self.changes.get(change["path"], (change["before"], None))
             self.changes[change["path"]] = before, change["after"]
@@ -253,6 +292,26 @@ class Work:
             self.spans[-1] = self.spans[-1][0], data["after"]
         else:
             self.spans.append((data["before"], data["after"]))
+
+    def _joined(self, data: Mapping[str, Any]) -> None:
+        """Take what the parts have done (`parts.summary_of`) as if it had been done here."""
+        for part in data["parts"]:
+            _, _, subtask = next(each for each in self.places if each[0] == part["place"])
+            subtask.status, subtask.reason, subtask.done = part["status"], part["reason"], part["done"]
+            for mine, name in ((self.reasons, "reasons"), (self.rescues, "rescues"), (self.tools, "tools")):
+                mine.update(part[name])
+            self.blocked |= part["blocked"]
+            self.commands += part["commands"]
+            self.errors += part["errors"]
+            self.asked_apart += part["asked"]
+            self.calls += [Called(**call) for call in part["calls"]]
+        for move in sorted((move for part in data["parts"] for move in part["moves"]), key=lambda move: move["at_ms"]):
+            self._changed(move)
+        done = [Did(**did) for part in data["parts"] for did in part["past"]]
+        self.past.extend(sorted(done, key=lambda did: did.at_ms))
+        self._add_usage(data)
+        self.exchanges.append([])
+        self._say({"role": "user", "content": data["note"]})
 
     # -- what effects without answers tell ----------------------------------------------------------------------------
 
@@ -275,6 +334,8 @@ class Work:
                 subtask.status, subtask.reason = told["subtask"], told["text"]
             if told.get("tasks"):
                 self._set_tasks(fallback(self.goal))
+            if told["reason"] == "paused":
+                self.paused_for = told["text"]
             if told.get("note"):
                 self._say({"role": "user", "content": told["note"]})
 
@@ -283,7 +344,7 @@ class Work:
         if told.get("blocked") and self.current is not None:
             about = self.current.about
             self.blocked[about["key"]] = f"{about['tool']} {_short(about['arguments'])}: {told['text']}"
-            self.past.append(Did(about["key"], about["tool"], about["kind"], refused=True))
+            self.past.append(Did(about["key"], about["tool"], about["kind"], refused=True, at_ms=self._now_ms))
 
     def _answer(self, call_id: str, result: object) -> None:
         called = self._open.pop(call_id, None)
@@ -311,11 +372,11 @@ class Work:
 _UNKNOWN = "it was cut off; nobody knows what came of it: look before you do it again"
 
 
-def did_of(call: Mapping[str, Any], data: Mapping[str, Any]) -> Did:
+def did_of(call: Mapping[str, Any], data: Mapping[str, Any], at_ms: int = 0) -> Did:
     """Give an action as the detector of circles remembers it."""
     changed = any(change["before"] != change["after"] for change in data.get("changes") or ())
     result = digest_of(data["result"] if data.get("seen") is None else data["seen"])
-    return Did(call["key"], call["tool"], call["kind"], result, changed, data.get("fault", ""))
+    return Did(call["key"], call["tool"], call["kind"], result, changed, data.get("fault", ""), at_ms=at_ms)
 
 
 def _short(arguments: Mapping[str, Any]) -> str:

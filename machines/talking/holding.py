@@ -55,19 +55,20 @@ def begun(
     *,
     runs: Path,
     observe: Observer,
+    run_id: str = "",
 ) -> Held:
-    """Begin a run of a shipped machine; its budget is that of `started["config"]`. What is wrong with its resources is said before anything is kept.
+    """Begin a run of a shipped machine; its budget is that of `started["config"]`.
 
-    Raises BindingError, StoreError, BudgetError, and what `prepare` raises.
+    What is wrong with its resources is said before anything is kept. `run_id` names it, else it gets a new name. Raises BindingError, StoreError, BudgetError, and what `prepare` raises.
     """
     document = locate(name)
     text = read_text(document)
     machine = loads(text, str(document)).at(dict(parameters))
-    limits = _limits(machine, started)
+    limits = limits_of(machine, started)
     binding = bind(machine, started)
     known = binding.secrets.value({"file": str(document), **started})
     now_ms = time.time_ns() // 1_000_000
-    run, commands = begin(machine, new_run_id(name), digest=digest(machine), started=known, at_ms=now_ms)
+    run, commands = begin(machine, run_id or new_run_id(name), digest=digest(machine), started=known, at_ms=now_ms)
     with ExitStack() as undone:
         prepare(binding, run.run_id, undone)
         store = undone.enter_context(open_store(runs))
@@ -87,8 +88,9 @@ def taken_up(
     runs: Path,
     observe: Observer,
     take: bool = False,
+    budget: Sequence[str] = (),
 ) -> Held:
-    """Take up a run, within the budget that it was begun with. `observe` is given what happens from now on. Raises WrongRunError, StoreError, OtherMachineError, ReplayError, BudgetError."""
+    """Take up a run, within the budget that it was begun with, or another one for all of it. `observe` is given what happens from now on. Raises WrongRunError, StoreError, OtherMachineError, ReplayError, BudgetError."""
     with ExitStack() as undone:
         store = undone.enter_context(open_store(runs, must_exist=True))
         journal, recorded = store.hold(run_id, take=take)
@@ -97,7 +99,7 @@ def taken_up(
         if run.machine.name != name:
             raise WrongRunError(f"run {run_id} is one of {run.machine.name}, not of {name}")
         started = dict(first.started)
-        limits = _limits(run.machine, started)
+        limits = limits_of(run.machine, {"config": {"budget": budget}} if budget else started)
         binding = bind(run.machine, started)
         prepare(binding, run_id, undone)
         news = _after(len(recorded.entries), observe)
@@ -107,7 +109,8 @@ def taken_up(
         return Held(driver, undone.pop_all())
 
 
-def _limits(machine: Machine, started: Mapping[str, Any]) -> list[Limit]:
+def limits_of(machine: Machine, started: Mapping[str, Any]) -> list[Limit]:
+    """Give the budget with which a run was begun. Raises BudgetError."""
     budget: Sequence[str] = started["config"].get("budget") or ()
     return [read_limit(each, machine.answers) for each in budget]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import coding_chaos
 import pytest
 from chat_server import playing
-from coders import LOST, acting, agent_at, call, complete, config_of, tasks, worked
+from coders import LOST, acting, agent_at, call, complete, config_of, forgetful, tasks, worked
 
 from dsa.edge.runs import open_store
 from dsa.runtime.ledger import EventEntry, ResultEntry
@@ -22,33 +22,32 @@ from machines.coding.session import Agent, unfinished_run
 MOST = 230
 full = pytest.mark.full
 CUTS = [pytest.param(count, marks=[] if count % 23 == 7 else full) for count in range(1, MOST)]
+MOST_TOGETHER = 125
+CUTS_TOGETHER = [pytest.param(count, marks=[] if count % 11 == 7 else full) for count in range(1, MOST_TOGETHER)]
 
 
-def life(runs, workspace, model, count):
+def life(runs, workspace, model, count, which="alone"):
     """Work in a process of its own, which ends itself after so many entries."""
     program = Path(coding_chaos.__file__)
     with open_store(runs) as store:
-        known = list(store.runs())
-    command = [sys.executable, program, runs, workspace, model, str(count), *known]
+        known = [run_id for run_id in store.runs() if "+" not in run_id]
+    command = [sys.executable, program, runs, workspace, model, str(count), which, *known]
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=120)
 
 
 def judged(runs, workspace, played):
     """Say what must hold of any such work: it is done, nothing was done twice, every request was sound."""
     with open_store(runs) as store:
-        (run_id,) = store.runs()
-        entries = list(store.read(run_id).entries)
-    done = Counter(entry.key for entry in entries if isinstance(entry, ResultEntry))
-    assert set(done.values()) == {1}, "an effect was done twice"
-    assert (workspace / "done.txt").read_text().split() == ["1", "2", "3"]
-    assert (workspace / "step.py").read_text().startswith("import sys  # edited")
+        for run_id in store.runs():
+            entries = store.read(run_id).entries
+            done = Counter(entry.key for entry in entries if isinstance(entry, ResultEntry))
+            assert set(done.values()) == {1}, "an effect was done twice"
     assert [path.name for path in workspace.iterdir() if "~" in path.name or path.name.endswith(".tmp")] == []
     for path in (workspace / ".agent_context").iterdir():
         lines = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
         assert all(json.loads(line) is not None for line in lines)
     assert played.faults == []
     assert LOST not in json.dumps(played.requests)
-    return entries
 
 
 @pytest.mark.parametrize("count", CUTS)
@@ -64,6 +63,24 @@ def test_killed_after_any_entry_it_goes_on_and_nothing_is_done_twice(tmp_path, c
             second = life(runs, workspace, played.model, 0)
             assert second.stdout.startswith("goal_complete"), second.stdout + second.stderr
         judged(runs, workspace, played)
+    assert (workspace / "done.txt").read_text().split() == ["1", "2", "3"]
+    assert (workspace / "step.py").read_text().startswith("import sys  # edited")
+
+
+@pytest.mark.parametrize("count", CUTS_TOGETHER)
+def test_killed_while_several_work_at_once_they_go_on_and_nothing_is_done_twice(tmp_path, count):
+    runs, workspace = tmp_path / "runs", tmp_path / "workspace"
+    workspace.mkdir()
+    _, plan, plays, _ = coding_chaos.GOALS["together"]
+    with playing(forgetful(plan, plays)) as played:
+        first = life(runs, workspace, played.model, count, "together")
+        if first.returncode != 0:
+            assert first.returncode == -signal.SIGKILL, first.stderr
+            second = life(runs, workspace, played.model, 0, "together")
+            assert second.stdout.startswith("goal_complete"), second.stdout + second.stderr
+        judged(runs, workspace, played)
+    assert [(workspace / f"{name}.txt").read_text() for name in "ab"] == ["a\n", "b\n"]
+    assert (workspace / "notes.md").read_text() == "both counted\n"
 
 
 def test_killed_in_the_middle_of_a_command_it_is_told_so_and_nothing_runs_on(tmp_path):
@@ -81,7 +98,7 @@ def test_killed_in_the_middle_of_a_command_it_is_told_so_and_nothing_runs_on(tmp
         return complete() if len(view.done) > 1 else call("read_file", path="done.txt")
 
     with playing(acting(plan, act)) as played:
-        command = [sys.executable, coding_chaos.__file__, runs, workspace, played.model, "0"]
+        command = [sys.executable, coding_chaos.__file__, runs, workspace, played.model, "0", "alone"]
         process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL)
         end = time.monotonic() + 60
         while not (workspace / "done.txt").exists():
@@ -119,7 +136,7 @@ def test_the_same_goal_in_the_same_folder_is_taken_up_and_another_is_not(tmp_pat
     workspace, runs = tmp_path / "workspace", tmp_path / "runs"
     workspace.mkdir()
     with playing(hangs_at_the_second) as played:
-        command = [sys.executable, coding_chaos.__file__, runs, workspace, played.model, "0"]
+        command = [sys.executable, coding_chaos.__file__, runs, workspace, played.model, "0", "alone"]
         process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL)
         while len(played.requests) < 3:
             time.sleep(0.01)
@@ -152,7 +169,7 @@ def test_budgets_hold_and_survive(tmp_path):
     player = acting(coding_chaos.PLAN, coding_chaos.counting)
     with agent_at(tmp_path, coding_chaos.GOAL, player, budget=["ask_model.calls=3"]) as (agent, played):
         work = worked(agent)
-        assert (agent.state, agent.values["rounds"], len(played.requests)) == ("escalated", 4, 4)
-        assert work.reasons["failed"] == 1
+        assert (agent.state, agent.values["rounds"], len(played.requests)) == ("paused", 4, 4)
+        assert work.reasons["paused"] == 1
         events = [entry for entry in agent._driver.run.ledger if isinstance(entry, EventEntry)]  # noqa: SLF001
         assert "budget" in events[-1].data["message"]

@@ -1,0 +1,46 @@
+"""One call at a time in a workspace: what a call has changed is seen by what lies there before and after it, so nobody else may change it meanwhile.
+
+Takes a folder, holds it for its caller: against the other parts of a run, and against runs of other processes. It is the folder itself that is locked;
+a process that dies lets go of it.
+"""
+
+import fcntl
+import os
+import select
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dsa.edge.sandbox.commands import Stop
+from machines.coding.tools.errors import ToolError
+
+#: How long a call waits for others, in seconds: as long as the longest command.
+WAIT_S = 600.0
+_LOOK_S = 0.05
+
+
+@contextmanager
+def alone(workspace: Path, stop: Stop, wait_s: float = WAIT_S) -> Iterator[None]:
+    """Hold a workspace. Raises ToolError `workspace_busy` when somebody else holds it for too long, or the caller is stopped meanwhile."""
+    opened = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _wait_for(opened, stop, time.monotonic() + wait_s)
+        yield
+    finally:
+        os.close(opened)
+
+
+def _wait_for(opened: int, stop: Stop, until: float) -> None:
+    while True:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            stopped, _, _ = select.select([stop], [], [], _LOOK_S)
+            if stopped or time.monotonic() > until:
+                raise ToolError(
+                    "workspace_busy",
+                    "somebody else is changing the workspace: another run, or another part of this one",
+                ) from None
+        else:
+            return

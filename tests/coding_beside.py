@@ -1,0 +1,16 @@
+"""A run of the coding machine in a process of its own: `python tests/coding_beside.py RUNS WORKSPACE MODEL` prints how it has ended, as JSON."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from coders import config_of
+
+from machines.coding.session import Agent, Settings
+
+if __name__ == "__main__":
+    runs, workspace, model = sys.argv[1:]
+    with Agent.begin(Settings("Do it", config_of(model, workspace)), Path(runs)) as agent:
+        asyncio.run(agent.go_on())
+        print(json.dumps({"state": agent.state, "files": agent.work.files_written}))

@@ -1,0 +1,302 @@
+"""Subtasks that are worked at together: parts of a run, each with all guards and bounds, in one folder."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from chat_server import Said, playing
+from coders import acting, agent_at, call, complete, config_of, forgetful, tasks, worked
+
+from dsa.edge.runs import open_store
+from dsa.runtime.ledger import EventEntry
+from machines.coding.session import Agent, Settings, WrongRunError, unfinished_run
+from machines.coding.undo import diff, undone
+
+GOAL = "Write two files"
+
+
+def independent(*subtasks, then=()):
+    """Give a plan of subtasks that need nothing of one another, and one behind them."""
+    plan = tasks(("Both", *subtasks), *((("Then", *then),) if then else ()))
+    plan[0]["independent"] = True
+    return plan
+
+
+BOTH = independent("write_file a.txt", "write_file b.txt")
+
+
+def writing(view):
+    """Write the file that the subtask names, and say so."""
+    path = view.subtask.split()[-1]
+    return complete() if view.gave("write_file") else call("write_file", path=path, content=f"{path}\n")
+
+
+def parts_of(tmp_path, agent):
+    """Give the entries of the parts by their names."""
+    with open_store(tmp_path / "runs") as store:
+        return {run: store.read(run).entries for run in store.runs() if run.startswith(f"{agent.run_id}+")}
+
+
+def events_of(entries, name):
+    return [entry for entry in entries if isinstance(entry, EventEntry) and entry.event == name]
+
+
+def test_they_are_asked_at_the_same_time_and_the_goal_is_complete(tmp_path):
+    """Each part's first answer comes only when both have been asked: one after the other they would wait for ever."""
+    both_asked = threading.Barrier(2, timeout=20)
+    player = forgetful(BOTH, writing)
+
+    def waits(body, number):
+        if body.get("tools") and not any(message["role"] == "tool" for message in body["messages"]):
+            both_asked.wait()
+        return player(body, number)
+
+    with agent_at(tmp_path, GOAL, waits, parallel=2) as (agent, _):
+        work = worked(agent)
+        assert (agent.state, agent.values["rounds"]) == ("goal_complete", 12)
+        assert [(s.status, s.done) for chapter in work.chapters for s in chapter.subtasks] == [("completed", 1)] * 2
+        assert sorted(work.files_written) == ["a.txt", "b.txt"]
+        assert work.tools["write_file done"] == 2
+        assert sorted(parts_of(tmp_path, agent)) == [f"{agent.run_id}+1.1", f"{agent.run_id}+1.2"]
+    lines = (tmp_path / "workspace" / "agent_ledger.log").read_text().splitlines()
+    assert sorted(lines) == ["WRITE a.txt", "WRITE b.txt"]
+    history = (tmp_path / "workspace" / ".agent_context" / "history.jsonl").read_text().splitlines()
+    assert {json.loads(line)["call"].partition(":")[0] for line in history} == {"1.1", "1.2"}
+
+
+def test_without_being_asked_to_nobody_works_at_two_at_once(tmp_path):
+    with agent_at(tmp_path, GOAL, acting(BOTH, writing)) as (agent, played):
+        worked(agent)
+        assert (agent.state, agent.values["rounds"], parts_of(tmp_path, agent)) == ("goal_complete", 4, {})
+    assert "independent" not in played.requests[0]["messages"][0]["content"]
+
+
+def test_what_comes_after_them_is_told_what_they_have_done(tmp_path):
+    plan = independent("write_file a.txt", "write_file b.txt", then=("read_file a.txt",))
+    seen = []
+
+    def act(view):
+        if view.subtask.startswith("write_file"):
+            return writing(view)
+        seen.append((sorted(view.files.split(", ")), view.notes[0]))
+        return complete() if view.gave("read_file") else call("read_file", path="a.txt")
+
+    with agent_at(tmp_path, GOAL, forgetful(plan, act), parallel=2) as (agent, _):
+        worked(agent)
+        assert agent.state == "goal_complete"
+    files, note = seen[0]
+    assert files == ["a.txt", "b.txt"]
+    assert "write_file a.txt: completed: done (files: a.txt)" in note
+
+
+def test_a_part_knows_what_was_written_before(tmp_path):
+    plan = tasks(("First", "write_file c.txt")) + BOTH
+
+    def act(view):
+        assert view.subtask.endswith("c.txt") or "c.txt" in view.files
+        return writing(view)
+
+    with agent_at(tmp_path, GOAL, forgetful(plan, act), parallel=2) as (agent, played):
+        assert worked(agent).errors == []
+        assert agent.state == "goal_complete"
+        assert played.faults == []
+
+
+@pytest.mark.parametrize("again", ["each in its own way", "the same"])
+def test_a_circle_that_is_shared_between_parts_is_seen(tmp_path, again):
+    """Three parts that write one file with one content, over and over: what one has done counts for all."""
+    plan = independent(*(f"write_file {name}.txt" for name in "abc"))
+    done = []
+
+    def act(view):
+        name = "shared.txt" if again == "the same" else view.subtask.split()[-1]
+        return call("write_file", path=name, content="x\n")
+
+    def watch(place, entry):
+        if isinstance(entry, EventEntry) and entry.event == "tool_done":
+            done.append(place)
+
+    config = {"parallel": 3}
+    with playing(forgetful(plan, act)) as played:
+        (tmp_path / "workspace").mkdir()
+        settings = Settings(GOAL, config_of(played.model, tmp_path / "workspace", **config), (), {"part_rounds": 24})
+        with Agent.begin(settings, tmp_path / "runs", watch_part=watch) as agent:
+            work = worked(agent)
+            reasons = [subtask.reason for subtask in work.chapters[0].subtasks]
+    assert agent.state == "escalated"
+    assert reasons == ["its calls went round in circles"] * 3
+    assert len(done) == 6 if again != "the same" else 2 <= len(done) <= 4, (
+        done
+    )  # asked at the same moment, two may pass
+
+
+def test_what_was_done_before_counts_in_a_part(tmp_path):
+    """The file was written twice before the parts began: theirs is the third time."""
+    plan = tasks(("First", "write_file a.txt")) + BOTH
+    before = iter([call("write_file", path="a.txt", content="a.txt\n")] * 2)
+
+    def act(view):
+        if "First" in view.task:
+            return next(before, complete())
+        return complete(success=False) if view.blocked else writing(view)
+
+    with agent_at(tmp_path, GOAL, forgetful(plan, act), parallel=2) as (agent, _):
+        work = worked(agent)
+        assert [subtask.status for subtask in work.chapters[1].subtasks] == ["failed", "completed"]
+        assert work.reasons["call_looping"] == 1
+
+
+def test_rounds_are_bounded_for_all_of_them_together(tmp_path):
+    looks = iter(range(1000))
+
+    def act(_view):
+        return call("search", pattern=f"nothing {next(looks)}")
+
+    parameters = {"max_rounds": 9, "part_rounds": 8}
+    with agent_at(tmp_path, GOAL, forgetful(BOTH, act), parameters=parameters, parallel=2) as (agent, played):
+        work = worked(agent)
+        assert agent.state == "escalated"
+        assert {subtask.reason for subtask in work.chapters[0].subtasks} == {"its rounds were used up"}
+        assert work.asked_apart == 8
+        assert len(played.requests) == 9  # the plan, and eight
+
+
+def test_a_budget_is_divided_among_them(tmp_path):
+    looks = iter(range(1000))
+
+    def act(_view):
+        return call("search", pattern=f"nothing {next(looks)}")
+
+    with agent_at(tmp_path, GOAL, forgetful(BOTH, act), parallel=2, budget=["ask_model.calls=5"]) as (agent, played):
+        work = worked(agent)
+        assert agent.state == "held_up"
+        assert "budget" in work.paused_for
+        assert len(played.requests) == 1 + 2 * 2
+        run_id = agent.run_id
+    with playing(forgetful(BOTH, lambda _view: complete(success=False))) as played:
+        with Agent.resume(run_id, tmp_path / "runs", model=played.model, budget=["ask_model.calls=7"]) as agent:
+            worked(agent)
+            assert agent.state == "escalated"
+        assert len(played.requests) == 2
+
+
+def test_nobody_is_asked_for_leave_in_a_part(tmp_path):
+    def act(view):
+        if view.subtask.endswith("b.txt"):
+            return writing(view)
+        if view.gave("run_cmd"):
+            return complete(success=False, reason="I may not")
+        return call("run_cmd", cmd=["ruff", "check", "."])
+
+    with agent_at(tmp_path, GOAL, forgetful(BOTH, act), parallel=2, mode="auto-edit") as (agent, _):
+        work = worked(agent)
+        assert [subtask.status for subtask in work.chapters[0].subtasks] == ["failed", "completed"]
+        assert "nobody is asked while several work at once" in next(iter(work.blocked.values()))
+    with pytest.raises(ValueError, match="nobody can be asked"), agent_at(tmp_path, GOAL, acting(BOTH, writing), parallel=2, mode="ask"):  # fmt: skip
+        pass
+
+
+def test_a_script_cannot_play_several(tmp_path):
+    settings = Settings(GOAL, config_of("scripted:script.md", tmp_path, parallel=2))
+    with pytest.raises(ValueError, match="a script cannot play several models"):
+        Agent.begin(settings, tmp_path / "runs")
+
+
+def test_what_they_have_changed_is_shown_and_undone_as_the_runs_own(tmp_path):
+    with agent_at(tmp_path, GOAL, forgetful(BOTH, writing), parallel=2) as (agent, _):
+        worked(agent)
+        run_id = agent.run_id
+    with open_store(tmp_path / "runs") as store:
+        entries = store.read(run_id).entries
+    shown = diff(entries, tmp_path / "runs" / run_id)
+    assert "+a.txt" in shown
+    assert "+b.txt" in shown
+    undone(entries, tmp_path / "runs" / run_id)
+    assert sorted(path.name for path in (tmp_path / "workspace").glob("*.txt")) == []
+
+
+def test_stopped_while_they_work_the_run_is_over_and_nothing_is_held(tmp_path):
+    asked = threading.Event()
+
+    def hangs(body, _number):
+        if not body.get("tools"):
+            return Said(json.dumps(BOTH))
+        asked.set()
+        return lambda _handler, over: over.wait(30)
+
+    async def stopped(agent):
+        going = asyncio.ensure_future(agent.go_on())
+        while not asked.is_set():  # noqa: ASYNC110  (a thread sets it)
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        going.cancel()
+        await asyncio.wait({going})
+        await agent.stop()
+
+    with agent_at(tmp_path, GOAL, hangs, parallel=2) as (agent, _):
+        asyncio.run(stopped(agent))
+        assert agent.state == "cancelled"
+        parts = parts_of(tmp_path, agent)
+        assert len(parts) == 2
+    assert unfinished_run(GOAL, tmp_path / "workspace", tmp_path / "runs") is None
+    with pytest.raises(WrongRunError, match=f"is a part of {agent.run_id}"):
+        Agent.resume(next(iter(parts)), tmp_path / "runs")
+
+
+def test_where_the_model_fails_they_go_on_later_and_what_is_done_stays_done(tmp_path):
+    fails = [True]
+
+    def player(body, number):
+        if fails[0] and "ACTIVE SUBTASK: write_file b.txt" in body["messages"][1]["content"]:
+            return Said("no", status=400)
+        return forgetful(BOTH, writing)(body, number)
+
+    with agent_at(tmp_path, GOAL, player, parallel=2) as (agent, played):
+        worked(agent)
+        assert agent.state == "held_up"
+        before = len(played.requests)
+        fails[0] = False
+        worked(agent)
+        assert agent.state == "goal_complete"
+        assert len(played.requests) == before + 2  # the part that was done is not asked again
+        assert len(events_of(parts_of(tmp_path, agent)[f"{agent.run_id}+1.2"], "again")) == 1
+
+
+SLOW = """import pathlib, time
+pathlib.Path("begun.txt").write_text("slow")
+time.sleep(1)
+pathlib.Path("slow.txt").write_text("slow")
+"""
+
+
+def test_two_runs_in_one_folder_are_not_credited_with_each_others_changes(tmp_path):
+    """A command of one run writes at its end; the other run, in a process of its own, writes meanwhile: it waits its turn."""
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    (workspace / "slow.py").write_text(SLOW)
+    plan = tasks(("Do it", "run_cmd python slow.py"))
+
+    def slow(view):
+        return complete() if view.gave("run_cmd") else call("run_cmd", cmd=["python", "slow.py"])
+
+    def quick(view):
+        while not (workspace / "begun.txt").exists():
+            time.sleep(0.01)
+        return complete() if view.gave("write_file") else call("write_file", path="quick.txt", content="quick")
+
+    program = Path(__file__).parent.parent / "coding_beside.py"
+    with playing(acting(plan, slow)) as one, playing(acting(tasks(("Do it", "write_file quick.txt")), quick)) as other:
+        runs = [(tmp_path / name, model) for name, model in (("one", one.model), ("other", other.model))]
+        lives = [
+            subprocess.Popen(
+                [sys.executable, str(program), str(folder), str(workspace), model], stdout=subprocess.PIPE, text=True
+            )
+            for folder, model in runs
+        ]
+        said = [json.loads(life.communicate(timeout=60)[0]) for life in lives]
+    assert [(each["state"], each["files"]) for each in said] == [("goal_complete", ["begun.txt", "slow.txt"]), ("goal_complete", ["quick.txt"])]  # fmt: skip
