@@ -5,7 +5,7 @@ import json
 
 import pytest
 from chat_server import Said
-from coders import acting, agent_at, call, complete, tasks, worked
+from coders import acting, agent_at, call, complete, forgetful, tasks, worked
 
 PLAN = tasks(("Do it", "write_file a.txt"))
 PARTS = {f"f{number}.txt": f"{number}\n" for number in range(12)}
@@ -147,3 +147,49 @@ def test_what_makes_progress_passes(tmp_path, name):
     assert work.blocked == {}
     assert agent.state == "goal_complete"
     assert sum(work.tools.values()) == len(LEGITIMATE[name])
+
+
+# -- the same in parts of a run --------------------------------------------------------------------------------------------
+
+
+def beside(act):
+    """Let one part do something, and another one look around."""
+
+    def each(view):
+        if view.subtask == "list_dir .":
+            return complete() if view.gave("list_dir") else call("list_dir", path=".")
+        return act(view)
+
+    return each
+
+
+def begun_in_parts(tmp_path, act, **config):
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    for name, text in FILES.items():
+        (workspace / name).write_text(text)
+    plan = tasks(("Do both", "write_file a.txt", "list_dir ."))
+    plan[0]["independent"] = True
+    bounds = {"max_rounds": 60, "max_turns": 30, "part_rounds": 60}
+    return agent_at(tmp_path, "do it", forgetful(plan, beside(act)), parameters=bounds, parallel=2, **config)
+
+
+@pytest.mark.parametrize("name", CIRCLES)
+def test_no_part_gets_round_it(tmp_path, name):
+    act, most = CIRCLES[name]
+    with begun_in_parts(tmp_path, act) as (agent, _):
+        work = worked(agent)
+    subtasks = [(each.status, each.reason) for each in work.chapters[0].subtasks]
+    assert subtasks == [("failed", "its calls went round in circles"), ("completed", "done")]
+    assert agent.state == "escalated"
+    assert sum(work.tools.values()) == most + 1  # the other one's look
+
+
+@pytest.mark.parametrize("name", LEGITIMATE)
+def test_what_makes_progress_passes_in_a_part(tmp_path, name):
+    config = {"polling": ["git_status"]} if "poll" in name else {}
+    with begun_in_parts(tmp_path, in_turn(*LEGITIMATE[name]), **config) as (agent, _):
+        work = worked(agent)
+    assert work.blocked == {}
+    assert agent.state == "goal_complete"
+    assert sum(work.tools.values()) == len(LEGITIMATE[name]) + 1
