@@ -132,3 +132,15 @@ def test_what_is_no_number_is_nothing(said):
     usage = {"prompt_tokens": said, "cost_usd": said}
     counted = spend(meter("tokens=1", "usd=0.1"), intent, called("r/1/1", usage), called("r/1/1"))
     assert counted.exhausted("query_llm") is None
+
+
+def test_what_is_left_is_told_as_limits():
+    counted = meter("query_llm.calls=4", "usd=0.5", "calls=1")
+    spend(
+        counted,
+        IntentEntry("1", "query_llm", "e", 1, "s", "t"),
+        generated("1", cost_usd=0.2),
+        ResultEntry("1", "query_llm"),
+    )
+    spend(counted, IntentEntry("2", "execute_guard", "e", 1, "s", "t"), ResultEntry("2", "execute_guard"))
+    assert counted.left() == (Limit("calls", 3, "query_llm"), Limit("usd", 0.3), Limit("calls", 0))

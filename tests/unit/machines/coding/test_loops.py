@@ -54,6 +54,24 @@ def test_a_command_counts_anew_when_something_else_has_changed_a_file():
     assert level([own, own], kind="running") == "block"  # what it has changed itself does not count
 
 
+def test_what_others_did_counts_where_it_is_the_same_call():
+    def among(past, others, key=A, kind="changing"):
+        return round_of(key, did(key, kind).tool, kind, past, others).level
+
+    assert among([did(at_ms=2)], [did(at_ms=1)]) == "block"
+    assert among([], [did()] * 4) == "end"
+    busy = [did(key_of("write_file", {"path": str(number)}), at_ms=3) for number in range(3 * WINDOW)]
+    assert among([did(at_ms=1), did(at_ms=2)], busy) == "block"  # however much others do, it is not forgotten
+    ran = [did(kind="running", at_ms=1), did(kind="running", at_ms=3)]
+    assert (
+        among(ran, [did(B, changed=True, at_ms=2)], kind="running") == "remind"
+    )  # counts anew since the other's change
+    assert among(ran, [did(B, at_ms=2)], kind="running") == "block"
+    errors = [did(B, kind="running", error="rc=1")] * 3
+    assert among([], errors, kind="running") == "fine"  # another's errors are not one's own
+    assert "2 times" in reminder_of(did(at_ms=2), [], [did(at_ms=1)])
+
+
 def test_what_was_refused_counts():
     refused = did(kind="looking", refused=True)
     assert level([did(kind="looking")] * 2 + [refused] * 2, kind="looking") == "end"

@@ -71,6 +71,16 @@ def test_templates_can_be_worked_at(name):
     assert "{goal}" not in str(tasks)
 
 
+def test_subtasks_that_need_nothing_of_one_another_are_told():
+    said = [{"description": "Both", "independent": True, "subtasks": ["write_file a.txt", "write_file b.txt"]}]
+    (task,), faults = read_plan(json.dumps(said))
+    assert (task.independent, faults) == (True, [])
+    assert tasks_from([task.to_json()]) == (task,)
+    assert template("both", "it", {"both": said})[0].independent
+    assert not any(task.independent for name in TEMPLATES for task in template(name, "it"))
+    assert not tasks_from([{**said[0], "independent": "no"}])[0].independent
+
+
 def test_own_templates_stand_beside_ours():
     own = {"notes": [{"description": "Write", "subtasks": ["write_file notes.md about {goal}"]}]}
     assert template("notes", "birds", own) == (Task("Write", ("write_file notes.md about birds",)),)
