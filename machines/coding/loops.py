@@ -4,7 +4,8 @@ Takes the last actions, those of others beside it too, and a call; gives how far
 arguments, never by the id that a provider gives it. Pure.
 
 What changes files counts by the call alone: the same file with the same content written again is a circle whatever it answers. A command counts
-anew once something else has changed a file; what only looks counts while it sees the same. What is declared as polling never counts.
+anew once something else has changed a file; what only looks counts while it sees the same. What is declared as polling never counts. What others do
+beside it counts where it changes files: the folder is one for all; what they have seen, whoever looks for the first time has not.
 """
 
 import hashlib
@@ -65,12 +66,12 @@ def digest_of(value: object) -> str:
 
 
 def round_of(key: str, tool: str, kind: Kind, past: Sequence[Did], others: Iterable[Did] = ()) -> Round:
-    """Judge a call by the last actions, oldest first; those of `others` who work beside it count where they are the same call."""
+    """Judge a call by the last actions, oldest first, and by what `others` have changed who work beside it."""
     if kind == "polling":
         return Round()
     window = tuple(past[-WINDOW:])
     found = (
-        _again(key, tool, kind, together(window, others)),
+        _again(key, tool, kind, _with(others, window, key, kind)),
         _alternating(key, window),
         _same_error(tool, window),
     )
@@ -80,6 +81,11 @@ def round_of(key: str, tool: str, kind: Kind, past: Sequence[Did], others: Itera
 def together(past: Iterable[Did], others: Iterable[Did]) -> tuple[Did, ...]:
     """Put actions in the order in which they happened."""
     return tuple(sorted([*others, *past], key=lambda did: did.at_ms))
+
+
+def _with(others: Iterable[Did], past: Iterable[Did], key: str, kind: Kind) -> tuple[Did, ...]:
+    """Put beside the own actions what others have changed; what they have looked at or run, whoever does it for the first time has not seen."""
+    return together(past, (each for each in others if kind == "changing" or (each.changed and each.key != key)))
 
 
 _ORDER: dict[Level, int] = {"fine": 0, "remind": 1, "block": 2, "end": 3}
@@ -150,11 +156,11 @@ def reminder_of(did: Did, past: Sequence[Did], others: Iterable[Did] = ()) -> st
     """Give what is said beside the result of a call that was made the second time, or saw the same again; empty otherwise."""
     if did.kind == "polling":
         return ""
-    before = together(past[-WINDOW:], others)
+    window = _with(others, past[-WINDOW:], did.key, did.kind)
     if did.kind == "looking":
-        same = _seen_the_same(did.key, [*before, did])
+        same = _seen_the_same(did.key, [*window, did])
         return _REMINDER.format(times=same) if same == REMIND else ""
-    found = _again(did.key, did.tool, did.kind, before)
+    found = _again(did.key, did.tool, did.kind, window)
     return _REMINDER.format(times=found.times) if found.level == "remind" else ""
 
 

@@ -300,3 +300,19 @@ def test_two_runs_in_one_folder_are_not_credited_with_each_others_changes(tmp_pa
         ]
         said = [json.loads(life.communicate(timeout=60)[0]) for life in lives]
     assert [(each["state"], each["files"]) for each in said] == [("goal_complete", ["begun.txt", "slow.txt"]), ("goal_complete", ["quick.txt"])]  # fmt: skip
+
+
+def test_each_may_look_for_itself(tmp_path):
+    """Four parts begin with the same look and the same command, as models do: none goes in circles."""
+    plan = independent(*(f"write_file {name}.txt" for name in "abcd"))
+
+    def act(view):
+        if not view.gave("list_dir"):
+            return call("list_dir", path=".")
+        if not view.gave("run_cmd"):
+            return call("run_cmd", cmd=["ruff", "--version"])
+        return writing(view)
+
+    with agent_at(tmp_path, GOAL, forgetful(plan, act), parallel=4, parameters={"part_rounds": 24}) as (agent, _):
+        assert worked(agent).blocked == {}
+        assert agent.state == "goal_complete"
