@@ -36,7 +36,10 @@ def runs_option(command: _Command) -> _Command:
 
 def budget_option(command: _Command) -> _Command:
     """Add `--budget LIMIT`, which may be given several times."""
-    said = "At most so much, as calls=20, usd=0.5 or query_llm.tokens=4000; units: calls, tokens, usd, seconds."
+    said = (
+        "At most so much in all, as calls=20 or usd=0.5, or of one effect, as EFFECT.tokens=4000; units: calls, tokens, usd, seconds. "
+        "Calls are tries of any effect that has answers, not of the model alone: EFFECT.calls=20 counts those of one."
+    )
     return click.option("--budget", multiple=True, metavar="LIMIT", help=said)(command)
 
 

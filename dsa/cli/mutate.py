@@ -22,7 +22,11 @@ _USAGE = 2
 @click.command("mutate")
 @click.argument("file")
 @click.option(
-    "--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Explore at this value, and at the smallest ones; repeatable."
+    "--param",
+    "parameters",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Explore at this value, and at the smallest ones; repeatable.",
 )
 @click.option(
     "--at-least",

@@ -38,11 +38,11 @@ _WORTH_SAYING_S = 0.05
 _INDENT = "     "
 _STAMP = "%Y%m%dT%H%M%S"
 HANDLED: dict[Handling, str] = {
-    "retry": "it is performed again",
+    "retry": "it is asked for again",
     "ask": "somebody is asked",
     "fail": "it counts as failed",
     "done": "it counts as done",
-    "again": "it is performed again",
+    "again": "it is asked for again",
 }
 _WORDS = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}
 

@@ -5,6 +5,8 @@ Interactive where leave is asked for at a terminal. The run is kept and can be t
 
 import asyncio
 import json
+import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,20 +14,32 @@ from typing import Any
 
 import attrs
 import click
+from click.core import ParameterSource
 
 from dsa.cli.faults import Ended
-from dsa.cli.kept import budget_option, faults_told, find, runs_option
+from dsa.cli.kept import budget_option, faults_told, find, line, runs_option
 from dsa.cli.model import model_named
 from dsa.cli.parameters import parse_parameters
 from dsa.cli.run_policy import absolute_script
 from dsa.cli.terminal import terminal
-from dsa.edge.runs import open_store
-from machines.coding.configuration import PARAMETERS, TEMPERATURE, checked, default_model, read_configuration
+from dsa.edge.runs import DEFAULT_RUNS, open_store
+from dsa.errors import ModelUnavailable
+from dsa.generators.names import LOCAL
+from machines.coding.configuration import (
+    MOST_PARALLEL,
+    PARAMETERS,
+    TEMPERATURE,
+    checked,
+    default_model,
+    read_configuration,
+)
 from machines.coding.counting import counters_of
 from machines.coding.display import Display, totals
-from machines.coding.plan import TEMPLATES, Task, template
+from machines.coding.plan import TEMPLATES, Task, faults_of, template
 from machines.coding.resources import MODES
 from machines.coding.session import EXIT, Agent, Settings, unfinished_run
+from machines.coding.shown import was_idle
+from machines.coding.taking_up import begun_of, fault_of
 
 _INTERRUPTED, _UNREADABLE, _ASKED = 130, 2, 3
 
@@ -60,6 +74,13 @@ _INTERRUPTED, _UNREADABLE, _ASKED = 130, 2, 3
     metavar="NAME",
     help=f"Tasks that are there already: {', '.join(TEMPLATES)}, or your own.",
 )
+@click.option(
+    "--parallel",
+    type=click.IntRange(1, MOST_PARALLEL),
+    default=None,
+    metavar="N",
+    help="Work at up to N subtasks at once, where they need nothing of one another. Nobody is asked for leave then.",
+)
 @click.option("--network", multiple=True, metavar="HOST", help="A host that commands may reach; none by default.")
 @click.option(
     "--test-first", is_flag=True, help="Offer write_tested: tests are written first, then code until it passes them."
@@ -78,7 +99,11 @@ _INTERRUPTED, _UNREADABLE, _ASKED = 130, 2, 3
     help="Settings; default: dsa.toml or pyproject.toml here.",
 )
 @click.option(
-    "--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Set a bound: max_rounds, max_turns, max_calls."
+    "--param",
+    "parameters",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a bound: max_rounds, max_turns, max_calls, part_rounds.",
 )
 @budget_option
 @click.option("--resume", "resumed", metavar="RUN", help="Go on with a run: its name, a part of it, or last.")
@@ -102,14 +127,18 @@ def command(
     cannot be begun; 3: a person is needed; 130: interrupted, and can be resumed.
     """
     if bool(goal) == bool(resumed):
-        raise click.UsageError("say a GOAL, or --resume RUN")
+        raise click.UsageError(f"say a GOAL, or --resume RUN{', not both: a run has its goal' if goal else ''}")
+    if resumed and fresh:
+        raise click.UsageError("--resume goes on with a run, --fresh begins anew with a GOAL: say one of them")
     runs, display = Path(root), Display(terminal())
-    how: dict[str, Any] = {} if json_wanted else {"observe": display.observe, "listen": display.listen}
+    how: dict[str, Any] = {} if json_wanted else {
+        "observe": display.observe, "listen": display.listen, "watch_part": display.observe_part,
+    }  # fmt: skip
     with faults_told(runs):
         agent = _agent(goal, resumed, runs, said, how, take=take, fresh=fresh)
         with agent:
             code = _worked(agent, display, is_quiet=json_wanted)
-            _report(agent, display, code, is_json=json_wanted)
+            _report(agent, display, code, runs, is_json=json_wanted)
     sys.exit(code)
 
 
@@ -131,14 +160,48 @@ def _agent(
     elif not fresh:
         resumed = unfinished_run(goal, workspace, runs)
     if resumed is not None:
+        _require_as_begun(runs, resumed, _explicit({**said, "workspace": str(workspace)}))
         click.echo(f"taken up as it was begun: {resumed}; --fresh begins anew", err=True)
-        return Agent.resume(resumed, runs, model=said["model"], take=take, **how)
-    if not workspace.is_dir():
-        raise Ended(f"{workspace}: there is no such folder to work in", _UNREADABLE)
+        return Agent.resume(resumed, runs, model=said["model"], budget=said["budget"], take=take, **how)
+    _require_workspace(workspace)
     try:
         return Agent.begin(_settings(goal, workspace, said), runs, **how)
     except (ValueError, OSError) as error:
         raise Ended(str(error), _UNREADABLE) from error
+
+
+def _explicit(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the options that stand on the command line."""
+    source = click.get_current_context().get_parameter_source
+    return {name: value for name, value in said.items() if source(name) is ParameterSource.COMMANDLINE}
+
+
+def _require_as_begun(runs: Path, run_id: str, said: Mapping[str, Any]) -> None:
+    """Raise Ended for an option that would have to be ignored, for the run was begun with another one, and where its folder is gone."""
+    with open_store(runs, must_exist=True) as store:
+        begun = begun_of(store.read(run_id))
+    if begun is None:
+        return
+    try:
+        settings = read_configuration(Path.cwd(), said["file"]) if "file" in said else {}
+        own = (settings or read_configuration(Path.cwd())).get("templates", {}) if "named" in said else {}
+        fault = fault_of(begun, said, settings, _tasks(said.get("named"), begun.goal, own))
+    except ValueError as error:
+        raise Ended(str(error), _UNREADABLE) from error
+    if fault:
+        raise Ended(f"{run_id}: {fault}", _UNREADABLE)
+    _require_workspace(Path(begun.config["workspace"]))
+
+
+def _require_workspace(workspace: Path) -> None:
+    """Raise Ended for what is no folder to work in; say so where it is a whole home."""
+    if not workspace.is_dir():
+        raise Ended(f"{workspace}: there is no such folder to work in", _UNREADABLE)
+    if workspace == workspace.parent:
+        raise Ended(f"{workspace}: all of this machine is no folder to work in: name one with -w", _UNREADABLE)
+    home = os.environ.get("HOME")
+    if home and workspace == Path(home).resolve():
+        click.echo(f"{workspace} is your home: all that is in it can be read and changed; -w names another", err=True)
 
 
 def _settings(goal: str, workspace: Path, said: Mapping[str, Any]) -> Settings:
@@ -149,6 +212,7 @@ def _settings(goal: str, workspace: Path, said: Mapping[str, Any]) -> Settings:
         "model": said["model"],
         "mode": said["mode"],
         "seed": said["seed"],
+        "parallel": said["parallel"],
         "json_mode": said["json_mode"] or None,
         "test_first": said["test_first"] or None,
     }
@@ -156,6 +220,10 @@ def _settings(goal: str, workspace: Path, said: Mapping[str, Any]) -> Settings:
     config |= checked({name: value for name, value in {**given, **lists}.items() if value is not None})
     config = {"temperature": TEMPERATURE, "seed": 0, "mode": MODES[0], **config, "workspace": str(workspace)}
     config["model"] = absolute_script(config.get("model") or default_model())
+    if config["model"] == LOCAL and not config.get("json_mode"):
+        raise ModelUnavailable(
+            "the local model calls no tools: say --json-mode, which has it fill in a schema, or name another with --model"
+        )
     bounds |= parse_parameters(said["parameters"])
     return Settings(goal, config, _tasks(said["named"], goal, own), bounds)
 
@@ -166,7 +234,10 @@ def _tasks(named: str | None, goal: str, own: Mapping[str, object]) -> tuple[Tas
     if named not in TEMPLATES and named not in own:
         known = ", ".join([*TEMPLATES, *own])
         raise Ended(f"there is no template '{named}'; there are: {known}", _UNREADABLE)
-    return template(named, goal, own)
+    tasks = template(named, goal, own)
+    if faults := faults_of(tasks):
+        raise Ended(f"the template '{named}' cannot be worked at for this goal: {'; '.join(faults)}", _UNREADABLE)
+    return tasks
 
 
 def _worked(agent: Agent, display: Display, *, is_quiet: bool) -> int:
@@ -190,16 +261,29 @@ def _allowed(agent: Agent, call: Mapping[str, Any], display: Display) -> Any:  #
     return agent.deny("" if answer.lower() in {"", "n", "no"} else answer)
 
 
-def _report(agent: Agent, display: Display, code: int, *, is_json: bool) -> None:
+def _report(agent: Agent, display: Display, code: int, runs: Path, *, is_json: bool) -> None:
     if is_json:
         click.echo(json.dumps(told(agent), ensure_ascii=False))
         return
-    display.say(f"{agent.run_id}: {agent.state}; {totals(agent.work, int(agent.values['rounds']))}")
+    again = _resuming(runs, agent.run_id)
+    idle = "; nothing was written or run" if agent.state == "goal_complete" and was_idle(agent.work) else ""
+    display.say(f"{agent.run_id}: {agent.state}; {totals(agent.work, int(agent.values['rounds']))}{idle}")
     if agent.asks is not None:
         display.asks(agent.asks["tool"], agent.asked_shown)
-        display.say(f"dsa send {agent.run_id} permitted lets it happen; denied WHY does not")
+        display.say(
+            f"let it happen: {line('send', runs / agent.run_id, 'permitted')}; or: permitted always, denied WHY"
+        )
+        display.say(f"or be asked here: {again}")
     elif code == _INTERRUPTED:
-        display.say(f"go on with: dsa code --resume {agent.run_id}")
+        display.say(f"go on with: {again}")
+    elif agent.is_paused:
+        display.say(f"the model could not be asked; try again with: {again}")
+
+
+def _resuming(runs: Path, run_id: str) -> str:
+    """Give the command that takes a run up, ready to paste."""
+    where = [] if str(runs) == DEFAULT_RUNS else ["--runs", str(runs)]
+    return shlex.join(["dsa", "code", "--resume", run_id, *where])
 
 
 def told(agent: Agent) -> dict[str, Any]:

@@ -7,6 +7,7 @@ file is read when the work begins: what an agent writes into it later changes no
     model = "http://127.0.0.1:8000/v1#my-model"    mode = "auto-edit"       temperature = 0.2
     context_tokens = 16000                          commit = true            network = ["example.org"]
     protected = ["tests/acceptance/*"]              polling = ["git_status"] budget = ["usd=1"]
+    parallel = 3
     [code.commands.programs.make]
     arguments = ["test", "lint"]
     [code.mcp.words]
@@ -20,23 +21,34 @@ import difflib
 import os
 import tomllib
 from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from dsa.edge.sandbox.hosts import places
 from dsa.errors import DocumentError
-from machines.coding.plan import tasks_from
+from dsa.generators.names import require_model_name
+from machines.coding.calls import COMPLETE, TOOLS
+from machines.coding.plan import faults_of, tasks_from
 from machines.coding.resources import MODES
 from machines.coding.servers.foreign import Server
+from machines.coding.servers.tools import prefix
 from machines.coding.tools.programs import Rules
 
 TEMPERATURE = 0.2
 _NAMES: dict[str, tuple[type, ...]] = {
     "model": (str,), "mode": (str,), "seed": (int,), "temperature": (int, float), "max_tokens": (int,), "context_tokens": (int,),
     "json_mode": (bool,), "commit": (bool,), "test_first": (bool,), "unconfined": (bool,), "network": (list,), "protected": (list,), "polling": (list,),
-    "budget": (list,), "commands": (dict,), "mcp": (dict,), "templates": (dict,), "max_rounds": (int,), "max_turns": (int,), "max_calls": (int,),
+    "budget": (list,), "parallel": (int,), "commands": (dict,), "mcp": (dict,), "templates": (dict,), "max_rounds": (int,), "max_turns": (int,), "max_calls": (int,),
+    "part_rounds": (int,),
 }  # fmt: skip
-PARAMETERS = ("max_rounds", "max_turns", "max_calls")
+PARAMETERS = ("max_rounds", "max_turns", "max_calls", "part_rounds")
+MOST_PARALLEL = 8
+#: The least and the most of a number. What a model is to know before anything is done takes a few hundred tokens.
+_RANGES: dict[str, tuple[float, float]] = {
+    "temperature": (0, 2), "max_tokens": (1, inf), "context_tokens": (1_000, inf), "parallel": (1, MOST_PARALLEL),
+}  # fmt: skip
+_LOOKING = tuple(tool.name for tool in TOOLS if tool.kind == "looking" and tool.name != COMPLETE)
 
 
 def default_model() -> str:
@@ -70,12 +82,25 @@ def _read(path: Path, is_project: bool) -> dict[str, Any]:  # noqa: FBT001  (whi
         said = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise DocumentError(str(path), f"the configuration cannot be read: {error}") from error
-    table = said.get("tool", {}).get("dsa", {}) if is_project else said
-    code = table.get("code", {}) if isinstance(table, Mapping) else {}
+    found: Any = said.get("tool", {}) if is_project else {"dsa": said}
+    table = found.get("dsa", {}) if isinstance(found, Mapping) else {}
     try:
-        return checked(code)
+        _require_code_alone(table)
+        return checked(table.get("code", {}))
     except ValueError as error:
         raise DocumentError(str(path), f"[{'tool.dsa.' if is_project else ''}code]: {error}") from error
+
+
+def _require_code_alone(table: object) -> None:
+    """Raise ValueError for what stands beside [code]: nobody reads it."""
+    if not isinstance(table, Mapping):
+        raise ValueError("it is no table")  # noqa: TRY004  (a file's value)
+    for name, value in table.items():
+        if name != "code":
+            what = f"the table [{name}]" if isinstance(value, Mapping) else f"{name} = {value!r}"
+            raise ValueError(
+                f"{what} stands beside it, and is read by nobody: there is [code] alone, all settings stand in it"
+            )
 
 
 def checked(code: object) -> dict[str, Any]:
@@ -83,26 +108,69 @@ def checked(code: object) -> dict[str, Any]:
     if not isinstance(code, Mapping):
         raise ValueError("it is no table")  # noqa: TRY004  (a file's value)
     for name, value in code.items():
-        if name not in _NAMES:
-            near = difflib.get_close_matches(name, _NAMES, n=1)
+        _require_kind(name, value)
+        least, most = _RANGES.get(name, (-inf, inf))
+        if name in _RANGES and not least <= value <= most:
             raise ValueError(
-                f"there is no setting '{name}'{f': did you mean {near[0]}?' if near else ''}; there are: {', '.join(_NAMES)}"
+                f"{name} = {value!r} is to be {f'{least:g} to {most:g}' if most < inf else f'{least:g} or more'}"
             )
-        is_truth = isinstance(value, bool)
-        if not isinstance(value, _NAMES[name]) or (is_truth and bool not in _NAMES[name]):
-            raise ValueError(
-                f"{name} = {value!r} is to be of the kind {' or '.join(each.__name__ for each in _NAMES[name])}"
-            )
-        if isinstance(value, list) and not all(isinstance(each, str) for each in value):
-            raise ValueError(f"{name} is to be a list of texts")
+    if "model" in code:
+        require_model_name(code["model"])
     if code.get("mode", MODES[0]) not in MODES:
         raise ValueError(f"mode = '{code['mode']}' is none of {', '.join(MODES)}")
-    for host in code.get("network", ()):
-        places(host)
+    _require_lists(code)
     Rules.from_mapping(code.get("commands", {}))
     for name, server in code.get("mcp", {}).items():
         Server.from_mapping(name, server)
+    _require_polling(code)
     for name, tasks in code.get("templates", {}).items():
-        if not tasks_from(tasks):
-            raise ValueError(f"templates.{name} has no tasks: each has a description and subtasks")
+        _require_tasks(name, tasks)
     return dict(code)
+
+
+def _require_kind(name: str, value: object) -> None:
+    """Raise ValueError for a setting that there is none of, or that is none of its kind."""
+    if name not in _NAMES:
+        near = difflib.get_close_matches(name, _NAMES, n=1)
+        raise ValueError(
+            f"there is no setting '{name}'{f': did you mean {near[0]}?' if near else ''}; there are: {', '.join(_NAMES)}"
+        )
+    is_truth = isinstance(value, bool)
+    if not isinstance(value, _NAMES[name]) or (is_truth and bool not in _NAMES[name]):
+        kinds = " or ".join(each.__name__ for each in _NAMES[name])
+        raise ValueError(f"{name} = {value!r} is to be of the kind {kinds}")
+    if isinstance(value, list) and not all(isinstance(each, str) for each in value):
+        raise ValueError(f"{name} is to be a list of texts")
+
+
+def _require_lists(code: Mapping[str, Any]) -> None:
+    for name in ("network", "protected", "polling", "budget"):
+        if not all(each.strip() for each in code.get(name, ())):
+            raise ValueError(f"{name} = {code[name]!r} has an empty text in it")
+    for host in code.get("network", ()):
+        try:
+            places(host)
+        except ValueError as error:
+            raise ValueError(f"network = {code['network']!r}: {error}") from error
+
+
+def _require_polling(code: Mapping[str, Any]) -> None:
+    """Raise ValueError for a tool that is not there, and for one that changes something: what it changes is not kept while it is polled."""
+    servers = tuple(map(prefix, code.get("mcp", {})))
+    for name in code.get("polling", ()):
+        if name not in _LOOKING and not (servers and name.startswith(servers)):
+            raise ValueError(
+                f"polling = {code['polling']!r}: '{name}' is no tool that only looks: {', '.join(_LOOKING)}, "
+                "and SERVER__TOOL of a server in [code.mcp]"
+            )
+
+
+def _require_tasks(name: str, said: object) -> None:
+    tasks = tasks_from(said)
+    if not tasks:
+        raise ValueError(f"templates.{name} has no tasks: each has a description and subtasks")
+    faults = faults_of(tasks)
+    if isinstance(said, list) and len(tasks) < len(said):
+        faults = [f"{len(said) - len(tasks)} of its {len(said)} tasks are none", *faults]
+    if faults:
+        raise ValueError(f"templates.{name}: {'; '.join(faults)}")

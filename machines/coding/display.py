@@ -4,13 +4,16 @@ Takes ledger entries and pieces of text in the order in which they come. It writ
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
+from dsa.cli.spent import plural
 from dsa.cli.terminal import printable
 from dsa.runtime.ledger import Entry, EventEntry, ResultEntry, StepEntry
+from machines.coding.shown import remarks_on, text_of
 from machines.coding.work import REASONS, Work
 
 _LONGEST = 110
@@ -25,16 +28,20 @@ _STYLES = {
 
 
 class Display:
-    """Shows the work. Give its methods to `Agent` as `observe` and `listen`."""
+    """Shows the work. Give its methods to `Agent` as `observe`, `listen` and `watch_part`. `part` is the place of the part that it shows."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, console: Console, part: str = "") -> None:
+        self._console, self._part = console, part
+        self._parts: dict[str, Display] = {}
         self._arrived: EventEntry | None = None
         self._is_in_line = self._has_text = False
         self._tokens = 0
 
     def listen(self, text: str) -> None:
         """Show a piece of the model's text."""
+        if self._part:  # others write at the same time
+            self._line(text.strip(), "")
+            return
         self._console.print(Text(printable(text)), end="", soft_wrap=True)
         self._has_text = True
         self._is_in_line = not text.endswith("\n") if text else self._is_in_line
@@ -49,6 +56,10 @@ class Display:
         elif isinstance(entry, ResultEntry):
             self._told(entry)
 
+    def observe_part(self, place: str, entry: Entry) -> None:
+        """Show what has happened in a part."""
+        self._parts.setdefault(place, Display(self._console, place)).observe(entry)
+
     def _happened(self, event: str, data: Any, step: StepEntry) -> None:  # noqa: ANN401  (JSON)
         usage = data.get("usage") or {}
         self._tokens += sum(usage.get(name) or 0 for name in ("prompt_tokens", "completion_tokens"))
@@ -57,13 +68,15 @@ class Display:
                 f"round {dict(step.changed)['rounds']}" + (f", {self._tokens:,} tokens so far" if self._tokens else ""),
                 "dim",
             )
-        if event in {"goal", "planned"}:
+        if event in {"goal", "planned"} and not self._part:
             self._line(f"goal: {data['text']}", "bold")
-        if event in {"planned", "decomposed"} and step.target.endswith("thinking"):
+        if event in {"planned", "decomposed"} and step.target.endswith("starting") and not self._part:
             for number, task in enumerate(data.get("tasks") or (), 1):
                 self._line(f"{number}. {task['description']}", "bold")
                 for subtask in task["subtasks"]:
                     self._line(f"   - {subtask}", "")
+        if event == "apart" and step.target.endswith("delegating"):
+            self._line(f"together: {', '.join(data['places'])}", "bold")
         if event in {"asked", "said", "cut_off"}:
             if data.get("content") and not self._has_text:
                 self.listen(data["content"])
@@ -78,14 +91,13 @@ class Display:
         if "error" in result:
             self._line(f"  {result['error']['code']}: {_short(result['error']['message'])}", "red")
             return
-        text = str(result.get("output") or result.get("result") or "")
-        lines = text.splitlines()
+        lines = text_of(result).splitlines()
         for line in lines[:_MOST_LINES]:
             self._line(f"  {line}", "dim")
         if len(lines) > _MOST_LINES:
             self._line(f"  .. {len(lines) - _MOST_LINES} more lines", "dim")
-        if result.get("rc"):
-            self._line(f"  rc={result['rc']}", "yellow")
+        for remark in remarks_on(result):
+            self._line(f"  {_short(remark, 2 * _LONGEST)}", "yellow")
         for change in data.get("changes") or ():
             how = "new" if change["before"] is None else "removed" if change["after"] is None else "changed"
             self._line(f"  {how}: {change['path']}", "green")
@@ -93,13 +105,18 @@ class Display:
     def _told(self, entry: ResultEntry) -> None:
         for step in entry.steps:
             told = step["payload"]
-            if isinstance(told, dict) and told.get("reason") in REASONS:
+            if isinstance(told, dict) and told.get("reason") in REASONS and not self._is_told_elsewhere(told["reason"]):
                 self._line(
                     f"[{told['reason']}] {_short(str(told.get('text')), 2 * _LONGEST)}",
                     _STYLES.get(told["reason"], "yellow"),
                 )
+            if isinstance(told, dict) and (left := _not_made(told)):
+                self._line(f"  {plural(left, 'call')} behind it {'was' if left == 1 else 'were'} not made", "yellow")
             if entry.failed and isinstance(told, dict) and told.get("error") is True:
                 self._line(f"[failed] {entry.effect}: {_short(str(told.get('message')), 2 * _LONGEST)}", "red")
+
+    def _is_told_elsewhere(self, reason: str) -> bool:
+        return bool(self._part) and reason == "goal_complete"
 
     def asks(self, tool: str, shown: str) -> None:
         """Show a call for which leave is asked, whole: what is not seen is not to be let happen."""
@@ -109,7 +126,9 @@ class Display:
 
     def _line(self, text: str, style: str) -> None:
         self._end_line()
-        self._console.print(Text(printable(text), style=style), soft_wrap=True)
+        for line in text.splitlines() or [""]:
+            badge = Text(f"{self._part}| ", style="magenta") if self._part else Text()
+            self._console.print(badge + Text(printable(line), style=style), soft_wrap=True)
 
     def _end_line(self) -> None:
         if self._is_in_line:
@@ -136,9 +155,15 @@ def _short(text: str, most: int = _LONGEST) -> str:
     return line if len(line) <= most else f"{line[: most - 2]}.."
 
 
+def _not_made(told: Mapping[str, Any]) -> int:
+    """Count the calls that were left out because the subtask was closed before them."""
+    return sum("error" in result for result in (told.get("results") or {}).values()) if told.get("subtask") else 0
+
+
 def totals(work: Work, rounds: int) -> str:
     """Say what the work has taken."""
     tokens = int(work.usage["prompt_tokens"] + work.usage["completion_tokens"])
     cost = f", {work.usage['cost_usd']:.4f} US dollars" if work.usage.get("cost_usd") else ""
     calls, files = sum(work.tools.values()), len(work.files_written)
-    return f"{rounds} rounds, {calls} calls of tools, {tokens:,} tokens{cost}, {files} file{'s' * (files != 1)}"
+    of_parts = " (with all that parts could take)" if work.asked_apart else ""
+    return f"{plural(rounds, 'round')}{of_parts}, {plural(calls, 'call')} of tools, {tokens:,} tokens{cost}, {plural(files, 'file')}"

@@ -12,10 +12,13 @@ from typing import Any
 
 from dsa.expr import Value
 from machines.coding.calls import COMPLETE
+from machines.coding.shown import log_lines
+from machines.coding.summary import shortened
 from machines.coding.work import Called, Work
 
 FOLDER, LOG = ".agent_context", "agent_ledger.log"
 _LONGEST = 500
+_OPEN = frozenset({"waiting", "running", "waiting for approval"})
 
 
 class Projection:
@@ -69,7 +72,7 @@ def state(work: Work, values: Mapping[str, Value]) -> dict[str, Any]:
 def history(work: Work) -> list[dict[str, Any]]:
     """Give every call and what came of it."""
     return [
-        {"call": each.call_id, "tool": each.tool, "arguments": _shortened(each.about.get("arguments")), "status": each.status, "result": _shortened(each.result)}
+        {"call": each.call_id, "tool": each.tool, "arguments": shortened(each.about.get("arguments")), "status": each.status, "result": shortened(each.result)}
         for each in work.calls
     ]  # fmt: skip
 
@@ -100,30 +103,15 @@ def ledger_lines(work: Work) -> list[str]:
 def _lines(called: Called) -> list[str]:
     if called.tool == COMPLETE:
         return []
-    given = called.about.get("arguments") or {}
-    if called.status == "done" and called.tool == "run_cmd":
-        rc = (called.result or {}).get("rc")
-        return [f"CMD {' '.join(called.about.get('argv') or ())} -> rc={rc}"]
     if called.status == "done":
-        paths = [given["path"]] if "path" in given else [each["path"] for each in given.get("files") or ()]
-        return [f"WRITE {path}" for path in paths] if called.about.get("kind") == "changing" else []
+        return [_line(line) for line in log_lines(called)]
     if called.status == "failed":
         return [f"ERROR {called.tool}: {_line((called.result or {}).get('error', {}).get('message', ''))}"]
-    return [f"TRIED {called.tool} ({called.status})"] if called.status not in {"waiting", "running"} else []
+    return [] if called.status in _OPEN else [f"TRIED {called.tool} ({called.status})"]
 
 
 def _line(text: str) -> str:
     return " ".join(str(text).split())[:_LONGEST]
-
-
-def _shortened(value: Any) -> Any:  # noqa: ANN401  (JSON)
-    if isinstance(value, str):
-        return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}.. ({len(value):,} characters)"
-    if isinstance(value, list):
-        return [_shortened(each) for each in value]
-    if isinstance(value, dict):
-        return {name: _shortened(each) for name, each in value.items()}
-    return value
 
 
 def _json(value: object) -> str:

@@ -101,7 +101,13 @@ async def drop_calls(action: Action, context: PolicyContext) -> list[Step]:
     """Answer every call that waits: it was not made."""
     _, work, _ = read(action, context)
     results = _results(work, "too_many_calls", "not made: too many calls at once, or the work ends here")
-    return _told(action, "too_many_calls", f"{len(results)} calls left out", results=results, drops=True)
+    return _told(
+        action,
+        "too_many_calls",
+        f"{len(results)} call{'s' * (len(results) != 1)} left out",
+        results=results,
+        drops=True,
+    )
 
 
 async def nudge(action: Action, _context: PolicyContext) -> list[Step]:

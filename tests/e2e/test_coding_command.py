@@ -1,6 +1,9 @@
 """`dsa code` as it is typed: exit codes, leave that is asked for, settings, what cannot be used, what is printed for programs."""
 
 import json
+import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -43,7 +46,7 @@ def test_it_prints_one_object_for_programs(code, tmp_path):
     done = code("Do it", "--mode", "full-auto", "--json")
     told = json.loads(done.stdout)
     assert (done.returncode, told["state"], told["rounds"], told["files"]) == (0, "goal_complete", 2, ["a.txt"])
-    assert told["tasks"] == [{"description": "Do it", "subtasks": [{"description": "write_file a.txt", "status": "completed", "reason": "done", "done": 1}]}]  # fmt: skip
+    assert told["tasks"] == [{"description": "Do it", "subtasks": [{"description": "write_file a.txt", "status": "completed", "reason": "done", "done": 1}], "independent": False}]  # fmt: skip
     assert (tmp_path / "work" / "a.txt").read_text() == "one\n"
 
 
@@ -55,13 +58,15 @@ def test_it_prints_one_object_for_programs(code, tmp_path):
         ((PLAN, WRITE, WRITE, WRITE, WRITE, WRITE), (), 1, "blocked"),
         ((PLAN, WRITE), ("--param", "max_rounds=1"), 1, "rounds_exhausted"),
         ((PLAN, FAILED), (), 3, "escalated"),
-        ((PLAN, WRITE), (), 3, "escalated"),
+        ((PLAN, WRITE), (), 3, "paused"),
         ((WRITE, DONE, DONE, DONE), ("--template", "script"), 0, "goal_complete"),
     ],
 )
 def test_the_exit_code_says_how_it_ended(code, script, arguments, exit_code, state):
     done = code("Do it", "--mode", "full-auto", *arguments, script=script)
-    assert (done.returncode, done.stdout.splitlines()[-1].split(": ")[1].split(";")[0]) == (exit_code, state), done.stdout + done.stderr  # fmt: skip
+    told = re.search(r"-coding-\w+: (\w+);", done.stdout)
+    assert told is not None, done.stdout + done.stderr
+    assert (done.returncode, told[1]) == (exit_code, state), done.stdout + done.stderr
 
 
 def test_where_nobody_is_asked_it_waits_and_goes_on_with_leave(code, tmp_path):
@@ -105,7 +110,8 @@ def test_settings_of_a_file_hold_and_the_command_line_goes_before_them(code, tmp
     ("arguments", "settings", "says"),
     [
         ((), "", "say a GOAL, or --resume RUN"),
-        (("Do it", "--resume", "last"), "", "say a GOAL, or --resume RUN"),
+        (("Do it", "--resume", "last"), "", "say a GOAL, or --resume RUN, not both: a run has its goal"),
+        (("--fresh", "--resume", "last"), "", "say one of them"),
         (("Do it", "--template", "nope"), "", "there is no template 'nope'; there are: script, package, fix"),
         (("Do it", "--param", "max_rounds=0"), "", "max_rounds"),
         (("Do it", "--param", "rounds=3"), "", "rounds"),
@@ -115,8 +121,30 @@ def test_settings_of_a_file_hold_and_the_command_line_goes_before_them(code, tmp
         (("Do it",), "[code]\nmode = 'yolo'\n", "mode = 'yolo' is none of ask, auto-edit"),
         (("Do it",), "[code]\nseed = 'x'\n", "seed = 'x' is to be of the kind int"),
         (("Do it",), "[code]\nprotected = [3]\n", "protected is to be a list of texts"),
+        (("Do it",), "[code]\nprotected = ['']\n", "protected = [''] has an empty text in it"),
+        (("Do it",), "[code]\nnetwork = ['']\n", "network = [''] has an empty text in it"),
+        (("Do it",), "[code]\nnetwork = ['a b']\n", "network = ['a b']: 'a b' names no host"),
+        (("Do it",), "[code]\ntemperature = -7\n", "temperature = -7 is to be 0 to 2"),
+        (("Do it",), "[code]\ntemperature = nan\n", "temperature = nan is to be 0 to 2"),
+        (("Do it",), "[code]\nmax_tokens = 0\n", "max_tokens = 0 is to be 1 or more"),
+        (("Do it",), "[code]\ncontext_tokens = 5\n", "context_tokens = 5 is to be 1000 or more"),
+        (("Do it",), "[code]\npolling = ['nosuch']\n", "'nosuch' is no tool that only looks: list_dir, read_file"),
+        (("Do it",), "[code]\npolling = ['write_file']\n", "'write_file' is no tool that only looks"),
+        (("Do it",), "[cod]\nmode = 'ask'\n", "the table [cod] stands beside it, and is read by nobody"),
+        (("Do it",), "mode = 'ask'\n[code]\n", "mode = 'ask' stands beside it, and is read by nobody"),
         (("Do it",), "[code.commands]\nshell = true\n", "'shell' is no rule for commands"),
         (("Do it",), "[code.templates.x]\n", "templates.x has no tasks"),
+        (("Do it",), "[[code.templates.x]]\ndescription = 'd'\n", "templates.x: task 1 has no subtasks"),
+        (
+            ("Do it",),
+            "[[code.templates.x]]\ndescription = 'd'\nsubtasks = ['think']\n",
+            "templates.x: 'think' needs no tool",
+        ),
+        (
+            ("Plan a trip", "-t", "x"),
+            "[[code.templates.x]]\ndescription = 'd'\nsubtasks = ['{goal}']\n",
+            "for this goal: 'Plan a trip' needs no tool",
+        ),
         (("Do it",), "[code\n", "the configuration cannot be read"),
         (("--resume", "last"), "", "no run is kept here"),
     ],
@@ -196,3 +224,131 @@ def test_what_leave_is_asked_for_is_shown_whole_also_when_it_was_taken_up(code):
     told = code("last", "denied", "call it c.txt", command="send")
     assert told.returncode == 3
     assert "call it c.txt" in code("last", "--json", command="show").stdout
+
+
+@pytest.mark.parametrize(
+    ("again", "says"),
+    [
+        (("--mode", "full-auto"), "--mode cannot be changed for a run that was begun: it has ask; --fresh begins anew"),
+        (("--seed", "3"), "--seed cannot be changed for a run that was begun: it has 0"),
+        (("--param", "max_rounds=9"), "--param max_rounds cannot be changed for a run that was begun: it has 24"),
+        (("--network", "example.org"), "--network cannot be changed for a run that was begun: it has none"),
+        (("--test-first",), "--test-first cannot be changed"),
+        (("--json-mode",), "--json-mode cannot be changed"),
+        (("--parallel", "2"), "--parallel cannot be changed for a run that was begun: it has 1"),
+        (("--template", "script"), "--template cannot be changed for a run that was begun: it has other tasks"),
+        (("--config", "other.toml"), "mode of --config cannot be changed for a run that was begun: it has ask"),
+    ],
+)
+def test_what_a_run_was_begun_with_is_not_changed_unheard(code, tmp_path, again, says):
+    (tmp_path / "other.toml").write_text('[code]\nmode = "read-only"\n')
+    assert code("Do it").returncode == 3  # it waits for leave
+    for taken_up in (("Do it",), ("--resume", "last")):
+        refused = code(*taken_up, *again)
+        assert (refused.returncode, says in refused.stderr) == (2, True), refused.stdout + refused.stderr
+    assert not (tmp_path / "work" / "a.txt").exists()
+
+
+def test_another_folder_is_none_of_a_run_that_was_begun(code, tmp_path):
+    assert code("Do it").returncode == 3
+    (tmp_path / "other").mkdir()
+    typed = [DSA, "code", "--resume", "last", "-w", "other"]
+    done = subprocess.run(typed, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, "--workspace cannot be changed" in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--mode", "ask", "--seed", "0", "--param", "max_rounds=9", "--network", "example.org", "--parallel", "1"),
+        ("--template", "script", "--test-first"),
+        ("--config", "other.toml", "--budget", "usd=1", "--seed", "3", "--param", "max_turns=6"),
+    ],
+)
+def test_the_same_line_typed_again_takes_the_run_up(code, tmp_path, arguments):
+    (tmp_path / "other.toml").write_text('[code]\nseed = 7\nmax_turns = 5\nnetwork = ["example.org"]\n')
+    script = (WRITE, DONE, DONE) if "--template" in arguments else (PLAN, WRITE, DONE)
+    assert code("Do it", *arguments, script=script).returncode == 3
+    again = code("Do it", *arguments, "--json", script=script)
+    assert (again.returncode, json.loads(again.stdout)["asks"]["tool"]) == (3, "write_file"), again.stderr
+    resumed = code("--resume", "last", *arguments, "--json", script=script)
+    assert resumed.returncode == 3, resumed.stderr
+
+
+def test_what_holds_anyway_may_be_said_of_a_run_that_was_begun(code, tmp_path):
+    (tmp_path / "other.toml").write_text("[code]\ncommit = false\nparallel = 1\nnetwork = []\n")
+    assert code("Do it").returncode == 3
+    said = ("--mode", "ask", "--seed", "0", "--parallel", "1", "--param", "max_rounds=24", "--config", "other.toml")
+    again = code("Do it", *said, "--json")
+    assert (again.returncode, json.loads(again.stdout)["asks"]["tool"]) == (3, "write_file"), again.stderr
+
+
+def test_all_of_a_machine_is_no_folder_to_work_in_and_a_home_is_told(code, tmp_path):
+    typed = [DSA, "code", "Do it", "--model", "scripted:script.md"]
+    assert code("Do it").returncode == 3
+    home = {**os.environ, "HOME": str(tmp_path / "work")}
+    done = subprocess.run([*typed, "-w", "/"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, "no folder to work in" in done.stderr) == (2, True), done.stderr
+    told = subprocess.run([*typed, "--fresh", "-w", "work"], cwd=tmp_path, env=home, capture_output=True, text=True, check=False)  # fmt: skip
+    assert (told.returncode, "is your home" in told.stderr) == (3, True), told.stderr
+
+
+def test_the_local_model_is_told_what_it_needs(tmp_path):
+    typed = [DSA, "code", "Do it", "--model", "local"]
+    done = subprocess.run(typed, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, "say --json-mode" in done.stderr) == (1, True), done.stderr
+
+
+def test_a_goal_that_is_called_complete_and_nothing_was_done_says_so(code):
+    look = calls(("list_dir", {}))
+    for script in ((PLAN, DONE, DONE), (PLAN, look, DONE)):
+        done = code("Do it", "--mode", "full-auto", "--fresh", script=script)
+        assert (done.returncode, done.stdout.endswith(", 0 files; nothing was written or run\n")) == (0, True), (
+            done.stdout
+        )
+    done = code("Do it", "--mode", "full-auto", "--fresh")
+    assert done.stdout.endswith(": goal_complete; 2 rounds, 1 call of tools, 0 tokens, 1 file\n"), done.stdout
+    one = code("Do it", "--mode", "full-auto", "--fresh", script=(PLAN, calls(("run_cmd", {"cmd": ["python", "--version"]}), ("mark_subtask_complete", {"success": True}))))  # fmt: skip
+    assert one.stdout.endswith(": goal_complete; 1 round, 1 call of tools, 0 tokens, 0 files\n"), one.stdout
+
+
+@pytest.mark.parametrize(
+    ("said", "script", "state", "codes", "line"),
+    [
+        (("permitted",), (PLAN, WRITE, DONE), "goal_complete", (0, 0), "WRITE a.txt"),
+        (("denied", "not now"), (PLAN, WRITE, FAILED), "escalated", (3, 3), "TRIED write_file (not_approved)"),
+        (("stopped",), (PLAN, WRITE), "cancelled", (0, 1), "TRIED write_file (stopped)"),
+        (("permitted", "always"), (PLAN, WRITE, WRITE, WRITE, WRITE, WRITE), "blocked", (0, 1), "WRITE a.txt"),
+    ],
+)
+def test_what_is_sent_has_the_exit_codes_of_any_run_and_resuming_those_of_the_state(
+    code, tmp_path, said, script, state, codes, line
+):
+    assert code("Do it", script=script).returncode == 3
+    log = tmp_path / "work" / "agent_ledger.log"
+    before = log.read_text()
+    sent = code("last", *said, command="send")
+    assert (sent.returncode, log.read_text()) == (codes[0], before), sent.stdout + sent.stderr
+    resumed = code("--resume", "last", script=script)
+    assert (resumed.returncode, f": {state}; " in resumed.stdout) == (codes[1], True), resumed.stdout + resumed.stderr
+    assert log.read_text().splitlines()[0] == line
+
+
+def test_the_lines_that_go_on_can_be_pasted(code, tmp_path):
+    done = code("Do it", "--runs", "my runs")
+    assert re.search(r"^let it happen: dsa send \S+ permitted --runs 'my runs'; or: permitted always, denied WHY$", done.stdout, re.MULTILINE)  # fmt: skip
+    found = re.search(r"^or be asked here: dsa (code --resume \S+ --runs 'my runs')$", done.stdout, re.MULTILINE)
+    assert found is not None, done.stdout
+    again = subprocess.run([DSA, *shlex.split(found[1])], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (again.returncode, "leave is asked for write_file:" in again.stdout) == (3, True), again.stderr
+
+
+def test_a_run_whose_folder_is_gone_is_not_taken_up(code, tmp_path):
+    assert code("Do it").returncode == 3
+    (tmp_path / "work").rename(tmp_path / "moved")
+    for taken_up in (("Do it",), ("--resume", "last")):
+        refused = code(*taken_up)
+        told = f"{tmp_path / 'work'}: there is no such folder to work in"
+        assert (refused.returncode, told in refused.stderr) == (2, True), refused.stderr
+    (tmp_path / "moved").rename(tmp_path / "work")
+    assert code("Do it").returncode == 3

@@ -126,7 +126,7 @@ def test_a_killed_run_goes_on_and_no_recorded_call_is_performed_again(dsa, tmp_p
     policy, path = call.split()
     assert re.search(rf"  policy search_agent  {policy} {re.escape(path)}  cut off$", dsa("runs").stdout, re.MULTILINE)
     told = dsa("show", "last").stdout
-    assert f"to do  {policy} {path}, which was under way: it is performed again\n" in told
+    assert f"to do  {policy} {path}, which was under way: it is asked for again\n" in told
     (tmp_path / "news" / "news.md").write_text("Python 4 was released.\n")  # what is recorded is not looked up again
 
     done = dsa("resume", "last")
@@ -141,7 +141,7 @@ def test_a_killed_run_goes_on_and_no_recorded_call_is_performed_again(dsa, tmp_p
     assert ("3.13" in str(searched.steps)) == (at == 2)
     told = dsa("show", "last").stdout
     assert len(re.findall("  cached$", told, re.MULTILINE)) == at
-    assert "resumed: it was under way when the run was cut off; it is performed again" in told
+    assert "resumed: it was under way when the run was cut off; it is asked for again" in told
     assert dsa("replay", "last").returncode == 0
     assert performed(tmp_path) == [*FLOW[: at + 1], *FLOW[at:]], "nothing is performed by a replay"
 
@@ -269,7 +269,7 @@ def test_a_killed_effect_repeats_no_call_that_has_a_result(dsa, tmp_path, where)
     assert dsa("send", "last", "question", "Which Python?", KILL=where).returncode == -signal.SIGKILL
     at = FLOW.index(where.partition(" ")[2])
     assert performed(tmp_path) == FLOW[: at + 1]
-    assert "to do  answer 1/1, which was under way: it is performed again\n" in dsa("show", "last").stdout
+    assert "to do  answer 1/1, which was under way: it is asked for again\n" in dsa("show", "last").stdout
     done = dsa("resume", "last")
     assert done.returncode == 0, done.stderr
     assert performed(tmp_path) == [*FLOW[: at + 1], *FLOW[at:]]

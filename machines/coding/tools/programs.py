@@ -28,7 +28,8 @@ _MOST_PATH = 4_096
 class Rules:
     """What may be run. `code` allows `python -c`, `pip` that packages are installed, `modules` what `python -m` may run.
 
-    `programs` are further ones: by name, the arguments that each may have, or None for any.
+    `programs` are further ones: by name, the arguments that each may have, or None for any. With a list that has arguments it is run without
+    one only where "" is among them.
     """
 
     code: bool = False
@@ -123,10 +124,17 @@ def is_allowed(name: str, rules: Rules) -> bool:
 def other_fault(name: str, arguments: Sequence[str], rules: Rules, place: Place) -> str:
     """Judge the arguments of a program that was allowed by configuration."""
     allowed = rules.programs[name]
-    wrong = [each for each in arguments if allowed is not None and each not in allowed]
-    if wrong:
-        return f"{name} may not be run with '{wrong[0][:80]}'; allowed arguments: {', '.join(allowed or ()) or 'none'}"
-    return place.fault(arguments) if allowed is None else ""
+    if allowed is None:
+        return place.fault(arguments)
+    known = [each for each in allowed if each]
+    if not arguments:
+        return "" if len(known) < len(allowed) or not known else f"{name} is run with an argument: {', '.join(known)}"
+    wrong = [each for each in arguments if each not in known]
+    return (
+        f"{name} may not be run with '{wrong[0][:80]}'; allowed arguments: {', '.join(known) or 'none'}"
+        if wrong
+        else ""
+    )
 
 
 # -- Python -----------------------------------------------------------------------------------------------------------

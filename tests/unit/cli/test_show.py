@@ -89,12 +89,12 @@ def test_the_timeline_tells_what_happened_in_order():
         "     asks for query_llm 3/2\n"
         "     refine_context 3/1 done\n"
         "     query_llm 3/2 failed: timeout: no answer\n"
-        "     resumed: query_llm 3/2 had failed; it is performed again\n"
+        "     resumed: query_llm 3/2 had failed; it is asked for again\n"
         "\n"
         "now     cut off\n"
         "state   generating\n"
         "values  satisfied = false, retries = 1\n"
-        "to do   query_llm 3/2, which was under way: it is performed again\n"
+        "to do   query_llm 3/2, which was under way: it is asked for again\n"
         "go on   dsa resume 20260131T120000-shop-aaaaaa\n"
     )
 
@@ -343,7 +343,7 @@ started 2026-01-31 12:00:00 UTC with --model m --seed 3 --over /docs --with s.py
                assistant asks for read {{"file": "a\\nb"}}
 1.1.2        read {{"file": "a\\nb"}}  333333333333
                failed: OSError: no route
-               resumed: it had failed; it is performed again
+               resumed: it had failed; it is asked for again
                error GONE: no such file
                gave {{"lines": 2}}
                person approves 555555555555
@@ -354,7 +354,7 @@ started 2026-01-31 12:00:00 UTC with --model m --seed 3 --over /docs --with s.py
 
 now     cut off
 cached  1 of 6 calls had given their steps when the run was taken up last
-to do   model 1.1, which was under way: it is performed again
+to do   model 1.1, which was under way: it is asked for again
 go on   dsa resume {RUN}
 """
     )

@@ -132,6 +132,24 @@ def test_rules_are_read_from_a_file(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("allowed", "argv", "says"),
+    [
+        (["test", "lint"], ["make"], "make is run with an argument: test, lint"),
+        (["test", ""], ["make"], ""),
+        (["test", ""], ["make", "test"], ""),
+        (["test", ""], ["make", ""], "allowed arguments: test"),
+        ([], ["make"], ""),
+        ([], ["make", "test"], "allowed arguments: none"),
+        ("any", ["make"], ""),
+    ],
+)
+def test_a_program_is_run_without_an_argument_only_where_that_is_said(tmp_path, allowed, argv, says):
+    """Without one a program does what it does by default, and that is none of what is listed."""
+    told = fault(argv, Rules.from_mapping({"programs": {"make": {"arguments": allowed}}}), tmp_path)
+    assert told.endswith(says) if says else not told
+
+
+@pytest.mark.parametrize(
     "data",
     [
         {"pips": True}, {"pip": "yes"}, {"modules": "pytest"}, {"modules": [1]}, {"programs": ["make"]}, {"programs": {"make": {}}},

@@ -1,0 +1,109 @@
+"""What is shown of calls on the screen and in `agent_ledger.log`: time-outs, signals, commits, what servers gave, calls that were not made."""
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from chat_server import Said
+from coders import acting, agent_at, call, complete, tasks, worked
+from rich.console import Console
+
+from machines.coding.display import Display
+
+SERVER = str(Path(__file__).parent.parent / "mcp_server.py")
+PLAN = tasks(("Do it", "run_cmd what there is"))
+
+
+def at_once(*calls, then=()):
+    """Play a model that makes these calls in one answer, then completes, with other calls behind."""
+    answers = iter([Said(calls=calls), Said(calls=(("mark_subtask_complete", {"success": True}), *then))])
+    return lambda _view: next(answers)
+
+
+def shown(tmp_path, act, **config):
+    """Work, and give the screen, the ledger for people and the state."""
+    file = io.StringIO()
+    display = Display(Console(file=file, width=200, color_system=None))
+    with agent_at(tmp_path, "Do it", acting(PLAN, act), observe=display.observe, **config) as (agent, _):
+        worked(agent)
+        assert agent.state == "goal_complete"
+    return file.getvalue(), (tmp_path / "workspace" / "agent_ledger.log").read_text()
+
+
+def workspace_of(tmp_path, **files):
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    for name, text in files.items():
+        (workspace / f"{name}.py").write_text(text)
+    return workspace
+
+
+@pytest.mark.parametrize(
+    ("program", "screen", "line"),
+    [
+        ("import time; print('begun', flush=True); time.sleep(99)", "  begun\n  timed out\n", "timed out"),
+        ("import os; os.kill(os.getpid(), 9)", "  ended by SIGKILL\n", "ended by SIGKILL"),
+        ("import sys; sys.exit(3)", "  rc=3\n", "rc=3"),
+        ("print('fine')", "  fine\n", "rc=0"),
+    ],
+)
+def test_how_a_command_ended_is_shown_and_logged(tmp_path, program, screen, line):
+    workspace_of(tmp_path, x=program)
+    told, log = shown(tmp_path, at_once(("run_cmd", {"cmd": ["python", "x.py"], "timeout_sec": 1})))
+    assert f"run_cmd  python x.py\n{screen}round 2" in told
+    assert log == f"CMD python x.py -> {line}\n"
+
+
+def test_a_commit_is_shown_and_logged_and_what_git_says_too(tmp_path):
+    workspace = workspace_of(tmp_path)
+    for command in (("init", "-q"), ("config", "user.name", "A"), ("config", "user.email", "a@example.org")):
+        subprocess.run(["git", *command], cwd=workspace, check=True)
+    act = at_once(
+        ("write_file", {"path": "a.txt", "content": "a\n"}),
+        ("git_commit", {"message": "Say a"}),
+        ("git_log", {}),
+        ("write_file", {"path": "b.txt", "content": "b\n"}),
+        ("git_status", {}),
+    )
+    told, log = shown(tmp_path, act, commit=True)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=workspace, capture_output=True, text=True, check=True)
+    commit = head.stdout[:12]
+    assert f"\n  commit {commit}: a.txt\n" in told
+    assert f"\n  {commit} Say a\n" in told
+    assert "\n  untracked: b.txt\n" in told
+    assert log.splitlines() == ["WRITE a.txt", f"COMMIT {commit} Say a", "WRITE b.txt"]
+
+
+def test_what_tools_of_servers_gave_is_shown_and_logged_unless_they_only_look(tmp_path):
+    workspace_of(tmp_path)
+    act = at_once(("words__lookup", {"key": "dsa"}), ("words__word_count", {"text": "a b c"}))
+    mcp = {"words": {"command": [sys.executable, SERVER], "approve": "always"}}
+    told, log = shown(tmp_path, act, mcp=mcp)
+    assert 'words__lookup  {"key": "dsa"}\n  a framework of state machines\n' in told
+    assert "  3\n" in told
+    assert log == 'CALL words__lookup {"key": "dsa"}\n'
+
+
+def test_a_look_that_may_be_repeated_is_a_look(tmp_path):
+    workspace_of(tmp_path)
+    _, log = shown(tmp_path, at_once(("list_dir", {})), polling=["list_dir"])
+    assert log == ""
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(1, "1 call behind it was not made"), (2, "2 calls behind it were not made")]
+)
+def test_calls_behind_a_completion_are_told(tmp_path, count, words):
+    workspace_of(tmp_path)
+    behind = [("write_file", {"path": f"{number}.txt", "content": "x"}) for number in range(count)]
+    told, _ = shown(tmp_path, at_once(("list_dir", {}), then=behind))
+    assert f"[subtask_completed] done\n  {words}\n" in told
+    assert list((tmp_path / "workspace").glob("*.txt")) == []
+
+
+def test_nothing_is_told_of_calls_behind_a_completion_where_there_are_none(tmp_path):
+    workspace_of(tmp_path)
+    told, _ = shown(tmp_path, lambda view: complete() if view.done else call("list_dir"))
+    assert "behind it" not in told
