@@ -80,7 +80,21 @@ for line in @lines@:
     else: worked.append(line)
 print('worked:', worked)
 """
-FORK_BOMB = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass\n"
+#: It ends by itself, should nobody end it: what is tried out here shares the machine with others.
+FORK_BOMB = "import os, time\nend = time.monotonic() + 8\nwhile time.monotonic() < end:\n    try: os.fork()\n    except OSError: pass\n"
+AT_ONCE = """
+import os, threading, time
+children = threads = 0
+try:
+    while children < 200:
+        if os.fork() == 0: time.sleep(60)
+        children += 1
+    while threads < 1000:
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+        threads += 1
+except (OSError, RuntimeError): pass
+print('bounded' if 100 < children + threads < 256 else (children, threads))
+"""
 DAEMON = """
 import os, sys, time
 if os.fork() == 0:
@@ -143,6 +157,7 @@ ATTACKS = {
     "a huge file": Attack({"attack.py": "open('big', 'wb').truncate(1 << 40)"}, SCRIPT, says="File too large", code=1),
     "memory": Attack({"attack.py": "x = []\nwhile True: x.append(bytearray(1 << 28))"}, SCRIPT, says="MemoryError", code=1),
     "fork bomb": Attack({"attack.py": FORK_BOMB}, SCRIPT, "timeout, processes", "", 3.0, code=None),
+    "processes and threads": Attack({"attack.py": AT_ONCE}, SCRIPT, says="bounded"),
     "kills all it can": Attack({"attack.py": "import os\nos.kill(1, 9)\nos.kill(os.getppid(), 19)\nprint('alive', flush=True)\nos.kill(-1, 9)"}, SCRIPT, says="alive"),
     "in the place of what is protected": Attack({"attack.py": IN_ITS_PLACE}, SCRIPT, says="made", removed=(".dsa", ".agent_context")),
     "a link out as script": Attack({}, ("python", "link"), "refused", "leads out of the workspace"),

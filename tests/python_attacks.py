@@ -79,8 +79,8 @@ PROCESSES = {
     "another Python is as confined": Attack(
         "import os, sys, subprocess\ncode = \"print(open('/etc/passwd').read())\"\n"
         "try: got = subprocess.run([os.path.realpath(sys.executable), '-I', '-S', '-c', code], capture_output=True).stdout\nexcept OSError: got = b''\ngot", value="b''"),
-    "fork bomb": fails("import os\nwhile True:\n    try: os.fork()\n    except OSError: pass", "python_timeout", hangs=True),
-    "fork bomb that ends": Attack("import os\nfor n in range(1000):\n    try: os.fork() or os.setsid()\n    except OSError: pass\n0", ("python_killed", "bad_result", "python_error", "")),
+    "fork bomb": fails("import os, time\nend = time.monotonic() + 8\nwhile time.monotonic() < end:\n    try: os.fork()\n    except OSError: pass", "python_timeout", hangs=True),
+    "fork bomb that ends": Attack("import os, time\nend = time.monotonic() + 8\nfor n in range(1000):\n    if time.monotonic() > end: break\n    try: os.fork() or os.setsid()\n    except OSError: pass\n0", ("python_killed", "bad_result", "python_error", "")),
     "daemon": Attack("import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        time.sleep(600)\n    os._exit(0)\n'left'", value="'left'"),
     "daemon that goes on writing": Attack(
         "import os\nwith open('a.txt', 'w') as f: f.write('one')\nif os.fork() == 0:\n    os.setsid()\n    n = 0\n    while True:\n"

@@ -21,7 +21,7 @@ import attrs
 
 from dsa.edge.sandbox.features import FEATURES, SandboxError
 from dsa.edge.sandbox.model import Bounds
-from dsa.edge.sandbox.probe import _TRIALS, Rung, _targets
+from dsa.edge.sandbox.probe import TRIALS, Rung, targets
 from dsa.edge.sandbox.visible import interpreter
 from dsa.edge.sandbox.wrapping import Command, Pipes, Sandbox, shown
 
@@ -180,9 +180,9 @@ def _probed() -> Rung:
     if shutil.which("bwrap") is None:
         return Rung(_RUNG, fault="bwrap is not installed (apt install bubblewrap)")
     try:
-        with tempfile.TemporaryDirectory(prefix="dsa-") as folder, _targets() as targets:
-            code = f"{_TRIALS.text}\n{_TRIED}"
-            argv = (interpreter(), "-P", "-s", "-S", "-c", code, json.dumps(targets))
+        with tempfile.TemporaryDirectory(prefix="dsa-") as folder, targets() as made:
+            code = f"{TRIALS.text}\n{_TRIED}"
+            argv = (interpreter(), "-P", "-s", "-S", "-c", code, json.dumps(made))
             ended = run_command(Command(argv, folder, folder, {}, shown()), attrs.evolve(BOUNDS, timeout_s=10))
         broken = json.loads(ended.head)
     except (SandboxError, OSError) as error:

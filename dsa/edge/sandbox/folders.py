@@ -19,12 +19,12 @@ def working_directory() -> Iterator[str]:
         yield directory
     finally:
         with contextlib.suppress(OSError):
-            _flatten(Path(directory), time.monotonic() + _CLEANING_S)
+            flatten(Path(directory), time.monotonic() + _CLEANING_S)
         with contextlib.suppress(RecursionError):
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _flatten(directory: Path, give_up: float) -> None:
+def flatten(directory: Path, give_up: float) -> None:
     """Delete everything below, however deep: code can nest directories deeper than rmtree can recurse."""
     fresh = 0
     while (entries := list(os.scandir(directory))) and time.monotonic() < give_up:

@@ -5,7 +5,6 @@ of `/proc` that code never gets, and it ends when the socket is closed: also whe
 """
 
 import contextlib
-import functools
 import json
 import marshal
 import os
@@ -16,38 +15,18 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import attrs
 
+from dsa.edge.sandbox import boot
 from dsa.edge.sandbox.features import SandboxError
 from dsa.edge.sandbox.model import Bounds, Setup
-from dsa.edge.sandbox.visible import OWN, Visible, interpreter, visible
+from dsa.edge.sandbox.visible import OWN, Visible, visible
 
-_INSIDE = Path(__file__).with_name("inside")
-_PACKAGES = ("dsa", "dsa.edge", "dsa.edge.sandbox", "dsa.edge.sandbox.inside")
-_MODULES = ("kernel", "landlock", "seccomp", "tree", "confine", "watch", "serve")  # each may import those before it
-#: With the environment that it is given this is `-I`, which would not let it have a seed for hashes.
-_ISOLATED = ("-P", "-s", "-S")
+_MODULES = ("kernel", "landlock", "seccomp", "tree", "limits", "children", "confine", "watch", "serve")
 _HELLO_S = 30.0
 _MOST_HELLO = 65_536
-
-#: Reads the setup, makes the modules that are in it, forgets the names under which they found each other, and serves.
-_BOOT = f"""
-import marshal, sys, types
-setup = marshal.loads(open(0, "rb", closefd=False).read())
-for name in {_PACKAGES!r}:
-    sys.modules[name] = types.ModuleType(name)
-    sys.modules[name].__path__ = []
-for name, code in setup.pop("modules"):
-    module = sys.modules["dsa.edge.sandbox.inside." + name] = types.ModuleType(name)
-    setattr(sys.modules["dsa.edge.sandbox.inside"], name, module)
-    exec(code, module.__dict__)
-for name in [name for name in sys.modules if name.partition(".")[0] == "dsa"]:
-    del sys.modules[name]
-module.main(setup)
-"""
 
 
 @attrs.define(eq=False)
@@ -108,7 +87,7 @@ def start(rung: str, wanted: Setup) -> Zygote:
             setup.write(marshal.dumps(_setup(rung, wanted, shown, theirs.fileno(), proc)))
             setup.seek(0)
             process = subprocess.Popen(  # noqa: S603  # our own interpreter and text
-                [*_wrapper(rung, shown), interpreter(), *_ISOLATED, "-c", _BOOT],
+                [*_wrapper(rung, shown), *boot.python()],
                 stdin=setup,
                 stdout=complaints,
                 stderr=complaints,
@@ -150,15 +129,9 @@ def _greeted(zygote: Zygote, complaints: Any) -> Zygote:  # noqa: ANN401  # a fi
 
 def _setup(rung: str, wanted: Setup, shown: Visible, control: int, proc: int) -> dict[str, Any]:
     return {
-        "modules": _modules(), "rung": rung, "preload": wanted.preload, "paths": wanted.paths, "prepare": wanted.prepare,
+        "modules": boot.compiled(_MODULES), "rung": rung, "preload": wanted.preload, "paths": wanted.paths, "prepare": wanted.prepare,
         "visible": list(shown.paths), "links": shown.links, "devices": list(shown.devices), "control_fd": control, "proc_fd": proc,
     }  # fmt: skip
-
-
-@functools.cache
-def _modules() -> list[tuple[str, CodeType]]:
-    """Compile what runs there, once: the other side is the same Python."""
-    return [(name, compile((_INSIDE / f"{name}.py").read_bytes(), f"{name}.py", "exec")) for name in _MODULES]
 
 
 def _wrapper(rung: str, shown: Visible) -> list[str]:

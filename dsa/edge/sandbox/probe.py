@@ -22,7 +22,8 @@ from dsa.edge.sandbox.features import RUNGS, Confinement, SandboxError
 from dsa.edge.sandbox.model import Bounds, Program
 from dsa.edge.sandbox.runner import run_on
 
-_TRIALS = Program((Path(__file__).with_name("trials.py")).read_text(encoding="utf-8"))
+#: The program that attacks.
+TRIALS = Program((Path(__file__).with_name("trials.py")).read_text(encoding="utf-8"))
 _BOUNDS = Bounds(timeout_s=10)
 _lock = threading.Lock()
 
@@ -63,8 +64,8 @@ def _probed(name: str) -> Rung:
     if fault := _not_here(name):
         return Rung(name, fault=fault)
     try:
-        with _targets() as targets:
-            outcome = run_on(name, _TRIALS, json.dumps(targets), _BOUNDS, Confinement())
+        with targets() as made:
+            outcome = run_on(name, TRIALS, json.dumps(made), _BOUNDS, Confinement())
     except (SandboxError, OSError) as error:
         return Rung(name, fault=str(error))
     try:
@@ -88,21 +89,21 @@ def _not_here(name: str) -> str:
 
 
 @contextlib.contextmanager
-def _targets() -> Iterator[dict[str, Any]]:
+def targets() -> Iterator[dict[str, Any]]:
     """Make what is attacked: a file of this user, a folder for all, listening sockets; this process is one too."""
     with tempfile.TemporaryDirectory(prefix="dsa-") as folder, contextlib.ExitStack() as opened:
         Path(folder).chmod(0o777)
         secret = Path(folder) / "secret"
         secret.write_text("outside", encoding="utf-8")
         secret.chmod(0o644)
-        targets: dict[str, Any] = {"folder": folder, "secret": str(secret), "pid": os.getpid()}
+        made: dict[str, Any] = {"folder": folder, "secret": str(secret), "pid": os.getpid()}
         with contextlib.suppress(OSError):  # a machine may be without loopback: then there is none to reach
             tcp = opened.enter_context(socket.socket())
             tcp.bind(("127.0.0.1", 0))
             tcp.listen()
-            targets["tcp"] = tcp.getsockname()[1]
+            made["tcp"] = tcp.getsockname()[1]
         local = opened.enter_context(socket.socket(socket.AF_UNIX))
         local.bind(f"{folder}/s")
         (Path(folder) / "s").chmod(0o777)
         local.listen()
-        yield targets
+        yield made

@@ -4,7 +4,6 @@ Takes a command and its pipes, gives a `Sandbox`; whoever leaves it has killed a
 """
 
 import contextlib
-import functools
 import json
 import marshal
 import os
@@ -14,17 +13,15 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from types import CodeType
 from typing import Any, Self
 
 import attrs
 
+from dsa.edge.sandbox import boot
 from dsa.edge.sandbox.features import SandboxError
-from dsa.edge.sandbox.launch import _BOOT, _ISOLATED
-from dsa.edge.sandbox.visible import OWN, Visible, interpreter, visible
+from dsa.edge.sandbox.visible import OWN, Visible, visible
 
-_INSIDE = Path(__file__).with_name("inside")
-_MODULES = ("kernel", "seccomp", "sockets", "relay", "command")  # each may import those before it
+_MODULES = ("kernel", "seccomp", "limits", "children", "forks", "relay", "command")
 _PROXY = "/run/proxy"
 _TMP_BYTES, _SHARED_BYTES = 512 << 20, 64 << 20
 _TMP, _SHARED = "/tmp", "/dev/shm"  # noqa: S108  # of its own
@@ -118,7 +115,7 @@ class Sandbox:
         passed = {"stdin_fd": stdin, "output_fd": pipes.output_end, "status_fd": pipes.status_end}
         passed["lifeline_fd"] = pipes.lifeline_end
         setup = {
-            "modules": _modules(), "argv": list(command.argv), "cwd": command.cwd, "folder": command.folder, "bounds": dict(bounds),
+            "modules": boot.compiled(_MODULES), "argv": list(command.argv), "cwd": command.cwd, "folder": command.folder, "bounds": dict(bounds),
             "environment": dict(command.environment), "confined": command.confined, "relay": _PROXY if command.hosts else "", **passed,
         }  # fmt: skip
         files = (
@@ -127,7 +124,7 @@ class Sandbox:
         before = _wrapper(command, files, info) if command.confined else []
         try:
             return subprocess.Popen(  # noqa: S603  # our own interpreter and text
-                [*before, interpreter(), *_ISOLATED, "-c", _BOOT],
+                [*before, *boot.python()],
                 stdin=given.enter_context(_file(marshal.dumps(setup))),
                 stdout=self._complaints,
                 stderr=self._complaints,
@@ -154,9 +151,10 @@ class Sandbox:
                 self._pipes.close(self._pipes.lifeline)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(_SWEEPING_S)
-            for process in filter(None, (self._first, self._process.pid)):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
+            with contextlib.suppress(
+                ProcessLookupError
+            ):  # bubblewrap ends when all in it have: killed itself, it would not wait
+                os.kill(self._first or self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def complaints(self) -> str:
@@ -212,12 +210,6 @@ def _file(content: bytes) -> Iterator[int]:
 
 def _filled(text: str) -> bytes:
     return text.format(user=os.geteuid(), group=os.getegid()).encode()
-
-
-@functools.cache
-def _modules() -> list[tuple[str, CodeType]]:
-    """Compile what runs there, once: the other side is the same Python."""
-    return [(name, compile((_INSIDE / f"{name}.py").read_bytes(), f"{name}.py", "exec")) for name in _MODULES]
 
 
 def _wrapper(command: Command, files: Mapping[str, int], info: int) -> list[str]:

@@ -6,11 +6,10 @@ with less than was said.
 
 import contextlib
 import os
-import resource
 import sys
 from typing import Any
 
-from dsa.edge.sandbox.inside import kernel, landlock, seccomp, tree
+from dsa.edge.sandbox.inside import kernel, landlock, limits, seccomp, tree
 
 Setup = dict[str, Any]
 
@@ -183,7 +182,7 @@ def begin_work(place: Place, bounds: dict[str, Any]) -> None:
         own = os.open(".", os.O_PATH | os.O_CLOEXEC)
         landlock.restrict(place.readable, [own, *place.devices])
         os.close(own)
-    _set_limits(bounds)
+    limits.set_all(bounds)
     if _LINUX:
         kernel.drop_capabilities()
     if place.readable and seccomp.is_known():
@@ -196,26 +195,6 @@ def _write(folder: int, name: str, what: bytes) -> None:
         os.write(file, what)
     finally:
         os.close(file)
-
-
-def _set_limits(bounds: dict[str, Any]) -> None:
-    wanted = {
-        resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_CPU: bounds["cpu_s"],
-        resource.RLIMIT_AS: bounds["memory_bytes"],
-        resource.RLIMIT_FSIZE: bounds["file_bytes"],
-        resource.RLIMIT_NOFILE: bounds["open_files"],
-        resource.RLIMIT_NPROC: bounds["processes"],
-    }
-    for kind, bound in wanted.items():
-        most = resource.getrlimit(kind)[1]
-        least = bound if most == resource.RLIM_INFINITY else min(bound, most)
-        try:
-            resource.setrlimit(kind, (least, least))
-        except (OSError, ValueError):
-            if _LINUX:
-                raise
-            continue  # macOS refuses some
 
 
 # -- what root can do here, and its library ---------------------------------------------------------------------------

@@ -13,9 +13,8 @@ import sys
 import time
 from typing import Any, NoReturn
 
-from dsa.edge.sandbox.inside import confine, kernel
+from dsa.edge.sandbox.inside import children, confine, kernel
 
-_SWEEP_S = 1.5
 _LINUX = sys.platform == "linux"
 
 
@@ -33,10 +32,7 @@ def watch(place: confine.Place, call: Call) -> NoReturn:
     """Make the call, report on it, and end this process."""
     if _LINUX:
         kernel.control(kernel.DEATH_SIGNAL, signal.SIGKILL)
-    woken, wake = os.pipe()
-    os.set_blocking(wake, False)
-    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    woken = children.woken()
     fault = ""
     ended: dict[str, Any] = {"ended": "refused", "code": 0, "cpu_s": 0.0}
     try:
@@ -124,56 +120,13 @@ def _wait(worker: int, lifeline: int, woken: int, timeout_s: float) -> dict[str,
             _, wait_status, usage = os.wait4(worker, 0)
         else:
             _reap_others(worker)
-    _sweep()
+    children.sweep()
     code = os.waitstatus_to_exitcode(wait_status)
     return {"ended": ended, "code": abs(code), "cpu_s": usage.ru_utime + usage.ru_stime}
 
 
 def _reap_others(worker: int) -> None:
     """Collect what ended among the processes that the worker left to us, but not the worker itself."""
-    for child in set(_children(os.getpid())) - {worker}:
+    for child in set(children.of(os.getpid())) - {worker}:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(child, os.WNOHANG)
-
-
-def _sweep() -> None:
-    """Kill the processes that the worker left behind: those of a dead parent become ours (subreaper).
-
-    All are stopped before any is killed: what goes on forking would otherwise be ahead for ever.
-    """
-    stopped: set[int] = set()
-    give_up = time.monotonic() + _SWEEP_S
-    while (running := _descendants(os.getpid()) - stopped) and time.monotonic() < give_up:
-        for child in running:
-            with contextlib.suppress(OSError):
-                os.kill(child, signal.SIGSTOP)
-        stopped |= running
-    while time.monotonic() < give_up:
-        for child in _children(os.getpid()):
-            with contextlib.suppress(OSError):
-                os.kill(child, signal.SIGKILL)
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            return
-        time.sleep(0.001)
-
-
-def _descendants(process: int) -> set[int]:
-    found: set[int] = set()
-    open_ = _children(process)
-    while open_:
-        child = open_.pop()
-        if child not in found:
-            found.add(child)
-            open_ += _children(child)
-    return found
-
-
-def _children(process: int) -> list[int]:
-    try:
-        with open(f"/proc/{process}/task/{process}/children", "rb") as file:  # noqa: PTH123  # pathlib is slow to import
-            return [int(pid) for pid in file.read().split()]
-    except OSError:  # in a tree of its own there is no /proc, and the worker's end has ended all others
-        return []
