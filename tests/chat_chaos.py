@@ -21,7 +21,8 @@ from dsa.edge.runs import open_store
 from dsa.meaning import Occurrence, Taken, start, step
 from dsa.runtime.ledger import DoubtEntry, EventEntry, IntentEntry, RefusalEntry, ResultEntry, StepEntry
 from machines.chat.conversation import CALLED, REASONS, conversation_of
-from machines.chat.session import Chat, ChatError, Settings
+from machines.chat.session import Chat, Settings
+from machines.talking.holding import StoppedError
 
 SAYINGS = (
     "Compare the horsepower by origin", "continue", "Plot it", "As a CSV, please", "run it again", "refine it", "\N{PARROT} \u202e what?", "no plot, please",
@@ -87,7 +88,7 @@ async def one_turn(chat, tally, rng, text):
         work = chat.say(text)
     try:
         await asyncio.wait_for(work, LONGEST_TURN_S)
-    except ChatError as error:
+    except StoppedError as error:
         assert str(error).startswith("no message is taken while")  # noqa: PT017  (something else came first, and had the turn)
     tally.due.clear()
     tally.turns += 1

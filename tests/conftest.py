@@ -8,6 +8,9 @@ from operator import itemgetter
 import pytest
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # a test that asks whether LiteLLM is here imports it
+os.environ.setdefault(
+    "DSA_RETRY_S", "0"
+)  # a server that fails on purpose is not waited for; tests of the waiting set it
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(

@@ -7,22 +7,20 @@ was cut off included.
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import attrs
 
 from dsa.edge.binding import Binding, bind
-from dsa.edge.driver import Rest
 from dsa.edge.files import locate
 from dsa.edge.runs import DEFAULT_RUNS
-from dsa.errors import DsaError
 from dsa.expr import Value
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
 from machines.chat.conversation import Conversation, Turn
 from machines.chat.guards import Always
 from machines.chat.resources import Listener, Resources, let_go, resources_in
-from machines.talking.holding import Bind, Held, Observer, begun, taken_up
+from machines.talking.holding import Bind, Held, Holder, Observer, StoppedError, begun, taken_up
 
 NAME = "chat"
 
@@ -56,14 +54,17 @@ class Settings:
         }
 
 
-class Chat:
-    """One conversation, held by this process. Use it as a context manager, or `close` it.
+class Chat(Holder):
+    """One conversation, held by this process.
 
     `begin` and `resume` make it. `observe` is called with every ledger entry once it is durable, `listen` with the model's text as it comes.
     """
 
+    command = "dsa chat"
+
     def __init__(self, held: Held, chat: Resources) -> None:
-        self._driver, self._chat, self._undone = held.driver, chat, held.undone
+        super().__init__(held)
+        self._chat = chat
 
     @classmethod
     def begin(
@@ -99,17 +100,6 @@ class Chat:
         held = taken_up(run_id, NAME, bound_in(runs, model), made, runs=runs, observe=observe, take=take)
         return cls(held, made.chat)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def run_id(self) -> str:
-        """The name of the conversation."""
-        return self._driver.run.run_id
-
     @property
     def state(self) -> str:
         """The phase it is in."""
@@ -126,16 +116,6 @@ class Chat:
         return self.state == "resting.error"
 
     @property
-    def is_closed(self) -> bool:
-        """Tell whether it was ended for good."""
-        return self._driver.run.finished
-
-    @property
-    def values(self) -> dict[str, Value]:
-        """The variables' values by name."""
-        return self._driver.run.values
-
-    @property
     def conversation(self) -> Conversation:
         """What was said and made so far."""
         return self._chat.conversation(self._driver.run)
@@ -148,41 +128,33 @@ class Chat:
     async def say(self, text: str, *, rerun: bool | None = None) -> Turn:
         """Say something, and give the turn when it rests. `rerun`: work that was done may be done again (None: as the text says).
 
-        Raises ChatError when no message is taken now, or when the turn was stopped by a fault of ours; the ledger keeps it.
+        Raises StoppedError when no message is taken now, or when the turn was stopped by a fault of ours; the ledger keeps it.
         """
         before = len(self.conversation.turns)
-        await self._drive(Occurrence("message", data={"text": text, "rerun": rerun}))
+        await self.drive(Occurrence("message", data={"text": text, "rerun": rerun}))
         if len(self.conversation.turns) == before:
-            raise ChatError(f"no message is taken while {self.state}")
+            raise StoppedError(f"no message is taken while {self.state}")
         return self.conversation.turn
 
     async def go_on(self) -> Turn | None:
         """Finish a turn that was cut off, if there is one; give the last turn."""
-        await self._drive()
+        await self.drive()
         return self.conversation.turn if self.conversation.turns else None
 
     async def tell(self, event: str) -> None:
         """Say `retried`, `dismissed` or `ended`, and wait until the conversation rests."""
-        await self._drive(Occurrence(event))
+        await self.drive(Occurrence(event))
 
     def cancel(self) -> None:
         """Stop the turn that goes on, from the thread of the event loop."""
         self._driver.send(Occurrence("cancelled"))
 
-    def close(self) -> None:
-        """Let go of the conversation; it can be resumed."""
-        self._undone.close()
-
-    async def _drive(self, *occurrences: Occurrence) -> Rest:
-        rest = await self._driver.drive(*occurrences)
-        self._chat.files.shown(self.conversation.inventory)
-        if rest.in_doubt:
-            raise ChatError(
-                f"it is in doubt what became of {rest.in_doubt[0].key}: dsa show {self.run_id} says how to decide it"
-            )
-        if rest.failure is not None:
-            raise ChatError(f"{rest.failure}; the conversation is kept: dsa chat --resume {self.run_id}")
-        return rest
+    async def drive(self, *occurrences: Occurrence) -> None:
+        """Tell it events, and show the files that were made. Raises StoppedError."""
+        try:
+            await super().drive(*occurrences)
+        finally:
+            self._chat.files.shown(self.conversation.inventory)
 
 
 class _Made:
@@ -198,10 +170,6 @@ class _Made:
         undone.callback(let_go, self.chat)
         if self._is_new:
             _ = self.chat.model, self.chat.database
-
-
-class ChatError(DsaError):
-    """Raised when a conversation cannot go on as asked."""
 
 
 def bound_in(runs: Path, model: str | None = None) -> Bind:

@@ -39,7 +39,7 @@ class Talk:
         if chat.is_under_way:
             say("the last turn was cut off; it goes on")
             perform(chat.go_on())
-        while not chat.is_closed:
+        while not chat.is_over:
             try:
                 line = read("> ").strip()
             except EOFError:
@@ -51,7 +51,7 @@ class Talk:
                 break
             if line:
                 self._said(line, perform)
-        say("ended" if chat.is_closed else f"go on with: dsa chat --resume {chat.run_id}")
+        say("ended" if chat.is_over else f"go on with: dsa chat --resume {chat.run_id}")
         return 1 if chat.has_failed else 0
 
     def _said(self, line: str, perform: Perform) -> None:

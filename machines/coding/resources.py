@@ -19,6 +19,8 @@ from machines.talking.model import Model, Wanted, model_of
 
 Listener = Callable[[str], object]
 PartObserver = Callable[[str, Entry], object]
+#: `ask_model` and `decompose` have 10 minutes: what came of an answer has to be there before.
+_ANSWER_S = 580.0
 MODES = ("ask", "auto-edit", "full-auto", "read-only")
 
 
@@ -59,7 +61,11 @@ class Resources:
         """Who answers. Raises ModelUnavailable, DocumentError."""
         config = self._config
         wanted = Wanted(
-            config.get("seed") or 0, config.get("temperature"), config.get("max_tokens"), bool(config.get("json_mode"))
+            config.get("seed") or 0,
+            config.get("temperature"),
+            config.get("max_tokens"),
+            bool(config.get("json_mode")),
+            _ANSWER_S,
         )
         return model_of(config.get("model") or "", wanted)
 

@@ -6,15 +6,13 @@ It rests at a final state, or where a person is asked. Everything that was ackno
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import attrs
 
 from dsa.edge.binding import Binding, bind
-from dsa.edge.driver import Rest
 from dsa.edge.files import locate
 from dsa.edge.runs import DEFAULT_RUNS, PART_OF, open_store
-from dsa.errors import DsaError
 from dsa.expr import Value
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
@@ -24,7 +22,7 @@ from machines.coding.plan import Task
 from machines.coding.projection import Projection
 from machines.coding.resources import MODES, Listener, PartObserver, Resources, let_go, resources_in
 from machines.coding.work import Work
-from machines.talking.holding import Bind, Held, Observer, WrongRunError, begun, taken_up
+from machines.talking.holding import Bind, Held, Holder, Observer, WrongRunError, begun, taken_up
 
 NAME = "coding"
 #: Where the model could not be asked: `again` tries it again.
@@ -46,15 +44,17 @@ class Settings:
     parameters: Mapping[str, Value] = attrs.field(factory=dict)
 
 
-class Agent:
-    """The work on one goal. Use it as a context manager, or `close` it; `begin` and `resume` make it.
+class Agent(Holder):
+    """The work on one goal; `begin` and `resume` make it.
 
     `observe` is called with every ledger entry once it is durable, `listen` with the model's text as it comes, `watch_part` with the place of a part
     and each entry of its ledger.
     """
 
+    command = "dsa code"
+
     def __init__(self, held: Held, resources: Resources, projection: Projection, first: tuple[Occurrence, ...]) -> None:
-        self._driver, self._undone = held.driver, held.undone
+        super().__init__(held)
         self.resources = resources
         self._projection = projection
         self._first = first
@@ -93,7 +93,10 @@ class Agent:
         listen: Listener = lambda _text: None,
         watch_part: PartObserver = lambda _place, _entry: None,
     ) -> "Agent":
-        """Take up the work again, with another model or another budget for all of it where they are given. Raises WrongRunError for a run that is none, StoreError, OtherMachineError, ReplayError."""
+        """Take up the work again, with another model or another budget for all of it where they are given.
+
+        Raises WrongRunError for a run that is none, or a part of one, StoreError, OtherMachineError, ReplayError.
+        """
         whole, _, part = run_id.partition(PART_OF)
         if part:
             raise WrongRunError(f"run {run_id} is a part of {whole}: go on with that one")
@@ -103,26 +106,10 @@ class Agent:
         )
         return made.agent(held)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def run_id(self) -> str:
-        """The name of the run."""
-        return self._driver.run.run_id
-
     @property
     def state(self) -> str:
         """Where it stands, without the states around it."""
         return self._driver.run.configuration.state.rpartition(".")[2]
-
-    @property
-    def is_over(self) -> bool:
-        """Tell whether it is at a final state."""
-        return self._driver.run.finished
 
     @property
     def is_paused(self) -> bool:
@@ -141,11 +128,6 @@ class Agent:
         return "" if self.asks is None else self.resources.toolbox.shown(self.asks)
 
     @property
-    def values(self) -> dict[str, Value]:
-        """The variables' values by name."""
-        return self._driver.run.values
-
-    @property
     def work(self) -> Work:
         """What the ledger says of the work."""
         return self.resources.work(self._driver.run)
@@ -153,43 +135,34 @@ class Agent:
     async def go_on(self) -> None:
         """Work until it rests: at the end, where somebody is asked, or where the model could not be asked.
 
-        Raises AgentError for a fault of ours; the ledger keeps the run.
+        Raises StoppedError for a fault of ours; the ledger keeps the run.
         """
         first, self._first = self._first, ()
         if self.is_paused:
             first = (Occurrence("again"),)
-        await self._drive(*first)
+        await self.drive(*first)
 
     async def permit(self, *, always: bool = False) -> None:
         """Let the call happen for which leave is asked; `always`: and others like it."""
-        await self._drive(Occurrence("permitted", data={"always": always}))
+        await self.drive(Occurrence("permitted", data={"always": always}))
 
     async def deny(self, why: str = "") -> None:
         """Do not let it happen; the model is told why."""
-        await self._drive(Occurrence("denied", data={"why": why} if why else {}))
+        await self.drive(Occurrence("denied", data={"why": why} if why else {}))
 
     async def stop(self) -> None:
         """End the work."""
-        await self._drive(Occurrence("stopped"))
+        await self.drive(Occurrence("stopped"))
 
-    def close(self) -> None:
-        """Let go of the work; it can be resumed."""
-        self._undone.close()
-
-    async def _drive(self, *occurrences: Occurrence) -> Rest:
+    async def drive(self, *occurrences: Occurrence) -> None:
+        """Tell it events, and write down for people where it stands. Raises StoppedError."""
         try:
-            rest = await self._driver.drive(*occurrences)
+            await super().drive(*occurrences)
         finally:
-            self._projection.write(self.work, self.values)
-        if rest.in_doubt:
-            raise AgentError(
-                f"it is in doubt what became of {rest.in_doubt[0].key}: dsa show {self.run_id} says how to decide it"
-            )
-        if rest.failure is not None:
-            raise AgentError(f"{rest.failure}; the run is kept: dsa code --resume {self.run_id}")
-        return rest
+            self.project()
 
-    def _project(self) -> None:
+    def project(self) -> None:
+        """Write down for people where the work stands."""
         self._projection.write(self.work, self.values)
 
 
@@ -203,10 +176,6 @@ def _require_fit_for_parts(config: Mapping[str, Any]) -> None:
         raise ValueError(
             "several subtasks at once: nobody can be asked then for leave; choose a mode: auto-edit, full-auto or read-only"
         )
-
-
-class AgentError(DsaError):
-    """Raised when the work cannot go on as asked."""
 
 
 class _Made:
@@ -230,7 +199,7 @@ class _Made:
         """Pass an entry on; a round that begins is written down for people."""
         self._observe(entry)
         if self._agent is not None and isinstance(entry, EventEntry) and entry.event == "probed":
-            self._agent._project()  # noqa: SLF001  (it is made here)
+            self._agent.project()
 
     def agent(self, held: Held, *first: Occurrence) -> Agent:
         """Give the agent."""

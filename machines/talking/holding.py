@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import attrs
 
@@ -21,6 +21,7 @@ from dsa.errors import DsaError
 from dsa.expr import Value
 from dsa.lang import digest, loads
 from dsa.machine import Machine
+from dsa.meaning import Occurrence
 from dsa.runtime.budgets import Limit, read_limit
 from dsa.runtime.journal import Beginning
 from dsa.runtime.ledger import Entry
@@ -34,6 +35,10 @@ Bind = Callable[[Machine, Mapping[str, Any]], Binding]
 Prepare = Callable[[Binding, str, ExitStack], None]
 
 
+class StoppedError(DsaError):
+    """Raised when a run cannot go on as asked."""
+
+
 class WrongRunError(DsaError):
     """Raised for a run that is none of the machine that was meant."""
 
@@ -44,6 +49,49 @@ class Held:
 
     driver: Driver
     undone: ExitStack
+
+
+class Holder:
+    """Holds a run: drives it, and lets go of it. Use it as a context manager, or `close` it. `command` is what takes such a run up again."""
+
+    command = ""
+
+    def __init__(self, held: Held) -> None:
+        self._driver, self._undone = held.driver, held.undone
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the run; it can be taken up again."""
+        self._undone.close()
+
+    @property
+    def run_id(self) -> str:
+        """The name of the run."""
+        return self._driver.run.run_id
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether it is at a final state."""
+        return self._driver.run.finished
+
+    @property
+    def values(self) -> dict[str, Value]:
+        """The variables' values by name."""
+        return self._driver.run.values
+
+    async def drive(self, *occurrences: Occurrence) -> None:
+        """Tell the run events, and wait until it rests. Raises StoppedError when a fault of ours has stopped it; the ledger keeps it."""
+        rest = await self._driver.drive(*occurrences)
+        if rest.in_doubt:
+            key = rest.in_doubt[0].key
+            raise StoppedError(f"it is in doubt what became of {key}: dsa show {self.run_id} says how to decide it")
+        if rest.failure is not None:
+            raise StoppedError(f"{rest.failure}; the run is kept: {self.command} --resume {self.run_id}")
 
 
 def begun(

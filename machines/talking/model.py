@@ -20,11 +20,15 @@ from dsa.generators.scripted import parse_script
 from dsa.generators.seeds import derive_seed
 from dsa.generators.streams import StreamReconciler, StreamResult
 from machines.talking.json_mode import as_texts, read_reply, response_format, with_tools_told
+from machines.talking.patience import Patience, asked
 
 Show = Callable[[str], object]
 Messages = Sequence[Mapping[str, Any]]
 
 _SCRIPTED = "scripted:"
+_FIRST_S = 120.0
+#: What an answer may have in bytes: most, at least, for each token. A token comes in a chunk of about 300 bytes.
+_MOST_BYTES, _LEAST_BYTES, _TOKEN_BYTES = 16 << 20, 1 << 20, 2_048
 
 
 class Model(Protocol):
@@ -41,13 +45,15 @@ class Model(Protocol):
 class Wanted:
     """How a model is asked. None leaves it to the provider.
 
-    `json_mode` is for models that call no tools: they fill in a JSON schema, which the server has to hold them to.
+    `json_mode` is for models that call no tools: they fill in a JSON schema, which the server has to hold them to. `whole_s` bounds an answer, with all
+    tries that it needs: it has to be less than the time limit of the effect that asks, or what came is lost with it.
     """
 
     seed: int = 0
     temperature: float | None = None
     max_tokens: int | None = None
     json_mode: bool = False
+    whole_s: float = 280.0
 
 
 def model_of(name: str, wanted: Wanted | None = None) -> Model:
@@ -78,9 +84,15 @@ class _Server:
     """A server that speaks the OpenAI protocol, or Ollama's own."""
 
     def __init__(self, name: str, wanted: Wanted, key: str = "") -> None:
-        self._seed = wanted.seed
+        self._name, self._key, self._wanted = name, key, wanted
         self._settings = Settings(wanted.temperature, wanted.max_tokens)
-        self._client = ChatClient(name, key=key, limits=Limits(retries=2), keeps_connection=True)
+        self._patience = Patience.of_environment(wanted.whole_s)
+        self._client = self._client_within(wanted.whole_s, keeps_connection=True)
+
+    def _client_within(self, whole_s: float, *, keeps_connection: bool = False) -> ChatClient:
+        first_s = min(_FIRST_S, whole_s)
+        limits = Limits(first_s=first_s, whole_s=whole_s, most_bytes=most_bytes(self._wanted.max_tokens))
+        return ChatClient(self._name, key=self._key, limits=limits, keeps_connection=keeps_connection)
 
     async def ask(self, messages: Messages, tools: Messages, *, number: int, on_text: Show | None) -> StreamResult:
         return await self.ask_with({}, messages, tools, number=number, on_text=on_text)
@@ -88,11 +100,23 @@ class _Server:
     async def ask_with(
         self, more: Mapping[str, Any], messages: Messages, tools: Messages, *, number: int, on_text: Show | None
     ) -> StreamResult:
-        settings = attrs.evolve(self._settings, seed=derive_seed(self._seed, "", number, ""), more=more)
-        result = await self._client.ask(messages, tools, settings, on_text)
-        if result.error is not None and result.error.code == "provider_error" and not result.content:
-            raise self._client.failure(result.error)
+        settings = attrs.evolve(self._settings, seed=derive_seed(self._wanted.seed, "", number, ""), more=more)
+        kept = iter([self._client])  # later tries have connections of their own, and what is left of the time
+
+        async def once(left_s: float, shown: Show | None) -> StreamResult:
+            client = next(kept, None) or self._client_within(round(left_s))
+            result = await client.ask(messages, tools, settings, shown)
+            if result.error is not None and result.error.code == "provider_error" and not result.content:
+                raise client.failure(result.error)
+            return result
+
+        result = await asked(once, self._patience, on_text)
         return result if result.model else attrs.evolve(result, model=self._client.name)
+
+
+def most_bytes(max_tokens: int | None) -> int:
+    """Give how long an answer of so many tokens may be as it is sent, each in a chunk of its own; None: as long as any."""
+    return _MOST_BYTES if max_tokens is None else min(_LEAST_BYTES + max_tokens * _TOKEN_BYTES, _MOST_BYTES)
 
 
 class _InJson:
@@ -118,14 +142,23 @@ class _LiteLLM:
     """Any provider that LiteLLM knows."""
 
     def __init__(self, name: str, wanted: Wanted) -> None:
-        self._seed = wanted.seed
+        self._name, self._wanted = name, wanted
+        self._patience = Patience.of_environment(wanted.whole_s)
+        self._generator_within(wanted.whole_s)  # what is wrong with its settings is said now
+
+    def _generator_within(self, left_s: float) -> LiteLLMGenerator:
+        wanted = self._wanted
         temperature = 0.7 if wanted.temperature is None else wanted.temperature
-        self._generator = LiteLLMGenerator(name, temperature=temperature, max_tokens=wanted.max_tokens)
+        timeout_s = min(_FIRST_S, left_s)
+        return LiteLLMGenerator(self._name, temperature=temperature, max_tokens=wanted.max_tokens, timeout_s=timeout_s)
 
     async def ask(self, messages: Messages, tools: Messages, *, number: int, on_text: Show | None) -> StreamResult:
-        return await self._generator.converse(
-            messages, seed=derive_seed(self._seed, "", number, ""), tools=tools, on_text=on_text
-        )
+        seed = derive_seed(self._wanted.seed, "", number, "")
+
+        async def once(left_s: float, shown: Show | None) -> StreamResult:
+            return await self._generator_within(left_s).converse(messages, seed=seed, tools=tools, on_text=shown)
+
+        return await asked(once, self._patience, on_text)
 
 
 class _Script:

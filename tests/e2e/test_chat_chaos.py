@@ -54,7 +54,7 @@ def test_whatever_model_and_user_do_each_turn_ends_and_the_table_decides(tmp_pat
         if Random(seed).random() < 0.5:
             asyncio.run(chat.tell("ended"))
             last_state = chat.state
-            assert chat.is_closed
+            assert chat.is_over
         run_id, live = chat.run_id, chat.conversation
     entries, conversation = judged(tmp_path, run_id, TURNS)
     assert played.faults == []

@@ -37,7 +37,7 @@ class Limits:
     """How long a try waits, in seconds: for the connection, the first byte, from byte to byte, for the whole (None: for ever).
 
     `retries` are further tries after a failure before the first byte, with a pause that doubles, or what the server asks for;
-    one that asks for more than `longest_pause_s` is not asked again. Pauses count for no limit.
+    one that asks for more than `longest_pause_s` is not asked again. Pauses count for no limit. An answer of more than `most_bytes` is cut off there.
     """
 
     connect_s: float = 10.0
@@ -47,6 +47,7 @@ class Limits:
     retries: int = 0
     pause_s: float = 0.5
     longest_pause_s: float = 30.0
+    most_bytes: int | None = None
 
 
 class Server:
@@ -137,11 +138,20 @@ class Server:
                     if response.status_code != _GOOD:
                         raise await self._refused(response, wait)
                     received = response.aiter_bytes()
+                    size_bytes = 0
                     while piece := await wait.during(anext(received, b"")):
                         wait.begun = True
                         yield piece
+                        size_bytes += len(piece)
+                        self._check_size(size_bytes)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._explained(error) from error
+
+    def _check_size(self, size_bytes: int) -> None:
+        most = self._limits.most_bytes
+        if most is not None and size_bytes > most:
+            told = f"{{model}} does not end: its answer has more than {most:,} bytes, and was cut off there; set max_tokens."
+            raise self.asked.error("bad_answer", told)
 
     def _opened(self) -> AbstractAsyncContextManager["httpx.AsyncClient"]:
         return self._client() if self._kept is None else self._kept.client(self._client)

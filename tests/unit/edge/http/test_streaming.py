@@ -142,6 +142,17 @@ def test_the_whole_answer_has_a_limit_too():
     assert "did not finish within 0.2 s" in str(error)
 
 
+def test_an_answer_may_have_so_many_bytes_and_what_came_of_it_is_given():
+    size = len(events(HELLO))
+    with serving(GOOD) as (address, _):
+        assert chunks(address, most_bytes=size) == (HELLO, None)
+    with serving(answered(*[events(HELLO[:1], done=False)] * 3)) as (address, requests):
+        got, error = chunks(address, most_bytes=1, retries=3)
+    assert got
+    assert (error.reason, len(requests)) == ("bad_answer", 1)
+    assert str(error) == "m does not end: its answer has more than 1 bytes, and was cut off there; set max_tokens."
+
+
 def test_a_refusal_that_never_ends_has_a_limit():
     with serving([*refusing(500, {"error": "x"})[:2], HANG]) as (address, _):
         _, error = chunks(address, first_s=0.2)

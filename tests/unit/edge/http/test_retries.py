@@ -1,0 +1,42 @@
+"""Pauses between tries, as numbers: nobody waits here."""
+
+import pytest
+
+from dsa.edge.http.failures import ServerError
+from dsa.edge.http.retries import Retries
+from dsa.errors import GenerationError
+
+GONE = GenerationError("it is gone", "unreachable")
+
+
+def busy(wait_s):
+    return ServerError("it is busy.", "rate_limit", status=429, wait_s=wait_s)
+
+
+def test_pauses_grow_and_end_with_what_may_be_waited_in_all():
+    retries, since_s, pauses = Retries(100, longest_pause_s=60, most_s=60), 0.0, []
+    while (pause_s := retries.pause_s(GONE, len(pauses), since_s)) is not None:
+        pauses.append(pause_s)
+        since_s += pause_s
+    assert pauses == [0.5, 1, 2, 4, 8, 16, 28.5]
+    assert since_s == 60
+
+
+def test_a_server_is_waited_for_as_long_as_it_asks_within_what_is_left():
+    retries = Retries(9, longest_pause_s=60, most_s=60)
+    assert retries.pause_s(busy(60), 0) == 60
+    assert retries.pause_s(busy(40), 1, 20.0) == 40
+    assert retries.pause_s(busy(40), 1, 21.0) is None
+    assert str(retries.last(busy(40), 2, 21.0)) == (
+        "it is busy. It was tried 2 times. It was not tried again: the server asks to wait 40 s, and 60 s are the most that is waited in all."
+    )
+
+
+@pytest.mark.parametrize("reason", ["authentication", "not_found", "failed", "bad_answer", "context_too_long"])
+def test_what_is_the_same_next_time_is_not_tried_again(reason):
+    assert Retries(9).pause_s(GenerationError("no", reason), 0) is None
+
+
+def test_less_than_no_try_is_refused():
+    with pytest.raises(ValueError, match="too few"):
+        Retries(-1)

@@ -1,0 +1,219 @@
+"""Who answers over a network that fails, and answers that do not end: real servers on this machine."""
+
+import asyncio
+import json
+import socket
+import threading
+
+import pytest
+from chat_server import Said, playing
+from coders import HELLO, HELLO_PLAN, acting, agent_at, hello, worked
+from stream_server import RESET, answered, events, refusing, serving
+from stream_shapes import chunk, finished
+
+from dsa.errors import GenerationError, ModelUnavailable
+from machines.talking.answers import answer_told
+from machines.talking.model import Wanted, model_of, most_bytes
+from machines.talking.patience import ASKED_AGAIN, VARIABLE
+
+pytest.importorskip("httpx", reason="the extra `llm` is not installed")
+
+GOOD = answered(events([chunk({"content": "Hello"}), finished("stop")]))
+HALF = events([chunk({"content": "Hel"})], done=False)
+MESSAGES = [{"role": "user", "content": "?"}]
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "30")
+
+
+def asked(address, on_text=None, **wanted):
+    model = model_of(f"{address}/v1#m", Wanted(**wanted))
+    return asyncio.run(model.ask(MESSAGES, (), number=0, on_text=on_text))
+
+
+def cut_off(result):
+    """What the answer brings, which is cut off."""
+    kind, data = answer_told(result, lambda name, _: name)
+    assert kind == "cut_off"
+    return data
+
+
+# -- a server that fails for a moment
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 529])
+def test_a_server_that_fails_for_a_moment_is_asked_again(status):
+    with serving(*[refusing(status, {}, "retry-after: 0")] * 4, GOOD) as (address, requests):
+        assert asked(address).content == "Hello"
+    assert len(requests) == 5
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404])
+def test_a_refusal_is_told_at_once(status):
+    with serving(refusing(status, {})) as (address, requests), pytest.raises(GenerationError) as error:
+        asked(address)
+    assert (error.value.status, len(requests)) == (status, 1)
+
+
+def test_a_server_that_comes_back_late_is_waited_for():
+    """It breaks the first connection, is gone for a while, and is there again at the same address."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    answer = []
+    asking = threading.Thread(target=lambda: answer.append(asked(f"http://127.0.0.1:{port}")))
+    asking.start()
+    listener.accept()[0].close()
+    listener.close()
+    with playing(lambda *_: Said("here again"), port) as played:
+        asking.join()
+    assert answer[0].content == "here again"
+    assert len(played.requests) == 1
+
+
+def test_nobody_waits_longer_than_is_wanted(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "0.2")
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    with pytest.raises(GenerationError, match=r"cannot be reached at .* It was tried 2 times\.$"):
+        asked(address)
+
+
+def test_a_server_that_asks_for_too_long_a_wait_is_told():
+    with serving(refusing(429, {}, "retry-after: 31")) as (address, requests), pytest.raises(GenerationError) as error:
+        asked(address)
+    assert str(error.value).endswith("asks to wait 31 s, and 30 s are the most that is waited in all.")
+    assert len(requests) == 1
+
+
+def test_without_patience_nothing_is_asked_again(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "0")
+    busy = refusing(503, {}, "retry-after: 0")
+    for answer in (busy, [RESET]):
+        with serving(answer, GOOD) as (address, requests), pytest.raises(GenerationError):
+            asked(address)
+        assert len(requests) == 1
+    with serving(answered(HALF, RESET), GOOD) as (address, requests):
+        assert cut_off(asked(address))["content"] == "Hel"
+
+
+@pytest.mark.parametrize("said", ["soon", "-1", "nan", "1e9"])
+def test_patience_that_is_no_time_is_refused(monkeypatch, said):
+    monkeypatch.setenv(VARIABLE, said)
+    with pytest.raises(ModelUnavailable, match=f"{VARIABLE} = '{said}' is not a number of seconds from 0"):
+        model_of("http://127.0.0.1:9/v1#m")
+
+
+def test_a_wait_that_nobody_wants_any_more_ends_at_once():
+    async def cancelled(address, requests):
+        task = asyncio.create_task(model_of(f"{address}/v1#m").ask(MESSAGES, (), number=0, on_text=None))
+        while not requests:  # noqa: ASYNC110  (the server runs in threads)
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)  # it has read the refusal; were it quicker or slower, the test would hold too
+        task.cancel()
+        await asyncio.wait({task}, timeout=20)
+        return task.cancelled()
+
+    with serving(refusing(503, {}, "retry-after: 30")) as (address, requests):
+        assert asyncio.run(cancelled(address, requests))
+        assert len(requests) == 1
+
+
+def test_the_work_goes_on_when_the_server_is_back(tmp_path):
+    playing_on = acting(HELLO_PLAN, hello)
+    number = iter(range(100))
+
+    def player(body, _):
+        here = next(number)
+        return Said("restarting", status=503) if here in {0, 2, 4} else playing_on(body, here)
+
+    with agent_at(tmp_path, HELLO, player) as (agent, played):
+        assert worked(agent).files_written
+        assert agent.state == "goal_complete"
+        assert len(played.requests) == 6
+
+
+# -- an answer that breaks off
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [answered(HALF, RESET), answered(HALF), answered(HALF + events([{"error": {"code": 503, "message": "gone"}}]))],
+    ids=["reset", "no end", "an error"],
+)
+def test_an_answer_that_breaks_off_is_asked_for_again(broken):
+    shown = []
+    with serving(broken, GOOD) as (address, requests):
+        assert asked(address, shown.append).content == "Hello"
+    assert "".join(shown) == f"Hel{ASKED_AGAIN}Hello"
+    assert len(requests) == 2
+
+
+def test_an_answer_that_breaks_off_again_and_again_is_told_as_far_as_it_came():
+    with serving(answered(HALF, RESET)) as (address, requests):
+        said = cut_off(asked(address))
+    assert said["content"] == "Hel"
+    assert said["why"].startswith("interrupted: The connection to http://127.0.0.1:")
+    assert len(requests) == 3
+
+
+def test_a_provider_of_litellm_is_asked_again_too(monkeypatch):
+    pytest.importorskip("litellm", reason="the extra `litellm` is not installed")
+    with serving(refusing(503, {}), GOOD) as (address, requests):
+        monkeypatch.setenv("OPENAI_API_BASE", f"{address}/v1")
+        result = asyncio.run(model_of("openai/m").ask(MESSAGES, (), number=0, on_text=None))
+    assert (result.content, len(requests)) == ("Hello", 2)
+
+
+# -- an answer without end
+
+
+def endless(text, pause_s):
+    """Send text in chunks for as long as somebody reads."""
+
+    def send(connection):
+        piece = events([chunk({"content": text})], done=False)
+        waiting = threading.Event()
+        while True:
+            connection.sendall(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+            waiting.wait(pause_s)
+
+    return [*answered(HALF, RESET)[:-1], send]
+
+
+def test_an_answer_without_end_is_cut_off_at_its_size():
+    with serving(endless("more " * 1000, 0)) as (address, requests):
+        said = cut_off(asked(address, max_tokens=8))
+    assert said["content"].startswith("Helmore more ")
+    assert len(said["content"]) <= most_bytes(8) + 70_000
+    assert "m does not end: its answer has more than 1,064,960 bytes, and was cut off there" in said["why"]
+    assert len(requests) == 1
+
+
+def test_an_answer_without_end_is_cut_off_in_time():
+    with serving(endless("more ", 0.01)) as (address, requests):
+        said = cut_off(asked(address, whole_s=0.5))
+    assert said["content"].startswith("Helmore more ")
+    assert "m did not finish within 0.5 s" in said["why"]
+    assert len(requests) == 1
+
+
+def test_the_time_for_an_answer_is_for_all_tries_together():
+    with serving(answered(HALF, RESET), endless("more ", 0.01)) as (address, requests):
+        said = cut_off(asked(address, whole_s=2.5))
+    assert "m did not finish within 2 s" in said["why"]
+    assert len(requests) == 2
+
+
+def test_what_an_answer_may_have_depends_on_its_tokens():
+    assert most_bytes(None) == most_bytes(10**9) == 16 << 20
+    assert most_bytes(1_000) == (1 << 20) + 2_048_000
+
+
+def test_what_a_model_in_json_mode_has_said_without_end_is_told_too():
+    with serving(endless("more " * 1000, 0)) as (address, _):
+        model = model_of(f"{address}/v1#m", Wanted(max_tokens=8, json_mode=True))
+        tool = {"type": "function", "function": {"name": "t", "description": "d", "parameters": {"type": "object"}}}
+        result = asyncio.run(model.ask([{"role": "system", "content": "x"}], [tool], number=0, on_text=None))
+    assert json.dumps(cut_off(result)["content"]).startswith('"Helmore')
