@@ -97,6 +97,7 @@ def before(how):
     if how == "banner":
         write("Welcome!\n\n[1, 2]\n{}\nnull")
     if how == "deaf":
+        print("waiting for a licence", file=sys.stderr, flush=True)
         time.sleep(FOREVER_S)
     if how == "ends":
         print("no key is set", file=sys.stderr)

@@ -4,13 +4,39 @@ import asyncio
 import concurrent.futures
 import threading
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
 
 class Ended(Exception):  # noqa: N818  # it says what is the case
     """Raised when the loop was ended before the work was done."""
+
+
+class _Job(Generic[T]):
+    """Work that can be given up, begun or not. It happens on the loop's thread."""
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+        self._task: asyncio.Task[Any] | None = None
+        self._is_given_up = False
+
+    async def run(self) -> T:
+        self._task = asyncio.current_task()
+        if self._is_given_up:
+            self.forget()
+            raise asyncio.CancelledError
+        return await self._work
+
+    def forget(self) -> None:
+        """Let go of work that never begins."""
+        self._work.close()
+
+    def give_up(self) -> None:
+        self._is_given_up = True
+        if self._task is not None:
+            self._task.cancel()
 
 
 class BesideLoop:
@@ -26,23 +52,22 @@ class BesideLoop:
 
     def done(self, work: Coroutine[Any, Any, T]) -> T:
         """Have work done and wait for it, or raise what it raised. Ctrl-C and the like cancel it. Raises Ended."""
-        future: concurrent.futures.Future[T] | None = None
+        job = _Job(work)
         try:
-            future = self._begun(work)
-            return future.result()
+            return self._begun(job).result()
         except concurrent.futures.CancelledError as error:
             raise Ended from error
-        except BaseException:
-            if future is not None:  # Ctrl-C may come at any moment since
-                future.cancel()
+        except BaseException:  # Ctrl-C may come at any moment since, also before there is a future to cancel
+            with suppress(RuntimeError):  # the loop is over, and so is the job
+                self._loop.call_soon_threadsafe(job.give_up)
             raise
 
-    def _begun(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
+    def _begun(self, job: _Job[T]) -> "concurrent.futures.Future[T]":
         with self._one_at_a_time:
             if self._is_ended:
-                work.close()
+                job.forget()
                 raise Ended
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
+            return asyncio.run_coroutine_threadsafe(job.run(), self._loop)
 
     @property
     def is_here(self) -> bool:

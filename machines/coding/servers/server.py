@@ -8,7 +8,8 @@ import attrs
 from dsa.errors import ParameterError
 
 Approve = Literal["ask", "always", "never"]
-_SETTINGS = ("command", "env", "cwd", "timeout_s", "tools", "approve")
+_SETTINGS = ("command", "env", "cwd", "timeout_s", "start_s", "tools", "approve")
+_SECONDS = ("timeout_s", "start_s")
 _LONGEST_S = 3_600.0
 
 
@@ -17,7 +18,8 @@ class Server:
     """A server that is started as a process.
 
     `command` is the program with its arguments; `env` what its environment has beside PATH, HOME and LANG; an empty `cwd` is the current folder.
-    `timeout_s` bounds its start, and each call. `tools` are the names that may be used (None: all). `approve` says whether a person is asked first.
+    `timeout_s` bounds each call, `start_s` its start, which everybody waits for. `tools` are the names that may be used (None: all). `approve` says
+    whether a person is asked first.
     """
 
     command: tuple[str, ...] = attrs.field(converter=tuple)
@@ -26,6 +28,7 @@ class Server:
     timeout_s: float = 60.0
     tools: tuple[str, ...] | None = attrs.field(default=None, converter=attrs.converters.optional(tuple))
     approve: Approve = "ask"
+    start_s: float = 20.0
 
     @classmethod
     def from_mapping(cls, name: str, said: Mapping[str, Any]) -> Self:
@@ -42,7 +45,7 @@ class Server:
 
 def _fault(said: Mapping[str, Any]) -> str:
     """Say what is wrong with a table whose settings are all known; nothing where nothing is."""
-    env, timeout_s = said.get("env", {}), said.get("timeout_s", 1.0)
+    env = said.get("env", {})
     if not _are_texts(said.get("command")) or not all(said["command"][:1]) or not said["command"]:
         return '`command` is needed: a list of texts, the program first, such as ["uvx", "some-server"]'
     if not isinstance(env, Mapping) or not all(_is_text(each) for pair in env.items() for each in pair):
@@ -51,14 +54,17 @@ def _fault(said: Mapping[str, Any]) -> str:
         return "`env` has a name that no variable can have: it is empty, or has a `=`"
     if not _is_text(said.get("cwd", "")):
         return "`cwd` is a folder, as a text"
-    is_number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
-    if not is_number or not 0 < timeout_s <= _LONGEST_S:
-        return f"`timeout_s` is a number of seconds, above 0 and up to {_LONGEST_S:g}"
+    if odd := [name for name in _SECONDS if not _is_time(said.get(name, 1.0))]:
+        return f"`{odd[0]}` is a number of seconds, above 0 and up to {_LONGEST_S:g}"
     if said.get("tools") is not None and not _are_texts(said["tools"]):
         return "`tools` is a list of names of tools"
     if said.get("approve", "ask") not in get_args(Approve):
         return f"`approve` is one of: {', '.join(get_args(Approve))}"
     return ""
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= _LONGEST_S
 
 
 def _is_text(value: object) -> bool:

@@ -130,7 +130,7 @@ class Live:
     async def _introduced(self, session: "ClientSession") -> None:
         from mcp import MCPError
 
-        seconds = self._server.timeout_s
+        seconds = self._server.start_s
         late = asyncio.get_running_loop().call_later(seconds, self._is_late, seconds)
         try:
             await _shake_hands(session)
@@ -149,7 +149,13 @@ class Live:
                 self._over.set()
 
     def _is_late(self, seconds: float) -> None:
-        self.stop(_not_started(f"{self.named} is not ready within {seconds:g} s{self.garbled()}"))
+        ending = self.process.ending()
+        late = f"{self.named} is not ready within {seconds:g} s{f' ({ending})' if ending else ''}{self.garbled()}"
+        self.stop(
+            _not_started(
+                f"{late}. Run its command by itself to see what it waits for, or raise `start_s` in its settings"
+            )
+        )
 
     def _ended(self) -> ToolError:
         """Say why it is over where it has ended by itself."""

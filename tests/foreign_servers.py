@@ -1,0 +1,42 @@
+"""Servers for tests of MCP servers: processes of their own, one made with the package mcp, and many that do it badly (`mcp_server.py`, `mcp_rogue.py`)."""
+
+import os
+import select
+import sys
+from pathlib import Path
+
+import pytest
+
+from machines.coding.servers.server import Server
+from machines.coding.tools.errors import ToolError
+
+TESTS = Path(__file__).parent
+LONG_S, SHORT_S = 60.0, 1.0
+
+
+def real(**settings):
+    return Server([sys.executable, str(TESTS / "mcp_server.py")], **settings)
+
+
+def rogue(how, **settings):
+    return Server([sys.executable, str(TESTS / "mcp_rogue.py"), how], **settings)
+
+
+def refused(call, *arguments, **options):
+    with pytest.raises(ToolError) as error:
+        call(*arguments, **options)
+    return error.value.code, str(error.value)
+
+
+def text(foreign, name, **arguments):
+    return foreign.call(name, arguments)["text"]
+
+
+def wait_until_gone(pid):
+    """Wait for the end of a process. A test that waits in vain is ended by nobody: it would be seen as hanging here."""
+    try:
+        file = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    with os.fdopen(file):
+        assert select.select([file], [], [], 30)[0], f"process {pid} lives on"

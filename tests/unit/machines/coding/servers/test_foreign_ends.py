@@ -1,0 +1,157 @@
+"""How MCP servers end: no process, no thread and no file is left, whoever ends them."""
+
+import gc
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from foreign_servers import SHORT_S, TESTS, real, refused, rogue, text, wait_until_gone
+
+from dsa.edge.sandbox.commands import stop
+from machines.coding.servers.foreign import Foreign
+
+pytest.importorskip("mcp", reason="the package mcp asks MCP servers")
+
+
+def test_a_call_is_stopped_from_another_thread(opened, mark):
+    foreign = opened(test=real())
+    with stop() as stopping, ThreadPoolExecutor(1) as pool:
+        calling = pool.submit(foreign.call, "test__slow", {"seconds": 600, "mark": str(mark)}, stop=stopping)
+        pid = int(mark.read_text())
+        stopping.set()
+        assert refused(calling.result)[0] == "stopped"
+        assert refused(foreign.call, "test__lookup", {"key": "mcp"}, stop=stopping)[0] == "stopped"
+    wait_until_gone(pid)
+    assert text(foreign, "test__lookup", key="mcp")
+
+
+def test_closing_ends_a_call_and_the_next_use_starts_again(opened, mark):
+    foreign = opened(test=real())
+    with ThreadPoolExecutor(1) as pool:
+        calling = pool.submit(foreign.call, "test__slow", {"seconds": 600, "mark": str(mark)})
+        pid = int(mark.read_text())
+        assert text(foreign, "test__lookup", key="mcp")  # calls do not wait for each other
+        foreign.close()
+        wait_until_gone(pid)
+        assert refused(calling.result)[0] == "closed"
+    foreign.close()
+    assert text(foreign, "test__lookup", key="mcp")
+
+
+def test_a_call_that_another_call_has_ended_says_so(opened, mark):
+    foreign = opened(test=real())
+    with ThreadPoolExecutor(1) as pool:
+        calling = pool.submit(foreign.call, "test__slow", {"seconds": 600, "mark": str(mark)})
+        mark.read_text()
+        assert refused(foreign.call, "test__slow", {"seconds": 600}, timeout_s=SHORT_S)[0] == "tool_timeout"
+        code, said = refused(calling.result)
+    assert (code, "'test' was ended because of another call" in said) == ("server_ended", True)
+
+
+def test_many_threads_call_at_once(shared):
+    with ThreadPoolExecutor(8) as pool:
+        texts = [" ".join("x" * number) for number in range(1, 41)]
+        said = pool.map(lambda each: shared.call("test__word_count", {"text": each})["text"], texts)
+        assert list(said) == [str(number) for number in range(1, 41)]
+
+
+def test_processes_that_a_server_leaves_are_killed(opened):
+    foreign = opened(odd=rogue("children"))
+    server, child = map(int, text(foreign, "odd__good").split())
+    foreign.close()
+    wait_until_gone(server)
+    wait_until_gone(child)
+
+
+def test_a_server_that_will_not_end_is_killed(opened):
+    foreign = opened(odd=rogue("stubborn"))
+    pid = int(text(foreign, "odd__good"))
+    foreign.close()
+    wait_until_gone(pid)
+
+
+def test_what_is_dropped_is_closed():
+    foreign = Foreign({"odd": rogue("fine")})
+    pid = int(text(foreign, "odd__good"))
+    del foreign
+    gc.collect()
+    wait_until_gone(pid)
+
+
+def test_no_thread_and_no_file_is_left():
+    def used():
+        with Foreign({"odd": rogue("fine"), "bad": rogue("ends")}) as foreign:
+            refused(foreign.tools)
+            with stop() as stopping:
+                foreign.call("odd__good", {}, stop=stopping)
+
+    used()
+    threads, files = threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
+    used()
+    assert threading.active_count() == threads
+    assert len(list(Path("/proc/self/fd").iterdir())) == files
+
+
+PROGRAM = """
+import sys
+from machines.coding.servers.foreign import Foreign, Server
+foreign = Foreign({"test": Server([sys.executable, sys.argv[1]])})
+foreign.tools()
+foreign.call("test__slow", {"seconds": 600 * (sys.argv[3] == "waits"), "mark": sys.argv[2]})
+raise SystemExit(9)
+"""
+
+
+@pytest.mark.parametrize(("how", "code"), [("waits", -signal.SIGINT), ("ends", 9)])
+def test_neither_ctrl_c_nor_an_end_leaves_a_server(mark, how, code):
+    """The program does not close its servers: nobody has told it to."""
+    command = [sys.executable, "-c", PROGRAM, str(TESTS / "mcp_server.py"), str(mark), how]
+    with subprocess.Popen(command, cwd=TESTS.parent, stderr=subprocess.DEVNULL) as process:
+        pid = int(mark.read_text())
+        if how == "waits":
+            process.send_signal(signal.SIGINT)
+        assert process.wait() == code
+    wait_until_gone(pid)
+
+
+INTERRUPTED = """
+import sys
+from machines.coding.servers.foreign import Foreign, Server
+with Foreign({"test": Server([sys.executable, sys.argv[1]])}) as foreign:
+    try:
+        foreign.call("test__slow", {"seconds": 600, "mark": sys.argv[2]})
+    except KeyboardInterrupt:
+        foreign.call("test__slow", {"seconds": 0, "mark": sys.argv[2]})
+"""
+
+
+def test_a_call_that_is_interrupted_does_not_go_on(mark):
+    command = [sys.executable, "-c", INTERRUPTED, str(TESTS / "mcp_server.py"), str(mark)]
+    with subprocess.Popen(command, cwd=TESTS.parent) as process:
+        first = int(mark.read_text())
+        process.send_signal(signal.SIGINT)
+        assert int(mark.read_text()) != first  # another server
+        wait_until_gone(first)
+        assert process.wait() == 0
+
+
+WITHOUT = """
+import sys
+sys.modules["mcp"] = None
+from machines.coding.tools.errors import ToolError
+from machines.coding.servers.foreign import Foreign, Server
+try:
+    Foreign({"test": Server(["x"])}).tools()
+except ToolError as error:
+    print(error.code, error)
+"""
+
+
+def test_without_the_package_it_says_how_to_install_it():
+    ran = subprocess.run([sys.executable, "-c", WITHOUT], cwd=TESTS.parent, capture_output=True, text=True, check=True)
+    assert ran.stdout.startswith("not_installed no MCP server can be used")
+    assert "pip install '.[mcp]'" in ran.stdout

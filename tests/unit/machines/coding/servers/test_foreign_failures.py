@@ -1,0 +1,114 @@
+"""MCP servers that fail: they do not start, do not answer, die in a call, change their tools."""
+
+import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from foreign_servers import LONG_S, SHORT_S, real, refused, rogue, text, wait_until_gone
+
+from machines.coding.servers.server import Server
+
+pytest.importorskip("mcp", reason="the package mcp asks MCP servers")
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "says"),
+    [
+        ("ends", "server_not_started", r"has ended \(exit code 3; its last words: no key is set\)"),
+        ("killed", "server_not_started", r"has ended \(ended by SIGKILL\)"),
+        (
+            "deaf",
+            "server_not_started",
+            r"is not ready within 2 s \(its last words: waiting for a licence\)\. Run its command by itself .* or raise `start_s`",
+        ),
+        ("garbage", "server_garbled", "does not speak MCP; .* such as 'Hello, I am no server'"),
+        ("binary", "server_garbled", "does not speak MCP"),
+        ("one_line", "too_large", "writes a message of more than 16 MiB"),
+        ("odd_answer", "server_not_started", "cannot be talked to: capabilities: Field required"),
+        ("old", "server_not_started", "cannot be talked to: Unsupported protocol version .* 1999-01-01"),
+    ],
+)
+def test_a_server_that_does_not_start_is_told_by_name(opened, how, code, says):
+    seconds = 2 * SHORT_S if how == "deaf" else LONG_S
+    found, said = refused(opened(bad=rogue(how, start_s=seconds)).tools)
+    assert found == code
+    assert said.startswith("the MCP server 'bad' ")
+    assert re.search(says, said), said
+
+
+@pytest.mark.parametrize(
+    ("server", "says"),
+    [
+        (Server(["/nowhere/server"]), "cannot be started: No such file or directory: /nowhere/server"),
+        (Server(["no-such-program-at-all"]), "No such file or directory: no-such-program-at-all"),
+        (Server([sys.executable], cwd="/nowhere"), "No such file or directory: /nowhere"),
+        (Server(["/etc/passwd"]), "Permission denied: /etc/passwd"),
+    ],
+)
+def test_a_program_that_is_not_there_is_told(opened, server, says):
+    found, said = refused(opened(bad=server).tools)
+    assert (found, says in said) == ("server_not_started", True), said
+
+
+def test_one_bad_server_is_told_and_the_others_can_be_called(opened):
+    foreign = opened(bad=rogue("ends"), worse=rogue("twins"), good=rogue("fine"))
+    said = refused(foreign.tools)[1]
+    assert "'bad' has ended" in said
+    assert "'worse' lists two tools" in said
+    assert "'good'" not in said
+    assert text(foreign, "good__good")
+
+
+@pytest.mark.parametrize("how", ["banner", "chatters", "noisy", "fine"])
+def test_a_server_that_says_more_than_it_should_is_understood(opened, how):
+    assert text(opened(odd=rogue(how)), "odd__good")
+
+
+def test_a_server_that_dies_in_a_call_is_told_and_started_again(opened):
+    foreign = opened(test=real())
+    code, said = refused(foreign.call, "test__crash", {"code": 7})
+    assert code == "server_ended"
+    assert "'test' has ended (exit code 7; its last words: Traceback: out of luck)" in said
+    assert "may have done what was asked" in said
+    assert text(foreign, "test__lookup", key="mcp") == "a protocol for tools"
+
+
+def test_a_call_that_is_late_ends_the_server_which_is_started_again(opened, mark):
+    foreign = opened(test=real())
+    foreign.tools()
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(mark.read_text)
+        code, said = refused(foreign.call, "test__slow", {"seconds": 600, "mark": str(mark)}, timeout_s=SHORT_S)
+        pid = int(reading.result())
+    assert (code, said.startswith("test__slow gave nothing within 1 s, and its server was ended")) == (
+        "tool_timeout",
+        True,
+    )
+    assert text(foreign, "test__lookup", key="mcp") == "a protocol for tools"
+    wait_until_gone(pid)
+
+
+def test_a_server_that_does_not_read_is_late(opened):
+    foreign = opened(odd=rogue("stops_reading"))
+    foreign.tools()
+    code, _ = refused(foreign.call, "odd__good", {"text": "x" * 1_000_000}, timeout_s=SHORT_S)
+    assert code == "tool_timeout"
+    assert refused(foreign.call, "odd__good", {}, timeout_s=SHORT_S)[0] == "tool_timeout"
+
+
+def test_a_message_without_end_ends_the_server(opened):
+    code, said = refused(opened(odd=rogue("one_message")).call, "odd__good", {})
+    assert (code, "writes a message of more than 16 MiB" in said) == ("too_large", True)
+
+
+def test_a_tool_that_is_gone_or_has_changed_is_not_called(opened):
+    foreign = opened(test=real())
+    before = foreign.tools()
+    foreign.call("test__change", {"name": "fail"})
+    assert refused(foreign.call, "test__fail", {})[0] == "tool_gone"
+    foreign.call("test__change", {"name": "word_count"})
+    code, said = refused(foreign.call, "test__word_count", {"text": "a"})
+    assert (code, "has changed 'word_count' since its tools were listed" in said) == ("tool_changed", True)
+    assert foreign.tools() == before
+    assert text(foreign, "test__lookup", key="mcp")

@@ -1,0 +1,125 @@
+"""What calls of tools of MCP servers give: real servers as processes, good and bad."""
+
+import json
+import os
+
+import pytest
+from foreign_servers import real, refused, rogue, text
+
+from machines.coding.servers.foreign import Foreign
+from machines.coding.tools.errors import ToolError
+
+pytest.importorskip("mcp", reason="the package mcp asks MCP servers")
+
+
+def test_a_call_gives_text_and_structured_values(shared):
+    assert shared.call("test__word_count", {"text": "a b c"}) == {"text": "3", "structured": {"result": 3}}
+    assert shared.call("test__lookup", {"key": "dsa"}) == {"text": "a framework of state machines"}
+
+
+def test_a_text_that_is_long_is_given_with_its_beginning_and_its_end(shared):
+    said = shared.call("test__big", {"chars": 100_000})
+    assert said["text"].startswith("<xxx")
+    assert said["text"].endswith("xxx>")
+    assert said["omitted"] == 84_000
+    assert len(said["text"]) < 16_100
+
+
+def test_an_image_is_told_by_its_kind_and_size(shared):
+    said = shared.call("test__image", {})
+    assert said == {"text": "", "attachments": [{"kind": "image", "type": "image/png", "size_bytes": 70}]}
+
+
+def test_a_result_of_all_kinds_is_json_without_bytes_and_codes(opened):
+    said = opened(odd=rogue("blocks")).call("odd__good", {})
+    assert said == {
+        "text": "first\nof a file\nlast",
+        "attachments": [
+            {"kind": "image", "type": "image/ng", "size_bytes": 3},
+            {"kind": "audio", "type": "audio/wav", "size_bytes": 2},
+            {"kind": "blob", "type": "x/y", "uri": "file:///a.bin", "size_bytes": 1},
+            {"kind": "link", "type": "", "uri": "https://example.org/a"},
+        ],
+    }
+
+
+def test_many_attachments_are_counted(opened):
+    said = opened(odd=rogue("many_images")).call("odd__good", {})
+    assert (len(said["attachments"]), said["attachments_omitted"]) == (20, 30)
+
+
+def test_a_structured_value_that_is_long_is_counted(opened):
+    assert opened(odd=rogue("structured_big")).call("odd__good", {}) == {"text": "", "structured_omitted": 100_009}
+
+
+def test_secrets_are_left_out_of_all_that_a_server_says():
+    def redact(said):
+        return said.replace("key-1234", "[secret]").replace("not today", "[secret]")
+
+    servers = {"odd": rogue("structured"), "bad": rogue("refuses"), "test": real(env={"TOKEN": "key-1234"})}
+    with Foreign(servers, redact) as foreign:
+        assert foreign.call("odd__good", {})["structured"] == {"a": ["[secret]", {"[secret]": None}], "b": 1.5}
+        assert "TOKEN=[secret]" in text(foreign, "test__environment")
+        assert refused(foreign.call, "bad__good", {})[1].endswith("refuses the call: [secret]")
+    assert "key-1234" not in repr(servers["test"])
+
+
+@pytest.mark.parametrize("how", ["half_a_character", "deep", "not_a_number"])
+def test_odd_values_are_json_or_refused(opened, how):
+    foreign = opened(odd=rogue(how))
+    try:
+        json.dumps(foreign.call("odd__good", {}), allow_nan=False).encode("ascii")
+    except ToolError as error:
+        if error.code not in {"bad_result", "server_garbled"} or how == "half_a_character":
+            raise
+
+
+@pytest.mark.parametrize(
+    ("server", "name", "arguments", "code", "says"),
+    [
+        ("test", "fail", {}, "tool_error", "Error executing tool fail"),
+        ("test", "word_count", {"txt": 1}, "tool_error", "Field required"),
+        ("empty_error", "good", {}, "tool_error", "the tool failed, and does not say why"),
+        ("refuses", "good", {}, "tool_error", "the MCP server 'refuses' refuses the call: not today"),
+        ("no_content", "good", {}, "server_garbled", "'no_content' answers in a form that is not MCP's: content"),
+        ("no_result", "good", {}, "server_garbled", "'no_result' answers in a form that is not MCP's: content.0"),
+        ("test", "fail", {"a": {1, 2}}, "bad_arguments", "the arguments of test__fail are no JSON"),
+        ("test", "fail", {"a": float("inf")}, "bad_arguments", "the arguments of test__fail are no JSON"),
+        ("test", "none", {}, "unknown_tool", "there is no tool 'test__none'; there are: test__ask, test__big"),
+    ],
+)  # fmt: skip
+def test_calls_that_fail_say_why(shared, opened, server, name, arguments, code, says):
+    foreign = shared if server == "test" else opened(**{server: rogue(server)})
+    found, said = refused(foreign.call, f"{server}__{name}", arguments)
+    assert (found, says in said) == (code, True), said
+
+
+@pytest.mark.parametrize("how", ["modern", "modern_asks"])
+def test_a_server_without_a_handshake_is_understood(opened, how):
+    foreign = opened(new=rogue(how))
+    assert [tool.name for tool in foreign.tools()] == ["new__good"]
+    if how == "modern":
+        assert text(foreign, "new__good") == "2026-07-28"
+    else:  # a question comes as a result, there
+        assert refused(foreign.call, "new__good", {})[0] == "tool_asks"
+
+
+@pytest.mark.parametrize("what", ["elicitation", "roots", "sampling"])
+def test_what_a_server_asks_of_us_is_refused(shared, what):
+    code, said = refused(shared.call, "test__ask", {"what": what})
+    assert (code, "not supported" in said) == ("tool_error", True)
+
+
+def test_a_server_that_is_never_to_be_called_is_not(opened):
+    foreign = opened(odd=rogue("fine", approve="never"))
+    assert foreign.tools()[0].approve == "never"
+    assert refused(foreign.call, "odd__good", {})[0] == "not_allowed"
+
+
+def test_the_environment_has_little(opened, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setenv("PYTHONPATH", "/nowhere")
+    said = text(opened(test=real(env={"TOKEN": "x", "LANG": "C"})), "test__environment")
+    found = dict(line.split("=", 1) for line in said.splitlines())
+    found.pop("LC_CTYPE", None)  # Python sets it
+    assert found == {"HOME": os.environ["HOME"], "PATH": os.environ["PATH"], "TOKEN": "x", "LANG": "C"}

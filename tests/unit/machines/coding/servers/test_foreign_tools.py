@@ -1,0 +1,114 @@
+"""What tools of MCP servers are: real servers as processes, good and bad."""
+
+import re
+
+import pytest
+from foreign_servers import real, refused, rogue, text
+
+from machines.coding.servers.tools import MOST_TOOLS, fitted, tools_of
+
+pytest.importorskip("mcp", reason="the package mcp asks MCP servers")
+
+
+def test_tools_have_names_descriptions_schemas_and_hints(shared):
+    tools = {tool.name: tool for tool in shared.tools()}
+    count = tools["test__word_count"]
+    assert (count.server, count.tool, count.description) == ("test", "word_count", "Count the words of a text.")
+    assert count.schema["required"] == ["text"]
+    assert (count.reads_only, count.is_idempotent, count.approve) == (True, True, "ask")
+    assert (tools["test__lookup"].reads_only, tools["test__lookup"].is_idempotent) == (False, True)
+    assert (tools["test__slow"].reads_only, tools["test__slow"].is_idempotent) == (False, False)
+
+
+def test_tools_are_those_that_are_allowed(opened):
+    foreign = opened(test=real(tools=["lookup", "big"], approve="always"))
+    assert [(tool.name, tool.approve) for tool in foreign.tools()] == [
+        ("test__lookup", "always"),
+        ("test__big", "always"),
+    ]
+    assert refused(foreign.call, "test__fail", {}) == (
+        "unknown_tool",
+        "there is no tool 'test__fail'; there are: test__big, test__lookup",
+    )
+
+
+def test_an_allowed_tool_that_is_not_there_is_told(opened):
+    code, said = refused(opened(test=real(tools=["look_up"])).tools)
+    assert code == "bad_tools"
+    assert "'test' has no tool 'look_up', which its `tools` name; it has: ask, big" in said
+
+
+def test_tools_of_several_servers_and_pages(opened):
+    foreign = opened(b=rogue("pages"), a=rogue("fine"))
+    assert [tool.name for tool in foreign.tools()] == ["b__t0", "b__t1", "b__t2", "b__t3", "a__good"]
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ("thousand", rf"lists 1,000 tools, and {MOST_TOOLS} may be used; name those to be used in its settings"),
+        ("twins", "lists two tools of the name 'twin'; name those to be used"),
+        (
+            "no_object",
+            r"lists its tools in a form that is not MCP's: tools\.1\.inputSchema\.type: Input should be 'object'",
+        ),
+        ("huge_schema", r"a tool 'odd' whose `inputSchema` has 50,0\d\d characters, and 20,000 are allowed"),
+        ("no_schema", r"not MCP's: tools\.1\.inputSchema: Input should be"),
+        ("no_list", "not MCP's: tools: Input should be a valid list"),
+        ("endless_list", "has a list of tools that does not end"),
+        ("no_tools", "cannot be talked to: I have no tools"),
+    ],
+)
+def test_a_list_of_tools_that_cannot_be_used_is_refused(opened, how, says):
+    code, said = refused(opened(bad=rogue(how)).tools)
+    assert code in {"bad_tools", "server_not_started"}
+    assert said.startswith("the MCP server 'bad' ")
+    assert re.search(says, said), said
+
+
+@pytest.mark.parametrize("schema", [None, "text", {}, {"type": "array"}, {"type": ["object"]}])
+def test_a_schema_of_no_object_is_refused(schema):
+    code, said = refused(tools_of, "bad", real(), [{"name": "odd", "inputSchema": schema}])
+    assert (code, "'bad' has a tool 'odd' whose `inputSchema` is no schema of an object" in said) == ("bad_tools", True)
+
+
+@pytest.mark.parametrize("how", ["twins", "huge_schema"])
+def test_a_bad_tool_that_is_not_allowed_is_no_fault(opened, how):
+    assert [tool.name for tool in opened(bad=rogue(how, tools=["good"])).tools()] == ["bad__good"]
+
+
+def test_descriptions_have_an_end_and_no_control_characters(opened):
+    (tool,) = opened(loud=rogue("loud")).tools()
+    assert tool.description == "red " + "x" * 1_996 + " [..]"
+
+
+def test_names_are_made_to_fit(opened):
+    foreign = opened(**{"my server": rogue("odd_names"), "odd": rogue("odd_names"), "same": rogue("look_alikes")})
+    names = [tool.name for tool in foreign.tools()]
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in names), names
+    assert len(set(names)) == len(names) == 16
+    assert "odd__plain_name-1" in names
+    assert text(foreign, fitted("odd", "with a space"))
+
+
+def test_names_are_the_same_every_time_and_apart():
+    assert fitted("a", "b") == "a__b"
+    assert fitted("my server", "b") == "my_server__b_b3149e18"
+    apart = [
+        ("a", "_b"),
+        ("a_", "b"),
+        ("a__b", "c"),
+        ("a", "b__c"),
+        ("x y", "b"),
+        ("x_y", "b"),
+        ("x", "y" * 80),
+        ("x", "y" * 81),
+    ]
+    assert len({fitted(*each) for each in apart}) == len(apart)
+
+
+def test_two_servers_whose_names_look_alike_are_refused_where_tools_would_be_one(opened):
+    (twin,) = [tool.name for tool in opened(**{"a b": rogue("fine")}).tools()]
+    tool = twin.removeprefix("a_b__")
+    code, said = refused(opened(**{"a b": rogue("fine"), "a_b": rogue(f"tool:{tool}")}).tools)
+    assert (code, "are both a_b__good" in said) == ("bad_tools", True)

@@ -1,0 +1,51 @@
+"""The event loop beside the threads that use it."""
+
+import asyncio
+import threading
+
+import pytest
+
+from machines.coding.servers.loop import BesideLoop, Ended
+
+
+@pytest.fixture
+def beside():
+    made = BesideLoop()
+    yield made
+    made.end()
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_work_is_given_up_whenever_its_caller_is_interrupted(beside, begun, monkeypatch):
+    started, cancelled = threading.Event(), threading.Event()
+    goes_on = asyncio.run_coroutine_threadsafe
+
+    async def work():
+        started.set()
+        try:
+            await asyncio.sleep(600)
+        finally:
+            cancelled.set()
+
+    def interrupted(coroutine, loop):
+        """Be interrupted after it is handed over, and before there is anything to cancel."""
+        if not begun:
+            hold = threading.Event()
+            loop.call_soon_threadsafe(hold.wait, 5)
+            threading.Timer(0.1, hold.set).start()
+        goes_on(coroutine, loop)
+        assert not begun or started.wait(5)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        beside.done(work())
+    monkeypatch.undo()
+    beside.done(asyncio.sleep(0))
+    assert (started.is_set(), cancelled.wait(5) if begun else cancelled.is_set()) == (begun, begun)
+
+
+def test_work_for_a_loop_that_was_ended_is_refused(beside):
+    beside.end()
+    with pytest.raises(Ended):
+        beside.done(asyncio.sleep(0))

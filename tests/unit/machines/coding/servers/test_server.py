@@ -1,0 +1,61 @@
+"""How an MCP server is configured."""
+
+import tomllib
+
+import pytest
+
+from dsa.errors import ParameterError
+from machines.coding.servers.server import Server
+
+TOML = """
+[mcp.files]
+command = ["uvx", "server", "--all"]
+env = { TOKEN = "x" }
+cwd = "/tmp"
+timeout_s = 5
+tools = ["read"]
+approve = "always"
+start_s = 90
+[mcp.plain]
+command = ["server"]
+"""
+
+
+def test_settings_are_read():
+    said = tomllib.loads(TOML)["mcp"]
+    assert Server.from_mapping("files", said["files"]) == Server(
+        ("uvx", "server", "--all"), {"TOKEN": "x"}, "/tmp", 5, ("read",), "always", 90
+    )
+    assert Server.from_mapping("plain", said["plain"]) == Server(("server",))
+
+
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        ("command", "is a table with"),
+        ({}, "`command` is needed: a list of texts"),
+        ({"command": "uvx server"}, "`command` is needed: a list of texts"),
+        ({"command": []}, "`command` is needed"),
+        ({"command": [""]}, "`command` is needed"),
+        ({"command": ["a\0b"]}, "`command` is needed"),
+        (
+            {"comand": ["x"]},
+            "has no setting `comand`; there are: command, env, cwd, timeout_s, start_s, tools, approve",
+        ),
+        ({"command": ["x"], "env": {"A": 1}}, "`env` is a table of texts"),
+        ({"command": ["x"], "env": ["A=1"]}, "`env` is a table of texts"),
+        ({"command": ["x"], "env": {"A=B": "1"}}, "`env` has a name that no variable can have"),
+        ({"command": ["x"], "cwd": 1}, "`cwd` is a folder"),
+        ({"command": ["x"], "timeout_s": 0}, "`timeout_s` is a number of seconds, above 0 and up to 3600"),
+        ({"command": ["x"], "timeout_s": True}, "`timeout_s` is a number"),
+        ({"command": ["x"], "timeout_s": float("nan")}, "`timeout_s` is a number"),
+        ({"command": ["x"], "start_s": 3601}, "`start_s` is a number of seconds, above 0 and up to 3600"),
+        ({"command": ["x"], "tools": "read"}, "`tools` is a list of names"),
+        ({"command": ["x"], "approve": "yes"}, "`approve` is one of: ask, always, never"),
+    ],
+)
+def test_settings_that_are_wrong_are_refused(said, says):
+    with pytest.raises(ParameterError) as error:
+        Server.from_mapping("x", said)
+    assert str(error.value).startswith("[mcp.x]")
+    assert says in str(error.value)
