@@ -1,6 +1,7 @@
-"""A workspace with a file of each kind, what an agent may do to it, and everything that is in it."""
+"""A workspace with a file of each kind, what an agent may do to it, everything that is in it, and git asked about its history."""
 
 import os
+import subprocess
 from pathlib import Path
 
 
@@ -39,3 +40,9 @@ def state(root):
             content = "folder" if path.is_dir() else path.read_bytes()
             found[str(path.relative_to(root))] = (path.stat().st_mode, content)
     return found
+
+
+def git_of_history(folder, *arguments):
+    """Ask git about the history in a folder; give what it prints."""
+    command = ["git", f"--git-dir={folder / 'history'}", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -16,14 +16,18 @@ import attrs
 from dsa.errors import DsaError
 from machines.coding.history.ignoring import Rule, is_named, parts_of, rules_of
 from machines.coding.tools.paths import TEMPORARY
+from machines.coding.tools.records import RECORDS
 
 FILE, PROGRAM, LINK = "100644", "100755", "120000"
 LARGEST_BYTES = 5_000_000
 #: Left out wherever they stand: what other programs keep for themselves, and can make again.
 CLOSED = frozenset({
-    ".git", ".dsa", ".agent_context", "__pycache__", ".venv", "node_modules", ".cache", ".mypy_cache", ".pytest_cache",
+    ".git", ".dsa", *RECORDS, "__pycache__", ".venv", "node_modules", ".cache", ".mypy_cache", ".pytest_cache",
     ".ruff_cache", ".hypothesis", ".tox", ".nox", ".ipynb_checkpoints", ".eggs", ".ds_store",
 })  # fmt: skip
+#: What is no file, as it is told why it is left out.
+SPECIAL = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+_PERMISSIONS = 0o777
 _DEEPEST = 100
 _MOST = 100_000
 _IGNORE, _VIRTUAL = ".gitignore", "pyvenv.cfg"
@@ -49,13 +53,21 @@ class Seen:
     blob: str
     settled: bool
 
+    @property
+    def permissions(self) -> int | None:
+        """Who may do what with it; None for a link."""
+        return None if self.mode == LINK else self.stamp[0] & _PERMISSIONS
+
 
 @attrs.define
 class Sight:
-    """Everything that was seen. `folders` are all of them, empty ones and the workspace itself ('') too; `left_out` says why a file is not among `files`."""
+    """Everything that was seen. `folders` are all of them with their permissions, empty ones and the workspace itself ('') too.
+
+    `left_out` says why a file is not among `files`.
+    """
 
     files: dict[str, Seen] = attrs.field(factory=dict)
-    folders: set[str] = attrs.field(factory=set)
+    folders: dict[str, int] = attrs.field(factory=dict)
     left_out: dict[str, str] = attrs.field(factory=dict)
 
 
@@ -115,7 +127,7 @@ class _Looking:
         if here and _VIRTUAL in names and here not in self.folders:
             self.sight.left_out[here] = "a virtual environment"
             return
-        self.sight.folders.add(here)
+        self.sight.folders[here] = os.fstat(opened).st_mode & _PERMISSIONS
         rules = self._rules(opened) if _IGNORE in names else ()
         chain = [*chain, (prefix.count("/"), rules)] if rules else chain
         for entry in found:
@@ -165,6 +177,8 @@ class _Looking:
             self._keep(path, LINK, target, found, settled=True)  # a link is never changed, only replaced
         elif stat.S_ISREG(found.st_mode):
             self._regular(folder, name, path)
+        else:
+            self.sight.left_out[path] = SPECIAL[stat.S_IFMT(found.st_mode)]
 
     def _regular(self, folder: int, name: str, path: str) -> None:
         now_ns = time.time_ns()

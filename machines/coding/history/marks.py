@@ -14,12 +14,11 @@ from secrets import token_hex
 
 import attrs
 
-from machines.coding.history.ignoring import is_named, parts_of, rules_of
+from machines.coding.history.changes import Changed, Conflict, changes, permitted
 from machines.coding.history.looking import HistoryError, Seen, Sight, look
-from machines.coding.history.putting import InTheWay, Kept, make_folder, put, remove, remove_folder
 from machines.coding.history.snapshots import Snapshot, Snapshots
+from machines.coding.history.undoing import Undoing
 from machines.coding.tools.beneath import Beneath
-from machines.coding.tools.errors import ToolError
 from machines.coding.tools.git_process import Bounds, ran
 
 _SEEN = "dsa-seen.json"
@@ -39,36 +38,6 @@ _DIFF_S = 60.0
 
 
 @attrs.frozen
-class Changed:
-    """A file that is another at two marks: (ids of) its contents as blobs, None where there was none.
-
-    Modes are git's: 100644, 100755 for what can be run, 120000 for a link, whose content is where it leads.
-    """
-
-    path: str
-    before: str | None
-    after: str | None
-    mode_before: str | None = None
-    mode_after: str | None = None
-
-    def first(self) -> Kept:
-        """Give mode and id before."""
-        return (self.mode_before, self.before) if self.mode_before and self.before else None
-
-    def last(self) -> Kept:
-        """Give mode and id after."""
-        return (self.mode_after, self.after) if self.mode_after and self.after else None
-
-
-@attrs.frozen
-class Conflict:
-    """A file that was left alone, and why."""
-
-    path: str
-    reason: str
-
-
-@attrs.frozen
 class Undone:
     """What an undo has done: `before` and `after` are marks of the workspace then. `restored` and `removed` are paths of files."""
 
@@ -83,7 +52,7 @@ class History:
     """The history of a workspace. May be used from any thread, and by several processes: one call runs at a time.
 
     Left out are `.git` and what other programs keep for themselves (`looking.CLOSED`), what a `.gitignore` names and was not there before,
-    files of more than 5 MB, sockets and the like; `left_out` names those that somebody could miss. Permissions are kept as far as git keeps
+    files of more than 5 MB, pipes and the like; `left_out` names those that somebody could miss. Permissions are kept beside what git keeps of
     them. Raises ArtifactStoreError when `folder` is something else, OSError when `root` is no folder.
     """
 
@@ -109,18 +78,17 @@ class History:
         return self._read(mark).left_out
 
     def changed(self, first: str, last: str) -> tuple[Changed, ...]:
-        """Give the files that are others at two marks, by path. Raises HistoryError for an id that is no mark."""
-        return _changes(self._read(first), self._read(last))
+        """Give the files that are others at two marks, or may be used by others, by path. Raises HistoryError for an id that is no mark."""
+        return changes(self._read(first), self._read(last))
 
     def diff(self, first: str, last: str, *, most_bytes: int = 1_000_000) -> str:
         """Give what has changed between two marks as `git diff` writes it; of a longer text its beginning and its end.
 
         Raises HistoryError for an id that is no mark.
         """
-        left_out = self._read(first).left_out
-        more = [
-            f"Not kept: {path} ({why})\n" for path, why in self._read(last).left_out.items() if path not in left_out
-        ]
+        then, now = self._read(first), self._read(last)
+        more = [f"Not kept: {path} ({why})\n" for path, why in now.left_out.items() if path not in then.left_out]
+        more += [f"Permissions of {path}: {old:04o}, then {new:04o}\n" for path, old, new in permitted(then, now)]
         command = ["-c", "core.quotePath=false", *_DIFF, first, last]
         bounds = Bounds(_DIFF_S, most_bytes // 2, most_bytes // 2)
         done = ran(command, folder=self._snapshots.folder, bounds=bounds, GIT_DIR=str(self._snapshots.folder))
@@ -139,7 +107,7 @@ class History:
             before = self._mark(tip, f"before an undo of {first[:12]}..{last[:12]}")
             workspace = Beneath(self._root)
             try:
-                undoing = _Undoing(self._snapshots, workspace, then, now, before)
+                undoing = Undoing(self._snapshots, workspace, then, now, before)
                 undoing.files()
                 undoing.folders()
             finally:
@@ -236,108 +204,19 @@ class _Fresh:
 
 def _state(sight: Sight) -> Snapshot:
     files = {path: (file.mode, file.blob) for path, file in sight.files.items()}
-    return Snapshot("", files, dict.fromkeys(sight.folders, ""), sight.left_out)
+    permissions = {path: bits for path, file in sight.files.items() if (bits := file.permissions) is not None}
+    return Snapshot("", files, dict.fromkeys(sight.folders, ""), sight.left_out, permissions | sight.folders)
 
 
 def _is_same(sight: Sight, newest: Snapshot, seen: Mapping[str, Seen]) -> bool:
-    if len(sight.files) != len(newest.files) or sight.folders != newest.folders.keys():
+    if len(sight.files) != len(newest.files) or sight.folders.keys() != newest.folders.keys():
         return False
     if sight.left_out != newest.left_out:
         return False
-    return all(
-        file is seen.get(path) or newest.files.get(path) == (file.mode, file.blob) for path, file in sight.files.items()
-    )
-
-
-def _changes(first: Snapshot, last: Snapshot) -> tuple[Changed, ...]:
-    nothing = (None, None)
-    found = []
-    for path in sorted(first.files.keys() | last.files.keys()):
-        (mode, before), (mode_after, after) = first.files.get(path, nothing), last.files.get(path, nothing)
-        if (mode, before) != (mode_after, after):
-            found.append(Changed(path, before, after, mode, mode_after))
-    return tuple(found)
-
-
-@attrs.define
-class _Undoing:
-    """One undo: from `last` back to `first`, in a workspace that is as at `now`."""
-
-    snapshots: Snapshots
-    workspace: Beneath
-    first: Snapshot
-    last: Snapshot
-    now: Snapshot
-    restored: list[str] = attrs.field(factory=list)
-    removed: list[str] = attrs.field(factory=list)
-    conflicts: list[Conflict] = attrs.field(factory=list)
-
-    def files(self) -> None:
-        """Take away what was made, then put back what was changed or taken away."""
-        changes = [change for change in _changes(self.first, self.last) if self._is_open(change)]
-        for change in [change for change in changes if change.before is None]:
-            self._each(change)
-        for folder in _deepest_first(self.last.folders.keys() - self.first.folders.keys()):
-            remove_folder(self.workspace, folder)
-        for change in [change for change in changes if change.before is not None]:
-            self._each(change)
-
-    def folders(self) -> None:
-        """Make the folders again that were taken away."""
-        for folder in sorted(self.first.folders.keys() - self.last.folders.keys()):
-            try:
-                make_folder(self.workspace, folder.split("/"))
-                with self.workspace.folder(folder.split("/")):
-                    pass
-            except (InTheWay, ToolError) as found:
-                self.conflicts.append(Conflict(folder, str(found)))
-
-    def _is_open(self, change: Changed) -> bool:
-        """Tell whether a file is still to be put back, and may be."""
-        kept = self.now.files.get(change.path)
-        if kept == change.first() and change.path not in self.now.left_out:
-            return False
-        reason = self.now.left_out.get(change.path) or self._unknown_before(change)
-        if reason is not None:
-            self.conflicts.append(Conflict(change.path, reason))
-        return reason is None
-
-    def _unknown_before(self, change: Changed) -> str | None:
-        """Tell why nobody knows what a file was like at first."""
-        if change.before is not None:
-            return None
-        parts = change.path.split("/")
-        above = ("/".join(parts[:depth]) for depth in range(1, len(parts) + 1))
-        if why := next((self.first.left_out[path] for path in above if path in self.first.left_out), None):
-            return f"what it was before is not kept: {why}"
-        if self._was_ignored(change.path):
-            return "a .gitignore named it before: it may have been there already"
-        return None
-
-    def _was_ignored(self, path: str) -> bool:
-        parts = parts_of(path)
-        chain = []
-        for depth in range(len(parts)):
-            ignore = "/".join([*path.split("/")[:depth], ".gitignore"])
-            mode, blob = self.first.files.get(ignore, ("", ""))
-            if mode.startswith("100"):
-                chain.append((depth, rules_of(self.snapshots.content(blob))))
-            if is_named(chain, parts[: depth + 1], is_folder=depth + 1 < len(parts)):
-                return True
+    if any(newest.permissions.get(path) != bits for path, bits in sight.folders.items()):
         return False
-
-    def _each(self, change: Changed) -> None:
-        target, expected = change.first(), change.last()
-        try:
-            if target is None:
-                remove(self.workspace, change.path, expected)
-                self.removed.append(change.path)
-            else:
-                put(self.workspace, change.path, expected, target[0], self.snapshots.content(target[1]))
-                self.restored.append(change.path)
-        except InTheWay as found:
-            self.conflicts.append(Conflict(change.path, str(found)))
-
-
-def _deepest_first(paths: set[str]) -> list[str]:
-    return sorted(paths, key=lambda path: (-path.count("/"), path))
+    return all(
+        file is seen.get(path)
+        or (newest.files.get(path), newest.permissions.get(path)) == ((file.mode, file.blob), file.permissions)
+        for path, file in sight.files.items()
+    )

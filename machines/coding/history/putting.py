@@ -6,16 +6,19 @@ nothing that was not expected is written over.
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from secrets import token_hex
 
+import attrs
+
 from dsa.errors import DsaError
-from machines.coding.history.looking import LINK, PROGRAM, HistoryError, blob_id, read_file
+from machines.coding.history.looking import LINK, SPECIAL, HistoryError, blob_id, read_file
 from machines.coding.tools.beneath import Beneath
 from machines.coding.tools.errors import ToolError
 from machines.coding.tools.paths import TEMPORARY
 
+_CLOSED = 0o700
 #: Mode and blob id of a file; None where there is none.
 Kept = tuple[str, str] | None
 
@@ -24,15 +27,23 @@ class InTheWay(DsaError):  # noqa: N818  # it says what was found
     """Raised when a file is not as it is expected to be; the text says how it is."""
 
 
-def put(workspace: Beneath, path: str, expected: Kept, mode: str, content: bytes) -> None:
-    """Write a file or a link, whole or not at all, with the folders that lead there. Raises InTheWay."""
+@attrs.frozen
+class Content:
+    """What a file is to be: git's mode, permissions (a link has none), and bytes."""
+
+    mode: str
+    permissions: int
+    data: bytes
+
+
+def put(workspace: Beneath, path: str, expected: Kept, wanted: Content) -> None:
+    """Write a file or a link, whole or not at all, into a folder that is there. Raises InTheWay."""
     *above, name = path.split("/")
-    make_folder(workspace, above)
     with _opened(workspace, above) as folder:
         _require(folder, name, expected)
         temporary = f"{TEMPORARY}{token_hex(8)}"
         try:
-            _write(folder, temporary, mode, content, _permissions(folder, name, mode))
+            _write(folder, temporary, wanted)
             if expected is not None or not _linked(folder, temporary, name):
                 os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except FileExistsError:
@@ -54,6 +65,20 @@ def remove(workspace: Beneath, path: str, expected: Kept) -> None:
         os.fsync(folder)
 
 
+def remove_special(workspace: Beneath, path: str, kind: str) -> None:
+    """Take away what is no file: a pipe, a socket, a device. Raises InTheWay."""
+    *above, name = path.split("/")
+    with _opened(workspace, above) as folder:
+        try:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            raise InTheWay("it is gone") from None
+        if SPECIAL.get(stat.S_IFMT(found.st_mode)) != kind:
+            raise InTheWay("something else stands there now")
+        os.unlink(name, dir_fd=folder)
+        os.fsync(folder)
+
+
 def remove_folder(workspace: Beneath, path: str) -> bool:
     """Take a folder away if nothing is in it; tell whether it is gone."""
     *above, name = path.split("/")
@@ -65,12 +90,23 @@ def remove_folder(workspace: Beneath, path: str) -> bool:
     return True
 
 
-def make_folder(workspace: Beneath, parts: Sequence[str]) -> None:
-    """Make a folder and those that lead there, unless they are there. Raises InTheWay."""
+def make_folder(workspace: Beneath, parts: Sequence[str], permissions: Mapping[str, int]) -> None:
+    """Make a folder and those that lead there, unless they are there, with permissions by path. Raises InTheWay."""
     for number in range(1, len(parts) + 1):
-        with _opened(workspace, parts[: number - 1]) as above, suppress(FileExistsError):
-            os.mkdir(parts[number - 1], dir_fd=above)
+        bits = permissions.get("/".join(parts[:number]), _CLOSED)
+        with _opened(workspace, parts[: number - 1]) as above:
+            try:
+                os.mkdir(parts[number - 1], bits, dir_fd=above)
+            except FileExistsError:
+                continue
             os.fsync(above)
+        permit_folder(workspace, parts[:number], bits)
+
+
+def permit_folder(workspace: Beneath, parts: Sequence[str], permissions: int) -> None:
+    """Have a folder have permissions. Raises InTheWay."""
+    with _opened(workspace, parts) as folder:
+        os.fchmod(folder, permissions)
 
 
 @contextmanager
@@ -117,30 +153,17 @@ def _exists(folder: int, name: str) -> bool:
     return True
 
 
-def _write(folder: int, name: str, mode: str, content: bytes, permissions: int) -> None:
-    if mode == LINK:
-        os.symlink(os.fsdecode(content), name, dir_fd=folder)
+def _write(folder: int, name: str, wanted: Content) -> None:
+    if wanted.mode == LINK:
+        os.symlink(os.fsdecode(wanted.data), name, dir_fd=folder)
         return
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    file = os.open(name, flags, 0o777 if mode == PROGRAM else 0o666, dir_fd=folder)
+    file = os.open(name, flags, 0o600, dir_fd=folder)
     try:
-        left = memoryview(content)
+        left = memoryview(wanted.data)
         while left:
             left = left[os.write(file, left) :]
-        if permissions:
-            os.fchmod(file, permissions)
+        os.fchmod(file, wanted.permissions)
         os.fsync(file)
     finally:
         os.close(file)
-
-
-def _permissions(folder: int, name: str, mode: str) -> int:
-    """Give the permissions of the file that is there, with those to run it as they were; 0 where there is none."""
-    try:
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return 0
-    if not stat.S_ISREG(found.st_mode):
-        return 0
-    readable = stat.S_IMODE(found.st_mode) & 0o666
-    return readable | (readable & 0o444) >> 2 if mode == PROGRAM else readable

@@ -6,6 +6,7 @@ how they are put back, is not known here. What `write` has given is on disk.
 
 import json
 import re
+import shutil
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,12 +20,14 @@ from dsa.edge.git.history import commit_bytes, read_commit
 from dsa.edge.git.objects import ArtifactStoreError, DurableObjects, run_git
 from dsa.edge.git.repository import make_ready
 from dsa.edge.git.trees import FOLDER, read_tree, write_tree
+from machines.coding.history import permissions
 from machines.coding.history.looking import HistoryError
 
 _NAME = "workspace"
 _PATIENCE_S, _GC_PATIENCE_S = 10.0, 60.0
+_NO_GIT = "git keeps what a run changes, and there is no `git` on the PATH: install it (apt install git), or add its folder to the PATH"
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}")
-_LEFT_OUT = "Left-Out: "
+_PERMISSIONS, _LEFT_OUT = "Permissions: ", "Left-Out: "
 _LONGEST_TEXT = 10_000
 #: Few objects get a file each, more are written as one pack: 0.3 ms for each, or 10 ms for all.
 _LOOSE, _LOOSE_BYTES = 40, 4_000_000
@@ -38,23 +41,30 @@ class Snapshot:
     """What a workspace was like.
 
     `files` are (mode, blob id) by path, `folders` ids of trees by path, '' for the workspace itself. `left_out` says why a file is not
-    among them.
+    among them. `permissions` are those of files and folders, by path.
     """
 
     commit: str
     files: Mapping[str, tuple[str, str]] = attrs.field(repr=False)
     folders: Mapping[str, str] = attrs.field(repr=False)
     left_out: Mapping[str, str]
+    permissions: Mapping[str, int] = attrs.field(repr=False)
 
     def objects(self) -> set[str]:
         """Give the ids of all that it consists of."""
         return {blob for _, blob in self.files.values()} | set(self.folders.values())
 
+    def kinds(self) -> dict[str, str]:
+        """Give git's mode of each file and folder by path."""
+        return {path: mode for path, (mode, _) in self.files.items()} | dict.fromkeys(self.folders, FOLDER)
+
 
 class Snapshots:
-    """Snapshots in a bare repository, made where there is none. Raises ArtifactStoreError where something else is."""
+    """Snapshots in a bare repository, made where there is none. Raises ArtifactStoreError where something else is, or git is not installed."""
 
     def __init__(self, folder: Path) -> None:
+        if shutil.which("git") is None:
+            raise ArtifactStoreError(folder, _NO_GIT)
         make_ready(folder, _NAME)
         (folder / "info").mkdir(exist_ok=True)
         attributes = folder / "info" / "attributes"
@@ -81,9 +91,14 @@ class Snapshots:
         if not _OBJECT_ID.fullmatch(found.tree):
             raise HistoryError(f"{commit} is no mark")
         files, folders = self._listed(found.tree)
-        last = found.message.rstrip("\n").rpartition("\n")[2]
-        left_out = json.loads(last.removeprefix(_LEFT_OUT)) if last.startswith(_LEFT_OUT) else {}
-        return Snapshot(commit, files, folders, left_out)
+        snapshot = Snapshot(commit, files, folders, {}, {})
+        permitted, left_out = ["", "", *found.message.rstrip("\n").split("\n")][-2:]
+        if left_out.startswith(_LEFT_OUT):
+            snapshot = attrs.evolve(snapshot, left_out=json.loads(left_out.removeprefix(_LEFT_OUT)))
+        if permitted.startswith(_PERMISSIONS):
+            known = permissions.known(permitted.removeprefix(_PERMISSIONS), snapshot.kinds())
+            snapshot = attrs.evolve(snapshot, permissions=known)
+        return snapshot
 
     def content(self, blob: str) -> bytes:
         """Give the content of a file. Raises ArtifactStoreError when it is damaged."""
@@ -103,11 +118,13 @@ class Snapshots:
         known = parent.objects() if parent else set()
         self.write_objects("tree", {tree: body for tree, body in bodies.items() if tree not in known})
         above = parent.commit if parent else None
-        message = f"{_told(text)}\n\n{_LEFT_OUT}{json.dumps(dict(sorted(state.left_out.items())))}\n"
+        permitted = permissions.told(state.permissions, state.kinds())
+        left_out = json.dumps(dict(sorted(state.left_out.items())))
+        message = f"{_told(text)}\n\n{_PERMISSIONS}{permitted}\n{_LEFT_OUT}{left_out}\n"
         commit = self._objects.write("commit", commit_bytes(folders[""], above, message.encode(), now_s=now_s))
         if not self._branch.advance(above, commit):
             raise HistoryError("somebody has moved the branch of this history meanwhile; mark again")
-        return Snapshot(commit, state.files, folders, state.left_out)
+        return Snapshot(commit, state.files, folders, state.left_out, state.permissions)
 
     def _listed(self, tree: str) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
         """Give files and folders beneath a tree, reading all trees of one depth together."""

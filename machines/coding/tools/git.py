@@ -16,11 +16,14 @@ from machines.coding.tools.errors import ToolError
 from machines.coding.tools.git_process import Bounds
 from machines.coding.tools.git_repository import Repository, opened
 from machines.coding.tools.paths import PROTECTED, TEMPORARY, parts_of, shown
+from machines.coding.tools.records import RECORDS, is_record
 
 _DIFF = (
-    "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--ignore-submodules=all", "--relative",
+    "--no-literal-pathspecs", "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--ignore-submodules=all", "--relative",
     "--src-prefix=a/", "--dst-prefix=b/",
 )  # fmt: skip
+#: What is no part of the work is not shown where it is committed.
+_NOT_RECORDS = tuple(f":(exclude,glob,icase)**/{name}{end}" for name in RECORDS for end in ("", "/**"))
 _STATUS = (
     "status", "--porcelain=v2", "-z", "--branch", "--untracked-files=all", "--no-renames", "--ignore-submodules=all", "--no-ahead-behind",
 )  # fmt: skip
@@ -81,8 +84,10 @@ class GitTools:
         with opened(self._root, self._bounds) as repository:
             revision = [] if against is None else [_revision(repository, against)]
             options = ["--cached"] if staged is True else []
-            counted = repository.asked(*_DIFF, *options, "--numstat", "-z", *revision, "--", where)
-            done = repository.asked(*_DIFF, *options, *revision, "--", where, bounds=self._shown)
+            asked = (*_DIFF, *options)
+            of = (*revision, "--", f":(literal){where}", *_NOT_RECORDS)
+            counted = repository.asked(*asked, "--numstat", "-z", *of)
+            done = repository.asked(*asked, *of, bounds=self._shown)
         files = [_counted(line) for line in _records(counted.head)]
         said = {"files": files[:_SHOWN], "diff": done.text(), "omitted_bytes": done.omitted_bytes}
         return said | ({"not_shown": len(files) - _SHOWN} if len(files) > _SHOWN else {})
@@ -187,7 +192,8 @@ def _entry(record: str, prefix: str) -> _Entry | None:
         return None
     path = rest if kind == "?" else rest.split(" ", 7 if kind == "1" else 9)[-1]
     path = path.removeprefix(prefix)
-    if any(part in PROTECTED or part.startswith(TEMPORARY) for part in path.split("/")):
+    parts = path.split("/")
+    if is_record(parts) or any(part in PROTECTED or part.startswith(TEMPORARY) for part in parts):
         return None
     return _Entry(path, rest[0], rest[1]) if kind == "1" else _Entry(path, kind, kind)
 

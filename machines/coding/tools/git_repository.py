@@ -113,7 +113,8 @@ class Repository:
         """Run git, which is to succeed. Raises ToolError `git_failed` with what it has complained of."""
         done = self.run(*arguments, given=given, bounds=bounds, index=index)
         if done.code:
-            raise ToolError("git_failed", f"git {arguments[0]} failed: {_short(done.complaint)}")
+            command = next(word for word in arguments if not word.startswith("-"))
+            raise ToolError("git_failed", f"git {command} failed: {_short(done.complaint)}")
         return done
 
     def head(self) -> str | None:

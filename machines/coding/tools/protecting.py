@@ -1,20 +1,23 @@
 """What a command may not change in the workspace: the history, the settings, and the records of the one who runs it.
 
 Takes the workspace and names in it, gives what is to be shown without leave to write; afterwards what has been made in the place of a name
-that was not there is removed, and links are as they were. It does not know how a command is run.
+that was not there is removed, and links are as they were. So is, at any depth, what git would take for a repository. It does not know how a
+command is run.
 """
 
 import os
 import shutil
+import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from dsa.edge.sandbox.folders import _flatten
+from dsa.edge.sandbox.folders import flatten
+from machines.coding.tools.paths import PROTECTED, shown
+from machines.coding.tools.planted import SETTINGS, looked
 
-#: Protected always.
-ALWAYS = (".git", ".dsa", ".agent_context", "agent_ledger.log")
 _CLEANING_S = 10.0
+_MOST_TOLD = 50
 
 
 class Protected:
@@ -25,11 +28,16 @@ class Protected:
         self._links: dict[Path, str] = {}
         self._absent: list[Path] = []
         kept: set[str] = set()
-        for name in dict.fromkeys((*ALWAYS, *names)):
+        for name in dict.fromkeys((*PROTECTED, *names)):
             path = Path(os.path.normpath(root / name))
             if not path.is_relative_to(root) or path == root:
                 raise ValueError(f"'{name}' is no path inside the workspace that could be protected")
             kept |= self._looked_at(path)
+        with looked(str(root)) as self._sight:
+            bare = [shape.folder for shape in self._sight.shapes.values() if shape.is_repository]
+            inside = (f"{folder}/{name}" for folder in bare for name in SETTINGS)
+            for found in (*self._sight.named.values(), *inside):
+                kept |= self._looked_at(Path(found))
         self.kept = tuple(sorted(kept))
 
     def _looked_at(self, path: Path) -> set[str]:
@@ -57,7 +65,10 @@ class Protected:
         )
 
     def restored(self) -> tuple[str, ...]:
-        """Remove what was made under a protected name, set links as they were; name what was changed so."""
+        """Remove what was made under a protected name, and what makes a folder a repository; set links as they were.
+
+        Names what was changed so, of very much the first.
+        """
         changed = [path for path in self._absent if not self._link_in(path.parent) and os.path.lexists(path)]
         for path in changed:
             _removed(path)
@@ -69,14 +80,38 @@ class Protected:
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(target)
             changed.append(link)
-        return tuple(str(path.relative_to(self._root)) for path in changed)
+        return _told([str(path.relative_to(self._root)) for path in (*changed, *self._planted_removed())])
+
+    def _planted_removed(self) -> list[Path]:
+        with looked(str(self._root)) as sight:
+            own = {str(link) for link in self._links}
+            planted = [Path(path) for path in sight.planted_since(self._sight) if path not in own]
+            for path in planted:
+                _removed(path)
+        return planted
+
+
+def _told(paths: Sequence[str]) -> tuple[str, ...]:
+    more = len(paths) - _MOST_TOLD
+    return (*map(shown, paths[:_MOST_TOLD]), *([f"and {more:,} more"] if more > 0 else []))
 
 
 def _removed(path: Path) -> None:
-    """Remove a file, a link or a folder, however deep and closed it is. Raises OSError."""
+    """Remove a file, a link or a folder, however deep and closed it is, also from a closed folder. Raises OSError."""
+    above = stat.S_IMODE(path.parent.stat().st_mode)
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        path.parent.chmod(above | stat.S_IRWXU)
+    try:
+        _removed_from_open(path)
+    finally:
+        if stat.S_IMODE(path.parent.stat().st_mode) != above:
+            path.parent.chmod(above)
+
+
+def _removed_from_open(path: Path) -> None:
     if path.is_symlink() or not path.is_dir():
         path.unlink()
         return
     path.chmod(0o700)
-    _flatten(path, time.monotonic() + _CLEANING_S)
+    flatten(path, time.monotonic() + _CLEANING_S)
     shutil.rmtree(path)

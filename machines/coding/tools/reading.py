@@ -15,6 +15,7 @@ from typing import Any
 from machines.coding.tools.beneath import Beneath, kind_of
 from machines.coding.tools.errors import ToolError
 from machines.coding.tools.paths import is_closed, is_temporary, named, shown
+from machines.coding.tools.records import is_record
 
 #: How much may be asked for at once. No character has more than 4 bytes.
 LEAST_READ, MOST_READ = 4, 1_000_000
@@ -39,7 +40,7 @@ def listed(beneath: Beneath, parts: Sequence[str]) -> dict[str, Any]:
 
 def refuse_closed(parts: Sequence[str]) -> None:
     """Raise ToolError where a folder is not listed or searched."""
-    if is_closed(parts):
+    if is_closed(parts) or is_record(parts):
         raise ToolError(
             "protected_path", f"the inside of '{named(parts)}' is not listed or searched; the rest of the workspace is"
         )
@@ -57,7 +58,7 @@ def names_in(beneath: Beneath, parts: Sequence[str]) -> list[tuple[str, os.stat_
 
 def _is_hidden(name: str) -> bool:
     """Tell whether a name is not listed: `.git` itself is."""
-    return is_temporary(name) or (is_closed((name,)) and name.casefold() != ".git")
+    return is_temporary(name) or is_record((name,)) or (is_closed((name,)) and name.casefold() != ".git")
 
 
 def _entry(name: str, found: os.stat_result) -> dict[str, Any]:

@@ -21,15 +21,14 @@ from machines.coding.tools.beneath import Beneath, kind_of
 from machines.coding.tools.errors import ToolError
 from machines.coding.tools.paths import DEEPEST, Pattern, is_closed, is_temporary, named, shown
 from machines.coding.tools.reading import bytes_of, names_in, refuse_closed
+from machines.coding.tools.records import is_record
 
 MOST_RESULTS = 1_000
 _MOST_FILES, _MOST_BYTES, _LARGEST_FILE = 20_000, 32_000_000, 1_000_000
 _LONGEST_PATTERN, _LONGEST_LINE, _BEFORE = 1_000, 200, 60
 _TIME_LIMIT_S = 10.0
 #: Folders that hold what programs made. They are searched when `path` leads into them.
-_PASSED_OVER = frozenset(
-    {".agent_context", ".venv", "node_modules", "__pycache__"} | {f".{n}_cache" for n in ("mypy", "ruff", "pytest")}
-)
+_PASSED_OVER = frozenset({".venv", "node_modules", "__pycache__"} | {f".{n}_cache" for n in ("mypy", "ruff", "pytest")})
 
 _Hit = tuple[int, int, int]
 
@@ -123,8 +122,10 @@ class _Reader:
         kept = []
         for name, found in names:
             kind = kind_of(found.st_mode)
-            if is_closed((name,)) or is_temporary(name) or (kind == "folder" and name in _PASSED_OVER):
-                self.skipped["folders that are not searched"] += not is_temporary(name)
+            if is_temporary(name) or is_record((name,)):
+                continue
+            if is_closed((name,)) or (kind == "folder" and name in _PASSED_OVER):
+                self.skipped["folders that are not searched"] += 1
             else:
                 kept.append(((*parts, name), kind))
         return kept

@@ -6,7 +6,6 @@ advice. Who asks, and whether he may, is not known here.
 """
 
 import hashlib
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -15,10 +14,12 @@ import attrs
 
 from machines.coding.tools import arguments as given
 from machines.coding.tools.beneath import Beneath, WorkspaceGoneError
+from machines.coding.tools.covering import covered_below
 from machines.coding.tools.diffing import unified
 from machines.coding.tools.editing import edited
 from machines.coding.tools.errors import ToolError
 from machines.coding.tools.paths import PROTECTED, Protection, file_parts_of, named, parts_of
+from machines.coding.tools.planted import is_head
 from machines.coding.tools.reading import (
     LEAST_READ,
     MOST_READ,
@@ -167,15 +168,7 @@ class Workspace:
 
     def protected_here(self) -> list[str]:
         """Name what is protected and there now, for whoever keeps commands from it; of a protected folder the folder alone."""
-        found: list[str] = []
-        for folder, folders, files in os.walk(self._root):
-            inside = Path(folder).relative_to(self._root)
-            for name in sorted([*folders, *files]):
-                path = inside / name
-                if self._protection.covers(path.parts):
-                    found.append(str(path))
-            folders[:] = [name for name in folders if not self._protection.covers((inside / name).parts)]
-        return found
+        return covered_below(str(self._root), self._protection)
 
     def digest(self, path: str) -> str | None:
         """Give the SHA-256 of a file in hex, None where there is none. Raises ToolError."""
@@ -236,6 +229,9 @@ class Workspace:
     def _writable(self, path: object, *, create_dirs: bool = True) -> tuple[str, ...]:
         parts = self._file_parts(path)
         self._protection.check(parts)
+        if is_head(parts[-1]):
+            text = f"'{named(parts)}' would make its folder a git repository, whose settings run programs: use another name"
+            raise ToolError("protected_path", text)
         refuse_unwritable(self._beneath.look(parts), parts)
         if not create_dirs and self._beneath.look(parts[:-1]) is None:
             text = f"there is no folder '{named(parts[:-1])}': say create_dirs=true to make it"

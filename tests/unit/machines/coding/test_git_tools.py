@@ -1,42 +1,22 @@
 """Git for a model, in real repositories: what is shown, what is committed, and what a commit leaves alone."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
+from git_workspaces import git, make_repository, refused
 
-from machines.coding.tools.errors import ToolError
 from machines.coding.tools.git import GitTools
-
-
-def git(folder, *arguments, check=True):
-    command = ["git", "-c", "user.name=Person", "-c", "user.email=p@example.org", "-C", folder, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=check).stdout
 
 
 @pytest.fixture
 def root(tmp_path):
     """Give a repository of one commit."""
-    folder = tmp_path / "work"
-    folder.mkdir()
-    git(folder, "init", "-q", "-b", "main")
-    for name in ("a.py", "b.py", "c.py"):
-        (folder / name).write_text("1\n", "utf-8")
-    git(folder, "add", ".")
-    git(folder, "commit", "-q", "-m", "first")
-    return folder
+    return make_repository(tmp_path / "work")
 
 
 @pytest.fixture
 def tools(root):
     return GitTools(root)
-
-
-def refused(call, *arguments, **named):
-    with pytest.raises(ToolError) as error:
-        call(*arguments, **named)
-    assert 10 < len(str(error.value)) < 300
-    return error.value.code
 
 
 # -- repositories

@@ -3,31 +3,16 @@
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 
 import pytest
-from workspaces import change_all, make_workspace, state
+from workspaces import change_all, state
+from workspaces import git_of_history as git
 
 from machines.coding.history import Conflict, History
 from machines.coding.history.looking import LARGEST_BYTES
-
-
-@pytest.fixture
-def root(tmp_path):
-    return make_workspace(tmp_path / "work")
-
-
-@pytest.fixture
-def history(tmp_path, root):
-    return History(tmp_path / "history", root)
-
-
-def git(tmp_path, *arguments):
-    done = subprocess.run(
-        ["git", f"--git-dir={tmp_path / 'history'}", *arguments], capture_output=True, text=True, check=True
-    )
-    return done.stdout
 
 
 def test_an_undo_puts_all_back(history, root):
@@ -147,6 +132,119 @@ def test_files_that_were_or_are_too_large_are_left_alone(history, root):
     assert {conflict.path for conflict in undone.conflicts} == {"shrinks", "src/a.py"}
     assert (root / "shrinks").read_text("utf-8") == "small"
     assert (root / "src" / "a.py").stat().st_size == LARGEST_BYTES + 1
+
+
+# -- permissions, and what is no file
+
+
+@pytest.mark.parametrize("earlier", [0o640, 0o600, 0o444, 0o664, 0o750, 0o777])
+@pytest.mark.parametrize("how", ["written", "opened", "gone", "replaced by a link", "in a folder that is gone"])
+def test_permissions_are_put_back(history, root, earlier, how):
+    file = root / "src" / "a.py"
+    file.chmod(earlier)
+    (root / "src").chmod(0o700)
+    before = state(root)
+    first = history.mark("first")
+    if how in ("gone", "replaced by a link"):
+        file.unlink()
+    if how == "written":
+        file.write_text("by the agent", "utf-8")
+        file.chmod(0o666)
+    elif how == "opened":
+        file.chmod(0o606)
+    elif how == "replaced by a link":
+        file.symlink_to("b.py")
+    elif how == "in a folder that is gone":
+        shutil.rmtree(root / "src")
+    undone = history.undo(first, history.mark("last"))
+    assert undone.conflicts == ()
+    assert "src/a.py" in undone.restored
+    assert state(root) == before
+
+
+def test_a_folder_that_was_opened_is_closed_again(history, root):
+    (root / "src").chmod(0o700)
+    first = history.mark("first")
+    (root / "src").chmod(0o777)
+    (root / "src" / "a.py").write_text("by the agent", "utf-8")
+    history.undo(first, history.mark("last"))
+    assert (root / "src").stat().st_mode & 0o777 == 0o700
+
+
+def test_what_somebody_has_closed_since_is_not_opened(history, root):
+    first = history.mark("first")
+    (root / "src" / "a.py").write_text("by the agent", "utf-8")
+    (root / "src" / "b.py").chmod(0o666)
+    (root / "run.sh").chmod(0o644)
+    last = history.mark("last")
+    for name in ("src/a.py", "src/b.py", "run.sh"):
+        (root / name).chmod(0o600)
+    undone = history.undo(first, last)
+    assert undone.conflicts == (Conflict("src/b.py", "its permissions were changed since"),)
+    assert undone.restored == ("run.sh", "src/a.py")
+    modes = {name: (root / name).stat().st_mode & 0o777 for name in ("src/a.py", "src/b.py", "run.sh")}
+    assert modes == {"src/a.py": 0o600, "src/b.py": 0o600, "run.sh": 0o700}
+    again = history.undo(first, last)
+    assert (again.restored, again.removed) == ((), ())
+
+
+def test_the_user_s_umask_takes_nothing_from_what_was(history, root):
+    (root / "src").chmod(0o777)
+    (root / "src" / "a.py").chmod(0o666)
+    before = state(root)
+    first = history.mark("first")
+    shutil.rmtree(root / "src")
+    last = history.mark("last")
+    earlier = os.umask(0o077)
+    try:
+        history.undo(first, last)
+    finally:
+        os.umask(earlier)
+    assert state(root) == before
+
+
+def make_special(path, kind):
+    os.mknod(path, {"a pipe": stat.S_IFIFO, "a socket": stat.S_IFSOCK}[kind] | 0o600)
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a socket"])
+def test_what_is_no_file_and_was_made_is_taken_away(history, root, kind):
+    before = state(root)
+    first = history.mark("first")
+    (root / "made").mkdir()
+    make_special(root / "made" / "it", kind)
+    (root / "src" / "a.py").unlink()
+    make_special(root / "src" / "a.py", kind)
+    last = history.mark("last")
+    assert [change.path for change in history.changed(first, last)] == ["made/it", "src/a.py"]
+    assert f"Not kept: made/it ({kind})\n" in history.diff(first, last)
+    undone = history.undo(first, last)
+    assert (undone.removed, undone.restored, undone.conflicts) == (("made/it",), ("src/a.py",), ())
+    assert state(root) == before
+    again = history.undo(first, last)
+    assert (again.removed, again.restored, again.conflicts) == ((), (), ())
+
+
+def test_what_is_no_file_and_is_not_the_agent_s_is_left(history, root):
+    for name in ("own", "gone"):
+        make_special(root / name, "a pipe")
+    (root / ".gitignore").write_text("hidden\n", "utf-8")
+    make_special(root / "hidden", "a pipe")
+    first = history.mark("first")
+    (root / "gone").unlink()
+    make_special(root / "made", "a pipe")
+    (root / ".gitignore").unlink()
+    last = history.mark("last")
+    (root / "made").unlink()
+    (root / "made").write_text("by a person", "utf-8")
+    undone = history.undo(first, last)
+    assert undone.conflicts == (
+        Conflict("gone", "it was a pipe: that is not made again"),
+        Conflict("hidden", "a .gitignore named it before: it may have been there already"),
+        Conflict("made", "something else stands there now"),
+    )
+    assert {path.name for path in root.iterdir()} >= {"own", "hidden", "made"}
+    assert (root / "made").read_text("utf-8") == "by a person"
 
 
 # -- processes that are killed

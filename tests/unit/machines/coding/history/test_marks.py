@@ -3,33 +3,18 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from workspaces import make_workspace, state
+from workspaces import git_of_history as git
+from workspaces import state
 
 from dsa.edge.git import ArtifactStoreError
 from machines.coding.history import Changed, History
 from machines.coding.history.looking import LARGEST_BYTES, HistoryError, Seen, blob_id, look
 
 UNKNOWN = "0" * 40
-
-
-@pytest.fixture
-def root(tmp_path):
-    return make_workspace(tmp_path / "work")
-
-
-@pytest.fixture
-def history(tmp_path, root):
-    return History(tmp_path / "history", root)
-
-
-def git(tmp_path, *arguments):
-    done = subprocess.run(
-        ["git", f"--git-dir={tmp_path / 'history'}", *arguments], capture_output=True, text=True, check=True
-    )
-    return done.stdout
 
 
 def paths(changes):
@@ -124,6 +109,7 @@ def test_what_is_left_out(history, root):
     for name in (".git", ".dsa", ".agent_context", "src/__pycache__", ".venv", "node_modules", ".mypy_cache", "build"):
         (root / name).mkdir()
         (root / name / "x").write_text("x", "utf-8")
+    (root / "agent_ledger.log").write_text("x", "utf-8")
     (root / "own").mkdir()
     (root / "own" / "pyvenv.cfg").write_text("", "utf-8")
     (root / ".gitignore").write_text("build/\n*.log\n", "utf-8")
@@ -139,7 +125,9 @@ def test_what_is_left_out(history, root):
     assert paths(history.changed(mark, after)) == [
         ".gitignore", "build/x", "fits", "link", "run.sh", "src/a.py", "src/b.py", "src/x.log",
     ]  # fmt: skip
-    assert dict(history.left_out(mark)) == {"big": "over 5,000,000 bytes", "own": "a virtual environment"}
+    assert dict(history.left_out(mark)) == {
+        "big": "over 5,000,000 bytes", "own": "a virtual environment", "pipe": "a pipe",
+    }  # fmt: skip
 
 
 def test_the_history_itself_is_left_out_wherever_it_is(root):
@@ -167,6 +155,29 @@ def test_many_files_are_written_as_one_pack(history, root, tmp_path):
     before = history.mark("fewer")
     assert len(history.undo(first, before).restored) == 71
     assert history.changed(first, history.mark("again")) == ()
+
+
+@pytest.mark.parametrize("name", ["src/a.py", "run.sh", "src"])
+def test_permissions_that_git_does_not_keep_are_a_change(history, root, tmp_path, name):
+    first = history.mark("first")
+    (root / name).chmod(0o700 if name != "src/a.py" else 0o600)
+    last = history.mark("last")
+    assert last != first
+    assert paths(history.changed(first, last)) == ([name] if name != "src" else [])
+    assert history.diff(first, last).startswith(
+        f"Permissions of {name}: 0{'644' if name == 'src/a.py' else '755'}, then 0"
+    )
+    assert History(tmp_path / "history", root).mark("another process") == last
+    (tmp_path / "history" / "dsa-seen.json").unlink()
+    assert History(tmp_path / "history", root).mark("all read again") == last
+
+
+def test_what_we_write_for_people_is_no_change(history, root):
+    first = history.mark("first")
+    (root / "agent_ledger.log").write_text("WROTE a\n", "utf-8")
+    (root / ".agent_context").mkdir()
+    (root / ".agent_context" / "state.json").write_text("{}", "utf-8")
+    assert history.mark("last") == first
 
 
 # -- what is known of files between two processes
@@ -198,6 +209,16 @@ def test_two_handles_see_what_the_other_has_marked(history, root, tmp_path):
 def test_something_else_in_the_place_of_the_history(tmp_path, root):
     with pytest.raises(ArtifactStoreError, match="no bare git repository"):
         History(root, root)
+
+
+def test_without_git_it_is_said_what_is_missing(root, tmp_path):
+    code = "import sys; from pathlib import Path; from machines.coding.history import History; History(Path(sys.argv[1]), Path(sys.argv[2]))"
+    environment = {"PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path), "GIT_PYTHON_REFRESH": "quiet"}
+    command = [sys.executable, "-c", code, tmp_path / "history", root]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert "ArtifactStoreError" in done.stderr.splitlines()[-1]
+    assert "there is no `git` on the PATH: install it" in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "history").exists()
 
 
 @pytest.mark.parametrize("bad", ["", "HEAD", "--help", "0" * 39, UNKNOWN, "blob"])

@@ -1,0 +1,68 @@
+"""Repositories that a command plants below the workspace's root, so that git runs a program of theirs for whoever looks there.
+
+Files, commands and git are real.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import ordinary_user
+import pytest
+from conftest import NOT_TESTED
+
+from dsa.edge.sandbox.commands import probed
+from machines.coding.tools.programs import Rules
+from machines.coding.tools.protecting import Protected
+from machines.coding.tools.running import run
+
+PLANTED = [
+    ".venv/.GIT", "bare/HEAD", "closed/in/.git", "file/.git", "half/refs", "led/HEAD", "link/.git", "looks/like/HEAD", "node_modules/lib/.git",
+    "src/.agent_context", "src/deep/er/.git", "store/commondir", "sub/.git",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("user", ["root", "user"])
+def test_no_repository_that_a_command_has_planted_is_left(user):
+    if why := probed().fault:
+        pytest.skip(f"{NOT_TESTED} in the sandbox for commands: {why}")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        said = json.loads(ordinary_user.run("planting.py", f"{folder}/work", is_root=user == "root"))
+    assert sorted(said["removed"]) == PLANTED
+    assert said["again"] == []
+    assert said["started"] == []
+    assert said["said"] == ["Read-only file system"] * 3 + ["WROTE store/commondir"] + ["Device or resource busy"] * 2
+    assert said["mode"] == "0"
+    assert said["kept"] == [True] * 5
+
+
+def test_a_repository_that_is_only_moved_is_not_taken_away(tmp_path):
+    """Unconfined, nothing keeps a command from it."""
+    subprocess.run(["git", "init", "-q", tmp_path / "own"], check=True)
+    subprocess.run(["git", "init", "-q", "--bare", tmp_path / "bare"], check=True)
+    code = "import os; os.rename('own', 'moved'); os.rename('bare', 'moved too')"
+    ran = run(("python", "-c", code), root=tmp_path, rules=Rules(code=True), unconfined=True)
+    assert (ran.code, ran.removed) == (0, ())
+    assert (tmp_path / "moved" / ".git" / "config").is_file()
+    assert (tmp_path / "moved too" / "HEAD").is_file()
+
+
+def test_of_very_many_the_first_are_named(tmp_path):
+    before = Protected(tmp_path, ())
+    for number in range(60):
+        (tmp_path / f"{number:02}\n" / ".git").mkdir(parents=True)
+    told = before.restored()
+    assert (told[0], len(told), told[-1]) == ("00\\n/.git", 51, "and 10 more")
+    assert list(tmp_path.rglob(".git")) == []
+
+
+def test_folders_too_deep_to_name_hold_nobody_up(tmp_path):
+    before = Protected(tmp_path, ())
+    deep = "import os\nfor _ in range(700): os.mkdir('ddddddd'); os.chdir('ddddddd')\nos.mkdir('.git')"
+    subprocess.run([sys.executable, "-c", deep], cwd=tmp_path, check=True)
+    (tmp_path / "ddddddd" / ".git").mkdir()
+    assert before.restored() == ("ddddddd/.git",)
+    subprocess.run(["rm", "-rf", tmp_path / "ddddddd"], check=True)

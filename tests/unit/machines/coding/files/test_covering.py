@@ -1,0 +1,57 @@
+"""What is protected in a workspace is found by one quick look at names, and is what the patterns cover."""
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from machines.coding.tools.covering import covered_below
+from machines.coding.tools.paths import Protection
+
+NAMES = (
+    "a",
+    "A.lock",
+    "x.LOCK",
+    "tests",
+    "Tests",
+    "test_a.py",
+    ".git",
+    ".GIT",
+    ".git.",
+    "git~1",
+    ".g\u200cit",
+    "docs",
+    "é.lock",
+    "a:b",
+    "agent_ledger.log",
+)
+PATTERNS = (
+    "*.lock", "tests", "tests/*", "/tests/test_*.py", "docs/**", "**/docs", "tests/**/test_*.py", "[a-b]", "a.", "É.lock", "a:b", "**", "./a", "x.l?ck", "DOCS/",
+)  # fmt: skip
+
+
+def told_slowly(root, protection):
+    """Judge each path, whatever its name."""
+    paths = [path.relative_to(root).parts for path in root.rglob("*")]
+    covered = [parts for parts in paths if protection.covers(parts)]
+    return sorted("/".join(parts) for parts in covered if not any(parts[:n] in covered for n in range(len(parts))))
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4), max_size=8),
+    st.lists(st.sampled_from(PATTERNS), max_size=3),
+)
+def test_nothing_that_is_protected_is_passed_over(tmp_path_factory, paths, patterns):
+    root = tmp_path_factory.mktemp("covered")
+    for path in paths:
+        Path(root, *path).mkdir(parents=True, exist_ok=True)
+    protection = Protection.of(patterns)
+    assert covered_below(str(root), protection) == told_slowly(root, protection)
+
+
+def test_links_are_named_and_not_followed(tmp_path):
+    (tmp_path / "outside" / ".git").mkdir(parents=True)
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "inside" / "link").symlink_to(tmp_path / "outside")
+    (tmp_path / "inside" / ".dsa").symlink_to(tmp_path / "outside")
+    assert covered_below(str(tmp_path / "inside"), Protection.of(())) == [".dsa"]

@@ -1,0 +1,37 @@
+"""What the guard says of a call before it happens."""
+
+import pytest
+
+from machines.coding.tools.workspace import Workspace
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "faulty"),
+    [
+        ("read_file", {"path": "a"}, False),
+        ("read_file", {"path": "missing"}, False),
+        ("read_file", {"path": ".git/config"}, False),
+        ("write_file", {"path": ".git/config"}, True),
+        ("read_file", {"path": "../a"}, True),
+        ("read_file", {}, True),
+        ("list_dir", {}, False),
+        ("list_dir", {"path": None}, False),
+        ("list_dir", {"path": ".dsa"}, True),
+        ("search", {"pattern": "x"}, False),
+        ("search", {"pattern": "x", "path": ".git"}, True),
+        ("edit", {"path": "a", "old": "not there", "new": ""}, False),
+        ("edit", {"path": "guarded/test_a.py", "old": "x", "new": ""}, True),
+        ("write_files", {"files": [{"path": "a"}, {"path": "link"}]}, True),
+        ("write_files", {"files": [{"path": "a"}, {"path": "b"}]}, False),
+        ("write_files", {"files": 3}, False),
+        ("write_file", {"path": "folder"}, False),
+        ("write_file", {"path": 3}, True),
+        ("run_cmd", {"cmd": "../../x"}, False),
+    ],
+)
+def test_the_guard_refuses_what_leads_out_and_nothing_else(tmp_path, tool, arguments, faulty):
+    (tmp_path / "a").write_text("x")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("a")
+    with Workspace(tmp_path, ["guarded/test_*.py"]) as opened:
+        assert bool(opened.fault(tool, arguments)) == faulty

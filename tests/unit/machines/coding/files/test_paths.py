@@ -1,0 +1,74 @@
+"""What a path means, and what a pattern covers."""
+
+import pytest
+from file_tools import given_or_refused, refused
+from hypothesis import given
+from hypothesis import strategies as st
+
+from machines.coding.tools.paths import Pattern, named, parts_of
+from machines.coding.tools.workspace import Workspace
+
+
+@pytest.mark.parametrize(
+    ("path", "parts"),
+    [
+        ("a.py", ("a.py",)),
+        ("./src//app.py", ("src", "app.py")),
+        ("src/../a.py", ("a.py",)),
+        (".", ()),
+        ("src/..", ()),
+        ("/some/space/a.py", ("a.py",)),
+        ("//some/./space//src/a.py", ("src", "a.py")),
+        ("/some/space", ()),
+        ("./~x", ("~x",)),
+        ("./C:x", ("C:x",)),
+        ("späße/日本.py", ("späße", "日本.py")),
+    ],
+)
+def test_what_a_path_means(path, parts):
+    assert parts_of(path, ["/some/space"]) == parts
+    assert parts_of(named(parts)) == parts
+
+
+def test_an_absolute_path_is_taken_as_it_is_seen_from_the_workspace(workspace, tmp_path):
+    workspace.write_file(str(tmp_path / "src" / "a.py"), "x")
+    assert workspace.read_file("src/a.py")["content"] == "x"
+    code, text = refused(workspace.write_file, f"{tmp_path}beside/a.py", "x")
+    assert code == "path_outside_workspace"
+    assert "absolute" in text
+
+
+@given(st.text(alphabet="a./ ~:\\\0\n\udc80é", max_size=20) | st.text(max_size=20))
+def test_any_text_is_names_that_stay_inside_or_is_refused(text):
+    parts, error = given_or_refused(parts_of, text, ["/a"])
+    if error is not None:
+        assert error.code in ("bad_path", "path_outside_workspace")
+        assert str(error).isprintable()
+        return
+    assert not {"", ".", ".."} & set(parts)
+    assert not any("/" in part or "\0" in part for part in parts)
+    assert not named(parts).isprintable() or "\\" in named(parts) or parts_of(named(parts)) == parts
+
+
+@pytest.mark.parametrize(
+    ("pattern", "covered", "free"),
+    [
+        ("*.lock", ["a.lock", "x/y/b.LOCK"], ["a.lock.py", "lock"]),
+        ("tests", ["tests", "tests/a.py", "x/tests/y/z"], ["test", "tests.py", "mytests/a"]),
+        ("tests/*.py", ["tests/a.py"], ["x/tests/a.py", "tests/x/a.py", "tests"]),
+        ("/conftest.py", ["conftest.py"], ["x/conftest.py"]),
+        ("tests/**/test_*.py", ["tests/test_a.py", "tests/x/y/test_b.py"], ["tests/a.py", "test_a.py"]),
+        ("**/secret", ["secret", "a/b/secret/c"], ["secrets"]),
+        ("docs/**", ["docs/a", "docs/a/b"], ["doc", "x/docs"]),
+        ("[ab]?.py", ["a1.py", "x/b2.py"], ["c1.py", "a.py"]),
+    ],
+)
+def test_patterns(pattern, covered, free):
+    made = Pattern(pattern)
+    assert [path for path in [*covered, *free] if made.covers(path.split("/"))] == covered
+
+
+@pytest.mark.parametrize("pattern", ["", "/", ".", "./"])
+def test_a_pattern_that_names_nothing_is_told_at_once(tmp_path, pattern):
+    with pytest.raises(ValueError, match="names nothing"):
+        Workspace(tmp_path, [pattern])
