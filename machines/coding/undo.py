@@ -1,6 +1,6 @@
 """`dsa undo RUN`, and what `dsa show RUN --diff` shows: what a run has changed in its workspace.
 
-Takes a run's ledger and the history of its workspace that lies in the run's folder. What somebody else has changed meanwhile is left alone, and told.
+Takes a run's ledger and the history of its workspace that lies in the run's folder; a part's lies in that of the whole. What somebody else has changed meanwhile is left alone, and told.
 """
 
 import json
@@ -12,6 +12,7 @@ import click
 
 from dsa.cli.faults import Ended
 from dsa.cli.kept import faults_told, recorded_run, runs_option
+from dsa.edge.runs import PART_OF
 from dsa.errors import DsaError
 from dsa.runtime.ledger import Entry, MachineEntry
 from machines.coding.history import History, Undone
@@ -32,9 +33,10 @@ def undone(entries: Iterable[Entry], folder: Path) -> list[Undone]:
 
 def _opened(entries: tuple[Entry, ...], folder: Path) -> tuple[Work, History]:
     first = entries[0]
-    config: Any = dict(first.started).get("config") if isinstance(first, MachineEntry) else None
     if not isinstance(first, MachineEntry) or first.name != "coding":
         raise DsaError("this is no run of the coding machine")
+    config: Any = dict(first.started)["config"]
+    folder = folder.parent / config.get("part_of", folder.name)  # of all parts the whole keeps it
     if not (folder / "history").is_dir():
         raise DsaError(f"{folder}: nothing is kept here of what the run has changed")
     workspace = Path(config["workspace"])
@@ -54,8 +56,9 @@ def command(run: str, root: str, *, json_wanted: bool) -> None:
     """
     runs = Path(root)
     recorded = recorded_run(runs, run)
-    if recorded.holder is not None:
-        raise Ended(f"run {recorded.run} goes on: stop it first", 1)
+    whole = recorded.run.partition(PART_OF)[0]
+    if recorded.holder is not None or recorded_run(runs, whole).holder is not None:
+        raise Ended(f"run {whole} goes on: stop it first", 1)
     with faults_told(runs):
         done = undone(recorded.entries, runs / recorded.run)
     conflicts = [each for undo in done for each in undo.conflicts]

@@ -220,6 +220,21 @@ def test_what_they_have_changed_is_shown_and_undone_as_the_runs_own(tmp_path):
     assert sorted(path.name for path in (tmp_path / "workspace").glob("*.txt")) == []
 
 
+def test_what_one_part_has_changed_is_shown_and_undone_by_itself(tmp_path):
+    with agent_at(tmp_path, GOAL, forgetful(BOTH, writing), parallel=2) as (agent, _):
+        worked(agent)
+        name = f"{agent.run_id}+1.2"
+        entries = parts_of(tmp_path, agent)[name]
+        asked = [Path(sys.executable).with_name("dsa"), "undo", name, "--runs", tmp_path / "runs"]
+        held = subprocess.run(asked, capture_output=True, text=True, check=False)
+        assert (held.returncode, f"run {agent.run_id} goes on" in held.stderr) == (1, True)
+    shown = diff(entries, tmp_path / "runs" / name)
+    assert ("+a.txt" in shown, "+b.txt" in shown) == (False, True)
+    over = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert (over.returncode, over.stdout) == (0, "removed: b.txt\n")
+    assert [path.name for path in (tmp_path / "workspace").glob("*.txt")] == ["a.txt"]
+
+
 def test_stopped_while_they_work_the_run_is_over_and_nothing_is_held(tmp_path):
     asked = threading.Event()
 

@@ -24,3 +24,8 @@ def test_the_collector_is_left_alone_inside_another_program():
     assert CliRunner().invoke(program, ["check", "--help"]).exit_code == 0
     assert gc.isenabled()
     assert gc.get_freeze_count() == before
+
+
+def test_it_runs_as_a_module_too():
+    done = subprocess.run([sys.executable, "-m", "dsa", "chekc"], capture_output=True, text=True, check=False)
+    assert (done.returncode, "did you mean 'check'?" in done.stderr) == (2, True)
