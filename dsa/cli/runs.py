@@ -19,12 +19,16 @@ from dsa.runtime.journal import DamageError, Recorded, RunStore
 from dsa.runtime.ledger import EventEntry, MachineEntry, PolicyEntry
 from dsa.runtime.standing import outside_events
 
-_HEADER = ("run", "started", "events", "machine", "state", "how it stands")
+_HEADER = ("run", "started", "events", "machine", "state", "how it stands", "about")
+_LONGEST = 60
 
 
 @attrs.frozen
 class Listed:
-    """One run as the list has it. `kind` is a `Standing`'s, or `damaged`, `other machine`; `how` says it in words."""
+    """One run as the list has it. `kind` is a `Standing`'s, or `damaged`, `other machine`; `how` says it in words.
+
+    `about` is what it was first told or asked.
+    """
 
     run: str
     kind: str
@@ -37,12 +41,13 @@ class Listed:
     waits_for: tuple[str, ...] = ()
     in_doubt: tuple[str, ...] = ()
     policy: str | None = None
+    about: str | None = None
 
     def cells(self) -> tuple[str, ...]:
         """Give what stands in the columns."""
         events = "" if self.events is None else str(self.events)
         started = started_at(self.run).removesuffix(" UTC")
-        return self.run, started, events, self._what, self.state or "", self.how
+        return self.run, started, events, self._what, self.state or "", self.how, _short(self.about or "")
 
     @property
     def _what(self) -> str:
@@ -104,13 +109,14 @@ def listed(store: RunStore, run: str) -> Listed:
 def _of_machine(recorded: Recorded) -> Listed:
     first = recorded.entries[0]
     assert isinstance(first, MachineEntry), "a run begins with its machine or its policy"
-    events = sum(isinstance(entry, EventEntry) for entry in recorded.entries)
+    taken = [entry for entry in recorded.entries if isinstance(entry, EventEntry)]
+    events, about = len(taken), _text_in(taken[0].data) if taken else None
     try:
         kept = replayed_run(recorded)
     except OtherMachineError as fault:
-        return Listed(recorded.run, "other machine", str(fault), first.name, events=events)
+        return Listed(recorded.run, "other machine", str(fault), first.name, events=events, about=about)
     except Ended as fault:
-        return Listed(recorded.run, "damaged", fault.message, first.name, events=events)
+        return Listed(recorded.run, "damaged", fault.message, first.name, events=events, about=about)
     run, stands = kept.run, kept.standing
     return Listed(
         recorded.run,
@@ -123,6 +129,7 @@ def _of_machine(recorded: Recorded) -> Listed:
         stands.holder,
         outside_events(run) if stands.kind == "waiting" else (),
         tuple(intent.key for intent in stands.asked),
+        about=about,
     )
 
 
@@ -142,4 +149,16 @@ def _of_policy(recorded: Recorded) -> Listed:
         outcome=outcome,
         holder=stands.holder,
         in_doubt=tuple(f"{recorded.run}/{call.path}" for call in stands.asked),
+        about=_text_in(first.payload),
     )
+
+
+def _text_in(data: Any) -> str | None:  # noqa: ANN401  (JSON)
+    """Give the text that was said, alone or with more."""
+    text = data.get("text") if isinstance(data, dict) else data
+    return text if isinstance(text, str) else None
+
+
+def _short(text: str) -> str:
+    line = " ".join(text[: 4 * _LONGEST].split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 2]}.."

@@ -1,7 +1,7 @@
 """`dsa show RUN`: what happened in a run and how it stands; the same as a scenario, as percepts and actions, as a tree of attempts, as JSON."""
 
-from collections.abc import Iterator, Mapping
-from importlib.metadata import entry_points
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from dsa.cli.faults import UNREADABLE, Ended, JsonCommand
 from dsa.cli.kept import Kept, faults_told, recorded_run, replayed_run, runs_option
 from dsa.cli.policy_story import policy_story
 from dsa.cli.step_lines import shortened
-from dsa.cli.terminal import say
+from dsa.cli.terminal import say, terminal
 from dsa.cli.timeline import story
 from dsa.edge.running import text_of
 from dsa.edge.runs import open_artifacts
@@ -48,6 +48,12 @@ _SHORT_ID = 12
 @click.option(
     "--counters", "form", flag_value="counters", help="Print what can be counted: events, effects, reasons, rescues."
 )
+@click.option(
+    "--transcript",
+    "form",
+    flag_value="transcript",
+    help="Print a conversation or a coding run as it was shown while it went on.",
+)
 @click.option("--diff", "form", flag_value="diff", help="Print what a coding run has changed in its workspace.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print the ledger, one JSON object a line.")
 def command(run: str, root: str, form: str | None, *, json_wanted: bool) -> None:
@@ -76,6 +82,10 @@ def _lines(recorded: Recorded, root: Path, form: str | None) -> Iterator[str]:
     elif form == "diff":
         with faults_told(root):
             yield from diff_lines(recorded, root)
+    elif form == "transcript":
+        _own("dsa.transcripts", recorded, "only those of `dsa chat` and `dsa code` have a transcript")(
+            recorded.entries, terminal()
+        )
     elif form is None and isinstance(first, PolicyEntry):
         yield from policy_story(recorded, first, root)
     else:
@@ -92,11 +102,9 @@ def _lines(recorded: Recorded, root: Path, form: str | None) -> Iterator[str]:
 
 def counter_lines(recorded: Recorded) -> Iterator[str]:
     """Give what a ledger can be counted by, one number a line; what a machine counts of its own stands last."""
-    first = recorded.entries[0]
     counted: dict[str, Any] = dict(counters(recorded.entries))
-    name = first.name if isinstance(first, MachineEntry) else ""
-    for point in entry_points(group="dsa.counters", name=name):
-        counted[name] = point.load()(recorded.entries)
+    for point in _points("dsa.counters", recorded):
+        counted[point.name] = point.load()(recorded.entries)
     for kind, numbers in counted.items():
         yield f"{kind}:"
         yield from _aligned(numbers)
@@ -104,15 +112,21 @@ def counter_lines(recorded: Recorded) -> Iterator[str]:
 
 def diff_lines(recorded: Recorded, root: Path) -> Iterator[str]:
     """Give what a run has changed outside, by its machine's own account. Raises Ended for a machine that has none."""
+    told = _own("dsa.diffs", recorded, "only those of `dsa code` have a diff")
+    yield from told(recorded.entries, root / recorded.run).splitlines() or ["nothing was changed"]
+
+
+def _own(group: str, recorded: Recorded, otherwise: str) -> Callable[..., Any]:
+    """Give a machine's own account of its runs. Raises Ended where it has none."""
+    for point in _points(group, recorded):
+        account: Callable[..., Any] = point.load()
+        return account
+    raise Ended(f"run {recorded.run} is of a machine that keeps no such account: {otherwise}", UNREADABLE)
+
+
+def _points(group: str, recorded: Recorded) -> EntryPoints:
     first = recorded.entries[0]
-    name = first.name if isinstance(first, MachineEntry) else ""
-    for point in entry_points(group="dsa.diffs", name=name):
-        text = point.load()(recorded.entries, root / recorded.run)
-        yield from text.splitlines() or ["nothing was changed"]
-        return
-    raise Ended(
-        f"run {recorded.run} is none of a machine that changes files: only those of `dsa code` have a diff", UNREADABLE
-    )
+    return entry_points(group=group, name=first.name if isinstance(first, MachineEntry) else "")
 
 
 def _aligned(numbers: Mapping[str, Any]) -> Iterator[str]:

@@ -96,7 +96,7 @@ class Display:
                 self._line(f"file: {made['name']} ({made['size_bytes']:,} bytes)", "green")
 
     def _table(self, result: Any) -> None:  # noqa: ANN401  (JSON)
-        self._end_line()
+        self.end()
         table = Table(show_edge=False)
         shown = result["columns"][:_MOST_COLUMNS]
         for column in shown:
@@ -121,18 +121,29 @@ class Display:
                 self._line(f"[failed] {entry.effect}: {_short(self._failed, _LONGEST_ERROR)}", "red")
 
     def _line(self, text: str, style: str) -> None:
-        self._end_line()
+        self.end()
         self._console.print(Text(printable(text), style=style), soft_wrap=True)
 
-    def _end_line(self) -> None:
+    def end(self) -> None:
+        """End a line that the model has begun."""
         if self._is_in_line:
             self._console.print()
             self._is_in_line = False
 
     def say(self, text: str) -> None:
         """Show a line of our own."""
-        self._end_line()
+        self.end()
         self._console.print(Text(printable(text)), soft_wrap=True)
+
+
+def transcript(entries: Iterable[Entry], console: Console) -> None:
+    """Show a conversation that is kept, with what was asked in it."""
+    display = Display(console)
+    for entry in entries:
+        if isinstance(entry, EventEntry) and isinstance(entry.data, dict) and entry.event == "message":
+            display.say(f"> {entry.data['text']}")
+        display.observe(entry)
+    display.end()
 
 
 def _short(text: str, most: int = _LONGEST_CALL) -> str:

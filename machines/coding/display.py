@@ -4,7 +4,7 @@ Takes ledger entries and pieces of text in the order in which they come. It writ
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -125,12 +125,13 @@ class Display:
             self._line(f"  {line}", "green" if line.startswith("+") else "red" if line.startswith("-") else "dim")
 
     def _line(self, text: str, style: str) -> None:
-        self._end_line()
+        self.end()
         for line in text.splitlines() or [""]:
             badge = Text(f"{self._part}| ", style="magenta") if self._part else Text()
             self._console.print(badge + Text(printable(line), style=style), soft_wrap=True)
 
-    def _end_line(self) -> None:
+    def end(self) -> None:
+        """End a line that the model has begun."""
         if self._is_in_line:
             self._console.print()
             self._is_in_line = False
@@ -138,6 +139,14 @@ class Display:
     def say(self, text: str) -> None:
         """Show a line of our own."""
         self._line(text, "")
+
+
+def transcript(entries: Iterable[Entry], console: Console) -> None:
+    """Show a run that is kept."""
+    display = Display(console)
+    for entry in entries:
+        display.observe(entry)
+    display.end()
 
 
 def _arguments(call: Any) -> str:  # noqa: ANN401  (JSON)

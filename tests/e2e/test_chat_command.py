@@ -109,6 +109,15 @@ def test_what_was_loaded_is_shown(chat):
     assert "table numbers (numbers.csv): 2 rows; a BIGINT, b BIGINT" in done.stdout
 
 
+def test_what_was_shown_can_be_shown_again(chat, tmp_path):
+    done = chat("numbers.csv", "--model", "scripted:script.md", "--ask", "What is there?")
+    shown = [DSA, "show", "last", "--transcript"]
+    again = subprocess.run(shown, cwd=tmp_path, capture_output=True, text=True, check=False)
+    _tables, *lines, _how = done.stdout.splitlines()
+    assert (again.returncode, again.stdout.splitlines()) == (0, lines)
+    assert lines[0] == "> What is there?"
+
+
 def test_an_export_overwrites_nothing(chat, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "conversation.md").write_text("precious")

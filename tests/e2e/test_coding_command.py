@@ -193,6 +193,22 @@ def test_undo_says_what_it_did_and_what_it_left(code, tmp_path):
     assert (left.returncode, left.stdout.startswith("left alone: a.txt (")) == (1, True)
 
 
+def test_what_was_shown_can_be_shown_again(code):
+    *lines, _totals = code("Do it", "--mode", "full-auto").stdout.splitlines()
+    again = code("last", "--transcript", command="show")
+    assert (again.returncode, again.stdout.splitlines()) == (0, lines)
+    assert "write_file  a.txt" in lines
+
+
+def test_a_run_of_another_machine_has_no_transcript(code, tmp_path):
+    assert subprocess.run([DSA, "new", "m.md"], cwd=tmp_path, capture_output=True, check=False).returncode == 0
+    (tmp_path / "s.md").write_text("```\nx\n```\n")
+    typed = [DSA, "run", "m.md", "Make it", "--model", "scripted:s.md"]
+    subprocess.run(typed, cwd=tmp_path, capture_output=True, check=False)
+    refused = code("last", "--transcript", command="show")
+    assert (refused.returncode, "`dsa chat` and `dsa code`" in refused.stderr) == (2, True)
+
+
 def test_other_runs_have_no_diff_and_no_undo(code, tmp_path):
     (tmp_path / "numbers.csv").write_text("a\n1\n")
     (tmp_path / "s.md").write_text("```\nYes.\n```\n")

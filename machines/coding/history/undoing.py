@@ -66,10 +66,8 @@ class Undoing:
         """Tell whether a file is still to be put back, and may be."""
         path = change.path
         if self.now.files.get(path) == change.first() and self.now.left_out.get(path) == special(self.first, path):
-            has_content_of_last = change.first() == change.last() and special(self.first, path) == special(
-                self.last, path
-            )
-            return has_content_of_last and self._has_permissions_of_last(path)
+            was_changed = change.first() != change.last() or special(self.first, path) != special(self.last, path)
+            return not was_changed and self._has_permissions_of_last(path)
         reason = self._left_out_now(path) or self._unknown_before(change)
         if reason is not None:
             self.conflicts.append(Conflict(path, reason))

@@ -67,10 +67,8 @@ def looked(root: str) -> Iterator[Sight]:
         while waiting:
             folder = waiting.pop()
             _open_up(folder, closed)
-            with (
-                suppress(OSError),
-                os.scandir(folder) as entries,
-            ):  # gone, of somebody else, or too long a path, for git too
+            # Gone, of somebody else, or too long a path: for git too.
+            with suppress(OSError), os.scandir(folder) as entries:
                 waiting += _inside(folder, entries, found)
         yield found
     finally:

@@ -56,15 +56,15 @@ def test_every_run_has_a_line_the_newest_last(root):
     result = dsa("runs")
     assert result.exit_code == 0, result.output
     header, *lines = result.stdout.splitlines()
-    assert header.split() == ["run", "started", "events", "machine", "state", "how", "it", "stands"]
+    assert header.split() == ["run", "started", "events", "machine", "state", "how", "it", "stands", "about"]
     assert [line.split("  ")[0] for line in lines] == [
         *map(run_id, range(6)),
         *(run_id(number, "p") for number in range(6, 10)),
     ]
-    columns = [header.index(name) for name in ("started", "events", "machine", "state", "how it")]
+    columns = [header.index(name) for name in ("started", "events", "machine", "state", "how it", "about")]
     cells = [[line[a:b].strip() for a, b in zip(columns, [*columns[1:], None], strict=True)] for line in lines]
     assert [row[0] for row in cells] == [f"2026-01-31 12:00:0{number}" for number in range(10)]
-    assert [row[1:] for row in cells] == [
+    assert [row[1:5] for row in cells] == [
         ["0", "shop", "idle", "waiting for: order"],
         ["1", "shop", "failed", "finished: failed"],
         ["1", "shop", "paying", "in doubt: pay 1/2"],
@@ -77,6 +77,7 @@ def test_every_run_has_a_line_the_newest_last(root):
         ["", "policy search", "read 1.1", "stopped: read 1.1 failed: GONE: no such file"],
     ]
     assert "another machine" in cells[4][4]
+    assert [row[5] for row in cells] == ["", "", "tea", *[""] * 7]
 
 
 def test_programs_get_the_same_as_a_list(root):
