@@ -28,6 +28,7 @@ ALLOWED = {
     "generators": CORE | {"runtime", "edge.http", "edge.programs", "edge.plugins"},
     "edge": CORE | {"lang", "checks", "targets", "runtime", "guards", "generators"},
     "testing": CORE | {"lang", "checks", "targets", "runtime", "edge"},
+    "__main__": {"cli"},
     "cli": CORE | {"lang", "checks", "targets", "runtime", "guards", "generators", "edge", "testing", "kernel"},
 }
 #: Within the core, each module may import those before it.
