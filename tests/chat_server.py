@@ -15,7 +15,7 @@ import attrs
 
 @attrs.frozen
 class Said:
-    """An answer: a text, calls as pairs of a tool's name and arguments (an object, or a text as it is sent), how it ends."""
+    """An answer: a text, calls as pairs of a tool's name and arguments (an object, or a text as it is sent), how it ends, its tokens."""
 
     text: str = ""
     calls: tuple = ()
@@ -24,6 +24,7 @@ class Said:
     ids: tuple = ()
     pieces: int = 12
     breaks_off: bool = False
+    tokens: int = 0
 
 
 def chunks_of(said, number):
@@ -45,6 +46,8 @@ def chunks_of(said, number):
             yield _chunk({"tool_calls": [{"index": at, "function": {"arguments": text[start : start + said.pieces]}}]})
     if not said.breaks_off:
         yield _chunk({}, said.finish or ("tool_calls" if said.calls else "stop"))
+    if said.tokens:
+        yield {**_chunk({}), "choices": [], "usage": {"prompt_tokens": said.tokens - 1, "completion_tokens": 1}}
 
 
 def _chunk(delta, finish=None):

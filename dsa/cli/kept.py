@@ -64,8 +64,10 @@ def find(store: RunStore, wanted: str, root: Path) -> str:
         return wanted
     if not ids:
         raise Ended(f"{root}: no run is kept here", UNREADABLE)
-    if wanted == LAST:
-        return _newest(store, tuple(run for run in ids if PART_OF not in run) or ids)
+    whole, _, part = wanted.partition(PART_OF)
+    if whole == LAST:
+        newest = _newest(store, tuple(run for run in ids if PART_OF not in run) or ids)
+        return find(store, f"{newest}{PART_OF}{part}", root) if part else newest
     named = [run for run in ids if wanted in run]
     found = [run for run in named if PART_OF not in run] or named
     if len(found) == 1:

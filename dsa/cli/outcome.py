@@ -4,7 +4,7 @@ import glob
 import json
 import sys
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from rich.text import Text
 from dsa.cli.faults import silence
 from dsa.cli.kept import line
 from dsa.cli.spent import plural, tokens_and_cost
+from dsa.cli.step_lines import shortened, text_said
 from dsa.cli.terminal import printable
 from dsa.cli.timeline import doubts, send_line
 from dsa.edge.binding import GENERATING_EFFECT
@@ -25,7 +26,7 @@ from dsa.edge.effects import code_and_message
 from dsa.edge.running import Performed
 from dsa.edge.runs import PART_WAITS
 from dsa.meaning import Occurrence
-from dsa.runtime.ledger import ArtifactEntry, EventEntry, StepEntry, VerdictEntry
+from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry, StepEntry, VerdictEntry
 from dsa.runtime.run import Run
 from dsa.runtime.standing import outside_events
 from dsa.runtime.timeline import Refused, short_key
@@ -108,10 +109,23 @@ def show(performed: Performed, console: Console, *, code: bool = True) -> None:
         console.print()
         console.print(Text(printable(judged.text)), soft_wrap=True)
     facts: dict[str, object] = {"artifacts": _artifacts(performed), "redacted": _redacted(performed.rest.run)}
-    facts |= {"final": performed.final, "diagram": performed.diagram, "to judge": judged and judged.place}
+    facts |= {
+        "said": _said(performed.rest),
+        "final": performed.final,
+        "diagram": performed.diagram,
+        "to judge": judged and judged.place,
+    }
     for name, fact in (facts | {"totals": _spent(performed), "next": _next(performed)}).items():
         if fact is not None:
             console.print(Text.assemble((f"{name:<10}", "dim"), str(fact)), soft_wrap=True)
+
+
+def _said(rest: Rest) -> str | None:
+    """Give what was said to people just before a run began to wait."""
+    entries = [] if rest.kind != "waiting" else tuple(rest.run.ledger)[::-1]
+    since = takewhile(lambda entry: not isinstance(entry, EventEntry), entries)
+    texts = [text_said(entry) for entry in since if isinstance(entry, ResultEntry)]
+    return next((shortened(text) for text in texts if text), None)
 
 
 @attrs.frozen

@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from dsa.runtime.ledger import ResultEntry
+
 SHORT_DIGEST = 12
 _LONGEST = 80
 
@@ -31,6 +33,12 @@ def step_text(step: Mapping[str, Any]) -> str:
         case "event":
             return f"{step['actor']} answers {payload.get('event')}"
     return f"gave {shortened(dict(payload))}"
+
+
+def text_said(entry: ResultEntry) -> str:
+    """Give the text that an effect gave beside no event: what it says to people."""
+    texts = [step["payload"].get("text") for step in entry.steps if step["type"] == "text"]
+    return "; ".join(text for text in texts if isinstance(text, str))
 
 
 def error_text(payload: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dsa.cli.kept import Kept, line
-from dsa.cli.step_lines import SHORT_DIGEST, error_text, shortened, step_text
+from dsa.cli.step_lines import SHORT_DIGEST, error_text, shortened, step_text, text_said
 from dsa.expr import show_value
 from dsa.runtime.ledger import (
     ArtifactEntry,
@@ -157,7 +157,9 @@ def _result(entry: ResultEntry) -> str:
             return f"{name} failed: {error_text(payload)}"
     events = [step["payload"].get("event") for step in entry.steps if step["type"] == "event"]
     took = f", {entry.seconds:.1f} s" if entry.seconds >= _WORTH_SAYING_S else ""
-    return f"{name} answered {events[0]}{took}{_retried(entry)}" if len(events) == 1 else f"{name} done{took}"
+    said = text_said(entry)
+    done = f"{name} done{took}{f': {shortened(said)}' if said else ''}"
+    return f"{name} answered {events[0]}{took}{_retried(entry)}" if len(events) == 1 else done
 
 
 def _retried(entry: ResultEntry) -> str:

@@ -9,7 +9,7 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -46,7 +46,8 @@ class Binding:
     """Each effect's policy, each guard's GuardInterface, each generator, by the names of the table; and what must be kept nowhere.
 
     `policies` are those that the policies of effects may call, `config` is what all of them can read: the model and the seed. `notes` say
-    what is odd and no fault: names of a module that the machine does not use.
+    what is odd and no fault: names of a module that the machine does not use. `spenders` are the effects that a budget of the whole run
+    stops; None: all that have answers.
     """
 
     effects: Mapping[str, Policy]
@@ -56,6 +57,7 @@ class Binding:
     policies: Registry = attrs.field(factory=Registry)
     config: Mapping[str, Any] = attrs.field(factory=dict)
     notes: tuple[str, ...] = ()
+    spenders: frozenset[str] | None = None
 
 
 def bind(
@@ -94,7 +96,9 @@ def bind(
         raise BindingError("\n".join(faults))
     secrets = environment_secrets(_secret_names(modules) | (chosen or Chosen()))
     known = {**(config or {}), "model": model, "seed": seed}
-    return Binding(effects, guards, generators, secrets, given.policies, known, tuple(notes))
+    return Binding(
+        effects, guards, generators, secrets, given.policies, known, tuple(notes), _spenders(modules, machine)
+    )
 
 
 def bind_policies(module: str | None = None, *, chosen: Chosen | None = None) -> Binding:
@@ -320,6 +324,16 @@ def _secret_names(modules: Iterable[ModuleType]) -> Chosen:
             raise BindingError(f"{where}: `secret_names` is no list of the names of variables")
         names += given
     return Chosen(tuple(names))
+
+
+def _spenders(modules: Sequence[ModuleType], machine: Machine) -> frozenset[str] | None:
+    """Give the effects that a budget of the whole run stops, as the nearest module says. Raises BindingError for what are no effects that answer."""
+    if not modules or (given := getattr(modules[0], "spenders", None)) is None:
+        return None
+    if not isinstance(given, list | tuple) or not set(given) <= set(machine.answers):
+        where = modules[0].__file__ or modules[0].__name__
+        raise BindingError(f"{where}: `spenders` is no list of effects that have answers: {', '.join(machine.answers)}")
+    return frozenset(given)
 
 
 def _merged(modules: Iterable[ModuleType]) -> Binding:

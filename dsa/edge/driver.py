@@ -117,7 +117,7 @@ class Driver:
         self._secrets = binding.secrets
         self._artifacts = RedactingArtifacts(artifacts, binding.secrets)
         self.clock = clock or MonotonicClock()
-        meter = Meter(limits, run.machine.answers)
+        meter = Meter(limits, run.machine.answers, binding.spenders)
         self._performer = Performer(self, binding, self._artifacts, self.clock, meter)
         self._journal = journal
         self._observe = observe

@@ -20,6 +20,7 @@ _ATTRIBUTES: dict[str, tuple[type, ...]] = {
     "generators": (Mapping,),
     "policies": (Mapping, Registry),
     "secret_names": (list, tuple),
+    "spenders": (list, tuple),
 }
 _NEAR = 0.75
 _DEFAULT = "llm"

@@ -53,6 +53,10 @@ class ChatClient:
         )
         self.name = self._server.endpoint.name
 
+    async def aclose(self) -> None:
+        """Close the connection that is kept on the running loop, before that ends."""
+        await self._server.aclose()
+
     async def ask(
         self,
         messages: Sequence[Mapping[str, Any]],

@@ -63,11 +63,13 @@ def read_limit(text: str, effects: Iterable[str]) -> Limit:
 class Meter:
     """Adds up what was spent and compares it with the limits. Let it `follow` the ledger before it is asked.
 
-    Of the run as a whole it counts the effects that have answers (`counted`); others are limited only by name.
+    Of the run as a whole it counts the effects that have answers (`counted`); others are limited only by name. What was spent in all allows no
+    further try of `spenders`, by default of all that it counts.
     """
 
-    def __init__(self, limits: Iterable[Limit], counted: Iterable[str]) -> None:
+    def __init__(self, limits: Iterable[Limit], counted: Iterable[str], spenders: Iterable[str] | None = None) -> None:
         self._limits, self._counted = tuple(limits), frozenset(counted)
+        self._spenders = self._counted if spenders is None else frozenset(spenders)
         self._spent: dict[tuple[str, str], float] = defaultdict(float)
         self._effect_of: dict[str, str] = {}
         self._under_way: dict[str, int] = defaultdict(int)
@@ -137,7 +139,9 @@ class Meter:
         return min((self._left(limit) for limit in self._of(effect) if limit.unit == "seconds"), default=inf)
 
     def _of(self, effect: str) -> list[Limit]:
-        return [limit for limit in self._limits if limit.effect in self._scopes(effect)]
+        return [
+            limit for limit in self._limits if limit.effect == effect or (not limit.effect and effect in self._spenders)
+        ]
 
     def _left(self, limit: Limit) -> float:
         under_way = self._under_way[limit.effect] if limit.unit == "calls" else 0

@@ -6,6 +6,8 @@ from machines.chat.guards import Fresh, New, Usable
 from machines.chat.policies import ask_model, next_call, run_python, run_sql
 from machines.chat.telling import telling
 
+#: A budget of the whole conversation stops only this: what an answer of the model has asked for is still done.
+spenders = ("ask_model",)
 effects: dict[str, Policy] = {
     "ask_model": ask_model,
     "next_call": next_call,

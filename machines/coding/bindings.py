@@ -7,6 +7,8 @@ from machines.coding.parts import work_apart
 from machines.coding.policies import advance, ask_approval, ask_model, decompose, next_call, probe, run_tool
 from machines.coding.telling import telling
 
+#: A budget of the whole run stops only these: what an answer of the model has asked for is still done, and the work pauses.
+spenders = ("decompose", "ask_model", "work_apart")
 effects: dict[str, Policy] = {
     "decompose": decompose,
     "probe": probe,

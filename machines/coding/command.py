@@ -103,7 +103,7 @@ _INTERRUPTED, _UNREADABLE, _ASKED = 130, 2, 3
     "parameters",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Set a bound: max_rounds, max_turns, max_calls, part_rounds.",
+    help="Set a bound: max_rounds, max_turns, max_calls.",
 )
 @budget_option
 @click.option("--resume", "resumed", metavar="RUN", help="Go on with a run: its name, a part of it, or last.")
@@ -277,7 +277,15 @@ def _report(agent: Agent, display: Display, code: int, runs: Path, *, is_json: b
     elif code == _INTERRUPTED:
         display.say(f"go on with: {again}")
     elif agent.is_paused:
-        display.say(f"the model could not be asked; try again with: {again}")
+        display.say(_how_to_go_on(agent, again))
+
+
+def _how_to_go_on(agent: Agent, again: str) -> str:
+    """Say what can be done where the model could not be asked."""
+    if "budget is spent" in agent.work.paused_for:
+        share = " (parts divide it)" if agent.state == "held_up" else ""
+        return f"its budget is spent; go on with another one for all of it{share}: {again} --budget LIMIT"
+    return f"the model could not be asked; try again with: {again} (--model NAME asks another)"
 
 
 def _resuming(runs: Path, run_id: str) -> str:

@@ -40,9 +40,8 @@ _NAMES: dict[str, tuple[type, ...]] = {
     "model": (str,), "mode": (str,), "seed": (int,), "temperature": (int, float), "max_tokens": (int,), "context_tokens": (int,),
     "json_mode": (bool,), "commit": (bool,), "test_first": (bool,), "unconfined": (bool,), "network": (list,), "protected": (list,), "polling": (list,),
     "budget": (list,), "parallel": (int,), "commands": (dict,), "mcp": (dict,), "templates": (dict,), "max_rounds": (int,), "max_turns": (int,), "max_calls": (int,),
-    "part_rounds": (int,),
 }  # fmt: skip
-PARAMETERS = ("max_rounds", "max_turns", "max_calls", "part_rounds")
+PARAMETERS = ("max_rounds", "max_turns", "max_calls")
 MOST_PARALLEL = 8
 #: The least and the most of a number. What a model is to know before anything is done takes a few hundred tokens.
 _RANGES: dict[str, tuple[float, float]] = {

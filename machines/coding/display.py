@@ -3,7 +3,6 @@
 Takes ledger entries and pieces of text in the order in which they come. It writes; it decides nothing.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,11 +12,11 @@ from rich.text import Text
 from dsa.cli.spent import plural
 from dsa.cli.terminal import printable
 from dsa.runtime.ledger import Entry, EventEntry, ResultEntry, StepEntry
-from machines.coding.shown import remarks_on, text_of
+from machines.coding.shown import LONGEST, arguments_shown, remarks_on, short, text_of
 from machines.coding.work import REASONS, Work
 
-_LONGEST = 110
 _MOST_LINES = 12
+_PAUSING = frozenset({"decompose", "ask_model", "work_apart"})
 _STYLES = {
     "call_looping": "red",
     "path_outside_workspace": "red",
@@ -82,14 +81,14 @@ class Display:
                 self.listen(data["content"])
             self._has_text = False
         if event == "tool_call":
-            self._line(f"{data['tool']}  {_arguments(data)}", "cyan")
+            self._line(f"{data['tool']}  {arguments_shown(data)}", "cyan")
         if event in {"tool_done", "tool_failed"}:
             self._result(data)
 
     def _result(self, data: Any) -> None:  # noqa: ANN401  (JSON)
         result = data["result"]
         if "error" in result:
-            self._line(f"  {result['error']['code']}: {_short(result['error']['message'])}", "red")
+            self._line(f"  {result['error']['code']}: {short(result['error']['message'])}", "red")
             return
         lines = text_of(result).splitlines()
         for line in lines[:_MOST_LINES]:
@@ -97,7 +96,7 @@ class Display:
         if len(lines) > _MOST_LINES:
             self._line(f"  .. {len(lines) - _MOST_LINES} more lines", "dim")
         for remark in remarks_on(result):
-            self._line(f"  {_short(remark, 2 * _LONGEST)}", "yellow")
+            self._line(f"  {short(remark, 2 * LONGEST)}", "yellow")
         for change in data.get("changes") or ():
             how = "new" if change["before"] is None else "removed" if change["after"] is None else "changed"
             self._line(f"  {how}: {change['path']}", "green")
@@ -107,13 +106,14 @@ class Display:
             told = step["payload"]
             if isinstance(told, dict) and told.get("reason") in REASONS and not self._is_told_elsewhere(told["reason"]):
                 self._line(
-                    f"[{told['reason']}] {_short(str(told.get('text')), 2 * _LONGEST)}",
+                    f"[{told['reason']}] {short(str(told.get('text')), 2 * LONGEST)}",
                     _STYLES.get(told["reason"], "yellow"),
                 )
             if isinstance(told, dict) and (left := _not_made(told)):
                 self._line(f"  {plural(left, 'call')} behind it {'was' if left == 1 else 'were'} not made", "yellow")
-            if entry.failed and isinstance(told, dict) and told.get("error") is True:
-                self._line(f"[failed] {entry.effect}: {_short(str(told.get('message')), 2 * _LONGEST)}", "red")
+            is_told_later = entry.effect in _PAUSING  # by the pause that follows
+            if entry.failed and isinstance(told, dict) and told.get("error") is True and not is_told_later:
+                self._line(f"[failed] {entry.effect}: {short(str(told.get('message')), 2 * LONGEST)}", "red")
 
     def _is_told_elsewhere(self, reason: str) -> bool:
         return bool(self._part) and reason == "goal_complete"
@@ -149,21 +149,6 @@ def transcript(entries: Iterable[Entry], console: Console) -> None:
     display.end()
 
 
-def _arguments(call: Any) -> str:  # noqa: ANN401  (JSON)
-    if call.get("argv"):
-        return _short(" ".join(call["argv"]))
-    given = call["arguments"]
-    if isinstance(given.get("cmd"), str):
-        return _short(given["cmd"])
-    shown = given.get("path") or ", ".join(each["path"] for each in given.get("files") or ())
-    return _short(shown or json.dumps(given, ensure_ascii=False))
-
-
-def _short(text: str, most: int = _LONGEST) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[: most - 2]}.."
-
-
 def _not_made(told: Mapping[str, Any]) -> int:
     """Count the calls that were left out because the subtask was closed before them."""
     return sum("error" in result for result in (told.get("results") or {}).values()) if told.get("subtask") else 0
@@ -174,5 +159,5 @@ def totals(work: Work, rounds: int) -> str:
     tokens = int(work.usage["prompt_tokens"] + work.usage["completion_tokens"])
     cost = f", {work.usage['cost_usd']:.4f} US dollars" if work.usage.get("cost_usd") else ""
     calls, files = sum(work.tools.values()), len(work.files_written)
-    of_parts = " (with all that parts could take)" if work.asked_apart else ""
+    of_parts = f" and {work.asked_apart} in parts" if work.asked_apart else ""
     return f"{plural(rounds, 'round')}{of_parts}, {plural(calls, 'call')} of tools, {tokens:,} tokens{cost}, {plural(files, 'file')}"

@@ -100,10 +100,10 @@ def _again(key: str, tool: str, kind: Kind, window: Sequence[Did]) -> Round:
     if kind == "looking":
         times = 1 + _seen_the_same(key, window)
         level = _level(times) if times != REMIND else "fine"  # whether it sees the same again, nobody knows yet
-        return Round(level, times, f"{tool} was called {times - 1} times like this, and saw the same each time")
+        return Round(level, times, f"{tool} was asked for {times - 1} times like this, and saw the same each time")
     since = window if kind == "changing" else _since_a_change(key, window)
     times = 1 + sum(each.key == key for each in since)
-    return Round(_level(times), times, f"{tool} was called {times - 1} times with the same arguments")
+    return Round(_level(times), times, f"{tool} was asked for {times - 1} times with the same arguments")
 
 
 def _since_a_change(key: str, window: Sequence[Did]) -> list[Did]:

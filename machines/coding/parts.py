@@ -1,12 +1,12 @@
 """Subtasks that are worked at together: each is a part, a run of the coding machine with a ledger of its own, `RUN+1.2` for the second one of the first task.
 
-A part has every guard, bound and proof that the whole has, and a share of the rounds, which the table has taken from the goal's before. The parts work
-in one folder: whatever changes it happens one after the other (`tools/exclusive.py`). What one of them does again counts for all of them. Nobody is
-asked for leave in a part. One that was cut off goes on from its ledger.
+A part has every guard, bound and proof that the whole has, and as many rounds as a subtask may have. The parts work in one folder: whatever changes it
+happens one after the other (`tools/exclusive.py`). What one of them changes again and again counts for all of them. Nobody is asked for leave in a
+part. One that was cut off goes on from its ledger.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import chain
@@ -18,7 +18,6 @@ import attrs
 
 from dsa.edge.binding import Binding
 from dsa.edge.driver import Driver
-from dsa.edge.runs import PART_OF
 from dsa.errors import GenerationError
 from dsa.expr import Value
 from dsa.meaning import Occurrence
@@ -26,11 +25,12 @@ from dsa.runtime.budgets import UNITS, Meter
 from dsa.runtime.journal import UnknownRunError
 from dsa.runtime.ledger import Entry
 from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step
+from machines.coding.gathering import kept_parts, name_of
 from machines.coding.loops import Did, together
 from machines.coding.plan import Task
 from machines.coding.resources import Resources, let_go, resources_in
 from machines.coding.session import NAME, PAUSED, bound_in
-from machines.coding.summary import note_of, summary_of, used_by
+from machines.coding.summary import added, note_of, summary_of
 from machines.coding.telling import read
 from machines.coding.work import Work
 from machines.talking.holding import Held, begun, limits_of, taken_up
@@ -47,10 +47,8 @@ class _Share:
 
 @attrs.frozen
 class _Part:
-    """A part that is held: its place, its driver, and what its policies work with."""
+    """A part that is held: its driver, and what its policies work with."""
 
-    place: str
-    task: Task
     driver: Driver
     resources: Resources
 
@@ -64,68 +62,98 @@ class _Part:
         """What it has done."""
         return self.resources.work(self.driver.run)
 
-    async def go_on(self, goal: str) -> str:
-        """Work until it rests; gives why it could not end, or nothing."""
-        planned = Occurrence("planned", data={"text": goal, "tasks": [self.task.to_json()]})
+    async def go_on(self, goal: str, task: Task) -> str:
+        """Work until it rests; gives why it is not over, or nothing."""
+        planned = Occurrence("planned", data={"text": goal, "tasks": [task.to_json()]})
         first = {"idle": (planned,)} | dict.fromkeys(PAUSED, (Occurrence("again"),))
         rest = await self.driver.drive(*first.get(self.state, ()))
         if rest.failure is not None:
-            return f"{self.driver.run.run_id}: {rest.failure}"
-        return "" if self.driver.run.finished else f"{self.driver.run.run_id}: {self.work.paused_for or self.state}"
+            return str(rest.failure)
+        return "" if self.driver.run.finished else self.work.paused_for or self.state
+
+
+@attrs.frozen
+class _Ended:
+    """What came of a part: its account, what it took, and why it is not over."""
+
+    told: Mapping[str, Any]
+    used: Mapping[str, float]
+    fault: str
+
+
+class _Group:
+    """The parts of one task: so many at a time, each knowing what the others have done."""
+
+    def __init__(self, tasks: Mapping[str, Task], work: Work, context: PolicyContext, agent: Resources) -> None:
+        self._tasks, self._goal, self._context, self._agent = tasks, work.goal, context, agent
+        self._share = _share(work, context, len(tasks))
+        self._turns = asyncio.Semaphore(agent.parallel)
+        self._done: dict[str, Callable[[], Iterable[Did]]] = {
+            "": partial(together, tuple(work.past), tuple(work.past_apart))
+        }
+        kept = kept_parts(Path(context.config["runs"]), context.run.run_id, tasks)
+        self._done |= {place: partial(tuple, tuple(part.past)) for place, part in kept}
+
+    async def ended(self) -> list[_Ended]:
+        """Have all of them work until they rest. Raises what the first of them raises that cannot go on."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._one(place)) for place in self._tasks]
+        except ExceptionGroup as faults:
+            raise faults.exceptions[0] from None
+        return [task.result() for task in tasks]
+
+    async def _one(self, place: str) -> _Ended:
+        task = self._tasks[place]
+        async with self._turns:
+            with _held(place, self._share, self._context, self._agent) as part:
+                _ = part.work  # one that was cut off has done something already
+                self._done[place] = lambda: part.resources.past
+                part.resources.others = partial(self._done_beside, place)
+                try:
+                    fault = await part.go_on(self._goal, task)
+                finally:
+                    await part.resources.model.aclose()
+                self._done[place] = partial(tuple, part.resources.past)
+                told = summary_of(place, part.driver.run.run_id, part.work, part.state)
+                return _Ended(told, part.work.usage, fault)
+
+    def _done_beside(self, place: str) -> tuple[Did, ...]:
+        return together((), chain.from_iterable(done() for at, done in self._done.items() if at != place))
 
 
 @answering("parts_done", "parts_failed")
 async def work_apart(action: Action, context: PolicyContext) -> list[Step]:
-    """Work at the subtasks that were set apart, all at once. Raises GenerationError when one of them could not end: it goes on when this is tried again."""
+    """Work at the subtasks that were set apart. Raises GenerationError when one of them could not end: it goes on when this is tried again."""
     agent, work, _ = read(action, context)
-    set_apart = [(place, chapter, subtask) for place, chapter, subtask in work.places if subtask.status == "apart"]
-    share = _share(work, context, len(set_apart))
-    with ExitStack() as undone:
-        parts = [
-            undone.enter_context(_held(place, Task(chapter.description, (subtask.description,)), share, context, agent))
-            for place, chapter, subtask in set_apart
-        ]
-        _beside_one_another(parts, tuple(work.past))
-        faults = [fault for fault in await _all_at_once(parts, work.goal) if fault]
-        if faults:
-            raise GenerationError("; ".join(faults), "part_not_over")
-        told = [summary_of(part.place, part.driver.run.run_id, part.work, part.state) for part in parts]
-        used = used_by(part.work for part in parts)
-    described = {place: subtask.description for place, _, subtask in set_apart}
+    tasks = {
+        place: Task(chapter.description, (subtask.description,))
+        for place, chapter, subtask in work.places
+        if subtask.status == "apart"
+    }
+    ended = await _Group(tasks, work, context, agent).ended()
+    if any(each.fault for each in ended):
+        raise GenerationError(_not_over(ended), "part_not_over")
+    told = [each.told for each in ended]
+    described = {place: task.subtasks[0] for place, task in tasks.items()}
     event = "parts_done" if all(part["status"] == "completed" for part in told) else "parts_failed"
-    data = {"parts": told, "note": note_of(told, described), "usage": used}
+    data = {"parts": told, "note": note_of(told, described), "usage": added(each.used for each in ended)}
     return [event_step(action.policy, event, data=as_unicode(data))]
 
 
-async def _all_at_once(parts: Sequence[_Part], goal: str) -> list[str]:
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(part.go_on(goal)) for part in parts]
-    except ExceptionGroup as faults:
-        raise faults.exceptions[0] from None
-    return [task.result() for task in tasks]
-
-
-def _beside_one_another(parts: Sequence[_Part], before: tuple[Did, ...]) -> None:
-    """Let each know what the others do, and what was done before they began."""
-    for part in parts:
-        _ = part.work  # one that was cut off has done something already
-        part.resources.others = partial(_done_by, before, [each.resources for each in parts if each is not part])
-
-
-def _done_by(before: tuple[Did, ...], others: Sequence[Resources]) -> tuple[Did, ...]:
-    return together(before, chain.from_iterable(each.past for each in others))
+def _not_over(ended: Iterable[_Ended]) -> str:
+    """Say which parts are not over, and why; what holds for several is said once."""
+    places: dict[str, list[str]] = {}
+    for each in ended:
+        if each.fault:
+            places.setdefault(each.fault, []).append(str(each.told["place"]))
+    return "; ".join(f"{', '.join(of)}: {fault}" for fault, of in places.items())
 
 
 def _share(work: Work, context: PolicyContext, count: int) -> _Share:
-    """Divide the rounds that were taken for the parts, and what is left of the budget."""
+    """Divide what is left of the budget, and give each the rounds of a subtask."""
     bounds, run = context.run.machine.constants, context.run
-    rounds = int(bounds["part_rounds"]) // count
-    parameters: dict[str, Value] = {
-        **bounds,
-        "max_rounds": rounds,
-        "max_turns": min(int(bounds["max_turns"]), rounds),
-    }
+    parameters: dict[str, Value] = {**bounds, "max_rounds": bounds["max_turns"]}
     meter = Meter(limits_of(run.machine, {"config": context.config}), run.machine.answers)
     meter.follow(run.ledger)
     budget = [
@@ -148,10 +176,10 @@ def _part_of(unit: str, amount: float) -> str:
 
 
 @contextmanager
-def _held(place: str, task: Task, share: _Share, context: PolicyContext, agent: Resources) -> Iterator[_Part]:
+def _held(place: str, share: _Share, context: PolicyContext, agent: Resources) -> Iterator[_Part]:
     """Take a part up, or begin it."""
     runs, made = Path(context.config["runs"]), list[Resources]()
-    run_id = f"{context.run.run_id}{PART_OF}{place}"
+    run_id = name_of(context.run.run_id, place)
     bind = bound_in(runs, context.config["model"])
 
     def prepare(binding: Binding, run_id: str, undone: ExitStack) -> None:
@@ -172,4 +200,4 @@ def _held(place: str, task: Task, share: _Share, context: PolicyContext, agent: 
     except UnknownRunError:
         held = begin()
     with held.undone:
-        yield _Part(place, task, held.driver, made[-1])
+        yield _Part(held.driver, made[-1])

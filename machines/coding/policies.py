@@ -14,11 +14,14 @@ import attrs
 
 from dsa.edge.sandbox.commands import Stop
 from dsa.edge.threads import in_thread
+from dsa.errors import GenerationError
+from dsa.generators.streams import StreamResult
 from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step, text_step
 from machines.coding.calls import COMPLETE, Call, meant
 from machines.coding.loops import key_of, reminder_of, round_of
 from machines.coding.messages import messages_for
 from machines.coding.plan import DECOMPOSE, INDEPENDENT, read_plan, tasks_from
+from machines.coding.shown import arguments_shown
 from machines.coding.telling import read
 from machines.coding.toolbox import Done, Toolbox
 from machines.coding.work import Work, did_of
@@ -73,7 +76,7 @@ async def decompose(action: Action, context: PolicyContext) -> list[Step]:
             "role": "user",
             "content": f"{work.goal}\n\nYour last answer could not be used: {wrong}. Answer again.",
         }
-    result = await agent.model.ask(messages, (), number=work.asked_of_model, on_text=None)
+    result = _whole(await agent.model.ask(messages, (), number=work.asked_of_model, on_text=None))
     _, told = answer_told(result, work.free_id)
     tasks, faults = read_plan(told["content"])
     data = {"tasks": [task.to_json() for task in tasks], "faults": faults, **told}
@@ -89,9 +92,16 @@ async def ask_model(action: Action, context: PolicyContext) -> list[Step]:
     )
     known = await in_thread(lambda: agent.toolbox.tools)
     tools = [tool.described() for tool in known.values()]
-    result = await agent.model.ask(messages, tools, number=work.asked_of_model, on_text=agent.listen)
+    result = _whole(await agent.model.ask(messages, tools, number=work.asked_of_model, on_text=agent.listen))
     kind, data = answer_told(result, work.free_id)
     return [event_step(action.policy, kind, data=data)]
+
+
+def _whole(result: StreamResult) -> StreamResult:
+    """Give an answer, unless its connection broke off whenever it was asked for: that is no fault of the model's. Raises GenerationError."""
+    if result.error is not None and result.error.code in _BROKEN:
+        raise GenerationError(str(result.error), "interrupted")
+    return result
 
 
 # -- calls ----------------------------------------------------------------------------------------------------------------
@@ -115,7 +125,7 @@ async def next_call(action: Action, context: PolicyContext) -> list[Step]:
         return [_closing(action, work, call, about)]
     found = await in_thread(partial(agent.toolbox.looked_at, call))
     key = key_of(call.tool.name, _known_by(call, found))
-    seen = round_of(key, call.tool.name, call.tool.kind, tuple(work.past), agent.others())
+    seen = round_of(key, call.tool.name, call.tool.kind, tuple(work.past), (*work.past_apart, *agent.others()))
     approval = agent.approval(call.tool.needs, found["asks"], work.allowed)
     data = {
         **about, **found, "key": key, "kind": call.tool.kind, "arguments": dict(call.arguments), "round": attrs.asdict(seen), "approval": approval,
@@ -134,6 +144,8 @@ def _known_by(call: Call, found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 #: Another time limit makes no other call, nor do folders that would be made.
+#: Errors of an answer that are its connection's, or its provider's.
+_BROKEN = frozenset({"interrupted", "provider_error"})
 _NO_DIFFERENCE = frozenset({"timeout_sec", "create_dirs"})
 
 
@@ -166,7 +178,7 @@ async def run_tool(action: Action, context: PolicyContext) -> list[Step]:
         agent.toolbox.model, agent.toolbox.asked = agent.model, work.asked_of_model
         done = await _stoppable(partial(_do, agent.toolbox, call))
     data = {"call_id": call["call_id"], **done.as_data()}
-    told = reminder_of(did_of(call, data), tuple(work.past), agent.others())
+    told = reminder_of(did_of(call, data), tuple(work.past), (*work.past_apart, *agent.others()))
     if told:
         data |= {"seen": data["result"], "result": {**data["result"], "note": told}}
     return [event_step(action.policy, "tool_done" if done.is_done else "tool_failed", data=as_unicode(data))]
@@ -215,8 +227,7 @@ async def probe(action: Action, context: PolicyContext) -> list[Step]:
 async def advance(action: Action, context: PolicyContext) -> list[Step]:
     """Say whether there is another subtask, or several that can be worked at together."""
     agent, work, _ = read(action, context)
-    rounds = context.run.machine.constants["part_rounds"]
-    places = work.independent_next(min(agent.parallel, int(rounds)))
+    places = work.independent_next() if agent.parallel > 1 else []
     if len(places) > 1:
         return [event_step(action.policy, "apart", data={"places": places})]
     return [event_step(action.policy, "none_left" if work.next_waiting is None else "next_subtask")]
@@ -228,4 +239,10 @@ async def ask_approval(action: Action, context: PolicyContext) -> list[Step]:
     assert work.current is not None, "leave is asked for a call"
     call = work.current.about
     diff = await in_thread(partial(agent.toolbox.shown, call))
-    return [text_step(action.policy, f"may {call['tool']} happen?", about={"asks": call["asks"], "diff": diff})]
+    return [
+        text_step(
+            action.policy,
+            f"may {call['tool']} {arguments_shown(call)} happen?",
+            about={"asks": call["asks"], "diff": diff},
+        )
+    ]

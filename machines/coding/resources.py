@@ -32,7 +32,7 @@ class Resources:
     """
 
     def __init__(self, config: Mapping[str, Any], folder: Path) -> None:
-        self._config = config
+        self.config = config
         self._folder = folder.parent / config["part_of"] if config.get("part_of") else folder
         self._work = Work()
         self.listen: Listener = lambda _text: None
@@ -54,12 +54,12 @@ class Resources:
     @cached_property
     def toolbox(self) -> Toolbox:
         """The tools. Raises as `Toolbox` does."""
-        return Toolbox(self._config, self._folder)
+        return Toolbox(self.config, self._folder)
 
     @cached_property
     def model(self) -> Model:
         """Who answers. Raises ModelUnavailable, DocumentError."""
-        config = self._config
+        config = self.config
         wanted = Wanted(
             config.get("seed") or 0,
             config.get("temperature"),
@@ -72,34 +72,34 @@ class Resources:
     @property
     def context_tokens(self) -> int:
         """How long a request may be."""
-        return int(self._config.get("context_tokens") or CONTEXT_TOKENS)
+        return int(self.config.get("context_tokens") or CONTEXT_TOKENS)
 
     @property
     def parallel(self) -> int:
         """How many subtasks may be worked at together."""
-        return int(self._config.get("parallel") or 1)
+        return int(self.config.get("parallel") or 1)
 
     @property
     def files_before(self) -> tuple[str, ...]:
         """What had been written before this run began, where it is a part."""
-        return tuple(self._config.get("files_before") or ())
+        return tuple(self.config.get("files_before") or ())
 
     @property
     def is_test_first(self) -> bool:
         """Tell whether new modules are to be written with their tests."""
-        return bool(self._config.get("test_first"))
+        return bool(self.config.get("test_first"))
 
     def approval(self, needs: str, asks: str, allowed: set[str]) -> dict[str, str]:
         """Say whether a call may happen in this mode: yes, ask, never, and why."""
-        mode = self._config.get("mode") or MODES[0]
-        allowed = {*allowed, *(self._config.get("allowed") or ())}
+        mode = self.config.get("mode") or MODES[0]
+        allowed = {*allowed, *(self.config.get("allowed") or ())}
         if needs == "never":
             return {"is": "never", "why": "the configuration does not allow this tool"}
         if needs == "look" or asks in allowed or mode == "full-auto" or (mode == "auto-edit" and needs == "edit"):
             return {"is": "yes", "why": ""}
         if mode == "read-only":
             return {"is": "never", "why": "this run only reads (--mode read-only): look, and answer"}
-        if self._config.get("part_of"):
+        if self.config.get("part_of"):
             return {"is": "never", "why": "leave would be asked for it, and nobody is asked while several work at once"}
         return {"is": "ask", "why": f"the user is asked first (--mode {mode})"}
 

@@ -10,6 +10,7 @@ from typing import Any
 from machines.coding.calls import TOOLS
 from machines.coding.work import Called, Work
 
+LONGEST = 110
 _SHORT_ID, _MOST_FILES = 12, 20
 _LOOKING = frozenset(tool.name for tool in TOOLS if tool.kind == "looking")
 _ENDED = {
@@ -67,6 +68,23 @@ def how_ended(result: Mapping[str, Any]) -> str:
     if result.get("ended"):
         return _ENDED.get(result["ended"], f"ended: {result['ended']}")
     return f"ended by {result['signal']}" if result.get("signal") else f"rc={result.get('rc')}"
+
+
+def arguments_shown(call: Mapping[str, Any]) -> str:
+    """Write what a call is asked with in one line: a command, a path, or all of it."""
+    if call.get("argv"):
+        return short(" ".join(call["argv"]))
+    given = call["arguments"]
+    if isinstance(given.get("cmd"), str):
+        return short(given["cmd"])
+    shown = given.get("path") or ", ".join(each["path"] for each in given.get("files") or ())
+    return short(shown or json.dumps(given, ensure_ascii=False))
+
+
+def short(text: str, most: int = LONGEST) -> str:
+    """Give a text in one line, so long at most."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 2]}.."
 
 
 # -- the ledger for people ------------------------------------------------------------------------------------------------

@@ -72,11 +72,11 @@ def note_of(parts: Iterable[Mapping[str, Any]], described: Mapping[str, str]) ->
     return "\n".join(["[These subtasks were worked at by others, beside one another:", *lines, "]"])
 
 
-def used_by(works: Iterable[Work]) -> dict[str, float]:
+def added(amounts: Iterable[Mapping[str, float]]) -> dict[str, float]:
     """Add up what the parts have taken."""
     found: dict[str, float] = {}
-    for work in works:
-        for name, value in work.usage.items():
+    for amount in amounts:
+        for name, value in amount.items():
             found[name] = found.get(name, 0) + value
     return found
 

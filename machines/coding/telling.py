@@ -101,6 +101,8 @@ async def drop_calls(action: Action, context: PolicyContext) -> list[Step]:
     """Answer every call that waits: it was not made."""
     _, work, _ = read(action, context)
     results = _results(work, "too_many_calls", "not made: too many calls at once, or the work ends here")
+    if not results:
+        return []
     return _told(
         action,
         "too_many_calls",

@@ -4,7 +4,7 @@ Takes a run's ledger and the history of its workspace that lies in the run's fol
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +15,43 @@ from dsa.cli.kept import faults_told, recorded_run, runs_option
 from dsa.edge.runs import PART_OF
 from dsa.errors import DsaError
 from dsa.runtime.ledger import Entry, MachineEntry
+from machines.coding.gathering import gathered
 from machines.coding.history import History, Undone
-from machines.coding.work import Work, work_of
+from machines.coding.work import Work
+
+_SHORT = 12
 
 
 def diff(entries: Iterable[Entry], folder: Path) -> str:
     """Give what a run has changed, as `git diff` writes it; `folder` is the run's own. Raises DsaError where the history is not there."""
-    work, history = _opened(tuple(entries), folder)
-    return "".join(history.diff(first, last) for first, last in work.spans)
+    entries = tuple(entries)
+    spans = _work(entries, folder).spans
+    if not spans:
+        return ""
+    history = _opened(entries, folder)
+    return "".join(history.diff(first, last) for first, last in spans)
 
 
 def undone(entries: Iterable[Entry], folder: Path) -> list[Undone]:
     """Put back what a run has changed, the last change first. Raises DsaError where the history or the workspace is not there."""
-    work, history = _opened(tuple(entries), folder)
-    return [history.undo(first, last) for first, last in reversed(work.spans)]
+    entries = tuple(entries)
+    spans = _work(entries, folder).spans
+    if not spans:
+        return []
+    history = _opened(entries, folder)
+    return [history.undo(first, last) for first, last in reversed(spans)]
 
 
-def _opened(entries: tuple[Entry, ...], folder: Path) -> tuple[Work, History]:
+def _work(entries: Sequence[Entry], folder: Path) -> Work:
     first = entries[0]
     if not isinstance(first, MachineEntry) or first.name != "coding":
         raise DsaError("this is no run of the coding machine")
+    return gathered(entries, folder.parent, folder.name)
+
+
+def _opened(entries: Sequence[Entry], folder: Path) -> History:
+    first = entries[0]
+    assert isinstance(first, MachineEntry), "a run of the coding machine"
     config: Any = dict(first.started)["config"]
     folder = folder.parent / config.get("part_of", folder.name)  # of all parts the whole keeps it
     if not (folder / "history").is_dir():
@@ -42,7 +59,7 @@ def _opened(entries: tuple[Entry, ...], folder: Path) -> tuple[Work, History]:
     workspace = Path(config["workspace"])
     if not workspace.is_dir():
         raise DsaError(f"{workspace}: the run's workspace is not there")
-    return work_of(entries), History(folder / "history", workspace)
+    return History(folder / "history", workspace)
 
 
 @click.command("undo")
@@ -60,7 +77,11 @@ def command(run: str, root: str, *, json_wanted: bool) -> None:
     if recorded.holder is not None or recorded_run(runs, whole).holder is not None:
         raise Ended(f"run {whole} goes on: stop it first", 1)
     with faults_told(runs):
-        done = undone(recorded.entries, runs / recorded.run)
+        entries, folder = tuple(recorded.entries), runs / recorded.run
+        work, done = _work(entries, folder), undone(entries, folder)
+    commits = [
+        call.result["commit"][:_SHORT] for call in work.calls if call.tool == "git_commit" and call.status == "done"
+    ]
     conflicts = [each for undo in done for each in undo.conflicts]
     restored = [path for undo in done for path in undo.restored]
     removed = [path for undo in done for path in undo.removed]
@@ -73,6 +94,8 @@ def command(run: str, root: str, *, json_wanted: bool) -> None:
                 click.echo(f"{text}: {path}")
         for each in conflicts:
             click.echo(f"left alone: {each.path} ({each.reason})")
-        if not done:
-            click.echo(f"run {recorded.run} has changed no file")
+        if not (conflicts or restored or removed):
+            click.echo(f"run {recorded.run} has left no file to put back")
+        for commit in commits:
+            click.echo(f"the commit {commit} stays: undo puts back files, git its own history")
     raise SystemExit(1 if conflicts else 0)

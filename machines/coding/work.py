@@ -6,7 +6,7 @@ nothing and asks nobody: the same entries give the same work, also after a crash
 
 import json
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import attrs
@@ -89,6 +89,7 @@ class Work:
         self.current: Called | None = None
         self.calls: list[Called] = []
         self.past: deque[Did] = deque(maxlen=WINDOW)
+        self.past_apart: deque[Did] = deque(maxlen=WINDOW)
         self.changes: dict[str, tuple[str | None, str | None]] = {}
         self.moves: list[Mapping[str, Any]] = []
         self.spans: list[tuple[str, str]] = []
@@ -149,12 +150,12 @@ class Work:
             for number, subtask in enumerate(chapter.subtasks, 1)
         ]
 
-    def independent_next(self, most: int) -> list[str]:
-        """Give the places of what may be worked at together now: the next subtasks of a task that says so, so many at most."""
+    def independent_next(self) -> list[str]:
+        """Give the places of what may be worked at together now: the subtasks that are left of a task that says so."""
         waiting = [(place, chapter) for place, chapter, subtask in self.places if subtask.status == "waiting"]
         if not waiting or not waiting[0][1].independent:
             return []
-        return [place for place, chapter in waiting if chapter is waiting[0][1]][:most]
+        return [place for place, chapter in waiting if chapter is waiting[0][1]]
 
     @property
     def files_written(self) -> list[str]:
@@ -222,7 +223,7 @@ class Work:
             following.status = "in_progress"
 
     def _set_apart(self, places: Collection[str], *, together: bool) -> None:
-        """Begin subtasks together, or the first of them alone where the rounds that are left do not suffice."""
+        """Begin subtasks together, or the first of them alone where no round is left."""
         if not together:
             self._begin_next()
             return
@@ -294,8 +295,13 @@ class Work:
             self.spans.append((data["before"], data["after"]))
 
     def _joined(self, data: Mapping[str, Any]) -> None:
-        """Take what the parts have done (`parts.summary_of`) as if it had been done here."""
-        for part in data["parts"]:
+        self.join(data["parts"], data.get("usage") or {})
+        self.exchanges.append([])
+        self._say({"role": "user", "content": data["note"]})
+
+    def join(self, parts: Sequence[Mapping[str, Any]], usage: Mapping[str, Any]) -> None:
+        """Take what parts have done (`summary.summary_of`) as if it had been done here."""
+        for part in parts:
             _, _, subtask = next(each for each in self.places if each[0] == part["place"])
             subtask.status, subtask.reason, subtask.done = part["status"], part["reason"], part["done"]
             for mine, name in ((self.reasons, "reasons"), (self.rescues, "rescues"), (self.tools, "tools")):
@@ -305,13 +311,11 @@ class Work:
             self.errors += part["errors"]
             self.asked_apart += part["asked"]
             self.calls += [Called(**call) for call in part["calls"]]
-        for move in sorted((move for part in data["parts"] for move in part["moves"]), key=lambda move: move["at_ms"]):
+        for move in sorted((move for part in parts for move in part["moves"]), key=lambda move: move["at_ms"]):
             self._changed(move)
-        done = [Did(**did) for part in data["parts"] for did in part["past"]]
-        self.past.extend(sorted(done, key=lambda did: did.at_ms))
-        self._add_usage(data)
-        self.exchanges.append([])
-        self._say({"role": "user", "content": data["note"]})
+        done = [Did(**did) for part in parts for did in part["past"]]
+        self.past_apart.extend(sorted(done, key=lambda did: did.at_ms))
+        self._add_usage({"usage": usage})
 
     # -- what effects without answers tell ----------------------------------------------------------------------------
 

@@ -40,6 +40,9 @@ class Model(Protocol):
         Raises GenerationError when nothing came.
         """
 
+    async def aclose(self) -> None:
+        """Let go of connections, before the event loop ends by itself."""
+
 
 @attrs.frozen
 class Wanted:
@@ -97,6 +100,9 @@ class _Server:
     async def ask(self, messages: Messages, tools: Messages, *, number: int, on_text: Show | None) -> StreamResult:
         return await self.ask_with({}, messages, tools, number=number, on_text=on_text)
 
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
     async def ask_with(
         self, more: Mapping[str, Any], messages: Messages, tools: Messages, *, number: int, on_text: Show | None
     ) -> StreamResult:
@@ -137,6 +143,9 @@ class _InJson:
         found = _reconciled(chunks_of(reply, number), tools, on_text)
         return attrs.evolve(found, usage=result.usage, model=result.model)
 
+    async def aclose(self) -> None:
+        await self._server.aclose()
+
 
 class _LiteLLM:
     """Any provider that LiteLLM knows."""
@@ -159,6 +168,9 @@ class _LiteLLM:
             return await self._generator_within(left_s).converse(messages, seed=seed, tools=tools, on_text=shown)
 
         return await asked(once, self._patience, on_text)
+
+    async def aclose(self) -> None:
+        """Nothing is kept open."""
 
 
 class _Script:
@@ -188,6 +200,9 @@ class _Script:
         is_call = isinstance(said, dict) and isinstance(said.get("tool_calls"), list)
         written: dict[str, Any] = said if is_call else {"content": reply.strip()}
         return attrs.evolve(_reconciled(chunks_of(written, number), tools, on_text), model="scripted")
+
+    async def aclose(self) -> None:
+        """Nothing is kept open."""
 
 
 def _reconciled(chunks: Iterable[Mapping[str, Any]], tools: Messages, on_text: Show | None) -> StreamResult:

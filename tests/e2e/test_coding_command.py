@@ -193,6 +193,24 @@ def test_undo_says_what_it_did_and_what_it_left(code, tmp_path):
     assert (left.returncode, left.stdout.startswith("left alone: a.txt (")) == (1, True)
 
 
+def test_undo_without_anything_to_put_back_says_so(code):
+    assert code("Do it", "--mode", "full-auto").returncode == 0
+    assert code("last", command="undo").stdout == "removed: a.txt\n"
+    again = code("last", command="undo")
+    assert (again.returncode, "has left no file to put back" in again.stdout) == (0, True)
+    assert code("Look", "--mode", "full-auto", script=(PLAN, "Nothing.", "Nothing.")).returncode == 0
+    idle = code("last", command="undo")
+    assert (idle.returncode, "has left no file to put back" in idle.stdout) == (0, True)
+    assert "nothing was changed" in code("last", "--diff", command="show").stdout
+
+
+def test_what_waits_for_leave_is_said_wherever_it_can_be_given(code):
+    assert code("Do it", script=(PLAN, WRITE, WRITE, DONE)).returncode == 3
+    assert "may write_file a.txt happen?" in code("last", command="show").stdout
+    sent = code("last", "denied", command="send")
+    assert (sent.returncode, "said      may write_file a.txt happen?" in sent.stdout) == (3, True)
+
+
 def test_what_was_shown_can_be_shown_again(code):
     *lines, _totals = code("Do it", "--mode", "full-auto").stdout.splitlines()
     again = code("last", "--transcript", command="show")

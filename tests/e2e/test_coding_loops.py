@@ -170,7 +170,7 @@ def begun_in_parts(tmp_path, act, **config):
         (workspace / name).write_text(text)
     plan = tasks(("Do both", "write_file a.txt", "list_dir ."))
     plan[0]["independent"] = True
-    bounds = {"max_rounds": 60, "max_turns": 30, "part_rounds": 60}
+    bounds = {"max_rounds": 60, "max_turns": 30}
     return agent_at(tmp_path, "do it", forgetful(plan, beside(act)), parameters=bounds, parallel=2, **config)
 
 

@@ -58,7 +58,7 @@ def test_they_are_asked_at_the_same_time_and_the_goal_is_complete(tmp_path):
 
     with agent_at(tmp_path, GOAL, waits, parallel=2) as (agent, _):
         work = worked(agent)
-        assert (agent.state, agent.values["rounds"]) == ("goal_complete", 12)
+        assert (agent.state, agent.values["rounds"], work.asked_apart) == ("goal_complete", 1, 4)
         assert [(s.status, s.done) for chapter in work.chapters for s in chapter.subtasks] == [("completed", 1)] * 2
         assert sorted(work.files_written) == ["a.txt", "b.txt"]
         assert work.tools["write_file done"] == 2
@@ -124,7 +124,7 @@ def test_a_circle_that_is_shared_between_parts_is_seen(tmp_path, again):
     config = {"parallel": 3}
     with playing(forgetful(plan, act)) as played:
         (tmp_path / "workspace").mkdir()
-        settings = Settings(GOAL, config_of(played.model, tmp_path / "workspace", **config), (), {"part_rounds": 24})
+        settings = Settings(GOAL, config_of(played.model, tmp_path / "workspace", **config))
         with Agent.begin(settings, tmp_path / "runs", watch_part=watch) as agent:
             work = worked(agent)
             reasons = [subtask.reason for subtask in work.chapters[0].subtasks]
@@ -157,7 +157,7 @@ def test_rounds_are_bounded_for_all_of_them_together(tmp_path):
     def act(_view):
         return call("search", pattern=f"nothing {next(looks)}")
 
-    parameters = {"max_rounds": 9, "part_rounds": 8}
+    parameters = {"max_rounds": 9, "max_turns": 4}
     with agent_at(tmp_path, GOAL, forgetful(BOTH, act), parameters=parameters, parallel=2) as (agent, played):
         work = worked(agent)
         assert agent.state == "escalated"
@@ -233,6 +233,69 @@ def test_what_one_part_has_changed_is_shown_and_undone_by_itself(tmp_path):
     over = subprocess.run(asked, capture_output=True, text=True, check=False)
     assert (over.returncode, over.stdout) == (0, "removed: b.txt\n")
     assert [path.name for path in (tmp_path / "workspace").glob("*.txt")] == ["a.txt"]
+
+
+@pytest.mark.parametrize("then", ["nothing", "stopped"])
+def test_what_parts_have_done_counts_and_is_undone_before_all_are_over(tmp_path, then):
+    def act(view):
+        return Said(status=500) if view.gave("write_file") and view.subtask.endswith("b.txt") else writing(view)
+
+    with agent_at(tmp_path, GOAL, forgetful(BOTH, act), parallel=2) as (agent, _):
+        work = worked(agent)
+        assert (agent.state, work.tools["write_file done"], sorted(work.files_written)) == (
+            "held_up",
+            2,
+            ["a.txt", "b.txt"],
+        )
+        run_id = agent.run_id
+        if then == "stopped":
+            asyncio.run(agent.stop())
+            assert (agent.state, sorted(agent.work.files_written)) == ("cancelled", ["a.txt", "b.txt"])
+    lines = (tmp_path / "workspace" / "agent_ledger.log").read_text().splitlines()
+    assert sorted(line for line in lines if "WRITE" in line) == ["WRITE a.txt", "WRITE b.txt"]
+    with open_store(tmp_path / "runs") as store:
+        entries = store.read(run_id).entries
+    assert "+b.txt" in diff(entries, tmp_path / "runs" / run_id)
+    undone(entries, tmp_path / "runs" / run_id)
+    assert sorted(path.name for path in (tmp_path / "workspace").glob("*.txt")) == []
+
+
+def test_they_wait_for_their_turn_and_each_has_the_rounds_of_a_subtask(tmp_path):
+    """Six subtasks, two at a time: none is left, and no more than two are ever asked for at once."""
+    names = "abcdef"
+    at_once, most = set(), []
+
+    def act(view):
+        at_once.add(view.subtask)
+        most.append(len(at_once))
+        time.sleep(0.02)
+        if view.gave("write_file"):
+            at_once.discard(view.subtask)
+        return writing(view)
+
+    plan = independent(*(f"write_file {name}.txt" for name in names))
+    with agent_at(tmp_path, GOAL, forgetful(plan, act), parallel=2, parameters={"max_rounds": 2, "max_turns": 2}) as (
+        agent,
+        _,
+    ):
+        work = worked(agent)
+        assert (agent.state, agent.values["rounds"], work.asked_apart) == ("goal_complete", 1, 12)
+    assert max(most) == 2
+    assert len(list((tmp_path / "workspace").glob("*.txt"))) == 6
+
+
+def test_the_same_command_is_fine_behind_parts_that_have_run_it(tmp_path):
+    """Who comes after has not seen what they saw: to look whether all is well is no circle."""
+    check = {"cmd": ["ruff", "--version"]}
+    plan = independent(*["run_cmd ruff --version"] * 3, then=("run_cmd ruff --version",))
+
+    def act(view):
+        return complete() if view.gave("run_cmd") else call("run_cmd", **check)
+
+    with agent_at(tmp_path, GOAL, forgetful(plan, act), parallel=3) as (agent, _):
+        work = worked(agent)
+        assert (agent.state, work.blocked, work.reasons["call_looping"]) == ("goal_complete", {}, 0)
+        assert work.tools["run_cmd done"] == 4
 
 
 def test_stopped_while_they_work_the_run_is_over_and_nothing_is_held(tmp_path):
@@ -328,6 +391,6 @@ def test_each_may_look_for_itself(tmp_path):
             return call("run_cmd", cmd=["ruff", "--version"])
         return writing(view)
 
-    with agent_at(tmp_path, GOAL, forgetful(plan, act), parallel=4, parameters={"part_rounds": 24}) as (agent, _):
+    with agent_at(tmp_path, GOAL, forgetful(plan, act), parallel=4) as (agent, _):
         assert worked(agent).blocked == {}
         assert agent.state == "goal_complete"

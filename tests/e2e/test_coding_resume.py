@@ -9,9 +9,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import attrs
 import coding_chaos
 import pytest
-from chat_server import playing
+from chat_server import Said, playing
 from coders import LOST, acting, agent_at, call, complete, config_of, forgetful, tasks, worked
 
 from dsa.edge.runs import open_store
@@ -163,13 +164,57 @@ def test_blocked_calls_and_the_probe_survive(tmp_path):
         assert [each.refused for each in agent.work.past] == [False, False, True]
 
 
+@pytest.mark.parametrize(("answers", "state"), [(0, "unplanned"), (1, "paused"), (2, "paused")])
+def test_an_answer_that_breaks_off_pauses_the_work_and_loses_nothing(tmp_path, answers, state):
+    """The connection is at fault, not the model: no plan is replaced, and no round is used up."""
+    player = acting(coding_chaos.PLAN, coding_chaos.counting)
+    is_broken = [True]
+
+    def breaks(body, number):
+        if number < answers or not is_broken[0]:
+            return player(body, number)
+        return Said("Let me begin", breaks_off=True)
+
+    with agent_at(tmp_path, coding_chaos.GOAL, breaks) as (agent, _):
+        work = worked(agent)
+        assert (agent.state, work.reasons["answer_cut_off"], work.reasons["plan_replaced"]) == (state, 0, 0)
+        assert "without a finish reason" in work.paused_for
+        rounds = agent.values["rounds"]
+        asyncio.run(agent.go_on())
+        assert (agent.state, agent.values["rounds"]) == (state, rounds)
+        is_broken[0] = False
+        asyncio.run(agent.go_on())
+        assert (agent.state, agent.work.errors) == ("goal_complete", [])
+
+
+@pytest.mark.parametrize(
+    "budget", [*(f"calls={count}" for count in range(1, 20, 3)), "tokens=10", "tokens=31", "seconds=0.000001"]
+)
+def test_a_budget_of_the_whole_run_pauses_it_wherever_it_is_spent(tmp_path, budget):
+    player = acting(coding_chaos.PLAN, coding_chaos.counting)
+
+    def costs(body, number):
+        return attrs.evolve(player(body, number), tokens=10)
+
+    with agent_at(tmp_path, coding_chaos.GOAL, costs, budget=[budget]) as (agent, played):
+        work = worked(agent)
+        assert agent.state in {"unplanned", "paused"}
+        assert "budget" in work.paused_for
+        assert work.waiting() == ()  # what an answer has asked for is done
+        run_id = agent.run_id
+        agent.close()
+        with Agent.resume(run_id, tmp_path / "runs", model=played.model, budget=["calls=1000"]) as again:
+            asyncio.run(again.go_on())
+            assert (again.state, again.work.errors) == ("goal_complete", [])
+
+
 def test_budgets_hold_and_survive(tmp_path):
     config = config_of("x", tmp_path)
     assert config["mode"] == "full-auto"
     player = acting(coding_chaos.PLAN, coding_chaos.counting)
     with agent_at(tmp_path, coding_chaos.GOAL, player, budget=["ask_model.calls=3"]) as (agent, played):
         work = worked(agent)
-        assert (agent.state, agent.values["rounds"], len(played.requests)) == ("paused", 4, 4)
+        assert (agent.state, agent.values["rounds"], len(played.requests)) == ("paused", 3, 4)
         assert work.reasons["paused"] == 1
         events = [entry for entry in agent._driver.run.ledger if isinstance(entry, EventEntry)]  # noqa: SLF001
         assert "budget" in events[-1].data["message"]

@@ -79,7 +79,7 @@ def test_a_run_that_ended_in_the_middle_of_a_model_call_is_finished(dsa, tmp_pat
     (run,) = (path.name for path in (tmp_path / ".dsa").glob("*-dual_state-*"))
     if how == "SIGINT":
         assert f"kept in .dsa/{run}: `dsa resume {run}` goes on" in done.stderr
-    assert re.search(rf"^{run} .* generating +cut off$", dsa("runs").stdout, re.MULTILINE)
+    assert re.search(rf"^{run} .* generating +cut off ", dsa("runs").stdout, re.MULTILINE)
     told = dsa("show", "last").stdout
     assert "to do   query_llm 3/2, which was under way: it is asked for again\n" in told
     before = recorded(tmp_path / ".dsa", run).entries

@@ -15,7 +15,12 @@ from row_stories import mutants, rows_taken
 GOLDEN = Path(__file__).parent.parent / "golden"
 TOLD = {"chat": chat_stories, "coding": coding_stories}
 STORIES = [(machine, name) for machine, told in TOLD.items() for name in told.STORIES]
-ROWS = [(machine, number) for machine, told in TOLD.items() for number in range(len(told.shipped().transitions))]
+#: A sample of the rows, and all of them where everything is tested.
+ROWS = [
+    pytest.param(machine, number, marks=() if number % 3 == 0 else pytest.mark.full)
+    for machine, told in TOLD.items()
+    for number in range(len(told.shipped().transitions))
+]
 
 
 def _expected(machine, name):

@@ -124,7 +124,7 @@ def test_a_killed_run_goes_on_and_no_recorded_call_is_performed_again(dsa, tmp_p
     at = FLOW.index(call)
     assert performed(tmp_path) == FLOW[: at + 1]
     policy, path = call.split()
-    assert re.search(rf"  policy search_agent  {policy} {re.escape(path)}  cut off$", dsa("runs").stdout, re.MULTILINE)
+    assert re.search(rf"  policy search_agent  {policy} {re.escape(path)}  cut off ", dsa("runs").stdout, re.MULTILINE)
     told = dsa("show", "last").stdout
     assert f"to do  {policy} {path}, which was under way: it is asked for again\n" in told
     (tmp_path / "news" / "news.md").write_text("Python 4 was released.\n")  # what is recorded is not looked up again

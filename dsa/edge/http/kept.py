@@ -39,6 +39,12 @@ class Kept:
             self._clients[loop] = client, closing
         yield self._clients[loop][0]
 
+    async def aclose(self) -> None:
+        """Close the client of the running loop, if there is one."""
+        _, closing = self._clients.pop(asyncio.get_running_loop(), (None, None))
+        if closing is not None:
+            await closing.aclose()
+
     def read_on(self, pieces: AsyncGenerator[bytes, None]) -> None:
         """Read what comes behind a whole answer, beside everything else: only a connection whose answer was read can be used again."""
         task = asyncio.create_task(_read_to_the_end(pieces))

@@ -73,6 +73,11 @@ class Server:
         variable, found = endpoint.key(key_variable, os.environ)
         self.asked = Asked(endpoint.model, endpoint.base, variable, key or found)
 
+    async def aclose(self) -> None:
+        """Close the connection that is kept on the running loop."""
+        if self._kept is not None:
+            await self._kept.aclose()
+
     async def chunks(
         self, body: Mapping[str, Any], on_retry: Callable[[str], object] | None = None
     ) -> AsyncGenerator[Mapping[str, Any], None]:

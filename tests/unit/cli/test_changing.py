@@ -59,7 +59,7 @@ def test_what_is_told_of_it_afterwards_is_so(shop):
     assert (ROOT / RUN / "machine.md").read_text() == EDITED
     assert dsa("replay", "last").stdout.splitlines()[1].startswith("derived again, every entry is the same")
     assert dsa("replay", "last", "--against", "edited.md").exit_code == 0
-    assert " waiting for: more\n" in dsa("runs").stdout
+    assert " waiting for: more  tea\n" in dsa("runs").stdout
     assert "1 in flight of edited.md" in dsa("diff", "edited.md", "shop.md").stdout
     assert "1 in flight of other machines" in dsa("diff", "shop.md", "edited.md").stdout
     shop.write_text("gone")

@@ -36,6 +36,13 @@ def test_a_run_is_named_by_its_id_a_part_of_it_its_folder_or_last(root, wanted, 
         assert find(store, wanted, root) == found
 
 
+def test_a_part_of_the_last_run_is_named_by_its_place(root):
+    keep(root, begun(run=f"{OTHER}+1.2").ledger, run=f"{OTHER}+1.2")
+    with open_store(root) as store:
+        assert (find(store, "last", root), find(store, "last+1.2", root)) == (OTHER, f"{OTHER}+1.2")
+    assert dsa("show", "last+3.1").exit_code == 2
+
+
 @pytest.mark.parametrize(("wanted", "said"), [
     ("shop", "'shop' is a part of 2 runs in .dsa: 20260131T120000-shop-aaaaaa, 20260131T120001-shop-bbbbbb; write more of it"),
     ("20260131T120000-shop-aaaabb", f"there is no run '20260131T120000-shop-aaaabb' in .dsa; nearest: {RUN}"),

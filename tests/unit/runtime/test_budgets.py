@@ -56,6 +56,15 @@ def test_what_is_no_limit_is_said(text, why):
         read_limit(text, EFFECTS)
 
 
+def test_what_was_spent_in_all_stops_those_that_are_said_to_spend():
+    limits = [read_limit(text, EFFECTS) for text in ("calls=1", "execute_guard.calls=2")]
+    counted = spend(Meter(limits, ["query_llm", "execute_guard"], ["query_llm"]), ResultEntry("1", "execute_guard", []))
+    assert counted.exhausted("query_llm") == limits[0]
+    assert counted.exhausted("execute_guard") is None
+    spend(counted, ResultEntry("2", "execute_guard", []))
+    assert counted.exhausted("execute_guard") == limits[1]
+
+
 def test_every_try_counts_also_those_that_failed_or_were_cut_off():
     counted = meter("query_llm.calls=4")
     spend(counted, IntentEntry("k", "query_llm", "e", 1, "a", "b"), ResultEntry("k", "query_llm", (ERROR,)))
