@@ -128,6 +128,8 @@ def command(
     """
     if bool(goal) == bool(resumed):
         raise click.UsageError(f"say a GOAL, or --resume RUN{', not both: a run has its goal' if goal else ''}")
+    if goal and not goal.strip():
+        raise click.UsageError("GOAL is empty: say in a sentence what is to be reached")
     if resumed and fresh:
         raise click.UsageError("--resume goes on with a run, --fresh begins anew with a GOAL: say one of them")
     runs, display = Path(root), Display(terminal())
@@ -161,8 +163,10 @@ def _agent(
         resumed = unfinished_run(goal, workspace, runs)
     if resumed is not None:
         _require_as_begun(runs, resumed, _explicit({**said, "workspace": str(workspace)}))
-        click.echo(f"taken up as it was begun: {resumed}; --fresh begins anew", err=True)
-        return Agent.resume(resumed, runs, model=said["model"], budget=said["budget"], take=take, **how)
+        agent = Agent.resume(resumed, runs, model=said["model"], budget=said["budget"], take=take, **how)
+        if goal:
+            click.echo(f"taken up where it stood: {resumed}; --fresh begins anew", err=True)
+        return agent
     _require_workspace(workspace)
     try:
         return Agent.begin(_settings(goal, workspace, said), runs, **how)
@@ -249,6 +253,8 @@ def _worked(agent: Agent, display: Display, *, is_quiet: bool) -> int:
                 runner.run(_allowed(agent, agent.asks, display))
     except KeyboardInterrupt:
         return _INTERRUPTED
+    except EOFError:  # nobody is there any more to be asked
+        click.echo()
     return EXIT.get(agent.state, _ASKED)
 
 
@@ -305,6 +311,7 @@ def told(agent: Agent) -> dict[str, Any]:
         "rounds": agent.values["rounds"],
         "tasks": tasks,
         "answer": work.answer,
+        "why": work.paused_for if agent.is_paused else None,
         "files": work.files_written,
         "commands": work.commands,
         "asks": None if agent.asks is None else {name: agent.asks[name] for name in ("tool", "arguments")},

@@ -19,6 +19,7 @@ file is read when the work begins: what an agent writes into it later changes no
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from math import inf
@@ -43,8 +44,14 @@ _NAMES: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 PARAMETERS = ("max_rounds", "max_turns", "max_calls")
 MOST_PARALLEL = 8
+_KINDS: dict[type, str] = {
+    str: "a text", int: "a whole number", float: "a number", bool: "true or false", list: "a list of texts", dict: "a table",
+}  # fmt: skip
+_OF_TASK = ("description", "subtasks", "independent")
+_GOAL, _PLACEHOLDER = "{goal}", re.compile(r"\{\w+\}")
 #: The least and the most of a number. What a model is to know before anything is done takes a few hundred tokens.
 _RANGES: dict[str, tuple[float, float]] = {
+    "max_rounds": (1, inf), "max_turns": (1, inf), "max_calls": (1, inf),
     "temperature": (0, 2), "max_tokens": (1, inf), "context_tokens": (1_000, inf), "parallel": (1, MOST_PARALLEL),
 }  # fmt: skip
 _LOOKING = tuple(tool.name for tool in TOOLS if tool.kind == "looking" and tool.name != COMPLETE)
@@ -84,22 +91,23 @@ def _read(path: Path, is_project: bool) -> dict[str, Any]:  # noqa: FBT001  (whi
     found: Any = said.get("tool", {}) if is_project else {"dsa": said}
     table = found.get("dsa", {}) if isinstance(found, Mapping) else {}
     try:
-        _require_code_alone(table)
+        _require_code_alone(table, "tool.dsa." if is_project else "")
         return checked(table.get("code", {}))
     except ValueError as error:
         raise DocumentError(str(path), f"[{'tool.dsa.' if is_project else ''}code]: {error}") from error
 
 
-def _require_code_alone(table: object) -> None:
+def _require_code_alone(table: object, before: str) -> None:
     """Raise ValueError for what stands beside [code]: nobody reads it."""
     if not isinstance(table, Mapping):
         raise ValueError("it is no table")  # noqa: TRY004  (a file's value)
     for name, value in table.items():
         if name != "code":
             what = f"the table [{name}]" if isinstance(value, Mapping) else f"{name} = {value!r}"
-            raise ValueError(
-                f"{what} stands beside it, and is read by nobody: there is [code] alone, all settings stand in it"
-            )
+            belongs = "code.commands.programs" if name == "programs" else f"code.{name}"
+            is_known = name == "programs" or (name in _NAMES and isinstance(value, Mapping))
+            hint = f"write [{before}{belongs}]" if is_known else f"all settings stand in [{before}code]"
+            raise ValueError(f"{what} stands beside it, and is read by nobody: {hint}")
 
 
 def checked(code: object) -> dict[str, Any]:
@@ -136,10 +144,15 @@ def _require_kind(name: str, value: object) -> None:
         )
     is_truth = isinstance(value, bool)
     if not isinstance(value, _NAMES[name]) or (is_truth and bool not in _NAMES[name]):
-        kinds = " or ".join(each.__name__ for each in _NAMES[name])
-        raise ValueError(f"{name} = {value!r} is to be of the kind {kinds}")
+        kinds = " or ".join(dict.fromkeys(_KINDS[each] for each in _NAMES[name]))
+        raise ValueError(f"{name} = {_written(value)} is to be {kinds}")
     if isinstance(value, list) and not all(isinstance(each, str) for each in value):
         raise ValueError(f"{name} is to be a list of texts")
+
+
+def _written(value: object) -> str:
+    """Write a value as TOML does, where that is short."""
+    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def _require_lists(code: Mapping[str, Any]) -> None:
@@ -165,6 +178,9 @@ def _require_polling(code: Mapping[str, Any]) -> None:
 
 
 def _require_tasks(name: str, said: object) -> None:
+    for task in said if isinstance(said, list) else ():
+        if isinstance(task, Mapping):
+            _require_task(f"templates.{name}", task)
     tasks = tasks_from(said)
     if not tasks:
         raise ValueError(f"templates.{name} has no tasks: each has a description and subtasks")
@@ -173,3 +189,18 @@ def _require_tasks(name: str, said: object) -> None:
         faults = [f"{len(said) - len(tasks)} of its {len(said)} tasks are none", *faults]
     if faults:
         raise ValueError(f"templates.{name}: {'; '.join(faults)}")
+
+
+def _require_task(name: str, task: Mapping[str, Any]) -> None:
+    """Raise ValueError for what a task of a template has and cannot mean anything."""
+    if odd := sorted(set(task) - set(_OF_TASK)):
+        near = difflib.get_close_matches(odd[0], _OF_TASK, n=1)
+        raise ValueError(
+            f"{name} has '{odd[0]}'{f': did you mean {near[0]}?' if near else ''}; a task has: {', '.join(_OF_TASK)}"
+        )
+    if not isinstance(task.get("subtasks", []), list):
+        raise ValueError(f"{name}: subtasks is to be a list of texts")  # noqa: TRY004  (a file's value)
+    texts = [str(task.get("description", "")), *map(str, task.get("subtasks", []))]
+    for found in (word for text in texts for word in _PLACEHOLDER.findall(text)):
+        if found != _GOAL and difflib.get_close_matches(found.lower(), [_GOAL]):
+            raise ValueError(f"{name} has {found}, which stays as it is: did you mean {_GOAL}?")
