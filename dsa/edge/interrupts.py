@@ -17,10 +17,11 @@ T = TypeVar("T")
 
 def run_to_end(work: Coroutine[Any, Any, T]) -> T:
     """Do what `asyncio.run` does. KeyboardInterrupt after Ctrl-C, once what was under way has been cancelled."""
-    return asyncio.run(_heard(work))
+    return asyncio.run(interruptible(work))
 
 
-async def _heard(work: Coroutine[Any, Any, T]) -> T:
+async def interruptible(work: Coroutine[Any, Any, T]) -> T:
+    """Do the work in a loop that every signal wakes; for those who keep a loop of their own."""
     if threading.current_thread() is not threading.main_thread():
         return await work  # signals do not come here
     with _woken_by_signals(asyncio.get_running_loop()):

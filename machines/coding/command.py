@@ -22,6 +22,7 @@ from dsa.cli.model import model_named
 from dsa.cli.parameters import parse_parameters
 from dsa.cli.run_policy import absolute_script
 from dsa.cli.terminal import terminal
+from dsa.edge.interrupts import interruptible
 from dsa.edge.runs import DEFAULT_RUNS, open_store
 from dsa.errors import ModelUnavailable
 from dsa.generators.names import LOCAL
@@ -248,9 +249,9 @@ def _worked(agent: Agent, display: Display, *, is_quiet: bool) -> int:
     """Work until the end, or until somebody has to say something who is not there."""
     try:
         with asyncio.Runner() as runner:
-            runner.run(agent.go_on())
+            runner.run(interruptible(agent.go_on()))
             while agent.asks is not None and not is_quiet and sys.stdin.isatty():
-                runner.run(_allowed(agent, agent.asks, display))
+                runner.run(interruptible(_allowed(agent, agent.asks, display)))
     except KeyboardInterrupt:
         return _INTERRUPTED
     except EOFError:  # nobody is there any more to be asked

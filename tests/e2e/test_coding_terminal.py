@@ -1,0 +1,92 @@
+"""`dsa code` at a real terminal: leave is asked there, and given, refused, or left open."""
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+DSA = str(Path(sys.executable).with_name("dsa"))
+SCRIPT = """
+```
+[{"description": "Do it", "subtasks": ["write_file a.txt"]}]
+```
+
+```
+{"tool_calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "one\\n"}}]}
+```
+
+```
+{"tool_calls": [{"name": "mark_subtask_complete", "arguments": {"success": true}}]}
+```
+"""
+CTRL_C, CTRL_D = "\x03", "\x04"
+
+
+@pytest.fixture
+def typed(tmp_path):
+    """Work in a terminal of its own, and type when the question comes; gives what was shown, and the exit code."""
+    (tmp_path / "script.md").write_text(SCRIPT)
+    (tmp_path / "work").mkdir()
+
+    def run(answer):
+        ours, theirs = pty.openpty()
+        command = [DSA, "code", "Do it", "-w", "work", "--model", "scripted:script.md"]
+        files = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+        own = {"start_new_session": True, "preexec_fn": _terminal}  # no other way to have a terminal of its own
+        with subprocess.Popen(command, cwd=tmp_path, **files, **own) as process:
+            os.close(theirs)
+            try:
+                shown = _shown_until(ours, "or why not: ")
+                time.sleep(0.2)  # between the prompt and its wait for keys Python hears no signal; nobody types as fast
+                os.write(ours, answer.encode())
+                shown += _shown_until(ours, None)
+                return shown, process.wait(30)
+            finally:
+                process.kill()
+                os.close(ours)
+
+    return run
+
+
+def _terminal():
+    """Make standard input the terminal of the session: Ctrl-C is a signal then."""
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def _shown_until(terminal, wanted):
+    """Read what is shown until it has a text, or to the end."""
+    shown, deadline = "", time.monotonic() + 60
+    while (wanted is None or wanted not in shown) and time.monotonic() < deadline:
+        if select.select([terminal], [], [], 1)[0]:
+            try:
+                piece = os.read(terminal, 4096)
+            except OSError:  # the other side is closed
+                break
+            shown += piece.decode(errors="replace")
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "says", "is_written"),
+    [
+        ("y\n", 0, "goal_complete", True),
+        ("ALWAYS\n", 0, "goal_complete", True),
+        ("n\n", 3, "[not_approved] the user does not want it", False),
+        ("not today\n", 3, "[not_approved] not today", False),
+        (CTRL_D, 3, "or be asked here: dsa code --resume", False),
+        (CTRL_C, 130, "or be asked here: dsa code --resume", False),
+    ],
+)
+def test_leave_is_asked_at_the_terminal(typed, tmp_path, answer, code, says, is_written):
+    shown, ended = typed(answer)
+    assert "+one" in shown
+    assert (ended, says in shown, "Traceback" in shown) == (code, True, False), shown
+    assert (tmp_path / "work" / "a.txt").exists() == is_written
