@@ -6,6 +6,7 @@ verdict, at the end the final code and the diagram. It is written as the run goe
 """
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -55,9 +56,18 @@ def open_store(root: Path, *, must_exist: bool = False) -> SqliteStore:
             str(root), f"no run is kept here; `dsa run FILE` keeps its run in {DEFAULT_RUNS}, or where --runs DIR says"
         )
     try:
+        _keep_from_git(root)
         return SqliteStore(root / LEDGER)
     except StoreError as fault:
         raise DocumentError(str(root), str(fault)) from fault
+
+
+def _keep_from_git(root: Path) -> None:
+    """Have git pass over the folder that nobody has named, where it is made. A folder that cannot be made is told by whoever needs it."""
+    if root.name == DEFAULT_RUNS and not root.exists():
+        with suppress(OSError):
+            root.mkdir(parents=True)
+            (root / ".gitignore").write_text("*\n", encoding="utf-8")
 
 
 def open_artifacts(root: Path, run_id: str) -> ArtifactStore:

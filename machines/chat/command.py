@@ -66,7 +66,9 @@ def command(
     if any(not text.strip() for text in asked) or (json_wanted and not asked):
         raise click.UsageError("say something: --ask TEXT")
     runs, display = Path(root), Display(terminal())
-    how: dict[str, Any] = {} if json_wanted else {"observe": display.observe, "listen": display.listen}
+    how: dict[str, Any] = {} if json_wanted else {
+        "observe": display.observe, "listen": display.listen, "notice": display.notice,
+    }  # fmt: skip
     with faults_told(runs, lambda: None):
         if resumed is not None:
             chat = Chat.resume(_named(runs, resumed), runs, model=said["model"], take=take, **how)

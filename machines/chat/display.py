@@ -36,7 +36,7 @@ _BADGES = {
 
 
 class Display:
-    """Shows a conversation. Give its methods to `Chat` as `observe` and `listen`."""
+    """Shows a conversation. Give its methods to `Chat` as `observe`, `listen` and `notice`."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -56,6 +56,10 @@ class Display:
         self._console.print(Text(printable(text)), end="", soft_wrap=True)
         self._text += text
         self._is_in_line = not text.endswith("\n") if text else self._is_in_line
+
+    def notice(self, text: str) -> None:
+        """Show why the model is asked again."""
+        self._line(f"model: {text}", "yellow")
 
     def observe(self, entry: Entry) -> None:
         """Show what has happened."""

@@ -25,7 +25,7 @@ class Resources:
     """Everything of one conversation. `config` is what the run was started with, `folder` its own folder.
 
     Settings: `data`, the files to load; `model`, `seed`; `format`, none or report; `normalise` and `dedup`, to go without; `context_chars`.
-    `listen` is called with the model's text as it comes.
+    `listen` is called with the model's text as it comes, `notice` with why a model that failed is asked again.
     """
 
     def __init__(self, config: Mapping[str, Any], folder: Path) -> None:
@@ -37,6 +37,7 @@ class Resources:
         self._conversation = Conversation()
         self.files = Files(folder)
         self.listen: Listener = lambda _text: None
+        self.notice: Listener = lambda _text: None
 
     def conversation(self, run: Run) -> Conversation:
         """Give what the run's ledger says."""
@@ -77,7 +78,10 @@ class Resources:
     def model(self) -> Model:
         """Who answers. Raises ModelUnavailable, DocumentError."""
         if self._model is None:
-            self._model = model_of(self._config.get("model") or "", Wanted(self._config.get("seed") or 0))
+            self._model = model_of(
+                self._config.get("model") or "",
+                Wanted(self._config.get("seed") or 0, on_wait=lambda text: self.notice(text)),  # noqa: PLW0108  (set later)
+            )
         return self._model
 
     @property

@@ -57,7 +57,8 @@ class Settings:
 class Chat(Holder):
     """One conversation, held by this process.
 
-    `begin` and `resume` make it. `observe` is called with every ledger entry once it is durable, `listen` with the model's text as it comes.
+    `begin` and `resume` make it. `observe` is called with every ledger entry once it is durable, `listen` with the model's text as it
+    comes, `notice` with why a model that failed is asked again.
     """
 
     command = "dsa chat"
@@ -74,10 +75,11 @@ class Chat(Holder):
         *,
         observe: Observer = lambda _entry: None,
         listen: Listener = lambda _text: None,
+        notice: Listener = lambda _text: None,
     ) -> "Chat":
         """Begin a conversation. Raises LoadError for data that cannot be read, ModelUnavailable, BindingError, StoreError."""
         started = {"model": settings.model, "seed": settings.seed, "config": settings.config()}
-        made = _Made(listen, is_new=True)
+        made = _Made(listen, notice, is_new=True)
         held = begun(NAME, settings.parameters, started, bound_in(runs), made, runs=runs, observe=observe)
         return cls(held, made.chat)
 
@@ -91,12 +93,13 @@ class Chat(Holder):
         take: bool = False,
         observe: Observer = lambda _entry: None,
         listen: Listener = lambda _text: None,
+        notice: Listener = lambda _text: None,
     ) -> "Chat":
         """Take up a conversation; `go_on` finishes a turn that was cut off. `observe` is given what happens from now on.
 
         Raises WrongRunError for a run that is none, StoreError, OtherMachineError, ReplayError.
         """
-        made = _Made(listen)
+        made = _Made(listen, notice)
         held = taken_up(run_id, NAME, bound_in(runs, model), made, runs=runs, observe=observe, take=take)
         return cls(held, made.chat)
 
@@ -160,13 +163,13 @@ class Chat(Holder):
 class _Made:
     """Makes what a conversation works with, and lets go of it at the end; data and model of a new one are looked at at once."""
 
-    def __init__(self, listen: Listener, *, is_new: bool = False) -> None:
-        self._listen, self._is_new = listen, is_new
+    def __init__(self, listen: Listener, notice: Listener, *, is_new: bool = False) -> None:
+        self._listen, self._notice, self._is_new = listen, notice, is_new
 
     def __call__(self, binding: Binding, run_id: str, undone: ExitStack) -> None:
         """Make it."""
         self.chat = resources_in(binding.config, run_id)
-        self.chat.listen = self._listen
+        self.chat.listen, self.chat.notice = self._listen, self._notice
         undone.callback(let_go, self.chat)
         if self._is_new:
             _ = self.chat.model, self.chat.database

@@ -135,11 +135,13 @@ def command(
         raise click.UsageError("--resume goes on with a run, --fresh begins anew with a GOAL: say one of them")
     runs, display = Path(root), Display(terminal())
     how: dict[str, Any] = {} if json_wanted else {
-        "observe": display.observe, "listen": display.listen, "watch_part": display.observe_part,
+        "observe": display.observe, "listen": display.listen, "notice": display.notice,
+        "watch_part": display.observe_part,
     }  # fmt: skip
     with faults_told(runs):
         agent = _agent(goal, resumed, runs, said, how, take=take, fresh=fresh)
         with agent:
+            display.taken_up(agent.work)
             code = _worked(agent, display, is_quiet=json_wanted)
             _report(agent, display, code, runs, is_json=json_wanted)
     sys.exit(code)

@@ -34,6 +34,7 @@ from machines.coding.plan import faults_of, tasks_from
 from machines.coding.resources import MODES
 from machines.coding.servers.foreign import Server
 from machines.coding.servers.tools import prefix
+from machines.coding.tools.paths import Pattern
 from machines.coding.tools.programs import Rules
 
 TEMPERATURE = 0.2
@@ -159,6 +160,11 @@ def _require_lists(code: Mapping[str, Any]) -> None:
     for name in ("network", "protected", "polling", "budget"):
         if not all(each.strip() for each in code.get(name, ())):
             raise ValueError(f"{name} = {code[name]!r} has an empty text in it")
+    for pattern in code.get("protected", ()):
+        try:
+            Pattern(pattern)
+        except ValueError as error:
+            raise ValueError(f"protected = {code['protected']!r}: {error}") from error
     for host in code.get("network", ()):
         try:
             places(host)

@@ -27,7 +27,7 @@ _STYLES = {
 
 
 class Display:
-    """Shows the work. Give its methods to `Agent` as `observe`, `listen` and `watch_part`. `part` is the place of the part that it shows."""
+    """Shows the work. Give its methods to `Agent` as `observe`, `listen`, `notice` and `watch_part`. `part` is the place of the part that it shows."""
 
     def __init__(self, console: Console, part: str = "") -> None:
         self._console, self._part = console, part
@@ -44,6 +44,14 @@ class Display:
         self._console.print(Text(printable(text)), end="", soft_wrap=True)
         self._has_text = True
         self._is_in_line = not text.endswith("\n") if text else self._is_in_line
+
+    def taken_up(self, work: Work) -> None:
+        """Count from what the work has taken before."""
+        self._tokens = _tokens(work)
+
+    def notice(self, text: str) -> None:
+        """Show why the model is asked again."""
+        self._line(f"model: {text}", "yellow")
 
     def observe(self, entry: Entry) -> None:
         """Show what has happened."""
@@ -154,10 +162,13 @@ def _not_made(told: Mapping[str, Any]) -> int:
     return sum("error" in result for result in (told.get("results") or {}).values()) if told.get("subtask") else 0
 
 
+def _tokens(work: Work) -> int:
+    return int(work.usage["prompt_tokens"] + work.usage["completion_tokens"])
+
+
 def totals(work: Work, rounds: int) -> str:
     """Say what the work has taken."""
-    tokens = int(work.usage["prompt_tokens"] + work.usage["completion_tokens"])
     cost = f", {work.usage['cost_usd']:.4f} US dollars" if work.usage.get("cost_usd") else ""
     calls, files = sum(work.tools.values()), len(work.files_written)
     of_parts = f" and {work.asked_apart} in parts" if work.asked_apart else ""
-    return f"{plural(rounds, 'round')}{of_parts}, {plural(calls, 'call')} of tools, {tokens:,} tokens{cost}, {plural(files, 'file')}"
+    return f"{plural(rounds, 'round')}{of_parts}, {plural(calls, 'call')} of tools, {_tokens(work):,} tokens{cost}, {plural(files, 'file')}"

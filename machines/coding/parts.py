@@ -184,6 +184,7 @@ def _held(place: str, share: _Share, context: PolicyContext, agent: Resources) -
 
     def prepare(binding: Binding, run_id: str, undone: ExitStack) -> None:
         made.append(resources_in(binding.config, run_id))
+        made[-1].notice = lambda text: agent.notice(f"{place}: {text}")
         undone.callback(let_go, made[-1])
 
     def observe(entry: Entry) -> None:

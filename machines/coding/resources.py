@@ -27,7 +27,7 @@ MODES = ("ask", "auto-edit", "full-auto", "read-only")
 class Resources:
     """Everything of one run. `config` is what it was started with, `folder` its own folder.
 
-    `listen` is called with the model's text as it comes, `watch_part` with the place of a part and what its ledger is given, `others` gives what
+    `listen` is called with the model's text as it comes, `notice` with why a model that failed is asked again, `watch_part` with the place of a part and what its ledger is given, `others` gives what
     was done by those who work beside this run.
     """
 
@@ -36,6 +36,7 @@ class Resources:
         self._folder = folder.parent / config["part_of"] if config.get("part_of") else folder
         self._work = Work()
         self.listen: Listener = lambda _text: None
+        self.notice: Listener = lambda _text: None
         self.watch_part: PartObserver = lambda _place, _entry: None
         self.others: Callable[[], Iterable[Did]] = tuple
 
@@ -66,6 +67,7 @@ class Resources:
             config.get("max_tokens"),
             bool(config.get("json_mode")),
             _ANSWER_S,
+            lambda text: self.notice(text),  # noqa: PLW0108  (set later)
         )
         return model_of(config.get("model") or "", wanted)
 

@@ -48,8 +48,8 @@ class Settings:
 class Agent(Holder):
     """The work on one goal; `begin` and `resume` make it.
 
-    `observe` is called with every ledger entry once it is durable, `listen` with the model's text as it comes, `watch_part` with the place of a part
-    and each entry of its ledger.
+    `observe` is called with every ledger entry once it is durable, `listen` with the model's text as it comes, `notice` with why a model that failed is
+    asked again, `watch_part` with the place of a part and each entry of its ledger.
     """
 
     command = "dsa code"
@@ -68,12 +68,13 @@ class Agent(Holder):
         *,
         observe: Observer = lambda _entry: None,
         listen: Listener = lambda _text: None,
+        notice: Listener = lambda _text: None,
         watch_part: PartObserver = lambda _place, _entry: None,
     ) -> "Agent":
         """Begin. Raises ModelUnavailable, ToolError and ValueError for tools that cannot be had, BindingError, StoreError, BudgetError."""
         config = dict(settings.config)
         _require_fit_for_parts(config)
-        made = _Made(listen, observe, watch_part, is_new=True)
+        made = _Made(listen, notice, observe, watch_part, is_new=True)
         started = {"model": config["model"], "seed": config.get("seed") or 0, "config": config}
         held = begun(NAME, settings.parameters, started, bound_in(runs), made, runs=runs, observe=made.watch)
         goal: dict[str, Any] = {"text": settings.goal}
@@ -92,6 +93,7 @@ class Agent(Holder):
         take: bool = False,
         observe: Observer = lambda _entry: None,
         listen: Listener = lambda _text: None,
+        notice: Listener = lambda _text: None,
         watch_part: PartObserver = lambda _place, _entry: None,
     ) -> "Agent":
         """Take up the work again, with another model or another budget for all of it where they are given.
@@ -101,7 +103,7 @@ class Agent(Holder):
         whole, _, part = run_id.partition(PART_OF)
         if part:
             raise WrongRunError(f"run {run_id} is a part of {whole}: go on with that one")
-        made = _Made(listen, observe, watch_part)
+        made = _Made(listen, notice, observe, watch_part)
         held = taken_up(
             run_id, NAME, bound_in(runs, model, budget), made, runs=runs, observe=made.watch, take=take, budget=budget
         )
@@ -172,27 +174,32 @@ class Agent(Holder):
 
 def _require_fit_for_parts(config: Mapping[str, Any]) -> None:
     """Raise ValueError where subtasks are to be worked at together, and somebody would be asked, or there is one script for all."""
-    if int(config.get("parallel") or 1) == 1:
+    count = int(config.get("parallel") or 1)
+    if count == 1:
         return
     if str(config["model"]).startswith("scripted:"):
-        raise ValueError("several subtasks at once: a script cannot play several models; name another model")
+        raise ValueError(f"parallel = {count}: a script cannot play several models; name another model")
     if (config.get("mode") or MODES[0]) == "ask":
         raise ValueError(
-            "several subtasks at once: nobody can be asked then for leave; choose a mode: auto-edit, full-auto or read-only"
+            f"parallel = {count}: nobody can be asked for leave by several at once; say --mode auto-edit, full-auto or read-only"
         )
 
 
 class _Made:
     """Makes what the work needs, lets go of it at the end, and writes the projection after each round."""
 
-    def __init__(self, listen: Listener, observe: Observer, watch_part: PartObserver, *, is_new: bool = False) -> None:
-        self._listen, self._observe, self._watch_part, self._is_new = listen, observe, watch_part, is_new
+    def __init__(
+        self, listen: Listener, notice: Listener, observe: Observer, watch_part: PartObserver, *, is_new: bool = False
+    ) -> None:
+        self._listen, self._notice, self._observe = listen, notice, observe
+        self._watch_part, self._is_new = watch_part, is_new
         self._agent: Agent | None = None
 
     def __call__(self, binding: Binding, run_id: str, undone: ExitStack) -> None:
         """Make it."""
         self.resources = resources_in(binding.config, run_id)
-        self.resources.listen, self.resources.watch_part = self._listen, self._watch_part
+        self.resources.listen, self.resources.notice = self._listen, self._notice
+        self.resources.watch_part = self._watch_part
         undone.callback(let_go, self.resources)
         _ = self.resources.model, self.resources.toolbox
         if self._is_new:

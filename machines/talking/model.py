@@ -49,7 +49,8 @@ class Wanted:
     """How a model is asked. None leaves it to the provider.
 
     `json_mode` is for models that call no tools: they fill in a JSON schema, which the server has to hold them to. `whole_s` bounds an answer, with all
-    tries that it needs: it has to be less than the time limit of the effect that asks, or what came is lost with it.
+    tries that it needs: it has to be less than the time limit of the effect that asks, or what came is lost with it. `on_wait` is told why a model is
+    asked again, and when.
     """
 
     seed: int = 0
@@ -57,6 +58,7 @@ class Wanted:
     max_tokens: int | None = None
     json_mode: bool = False
     whole_s: float = 280.0
+    on_wait: Show = lambda _text: None
 
 
 def model_of(name: str, wanted: Wanted | None = None) -> Model:
@@ -116,7 +118,7 @@ class _Server:
                 raise client.failure(result.error)
             return result
 
-        result = await asked(once, self._patience, on_text)
+        result = await asked(once, self._patience, on_text, self._wanted.on_wait)
         return result if result.model else attrs.evolve(result, model=self._client.name)
 
 
@@ -167,7 +169,7 @@ class _LiteLLM:
         async def once(left_s: float, shown: Show | None) -> StreamResult:
             return await self._generator_within(left_s).converse(messages, seed=seed, tools=tools, on_text=shown)
 
-        return await asked(once, self._patience, on_text)
+        return await asked(once, self._patience, on_text, self._wanted.on_wait)
 
     async def aclose(self) -> None:
         """Nothing is kept open."""

@@ -52,8 +52,11 @@ class Patience:
         return cls(again_s, whole_s)
 
 
-async def asked(once: Once, patience: Patience, on_text: Show | None) -> StreamResult:
-    """Give the answer of the first try that brings a whole one, else that of the last try: what came of it, or its GenerationError."""
+async def asked(once: Once, patience: Patience, on_text: Show | None, on_wait: Show) -> StreamResult:
+    """Give the answer of the first try that brings a whole one, else that of the last try: what came of it, or its GenerationError.
+
+    `on_wait` is told before each pause what is wrong, and how long the pause is.
+    """
     clock = asyncio.get_running_loop().time
     over_at = clock() + patience.whole_s
     retries = Retries(_MOST_TRIES if patience.again_s else 0, longest_pause_s=patience.again_s, most_s=patience.again_s)
@@ -78,6 +81,7 @@ async def asked(once: Once, patience: Patience, on_text: Show | None) -> StreamR
             if result is not None:
                 return result
             raise retries.last(failure, failed + 1, now - failed_at) from failure.__cause__
+        on_wait(f"{failure} It is asked again in {pause_s:.3g} s.")
         await asyncio.sleep(pause_s)
         if shown is not None:
             shown.again()

@@ -197,7 +197,7 @@ def test_nobody_is_asked_for_leave_in_a_part(tmp_path):
         work = worked(agent)
         assert [subtask.status for subtask in work.chapters[0].subtasks] == ["failed", "completed"]
         assert "nobody is asked while several work at once" in next(iter(work.blocked.values()))
-    with pytest.raises(ValueError, match="nobody can be asked"), agent_at(tmp_path, GOAL, acting(BOTH, writing), parallel=2, mode="ask"):  # fmt: skip
+    with pytest.raises(ValueError, match="parallel = 2: nobody can be asked"), agent_at(tmp_path, GOAL, acting(BOTH, writing), parallel=2, mode="ask"):  # fmt: skip
         pass
 
 

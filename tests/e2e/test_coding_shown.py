@@ -11,6 +11,7 @@ from coders import acting, agent_at, call, complete, tasks, worked
 from rich.console import Console
 
 from machines.coding.display import Display
+from machines.coding.work import Work
 
 SERVER = str(Path(__file__).parent.parent / "mcp_server.py")
 PLAN = tasks(("Do it", "run_cmd what there is"))
@@ -54,6 +55,21 @@ def test_how_a_command_ended_is_shown_and_logged(tmp_path, program, screen, line
     told, log = shown(tmp_path, at_once(("run_cmd", {"cmd": ["python", "x.py"], "timeout_sec": 1})))
     assert f"run_cmd  python x.py\n{screen}round 2" in told
     assert log == f"CMD python x.py -> {line}\n"
+
+
+def test_tokens_are_counted_on_when_work_is_taken_up(tmp_path):
+    before, lines = Work(), []
+    before.usage.update(prompt_tokens=1_000, completion_tokens=234)
+    for is_taken_up in (False, True):
+        file = io.StringIO()
+        display = Display(Console(file=file, width=200, color_system=None))
+        act = at_once(("list_dir", {}))
+        with agent_at(tmp_path / str(is_taken_up), "Do it", acting(PLAN, act), observe=display.observe) as (agent, _):
+            if is_taken_up:
+                display.taken_up(before)
+            worked(agent)
+        lines.append(next(line for line in file.getvalue().splitlines() if line.startswith("round 1")))
+    assert lines == ["round 1", "round 1, 1,234 tokens so far"]
 
 
 def test_a_commit_is_shown_and_logged_and_what_git_says_too(tmp_path):

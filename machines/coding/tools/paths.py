@@ -119,6 +119,8 @@ class Pattern:
         names = [name for name in self.text.split("/") if name not in ("", ".")]
         if not names:
             raise ValueError(f"'{self.text}' is no pattern: it names nothing")
+        if ".." in names or names[0].startswith("~"):
+            raise ValueError(f"'{self.text}' leads out of the workspace: a pattern begins at its root")
         if "/" not in self.text.rstrip("/"):
             names = ["**", *names]
         made = tuple(None if name == "**" else re.compile(fnmatch.translate(_plain(name))) for name in names)

@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from dsa.edge.files import load
-from dsa.edge.runs import RunDirectory, new_run_id
+from dsa.edge.runs import RunDirectory, new_run_id, open_store
 from dsa.errors import DocumentError
 from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
@@ -65,6 +65,17 @@ def test_where_no_run_can_be_kept_is_a_document_error(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(DocumentError, match="file: no run can be kept here"):
         RunDirectory(tmp_path / "file", "r1", load("dual_state"), "", MemoryArtifacts())
+
+
+def test_git_passes_over_the_folder_of_runs_that_nobody_has_named(tmp_path):
+    for name in (".dsa", "named"):
+        with open_store(tmp_path / name):
+            assert (tmp_path / name / "ledger.db").exists()
+    assert (tmp_path / ".dsa" / ".gitignore").read_text() == "*\n"
+    assert not (tmp_path / "named" / ".gitignore").exists()
+    (tmp_path / ".dsa" / ".gitignore").unlink()
+    with open_store(tmp_path / ".dsa"):
+        assert not (tmp_path / ".dsa" / ".gitignore").exists(), "somebody wants to commit runs"
 
 
 def test_names_of_any_length_make_names_of_files(tmp_path):

@@ -72,6 +72,15 @@ def test_a_server_that_comes_back_late_is_waited_for():
     assert len(played.requests) == 1
 
 
+def test_who_waits_is_told_why_and_for_how_long():
+    told = []
+    with serving(refusing(503, {}), GOOD) as (address, _):
+        assert asked(address, on_wait=told.append).content == "Hello"
+    assert len(told) == 1
+    assert "503" in told[0]
+    assert told[0].endswith(" It is asked again in 0.5 s.")
+
+
 def test_nobody_waits_longer_than_is_wanted(monkeypatch):
     monkeypatch.setenv(VARIABLE, "0.2")
     with socket.create_server(("127.0.0.1", 0)) as closed:
