@@ -13,14 +13,15 @@ from typing import Any, TypeVar
 import attrs
 
 from dsa.edge.sandbox.commands import Stop
-from dsa.edge.threads import in_thread
+from dsa.edge.threads import called, in_thread
 from dsa.errors import GenerationError
 from dsa.generators.streams import StreamResult
 from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step, text_step
-from machines.coding.calls import COMPLETE, Call, meant
+from machines.coding.calls import COMPLETE, Call, Tool, meant
 from machines.coding.loops import key_of, reminder_of, round_of
 from machines.coding.messages import messages_for
 from machines.coding.plan import DECOMPOSE, INDEPENDENT, read_plan, tasks_from
+from machines.coding.resources import Resources
 from machines.coding.shown import arguments_shown
 from machines.coding.telling import read
 from machines.coding.toolbox import Done, Toolbox
@@ -90,11 +91,15 @@ async def ask_model(action: Action, context: PolicyContext) -> list[Step]:
     messages = messages_for(
         work, context_tokens=agent.context_tokens, test_first=agent.is_test_first, files=agent.files_before
     )
-    known = await in_thread(lambda: agent.toolbox.tools)
-    tools = [tool.described() for tool in known.values()]
+    tools = [tool.described() for tool in (await _tools(agent)).values()]
     result = _whole(await agent.model.ask(messages, tools, number=work.asked_of_model, on_text=agent.listen))
     kind, data = answer_told(result, work.free_id)
     return [event_step(action.policy, kind, data=data)]
+
+
+async def _tools(agent: Resources) -> Mapping[str, Tool]:
+    """Give the tools; servers of others are asked for theirs, once."""
+    return await called(lambda: agent.toolbox.tools, blocks=not agent.toolbox.is_listed)
 
 
 def _whole(result: StreamResult) -> StreamResult:
@@ -113,7 +118,7 @@ async def next_call(action: Action, context: PolicyContext) -> list[Step]:
     agent, work, _ = read(action, context)
     if not work.queue:
         return [event_step(action.policy, "no_more_calls")]
-    call = meant(work.queue[0], await in_thread(lambda: agent.toolbox.tools))
+    call = meant(work.queue[0], await _tools(agent))
     about: dict[str, Any] = {
         "call_id": call.call_id,
         "tool": call.tool.name if call.tool else "",

@@ -5,7 +5,7 @@ Takes the work, writes files, each whole or not at all. The truth is the ledger:
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -27,19 +27,36 @@ class Projection:
     def __init__(self, workspace: Path) -> None:
         self._workspace = workspace
         self._written: dict[Path, str] = {}
+        self._history, self._log = _Lines(_history_lines), _Lines(_log_lines)
 
     def write(self, work: Work, values: Mapping[str, Value]) -> None:
         """Write what has changed. OSError where the workspace cannot be written."""
         folder = self._workspace / FOLDER
         for path, text in (
             (folder / "state.json", _json(state(work, values))),
-            (folder / "history.jsonl", "".join(f"{json.dumps(each, ensure_ascii=False)}\n" for each in history(work))),
+            (folder / "history.jsonl", self._history.of(work.calls)),
             (folder / "loops.json", _json(loops(work))),
-            (self._workspace / LOG, "".join(f"{line}\n" for line in ledger_lines(work))),
+            (self._workspace / LOG, self._log.of(work.calls)),
         ):
             if self._written.get(path) != text:
                 _replace(path, text)
                 self._written[path] = text
+
+
+class _Lines:
+    """The lines of calls. Those of a call are made again only when it stands otherwise: a round of a long run costs what one of a short run does."""
+
+    def __init__(self, lines_of: Callable[[Called], list[str]]) -> None:
+        self._lines_of = lines_of
+        self._made: list[tuple[Called, str, str]] = []
+
+    def of(self, calls: Sequence[Called]) -> str:
+        """Give all of them."""
+        for at, each in enumerate(calls):
+            if at == len(self._made) or self._made[at][:2] != (each, each.status):
+                self._made[at : at + 1] = [(each, each.status, "".join(f"{line}\n" for line in self._lines_of(each)))]
+        del self._made[len(calls) :]
+        return "".join(text for *_, text in self._made)
 
 
 def state(work: Work, values: Mapping[str, Value]) -> dict[str, Any]:
@@ -69,12 +86,10 @@ def state(work: Work, values: Mapping[str, Value]) -> dict[str, Any]:
     }
 
 
-def history(work: Work) -> list[dict[str, Any]]:
-    """Give every call and what came of it."""
-    return [
-        {"call": each.call_id, "tool": each.tool, "arguments": shortened(each.about.get("arguments")), "status": each.status, "result": shortened(each.result)}
-        for each in work.calls
-    ]  # fmt: skip
+def _history_lines(called: Called) -> list[str]:
+    """Give a call and what came of it."""
+    about = {"call": called.call_id, "tool": called.tool, "arguments": shortened(called.about.get("arguments"))}
+    return [json.dumps({**about, "status": called.status, "result": shortened(called.result)}, ensure_ascii=False)]
 
 
 def loops(work: Work) -> list[dict[str, Any]]:
@@ -97,10 +112,10 @@ def loops(work: Work) -> list[dict[str, Any]]:
 
 def ledger_lines(work: Work) -> list[str]:
     """Give a line for everything that was written, run, failed or only tried."""
-    return [line for each in work.calls for line in _lines(each)]
+    return [line for each in work.calls for line in _log_lines(each)]
 
 
-def _lines(called: Called) -> list[str]:
+def _log_lines(called: Called) -> list[str]:
     if called.tool == COMPLETE:
         return []
     if called.status == "done":

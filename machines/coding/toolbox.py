@@ -95,6 +95,11 @@ class Toolbox:
         )
         return self._opened
 
+    @property
+    def is_listed(self) -> bool:
+        """Tell whether `tools` is at hand, so that nobody waits for it."""
+        return "tools" in self.__dict__
+
     @cached_property
     def tools(self) -> Mapping[str, Tool]:
         """The tools by their names."""

@@ -74,6 +74,22 @@ def test_the_projection_is_written_whole_and_not_through_links(tmp_path, ledger)
     assert sorted(path.name for path in (workspace / FOLDER).iterdir()) == ["history.jsonl", "loops.json", "state.json"]
 
 
+def test_what_is_written_as_the_work_goes_is_what_is_written_at_its_end(tmp_path, ledger):
+    """Entry by entry, and once more from its beginning, as after an undo."""
+    whole, halves = tmp_path / "whole", tmp_path / "halves"
+    for folder in (whole, halves):
+        folder.mkdir()
+    kept, names = Projection(halves), (f"{FOLDER}/history.jsonl", f"{FOLDER}/loops.json", LOG)
+    for _ in range(2):
+        work = Work()
+        for at in range(1, len(ledger) + 1):
+            work.take(ledger[at - 1 : at])
+            kept.write(work, VALUES)
+            Projection(whole).write(work, VALUES)
+            for name in names:
+                assert (halves / name).read_text() == (whole / name).read_text(), (at, name)
+
+
 def test_the_ledger_for_people_names_what_was_tried(tmp_path):
     def act(view):
         return call("read_file", path=("../x", "gone.txt")[min(1, len(view.done))])
