@@ -10,8 +10,8 @@ import attrs
 import click
 
 from dsa.cli.changing import change_to
+from dsa.cli.displays import progress_of
 from dsa.cli.kept import Kept, faults_told
-from dsa.cli.live import Progress
 from dsa.cli.terminal import terminal
 from dsa.cli.watching import Watching
 from dsa.edge.binding import DEFAULT_MODEL, Binding, bind
@@ -69,7 +69,7 @@ def go_on(kept: Kept, root: Path, said: Said, manner: Manner) -> Performed:
     with (
         faults_told(root, lambda: directory),
         watching.watched(secrets) as watched,
-        Progress(change.machine if change else kept.run.machine, terminal(), quiet=quiet) as progress,
+        progress_of(change.machine if change else kept.run.machine, terminal(), quiet=quiet) as progress,
     ):
         watched.note("what is sent", [each.data for each in (*said.sent, *said.answers.values())])
         performed = take_up(

@@ -9,6 +9,7 @@ import attrs
 import click
 
 from dsa.claims import Scenario
+from dsa.cli.displays import display_of
 from dsa.cli.faults import UNREADABLE, Ended, JsonCommand
 from dsa.cli.kept import Kept, faults_told, recorded_run, replayed_run, runs_option
 from dsa.cli.policy_story import policy_story
@@ -83,9 +84,7 @@ def _lines(recorded: Recorded, root: Path, form: str | None) -> Iterator[str]:
         with faults_told(root):
             yield from diff_lines(recorded, root)
     elif form == "transcript":
-        _own("dsa.transcripts", recorded, "only those of `dsa chat` and `dsa code` have a transcript")(
-            recorded.entries, terminal()
-        )
+        _show(recorded)
     elif form is None and isinstance(first, PolicyEntry):
         yield from policy_story(recorded, first, root)
     else:
@@ -114,6 +113,20 @@ def diff_lines(recorded: Recorded, root: Path) -> Iterator[str]:
     """Give what a run has changed outside, by its machine's own account. Raises Ended for a machine that has none."""
     told = _own("dsa.diffs", recorded, "only those of `dsa code` have a diff")
     yield from told(recorded.entries, root / recorded.run).splitlines() or ["nothing was changed"]
+
+
+def _show(recorded: Recorded) -> None:
+    """Show a run as it was shown while it went on. Raises Ended for one of a machine without a display."""
+    first = recorded.entries[0]
+    display = display_of(first.name if isinstance(first, MachineEntry) else "", terminal())
+    if display is None:
+        raise Ended(
+            f"run {recorded.run} is of a machine that keeps no such account: only those of `dsa chat` and `dsa code` have a transcript",
+            UNREADABLE,
+        )
+    for entry in recorded.entries:
+        display.observe(entry)
+    display.end()
 
 
 def _own(group: str, recorded: Recorded, otherwise: str) -> Callable[..., Any]:

@@ -140,14 +140,14 @@ class Display:
         self._console.print(Text(printable(text)), soft_wrap=True)
 
 
-def transcript(entries: Iterable[Entry], console: Console) -> None:
-    """Show a conversation that is kept, with what was asked in it."""
-    display = Display(console)
-    for entry in entries:
+class Transcript(Display):
+    """Shows a conversation with what was said in it: nobody types it here."""
+
+    def observe(self, entry: Entry) -> None:
+        """Show what has happened."""
         if isinstance(entry, EventEntry) and isinstance(entry.data, dict) and entry.event == "message":
-            display.say(f"> {entry.data['text']}")
-        display.observe(entry)
-    display.end()
+            self.say(f"> {entry.data['text']}")
+        super().observe(entry)
 
 
 def _short(text: str, most: int = _LONGEST_CALL) -> str:

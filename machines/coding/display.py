@@ -3,7 +3,7 @@
 Takes ledger entries and pieces of text in the order in which they come. It writes; it decides nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
@@ -147,14 +147,6 @@ class Display:
     def say(self, text: str) -> None:
         """Show a line of our own."""
         self._line(text, "")
-
-
-def transcript(entries: Iterable[Entry], console: Console) -> None:
-    """Show a run that is kept."""
-    display = Display(console)
-    for entry in entries:
-        display.observe(entry)
-    display.end()
 
 
 def _not_made(told: Mapping[str, Any]) -> int:

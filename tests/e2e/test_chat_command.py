@@ -118,6 +118,15 @@ def test_what_was_shown_can_be_shown_again(chat, tmp_path):
     assert lines[0] == "> What is there?"
 
 
+def test_what_is_sent_is_answered_on_the_screen(chat, tmp_path):
+    (tmp_path / "two.md").write_text("```\nOne.\n```\n```\nTwo.\n```\n")
+    assert chat("numbers.csv", "--model", "scripted:two.md", "--ask", "x").returncode == 0
+    typed = [DSA, "send", "last", "message", "And then?"]
+    sent = subprocess.run(typed, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert [line for line in sent.stdout.splitlines() if "->" not in line][:2] == ["> And then?", "Two."]
+    assert "One." not in sent.stdout
+
+
 def test_an_export_overwrites_nothing(chat, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "conversation.md").write_text("precious")

@@ -1,0 +1,63 @@
+"""How a run is shown while it goes on, and afterwards: by its machine's own display where it has one, else attempt by attempt.
+
+A display is made of a console, is given ledger entries, and ends the line that it has begun (entry points `dsa.displays`).
+"""
+
+from importlib.metadata import entry_points
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console
+
+from dsa.cli.live import Progress
+from dsa.machine import Machine
+from dsa.runtime.ledger import Entry
+
+
+class Display(Protocol):
+    """What shows runs of one machine."""
+
+    def observe(self, entry: Entry) -> None:
+        """Show what has happened."""
+
+    def end(self) -> None:
+        """End a line that was begun."""
+
+
+def display_of(machine: str, console: Console) -> Display | None:
+    """Give the display of a machine, by its name; None where it has none."""
+    for point in entry_points(group="dsa.displays", name=machine):
+        made: Display = point.load()(console)
+        return made
+    return None
+
+
+def progress_of(machine: Machine, console: Console, *, quiet: bool) -> "Progress | OwnProgress":
+    """Give what shows a run that is taken up."""
+    display = None if quiet else display_of(machine.name, console)
+    return Progress(machine, console, quiet=quiet) if display is None else OwnProgress(display, console)
+
+
+class OwnProgress:
+    """A display as what drives a run uses it: what has been before is taken note of, and not shown."""
+
+    def __init__(self, display: Display, console: Console) -> None:
+        self._display, self._console = display, console
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._display.end()
+
+    def observe(self, entry: Entry) -> None:
+        """Show an entry."""
+        self._display.observe(entry)
+
+    def recall(self, entry: Entry) -> None:
+        """Take note of an entry that was there before the run went on."""
+        self._console.quiet = True
+        self._display.observe(entry)
+        self._console.quiet = False
