@@ -141,7 +141,8 @@ def command(
     with faults_told(runs):
         agent = _agent(goal, resumed, runs, said, how, take=take, fresh=fresh)
         with agent:
-            display.taken_up(agent.work)
+            if not json_wanted:
+                display.taken_up(agent.work)
             code = _worked(agent, display, is_quiet=json_wanted)
             _report(agent, display, code, runs, is_json=json_wanted)
     sys.exit(code)

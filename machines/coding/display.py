@@ -46,8 +46,10 @@ class Display:
         self._is_in_line = not text.endswith("\n") if text else self._is_in_line
 
     def taken_up(self, work: Work) -> None:
-        """Count from what the work has taken before."""
+        """Say at what the work is done, and count from what it has taken before."""
         self._tokens = _tokens(work)
+        if work.goal:
+            self._line(f"goal: {work.goal}", "bold")
 
     def notice(self, text: str) -> None:
         """Show why the model is asked again."""
