@@ -148,9 +148,9 @@ def _known_by(call: Call, found: Mapping[str, Any]) -> dict[str, Any]:
     return known | {name: posixpath.normpath(known[name]) for name in ("path", "cwd") if known.get(name)}
 
 
-#: Another time limit makes no other call, nor do folders that would be made.
 #: Errors of an answer that are its connection's, or its provider's.
 _BROKEN = frozenset({"interrupted", "provider_error"})
+#: Another time limit makes no other call, nor do folders that would be made.
 _NO_DIFFERENCE = frozenset({"timeout_sec", "create_dirs"})
 
 

@@ -80,8 +80,7 @@ class Beneath:
         if not parts:
             return os.fstat(self.fileno())
         try:
-            with self.folder(parts[:-1]) as above:
-                found = os.stat(parts[-1], dir_fd=above, follow_symlinks=False)
+            found = self._stat(parts)
         except FileNotFoundError:
             return None
         except ToolError as error:
@@ -100,14 +99,29 @@ class Beneath:
         try:
             yield
         except OSError as error:
-            if error.errno == errno.ENOENT and os.fstat(self.fileno()).st_nlink == 0:
-                raise WorkspaceGoneError("the folder of the workspace was deleted") from error
-            raise _told(error, parts) from error
+            raise self._explanation(error, parts) from error
+
+    def _explanation(self, error: OSError, parts: Sequence[str]) -> DsaError:
+        if error.errno == errno.ENOENT and os.fstat(self.fileno()).st_nlink == 0:
+            return WorkspaceGoneError("the folder of the workspace was deleted")
+        return _told(error, parts)
+
+    def _stat(self, parts: Sequence[str]) -> os.stat_result:
+        """Look at a path, from the folder above it: many times in a round, so without a context manager."""
+        if len(parts) == 1:
+            return os.stat(parts[0], dir_fd=self.fileno(), follow_symlinks=False)
+        above = self._descriptor(parts[:-1], _FOLDER)
+        try:
+            return os.stat(parts[-1], dir_fd=above, follow_symlinks=False)
+        finally:
+            os.close(above)
 
     def _descriptor(self, parts: Sequence[str], flags: int) -> int:
         opener = _walked if self.by_walk else _resolved
-        with self.explained(parts):
+        try:
             return opener(self.fileno(), parts, flags)
+        except OSError as error:
+            raise self._explanation(error, parts) from error
 
 
 def _told(error: OSError, parts: Sequence[str]) -> ToolError:

@@ -8,6 +8,7 @@ import fnmatch
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import attrs
 
@@ -155,6 +156,7 @@ def _is(pattern: re.Pattern[str] | None, name: str) -> bool:
     return pattern is not None and pattern.match(name) is not None
 
 
+@lru_cache(4096)  # each call asks of the same few names, pattern by pattern
 def _plain(name: str) -> str:
     """Give what a name is to the file system that tells fewest names apart (letter case, invisible characters, dots at the end)."""
     seen = "".join(c for c in unicodedata.normalize("NFKC", name) if unicodedata.category(c) != "Cf").casefold()
