@@ -143,7 +143,7 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
             reconciler.fail("interrupted", "the stream ended, and nothing said that it was finished")
         result = reconciler.finish()
         counts = {"prompt_tokens": reply.prompt_tokens, "completion_tokens": reply.completion_tokens}
-        return attrs.evolve(result, usage={**counts, "cost_usd": reply.cost_usd}, model=reply.model or self._model)
+        return attrs.evolve(result, usage={**counts, "cost": reply.cost_usd}, model=reply.model or self._model)
 
     async def _try(self, request: _Request, tries: "_Tries") -> Reply:
         litellm = _litellm()

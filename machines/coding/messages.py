@@ -82,10 +82,23 @@ def shortened_to(message: Message, most: int) -> Message:
     """Give a message whose texts have at most so many characters, a mark in the middle of each that was cut."""
     found = dict(message)
     if isinstance(found.get("content"), str):
-        found["content"] = _cut(found["content"], most)
+        cut = _result_shortened if found["role"] == "tool" else _cut
+        found["content"] = cut(found["content"], most)
     if found.get("tool_calls"):
         found["tool_calls"] = [_call_shortened(call, most) for call in found["tool_calls"]]
     return found
+
+
+def _result_shortened(text: str, most: int) -> str:
+    """Shorten the texts in a result, which stays JSON; one of many small texts is cut like any other."""
+    if len(text) <= most:
+        return text
+    result = json.loads(text)
+    for tenths in (8, 4, 2):
+        found = json.dumps(_texts_cut(result, most * tenths // 10), ensure_ascii=False)
+        if len(found) <= most:
+            return found
+    return _cut(text, most)
 
 
 def _call_shortened(call: Mapping[str, Any], most: int) -> dict[str, Any]:

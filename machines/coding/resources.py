@@ -21,6 +21,8 @@ Listener = Callable[[str], object]
 PartObserver = Callable[[str, Entry], object]
 #: `ask_model` and `decompose` have 10 minutes: what came of an answer has to be there before.
 _ANSWER_S = 580.0
+#: Beside the messages there has to be room for what is said of the tools, and for the answer.
+_BESIDE_TOKENS = 8_192
 MODES = ("ask", "auto-edit", "full-auto", "read-only")
 
 
@@ -68,6 +70,7 @@ class Resources:
             bool(config.get("json_mode")),
             _ANSWER_S,
             lambda text: self.notice(text),  # noqa: PLW0108  (set later)
+            self.context_tokens + _BESIDE_TOKENS + (config.get("max_tokens") or 0),
         )
         return model_of(config.get("model") or "", wanted)
 

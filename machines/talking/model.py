@@ -50,7 +50,7 @@ class Wanted:
 
     `json_mode` is for models that call no tools: they fill in a JSON schema, which the server has to hold them to. `whole_s` bounds an answer, with all
     tries that it needs: it has to be less than the time limit of the effect that asks, or what came is lost with it. `on_wait` is told why a model is
-    asked again, and when.
+    asked again, and when. `window_tokens` is the room for request and answer together, for Ollama; None is as much as each request needs.
     """
 
     seed: int = 0
@@ -59,6 +59,7 @@ class Wanted:
     json_mode: bool = False
     whole_s: float = 280.0
     on_wait: Show = lambda _text: None
+    window_tokens: int | None = None
 
 
 def model_of(name: str, wanted: Wanted | None = None) -> Model:
@@ -90,7 +91,7 @@ class _Server:
 
     def __init__(self, name: str, wanted: Wanted, key: str = "") -> None:
         self._name, self._key, self._wanted = name, key, wanted
-        self._settings = Settings(wanted.temperature, wanted.max_tokens)
+        self._settings = Settings(wanted.temperature, wanted.max_tokens, window_tokens=wanted.window_tokens)
         self._patience = Patience.of_environment(wanted.whole_s)
         self._client = self._client_within(wanted.whole_s, keeps_connection=True)
 

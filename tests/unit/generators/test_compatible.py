@@ -233,20 +233,51 @@ def test_a_server_that_refuses_everything_is_asked_a_bounded_number_of_times():
     assert len(requests) == 5
 
 
+OLLAMA_SAID = answered(
+    lines([
+        {"message": {"content": "hi"}, "done": False},
+        {"message": {"content": ""}, "done": True, "done_reason": "stop", "prompt_eval_count": 5, "eval_count": 6},
+    ])
+)  # fmt: skip
+
+
 def test_ollamas_own_protocol_has_its_own_requests():
-    end = {"message": {"content": ""}, "done": True, "done_reason": "stop", "prompt_eval_count": 5, "eval_count": 6}
     call = {"id": "a", "type": "function", "function": {"name": "now", "arguments": '{"x": 1}'}}
-    messages = [*MESSAGES, {"role": "assistant", "content": None, "tool_calls": [call]}]
-    with serving(answered(lines([{"message": {"content": "hi"}, "done": False}, end]))) as (address, requests):
-        result = ChatClient(f"{address}/api#m").ask_and_wait(messages, TOOLS, Settings(0.2, 9, 1))
-    assert (result.content, result.usage) == ("hi", {"prompt_tokens": 5, "completion_tokens": 6})
+    result = {"role": "tool", "tool_call_id": "a", "content": "12:00"}
+    messages = [*MESSAGES, {"role": "assistant", "content": None, "tool_calls": [call]}, result]
+    schema = {"type": "object"}
+    held = {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}, "think": False}
+    with serving(OLLAMA_SAID) as (address, requests):
+        client = ChatClient(f"{address}/api#m")
+        told = client.ask_and_wait(messages, TOOLS, Settings(0.2, 9, 1, held, 20_000))
+    assert (told.content, told.usage) == ("hi", {"prompt_tokens": 5, "completion_tokens": 6})
+    body = requests[0].body
     assert requests[0].path == "/api/chat"
-    assert requests[0].body["options"] == {"temperature": 0.2, "num_predict": 9, "seed": 1}
-    assert requests[0].body["messages"][1] == {
-        "role": "assistant",
-        "content": "",
-        "tool_calls": [{"function": {"name": "now", "arguments": {"x": 1}}}],
-    }
+    assert body["options"] == {"temperature": 0.2, "num_predict": 9, "seed": 1, "num_ctx": 20_000}
+    assert (body["format"], body["think"], "response_format" in body) == (schema, False, False)
+    assert body["messages"][1:] == [
+        {"role": "assistant", "content": "", "tool_calls": [{"id": "a", "function": {"name": "now", "arguments": {"x": 1}}}]},
+        {**result, "tool_name": "now"},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("characters", "max_tokens", "room"),
+    [
+        (0, None, 8_192),
+        (11_000, None, 8_192),
+        (14_000, None, 16_384),
+        (14_000, 100, 8_192),
+        (100, 100, 4_096),
+        (90_000, 9, 32_768),
+    ],
+)
+def test_ollama_is_asked_for_room_step_by_step(characters, max_tokens, room):
+    """Another room has it load the model anew."""
+    with serving(OLLAMA_SAID) as (address, requests):
+        said = [{"role": "user", "content": "x" * characters}]
+        ChatClient(f"{address}/api#m").ask_and_wait(said, settings=Settings(max_tokens=max_tokens))
+    assert requests[0].body["options"]["num_ctx"] == room
 
 
 def test_it_can_be_asked_inside_a_running_loop():

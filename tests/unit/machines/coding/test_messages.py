@@ -59,7 +59,7 @@ def test_a_request_fits_and_is_one_that_providers_take(sizes, tokens):
 
 
 def test_what_is_cut_says_so_and_keeps_both_ends():
-    message = {"role": "tool", "tool_call_id": "c", "content": "begin" + "x" * 5_000 + "end"}
+    message = {"role": "user", "content": "begin" + "x" * 5_000 + "end"}
     cut = shortened_to(message, 100)["content"]
     assert cut.startswith("begin")
     assert cut.endswith("end")
@@ -67,7 +67,24 @@ def test_what_is_cut_says_so_and_keeps_both_ends():
     assert message["content"].count("x") == 5_000
 
 
-@pytest.mark.parametrize("role", ["user", "assistant"])
+@given(st.text(alphabet='ab \n"\\'), st.integers(1, 400), st.sampled_from([300, 1_200, 5_000]))
+def test_a_result_stays_json_when_its_text_is_cut(text, times, most):
+    told = {"output": text * times, "rc": 0}
+    content = json.dumps(told, ensure_ascii=False)
+    cut = shortened_to({"role": "tool", "tool_call_id": "c", "content": content}, most)["content"]
+    assert len(cut) <= most
+    assert (json.loads(cut) == told) == (len(content) <= most)
+    assert json.loads(cut).keys() == told.keys()
+
+
+def test_a_result_of_many_small_texts_is_cut_in_its_middle():
+    content = json.dumps({"names": [f"file-{number}.txt" for number in range(900)]})
+    cut = shortened_to({"role": "tool", "tool_call_id": "c", "content": content}, 300)["content"]
+    assert (cut[:20], cut[-20:]) == (content[:20], content[-20:])
+    assert len(cut) < 400
+
+
+@pytest.mark.parametrize("role", ["user", "assistant", "tool"])
 def test_what_is_short_stays(role):
     message = {"role": role, "content": "short"}
     assert shortened_to(message, 100) == message

@@ -1,0 +1,107 @@
+"""The seed's goals with models that are reached otherwise: Ollama in its own protocol, as the seed has it, and a provider through LiteLLM."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import attrs
+import pytest
+from chat_server import Said, playing
+from coders import (
+    HELLO,
+    HELLO_PLAN,
+    LOST,
+    PACKAGE,
+    PACKAGE_PLAN,
+    ROCK,
+    ROCK_PLAN,
+    acting,
+    call,
+    complete,
+    hello,
+    package,
+    rock,
+)
+from ollama_server import DEFAULT_WINDOW, playing_ollama
+
+DSA = str(Path(sys.executable).with_name("dsa"))
+GOALS = {
+    "hello": (HELLO, HELLO_PLAN, hello),
+    "rock": (ROCK, ROCK_PLAN, rock),
+    "package": (PACKAGE, PACKAGE_PLAN, package),
+}
+
+
+@pytest.fixture
+def code(tmp_path, monkeypatch):
+    """Type the command; gives what it has printed for programs."""
+
+    def run(goal, *arguments, **variables):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        typed = [DSA, "code", goal, "--json", "--mode", "full-auto", *arguments]
+        done = subprocess.run(typed, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=180)
+        return json.loads(done.stdout)
+
+    return run
+
+
+@pytest.mark.parametrize("name", GOALS)
+def test_ollama_is_asked_when_nobody_is_named(code, name):
+    goal, plan, act = GOALS[name]
+    with playing_ollama(acting(plan, act)) as played:
+        host = played.model.removeprefix("http://").partition("/")[0]
+        told = code(goal, OLLAMA_HOST=host, OLLAMA_MODEL="gpt-oss:20b")
+    assert (told["state"], told["counters"]["usage"]["completion_tokens"] > 0) == ("goal_complete", True)
+    assert {body["model"] for body in played.requests} == {"gpt-oss:20b"}
+    assert {body["options"]["temperature"] for body in played.requests} == {0.2}
+    assert LOST not in json.dumps(played.requests)
+
+
+def test_ollama_makes_room_for_all_that_is_sent(code, tmp_path):
+    """Of a request that is longer than Ollama's own room the beginning would be gone: goal and subtask."""
+    (tmp_path / "long.txt").write_text("word " * 2_000)
+
+    def act(view):
+        seen = len(view.gave("read_file"))
+        return complete() if seen == 4 else call("read_file", path="long.txt", offset=seen)
+
+    with playing_ollama(acting(HELLO_PLAN[:1], act)) as played:
+        told = code("Read it", "--model", played.model)
+    longest = max(len(json.dumps(body["messages"])) for body in played.requests)
+    assert longest > 4 * DEFAULT_WINDOW
+    assert len({body["options"]["num_ctx"] for body in played.requests}) == 1  # another one has it load the model anew
+    assert told["state"] == "goal_complete"
+
+
+def test_ollama_holds_answers_to_a_schema_where_models_call_no_tools(code):
+    def player(body, _number):
+        if "format" not in body:
+            return Said(json.dumps(HELLO_PLAN))
+        names = {each["properties"]["tool"]["const"] for each in body["format"]["anyOf"]}
+        assert {"write_file", "answer"} <= names
+        assert "tools" not in body
+        is_written = "FILES CREATED: hello_world.py" in json.dumps(body["messages"])
+        path = {"path": "hello_world.py", "content": "print('Hello, World!')\n"}
+        wanted = ("mark_subtask_complete", {"success": True}) if is_written else ("write_file", path)
+        return Said(json.dumps({"tool": wanted[0], "arguments": wanted[1]}))
+
+    with playing_ollama(player) as played:
+        told = code(HELLO, "--model", played.model, "--json-mode")
+    assert (told["state"], told["files"]) == ("goal_complete", ["hello_world.py"])
+
+
+@pytest.mark.parametrize("name", ["hello", "rock"])
+def test_any_provider_of_litellm_may_be_asked(code, name):
+    pytest.importorskip("litellm", reason="the extra `litellm` is not installed")
+    goal, plan, act = GOALS[name]
+    player = acting(plan, act)
+    with playing(lambda body, number: attrs.evolve(player(body, number), tokens=10)) as played:
+        base = played.model.partition("#")[0]
+        told = code(goal, "--model", "openai/gpt-4o-mini", OPENAI_API_BASE=base, OPENAI_API_KEY="sk-x")
+    usage = told["counters"]["usage"]
+    assert (told["state"], played.faults) == ("goal_complete", [])
+    assert (usage["prompt_tokens"], usage["cost_usd"] > 0) == (9 * len(played.requests), True)
+    assert {body["model"] for body in played.requests} == {"gpt-4o-mini"}
+    assert LOST not in json.dumps(played.requests)
