@@ -91,8 +91,8 @@ class Played:
 
 
 @contextmanager
-def playing(player: Callable, port: int = 0):
-    """Serve on 127.0.0.1 until the block ends."""
+def playing(player: Callable, port: int = 0, *, faults: Callable = faults_of):
+    """Serve on 127.0.0.1 until the block ends; `faults` says what a provider would refuse of a request."""
     lock = threading.Lock()
     over = threading.Event()
 
@@ -105,7 +105,7 @@ def playing(player: Callable, port: int = 0):
             with lock:
                 number = len(played.requests)
                 played.requests.append(body)
-                played.faults.extend(faults_of(body))
+                played.faults.extend(faults(body))
             said = player(body, number)
             if callable(said):
                 said(self, over)

@@ -1,4 +1,4 @@
-"""The seed's goals with models that are reached otherwise: Ollama in its own protocol, as the seed has it, and a provider through LiteLLM."""
+"""The seed's goals with models that are reached otherwise: Ollama in its own protocol, as the seed has it, and providers through LiteLLM."""
 
 import json
 import subprocess
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+from anthropic_server import playing_anthropic
 from chat_server import Said, playing
 from coders import (
     HELLO,
@@ -104,4 +105,17 @@ def test_any_provider_of_litellm_may_be_asked(code, name):
     assert (told["state"], played.faults) == ("goal_complete", [])
     assert (usage["prompt_tokens"], usage["cost_usd"] > 0) == (9 * len(played.requests), True)
     assert {body["model"] for body in played.requests} == {"gpt-4o-mini"}
+    assert LOST not in json.dumps(played.requests)
+
+
+@pytest.mark.parametrize("name", ["hello", "rock"])
+def test_a_provider_with_a_protocol_of_its_own_is_sent_what_it_takes(code, name):
+    pytest.importorskip("litellm", reason="the extra `litellm` is not installed")
+    goal, plan, act = GOALS[name]
+    with playing_anthropic(acting(plan, act)) as played:
+        told = code(
+            goal, "--model", "anthropic/claude-sonnet-4-5", ANTHROPIC_API_BASE=played.model, ANTHROPIC_API_KEY="x"
+        )
+    assert (told["state"], played.faults) == ("goal_complete", [])
+    assert told["counters"]["usage"]["cost_usd"] > 0
     assert LOST not in json.dumps(played.requests)
