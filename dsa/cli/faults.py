@@ -100,4 +100,4 @@ def _tell(fault: DsaError | click.ClickException) -> None:
         },
         "directory": None if directory is None else str(directory),
     }
-    click.echo(json.dumps(told, indent=2))
+    click.echo(json.dumps(told))

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from dsa.cli.faults import INTERRUPTED
+from dsa.cli.faults import INTERRUPTED, JsonCommand
 from dsa.cli.kept import budget_option, faults_told, find, runs_option
 from dsa.cli.model import model_named
 from dsa.cli.parameters import parse_parameters
@@ -30,7 +30,7 @@ from machines.chat.talk import Talk
 _AS_BEGUN = "--resume goes on as the conversation was begun: it takes no DATA, --format, --param, --budget or --no-.."
 
 
-@click.command("chat")
+@click.command("chat", cls=JsonCommand)
 @click.argument("data", nargs=-1, metavar="[DATA]...", type=click.Path(path_type=Path))
 @click.option("--ask", "asked", multiple=True, metavar="TEXT", help="Say this and end; several are said in turn.")
 @click.option(

@@ -16,7 +16,7 @@ import attrs
 import click
 from click.core import ParameterSource
 
-from dsa.cli.faults import Ended
+from dsa.cli.faults import Ended, JsonCommand
 from dsa.cli.kept import budget_option, faults_told, find, line, runs_option
 from dsa.cli.model import model_named
 from dsa.cli.parameters import parse_parameters
@@ -45,7 +45,7 @@ from machines.coding.taking_up import begun_of, fault_of
 _INTERRUPTED, _UNREADABLE, _ASKED = 130, 2, 3
 
 
-@click.command("code")
+@click.command("code", cls=JsonCommand)
 @click.argument("goal", required=False, default="")
 @click.option(
     "--workspace",

@@ -51,6 +51,23 @@ def test_it_prints_one_object_for_programs(code, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--resume", "nix"), "no run is kept here"),
+        ((" ",), "GOAL is empty"),
+        (("Do it", "--mode", "nix"), "'nix' is not one of"),
+        (("Do it", "--budget", "nix=1"), "'nix=1' is no budget"),
+        (("Do it", "--config", "nix.toml"), "nix.toml"),
+    ],
+)
+def test_it_prints_an_object_for_programs_also_where_nothing_can_be_begun(code, arguments, told):
+    done = code(*arguments, "--json")
+    found = json.loads(done.stdout)
+    assert (found["kind"], found["exit_code"], done.returncode) == ("unreadable", 2, 2)
+    assert told in found["failure"]["message"]
+
+
+@pytest.mark.parametrize(
     ("script", "arguments", "exit_code", "state"),
     [
         ((PLAN, WRITE, DONE), (), 0, "goal_complete"),
