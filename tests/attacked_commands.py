@@ -107,6 +107,16 @@ print('left it')
 """
 DEAF = "import signal, time\nfor each in set(signal.Signals) - {9, 19}: signal.signal(each, signal.SIG_IGN)\nprint('deaf', flush=True)\ntime.sleep(600)"
 DISK = "n = 0\nwhile True:\n    n += 1\n    open(f'big{n}', 'wb').write(b'x' * 1_000_000)\n"
+NAMELESS = """
+import os, time
+kept = []
+for n in range(100):
+    kept.append(open('big', 'wb'))
+    os.unlink('big')
+    kept[-1].write(b'x' * 1_000_000)
+    kept[-1].flush()
+    time.sleep(0.02)
+"""
 IN_ITS_PLACE = """
 import os
 os.symlink('@outside@', '.dsa')
@@ -154,6 +164,7 @@ ATTACKS = {
     "endless output": Attack({"attack.py": "while True: print('x' * 1000)"}, SCRIPT, "timeout", "characters are left out", 1.5, code=None),
     "reads its input": Attack({"attack.py": "import sys\nprint('read', repr(sys.stdin.read()))"}, SCRIPT, says="read ''"),
     "fills the disk": Attack({"attack.py": DISK}, SCRIPT, "disk", code=None),
+    "fills the disk without names": Attack({"attack.py": NAMELESS}, SCRIPT, "disk", code=None),
     "a huge file": Attack({"attack.py": "open('big', 'wb').truncate(1 << 40)"}, SCRIPT, says="File too large", code=1),
     "memory": Attack({"attack.py": "x = []\nwhile True: x.append(bytearray(1 << 28))"}, SCRIPT, says="MemoryError", code=1),
     "fork bomb": Attack({"attack.py": FORK_BOMB}, SCRIPT, "timeout, processes", "", 3.0, code=None),

@@ -21,7 +21,7 @@ from dsa.edge.sandbox import boot
 from dsa.edge.sandbox.features import SandboxError
 from dsa.edge.sandbox.visible import OWN, Visible, visible
 
-_MODULES = ("kernel", "seccomp", "limits", "children", "forks", "relay", "command")
+_MODULES = ("kernel", "seccomp", "limits", "children", "forks", "relay", "spent", "command")
 _PROXY = "/run/proxy"
 _TMP_BYTES, _SHARED_BYTES = 512 << 20, 64 << 20
 _TMP, _SHARED = "/tmp", "/dev/shm"  # noqa: S108  # of its own

@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Any, NoReturn
 
-from dsa.edge.sandbox.inside import children, forks, kernel, limits, relay, seccomp
+from dsa.edge.sandbox.inside import children, forks, kernel, limits, relay, seccomp, spent
 
 _LOOK_S = 0.1  # how often the disk is looked at and, where nothing else bounds them, the processes
 #: Sockets of others lead to the host or to rare parts of the kernel (AF_VSOCK, AF_ALG, AF_PACKET ..); these reach nothing where the network is their own.
@@ -129,8 +129,8 @@ class _Watch:
         self._worker, self._carrier = worker, carrier
         self._bounds: dict[str, Any] = setup["bounds"]
         self._lifeline: int = setup["lifeline_fd"]
-        self._folder: str = setup["folder"]
-        self._free_bytes = self._free()
+        seen = (lambda: children.descendants(os.getpid())) if setup["confined"] else None
+        self._disk = spent.Disk(setup["folder"], self._bounds["disk_bytes"], seen)
         self._forks = forks.Forks(listener, self._bounds["processes"]) if listener >= 0 else None
         self._counts = _LINUX and os.geteuid() == 0 and self._forks is None  # the kernel bounds everybody else
         self._ended = ""
@@ -182,12 +182,8 @@ class _Watch:
         if time.monotonic() < self._look:
             return ""
         self._look = time.monotonic() + _LOOK_S
-        if self._free_bytes - self._free() > self._bounds["disk_bytes"]:
+        if self._disk.is_full():
             return "disk"
         if self._counts and len(children.descendants(os.getpid())) > self._bounds["processes"]:
             return "processes"
         return ""
-
-    def _free(self) -> int:
-        found = os.statvfs(self._folder)
-        return found.f_bavail * found.f_frsize

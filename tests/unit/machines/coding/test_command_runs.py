@@ -142,6 +142,56 @@ def test_of_endless_output_only_the_beginning_and_the_end_are_held(workspace):
     assert (len(ended.head), len(ended.tail), ended.bytes_between) == (1_000, 1_000, 4_998_000)
 
 
+SMALL_DISK = attrs.evolve(BOUNDS, disk_bytes=40 << 20, memory_bytes=1 << 30)
+
+
+def test_what_others_write_to_the_same_disk_meanwhile_is_not_the_commands(workspace, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+
+    def others():
+        for number in range(70):
+            (elsewhere / f"other{number}").write_bytes(b"x" * 1_000_000)
+
+    code = "import time; open('mine', 'wb').write(b'x' * 20_000_000); time.sleep(3); print('done')"
+    thread = threading.Timer(0.7, others)
+    thread.start()
+    ran = run(("python", "-c", code), root=workspace, rules=CODE, bounds=SMALL_DISK)
+    thread.join()
+    assert (ran.ended, ran.code, ran.output) == ("exited", 0, "done\n")
+
+
+WRITING = {
+    "files": "open(f'f{n}', 'wb').write(x)",
+    "one file": "open('f', 'ab').write(x)",
+    "old times": "open(f'f{n}', 'wb').write(x); os.utime(f'f{n}', (0, 0))",
+    "folders that nobody may look at": "os.mkdir(f'd{n}'); open(f'd{n}/f', 'wb').write(x); os.chmod(f'd{n}', 0o300)",
+    "files without a name": "f = open('f', 'wb'); os.unlink('f'); f.write(x); f.flush(); kept.append(f)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WRITING)
+def test_a_command_that_writes_too_much_is_ended(workspace, way):
+    code = (
+        f"import os, time\nkept, x = [], b'x' * 1_000_000\nfor n in range(100):\n    {WRITING[way]}; time.sleep(0.02)\n"
+    )
+    ran = run(("python", "-c", code), root=workspace, rules=CODE, bounds=SMALL_DISK)
+    assert (ran.ended, ran.code) == ("disk", None), ran.output
+
+
+def test_when_very_much_is_gone_nobody_asks_whose_it_was(workspace):
+    """Mapped files without a name are not found."""
+    code = """
+import ctypes, os, time
+map_of = ctypes.CDLL(None).mmap
+for n in range(300):
+    f = open("f", "w+b"); os.unlink("f"); f.write(b"x" * 1_000_000); f.flush()
+    map_of(0, 1_000_000, 1, 1, f.fileno(), 0); f.close()
+    time.sleep(0.02)
+"""
+    ran = run(("python", "-c", code), root=workspace, rules=CODE, bounds=SMALL_DISK)
+    assert (ran.ended, ran.code) == ("disk", None), ran.output
+
+
 @pytest.mark.parametrize(
     ("raw", "text"),
     [
