@@ -119,7 +119,7 @@ def main() -> None:
     if (lost := lost_output()) is not None:
         click.echo(f"standard output: {lost}", err=True)
         code = code or UNREADABLE
-    if any(thread.daemon for thread in threading.enumerate()):
+    if any(thread.daemon and not getattr(thread, "is_idle", False) for thread in threading.enumerate()):
         # A call was given up and goes on in native code (a model, for one), which would crash the interpreter as it
         # takes itself apart.
         with contextlib.suppress(AttributeError, OSError, ValueError):

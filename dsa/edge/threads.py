@@ -1,25 +1,83 @@
 """Blocking calls, made beside the event loop.
 
 Generators and guards block. They run in daemon threads, so that a call which never returns can be given up: the loop
-goes on, and the interpreter can end. (The loop's own thread pool would be waited for.)
+goes on, and the interpreter can end. (The loop's own thread pool would be waited for.) A thread that has made its call waits
+a moment for another one, which costs a third of what a new thread does.
 """
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import Context
 from functools import partial
-from typing import TypeVar
+from queue import Empty, SimpleQueue
+from typing import ClassVar, TypeVar
 
 T = TypeVar("T")
 
+_LINGERS_S = 1.0
 
-class Call(threading.Thread):
-    """A thread in which a loop has a call made. It never keeps the interpreter from ending."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, target: Callable[[], None]) -> None:
-        super().__init__(target=target, name="dsa-call", daemon=True)
+class Caller(threading.Thread):
+    """A thread in which loops have calls made, one after the other. It never keeps the interpreter from ending."""
+
+    _idle: ClassVar[list["Caller"]] = []
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self) -> None:
+        super().__init__(name="dsa-call", daemon=True)
+        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        #: For whom it makes a call; None while it waits for one.
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    @classmethod
+    def free(cls) -> "Caller":
+        """Give one that has nothing to do: the one that was last at work, or a new one."""
+        with cls._lock:
+            if cls._idle:
+                return cls._idle.pop()
+        caller = cls()
+        caller.start()
+        return caller
+
+    @classmethod
+    def forget(cls) -> None:
+        """Know of none any more: a process that was forked has none of the threads of the one before."""
+        cls._idle, cls._lock = [], threading.Lock()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it makes no call and may be given one."""
+        return self in self._idle
+
+    def make(self, call: Callable[[], None], loop: asyncio.AbstractEventLoop) -> None:
+        """Make a call, which must not raise, for a loop. Only for whom has got this from `free`."""
         self.loop = loop
+        self._calls.put(partial(self._made, call))
+
+    def _made(self, call: Callable[[], None]) -> None:
+        call()
+        self.loop = None
+        with self._lock:
+            self._idle.append(self)
+
+    def run(self) -> None:
+        """Make calls, until for a while none comes."""
+        while True:
+            try:
+                # No name holds the call while this waits, nor what it gave.
+                Context().run(self._calls.get(timeout=_LINGERS_S))
+            except Empty:
+                with self._lock:
+                    if self in self._idle:  # else somebody has just taken it
+                        self._idle.remove(self)
+                        return
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=Caller.forget)
 
 
 class WithoutThreads:
@@ -27,7 +85,7 @@ class WithoutThreads:
 
 
 async def called(function: Callable[[], T], *, blocks: bool) -> T:
-    """Call a function, in a thread of its own when it blocks, and give its result, or raise what it raised as `in_thread` does."""
+    """Call a function, in a thread when it blocks, and give its result, or raise what it raised as `in_thread` does."""
     if blocks:
         return await in_thread(function)
     try:
@@ -39,7 +97,7 @@ async def called(function: Callable[[], T], *, blocks: bool) -> T:
 
 
 async def in_thread(function: Callable[[], T]) -> T:
-    """Call a function in a thread of its own and give its result, or raise what it raised.
+    """Call a function in a thread that does nothing else meanwhile and give its result, or raise what it raised.
 
     When the caller is cancelled, the thread is left to itself and its result is dropped.
     """
@@ -57,7 +115,7 @@ async def in_thread(function: Callable[[], T]) -> T:
     if isinstance(loop, WithoutThreads):
         call()
     else:
-        Call(loop, call).start()
+        Caller.free().make(call, loop)
     return await future
 
 

@@ -11,7 +11,7 @@ from itertools import count
 from math import inf
 from typing import TypeVar
 
-from dsa.edge.threads import Call
+from dsa.edge.threads import Caller
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, GuardInterface, GuardResult, PromptTemplate
 
 T = TypeVar("T")
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 def _calls_of(loop: asyncio.AbstractEventLoop) -> bool:
     """Tell whether a call that a loop has had made in a thread goes on. A call of another loop may hang for ever."""
-    return any(isinstance(thread, Call) and thread.loop is loop for thread in threading.enumerate())
+    return any(isinstance(thread, Caller) and thread.loop is loop for thread in threading.enumerate())
 
 
 class Texts(GeneratorInterface):

@@ -4,6 +4,7 @@ import gc
 import subprocess
 import sys
 
+import pytest
 from click.testing import CliRunner
 
 from dsa.cli.main import program
@@ -29,3 +30,26 @@ def test_the_collector_is_left_alone_inside_another_program():
 def test_it_runs_as_a_module_too():
     done = subprocess.run([sys.executable, "-m", "dsa", "chekc"], capture_output=True, text=True, check=False)
     assert (done.returncode, "did you mean 'check'?" in done.stderr) == (2, True)
+
+
+ENDING = """
+import asyncio, atexit, sys, time
+from dsa.cli.main import main
+from dsa.edge.threads import in_thread
+atexit.register(print, "taken apart")
+async def play():
+    call = asyncio.create_task(in_thread(lambda: time.sleep({seconds})))
+    await asyncio.sleep(0.1)
+asyncio.run(play())
+time.sleep(0.1)
+sys.argv = ["dsa", "--version"]
+main()
+"""
+
+
+@pytest.mark.parametrize(("seconds", "is_taken_apart"), [(0, True), (600, False)])
+def test_a_program_ends_as_usual_unless_a_call_was_given_up(seconds, is_taken_apart):
+    said = subprocess.run(
+        [sys.executable, "-c", ENDING.format(seconds=seconds)], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert ("taken apart" in said.stdout) is is_taken_apart

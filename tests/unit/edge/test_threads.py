@@ -1,9 +1,16 @@
 import asyncio
+import contextvars
+import gc
+import subprocess
+import sys
 import threading
+import weakref
+from functools import partial
 
 import pytest
 
-from dsa.edge.threads import called, in_thread
+from dsa.edge import threads
+from dsa.edge.threads import Caller, called, in_thread
 
 
 class MuteError(Exception):
@@ -84,3 +91,110 @@ def test_a_call_that_never_returns_can_be_given_up():
     released.set()
     for thread in stuck:
         thread.join(10)
+
+
+async def all_free():
+    """Wait until the threads that have made calls are free again. TimeoutError when one never is."""
+    async with asyncio.timeout(10):
+        while any(isinstance(thread, Caller) and not thread.is_idle for thread in threading.enumerate()):  # noqa: ASYNC110  (threads tell no Event)
+            await asyncio.sleep(0.001)
+
+
+def test_a_thread_makes_one_call_after_the_other():
+    async def play():
+        await all_free()
+        first = await in_thread(threading.current_thread)
+        await all_free()
+        return first, await in_thread(threading.current_thread)
+
+    first, second = asyncio.run(play())
+    assert first is second
+
+
+def test_calls_at_the_same_time_have_a_thread_each():
+    meeting = threading.Barrier(3)
+
+    async def play():
+        await asyncio.gather(*(in_thread(partial(meeting.wait, 10)) for _ in range(3)))
+
+    asyncio.run(play())
+
+
+def test_a_call_sees_nothing_that_the_one_before_has_set_in_its_context():
+    colour = contextvars.ContextVar("colour", default="none")
+
+    def painted():
+        before = colour.get()
+        colour.set("red")
+        return before, threading.current_thread()
+
+    async def play():
+        await all_free()
+        given = await in_thread(painted)
+        await all_free()
+        return given, await in_thread(painted)
+
+    (first, one), (second, other) = asyncio.run(play())
+    assert one is other
+    assert (first, second) == ("none", "none")
+
+
+def test_what_a_call_gave_is_not_kept():
+    class Large:
+        pass
+
+    async def play():
+        kept = weakref.ref(await in_thread(Large))
+        await all_free()
+        return kept
+
+    kept = asyncio.run(play())
+    gc.collect()
+    assert kept() is None
+
+
+def test_a_thread_without_calls_ends(monkeypatch):
+    monkeypatch.setattr(threads, "_LINGERS_S", 0.05)
+
+    async def play():
+        return await in_thread(threading.current_thread)
+
+    caller = asyncio.run(play())
+    caller.join(10)
+    assert not caller.is_alive()
+    assert asyncio.run(play()) is not caller
+
+
+def test_a_thread_that_hangs_is_not_asked_again():
+    released = threading.Event()
+
+    async def play():
+        stuck = asyncio.create_task(in_thread(released.wait))
+        await asyncio.sleep(0)
+        stuck.cancel()
+        return await in_thread(lambda: threading.current_thread().is_idle)
+
+    assert asyncio.run(play()) is False
+    busy = [t for t in threading.enumerate() if isinstance(t, Caller) and not t.is_idle]
+    assert len(busy) == 1
+    released.set()
+
+
+def test_a_forked_process_has_threads_of_its_own():
+    said = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60, check=True)
+    assert said.stdout.split() == ["parent", "child"]
+
+
+FORKED = """
+import asyncio, os, time
+from dsa.edge.threads import in_thread
+async def play(word):
+    await in_thread(lambda: print(word, flush=True))
+    await asyncio.sleep(0.05)
+asyncio.run(play("parent"))
+child = os.fork()
+if not child:
+    asyncio.run(asyncio.wait_for(play("child"), 20))
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
