@@ -103,8 +103,8 @@ def saying(seed):
 class Constant(GuardInterface):
     """Says the same of the same artifact."""
 
-    def __init__(self, seed, outcomes):
-        self.seed, self.outcomes = seed, outcomes
+    def __init__(self, seed, outcomes, *, blocks=True):
+        self.seed, self.outcomes, self.blocks = seed, outcomes, blocks
 
     def validate(self, artifact, **dependencies):
         said = random.Random(f"{self.seed} {artifact.content}").choice(self.outcomes)

@@ -21,13 +21,13 @@ from dsa.testing.strategies import machines
 LIVES = st.lists(st.tuples(st.integers(1, 12), st.booleans()), max_size=6)
 
 
-def lived(machine, seed, crashes):
-    """Let a run live through crashes; give its world and its ledger."""
+def lived(machine, seed, crashes, *, threads=True):
+    """Let a run live through crashes; give its world and its ledger. Without threads for its guards nothing is left to chance."""
     chance = random.Random(seed)
     outside = [event.name for event in machine.events if event.origin == OUTSIDE]
     sent = [Occurrence(chance.choice(outside)) for _ in range(5)] if outside else []
     world = World(machine, MemoryStore(), saying(seed))
-    guards = {guard.name: Constant(seed, guard.outcomes) for guard in machine.guards}
+    guards = {guard.name: Constant(seed, guard.outcomes, blocks=threads) for guard in machine.guards}
     asyncio.run(asyncio.wait_for(live(machine, sent, world, guards, crashes), 60))
     return world, world.store.read(RUN).entries
 
