@@ -57,7 +57,7 @@ def test_a_real_run():
 
 
 @pytest.fixture
-def project(tmp_path):
+def project(tmp_path, tmp_path_factory):
     """A fresh project; give what pytest prints there, and its exit code."""
 
     def pytest_run(files, *arguments):
@@ -65,6 +65,7 @@ def project(tmp_path):
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_text(text, encoding="utf-8")
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")} | {"COLUMNS": "100"}
+        environment["PYTEST_DEBUG_TEMPROOT"] = str(tmp_path_factory.mktemp("temporary"))  # it clears only its own away
         command = [sys.executable, "-m", "pytest", "-W", "error", "-p", "no:cacheprovider", *arguments]
         done = subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
