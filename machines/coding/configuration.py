@@ -21,14 +21,18 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
 
+from dsa.edge.binding import effect_names
+from dsa.edge.files import load
 from dsa.edge.sandbox.hosts import places
 from dsa.errors import DocumentError
 from dsa.generators.names import require_model_name
+from dsa.runtime.budgets import read_limit
 from machines.coding.calls import COMPLETE, TOOLS
 from machines.coding.plan import faults_of, tasks_from
 from machines.coding.resources import MODES
@@ -38,6 +42,7 @@ from machines.coding.tools.paths import Pattern
 from machines.coding.tools.programs import Rules
 
 TEMPERATURE = 0.2
+_MACHINE = Path(__file__).with_name("machine.md")
 _NAMES: dict[str, tuple[type, ...]] = {
     "model": (str,), "mode": (str,), "seed": (int,), "temperature": (int, float), "max_tokens": (int,), "context_tokens": (int,),
     "json_mode": (bool,), "commit": (bool,), "test_first": (bool,), "unconfined": (bool,), "network": (list,), "protected": (list,), "polling": (list,),
@@ -160,16 +165,20 @@ def _require_lists(code: Mapping[str, Any]) -> None:
     for name in ("network", "protected", "polling", "budget"):
         if not all(each.strip() for each in code.get(name, ())):
             raise ValueError(f"{name} = {code[name]!r} has an empty text in it")
-    for pattern in code.get("protected", ()):
+    _require_each(code, "protected", Pattern)
+    _require_each(code, "network", places)
+    if "budget" in code:
+        effects = [name for name, _ in effect_names(load(str(_MACHINE)))]
+        _require_each(code, "budget", partial(read_limit, effects=effects))
+
+
+def _require_each(code: Mapping[str, Any], name: str, read: Callable[[str], object]) -> None:
+    """Raise ValueError for what cannot be read, with what stands there."""
+    for each in code.get(name, ()):
         try:
-            Pattern(pattern)
+            read(each)
         except ValueError as error:
-            raise ValueError(f"protected = {code['protected']!r}: {error}") from error
-    for host in code.get("network", ()):
-        try:
-            places(host)
-        except ValueError as error:
-            raise ValueError(f"network = {code['network']!r}: {error}") from error
+            raise ValueError(f"{name} = {code[name]!r}: {error}") from error
 
 
 def _require_polling(code: Mapping[str, Any]) -> None:

@@ -164,6 +164,11 @@ def test_settings_of_a_file_hold_and_the_command_line_goes_before_them(code, tmp
         (("Do it",), "[code]\nprotected = ['/']\n", "'/' is no pattern: it names nothing"),
         (("Do it",), "[code]\nnetwork = ['']\n", "network = [''] has an empty text in it"),
         (("Do it",), "[code]\nnetwork = ['a b']\n", "network = ['a b']: 'a b' names no host"),
+        (
+            ("Do it",),
+            "[code]\nbudget = ['ask.calls=5']\n",
+            "dsa.toml: [code]: budget = ['ask.calls=5']: 'ask.calls=5' is no budget",
+        ),
         (("Do it",), "[code]\ntemperature = -7\n", "temperature = -7 is to be 0 to 2"),
         (("Do it",), "[code]\ntemperature = nan\n", "temperature = nan is to be 0 to 2"),
         (("Do it",), "[code]\nmax_tokens = 0\n", "max_tokens = 0 is to be 1 or more"),
