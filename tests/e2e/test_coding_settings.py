@@ -1,0 +1,110 @@
+"""What `dsa code` is told to do it with: options, and settings of a file; what of them cannot be used."""
+
+import subprocess
+
+import pytest
+from coding_typed import DONE, DSA, FAILED, PLAN, WRITE, block, typed_in
+
+
+@pytest.fixture
+def code(tmp_path):
+    return typed_in(tmp_path)
+
+
+def test_settings_of_a_file_hold_and_the_command_line_goes_before_them(code, tmp_path):
+    (tmp_path / "dsa.toml").write_text('[code]\nmode = "read-only"\nmax_rounds = 1\nprotected = ["a.*"]\n')
+    assert "rounds_exhausted" in code("Do it").stdout
+    protected = code("Do it", "--mode", "full-auto", "--param", "max_rounds=3", "--fresh", script=(PLAN, WRITE, FAILED))
+    assert "path_outside_workspace" in protected.stdout
+    assert not (tmp_path / "work" / "a.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "says"),
+    [
+        ((), "", "say a GOAL, or --resume RUN"),
+        (("Do it", "--resume", "last"), "", "say a GOAL, or --resume RUN, not both: a run has its goal"),
+        (("--fresh", "--resume", "last"), "", "say one of them"),
+        (("Do it", "--template", "nope"), "", "there is no template 'nope'; there are: script, package, fix"),
+        (("Do it", "--param", "max_rounds=0"), "", "max_rounds"),
+        (("Do it", "--param", "rounds=3"), "", "rounds"),
+        (("  ",), "", "GOAL is empty"),
+        (("Do it",), "[code]\nmax_rounds = 0\n", "max_rounds = 0 is to be 1 or more"),
+        (("Do it",), "[code]\nmax_rounds = true\n", "max_rounds = true is to be a whole number"),
+        (("Do it",), "[mcp.words]\ncommand = ['x']\n", "write [code.mcp]"),
+        (("Do it",), "[programs.make]\narguments = 'any'\n", "write [code.commands.programs]"),
+        (
+            ("Do it",),
+            "[[code.templates.notes]]\ndescription = 'x'\nindependant = true\n",
+            "'independant': did you mean independent?",
+        ),
+        (
+            ("Do it",),
+            "[[code.templates.notes]]\ndescription = 'x'\nsubtasks = 'write_file a'\n",
+            "subtasks is to be a list of texts",
+        ),
+        (
+            ("Do it",),
+            "[[code.templates.notes]]\ndescription = 'x'\nsubtasks = ['write_file a: {gaol}']\n",
+            "did you mean {goal}?",
+        ),
+        (("Do it", "--budget", "dollars=3"), "", "is no budget"),
+        (("Do it", "--network", "http://x/y"), "", "x/y"),
+        (("Do it",), "[code]\nmodus = 'ask'\n", "there is no setting 'modus': did you mean mode?"),
+        (("Do it",), "[code]\nmode = 'yolo'\n", "mode = 'yolo' is none of ask, auto-edit"),
+        (("Do it",), "[code]\nseed = 'x'\n", "seed = 'x' is to be a whole number"),
+        (("Do it",), "[code]\nprotected = [3]\n", "protected is to be a list of texts"),
+        (("Do it",), "[code]\nprotected = ['']\n", "protected = [''] has an empty text in it"),
+        (("Do it",), "[code]\nprotected = ['../x']\n", "protected = ['../x']: '../x' leads out of the workspace"),
+        (("Do it",), "[code]\nprotected = ['~/x']\n", "'~/x' leads out of the workspace"),
+        (("Do it",), "[code]\nprotected = ['/']\n", "'/' is no pattern: it names nothing"),
+        (("Do it",), "[code]\nnetwork = ['']\n", "network = [''] has an empty text in it"),
+        (("Do it",), "[code]\nnetwork = ['a b']\n", "network = ['a b']: 'a b' names no host"),
+        (
+            ("Do it",),
+            "[code]\nbudget = ['ask.calls=5']\n",
+            "dsa.toml: [code]: budget = ['ask.calls=5']: 'ask.calls=5' is no budget",
+        ),
+        (("Do it",), "[code]\ntemperature = -7\n", "temperature = -7 is to be 0 to 2"),
+        (("Do it",), "[code]\ntemperature = nan\n", "temperature = nan is to be 0 to 2"),
+        (("Do it",), "[code]\nmax_tokens = 0\n", "max_tokens = 0 is to be 1 or more"),
+        (("Do it",), "[code]\ncontext_tokens = 5\n", "context_tokens = 5 is to be 1000 or more"),
+        (("Do it",), "[code]\npolling = ['nosuch']\n", "'nosuch' is no tool that only looks: list_dir, read_file"),
+        (("Do it",), "[code]\npolling = ['write_file']\n", "'write_file' is no tool that only looks"),
+        (("Do it",), "[cod]\nmode = 'ask'\n", "the table [cod] stands beside it, and is read by nobody"),
+        (("Do it",), "mode = 'ask'\n[code]\n", "mode = 'ask' stands beside it, and is read by nobody"),
+        (("Do it",), "[code.commands]\nshell = true\n", "'shell' is no rule for commands"),
+        (("Do it",), "[code.templates.x]\n", "templates.x has no tasks"),
+        (("Do it",), "[[code.templates.x]]\ndescription = 'd'\n", "templates.x: task 1 has no subtasks"),
+        (
+            ("Do it",),
+            "[[code.templates.x]]\ndescription = 'd'\nsubtasks = ['think']\n",
+            "templates.x: 'think' needs no tool",
+        ),
+        (
+            ("Plan a trip", "-t", "x"),
+            "[[code.templates.x]]\ndescription = 'd'\nsubtasks = ['{goal}']\n",
+            "for this goal: 'Plan a trip' needs no tool",
+        ),
+        (("Do it",), "[code\n", "the configuration cannot be read"),
+        (("--resume", "last"), "", "no run is kept here"),
+    ],
+)
+def test_what_cannot_be_used_is_said_in_a_sentence(code, tmp_path, arguments, settings, says):
+    if settings:
+        (tmp_path / "dsa.toml").write_text(settings)
+    done = code(*arguments)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_settings_in_a_project_file_of_the_workspace_have_to_be_named(code, tmp_path):
+    """An agent may have written them, and they start programs."""
+    (tmp_path / "work" / "pyproject.toml").write_text('[tool.dsa.code]\nmode = "full-auto"\n')
+    (tmp_path / "script.md").write_text("".join(map(block, (PLAN, WRITE, DONE))))
+    typed = [DSA, "code", "Do it", "--model", "scripted:../script.md"]
+    done = subprocess.run(typed, cwd=tmp_path / "work", capture_output=True, text=True, check=False)
+    assert (done.returncode, "say --config pyproject.toml" in done.stderr) == (2, True)
+    named = subprocess.run([*typed, "--config", "pyproject.toml"], cwd=tmp_path / "work", capture_output=True, text=True, check=False)  # fmt: skip
+    assert named.returncode == 0, named.stderr
