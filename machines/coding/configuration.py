@@ -27,7 +27,6 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from dsa.edge.binding import effect_names
 from dsa.edge.files import load
 from dsa.edge.sandbox.hosts import places
 from dsa.errors import DocumentError
@@ -168,8 +167,7 @@ def _require_lists(code: Mapping[str, Any]) -> None:
     _require_each(code, "protected", Pattern)
     _require_each(code, "network", places)
     if "budget" in code:
-        effects = [name for name, _ in effect_names(load(str(_MACHINE)))]
-        _require_each(code, "budget", partial(read_limit, effects=effects))
+        _require_each(code, "budget", partial(read_limit, effects=load(str(_MACHINE)).answers))
 
 
 def _require_each(code: Mapping[str, Any], name: str, read: Callable[[str], object]) -> None:

@@ -62,8 +62,8 @@ def test_settings_of_a_file_hold_and_the_command_line_goes_before_them(code, tmp
         (("Do it",), "[code]\nnetwork = ['a b']\n", "network = ['a b']: 'a b' names no host"),
         (
             ("Do it",),
-            "[code]\nbudget = ['ask.calls=5']\n",
-            "dsa.toml: [code]: budget = ['ask.calls=5']: 'ask.calls=5' is no budget",
+            "[code]\nbudget = ['nudge.calls=5']\n",
+            "dsa.toml: [code]: budget = ['nudge.calls=5']: 'nudge.calls=5' is no budget: there is no effect 'nudge'",
         ),
         (("Do it",), "[code]\ntemperature = -7\n", "temperature = -7 is to be 0 to 2"),
         (("Do it",), "[code]\ntemperature = nan\n", "temperature = nan is to be 0 to 2"),
