@@ -66,7 +66,7 @@ def find(store: RunStore, wanted: str, root: Path) -> str:
         raise Ended(f"{root}: no run is kept here", UNREADABLE)
     whole, _, part = wanted.partition(PART_OF)
     if whole == LAST:
-        newest = _newest(store, tuple(run for run in ids if PART_OF not in run) or ids)
+        newest = next((run for run in reversed(ids) if PART_OF not in run), ids[-1])
         return find(store, f"{newest}{PART_OF}{part}", root) if part else newest
     named = [run for run in ids if wanted in run]
     found = [run for run in named if PART_OF not in run] or named
@@ -78,20 +78,6 @@ def find(store: RunStore, wanted: str, root: Path) -> str:
         )
     near = difflib.get_close_matches(wanted, ids, n=_NEAREST, cutoff=0.3) or list(ids[-_NEAREST:])
     raise Ended(f"there is no run '{wanted}' in {root}; nearest: {_some(near)}; `dsa runs` lists them all", UNREADABLE)
-
-
-def _newest(store: RunStore, runs: tuple[str, ...]) -> str:
-    """Give the run that was started last: ids say it to the second, the first entries more exactly."""
-    alike = [run for run in runs if run.partition("-")[0] == runs[-1].partition("-")[0]]
-    return alike[0] if len(alike) == 1 else max(alike, key=lambda run: (_begun_ms(store, run), run))
-
-
-def _begun_ms(store: RunStore, run: str) -> int:
-    try:
-        first = store.read(run).entries[0]
-    except DamageError:
-        return 0
-    return (first.at_ms or 0) if isinstance(first, MachineEntry | PolicyEntry) else 0
 
 
 def _some(runs: list[str]) -> str:

@@ -94,7 +94,7 @@ class RunStore(Protocol):
         """Read a run, whoever writes it. Raises UnknownRunError or DamageError."""
 
     def runs(self) -> tuple[str, ...]:
-        """Give the ids of all runs, sorted."""
+        """Give the ids of all runs, in the order they were begun."""
 
 
 def first_link(run: str, text: str) -> bytes:

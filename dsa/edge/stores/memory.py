@@ -36,8 +36,8 @@ class MemoryStore:
         return self._found(run)
 
     def runs(self) -> tuple[str, ...]:
-        """Give the ids of all runs, sorted."""
-        return tuple(sorted(self._runs))
+        """Give the ids of all runs, in the order they were begun."""
+        return tuple(self._runs)
 
     def _found(self, run: str) -> Recorded:
         if run not in self._runs:

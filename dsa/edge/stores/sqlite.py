@@ -156,9 +156,10 @@ class SqliteStore:
         return found if alive else attrs.evolve(found, holder=None)
 
     def runs(self) -> tuple[str, ...]:
-        """Give the ids of all runs, sorted; read from the rows themselves, since nothing seals an index."""
+        """Give the ids of all runs, in the order they were begun; read from the rows themselves, since nothing seals an index."""
         with self._reading() as connection:
-            return tuple(sorted(str(run) for (run,) in connection.execute("SELECT run FROM runs NOT INDEXED")))
+            rows = connection.execute("SELECT number, run FROM runs NOT INDEXED")
+            return tuple(run for _, run in sorted((number, str(run)) for number, run in rows))
 
     def lost(self) -> int:
         """Tell how many runs were kept here and are no longer in the list: runs are numbered from 1 and never deleted."""

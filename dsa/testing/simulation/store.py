@@ -108,8 +108,8 @@ class DiskStore:
         return Recorded(run, found.text, Ledger(found.entries), found.epoch, holder)
 
     def runs(self) -> tuple[str, ...]:
-        """Give the ids of all runs, sorted."""
-        return tuple(sorted(run for run, file in self._files.items() if contents(run, file) is not None))
+        """Give the ids of all runs, in the order they were begun."""
+        return tuple(run for run, file in self._files.items() if contents(run, file) is not None)
 
     def _found(self, run: str) -> tuple[File, Contents]:
         file = self._files.get(run)

@@ -1,9 +1,9 @@
 """Which run is meant, and what is said when there is none, or when it cannot be read."""
 
+import json
 import sqlite3
 from pathlib import Path
 
-import attrs
 import pytest
 from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep
 
@@ -54,17 +54,14 @@ def test_what_is_no_run_or_several_is_said_with_the_nearest(root, wanted, said):
     assert said in result.stderr
 
 
-def test_the_last_of_one_second_is_told_by_the_ledgers(tmp_path):
-    runs = {
-        "20260131T120000-a-1": 20,
-        "20260131T120000-b-1": 10,
-        "20260131T120000-c-1": None,
-        "20260131T110000-d-1": 99,
-    }
-    for run, at_ms in runs.items():
-        keep(tmp_path, [attrs.evolve(begun(run=run).ledger[0], at_ms=at_ms)], run=run)
+def test_the_last_of_one_second_is_the_one_that_was_begun_last(tmp_path):
+    runs = ["20260131T120000-b-1", "20260131T120000-c-1", "20260131T120000-a-1", "20260131T120000-a-1+3.1"]
+    for run in runs:
+        keep(tmp_path, [begun(run=run).ledger[0]], run=run)
     with open_store(tmp_path) as store:
         assert find(store, "last", tmp_path) == "20260131T120000-a-1"
+    listed = json.loads(dsa("runs", "--runs", tmp_path, "--json").stdout)
+    assert [each["run"] for each in listed] == runs
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: arguments[0])

@@ -35,10 +35,11 @@ def test_what_was_appended_is_read(store):
     assert found.holder is not None
 
 
-def test_runs_are_listed_by_id(store):
+def test_runs_are_listed_as_they_were_begun(store):
     for run in ("r2", "r1", "r3"):
         store.create(run, "", [])
-    assert store.runs() == ("r1", "r2", "r3")
+    store.hold("r2", take=True)
+    assert store.runs() == ("r2", "r1", "r3")
 
 
 def test_an_id_is_used_once(store):
