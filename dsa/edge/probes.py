@@ -3,7 +3,6 @@
 Takes folders and names, gives facts. Whatever it makes it removes; nothing it starts outlives it.
 """
 
-import fcntl
 import os
 import shutil
 import socket
@@ -15,6 +14,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import attrs
+
+from dsa.edge.locking import NoLocksError, locked
 
 _NETWORK = frozenset(
     {"9p", "afs", "ceph", "cifs", "coda", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"}
@@ -60,11 +61,13 @@ def folder(path: Path) -> Folder:
     try:
         with tempfile.NamedTemporaryFile(dir=there, prefix=".dsa-doctor-") as file:
             times = [_synced_ms(file.fileno()) for _ in range(_SYNCS)]
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locked(file.fileno())
             with open(file.name, "rb") as other:  # noqa: PTH123
-                locks = _is_refused(other.fileno())
+                locks = not locked(other.fileno())
     except OSError as fault:
         return Folder(path, kind, fault=f"nothing can be written and synced in {there}: {fault.strerror or fault}")
+    except NoLocksError as fault:
+        return Folder(path, kind, fault=str(fault))
     return Folder(path, kind, statistics.median(times), locks)
 
 
@@ -73,15 +76,6 @@ def _synced_ms(file: int) -> float:
     os.write(file, _BLOCK)
     os.fsync(file)
     return (time.perf_counter() - began) * 1000
-
-
-def _is_refused(file: int) -> bool:
-    """Tell whether a lock that is held keeps another one out."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    return False
 
 
 def file_system(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str:

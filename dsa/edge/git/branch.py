@@ -6,18 +6,18 @@ whoever holds the flock and finds one that is marked knows that a killed process
 """
 
 import contextlib
-import fcntl
 import os
 import re
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from dsa.edge.folders import folders_above
 from dsa.edge.git.names import path_parts
 from dsa.edge.git.objects import ArtifactStoreError, sync_path, write_synced
 from dsa.edge.git.waiting import wait_for
+from dsa.edge.locking import locked
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class Branch:
         descriptor = os.open(self._held, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             otherwise = "another process is writing to this run and does not end"
-            self._wait(lambda: _locked(descriptor), otherwise, self._gc_patience_s)
+            self._wait(lambda: locked(descriptor) or None, otherwise, self._gc_patience_s)
             yield
         finally:
             os.close(descriptor)
@@ -162,11 +162,3 @@ class Branch:
 
 def _is_marked(path: Path) -> bool:
     return bool(path.stat().st_mode & stat.S_IXUSR)
-
-
-def _locked(descriptor: int) -> Literal[True] | None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return None
-    return True

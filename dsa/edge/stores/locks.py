@@ -1,15 +1,16 @@
 """Who is alive, and who writes: advisory file locks, which the kernel gives back when a process ends, however it ends.
 
-Takes paths, gives locks. Works between processes and containers that share a folder; not on Windows.
+Takes paths, gives locks. Works between processes and containers that share a folder, on POSIX.
 """
 
-import fcntl
 import os
 import socket
 import time
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
+
+from dsa.edge.locking import locked, unlock
 
 _PAUSE_S = 0.0005
 
@@ -28,8 +29,8 @@ class Holder:
                 is_alive(folder, left.name)
         self.name = f"process {os.getpid()} on {socket.gethostname().replace('/', '_')} ({token_hex(6)})"
         self._path = folder / self.name
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        locked(self._file)
 
     def close(self) -> None:
         """Be no longer alive."""
@@ -40,16 +41,14 @@ class Holder:
 def is_alive(folder: Path, name: str) -> bool:
     """Tell whether a holder is alive. One that is not leaves no file behind afterwards."""
     try:
-        file = os.open(folder / name, os.O_RDWR | os.O_CLOEXEC)
+        file = os.open(folder / name, os.O_RDWR)
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two who ask at once do not take each other for it
-    except BlockingIOError:
-        return True
-    else:
-        _remove(folder / name)
-        return False
+        lives = not locked(file, shared=True)  # shared: two who ask at once do not take each other for it
+        if not lives:
+            _remove(folder / name)
+        return lives
     finally:
         os.close(file)
 
@@ -70,12 +69,12 @@ class Turn:
 
     def __init__(self, path: Path, patience_s: float) -> None:
         self._path, self._patience_s = path, patience_s
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
 
     def take(self) -> None:
         """Wait for the turn. Raises TimeoutError."""
         deadline_s = time.monotonic() + self._patience_s
-        while not self._is_free():
+        while not locked(self._file):
             if time.monotonic() > deadline_s:
                 raise TimeoutError(
                     f"another process has been writing to it for {self._patience_s:g} s; is it stopped? "
@@ -85,14 +84,7 @@ class Turn:
 
     def give_back(self) -> None:
         """Let the next one write."""
-        fcntl.flock(self._file, fcntl.LOCK_UN)
-
-    def _is_free(self) -> bool:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+        unlock(self._file)
 
     def close(self) -> None:
         """Close the file."""

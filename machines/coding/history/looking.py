@@ -15,6 +15,7 @@ import attrs
 
 from dsa.errors import DsaError
 from machines.coding.history.ignoring import Rule, is_named, parts_of, rules_of
+from machines.coding.tools.opening import FOLDER, READ
 from machines.coding.tools.paths import TEMPORARY
 from machines.coding.tools.records import RECORDS
 
@@ -33,8 +34,6 @@ _MOST = 100_000
 _IGNORE, _VIRTUAL = ".gitignore", "pyvenv.cfg"
 #: A file that was changed so short before it was read may be changed once more without a change of its times.
 _TICK_NS, _SECOND_NS = 50_000_000, 1_000_000_000
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 #: What changes with a file: mode, size in bytes, times of change of content and of the file in ns, number.
 Stamp = tuple[int, int, int, int, int]
@@ -155,7 +154,7 @@ class _Looking:
             self.sight.left_out[path] = f"deeper than {_DEEPEST} folders"
             return
         try:
-            opened = os.open(name, _FOLDER, dir_fd=above)
+            opened = os.open(name, FOLDER, dir_fd=above)
         except (FileNotFoundError, NotADirectoryError):  # gone, or something else, since it was listed
             return
         except PermissionError:
@@ -204,7 +203,7 @@ class _Looking:
 
 def _read(folder: int, name: str) -> tuple[os.stat_result, bytes] | None:
     """Read a regular file, with how it was before that; None when it is none, or too large. Raises OSError."""
-    opened = os.open(name, _READ, dir_fd=folder)
+    opened = os.open(name, READ, dir_fd=folder)
     try:
         found = os.fstat(opened)
         if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_BYTES:

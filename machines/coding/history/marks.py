@@ -20,6 +20,7 @@ from machines.coding.history.snapshots import Snapshot, Snapshots
 from machines.coding.history.undoing import Undoing
 from machines.coding.tools.beneath import Beneath
 from machines.coding.tools.git_process import Bounds, ran
+from machines.coding.tools.opening import ROOT
 
 _SEEN = "dsa-seen.json"
 _AT_ONCE_BYTES = 32_000_000
@@ -122,7 +123,7 @@ class History:
     def _mark(self, tip: str | None, text: str) -> Snapshot:
         newest = self._known(tip)
         fresh = _Fresh(self._snapshots, newest.objects if newest else set[str])
-        root = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        root = os.open(self._root, ROOT)
         try:
             folders = frozenset(newest.folders) if newest else frozenset[str]()
             sight = look(root, self._seen, folders, fresh.keep, self._own)

@@ -16,6 +16,7 @@ from dsa.errors import DsaError
 from machines.coding.history.looking import LINK, SPECIAL, HistoryError, blob_id, read_file
 from machines.coding.tools.beneath import Beneath
 from machines.coding.tools.errors import ToolError
+from machines.coding.tools.opening import NEW
 from machines.coding.tools.paths import TEMPORARY
 
 _CLOSED = 0o700
@@ -157,8 +158,7 @@ def _write(folder: int, name: str, wanted: Content) -> None:
     if wanted.mode == LINK:
         os.symlink(os.fsdecode(wanted.data), name, dir_fd=folder)
         return
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    file = os.open(name, flags, 0o600, dir_fd=folder)
+    file = os.open(name, NEW, 0o600, dir_fd=folder)
     try:
         left = memoryview(wanted.data)
         while left:

@@ -17,14 +17,11 @@ from pathlib import Path
 
 from dsa.errors import DsaError
 from machines.coding.tools.errors import ToolError
+from machines.coding.tools.opening import CAN_OPEN, NO_LINK, READ, ROOT, STEP
 from machines.coding.tools.paths import LONGEST_PATH, named
 
 _OPENAT2 = 437
 _BENEATH = 0x08 | 0x04 | 0x02  # RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
-#: A FIFO does not hold us up, and a terminal does not become ours.
-_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _TRIES = 64
 
 
@@ -35,11 +32,17 @@ class WorkspaceGoneError(DsaError):
 class Beneath:
     """A folder, held open: it stays the same one when it is moved, and when another is put in its place.
 
-    `by_walk` opens name by name although the kernel could do it in one. Raises OSError when the folder cannot be opened.
+    `by_walk` opens name by name although the kernel could do it in one. Raises OSError when the folder cannot be opened, ToolError `not_here` where
+    the system has no such way.
     """
 
     def __init__(self, root: Path, *, by_walk: bool = False) -> None:
-        self._root: int | None = os.open(root, _FOLDER)
+        if not CAN_OPEN:
+            raise ToolError(
+                "not_here",
+                "this system opens no file beneath a folder that is held open (openat), so a model is not kept in one; on Windows, WSL does",
+            )
+        self._root: int | None = os.open(root, ROOT)
         self.by_walk = by_walk or not _kernel_can(self._root)
 
     def fileno(self) -> int:
@@ -57,7 +60,7 @@ class Beneath:
     @contextmanager
     def folder(self, parts: Sequence[str]) -> Iterator[int]:
         """Open a folder. Raises ToolError."""
-        descriptor = self._descriptor(parts, _FOLDER)
+        descriptor = self._descriptor(parts, ROOT)
         try:
             yield descriptor
         finally:
@@ -66,7 +69,7 @@ class Beneath:
     @contextmanager
     def file(self, parts: Sequence[str]) -> Iterator[tuple[int, os.stat_result]]:
         """Open a regular file for reading. Raises ToolError, `not_a_file` for folders, FIFOs, devices and sockets."""
-        descriptor = self._descriptor(parts, _FILE)
+        descriptor = self._descriptor(parts, READ)
         try:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
@@ -110,7 +113,7 @@ class Beneath:
         """Look at a path, from the folder above it: many times in a round, so without a context manager."""
         if len(parts) == 1:
             return os.stat(parts[0], dir_fd=self.fileno(), follow_symlinks=False)
-        above = self._descriptor(parts[:-1], _FOLDER)
+        above = self._descriptor(parts[:-1], ROOT)
         try:
             return os.stat(parts[-1], dir_fd=above, follow_symlinks=False)
         finally:
@@ -152,10 +155,10 @@ def _walked(root: int, parts: Sequence[str], flags: int) -> int:
     """Open name by name, each from the folder before it."""
     if len(os.fsencode("/".join(parts))) > LONGEST_PATH:  # as the kernel would
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
-    at = os.open(".", _STEP if parts else flags, dir_fd=root)
+    at = os.open(".", STEP if parts else flags, dir_fd=root)
     for number, part in enumerate(parts, 1):
         try:
-            onward = os.open(part, (flags if number == len(parts) else _STEP) | os.O_NOFOLLOW, dir_fd=at)
+            onward = os.open(part, (flags if number == len(parts) else STEP) | NO_LINK, dir_fd=at)
         except NotADirectoryError as error:  # so is a link where a folder is asked for
             found = os.stat(part, dir_fd=at, follow_symlinks=False)
             raise OSError(errno.ELOOP if stat.S_ISLNK(found.st_mode) else errno.ENOTDIR, error.strerror) from error
@@ -184,7 +187,7 @@ def _kernel_can(root: int) -> bool:
     if sys.platform != "linux" or os.uname().machine == "alpha":  # where its number is another
         return False
     try:
-        os.close(_resolved(root, (), _FOLDER))
+        os.close(_resolved(root, (), ROOT))
     except OSError:
         return False
     return True

@@ -4,7 +4,6 @@ Takes a folder, holds it for its caller: against the other parts of a run, and a
 a process that dies lets go of it.
 """
 
-import fcntl
 import os
 import select
 import time
@@ -12,8 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from dsa.edge.locking import locked
 from dsa.edge.sandbox.commands import Stop
 from machines.coding.tools.errors import ToolError
+from machines.coding.tools.opening import ROOT
 
 #: How long a call waits for others, in seconds: as long as the longest command.
 WAIT_S = 600.0
@@ -23,7 +24,7 @@ _LOOK_S = 0.05
 @contextmanager
 def alone(workspace: Path, stop: Stop, wait_s: float = WAIT_S) -> Iterator[None]:
     """Hold a workspace. Raises ToolError `workspace_busy` when somebody else holds it for too long, or the caller is stopped meanwhile."""
-    opened = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    opened = os.open(workspace, ROOT)
     try:
         _wait_for(opened, stop, time.monotonic() + wait_s)
         yield
@@ -32,15 +33,9 @@ def alone(workspace: Path, stop: Stop, wait_s: float = WAIT_S) -> Iterator[None]
 
 
 def _wait_for(opened: int, stop: Stop, until: float) -> None:
-    while True:
-        try:
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            stopped, _, _ = select.select([stop], [], [], _LOOK_S)
-            if stopped or time.monotonic() > until:
-                raise ToolError(
-                    "workspace_busy",
-                    "somebody else is changing the workspace: another run, or another part of this one",
-                ) from None
-        else:
-            return
+    while not locked(opened):
+        stopped, _, _ = select.select([stop], [], [], _LOOK_S)
+        if stopped or time.monotonic() > until:
+            raise ToolError(
+                "workspace_busy", "somebody else is changing the workspace: another run, or another part of this one"
+            )

@@ -15,6 +15,7 @@ import attrs
 from machines.coding.tools.errors import ToolError
 from machines.coding.tools.git_process import Bounds
 from machines.coding.tools.git_repository import Repository, opened
+from machines.coding.tools.opening import NEW
 from machines.coding.tools.paths import PROTECTED, TEMPORARY, parts_of, shown
 from machines.coding.tools.records import RECORDS, is_record
 
@@ -230,7 +231,7 @@ def _move(repository: Repository, old: str | None, new: str, subject: str) -> No
         return
     lock = real.with_name("HEAD.lock")
     try:
-        file = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+        file = os.open(lock, NEW, 0o666)
     except FileExistsError:
         raise ToolError("moved", "HEAD is locked by another git: try again") from None
     try:

@@ -15,6 +15,7 @@ import attrs
 
 from machines.coding.tools.errors import ToolError
 from machines.coding.tools.git_process import Bounds, GitFailedError, Ran, ran
+from machines.coding.tools.opening import READ
 
 _LARGEST_BYTES = 100_000
 _BOOLEANS = {"true", "yes", "on", "1", "false", "no", "off", "0", ""}
@@ -209,7 +210,7 @@ def _require_plain(path: Path) -> None:
 def _text(path: Path) -> str:
     """Read a small file; empty when there is none. A link, a pipe or a large one is none of a repository."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = os.open(path, READ)
     except FileNotFoundError:
         return ""
     except OSError as error:

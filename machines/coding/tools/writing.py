@@ -6,7 +6,6 @@ then. Names that a crash has left are taken away by the next write in that folde
 """
 
 import errno
-import fcntl
 import os
 import re
 import secrets
@@ -16,15 +15,14 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import attrs
 
+from dsa.edge.locking import locked
 from machines.coding.tools.beneath import Beneath, kind_of
 from machines.coding.tools.errors import ToolError
+from machines.coding.tools.opening import FOLDER, NEW, READ
 from machines.coding.tools.paths import TEMPORARY, named
 from machines.coding.tools.reading import pieces_of
 
-_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OURS = re.compile(re.escape(TEMPORARY) + "[0-9a-f]{32}")
-_OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def refuse_unwritable(found: os.stat_result | None, parts: Sequence[str]) -> None:
@@ -112,7 +110,7 @@ class _Steps:
         temporary = self._put(folder, [content], replaced)
         backup = ""
         if replaced is not None and not alone:
-            file = os.open(parts[-1], _OPEN, dir_fd=folder)
+            file = os.open(parts[-1], READ, dir_fd=folder)
             self.held.callback(os.close, file)
             backup = self._put(folder, pieces_of(file), replaced)
             self.held.callback(_unlink, folder, backup)  # also when all went well
@@ -145,7 +143,7 @@ class _Steps:
             self.undo.callback(_remove_folder, above, name)
             os.fsync(above)
         try:
-            folder = os.open(name, _FOLDER, dir_fd=above)
+            folder = os.open(name, FOLDER, dir_fd=above)
         except NotADirectoryError as error:  # so is a link
             found = os.stat(name, dir_fd=above, follow_symlinks=False)
             raise OSError(errno.ELOOP if stat.S_ISLNK(found.st_mode) else errno.ENOTDIR, error.strerror) from error
@@ -170,11 +168,10 @@ class _Steps:
         """Make a file, locked as long as we live: it is swept away by nobody."""
         while True:
             name = f"{TEMPORARY}{secrets.token_hex(16)}"
-            file = os.open(name, _CREATE, mode, dir_fd=folder)
+            file = os.open(name, NEW, mode, dir_fd=folder)
             self.held.callback(os.close, file)
             self.undo.callback(_unlink, folder, name)
-            fcntl.flock(file, fcntl.LOCK_EX)
-            if os.fstat(file).st_nlink:  # else somebody has swept it away before it was locked
+            if locked(file) and os.fstat(file).st_nlink:  # else somebody sweeps it away before it was locked
                 return name, file
 
 
@@ -211,7 +208,7 @@ def _sweep(folder: int) -> None:
         if not _OURS.fullmatch(name):
             continue
         try:
-            file = os.open(name, _OPEN, dir_fd=folder)
+            file = os.open(name, READ, dir_fd=folder)
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.EACCES):  # gone, or none of ours
                 continue
@@ -223,10 +220,8 @@ def _sweep(folder: int) -> None:
 
 
 def _unlink_if_left(folder: int, name: str, file: int) -> None:
-    if stat.S_ISREG(os.fstat(file).st_mode):
-        with suppress(BlockingIOError):  # somebody writes it now
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _unlink(folder, name)
+    if stat.S_ISREG(os.fstat(file).st_mode) and locked(file):  # else somebody writes it now
+        _unlink(folder, name)
 
 
 def _unlink(folder: int, name: str) -> None:
