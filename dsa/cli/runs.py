@@ -27,7 +27,7 @@ _LONGEST = 60
 class Listed:
     """One run as the list has it. `kind` is a `Standing`'s, or `damaged`, `other machine`; `how` says it in words.
 
-    `about` is what it was first told or asked.
+    `about` is what it was first told or asked: the field `about` of that, else `text`.
     """
 
     run: str
@@ -154,8 +154,8 @@ def _of_policy(recorded: Recorded) -> Listed:
 
 
 def _text_in(data: Any) -> str | None:  # noqa: ANN401  (JSON)
-    """Give the text that was said, alone or with more."""
-    text = data.get("text") if isinstance(data, dict) else data
+    """Give the text that was said, alone or with more; what a part of something is about goes before the whole."""
+    text = data.get("about", data.get("text")) if isinstance(data, dict) else data
     return text if isinstance(text, str) else None
 
 

@@ -64,7 +64,7 @@ class _Part:
 
     async def go_on(self, goal: str, task: Task) -> str:
         """Work until it rests; gives why it is not over, or nothing."""
-        planned = Occurrence("planned", data={"text": goal, "tasks": [task.to_json()]})
+        planned = Occurrence("planned", data={"text": goal, "about": task.subtasks[0], "tasks": [task.to_json()]})
         first = {"idle": (planned,)} | dict.fromkeys(PAUSED, (Occurrence("again"),))
         rest = await self.driver.drive(*first.get(self.state, ()))
         if rest.failure is not None:

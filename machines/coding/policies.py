@@ -33,13 +33,14 @@ T = TypeVar("T")
 
 
 def goal_brought(data: object) -> dict[str, Any]:
-    """Give a goal as it is recorded: `text`, and `tasks` where a template has given them. ValueError for anything else."""
-    given = {"text": data} if isinstance(data, str) else data
-    text = given.get("text") if isinstance(given, dict) else None
+    """Give a goal as it is recorded: `text`, `tasks` where a template has given them, `about` of a part. ValueError for anything else."""
+    given = data if isinstance(data, dict) else {"text": data}
+    text, about, tasks = given.get("text"), given.get("about"), given.get("tasks")
     if not isinstance(text, str) or not text.strip():
         raise ValueError('a goal is a text, or {"text": TEXT}')
-    tasks = given.get("tasks") if isinstance(given, dict) else None
-    more = {} if tasks is None else {"tasks": [task.to_json() for task in tasks_from(tasks)]}
+    more: dict[str, Any] = {"about": about} if isinstance(about, str) else {}
+    if tasks is not None:
+        more["tasks"] = [task.to_json() for task in tasks_from(tasks)]
     return {"text": as_unicode(text), **as_unicode(more)}
 
 
