@@ -71,13 +71,13 @@ def dsa(tmp_path):
     return run
 
 
-@pytest.mark.parametrize(("how", "code"), [("SIGKILL", -signal.SIGKILL), ("SIGINT", 130)])
+@pytest.mark.parametrize(("how", "code"), [("SIGKILL", -signal.SIGKILL), ("SIGINT", 130), ("SIGTERM", 130)])
 def test_a_run_that_ended_in_the_middle_of_a_model_call_is_finished(dsa, tmp_path, how, code):
     (tmp_path / "mine.py").write_text(MODEL.replace("SIGNAL", how))
     done = dsa("run", "dual_state", "--with", "mine.py")
     assert done.returncode == code, done.stderr
     (run,) = (path.name for path in (tmp_path / ".dsa").glob("*-dual_state-*"))
-    if how == "SIGINT":
+    if code == 130:
         assert f"kept in .dsa/{run}: `dsa resume {run}` goes on" in done.stderr
     assert re.search(rf"^{run} .* generating +cut off ", dsa("runs").stdout, re.MULTILINE)
     told = dsa("show", "last").stdout

@@ -57,11 +57,12 @@ def test_in_another_thread_it_hears_nothing_and_works():
     assert results == [1]
 
 
-def test_ctrl_c_is_a_keyboard_interrupt_after_what_was_under_way_was_cancelled():
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_who_asks_it_to_end_interrupts_it_after_what_was_under_way_was_cancelled(number):
     ended = []
 
     async def waits():
-        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+        threading.Timer(0.05, os.kill, (os.getpid(), number)).start()
         try:
             await asyncio.get_running_loop().create_future()
         finally:
@@ -70,3 +71,20 @@ def test_ctrl_c_is_a_keyboard_interrupt_after_what_was_under_way_was_cancelled()
     with pytest.raises(KeyboardInterrupt):
         run_to_end(waits())
     assert ended == [True]
+    assert signal.getsignal(signal.SIGTERM) is signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize(("number", "handler"), [(signal.SIGHUP, signal.SIG_IGN), (signal.SIGINT, signal.SIG_IGN)])
+def test_who_was_not_to_be_ended_is_not(number, handler):
+    """`nohup` has SIGHUP ignored, and a shell has Ctrl-C ignored in what it starts behind `&`: then SIGTERM is what ends it, at once."""
+
+    async def looks():
+        return signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGHUP)
+
+    before = signal.signal(number, handler)
+    try:
+        found = run_to_end(looks())
+    finally:
+        signal.signal(number, before)
+    assert found[1] is (handler if number == signal.SIGHUP else signal.SIG_DFL)
+    assert (found[0] is signal.SIG_DFL) == (number == signal.SIGINT)
