@@ -41,6 +41,8 @@ from machines.coding.resources import MODES
 from machines.coding.session import EXIT, Agent, Settings, unfinished_run
 from machines.coding.shown import was_idle
 from machines.coding.taking_up import begun_of, fault_of
+from machines.coding.tools.programs import Rules
+from machines.coding.tools.running import not_installed
 
 _INTERRUPTED, _UNREADABLE, _ASKED = 130, 2, 3
 
@@ -233,6 +235,8 @@ def _settings(goal: str, workspace: Path, said: Mapping[str, Any]) -> Settings:
             "the local model calls no tools: say --json-mode, which has it fill in a schema, or name another with --model"
         )
     bounds |= parse_parameters(said["parameters"])
+    for program in not_installed(Rules.from_mapping(config.get("commands", {})), workspace):
+        click.echo(f"{program}: the settings allow it, and it is not installed on this machine", err=True)
     return Settings(goal, config, _tasks(said["named"], goal, own), bounds)
 
 

@@ -108,3 +108,11 @@ def test_settings_in_a_project_file_of_the_workspace_have_to_be_named(code, tmp_
     assert (done.returncode, "say --config pyproject.toml" in done.stderr) == (2, True)
     named = subprocess.run([*typed, "--config", "pyproject.toml"], cwd=tmp_path / "work", capture_output=True, text=True, check=False)  # fmt: skip
     assert named.returncode == 0, named.stderr
+
+
+def test_a_program_of_the_settings_that_is_not_there_is_told_at_the_beginning(code, tmp_path):
+    (tmp_path / "dsa.toml").write_text(
+        "[code.commands.programs]\nnowhere = {arguments = 'any'}\ngit-shell = {arguments = 'any'}\n"
+    )
+    done = code("Do it", "--mode", "read-only", script=(PLAN, FAILED))
+    assert done.stderr == "nowhere: the settings allow it, and it is not installed on this machine\n"

@@ -207,10 +207,19 @@ def _resolved(argv: Sequence[str], root: Path, folder: Path) -> tuple[str, ...]:
         if start.kind != "module":
             return (python(), "-s", *arguments)
         name, arguments = "ruff", list(start.arguments)
-    found = shutil.which(name, path=os.pathsep.join(_path(root)))
+    found = _found(name, root)
     if found is None:
         raise ToolError("no_program", f"{name} is allowed, but not installed on this machine")
     return (found, *arguments)
+
+
+def _found(name: str, root: Path) -> str | None:
+    return shutil.which(name, path=os.pathsep.join(_path(root)))
+
+
+def not_installed(rules: Rules, root: Path) -> tuple[str, ...]:
+    """Name the programs that the settings allow and this machine does not have."""
+    return tuple(name for name in rules.programs if _found(name, root) is None)
 
 
 def _as_module(
