@@ -105,7 +105,9 @@ class Toolbox:
         """The tools by their names."""
         wanted = {"git_commit": self._config.get("commit"), "write_tested": self._config.get("test_first")}
         own = [tool for tool in TOOLS if wanted.get(tool.name, True)]
-        programs = f"The programs: {', '.join(self.rules.names)}."
+        hosts = ", ".join(self._config.get("network") or ())
+        reached = f"Of the network they reach {hosts} alone." if hosts else "They reach no network."
+        programs = f"The programs: {', '.join(self.rules.names)}. {reached}"
         own = [attrs.evolve(tool, about=f"{tool.about} {programs}") if tool.name == "run_cmd" else tool for tool in own]
         found = {tool.name: tool for tool in [*own, *map(_as_tool, self.foreign.tools() if self.foreign else ())]}
         for name in self._config.get("polling") or ():

@@ -3,6 +3,7 @@
 import subprocess
 
 import pytest
+from coders import HELLO, HELLO_PLAN, agent_at, complete, forgetful, worked
 from coding_typed import DONE, DSA, FAILED, PLAN, WRITE, block, typed_in
 
 
@@ -116,3 +117,17 @@ def test_a_program_of_the_settings_that_is_not_there_is_told_at_the_beginning(co
     )
     done = code("Do it", "--mode", "read-only", script=(PLAN, FAILED))
     assert done.stderr == "nowhere: the settings allow it, and it is not installed on this machine\n"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "told"),
+    [([], "They reach no network."), (["a.example", "b.example:80"], "they reach a.example, b.example:80 alone.")],
+)
+def test_the_model_is_told_what_of_the_network_its_programs_reach(tmp_path, hosts, told):
+    with agent_at(tmp_path, HELLO, forgetful(HELLO_PLAN, lambda _: complete(success=False)), network=hosts) as (
+        agent,
+        played,
+    ):
+        worked(agent)
+    described = {each["function"]["name"]: each["function"]["description"] for each in played.requests[-1]["tools"]}
+    assert told in described["run_cmd"]
