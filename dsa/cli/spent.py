@@ -14,7 +14,7 @@ def tokens_and_cost(sums: Totals) -> str:
         tokens = f"{tokens} and those of {plural(sums.uncounted_calls, 'call')} unknown"
     if sums.cost_usd is None:
         return f"{tokens}, cost unknown"
-    return f"{tokens}, {_dollars(sums.cost_usd)}" if sums.cost_usd else tokens
+    return f"{tokens}, {dollars(sums.cost_usd)}" if sums.cost_usd else tokens
 
 
 def plural(count: int, noun: str) -> str:
@@ -22,7 +22,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def _dollars(cost_usd: float) -> str:
+def dollars(cost_usd: float) -> str:
     """Write a sum with as many digits as say something."""
     if cost_usd < _LEAST_USD:
         return f"less than ${_LEAST_USD:f}"

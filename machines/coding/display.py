@@ -9,9 +9,10 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from dsa.cli.spent import plural
+from dsa.cli.spent import dollars, plural
 from dsa.cli.terminal import printable
-from dsa.runtime.ledger import Entry, EventEntry, ResultEntry, StepEntry
+from dsa.expr import Value
+from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, ResultEntry, StepEntry
 from machines.coding.shown import LONGEST, arguments_shown, remarks_on, short, text_of
 from machines.coding.work import REASONS, Work
 
@@ -34,7 +35,8 @@ class Display:
         self._parts: dict[str, Display] = {}
         self._arrived: EventEntry | None = None
         self._is_in_line = self._has_text = False
-        self._tokens = 0
+        self._bounds: Mapping[str, Value] = {}
+        self._tokens, self._usd, self._seconds = 0, 0.0, 0.0
 
     def listen(self, text: str) -> None:
         """Show a piece of the model's text."""
@@ -45,9 +47,10 @@ class Display:
         self._has_text = True
         self._is_in_line = not text.endswith("\n") if text else self._is_in_line
 
-    def taken_up(self, work: Work) -> None:
-        """Say at what the work is done, and count from what it has taken before."""
-        self._tokens = _tokens(work)
+    def taken_up(self, work: Work, bounds: Mapping[str, Value]) -> None:
+        """Say at what the work is done, and count from what it has taken before; `bounds` are the run's."""
+        self._bounds = bounds
+        self._tokens, self._usd, self._seconds = _tokens(work), work.usage.get("cost_usd", 0.0), work.seconds
         if work.goal:
             self._line(f"goal: {work.goal}", "bold")
 
@@ -57,12 +60,15 @@ class Display:
 
     def observe(self, entry: Entry) -> None:
         """Show what has happened."""
-        if isinstance(entry, EventEntry):
+        if isinstance(entry, MachineEntry):
+            self._bounds = dict(entry.parameters)
+        elif isinstance(entry, EventEntry):
             self._arrived = entry
         elif isinstance(entry, StepEntry) and self._arrived is not None:
             data: Any = self._arrived.data if isinstance(self._arrived.data, dict) else {}
             self._happened(self._arrived.event, data, entry)
         elif isinstance(entry, ResultEntry):
+            self._seconds += entry.seconds
             self._told(entry)
 
     def observe_part(self, place: str, entry: Entry) -> None:
@@ -72,11 +78,11 @@ class Display:
     def _happened(self, event: str, data: Any, step: StepEntry) -> None:  # noqa: ANN401  (JSON)
         usage = data.get("usage") or {}
         self._tokens += sum(usage.get(name) or 0 for name in ("prompt_tokens", "completion_tokens"))
+        self._usd += usage.get("cost_usd") or 0
         if event == "probed" and "rounds" in dict(step.changed):
-            self._line(
-                f"round {dict(step.changed)['rounds']}" + (f", {self._tokens:,} tokens so far" if self._tokens else ""),
-                "dim",
-            )
+            of = f" of {self._bounds['max_rounds']}" if self._bounds else ""
+            taken = _taken(self._seconds, self._tokens, self._usd)
+            self._line(f"round {dict(step.changed)['rounds']}{of}, {taken} so far", "dim")
         if event in {"goal", "planned"} and not self._part:
             self._line(f"goal: {data['text']}", "bold")
         if event in {"planned", "decomposed"} and step.target.endswith("starting") and not self._part:
@@ -160,9 +166,15 @@ def _tokens(work: Work) -> int:
     return int(work.usage["prompt_tokens"] + work.usage["completion_tokens"])
 
 
+def _taken(seconds: float, tokens: int, usd: float) -> str:
+    """Write what model and tools have taken; what nobody has counted is left out."""
+    counted = (f", {tokens:,} tokens" if tokens else "", f", {dollars(usd)}" if usd else "")
+    return f"{seconds:.1f} s{''.join(counted)}"
+
+
 def totals(work: Work, rounds: int) -> str:
     """Say what the work has taken."""
-    cost = f", {work.usage['cost_usd']:.4f} US dollars" if work.usage.get("cost_usd") else ""
     calls, files = sum(work.tools.values()), len(work.files_written)
     of_parts = f" and {work.asked_apart} in parts" if work.asked_apart else ""
-    return f"{plural(rounds, 'round')}{of_parts}, {plural(calls, 'call')} of tools, {_tokens(work):,} tokens{cost}, {plural(files, 'file')}"
+    taken = _taken(work.seconds, _tokens(work), work.usage.get("cost_usd", 0.0))
+    return f"{plural(rounds, 'round')}{of_parts}, {plural(calls, 'call')} of tools, {plural(files, 'file')}, {taken}"

@@ -120,6 +120,11 @@ class Agent(Holder):
         return self.state in PAUSED
 
     @property
+    def bounds(self) -> Mapping[str, Value]:
+        """The bounds of the run by their names."""
+        return self._driver.run.machine.constants
+
+    @property
     def asks(self) -> Mapping[str, Any] | None:
         """The call for which leave is asked, as its event has it; None where nobody is asked."""
         current = self.work.current

@@ -104,6 +104,7 @@ class Work:
         self.tools: Counter[str] = Counter()
         self.asked_of_model = self.asked_apart = 0
         self.usage: Counter[str] = Counter()
+        self.seconds = 0.0
         self.doubts: set[str] = set()
         self._open: dict[str, Called] = {}
         self._ids: set[str] = set()
@@ -118,6 +119,7 @@ class Work:
             elif isinstance(entry, StepEntry) and self._arrived is not None:
                 self._happened(self._arrived, entry.target)  # what was refused has changed nothing
             elif isinstance(entry, ResultEntry):
+                self.seconds += entry.seconds
                 self._told(entry)
             elif isinstance(entry, DoubtEntry):
                 self.doubts.add(entry.key)

@@ -1,6 +1,7 @@
 """What is shown of calls on the screen and in `agent_ledger.log`: time-outs, signals, commits, what servers gave, calls that were not made."""
 
 import io
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -59,17 +60,17 @@ def test_how_a_command_ended_is_shown_and_logged(tmp_path, program, screen, line
 
 def test_tokens_are_counted_on_when_work_is_taken_up(tmp_path):
     before, lines = Work(), []
-    before.usage.update(prompt_tokens=1_000, completion_tokens=234)
+    before.usage.update(prompt_tokens=1_000, completion_tokens=234, cost_usd=0.5)
     for is_taken_up in (False, True):
         file = io.StringIO()
         display = Display(Console(file=file, width=200, color_system=None))
         act = at_once(("list_dir", {}))
         with agent_at(tmp_path / str(is_taken_up), "Do it", acting(PLAN, act), observe=display.observe) as (agent, _):
-            if is_taken_up:
-                display.taken_up(before)
+            display.taken_up(before if is_taken_up else Work(), agent.bounds)
             worked(agent)
         lines.append(next(line for line in file.getvalue().splitlines() if line.startswith("round 1")))
-    assert lines == ["round 1", "round 1, 1,234 tokens so far"]
+    first, then = [re.sub(r"\d+\.\d s", "T s", line) for line in lines]
+    assert (first, then) == ("round 1 of 24, T s so far", "round 1 of 24, T s, 1,234 tokens, $0.50 so far")
 
 
 def test_a_commit_is_shown_and_logged_and_what_git_says_too(tmp_path):
