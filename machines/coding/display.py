@@ -105,7 +105,13 @@ class Display:
         result = data["result"]
         if "error" in result:
             self._line(f"  {result['error']['code']}: {short(result['error']['message'])}", "red")
-            return
+        else:
+            self._gave(result)
+        for change in data.get("changes") or ():
+            how = "new" if change["before"] is None else "removed" if change["after"] is None else "changed"
+            self._line(f"  {how}: {change['path']}", "green")
+
+    def _gave(self, result: Mapping[str, Any]) -> None:
         lines = text_of(result).splitlines()
         for line in lines[:_MOST_LINES]:
             self._line(f"  {line}", "dim")
@@ -113,9 +119,6 @@ class Display:
             self._line(f"  .. {len(lines) - _MOST_LINES} more lines", "dim")
         for remark in remarks_on(result):
             self._line(f"  {short(remark, 2 * LONGEST)}", "yellow")
-        for change in data.get("changes") or ():
-            how = "new" if change["before"] is None else "removed" if change["after"] is None else "changed"
-            self._line(f"  {how}: {change['path']}", "green")
 
     def _told(self, entry: ResultEntry) -> None:
         for step in entry.steps:

@@ -37,4 +37,5 @@ def gathered(entries: Iterable[Entry], runs: Path, run_id: str) -> Work:
         for place, part in parts
     ]
     work.join(told, added(part.usage for _, part in parts))
+    work.under_way += [key for _, part in parts for key in part.under_way]
     return work

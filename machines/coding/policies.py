@@ -175,14 +175,10 @@ async def run_tool(action: Action, context: PolicyContext) -> list[Step]:
     call = work.current.about
     effect, _, _ = context.key.rpartition("/")  # behind it is the number of the try
     if call["kind"] == "running" and effect in work.doubts:
-        done = Done(
-            {"error": {"code": "interrupted", "message": _INTERRUPTED}},
-            is_done=False,
-            error=f"{call['tool']}: interrupted",
-        )
+        done = await in_thread(partial(agent.toolbox.cut_off, call, effect))
     else:
         agent.toolbox.model, agent.toolbox.asked = agent.model, work.asked_of_model
-        done = await _stoppable(partial(_do, agent.toolbox, call))
+        done = await _stoppable(partial(_do, agent.toolbox, call, effect))
     data = {"call_id": call["call_id"], **done.as_data()}
     told = reminder_of(did_of(call, data), tuple(work.past), (*work.past_apart, *agent.others()))
     if told:
@@ -190,11 +186,8 @@ async def run_tool(action: Action, context: PolicyContext) -> list[Step]:
     return [event_step(action.policy, "tool_done" if done.is_done else "tool_failed", data=as_unicode(data))]
 
 
-_INTERRUPTED = "it was cut off in the middle; nobody knows what came of it: look before you do it again"
-
-
-def _do(toolbox: Toolbox, call: Mapping[str, Any], stop: Stop) -> Done:
-    return toolbox.do(call, stop=stop)
+def _do(toolbox: Toolbox, call: Mapping[str, Any], effect: str, stop: Stop) -> Done:
+    return toolbox.do(call, key=effect, stop=stop)
 
 
 async def _stoppable(do: Callable[[Stop], T]) -> T:

@@ -5,6 +5,7 @@ Takes calls with normalised arguments, gives what the model is told and what has
 """
 
 import json
+import posixpath
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -15,7 +16,7 @@ import attrs
 
 from dsa.edge.sandbox.commands import Stop
 from machines.coding.calls import COMPLETE, TOOLS, Call, Tool
-from machines.coding.history import History
+from machines.coding.history import Begun, History
 from machines.coding.servers.foreign import Foreign, ForeignTool, Server
 from machines.coding.tested import write_tested
 from machines.coding.tools import commands, running
@@ -36,7 +37,7 @@ SETTINGS = "dsa.toml"
 class Done:
     """What a call gave. `result` is for the model; `error` is what went wrong in a line; `ran` is a command and its exit code.
 
-    `fault` is the same for calls that went wrong in the same way.
+    `fault` is the same for calls that went wrong in the same way. `made` are files that were not there before.
     """
 
     result: Mapping[str, Any]
@@ -47,6 +48,7 @@ class Done:
     before: str = ""
     after: str = ""
     changes: tuple[Mapping[str, Any], ...] = ()
+    made: tuple[str, ...] = ()
     usage: Mapping[str, Any] | None = None
 
     def as_data(self) -> dict[str, Any]:
@@ -57,6 +59,7 @@ class Done:
             "fault": self.fault,
             "ran": self.ran,
             "changes": list(self.changes),
+            "made": list(self.made),
             "usage": self.usage,
             **marks,
         }
@@ -169,21 +172,32 @@ class Toolbox:
 
     # -- a call ---------------------------------------------------------------------------------------------------------
 
-    def do(self, call: Mapping[str, Any], *, stop: Stop) -> Done:
-        """Do a call, as it stands in its event. What goes wrong in it is told; only a fault of ours raises."""
+    def do(self, call: Mapping[str, Any], *, key: str, stop: Stop) -> Done:
+        """Do a call, as it stands in its event; `key` is that of its effect. What goes wrong in it is told; only a fault of ours raises."""
         if call["kind"] == "looking" or call["kind"] == "polling":
             return self._done(call, stop)
         try:
             write = self._tested(call["arguments"]) if call["tool"] == "write_tested" else None  # a model is asked
             with alone(self.root, stop):
-                before = self.history.mark(f"before {call['tool']}")
+                begun = self.history.begin(key, f"before {call['tool']}", names := _written(call))
                 done = self._done(call, stop) if write is None else write()
-                after = self.history.mark(f"after {call['tool']}")
+                over = self.history.end(begun, f"after {call['tool']}", names)
         except ToolError as error:
             return _failed(call, error)
-        changes = [] if before == after else self.history.changed(before, after)
+        return self._with_changes(done, over)
+
+    def cut_off(self, call: Mapping[str, Any], key: str) -> Done:
+        """Give what is known of a call that was cut off and is not done again: what has changed since it began."""
+        told = {"error": {"code": "interrupted", "message": _INTERRUPTED}}
+        done = Done(told, is_done=False, error=f"{call['tool']}: interrupted")
+        found = self.history.cut_off(key)
+        return done if found is None else self._with_changes(done, found)
+
+    def _with_changes(self, done: Done, call: Begun) -> Done:
+        changes = [] if call.before == call.after else self.history.changed(call.before, call.after)
         told = tuple({"path": each.path, "before": each.before, "after": each.after} for each in changes)
-        return attrs.evolve(done, before=before, after=after, changes=told)
+        made = tuple(path for path in call.made if any(each.path == path for each in changes))
+        return attrs.evolve(done, before=call.before, after=call.after, changes=told, made=made)
 
     def _done(self, call: Mapping[str, Any], stop: Stop) -> Done:
         try:
@@ -278,6 +292,16 @@ def _failed(call: Mapping[str, Any], error: ToolError) -> Done:
     told = {"error": {"code": error.code, "message": str(error)}}
     fault = f"{error.code} {call['arguments'].get('path', '')}"
     return Done(told, is_done=False, error=f"{call['tool']}: {line}"[:_LONGEST_ERROR], fault=fault)
+
+
+_INTERRUPTED = "it was cut off in the middle; nobody knows what came of it: look before you do it again"
+
+
+def _written(call: Mapping[str, Any]) -> tuple[str, ...]:
+    """Name the files that a call will write, as far as it says so."""
+    if call["tool"] == "write_tested":
+        return tuple(posixpath.normpath(each["path"]) for each in _both_files(call["arguments"])["files"])
+    return tuple(each["path"] for each in call["planned"])
 
 
 def _both_files(given: Mapping[str, Any], code: str = "", tests: str = "") -> dict[str, Any]:

@@ -12,7 +12,7 @@ import click
 
 from dsa.cli.faults import Ended
 from dsa.cli.kept import faults_told, recorded_run, runs_option
-from dsa.edge.runs import PART_OF
+from dsa.edge.runs import PART_OF, open_store
 from dsa.errors import DsaError
 from dsa.runtime.ledger import Entry, MachineEntry
 from machines.coding.gathering import gathered
@@ -24,22 +24,30 @@ _SHORT = 12
 
 def diff(entries: Iterable[Entry], folder: Path) -> str:
     """Give what a run has changed, as `git diff` writes it; `folder` is the run's own. Raises DsaError where the history is not there."""
-    entries = tuple(entries)
-    spans = _work(entries, folder).spans
-    if not spans:
-        return ""
-    history = _opened(entries, folder)
-    return "".join(history.diff(first, last) for first, last in spans)
+    work, history = _changed(tuple(entries), folder)
+    return "".join(history.diff(first, last) for first, last in work.spans) if history else ""
 
 
 def undone(entries: Iterable[Entry], folder: Path) -> list[Undone]:
     """Put back what a run has changed, the last change first. Raises DsaError where the history or the workspace is not there."""
-    entries = tuple(entries)
-    spans = _work(entries, folder).spans
-    if not spans:
-        return []
+    work, history = _changed(tuple(entries), folder)
+    return [history.undo(first, last, work.made) for first, last in reversed(work.spans)] if history else []
+
+
+def _changed(entries: Sequence[Entry], folder: Path) -> tuple[Work, History | None]:
+    """Give the work, and the history where it has changed something: also by a call that was cut off, unless the run goes on."""
+    work = _work(entries, folder)
+    if not work.spans and not work.under_way:
+        return work, None
     history = _opened(entries, folder)
-    return [history.undo(first, last) for first, last in reversed(spans)]
+    with open_store(folder.parent, must_exist=True) as store:
+        goes_on = store.read(folder.name.partition(PART_OF)[0]).holder is not None
+    for key in () if goes_on else work.under_way:
+        call = history.cut_off(key)
+        if call is not None and call.before != call.after:
+            work.span(call.before, call.after)
+            work.made.update(call.made)
+    return work, history
 
 
 def _work(entries: Sequence[Entry], folder: Path) -> Work:

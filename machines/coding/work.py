@@ -92,6 +92,8 @@ class Work:
         self.past_apart: deque[Did] = deque(maxlen=WINDOW)
         self.changes: dict[str, tuple[str | None, str | None]] = {}
         self.moves: list[Mapping[str, Any]] = []
+        self.made: set[str] = set()
+        self.under_way: list[str] = []
         self.spans: list[tuple[str, str]] = []
         self.commands: list[str] = []
         self.errors: list[str] = []
@@ -120,11 +122,19 @@ class Work:
                 self._happened(self._arrived, entry.target)  # what was refused has changed nothing
             elif isinstance(entry, ResultEntry):
                 self.seconds += entry.seconds
+                if not entry.failed and entry.key in self.under_way:
+                    self.under_way.remove(entry.key)
                 self._told(entry)
             elif isinstance(entry, DoubtEntry):
                 self.doubts.add(entry.key)
-            elif isinstance(entry, IntentEntry) and entry.effect == "ask_approval" and self.current is not None:
-                self.current.status = "waiting for approval"
+            elif isinstance(entry, IntentEntry):
+                self._intended(entry)
+
+    def _intended(self, entry: IntentEntry) -> None:
+        if entry.effect == "ask_approval" and self.current is not None:
+            self.current.status = "waiting for approval"
+        elif entry.effect == "run_tool":  # one call at a time: those before it are over
+            self.under_way = [entry.key]
 
     # -- what is read -------------------------------------------------------------------------------------------------
 
@@ -275,7 +285,8 @@ class Work:
         self.tools[f"{called.tool} {called.status}"] += 1
         self.past.append(did_of(called.about, data, self._now_ms))
         if data.get("changes"):
-            self._changed({**{name: data[name] for name in ("before", "after", "changes")}, "at_ms": self._now_ms})
+            about = {name: data[name] for name in ("before", "after", "changes")}
+            self._changed({**about, "made": data.get("made") or [], "at_ms": self._now_ms})
         self._add_usage(data)
         if data.get("ran"):
             self.commands.append(data["ran"])
@@ -288,13 +299,18 @@ class Work:
     def _changed(self, data: Mapping[str, Any]) -> None:
         """Keep which files are others now, and between which marks of the workspace's history."""
         self.moves.append(data)
+        self.made.update(data["made"])
         for change in data["changes"]:
             before, _ = self.changes.get(change["path"], (change["before"], None))
             self.changes[change["path"]] = before, change["after"]
-        if self.spans and self.spans[-1][1] == data["before"]:
-            self.spans[-1] = self.spans[-1][0], data["after"]
+        self.span(data["before"], data["after"])
+
+    def span(self, before: str, after: str) -> None:
+        """Keep two marks of the workspace's history between which something was changed, with those before them where they follow on them."""
+        if self.spans and self.spans[-1][1] == before:
+            self.spans[-1] = self.spans[-1][0], after
         else:
-            self.spans.append((data["before"], data["after"]))
+            self.spans.append((before, after))
 
     def _joined(self, data: Mapping[str, Any]) -> None:
         self.join(data["parts"], data.get("usage") or {})

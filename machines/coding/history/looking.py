@@ -8,7 +8,7 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 import attrs
@@ -81,14 +81,16 @@ def look(
     folders: frozenset[str],
     keep: Callable[[str, bytes], None],
     own: tuple[int, int],
+    also: Collection[str] = (),
 ) -> Sight:
     """Give what stands in a folder.
 
     `before` are the files of the last time, `folders` those that held them: they are looked at also when a `.gitignore` names them now, as
-    git does. `keep` is given the id and the content of each file that had to be read. `own` is device and number of a folder that is left
-    out. Raises HistoryError for more files than can be kept.
+    git does, and so are the files `also`, wherever they lie. `keep` is given the id and the content of each file that had to be read. `own` is
+    device and number of a folder that is left out. Raises HistoryError for more files than can be kept.
     """
-    looking = _Looking(before, folders, keep, own)
+    above = {"/".join(parts[:depth]) for parts in (path.split("/") for path in also) for depth in range(1, len(parts))}
+    looking = _Looking(before, folders, frozenset(also), above, keep, own)
     looking.folder(root, "", ())
     return looking.sight
 
@@ -113,34 +115,52 @@ def read_file(folder: int, name: str) -> tuple[str, bytes] | None:
 class _Looking:
     before: Mapping[str, Seen]
     folders: frozenset[str]
+    also: frozenset[str]
+    above: Collection[str]
     keep: Callable[[str, bytes], None]
     own: tuple[int, int]
     sight: Sight = attrs.field(factory=Sight)
 
-    def folder(self, opened: int, prefix: str, chain: Sequence[tuple[int, tuple[Rule, ...]]]) -> None:
-        """Look at everything in a folder; `prefix` ends with a slash, or is empty. `chain` are the rules of the folders above it."""
+    def folder(
+        self, opened: int, prefix: str, chain: Sequence[tuple[int, tuple[Rule, ...]]], *, is_closed: bool = False
+    ) -> None:
+        """Look at everything in a folder; `prefix` ends with a slash, or is empty. `chain` are the rules of the folders above it.
+
+        In one that `is_closed` only what was asked for is looked at, or was looked at the last time.
+        """
         with os.scandir(opened) as entries:
-            found = [entry for entry in entries if not _is_closed(entry.name)]
-        names = {entry.name for entry in found}
-        here = prefix[:-1]
-        if here and _VIRTUAL in names and here not in self.folders:
-            self.sight.left_out[here] = "a virtual environment"
-            return
+            listed = list(entries)
+        here, names = prefix[:-1], {entry.name for entry in listed}
+        if here and _VIRTUAL in names and f"{prefix}{_VIRTUAL}" not in self.before:
+            if here not in self.folders and here not in self.above:
+                self.sight.left_out[here] = "a virtual environment"
+                return
+            is_closed = True
+        found = [
+            entry
+            for entry in listed
+            if not (is_closed or _is_closed(entry.name)) or self._is_wanted(prefix + entry.name)
+        ]
         self.sight.folders[here] = os.fstat(opened).st_mode & _PERMISSIONS
         rules = self._rules(opened) if _IGNORE in names else ()
         chain = [*chain, (prefix.count("/"), rules)] if rules else chain
         for entry in found:
             path = prefix + entry.name
+            is_wanted = self._is_wanted(path)
             if entry.is_dir(follow_symlinks=False):
-                if path in self.folders or not _is_ignored(chain, path, is_folder=True):
-                    self._into(opened, entry.name, path, chain)
-            elif path in self.before or not _is_ignored(chain, path, is_folder=False):
+                if is_wanted or not _is_ignored(chain, path, is_folder=True):
+                    self._into(opened, path, chain, is_closed=is_closed or _is_closed(entry.name))
+            elif is_wanted or not _is_ignored(chain, path, is_folder=False):
                 with suppress(FileNotFoundError):  # gone since it was listed
                     self._file(opened, entry.name, path, entry.stat(follow_symlinks=False))
         if len(self.sight.files) > _MOST:
             raise HistoryError(
                 f"the workspace has more than {_MOST:,} files: name what is not worked on in a .gitignore"
             )
+
+    def _is_wanted(self, path: str) -> bool:
+        """Tell whether something is looked at whatever its name is."""
+        return path in self.before or path in self.folders or path in self.also or path in self.above
 
     def _rules(self, opened: int) -> tuple[Rule, ...]:
         try:
@@ -149,12 +169,12 @@ class _Looking:
             return ()
         return rules_of(read[1]) if read else ()
 
-    def _into(self, above: int, name: str, path: str, chain: Sequence[tuple[int, tuple[Rule, ...]]]) -> None:
+    def _into(self, above: int, path: str, chain: Sequence[tuple[int, tuple[Rule, ...]]], *, is_closed: bool) -> None:
         if path.count("/") >= _DEEPEST:
             self.sight.left_out[path] = f"deeper than {_DEEPEST} folders"
             return
         try:
-            opened = os.open(name, FOLDER, dir_fd=above)
+            opened = os.open(path.rpartition("/")[2], FOLDER, dir_fd=above)
         except (FileNotFoundError, NotADirectoryError):  # gone, or something else, since it was listed
             return
         except PermissionError:
@@ -163,7 +183,7 @@ class _Looking:
         try:
             found = os.fstat(opened)
             if (found.st_dev, found.st_ino) != self.own:
-                self.folder(opened, path + "/", chain)
+                self.folder(opened, path + "/", chain, is_closed=is_closed)
         finally:
             os.close(opened)
 

@@ -8,12 +8,13 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from secrets import token_hex
 
 import attrs
 
+from machines.coding.history.begun import Begun, BegunCalls
 from machines.coding.history.changes import Changed, Conflict, changes, permitted
 from machines.coding.history.looking import HistoryError, Seen, Sight, look
 from machines.coding.history.snapshots import Snapshot, Snapshots
@@ -52,13 +53,14 @@ class Undone:
 class History:
     """The history of a workspace. May be used from any thread, and by several processes: one call runs at a time.
 
-    Left out are `.git` and what other programs keep for themselves (`looking.CLOSED`), what a `.gitignore` names and was not there before,
-    files of more than 5 MB, pipes and the like; `left_out` names those that somebody could miss. Permissions are kept beside what git keeps of
+    Left out are `.git` and what other programs keep for themselves (`looking.CLOSED`), what a `.gitignore` names and was not there before, unless
+    a call names it; files of more than 5 MB, pipes and the like; `left_out` names those that somebody could miss. Permissions are kept beside what git keeps of
     them. Raises ArtifactStoreError when `folder` is something else, OSError when `root` is no folder.
     """
 
     def __init__(self, folder: Path, root: Path) -> None:
         self._snapshots = Snapshots(folder.absolute())
+        self._begun = BegunCalls(self._snapshots.folder / "begun")
         self._root = root
         self._thread = threading.RLock()
         found = folder.stat()
@@ -66,13 +68,47 @@ class History:
         self._newest: Snapshot | None = None
         self._seen: Mapping[str, Seen] = {}
 
-    def mark(self, text: str) -> str:
+    def mark(self, text: str, also: Collection[str] = ()) -> str:
         """Write down what the workspace is like, and give the id of the commit; an unchanged one gets none.
 
-        `text` says what has happened. Raises HistoryError for a workspace of too many files.
+        `text` says what has happened, `also` names files that are looked at although they would be left out. Raises HistoryError for a workspace
+        of too many files.
         """
         with self._thread, self._snapshots.held() as tip:
-            return self._mark(tip, text).commit
+            return self._mark(tip, text, also).commit
+
+    # -- calls ----------------------------------------------------------------------------------------------------------
+
+    def begin(self, key: str, text: str, also: Collection[str] = ()) -> Begun:
+        """Mark the workspace before a call, which will write the files `also`; one that is begun again was begun the first time.
+
+        Raises HistoryError for a workspace of too many files.
+        """
+        known = self._begun.find(key)
+        if known is not None:
+            return known
+        with self._thread, self._snapshots.held() as tip:
+            now = self._mark(tip, text, also)
+        made = tuple(path for path in also if path not in now.files and path not in now.left_out)
+        call = Begun(key, now.commit, made)
+        self._begun.keep(call)
+        return call
+
+    def end(self, call: Begun, text: str, also: Collection[str] = ()) -> Begun:
+        """Mark the workspace after a call. Raises HistoryError for a workspace of too many files."""
+        over = attrs.evolve(call, after=self.mark(text, also))
+        self._begun.keep(over)
+        return over
+
+    def cut_off(self, key: str) -> Begun | None:
+        """Give a call that was under way with what it has changed: all that is others than before it, where nobody saw its end.
+
+        None where it had not begun. Raises HistoryError for a workspace of too many files.
+        """
+        call = self._begun.find(key)
+        return call if call is None or call.after else self.end(call, "after a call that was cut off")
+
+    # -- what marks say -------------------------------------------------------------------------------------------------
 
     def left_out(self, mark: str) -> Mapping[str, str]:
         """Give the paths that a mark lacks, with why."""
@@ -97,10 +133,10 @@ class History:
             raise HistoryError(f"git diff-tree failed: {done.complaint}")
         return done.text() + "".join(more)
 
-    def undo(self, first: str, last: str) -> Undone:
+    def undo(self, first: str, last: str, made: Collection[str] = ()) -> Undone:
         """Put back what has changed between two marks: each file only if it still is as it was at `last`.
 
-        Others are conflicts, and left alone. Marks the workspace before and after it: nothing is lost, and an undo can be undone. One that
+        `made` are files that were not there before, whatever a `.gitignore` says of them. Others are conflicts, and left alone. Marks the workspace before and after it: nothing is lost, and an undo can be undone. One that
         was killed can be done again. Raises HistoryError for an id that is no mark.
         """
         then, now = self._read(first), self._read(last)
@@ -108,7 +144,7 @@ class History:
             before = self._mark(tip, f"before an undo of {first[:12]}..{last[:12]}")
             workspace = Beneath(self._root)
             try:
-                undoing = Undoing(self._snapshots, workspace, then, now, before)
+                undoing = Undoing(self._snapshots, workspace, then, now, before, frozenset(made))
                 undoing.files()
                 undoing.folders()
             finally:
@@ -120,13 +156,13 @@ class History:
 
     # -- marking, while the branch is held ----------------------------------------------------------------------------
 
-    def _mark(self, tip: str | None, text: str) -> Snapshot:
+    def _mark(self, tip: str | None, text: str, also: Collection[str] = ()) -> Snapshot:
         newest = self._known(tip)
         fresh = _Fresh(self._snapshots, newest.objects if newest else set[str])
         root = os.open(self._root, ROOT)
         try:
             folders = frozenset(newest.folders) if newest else frozenset[str]()
-            sight = look(root, self._seen, folders, fresh.keep, self._own)
+            sight = look(root, self._seen, folders, fresh.keep, self._own, also)
         finally:
             os.close(root)
         if newest is None or not _is_same(sight, newest, self._seen):

@@ -26,13 +26,14 @@ from machines.coding.tools.errors import ToolError
 
 @attrs.define
 class Undoing:
-    """One undo: from `last` back to `first`, in a workspace that is as at `now`."""
+    """One undo: from `last` back to `first`, in a workspace that is as at `now`; `made` are files that were not there at first."""
 
     snapshots: Snapshots
     workspace: Beneath
     first: Snapshot
     last: Snapshot
     now: Snapshot
+    made: frozenset[str] = frozenset()
     restored: list[str] = attrs.field(factory=list)
     removed: list[str] = attrs.field(factory=list)
     conflicts: list[Conflict] = attrs.field(factory=list)
@@ -90,7 +91,7 @@ class Undoing:
         """Tell why nobody knows what a file was like at first, or why it is not made again."""
         if gone := special(self.first, change.path):
             return f"it was {gone}: that is not made again"
-        if change.before is not None:
+        if change.before is not None or change.path in self.made:
             return None
         parts = change.path.split("/")
         above = ("/".join(parts[:depth]) for depth in range(1, len(parts) + 1))

@@ -1,0 +1,182 @@
+"""What a run has changed is shown and undone also where a call was cut off, and where nobody would look: real kills, the real program."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from coding_typed import DONE, DSA, FAILED, PLAN, WRITE, block, calls
+
+#: The program, killed at a point of a call: after what it did to the files, before anything of that is written down.
+KILLED = """
+import os, signal, sys
+from dsa.cli.main import main
+from machines.coding.history import History
+from machines.coding.tools import writing
+
+def killed(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if "{where}" == "between":
+    once = iter([True])
+    step = writing._Steps.take_name
+    writing._Steps.take_name = lambda self, staged: step(self, staged) if next(once, False) else killed()
+else:
+    History.end = killed
+main()
+"""
+RUINS = "open('mine.txt', 'w').write('theirs')\nopen('new.txt', 'w').write('x')\nimport os; os.remove('gone.txt')\nopen('begun', 'w')\nimport time; time.sleep({s})\n"
+TREE = {"mine.txt": "mine\n", "gone.txt": "still here\n"}
+
+
+@pytest.fixture
+def work(tmp_path):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    for name, text in TREE.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def typed(tmp_path, *arguments, program=(DSA,), **options):
+    return subprocess.Popen(
+        [*program, *arguments], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
+    )
+
+
+def code(tmp_path, *script, program=(DSA,), more=()):
+    (tmp_path / "script.md").write_text("".join(map(block, (PLAN, *script))))
+    asked = ["code", "Do it", "--model", "scripted:script.md", "-w", "work", "--mode", "full-auto", *more]
+    return typed(tmp_path, *asked, program=program)
+
+
+def ended(process, code=0):
+    told, _ = process.communicate(timeout=120)
+    assert process.returncode == code, told
+    return told
+
+
+def tree(folder):
+    return {
+        str(path.relative_to(folder)): path.read_text()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != "agent_ledger.log" and ".agent_context" not in path.parts
+    }
+
+
+def until(there):
+    end = time.monotonic() + 60
+    while not there():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("is_taken_up", [False, True], ids=["at once", "taken up"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_what_a_command_has_changed_that_was_cut_off_is_shown_and_undone(tmp_path, work, number, is_taken_up):
+    (work / "ruins.py").write_text(RUINS.format(s=600))
+    before = tree(work)
+    script = calls(("run_cmd", {"cmd": ["python", "ruins.py"]})), FAILED
+    process = code(tmp_path, *script)
+    until(lambda: (work / "begun").exists())
+    process.send_signal(number)
+    ended(process, 130 if number != signal.SIGKILL else -number)
+    if is_taken_up:
+        (tmp_path / "script.md").write_text("".join(map(block, (PLAN, *script, FAILED))))
+        told = ended(typed(tmp_path, "code", "--resume", "last"), 3)
+        assert {"  changed: mine.txt", "  new: new.txt", "  removed: gone.txt"} <= set(told.splitlines()), told
+    shown = ended(typed(tmp_path, "show", "last", "--diff"))
+    assert {"-mine", "+theirs", "-still here"} <= set(shown.splitlines()), shown
+    told = ended(typed(tmp_path, "undo", "last"))
+    assert {"restored: mine.txt", "restored: gone.txt", "removed: new.txt"} <= set(told.splitlines())
+    assert tree(work) == before
+
+
+@pytest.mark.parametrize("where", ["between", "behind"])
+@pytest.mark.parametrize("is_taken_up", [False, True], ids=["at once", "taken up"])
+def test_files_that_were_written_when_it_was_killed_are_undone_too(tmp_path, work, where, is_taken_up):
+    before = tree(work)
+    files = [{"path": name, "content": "theirs\n"} for name in ("mine.txt", "new.txt", "gone.txt")]
+    (tmp_path / "killed.py").write_text(KILLED.format(where=where))
+    script = calls(("write_files", {"files": files})), DONE
+    ended(code(tmp_path, *script, program=(sys.executable, "killed.py")), -signal.SIGKILL)
+    assert tree(work) != before
+    if is_taken_up:
+        told = ended(typed(tmp_path, "code", "--resume", "last"))
+        assert "2 calls" not in told
+        assert "1 call of tools, 3 files" in told
+        assert set(tree(work).values()) == {"theirs\n"}
+    ended(typed(tmp_path, "undo", "last"))
+    assert tree(work) == before
+
+
+HIDDEN = [".env", "node_modules/i.js", "env/lib/x.py", "out/made.txt"]
+
+
+@pytest.mark.parametrize("path", HIDDEN)
+@pytest.mark.parametrize("was_there", [True, False], ids=["there", "new"])
+def test_files_that_the_history_passes_over_are_shown_and_undone_where_a_call_names_them(
+    tmp_path, work, path, was_there
+):
+    (work / ".gitignore").write_text(".env\nout/\n")
+    (work / "env").mkdir()
+    (work / "env" / "pyvenv.cfg").touch()
+    (work / "env" / "many.py").write_text("not looked at")
+    if was_there:
+        (work / path).parent.mkdir(parents=True, exist_ok=True)
+        (work / path).write_text("mine\n")
+    before = tree(work)
+    writes = calls(("write_file", {"path": path, "content": "theirs\n"}))
+    looks = calls(("run_cmd", {"cmd": ["python", "--version"]}))
+    told = ended(code(tmp_path, writes, looks, calls(("edit", {"path": path, "old": "theirs", "new": "ours"})), DONE))
+    assert f"  {'changed' if was_there else 'new'}: {path}" in told.splitlines()
+    shown = ended(typed(tmp_path, "show", "last", "--diff"))
+    assert "+ours" in shown
+    assert ("-mine" in shown) == was_there
+    assert "many.py" not in shown
+    ended(typed(tmp_path, "undo", "last"))
+    assert tree(work) == before
+
+
+def test_what_a_gitignore_of_the_model_hides_is_undone_where_a_call_has_written_it(tmp_path, work):
+    before = tree(work)
+    hides = calls(("write_file", {"path": ".gitignore", "content": "*\n"}))
+    writes = calls(("write_file", {"path": "evil.py", "content": "x\n"}))
+    assert "2 files" in ended(code(tmp_path, hides, writes, DONE))
+    ended(typed(tmp_path, "undo", "last"))
+    assert tree(work) == before
+
+
+def test_a_command_counts_anew_when_a_hidden_file_was_changed(tmp_path, work):
+    (work / ".gitignore").write_text("local.py\n")
+    (work / "run.py").write_text("print(open('local.py').read() if __import__('os').path.exists('local.py') else '')\n")
+    runs = calls(("run_cmd", {"cmd": ["python", "run.py"]}))
+    writes = [calls(("write_file", {"path": "local.py", "content": f"{number}\n"})) for number in range(3)]
+    told = ended(code(tmp_path, runs, writes[0], runs, writes[1], runs, writes[2], runs, DONE))
+    assert "call_looping" not in told
+
+
+def test_a_run_that_goes_on_is_shown_without_what_is_under_way(tmp_path, work):
+    (work / "ruins.py").write_text(RUINS.format(s=600))
+    process = code(tmp_path, WRITE, calls(("run_cmd", {"cmd": ["python", "ruins.py"]})))
+    until(lambda: (work / "begun").exists())
+    shown = ended(typed(tmp_path, "show", "last", "--diff"))
+    assert "+one" in shown
+    assert "theirs" not in shown
+    process.kill()
+    ended(process, -signal.SIGKILL)
+    assert "theirs" in ended(typed(tmp_path, "show", "last", "--diff"))
+
+
+def test_a_workspace_of_too_many_files_is_undone_once_they_are_gone(tmp_path, work):
+    (work / "many.py").write_text(
+        "import os\nopen('mine.txt', 'w').write('theirs')\nos.mkdir('many')\nfor n in range(100_001): os.symlink('x', f'many/{n}')\n"
+    )
+    before = tree(work)
+    told = ended(code(tmp_path, calls(("run_cmd", {"cmd": ["python", "many.py"]})), DONE), 3)
+    assert "more than 100,000 files" in told
+    assert "more than 100,000 files" in ended(typed(tmp_path, "undo", "last"), 2)
+    subprocess.run(["rm", "-r", work / "many"], check=True)
+    assert "restored: mine.txt" in ended(typed(tmp_path, "undo", "last"))
+    assert tree(work) == before
