@@ -26,8 +26,13 @@ async def interruptible(work: Coroutine[Any, Any, T]) -> T:
     """Do the work in a loop that every signal wakes; for those who keep a loop of their own."""
     if threading.current_thread() is not threading.main_thread():
         return await work  # signals do not come here
-    with _woken_by_signals(asyncio.get_running_loop()), _asked_to_end_as_by_ctrl_c():
-        return await work
+    with _woken_by_signals(asyncio.get_running_loop()), _cancelled_by_signals(asyncio.current_task()) as asked:
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if asked:
+                raise KeyboardInterrupt from None
+            raise
 
 
 @contextmanager
@@ -50,14 +55,24 @@ def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
 
 
 @contextmanager
-def _asked_to_end_as_by_ctrl_c() -> Iterator[None]:
-    """Take signals that would end the process for Ctrl-C; not where somebody else hears them, or nobody Ctrl-C."""
-    heard = callable(signal.getsignal(signal.SIGINT))
-    taken = [number for number in _ENDS if heard and signal.getsignal(number) is signal.SIG_DFL]
+def _cancelled_by_signals(task: "asyncio.Task[Any] | None") -> Iterator[list[int]]:
+    """Have signals that would end the process cancel a task, once; gives those that came. Who hears or ignores them already goes on to.
+
+    It does not go by Ctrl-C: shells have that ignored in what they start behind `&`.
+    """
+    came: list[int] = []
+    taken = [number for number in _ENDS if signal.getsignal(number) is signal.SIG_DFL]
+
+    def ask(number: int, _frame: object) -> None:
+        came.append(number)
+        signal.signal(number, signal.SIG_DFL)  # a second one ends it at once
+        assert task is not None, "a coroutine is awaited in a task"
+        task.cancel()
+
     for number in taken:
-        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
+        signal.signal(number, ask)
     try:
-        yield
+        yield came
     finally:
         for number in taken:
             signal.signal(number, signal.SIG_DFL)

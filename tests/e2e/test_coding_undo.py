@@ -79,7 +79,7 @@ def test_what_a_command_has_changed_that_was_cut_off_is_shown_and_undone(tmp_pat
     before = tree(work)
     script = calls(("run_cmd", {"cmd": ["python", "ruins.py"]})), FAILED
     process = code(tmp_path, *script)
-    until(lambda: (work / "begun").exists())
+    until((work / "begun").exists)
     process.send_signal(number)
     ended(process, 130 if number != signal.SIGKILL else -number)
     if is_taken_up:
@@ -160,7 +160,7 @@ def test_a_command_counts_anew_when_a_hidden_file_was_changed(tmp_path, work):
 def test_a_run_that_goes_on_is_shown_without_what_is_under_way(tmp_path, work):
     (work / "ruins.py").write_text(RUINS.format(s=600))
     process = code(tmp_path, WRITE, calls(("run_cmd", {"cmd": ["python", "ruins.py"]})))
-    until(lambda: (work / "begun").exists())
+    until((work / "begun").exists)
     shown = ended(typed(tmp_path, "show", "last", "--diff"))
     assert "+one" in shown
     assert "theirs" not in shown

@@ -74,17 +74,29 @@ def test_who_asks_it_to_end_interrupts_it_after_what_was_under_way_was_cancelled
     assert signal.getsignal(signal.SIGTERM) is signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
 
 
-@pytest.mark.parametrize(("number", "handler"), [(signal.SIGHUP, signal.SIG_IGN), (signal.SIGINT, signal.SIG_IGN)])
-def test_who_was_not_to_be_ended_is_not(number, handler):
-    """`nohup` has SIGHUP ignored, and a shell has Ctrl-C ignored in what it starts behind `&`: then SIGTERM is what ends it, at once."""
+def test_sigterm_is_heard_where_a_shell_has_ctrl_c_ignored():
+    async def waits():
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        await asyncio.get_running_loop().create_future()
+
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_to_end(waits())
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_who_has_a_signal_ignored_or_hears_it_goes_on_to():
+    """`nohup` has SIGHUP ignored."""
 
     async def looks():
-        return signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGHUP)
+        return signal.getsignal(signal.SIGHUP), signal.getsignal(signal.SIGTERM)
 
-    before = signal.signal(number, handler)
+    heard = lambda *_: None  # noqa: E731
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN), signal.signal(signal.SIGTERM, heard)
     try:
-        found = run_to_end(looks())
+        assert run_to_end(looks()) == (signal.SIG_IGN, heard)
     finally:
-        signal.signal(number, before)
-    assert found[1] is (handler if number == signal.SIGHUP else signal.SIG_DFL)
-    assert (found[0] is signal.SIG_DFL) == (number == signal.SIGINT)
+        signal.signal(signal.SIGHUP, before[0])
+        signal.signal(signal.SIGTERM, before[1])
