@@ -71,17 +71,14 @@ async def decompose(action: Action, context: PolicyContext) -> list[Step]:
     """Ask the model for tasks; what it says is checked. Raises GenerationError when nothing came."""
     agent, work, _ = read(action, context)
     asked = DECOMPOSE + INDEPENDENT if agent.parallel > 1 else DECOMPOSE
-    messages = [{"role": "system", "content": asked}, {"role": "user", "content": work.goal}]
+    told = [work.goal, f"The workspace holds: {await in_thread(agent.toolbox.contents)}."]
     if work.plan_faults:
-        wrong = "; ".join(work.plan_faults)
-        messages[-1] = {
-            "role": "user",
-            "content": f"{work.goal}\n\nYour last answer could not be used: {wrong}. Answer again.",
-        }
+        told.append(f"Your last answer could not be used: {'; '.join(work.plan_faults)}. Answer again.")
+    messages = [{"role": "system", "content": asked}, {"role": "user", "content": "\n\n".join(told)}]
     result = _whole(await agent.model.ask(messages, (), number=work.asked_of_model, on_text=None))
-    _, told = answer_told(result, work.free_id)
-    tasks, faults = read_plan(told["content"])
-    data = {"tasks": [task.to_json() for task in tasks], "faults": faults, **told}
+    _, said = answer_told(result, work.free_id)
+    tasks, faults = read_plan(said["content"])
+    data = {"tasks": [task.to_json() for task in tasks], "faults": faults, **said}
     return [event_step(action.policy, "decomposed", data=as_unicode(data))]
 
 

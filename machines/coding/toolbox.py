@@ -28,7 +28,7 @@ from machines.coding.tools.workspace import Change, Workspace
 from machines.talking.model import Model
 
 _FILES = frozenset({"list_dir", "read_file", "search", "write_file", "write_files", "edit"})
-_LONGEST_ERROR, _LONGEST_DIFF = 200, 400_000
+_LONGEST_ERROR, _LONGEST_DIFF, _MOST_NAMES = 200, 400_000, 40
 #: What says what an agent may do is not for the agent to write.
 SETTINGS = "dsa.toml"
 
@@ -266,6 +266,12 @@ class Toolbox:
             name for name in self._protected if not any(sign in name for sign in "*?[") and not name.startswith("/")
         ]
         return sorted({*self.workspace.protected_here(), *(name for name in by_name if ".." not in name)})
+
+    def contents(self) -> str:
+        """Name what lies in the workspace itself, not in its folders."""
+        names = [each["name"] for each in self.workspace.list_dir()["entries"]]
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        return f"{', '.join(names[:_MOST_NAMES])}{more}" if names else "nothing yet"
 
     # -- between calls --------------------------------------------------------------------------------------------------
 

@@ -131,3 +131,15 @@ def test_the_model_is_told_what_of_the_network_its_programs_reach(tmp_path, host
         worked(agent)
     described = {each["function"]["name"]: each["function"]["description"] for each in played.requests[-1]["tools"]}
     assert told in described["run_cmd"]
+
+
+def test_the_model_that_breaks_the_goal_up_is_told_what_lies_in_the_folder(tmp_path):
+    for name in ("empty", "full"):
+        (tmp_path / name / "workspace" / "src").mkdir(parents=True) if name == "full" else None
+        with agent_at(tmp_path / name, HELLO, forgetful(HELLO_PLAN, lambda _: complete(success=False))) as (
+            agent,
+            played,
+        ):
+            worked(agent)
+        told = played.requests[0]["messages"][-1]["content"]
+        assert told.splitlines()[-1] == f"The workspace holds: {'src/' if name == 'full' else 'nothing yet'}."
