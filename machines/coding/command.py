@@ -45,6 +45,8 @@ from machines.coding.tools.programs import Rules
 from machines.coding.tools.running import not_installed
 
 _INTERRUPTED, _UNREADABLE, _ASKED = 130, 2, 3
+#: How work ends because the model says so.
+_BY_ITS_WORD = frozenset({"goal_complete", "answered"})
 
 
 @click.command("code", cls=JsonCommand)
@@ -235,9 +237,18 @@ def _settings(goal: str, workspace: Path, said: Mapping[str, Any]) -> Settings:
             "the local model calls no tools: say --json-mode, which has it fill in a schema, or name another with --model"
         )
     bounds |= parse_parameters(said["parameters"])
+    _hint(config, workspace, is_named=said["file"] is not None)
+    return Settings(goal, config, _tasks(said["named"], goal, own), bounds)
+
+
+def _hint(config: Mapping[str, Any], workspace: Path, *, is_named: bool) -> None:
+    """Say what of the settings is not what somebody might think."""
+    if not is_named and workspace != Path.cwd() and (workspace / "dsa.toml").is_file():
+        click.echo(f"{workspace / 'dsa.toml'} is not read, for you are not there: --config names it", err=True)
+    if "://" in config["model"] and any(text.rpartition("=")[0].endswith("usd") for text in config.get("budget", ())):
+        click.echo("nobody knows the price of this model: usd bounds nothing, tokens and calls do", err=True)
     for program in not_installed(Rules.from_mapping(config.get("commands", {})), workspace):
         click.echo(f"{program}: the settings allow it, and it is not installed on this machine", err=True)
-    return Settings(goal, config, _tasks(said["named"], goal, own), bounds)
 
 
 def _tasks(named: str | None, goal: str, own: Mapping[str, object]) -> tuple[Task, ...]:
@@ -280,7 +291,7 @@ def _report(agent: Agent, display: Display, code: int, runs: Path, *, is_json: b
         click.echo(json.dumps(told(agent), ensure_ascii=False))
         return
     again = _resuming(runs, agent.run_id)
-    idle = "; nothing was written or run" if agent.state == "goal_complete" and was_idle(agent.work) else ""
+    idle = "; nothing was written or run" if agent.state in _BY_ITS_WORD and was_idle(agent.work) else ""
     display.say(f"{agent.run_id}: {agent.state}; {totals(agent.work, int(agent.values['rounds']))}{idle}")
     if agent.asks is not None:
         display.asks(agent.asks["tool"], agent.asked_shown)

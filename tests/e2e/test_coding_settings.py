@@ -1,5 +1,6 @@
 """What `dsa code` is told to do it with: options, and settings of a file; what of them cannot be used."""
 
+import os
 import subprocess
 
 import pytest
@@ -143,3 +144,25 @@ def test_the_model_that_breaks_the_goal_up_is_told_what_lies_in_the_folder(tmp_p
             worked(agent)
         told = played.requests[0]["messages"][-1]["content"]
         assert told.splitlines()[-1] == f"The workspace holds: {'src/' if name == 'full' else 'nothing yet'}."
+
+
+def test_what_is_not_as_somebody_might_think_is_told(code, tmp_path):
+    (tmp_path / "work" / "dsa.toml").write_text("[code]\nmode = 'full-auto'\n")
+    there = tmp_path / "work" / "dsa.toml"
+    assert f"{there} is not read, for you are not there: --config names it\n" in code("Do it").stderr
+    assert "is not read" not in code("Do it", "--fresh", "--config", str(there)).stderr
+    asked = [DSA, "code", "Do it", "--fresh", "--model", "http://127.0.0.1:9/v1#m", "-w", "work", "--budget"]
+    for budget, is_told in (("usd=1", True), ("ask_model.usd=1", True), ("tokens=9", False)):
+        done = subprocess.run(
+            [*asked, budget],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "DSA_RETRY_S": "0"},
+        )
+        assert ("usd bounds nothing" in done.stderr) == is_told, done.stderr
+
+
+def test_an_answer_that_nothing_was_done_for_says_so(code):
+    assert code("Do it", script=(PLAN, "It is done.", "It is done.")).stdout.endswith("; nothing was written or run\n")
