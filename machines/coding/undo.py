@@ -14,9 +14,10 @@ from dsa.cli.faults import Ended
 from dsa.cli.kept import faults_told, recorded_run, runs_option
 from dsa.edge.runs import PART_OF, open_store
 from dsa.errors import DsaError
-from dsa.runtime.ledger import Entry, MachineEntry
+from dsa.runtime.ledger import Entry, MachineEntry, StepEntry
 from machines.coding.gathering import gathered
 from machines.coding.history import History, Undone
+from machines.coding.session import EXIT
 from machines.coding.work import Work
 
 _SHORT = 12
@@ -106,4 +107,11 @@ def command(run: str, root: str, *, json_wanted: bool) -> None:
             click.echo(f"run {recorded.run} has left no file to put back")
         for commit in commits:
             click.echo(f"the commit {commit} stays: undo puts back files, git its own history")
+        if not _is_over(entries):
+            click.echo("the run is not over: where it is taken up, it does not know that this was undone", err=True)
     raise SystemExit(1 if conflicts else 0)
+
+
+def _is_over(entries: Sequence[Entry]) -> bool:
+    last = next((entry.target for entry in reversed(entries) if isinstance(entry, StepEntry)), "")
+    return last in EXIT
