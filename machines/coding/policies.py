@@ -134,7 +134,7 @@ async def next_call(action: Action, context: PolicyContext) -> list[Step]:
         **about, **found, "key": key, "kind": call.tool.kind, "arguments": dict(call.arguments), "round": attrs.asdict(seen), "approval": approval,
     }  # fmt: skip
     if call.tool.name == "git_commit":
-        data["files"] = [path for path, (_, after) in work.changes.items() if after is not None]
+        data["files"] = list(work.changes)
     return [event_step(action.policy, "tool_call", data=data)]
 
 

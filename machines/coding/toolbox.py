@@ -214,7 +214,7 @@ class Toolbox:
         if name == "run_cmd":
             return self._ran(call, stop)
         if name == "git_commit":
-            return Done(self._git.git_commit(given["message"], call["files"] or None))
+            return Done(self._git.git_commit(given["message"], written=call["files"]))
         if name.startswith("git_"):
             return Done(_GIT[name](self._git, given))
         assert self.foreign is not None, "a tool that is not ours is a server's"

@@ -93,6 +93,30 @@ def test_a_commit_is_shown_and_logged_and_what_git_says_too(tmp_path):
     assert log.splitlines() == ["WRITE a.txt", f"COMMIT {commit} Say a", "WRITE b.txt"]
 
 
+def test_a_later_commit_takes_what_has_changed_since(tmp_path):
+    workspace = workspace_of(tmp_path, old="1\n", rm="import os\nos.remove('gone.py')\n", gone="1\n")
+    for command in (
+        ("init", "-q"),
+        ("add", "."),
+        ("-c", "user.name=A", "-c", "user.email=a@b.c", "commit", "-qm", "0"),
+    ):
+        subprocess.run(["git", *command], cwd=workspace, check=True)
+    act = at_once(
+        ("write_file", {"path": "a.py", "content": "a\n"}),
+        ("git_commit", {"message": "one"}),
+        ("write_file", {"path": "b.py", "content": "b\n"}),
+        ("edit", {"path": "old.py", "old": "1", "new": "2"}),
+        ("run_cmd", {"cmd": ["python", "rm.py"]}),
+        ("git_commit", {"message": "two"}),
+        ("git_commit", {"message": "three"}),
+    )
+    told, _ = shown(tmp_path, act, commit=True)
+    assert re.findall(r"commit \w{12}: (.*)", told) == ["a.py", "b.py, gone.py, old.py"]
+    assert told.count("nothing_to_commit: nothing has changed of what this run has written") == 1
+    status = subprocess.run(["git", "status", "--short"], cwd=workspace, capture_output=True, text=True, check=True)
+    assert [line for line in status.stdout.splitlines() if "agent_" not in line] == []
+
+
 def test_what_tools_of_servers_gave_is_shown_and_logged_unless_they_only_look(tmp_path):
     workspace_of(tmp_path)
     act = at_once(("words__lookup", {"key": "dsa"}), ("words__word_count", {"text": "a b c"}))

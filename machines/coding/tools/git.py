@@ -113,18 +113,19 @@ class GitTools:
         names = ("commit", "author", "date", "subject", "body")
         return {"commits": [dict(zip(names, map(_cut, each), strict=True)) for each in whole]}
 
-    def git_commit(self, message: object, paths: object = None) -> dict[str, Any]:
+    def git_commit(self, message: object, paths: object = None, written: Sequence[str] = ()) -> dict[str, Any]:
         """Commit files as they are in the workspace: those at `paths`, else all that are changed or new and in which nothing is staged.
 
-        What is staged and not committed stays staged, as it was. No hook runs, nothing is signed. Raises ToolError `bad_message`, `bad_path`,
+        `written` are the files that a run has changed, in place of `paths`: those of them that git still calls changed, for an earlier commit has
+        taken the others. What is staged and not committed stays staged, as it was. No hook runs, nothing is signed. Raises ToolError `bad_message`, `bad_path`,
         `path_outside_workspace`, `nothing_to_commit`, `under_way`, `too_large`, `moved`.
         """
         text = _message(message)
-        wanted = None if paths is None else self._wanted(paths)
+        wanted = list(written) or (None if paths is None else self._wanted(paths))
         with opened(self._root, self._bounds) as repository:
             if what := repository.under_way():
                 raise ToolError("under_way", f"{what} is under way in the repository: a person has to end it first")
-            files, left = self._chosen(repository, wanted)
+            files, left = self._chosen(repository, wanted, each=not written)
             return _committed(repository, text, files) | (
                 {"left_staged": [shown(path) for path in left]} if left else {}
             )
@@ -139,8 +140,8 @@ class GitTools:
             raise ToolError("bad_path", "paths is a list of files to commit, like ['src/app.py']; leave it out for all")
         return [self._where(path) for path in paths]
 
-    def _chosen(self, repository: Repository, wanted: list[str] | None) -> tuple[list[str], list[str]]:
-        """Give the files to commit, and those in which something is staged that stays so."""
+    def _chosen(self, repository: Repository, wanted: list[str] | None, *, each: bool) -> tuple[list[str], list[str]]:
+        """Give the files to commit, and those in which something is staged that stays so; `each` of the wanted ones has to be among them."""
         _, entries, is_whole = _status(repository, wanted or ["."])
         if not is_whole:
             raise ToolError("too_large", "too many files are changed to commit them in one call: name fewer in paths")
@@ -151,13 +152,14 @@ class GitTools:
         ]  # a repository in the workspace is left alone
         is_staged = {entry.path: entry.staged not in ".?" for entry in entries}
         files = [path for path, staged in is_staged.items() if wanted or not staged]
-        for path in wanted or ():
+        for path in wanted or () if each else ():
             if not any(path in (".", file) or file.startswith(f"{path}/") for file in files):
                 raise ToolError("nothing_to_commit", f"nothing has changed at '{shown(path)}', or git ignores it")
         left = [] if wanted else [path for path, staged in is_staged.items() if staged]
         if not files:
+            what = "in the workspace" if each else "of what this run has written, but for what git ignores,"
             hint = "; name what is staged in paths to commit it" if left else ""
-            raise ToolError("nothing_to_commit", f"nothing has changed in the workspace since the last commit{hint}")
+            raise ToolError("nothing_to_commit", f"nothing has changed {what} since the last commit{hint}")
         self._require_small(files)
         return files, left
 
