@@ -116,18 +116,33 @@ async def next_call(action: Action, context: PolicyContext) -> list[Step]:
     agent, work, _ = read(action, context)
     if not work.queue:
         return [event_step(action.policy, "no_more_calls")]
-    call = meant(work.queue[0], await _tools(agent))
+    tools = await _tools(agent)
+    try:
+        return [await _taken(action, agent, work, tools)]
+    except (OSError, ValueError, OverflowError, TypeError) as error:  # whatever a model asks for is no end of the run
+        asked = work.queue[0]
+        data = {"call_id": asked["id"], "tool": "", "rescues": []}
+        fault = f"the call of {asked['name']} cannot be read: {error}"[:_LONGEST_FAULT]
+        return [event_step(action.policy, "unknown_call", data=as_unicode({**data, "fault": fault}))]
+
+
+async def _taken(action: Action, agent: Resources, work: Work, tools: Mapping[str, Tool]) -> Step:
+    """Read the first queued call, and look at what it would do. Raises what that raises."""
+    call = meant(work.queue[0], tools)
     about: dict[str, Any] = {
         "call_id": call.call_id,
         "tool": call.tool.name if call.tool else "",
         "rescues": list(call.rescues),
     }
     if call.tool is None:
-        return [event_step(action.policy, "unknown_call", data={**about, "fault": call.fault})]
+        return event_step(action.policy, "unknown_call", data={**about, "fault": call.fault})
     if call.tool.name == COMPLETE:
-        return [_closing(action, work, call, about)]
+        return _closing(action, work, call, about)
     found = await in_thread(partial(agent.toolbox.looked_at, call))
-    key = key_of(call.tool.name, _known_by(call, found))
+    known = (
+        _known_by(call, found) if call.tool.schema is None else dict(call.arguments)
+    )  # what those mean a server knows
+    key = key_of(call.tool.name, known)
     seen = round_of(key, call.tool.name, call.tool.kind, tuple(work.past), (*work.past_apart, *agent.others()))
     approval = agent.approval(call.tool.needs, found["asks"], work.allowed)
     data = {
@@ -135,7 +150,7 @@ async def next_call(action: Action, context: PolicyContext) -> list[Step]:
     }  # fmt: skip
     if call.tool.name == "git_commit":
         data["files"] = list(work.changes)
-    return [event_step(action.policy, "tool_call", data=data)]
+    return event_step(action.policy, "tool_call", data=data)
 
 
 def _known_by(call: Call, found: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,6 +161,7 @@ def _known_by(call: Call, found: Mapping[str, Any]) -> dict[str, Any]:
     return known | {name: posixpath.normpath(known[name]) for name in ("path", "cwd") if known.get(name)}
 
 
+_LONGEST_FAULT = 300
 #: Errors of an answer that are its connection's, or its provider's.
 _BROKEN = frozenset({"interrupted", "provider_error"})
 #: Another time limit makes no other call, nor do folders that would be made.

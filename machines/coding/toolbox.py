@@ -137,11 +137,18 @@ class Toolbox:
             except ToolError as error:
                 faults["command_allowed"] = str(error)
             else:
-                faults["command_allowed"] = commands.fault(argv, self.rules, self.root, given["cwd"])
+                faults["command_allowed"] = self._command_fault(argv, given["cwd"])
                 about |= {"argv": list(argv), "asks": f"run {argv[0]}"}
         elif name not in {"git_status", "git_diff", "git_log"} and name != COMPLETE:
             about["asks"] = f"run {name}"
         return about
+
+    def _command_fault(self, argv: Sequence[str], cwd: str) -> str:
+        """Say why a command is not run; also where the system can look up no such path or module: a NUL, a name that is too long."""
+        try:
+            return commands.fault(argv, self.rules, self.root, cwd)
+        except (OSError, ValueError) as error:
+            return f"the command has a path or a name that cannot be there: {_complaint(error)}"
 
     def _planned(self, name: str, given: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Give what a call would change; nothing where it cannot be done, which the tool says then."""
@@ -204,6 +211,8 @@ class Toolbox:
             return self._called(call, stop)
         except ToolError as error:
             return _failed(call, error)
+        except OSError as error:  # a workspace that is gone raises another one, which ends the run
+            return _failed(call, ToolError("failed", f"the system refuses it: {_complaint(error)}"))
 
     def _called(self, call: Mapping[str, Any], stop: Stop) -> Done:
         name, given = call["tool"], call["arguments"]
@@ -308,6 +317,11 @@ def _written(call: Mapping[str, Any]) -> tuple[str, ...]:
     if call["tool"] == "write_tested":
         return tuple(posixpath.normpath(each["path"]) for each in _both_files(call["arguments"])["files"])
     return tuple(each["path"] for each in call["planned"])
+
+
+def _complaint(error: Exception) -> str:
+    """Give what the system says, without the path: that may be anything."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def _both_files(given: Mapping[str, Any], code: str = "", tests: str = "") -> dict[str, Any]:

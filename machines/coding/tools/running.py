@@ -160,7 +160,7 @@ def _folder(root: Path, cwd: str) -> Path:
         raise ToolError(
             "bad_cwd", f"`cwd` = '{cwd[:200]}' leads out of the workspace; give a folder relative to its root"
         )
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # noqa: PTH112  (that of a Path raises for a name that is too long)
         raise ToolError("bad_cwd", f"`cwd` = '{cwd[:200]}' is no folder of the workspace")
     return folder
 

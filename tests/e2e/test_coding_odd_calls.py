@@ -1,0 +1,72 @@
+"""Calls with arguments that are JSON and mean nothing to the system: the model is told, and the work goes on."""
+
+import pytest
+from coders import acting, agent_at, call, complete, tasks, worked
+
+from machines.coding.tools.beneath import WorkspaceGoneError
+
+PLAN = tasks(("Do it", "run_cmd what there is"))
+LONG = "a" * 300
+
+
+def came_of(tmp_path, tool, arguments, spoiled=lambda _agent: None):
+    """Have a model make one call; gives its status, what it was told, and where the work ended."""
+
+    def act(view):
+        if view.gave("list_dir"):
+            return complete()
+        return call("list_dir") if view.done else call(tool, **arguments)
+
+    with agent_at(tmp_path, "Do it", acting(PLAN, act)) as (agent, _):
+        spoiled(agent)
+        work = worked(agent)
+        asked = work.calls[0]
+        return asked.status, asked.result, agent.state
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "status", "code", "says"),
+    [
+        ("read_file", {"path": "a", "max_bytes": 10**400}, "failed", "no_such_file", "there is no 'a'"),
+        ("run_cmd", {"cmd": ["python", "x.py"], "cwd": "a\0b"}, "command_not_allowed", "command_not_allowed", "cannot be there: embedded null byte"),
+        ("run_cmd", {"cmd": ["python", "x.py"], "cwd": LONG}, "failed", "bad_cwd", "is no folder of the workspace"),
+        ("run_cmd", {"cmd": ["python", "-m", LONG]}, "command_not_allowed", "command_not_allowed", "cannot be there: File name too long"),
+    ],
+)  # fmt: skip
+def test_it_is_told_what_was_wrong(tmp_path, tool, arguments, status, code, says):
+    found, result, state = came_of(tmp_path, tool, arguments)
+    assert (found, result["error"]["code"], state) == (status, code, "goal_complete"), result
+    assert says in result["error"]["message"]
+
+
+def raising(error):
+    def raises(*_arguments, **_named):
+        raise error
+
+    return raises
+
+
+@pytest.mark.parametrize("error", [OSError(5, "no luck"), ValueError("no luck"), OverflowError("no luck"), TypeError("no luck")])  # fmt: skip
+def test_whatever_fails_in_looking_at_a_call_is_a_fault_of_the_call(tmp_path, error):
+    def spoiled(agent):
+        look = agent.resources.toolbox.looked_at
+        agent.resources.toolbox.looked_at = lambda each: raising(error)() if each.tool.name == "search" else look(each)
+
+    status, result, state = came_of(tmp_path, "search", {"pattern": "x"}, spoiled)
+    assert (status, state) == ("unknown_tool", "goal_complete")
+    assert "the call of search cannot be read: " in result["error"]["message"]
+    assert "no luck" in result["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "state"),
+    [(OSError(5, "no luck"), "failed", "goal_complete"), (WorkspaceGoneError("gone"), "interrupted", "escalated")],
+)
+def test_what_the_system_refuses_is_told_but_not_that_the_workspace_is_gone(tmp_path, error, status, state):
+    def act(view):
+        return complete() if view.done else call("search", pattern="x")
+
+    with agent_at(tmp_path, "Do it", acting(PLAN, act)) as (agent, _):
+        agent.resources.toolbox.workspace.apply = raising(error)
+        work = worked(agent)
+        assert (work.calls[0].status, agent.state) == (status, state)
