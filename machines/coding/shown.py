@@ -12,6 +12,7 @@ from machines.coding.work import Called, Work
 
 LONGEST = 110
 _SHORT_ID, _MOST_FILES = 12, 20
+_OWN = frozenset(tool.name for tool in TOOLS)
 _LOOKING = frozenset(tool.name for tool in TOOLS if tool.kind == "looking")
 _ENDED = {
     "timed out": "timed out",
@@ -71,14 +72,24 @@ def how_ended(result: Mapping[str, Any]) -> str:
 
 
 def arguments_shown(call: Mapping[str, Any]) -> str:
-    """Write what a call is asked with in one line: a command, a path, or all of it."""
+    """Write what a call is asked with in one line: a command, a path, a pattern, or all of it."""
     if call.get("argv"):
         return short(" ".join(call["argv"]))
     given = call["arguments"]
-    if isinstance(given.get("cmd"), str):
-        return short(given["cmd"])
-    shown = given.get("path") or ", ".join(each["path"] for each in given.get("files") or ())
+    shown = _short_form(call["tool"], given) if call["tool"] in _OWN else ""
     return short(shown or json.dumps(given, ensure_ascii=False))
+
+
+def _short_form(tool: str, given: Mapping[str, Any]) -> str:
+    """Give what matters of the arguments of a tool of ours; a server's tool may mean anything by the same names."""
+    if tool == "search":
+        where = [f"in {given['path']}"] if given.get("path", ".") != "." else []
+        return " ".join(
+            [json.dumps(given["pattern"], ensure_ascii=False), *where, *([given["glob"]] if given.get("glob") else [])]
+        )
+    if isinstance(given.get("cmd"), str):
+        return str(given["cmd"])
+    return str(given.get("path") or ", ".join(each["path"] for each in given.get("files") or ()))
 
 
 def short(text: str, most: int = LONGEST) -> str:

@@ -1,6 +1,7 @@
 """What is shown of calls on the screen and in `agent_ledger.log`: time-outs, signals, commits, what servers gave, calls that were not made."""
 
 import io
+import json
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from coders import acting, agent_at, call, complete, tasks, worked
 from rich.console import Console
 
 from machines.coding.display import Display
+from machines.coding.shown import short
 from machines.coding.work import Work
 
 SERVER = str(Path(__file__).parent.parent / "mcp_server.py")
@@ -131,6 +133,30 @@ def test_a_look_that_may_be_repeated_is_a_look(tmp_path):
     workspace_of(tmp_path)
     _, log = shown(tmp_path, at_once(("list_dir", {})), polling=["list_dir"])
     assert log == ""
+
+
+@pytest.mark.parametrize(
+    "given", [{"files": ["a.txt", "b.txt"]}, {"path": ["a.txt"]}, {"path": 5}, {"files": {"a": 1}}, {"cmd": "x" * 200}, {"files": "a"}]
+)  # fmt: skip
+def test_arguments_of_servers_are_shown_as_they_are_whatever_they_are_called(tmp_path, given):
+    workspace_of(tmp_path)
+    mcp = {"words": {"command": [sys.executable, SERVER], "approve": "always"}}
+    told, log = shown(tmp_path, at_once(("words__lookup", {"key": "dsa", **given})), mcp=mcp)
+    assert f"words__lookup  {short(json.dumps({'key': 'dsa', **given}, sort_keys=True))}\n" in told
+    assert log.startswith('CALL words__lookup {"')
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"pattern": "def "}, '"def "'),
+        ({"pattern": "x  y", "path": "src", "glob": "*.py"}, '"x y" in src *.py'),
+    ],
+)
+def test_what_is_searched_for_is_shown(tmp_path, given, words):
+    workspace_of(tmp_path)
+    told, _ = shown(tmp_path, at_once(("search", given), ("list_dir", {})))
+    assert f"search  {words}\n" in told
 
 
 @pytest.mark.parametrize(
