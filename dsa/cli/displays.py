@@ -1,9 +1,11 @@
 """How a run is shown while it goes on, and afterwards: by its machine's own display where it has one, else attempt by attempt.
 
-A display is made of a console, is given ledger entries, and ends the line that it has begun (entry points `dsa.displays`).
+A display is made of a console, is given ledger entries, shows what a run that rests asks of people, and ends the line that it has begun (entry
+points `dsa.displays`).
 """
 
 from importlib.metadata import entry_points
+from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -19,6 +21,9 @@ class Display(Protocol):
 
     def observe(self, entry: Entry) -> None:
         """Show what has happened."""
+
+    def rests(self, directory: Path, /) -> None:
+        """Show what the run asks of people, whole, if it has come to rest at a question; `directory` is its own."""
 
     def end(self) -> None:
         """End a line that was begun."""
@@ -55,6 +60,10 @@ class OwnProgress:
     def observe(self, entry: Entry) -> None:
         """Show an entry."""
         self._display.observe(entry)
+
+    def rests(self, directory: Path) -> None:
+        """Show what the run asks of people."""
+        self._display.rests(directory)
 
     def recall(self, entry: Entry) -> None:
         """Take note of an entry that was there before the run went on."""

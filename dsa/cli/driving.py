@@ -10,7 +10,7 @@ import attrs
 import click
 
 from dsa.cli.changing import change_to
-from dsa.cli.displays import progress_of
+from dsa.cli.displays import OwnProgress, progress_of
 from dsa.cli.kept import Kept, faults_told
 from dsa.cli.terminal import terminal
 from dsa.cli.watching import Watching
@@ -85,6 +85,8 @@ def go_on(kept: Kept, root: Path, said: Said, manner: Manner) -> Performed:
             observe=watched.observing(progress.observe),
             recall=watched.recalling(progress.recall),
         )
+        if isinstance(progress, OwnProgress):
+            progress.rests(directory)
         return watched.rested(performed)
 
 

@@ -4,6 +4,7 @@ Takes ledger entries and pieces of text in the order in which they come. It writ
 """
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -133,6 +134,9 @@ class Display:
         if self._is_in_line:
             self._console.print()
             self._is_in_line = False
+
+    def rests(self, _directory: Path) -> None:
+        """Show nothing more: a conversation waits for whatever is said to it."""
 
     def say(self, text: str) -> None:
         """Show a line of our own."""

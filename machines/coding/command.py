@@ -17,7 +17,7 @@ import click
 from click.core import ParameterSource
 
 from dsa.cli.faults import Ended, JsonCommand
-from dsa.cli.kept import budget_option, faults_told, find, line, runs_option
+from dsa.cli.kept import budget_option, faults_told, find, runs_option
 from dsa.cli.model import model_named
 from dsa.cli.parameters import parse_parameters
 from dsa.cli.run_policy import absolute_script
@@ -295,9 +295,7 @@ def _report(agent: Agent, display: Display, code: int, runs: Path, *, is_json: b
     display.say(f"{agent.run_id}: {agent.state}; {totals(agent.work, int(agent.values['rounds']))}{idle}")
     if agent.asks is not None:
         display.asks(agent.asks["tool"], agent.asked_shown)
-        display.say(
-            f"let it happen: {line('send', runs / agent.run_id, 'permitted')}; or: permitted always, denied WHY"
-        )
+        display.can_be_sent(runs / agent.run_id)
         display.say(f"or be asked here: {again}")
     elif code == _INTERRUPTED:
         display.say(f"go on with: {again}")

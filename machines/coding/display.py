@@ -4,11 +4,13 @@ Takes ledger entries and pieces of text in the order in which they come. It writ
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
+from dsa.cli.kept import line as pasted
 from dsa.cli.spent import dollars, plural
 from dsa.cli.terminal import printable
 from dsa.expr import Value
@@ -37,6 +39,8 @@ class Display:
         self._is_in_line = self._has_text = False
         self._bounds: Mapping[str, Value] = {}
         self._tokens, self._usd, self._seconds = 0, 0.0, 0.0
+        self._tool = ""
+        self._asked: str | None = None
 
     def listen(self, text: str) -> None:
         """Show a piece of the model's text."""
@@ -66,6 +70,7 @@ class Display:
             self._arrived = entry
         elif isinstance(entry, StepEntry) and self._arrived is not None:
             data: Any = self._arrived.data if isinstance(self._arrived.data, dict) else {}
+            self._asked = None  # whatever has happened since, the question is answered
             self._happened(self._arrived.event, data, entry)
         elif isinstance(entry, ResultEntry):
             self._seconds += entry.seconds
@@ -97,6 +102,7 @@ class Display:
                 self.listen(data["content"])
             self._has_text = False
         if event == "tool_call":
+            self._tool = data["tool"]
             self._line(f"{data['tool']}  {arguments_shown(data)}", "cyan")
         if event in {"tool_done", "tool_failed"}:
             self._result(data)
@@ -123,6 +129,8 @@ class Display:
     def _told(self, entry: ResultEntry) -> None:
         for step in entry.steps:
             told = step["payload"]
+            if entry.effect == "ask_approval" and not entry.failed:
+                self._asked = str(told.get("diff", ""))
             if isinstance(told, dict) and told.get("reason") in REASONS and not self._is_told_elsewhere(told["reason"]):
                 self._line(
                     f"[{told['reason']}] {short(str(told.get('text')), 2 * LONGEST)}",
@@ -142,6 +150,16 @@ class Display:
         self._line(f"leave is asked for {tool}:", "bold")
         for line in shown.splitlines():
             self._line(f"  {line}", "green" if line.startswith("+") else "red" if line.startswith("-") else "dim")
+
+    def rests(self, directory: Path) -> None:
+        """Show the call for which leave is asked, as it was when it was asked for, and what can be sent."""
+        if self._asked is not None:
+            self.asks(self._tool, self._asked)
+            self.can_be_sent(directory)
+
+    def can_be_sent(self, directory: Path) -> None:
+        """Say how leave is given."""
+        self.say(f"let it happen: {pasted('send', directory, 'permitted')}; or: permitted always, denied WHY")
 
     def _line(self, text: str, style: str) -> None:
         self.end()

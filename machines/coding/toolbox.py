@@ -164,12 +164,10 @@ class Toolbox:
                 text = self.workspace.diff(call["tool"], call["arguments"])
             except ToolError as error:
                 return str(error)
+        elif call.get("argv"):
+            text = _command_shown(call["argv"], call["arguments"])
         else:
-            text = (
-                shlex.join(call["argv"])
-                if call.get("argv")
-                else json.dumps(call["arguments"], ensure_ascii=False, indent=1)
-            )
+            text = json.dumps(call["arguments"], ensure_ascii=False, indent=1)
         left = len(text) - _LONGEST_DIFF
         return (
             text
@@ -317,6 +315,16 @@ def _written(call: Mapping[str, Any]) -> tuple[str, ...]:
     if call["tool"] == "write_tested":
         return tuple(posixpath.normpath(each["path"]) for each in _both_files(call["arguments"])["files"])
     return tuple(each["path"] for each in call["planned"])
+
+
+def _command_shown(argv: Sequence[str], given: Mapping[str, Any]) -> str:
+    """Give all that makes a command do what it does: where it runs and what it reads may be the program."""
+    lines = [shlex.join(argv)]
+    if (where := posixpath.normpath(given.get("cwd", "."))) != ".":
+        lines.append(f"in the folder {shlex.quote(where)}")
+    if given.get("stdin"):
+        lines += ["reading on its standard input:", *(f"| {each}" for each in given["stdin"].splitlines())]
+    return "\n".join(lines)
 
 
 def _complaint(error: Exception) -> str:

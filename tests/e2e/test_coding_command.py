@@ -70,6 +70,34 @@ def test_where_nobody_is_asked_it_waits_and_goes_on_with_leave(code, tmp_path):
     assert (tmp_path / "work" / "a.txt").read_text() == "one\n"
 
 
+def test_the_next_question_is_shown_whole_whoever_goes_on(code, tmp_path):
+    other = calls(("write_file", {"path": "b.txt", "content": "two\n"}))
+    assert code("Do it", script=(PLAN, WRITE, other, DONE)).returncode == 3
+    for command, said in (("send", ("denied", "use b instead")), ("resume", ())):
+        done = code("last", *said, command=command)
+        assert done.returncode == 3, done.stderr
+        question, _, after = done.stdout.partition("let it happen: dsa send ")
+        assert "leave is asked for write_file:" in question
+        assert ("+two" in question, "+one" in question) == (True, False)
+        assert re.match(r"\S+ permitted; or: permitted always, denied WHY\n", after), done.stdout
+    done = code("last", "permitted", command="send")
+    assert (done.returncode, "leave is asked" in done.stdout) == (0, False), done.stdout
+    assert (tmp_path / "work" / "b.txt").exists()
+
+
+def test_leave_for_a_command_is_asked_with_its_folder_and_all_that_it_reads(code, tmp_path):
+    (tmp_path / "work" / "sub").mkdir()
+    unseen = "import os\n" + "x = 1\n" * 500 + "os.remove('precious.txt')\n"
+    asked = {"cmd": ["python", "x.py"], "stdin": unseen, "cwd": "./sub/"}
+    plain = {"cmd": ["python", "x.py"]}
+    done = code("Do it", script=(PLAN, calls(("run_cmd", asked), ("run_cmd", plain)), DONE))
+    shown = "".join(f"  | {line}\n" for line in unseen.splitlines())
+    whole = f"for run_cmd:\n  python x.py\n  in the folder sub\n  reading on its standard input:\n{shown}"
+    assert whole in done.stdout
+    sent = code("last", "denied", command="send")
+    assert "for run_cmd:\n  python x.py\nlet it happen" in sent.stdout, sent.stdout
+
+
 def test_leave_that_is_denied_is_told_to_the_model(code, tmp_path):
     assert code("Do it", script=(PLAN, WRITE, FAILED)).returncode == 3
     assert code("last", "denied", command="send").returncode == 3
