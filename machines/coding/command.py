@@ -272,18 +272,42 @@ def _worked(agent: Agent, display: Display, *, is_quiet: bool) -> int:
                 runner.run(interruptible(_allowed(agent, agent.asks, display)))
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except EOFError:  # nobody is there any more to be asked
-        click.echo()
+    except EOFError:
+        pass  # nobody is there any more to be asked
     return EXIT.get(agent.state, _ASKED)
 
 
 def _allowed(agent: Agent, call: Mapping[str, Any], display: Display) -> Any:  # noqa: ANN401  (a coroutine)
     """Ask the user for leave; always is for calls of the same kind: all edits, or all runs of the program."""
     display.asks(call["tool"], agent.asked_shown)
-    answer = input(f"may {call['tool']} happen? [y]es, [a]lways, [n]o, or why not: ").strip()
-    if answer.lower() in {"y", "yes", "a", "always"}:
-        return agent.permit(always=answer.lower().startswith("a"))
-    return agent.deny("" if answer.lower() in {"", "n", "no"} else answer)
+    while (answer := _typed(f"may {call['tool']} happen? [y]es, [a]lways, [n]o, [s]top, ?, or why not: ")) in {
+        "?",
+        "h",
+        "help",
+    }:
+        display.say(_ANSWERS)
+    word = answer.lower()
+    if word in {"y", "yes", "a", "always"}:
+        return agent.permit(always=word.startswith("a"))
+    if word in {"s", "stop"}:
+        return agent.stop()
+    return agent.deny("" if word in {"", "n", "no"} else answer)
+
+
+_ANSWERS = """yes: the call happens, and the work goes on
+always: the same, and others like it happen without asking, to the end of the run: all edits, or whatever this program is called with
+no: it does not happen, and the model is told so
+stop: it does not happen, and the work ends
+anything else: it does not happen, and the model is told what you wrote"""
+
+
+def _typed(prompt: str) -> str:
+    """Have the user type a line. What is shown after Ctrl-C or Ctrl-D begins on a line of its own."""
+    try:
+        return input(prompt).strip()
+    except (KeyboardInterrupt, EOFError):
+        click.echo()
+        raise
 
 
 def _report(agent: Agent, display: Display, code: int, runs: Path, *, is_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
@@ -81,6 +82,9 @@ def _shown_until(terminal, wanted):
         ("ALWAYS\n", 0, "goal_complete", True),
         ("n\n", 3, "[not_approved] the user does not want it", False),
         ("not today\n", 3, "[not_approved] not today", False),
+        ("s\n", 1, ": cancelled; ", False),
+        ("Stop\n", 1, ": cancelled; ", False),
+        ("?\ny\n", 0, "goal_complete", True),
         (CTRL_D, 3, "or be asked here: dsa code --resume", False),
         (CTRL_C, 130, "or be asked here: dsa code --resume", False),
     ],
@@ -90,3 +94,6 @@ def test_leave_is_asked_at_the_terminal(typed, tmp_path, answer, code, says, is_
     assert "+one" in shown
     assert (ended, says in shown, "Traceback" in shown) == (code, True, False), shown
     assert (tmp_path / "work" / "a.txt").exists() == is_written
+    asked = 2 if "?" in answer else 1
+    assert (shown.count("or why not: "), "always: the same, and others like it" in shown) == (asked, asked == 2)
+    assert re.search(r"^[0-9T]+-coding-\w+: ", shown, re.MULTILINE), shown
