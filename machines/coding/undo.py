@@ -18,6 +18,7 @@ from dsa.runtime.ledger import Entry, MachineEntry, StepEntry
 from machines.coding.gathering import gathered
 from machines.coding.history import History, Undone
 from machines.coding.session import EXIT
+from machines.coding.tools.paths import shown
 from machines.coding.work import Work
 
 _SHORT = 12
@@ -100,9 +101,9 @@ def command(run: str, root: str, *, json_wanted: bool) -> None:
     else:
         for text, paths in (("restored", restored), ("removed", removed)):
             for path in paths:
-                click.echo(f"{text}: {path}")
+                click.echo(f"{text}: {shown(path)}")
         for each in conflicts:
-            click.echo(f"left alone: {each.path} ({each.reason})")
+            click.echo(shown(f"left alone: {each.path} ({each.reason})"))
         if not (conflicts or restored or removed):
             click.echo(f"run {recorded.run} has left no file to put back")
         for commit in commits:

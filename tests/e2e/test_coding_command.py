@@ -151,6 +151,19 @@ def test_undo_says_what_it_did_and_what_it_left(code, tmp_path):
     assert (left.returncode, left.stdout.startswith("left alone: a.txt (")) == (1, True)
 
 
+def test_undo_shows_no_name_that_steers_a_terminal(code, tmp_path):
+    make = "open('a\\x1b[31mred\\nremoved: b', 'w').close(); open('b\\x1b[2J', 'w').close()"
+    ran = calls(("run_cmd", {"cmd": ["python", "-c", make]}))
+    (tmp_path / "dsa.toml").write_text("[code.commands]\ncode = true\n")
+    assert code("Do it", "--mode", "full-auto", script=(PLAN, ran, DONE)).returncode == 0
+    (tmp_path / "work" / "b\x1b[2J").write_text("mine\n")
+    said = code("last", command="undo").stdout
+    assert "\x1b" not in said
+    assert sorted(line.partition(" (")[0] for line in said.splitlines()) == [
+        "left alone: b\\x1b[2J", "removed: a\\x1b[31mred\\nremoved: b",
+    ]  # fmt: skip
+
+
 def test_undo_without_anything_to_put_back_says_so(code):
     assert code("Do it", "--mode", "full-auto").returncode == 0
     assert code("last", command="undo").stdout == "removed: a.txt\n"
