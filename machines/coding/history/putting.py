@@ -8,16 +8,16 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from secrets import token_hex
 
 import attrs
 
+from dsa.edge.locking import locked
 from dsa.errors import DsaError
 from machines.coding.history.looking import LINK, SPECIAL, HistoryError, blob_id, read_file
 from machines.coding.tools.beneath import Beneath
 from machines.coding.tools.errors import ToolError
 from machines.coding.tools.opening import NEW
-from machines.coding.tools.paths import TEMPORARY
+from machines.coding.tools.writing import sweep, temporary_name
 
 _CLOSED = 0o700
 #: Mode and blob id of a file; None where there is none.
@@ -42,13 +42,16 @@ def put(workspace: Beneath, path: str, expected: Kept, wanted: Content) -> None:
     *above, name = path.split("/")
     with _opened(workspace, above) as folder:
         _require(folder, name, expected)
-        temporary = f"{TEMPORARY}{token_hex(8)}"
+        sweep(folder)
+        temporary = temporary_name()
         try:
-            _write(folder, temporary, wanted)
-            if expected is not None or not _linked(folder, temporary, name):
-                os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            with _written(folder, temporary, wanted):
+                if expected is not None or not _linked(folder, temporary, name):
+                    os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except FileExistsError:
             raise InTheWay("something else stands there now") from None
+        except FileNotFoundError:
+            raise InTheWay("somebody else has swept the folder meanwhile: undo once more") from None
         except IsADirectoryError:
             raise InTheWay("there is a folder now") from None
         finally:
@@ -154,16 +157,21 @@ def _exists(folder: int, name: str) -> bool:
     return True
 
 
-def _write(folder: int, name: str, wanted: Content) -> None:
+@contextmanager
+def _written(folder: int, name: str, wanted: Content) -> Iterator[None]:
+    """Write a file or a link under a name of its own; a file is held, so that nobody sweeps it away."""
     if wanted.mode == LINK:
         os.symlink(os.fsdecode(wanted.data), name, dir_fd=folder)
+        yield
         return
     file = os.open(name, NEW, 0o600, dir_fd=folder)
     try:
+        locked(file)
         left = memoryview(wanted.data)
         while left:
             left = left[os.write(file, left) :]
         os.fchmod(file, wanted.permissions)
         os.fsync(file)
+        yield
     finally:
         os.close(file)

@@ -4,6 +4,8 @@ Takes snapshots and an open workspace, gives what was put back and what was left
 nor any that somebody has taken away since. Marks are not known here.
 """
 
+from contextlib import suppress
+
 import attrs
 
 from machines.coding.history.changes import Changed, Conflict, changes, special
@@ -22,6 +24,7 @@ from machines.coding.history.putting import (
 from machines.coding.history.snapshots import Snapshot, Snapshots
 from machines.coding.tools.beneath import Beneath
 from machines.coding.tools.errors import ToolError
+from machines.coding.tools.writing import sweep
 
 
 @attrs.define
@@ -47,6 +50,16 @@ class Undoing:
             remove_folder(self.workspace, folder)
         for change in [change for change in open_ones if change.before is not None]:
             self._each(change)
+        for folder in sorted({change.path.rpartition("/")[0] for change in changes(self.first, self.last)}):
+            self._swept(folder)
+
+    def _swept(self, folder: str) -> None:
+        """Take away what an undo that was killed has left, also where nothing is left to put back."""
+        with (
+            suppress(ToolError, OSError),
+            self.workspace.folder([part for part in folder.split("/") if part]) as opened,
+        ):
+            sweep(opened)
 
     def folders(self) -> None:
         """Make the folders again that were taken away, and let nobody into others who was kept out."""

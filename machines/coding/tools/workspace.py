@@ -6,6 +6,7 @@ advice. Who asks, and whether he may, is not known here.
 """
 
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -31,7 +32,7 @@ from machines.coding.tools.reading import (
     refuse_missing,
 )
 from machines.coding.tools.searching import MOST_RESULTS, searched
-from machines.coding.tools.writing import refuse_unwritable, settle, write_all
+from machines.coding.tools.writing import refuse_unwritable, settle, twins_of, write_all
 
 #: What the guard `inside_workspace` refuses. Other faults of a call are the tool's to tell.
 _BOUNDARY = frozenset({"bad_path", "linked_file", "path_outside_workspace", "protected_path"})
@@ -232,11 +233,19 @@ class Workspace:
         if is_head(parts[-1]):
             text = f"'{named(parts)}' would make its folder a git repository, whose settings run programs: use another name"
             raise ToolError("protected_path", text)
-        refuse_unwritable(self._beneath.look(parts), parts)
+        found = self._beneath.look(parts)
+        refuse_unwritable(found, parts, self._twins(found, parts))
         if not create_dirs and self._beneath.look(parts[:-1]) is None:
             text = f"there is no folder '{named(parts[:-1])}': say create_dirs=true to make it"
             raise ToolError("no_such_folder", text)
         return parts
+
+    def _twins(self, found: os.stat_result | None, parts: Sequence[str]) -> int:
+        """Count the names of a file that the next write in its folder takes away."""
+        if found is None or found.st_nlink == 1:
+            return 0
+        with self._beneath.folder(parts[:-1]) as folder:
+            return twins_of(folder, found)
 
     def _edited(self, parts: tuple[str, ...], asked: Mapping[str, Any]) -> bytes:
         name = named(parts)

@@ -25,18 +25,33 @@ from machines.coding.tools.reading import pieces_of
 _OURS = re.compile(re.escape(TEMPORARY) + "[0-9a-f]{32}")
 
 
-def refuse_unwritable(found: os.stat_result | None, parts: Sequence[str]) -> None:
-    """Raise ToolError where what stands at a path is not replaced."""
+def temporary_name() -> str:
+    """Give a name under which a file is written before it gets its own; `sweep` knows it."""
+    return f"{TEMPORARY}{secrets.token_hex(16)}"
+
+
+def refuse_unwritable(found: os.stat_result | None, parts: Sequence[str], twins: int = 0) -> None:
+    """Raise ToolError where what stands at a path is not replaced. `twins` of its names are such as a process that died has left."""
     if found is None:
         return
     name = named(parts)
     if kind_of(found.st_mode) != "file":
         raise ToolError("not_a_file", f"'{name}' is there and is no regular file: write another one")
-    if found.st_nlink > 1:
+    if found.st_nlink > 1 + twins:
         text = f"'{name}' has {found.st_nlink} hard links, so that it may be a file outside too: write another one"
         raise ToolError("linked_file", text)
     if not found.st_mode & 0o222:
         raise ToolError("read_only", f"'{name}' is marked as read-only: write another file")
+
+
+def twins_of(folder: int, found: os.stat_result) -> int:
+    """Count the names that an undo has left of a file when it died between giving it its own and taking the other one away."""
+    names = (name for name in os.listdir(folder) if _OURS.fullmatch(name)) if found.st_nlink > 1 else ()
+    twins = 0
+    for name in names:
+        with suppress(FileNotFoundError):
+            twins += os.path.samestat(os.stat(name, dir_fd=folder, follow_symlinks=False), found)
+    return twins
 
 
 def write_all(beneath: Beneath, contents: Mapping[tuple[str, ...], bytes]) -> None:
@@ -66,7 +81,7 @@ def settle(beneath: Beneath, files: Iterable[Sequence[str]]) -> None:
     """
     for parts in dict.fromkeys(tuple(file[:length]) for file in files for length in range(len(file))):
         with beneath.folder(parts) as folder, beneath.explained(parts):
-            _sweep(folder)
+            sweep(folder)
             os.fsync(folder)
 
 
@@ -105,7 +120,7 @@ class _Steps:
     def stage(self, parts: tuple[str, ...], content: bytes, *, alone: bool) -> _Staged:
         """Put a content on disk, and what it replaces: not where a file is written alone, for its name is the last step."""
         folder = self._folder(parts[:-1])
-        _sweep(folder)
+        sweep(folder)
         replaced = _found(folder, parts)
         temporary = self._put(folder, [content], replaced)
         backup = ""
@@ -167,7 +182,7 @@ class _Steps:
     def _new(self, folder: int, mode: int) -> tuple[str, int]:
         """Make a file, locked as long as we live: it is swept away by nobody."""
         while True:
-            name = f"{TEMPORARY}{secrets.token_hex(16)}"
+            name = temporary_name()
             file = os.open(name, NEW, mode, dir_fd=folder)
             self.held.callback(os.close, file)
             self.undo.callback(_unlink, folder, name)
@@ -202,7 +217,7 @@ def _write(file: int, content: bytes) -> None:
         at = at[os.write(file, at) :]
 
 
-def _sweep(folder: int) -> None:
+def sweep(folder: int) -> None:
     """Take away what others have left in a folder that died while they wrote there."""
     for name in os.listdir(folder):
         if not _OURS.fullmatch(name):
@@ -210,9 +225,11 @@ def _sweep(folder: int) -> None:
         try:
             file = os.open(name, READ, dir_fd=folder)
         except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.EACCES):  # gone, or none of ours
-                continue
-            raise
+            if error.errno == errno.ELOOP:  # a link, which nobody can hold: who still wants it makes another one
+                _unlink(folder, name)
+            elif error.errno not in (errno.ENOENT, errno.ENXIO, errno.EACCES):  # gone, or none of ours
+                raise
+            continue
         try:
             _unlink_if_left(folder, name, file)
         finally:
