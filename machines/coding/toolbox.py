@@ -262,7 +262,7 @@ class Toolbox:
         told: dict[str, Any] = {"rc": ran.code, "output": ran.output}
         more = {"signal": ran.signal, "ended": how, "omitted": ran.omitted, "put_back": list(ran.removed)}
         told |= {name: value for name, value in more.items() if value}
-        command = " ".join(call["argv"])
+        command = shlex.join(call["argv"])
         failed = "" if ran.code == 0 else f"{command} -> {rc}: {_last_line(ran.output)}"[:_LONGEST_ERROR]
         fault = f"{rc} {_last_line(ran.output)}" if failed else ""
         return Done(told, error=failed, fault=fault, ran=f"{command} -> {rc}"[:_LONGEST_ERROR])

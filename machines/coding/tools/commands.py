@@ -18,6 +18,8 @@ _MOST_ARGUMENTS = 256
 _MOST_CHARACTERS = 100_000
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _OPERATORS = re.compile(r"\|\||&&|;|\||&|\n")
+#: An argument that is nothing else than what a shell would take out of a command.
+_OPERATOR = re.compile(r"(?:\d*|&)(?:>>?|<{1,3}|>\||<>)(?:&(?:\d+|-)?|/dev/null)?|\|[|&]?|&&?|;;?")
 #: What a character outside of quotes would be to a shell.
 _SPECIAL = {
     "\n": "a line break", ";": "';'", "&": "'&'", "|": "a pipe", "<": "a redirection", ">": "a redirection", "(": "a subshell",
@@ -66,8 +68,10 @@ def asked(cmd: str | Sequence[str]) -> tuple[str, ...]:
     if isinstance(cmd, str):
         found = _from_json(cmd)
         argv = _split(cmd.strip()) if found is None else found
+        _refuse_operators(found or ())
     else:
         argv = list(cmd)
+        _refuse_operators(argv)
     if not all(isinstance(each, str) for each in argv):
         raise ToolError("bad_command", 'a command is a list of texts, as ["python", "main.py"]')
     if not argv or not argv[0].strip():
@@ -143,6 +147,20 @@ def _split(text: str) -> list[str]:
         rest = argv[next((n for n, word in enumerate(argv) if not _ASSIGNMENT.match(word)), len(argv)) :]
         raise ToolError("shell_syntax", f"a command cannot set variables of its environment; send {json.dumps(rest)}")
     return argv
+
+
+def _refuse_operators(argv: Sequence[object]) -> None:
+    """Raise ToolError where an item of a list is a shell's operator: the program would get it as a text, and nobody would be told."""
+    words = [each for each in argv if isinstance(each, str)]
+    meant = next((each for each in words if _OPERATOR.fullmatch(each)), "")
+    if meant:
+        text = " ".join(each if _OPERATOR.fullmatch(each) else shlex.quote(each) for each in words)
+        what = _shell_syntax(text)
+        raise ToolError(
+            "shell_syntax",
+            f"there is no shell here, and the list has {what} as an argument, '{meant}': {_advice(text, what)}; where the program is to be "
+            "given that text, write the command as one text with quotes around it",
+        )
 
 
 def _shell_syntax(text: str) -> str:
