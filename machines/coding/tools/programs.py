@@ -17,10 +17,12 @@ import attrs
 
 #: What `python -m` may run besides the workspace's own modules, pytest, ruff and pip.
 MODULES = (
-    "pytest", "ruff", "unittest", "doctest", "json.tool", "compileall", "py_compile", "timeit", "tabnanny", "coverage", "mypy", "black", "isort",
+    "pytest", "ruff", "unittest", "doctest", "json.tool", "compileall", "py_compile", "tabnanny", "coverage", "mypy", "black", "isort",
 )  # fmt: skip
 _NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
 _DEVICES = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"})
+#: Modules that run code of their arguments: `python -c` by another name.
+_RUNS_CODE = frozenset({"timeit"})
 _MOST_PATH = 4_096
 
 
@@ -101,15 +103,30 @@ class Place:
 
     def fault(self, arguments: Sequence[str]) -> str:
         """Name the first argument that leads out, also one in which the path follows an option or stands before a test's name."""
-        for argument in arguments:
-            for text in dict.fromkeys(
-                (argument, argument.partition("=")[2], argument[2:] if argument[:1] == "-" else "")
-            ):
-                if text and self.leads_out(text.partition("::")[0] or text):
-                    return (
-                        f"'{argument[:200]}' leads out of the workspace; give a path relative to its root, or to `cwd`"
-                    )
-        return ""
+        return _first_out(arguments, self.leads_out)
+
+    def plain_fault(self, arguments: Sequence[str]) -> str:
+        """Name the first argument of the workspace's own code that is plainly a path, and leads out; such code may be given anything."""
+        return _first_out(arguments, lambda text: _is_plainly_path(text) and self.leads_out(text))
+
+
+def _first_out(arguments: Sequence[str], leads_out: Callable[[str], bool]) -> str:
+    for argument in arguments:
+        for text in dict.fromkeys((argument, argument.partition("=")[2], argument[2:] if argument[:1] == "-" else "")):
+            if text and leads_out(text.partition("::")[0] or text):
+                return f"'{argument[:200]}' leads out of the workspace; give a path relative to its root, or to `cwd`"
+    return ""
+
+
+def _is_plainly_path(text: str) -> bool:
+    """Tell whether a text can hardly be an operand, as `/` and the `/4` of `-3/4` are.
+
+    Of an absolute path its first folder has to be there. Whether the rest of it is, is not asked: a refusal would tell what this machine has.
+    """
+    if text.startswith("~"):
+        return text.startswith("~/")
+    top = _normal(text).lstrip("/").partition("/")[0]
+    return not text.startswith("/") or (top != "" and os.path.lexists(f"/{top}"))
 
 
 def _is_in(path: str, folder: str) -> bool:
@@ -184,19 +201,35 @@ def python_start(arguments: Sequence[str]) -> Start:
     return Start(tuple(options), "none")
 
 
+_SCRIPT_WANTED = "give a script of the workspace, as python main.py"
+
+
 def _python_fault(arguments: Sequence[str], rules: Rules, place: Place) -> str:
     start = python_start(arguments)
+    if start.kind == "script" and _is_input(start.what, place):
+        return f"'{start.what[:80]}' is what python reads on its standard input; {_SCRIPT_WANTED}"
     if start.kind == "script":
-        return place.fault((start.what, *start.arguments))
+        return place.fault((start.what,)) or place.plain_fault(start.arguments)
     if start.kind == "module":
         return _module_fault(start, rules, place)
     if start.kind == "code" and not rules.code:
         return "python -c is not allowed; write the code to a file of the workspace, then run that"
     if start.kind in {"none", "input"}:
-        return "python without a script would wait for input; give a script of the workspace, as python main.py"
+        return f"python without a script would wait for input; {_SCRIPT_WANTED}"
     if start.kind not in {"code", "shows"}:
         return f"python's option '{start.kind[:40]}' is not allowed; allowed: {' '.join(f'-{each}' for each in sorted(_FLAGS | _WITH_VALUE))} -m"
     return ""
+
+
+def _is_input(path: str, place: Place) -> bool:
+    """Tell whether a script is a device or a descriptor: code that stands in no file."""
+    plain = _normal(path)
+    return plain.startswith(("/dev/", "/proc/")) and not _is_in(plain, os.path.normpath(place.root))
+
+
+def _normal(path: str) -> str:
+    """Give an absolute path in its shortest form, with one slash before it; another text as it is."""
+    return os.path.normpath(f"/{path.lstrip('/')}") if path.startswith("/") else path
 
 
 def _module_fault(start: Start, rules: Rules, place: Place) -> str:
@@ -206,7 +239,9 @@ def _module_fault(start: Start, rules: Rules, place: Place) -> str:
     if module in rules.modules:
         return CHECKS[module](arguments, rules, place) if module in CHECKS else place.fault(arguments)
     if is_own(module, place):
-        return place.fault(arguments)
+        return place.plain_fault(arguments)
+    if module in _RUNS_CODE:
+        return f"python -m {module} runs code of its arguments, as python -c does, and is not allowed; write the code to a file of the workspace, then run that"
     return f"python -m {module[:80]} is not allowed; allowed: {', '.join(rules.modules)}, and modules of the workspace that are not installed too"
 
 

@@ -26,6 +26,8 @@ from machines.coding.tools.programs import Rules, python_start
         ('["python", "x.py"]', ("python", "x.py")),
         (r"python a\ b.py", ("python", "a b.py")),
         ("python x.py --a=b c#d", ("python", "x.py", "--a=b", "c#d")),
+        ("python calc.py 3 '<' 4 '|'", ("python", "calc.py", "3", "<", "4", "|")),
+        (["pytest", "-k", "a[1]", "x>y", "->", "*"], ("pytest", "-k", "a[1]", "x>y", "->", "*")),
         ("python -c 'print(1); print(2)'", ("python", "-c", "print(1); print(2)")),
     ],
 )
@@ -39,6 +41,12 @@ def test_a_command_is_a_list_of_arguments(cmd, argv):
         ("cd src && pytest -q", "shell_syntax", 'send ["pytest", "-q"] with cwd "src"'),
         ("pytest && ruff check .", "shell_syntax", 'make 2 calls, one after the other: ["pytest"], then ["ruff", "check", "."]'),
         ("PYTHONPATH=. DEBUG=1 python x.py", "shell_syntax", 'send ["python", "x.py"]'),
+        (["python", "a.py", ">", "out.txt"], "shell_syntax", "as an argument, '>': what it writes"),
+        (["python", "a b.py", "|", "grep", "a"], "shell_syntax", 'a command is a list, as ["python", "a b.py"]'),
+        (["python", "a.py", "&&", "ls"], "shell_syntax", 'make 2 calls, one after the other: ["python", "a.py"], then ["ls"]'),
+        (["cd", "src", "&&", "pytest"], "shell_syntax", 'send ["pytest"] with cwd "src"'),
+        ('["python", "a.py", ";", "ls"]', "shell_syntax", "has ';' as an argument"),
+        (["python", "a.py", "2>&1"], "shell_syntax", "write the command as one text with quotes around it"),
         ("pytest | tail -5", "shell_syntax", "its whole output comes back"),
         ("python x.py > out.txt", "shell_syntax", "write_file"),
         ("python *.py", "shell_syntax", "name the files"),
@@ -55,6 +63,16 @@ def test_what_is_no_command_is_refused_with_what_to_send(cmd, code, says):
     with pytest.raises(ToolError) as refused:
         asked(cmd)
     assert (refused.value.code, says in str(refused.value)) == (code, True), str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [">", ">>", "<", "<<", "<<<", "|", "||", "|&", "&&", "&", ";", "2>", "2>&1", "1>&2", ">&2", "&>", "&>>", "2>>", "2>/dev/null", ">|"],
+)  # fmt: skip
+def test_an_operator_of_a_shell_is_no_argument(operator):
+    for cmd in (["python", "a.py", operator, "b"], ["python", "a.py", operator]):
+        with pytest.raises(ToolError, match="there is no shell here"):
+            asked(cmd)
 
 
 @given(st.text(max_size=40) | st.lists(st.text(max_size=8), max_size=4))
@@ -81,6 +99,7 @@ ALLOWED = [
     ["python", "-X", "dev", "main.py"], ["python", "-m", "pytest", "-q"], ["python", "-m", "ruff", "check"], ["python", "-m", "unittest", "discover"],
     ["python", "-m", "json.tool", "a.json"], ["python", "-m", "compileall", "."], ["python", "-m", "own"], ["python", "-m", "own.part", "x"],
     ["python", "--version"], ["python", "-V"], ["python", "x.py", "https://example.org/"], ["python", "x.py", "/dev/null"], ["pytest"],
+    ["python", "calc.py", "8", "/", "2"], ["python", "calc.py", "-3/4"], ["python", "x.py", "and/or", "//", "/no-such-folder/x", "~5"], ["python", "-m", "own", "8", "/", "2"],
     ["pytest", "-xvs", "tests/test_a.py::test_b", "-k", "a or /b", "--maxfail=1", "-p", "no:randomly", "-n2"], ["pytest", "-m", "not slow", "--rootdir=."],
     ["pytest", "-c", "pytest.ini"], ["ruff", "check", "--fix", "--select=E,F", "."], ["ruff", "format", "--check", "a.py"],
     ["ruff", "check", "--config", "ruff.toml"],
@@ -112,6 +131,8 @@ def test_paths_are_judged_from_where_the_command_runs(tmp_path):
 def test_a_refusal_says_what_is_allowed(tmp_path):
     assert "allowed programs: python, python3, pytest" in fault(["node", "x.js"], Rules(), tmp_path)
     assert "write the code to a file" in fault(["python", "-c", "1"], Rules(), tmp_path)
+    assert "runs code of its arguments" in fault(["python", "-m", "timeit", "-n1", "1"], Rules(), tmp_path)
+    assert "standard input" in fault(["python", "/dev/stdin"], Rules(), tmp_path)
     assert "use read_file" in fault(["cat", "x"], Rules(), tmp_path)
     assert 'send ["python", "x.py"]' in fault(["python x.py"], Rules(), tmp_path)
     assert 'send ["python", "x.py"]' in fault([".venv/bin/python", "x.py"], Rules(), tmp_path)
