@@ -6,6 +6,9 @@ arguments, never by the id that a provider gives it. Pure.
 What changes files counts by the call alone: the same file with the same content written again is a circle whatever it answers. A command counts
 anew once something else has changed a file; what only looks counts while it sees the same. What is declared as polling never counts. What others do
 beside it counts where it changes files: the folder is one for all; what they have seen, whoever looks for the first time has not.
+
+The same call is counted over all of the subtask, patterns over the last ten actions. That a tool fails in the same way again and again counts by
+answers: who asks for six commands at once has not seen the first of them fail. It ends nothing by itself, for the next one may differ.
 """
 
 import hashlib
@@ -21,7 +24,10 @@ Kind = Literal["changing", "running", "looking", "polling"]
 #: Go on · go on, and be told that this is the second time · not again · the end
 Level = Literal["fine", "remind", "block", "end"]
 
+#: Actions among which calls in turn are looked for (seed 003).
 WINDOW = 10
+#: Actions that are kept: more than the calls of all answers that a subtask has, unless its bounds are raised.
+KEPT = 256
 REMIND, BLOCK, END = 2, 3, 5
 _PERIODS = (2, 3)
 _SAME_ERRORS = 3
@@ -32,7 +38,7 @@ class Did:
     """An action that is over, or was refused for going round: `result` is a digest of what it gave, empty for one that was refused.
 
     `changed`: a file is another one than before. `error` says in which way it went wrong, empty where it did not. `at_ms`: when, on the
-    clock of the ledger.
+    clock of the ledger. `answer`: the number of the model's answer that has asked for it.
     """
 
     key: str
@@ -43,11 +49,12 @@ class Did:
     error: str = ""
     refused: bool = False
     at_ms: int = 0
+    answer: int = 0
 
 
 @attrs.frozen
 class Round:
-    """How far round a call is, and why in words."""
+    """How far round a call is, this time included, and why in words; none where it is fine."""
 
     level: Level = "fine"
     times: int = 1
@@ -65,15 +72,14 @@ def digest_of(value: object) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def round_of(key: str, tool: str, kind: Kind, past: Sequence[Did], others: Iterable[Did] = ()) -> Round:
-    """Judge a call by the last actions, oldest first, and by what `others` have changed who work beside it."""
-    if kind == "polling":
+def round_of(asked: Did, past: Sequence[Did], others: Iterable[Did] = ()) -> Round:
+    """Judge a call that is asked for by the last actions, oldest first, and by what `others` have changed who work beside it."""
+    if asked.kind == "polling":
         return Round()
-    window = tuple(past[-WINDOW:])
     found = (
-        _again(key, tool, kind, _with(others, window, key, kind)),
-        _alternating(key, window),
-        _same_error(tool, window),
+        _again(asked, _with(others, past, asked)),
+        _alternating(asked.key, past[-WINDOW:]),
+        _same_error(asked, past),
     )
     return max(found, key=lambda each: (_ORDER[each.level], each.times))
 
@@ -83,9 +89,10 @@ def together(past: Iterable[Did], others: Iterable[Did]) -> tuple[Did, ...]:
     return tuple(sorted([*others, *past], key=lambda did: did.at_ms))
 
 
-def _with(others: Iterable[Did], past: Iterable[Did], key: str, kind: Kind) -> tuple[Did, ...]:
+def _with(others: Iterable[Did], past: Iterable[Did], asked: Did) -> tuple[Did, ...]:
     """Put beside the own actions what others have changed; what they have looked at or run, whoever does it for the first time has not seen."""
-    return together(past, (each for each in others if kind == "changing" or (each.changed and each.key != key)))
+    is_change = asked.kind == "changing"
+    return together(past, (each for each in others if is_change or (each.changed and each.key != asked.key)))
 
 
 _ORDER: dict[Level, int] = {"fine": 0, "remind": 1, "block": 2, "end": 3}
@@ -95,15 +102,19 @@ def _level(times: int) -> Level:
     return "end" if times >= END else "block" if times >= BLOCK else "remind" if times >= REMIND else "fine"
 
 
-def _again(key: str, tool: str, kind: Kind, window: Sequence[Did]) -> Round:
+def _judged(times: int, level: Level, why: str) -> Round:
+    return Round(level, times, "" if level == "fine" else why)
+
+
+def _again(asked: Did, past: Sequence[Did]) -> Round:
     """Count the same call."""
-    if kind == "looking":
-        times = 1 + _seen_the_same(key, window)
+    if asked.kind == "looking":
+        times = 1 + _seen_the_same(asked.key, past)
         level = _level(times) if times != REMIND else "fine"  # whether it sees the same again, nobody knows yet
-        return Round(level, times, f"{tool} was asked for {times - 1} times like this, and saw the same each time")
-    since = window if kind == "changing" else _since_a_change(key, window)
-    times = 1 + sum(each.key == key for each in since)
-    return Round(_level(times), times, f"{tool} was asked for {times - 1} times with the same arguments")
+        return _judged(times, level, f"{asked.tool} is asked for {times} times like this, and saw the same each time")
+    since = past if asked.kind == "changing" else _since_a_change(asked.key, past)
+    times = 1 + sum(each.key == asked.key for each in since)
+    return _judged(times, _level(times), f"{asked.tool} is asked for {times} times with the same arguments")
 
 
 def _since_a_change(key: str, window: Sequence[Did]) -> list[Did]:
@@ -140,27 +151,33 @@ def _is_stuck(first: Did, second: Did) -> bool:
     return first.kind == "changing" or second.refused or (first.result == second.result and not second.changed)
 
 
-def _same_error(tool: str, window: Sequence[Did]) -> Round:
-    """Count how often a tool has failed in the same way, one time after the other, whatever it was given."""
-    trail = list(takewhile(lambda each: each.tool == tool and bool(each.error or each.refused), reversed(window)))
-    errors = [each.error for each in trail if each.error]
-    same = sum(1 for _ in takewhile(lambda error: error == errors[0], errors)) if errors else 0
-    if same < _SAME_ERRORS:
+def _same_error(asked: Did, past: Sequence[Did]) -> Round:
+    """Look for a tool that has failed in the same way in each of the last answers that had it fail, one after the other, whatever it was given.
+
+    What fails in the answer that asks counts from the next one on. Refusals do not: the calls that were refused differ.
+    """
+    failing = takewhile(lambda each: each.tool == asked.tool and bool(each.error or each.refused), reversed(past))
+    ways: dict[int, set[str]] = {}
+    for each in failing:
+        if each.error and each.answer < asked.answer:
+            ways.setdefault(each.answer, set()).add(each.error)
+    last = list(ways.values())[:_SAME_ERRORS]
+    if len(last) < _SAME_ERRORS or not set.intersection(*last):
         return Round()
-    refusals = sum(each.refused for each in trail)
-    times = BLOCK + refusals
-    return Round(_level(times), times, f"{tool} has failed {same} times in the same way")
+    return Round(
+        "block", BLOCK, f"{asked.tool} has failed in the same way in {_SAME_ERRORS} answers, one after the other"
+    )
 
 
 def reminder_of(did: Did, past: Sequence[Did], others: Iterable[Did] = ()) -> str:
     """Give what is said beside the result of a call that was made the second time, or saw the same again; empty otherwise."""
     if did.kind == "polling":
         return ""
-    window = _with(others, past[-WINDOW:], did.key, did.kind)
+    before = _with(others, past, did)
     if did.kind == "looking":
-        same = _seen_the_same(did.key, [*window, did])
+        same = _seen_the_same(did.key, [*before, did])
         return _REMINDER.format(times=same) if same == REMIND else ""
-    found = _again(did.key, did.tool, did.kind, window)
+    found = _again(did, before)
     return _REMINDER.format(times=found.times) if found.level == "remind" else ""
 
 

@@ -18,7 +18,7 @@ from dsa.errors import GenerationError
 from dsa.generators.streams import StreamResult
 from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step, text_step
 from machines.coding.calls import COMPLETE, Call, Tool, meant
-from machines.coding.loops import key_of, reminder_of, round_of
+from machines.coding.loops import Did, key_of, reminder_of, round_of
 from machines.coding.messages import messages_for
 from machines.coding.plan import DECOMPOSE, INDEPENDENT, read_plan, tasks_from
 from machines.coding.resources import Resources
@@ -139,11 +139,9 @@ async def _taken(action: Action, agent: Resources, work: Work, tools: Mapping[st
     if call.tool.name == COMPLETE:
         return _closing(action, work, call, about)
     found = await in_thread(partial(agent.toolbox.looked_at, call))
-    known = (
-        _known_by(call, found) if call.tool.schema is None else dict(call.arguments)
-    )  # what those mean a server knows
-    key = key_of(call.tool.name, known)
-    seen = round_of(key, call.tool.name, call.tool.kind, tuple(work.past), (*work.past_apart, *agent.others()))
+    key = key_of(call.tool.name, _known_by(call, found))
+    did = Did(key, call.tool.name, call.tool.kind, answer=work.asked_of_model)
+    seen = round_of(did, tuple(work.past), (*work.past_apart, *agent.others()))
     approval = agent.approval(call.tool.needs, found["asks"], work.allowed)
     data = {
         **about, **found, "key": key, "kind": call.tool.kind, "arguments": dict(call.arguments), "round": attrs.asdict(seen), "approval": approval,

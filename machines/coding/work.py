@@ -12,7 +12,7 @@ from typing import Any, Literal
 import attrs
 
 from dsa.runtime.ledger import DoubtEntry, Entry, EventEntry, IntentEntry, ResultEntry, StepEntry
-from machines.coding.loops import WINDOW, Did, digest_of
+from machines.coding.loops import KEPT, WINDOW, Did, digest_of
 from machines.coding.plan import Task, fallback, tasks_from
 from machines.talking.answers import free_id, part_of, refused
 
@@ -88,8 +88,8 @@ class Work:
         self.queue: deque[Mapping[str, Any]] = deque()
         self.current: Called | None = None
         self.calls: list[Called] = []
-        self.past: deque[Did] = deque(maxlen=WINDOW)
-        self.past_apart: deque[Did] = deque(maxlen=WINDOW)
+        self.past: deque[Did] = deque(maxlen=KEPT)
+        self.past_apart: deque[Did] = deque(maxlen=KEPT)
         self.changes: dict[str, tuple[str | None, str | None]] = {}
         self.moves: list[Mapping[str, Any]] = []
         self.made: set[str] = set()
@@ -233,6 +233,9 @@ class Work:
         following = self.next_waiting
         if following is not None:
             following.status = "in_progress"
+        for past in (self.past, self.past_apart):  # what an earlier subtask has read or run, this one may again
+            while len(past) > WINDOW:
+                past.popleft()
 
     def _set_apart(self, places: Collection[str], *, together: bool) -> None:
         """Begin subtasks together, or the first of them alone where no round is left."""
@@ -283,7 +286,7 @@ class Work:
             return
         called.status = "done" if is_done else "failed"
         self.tools[f"{called.tool} {called.status}"] += 1
-        self.past.append(did_of(called.about, data, self._now_ms))
+        self.past.append(did_of(called.about, data, self._now_ms, self.asked_of_model))
         if data.get("changes"):
             about = {name: data[name] for name in ("before", "after", "changes")}
             self._changed({**about, "made": data.get("made") or [], "at_ms": self._now_ms})
@@ -366,7 +369,8 @@ class Work:
         if told.get("blocked") and self.current is not None:
             about = self.current.about
             self.blocked[about["key"]] = f"{about['tool']} {_short(about['arguments'])}: {told['text']}"
-            self.past.append(Did(about["key"], about["tool"], about["kind"], refused=True, at_ms=self._now_ms))
+            at_ms, answer = self._now_ms, self.asked_of_model
+            self.past.append(Did(about["key"], about["tool"], about["kind"], refused=True, at_ms=at_ms, answer=answer))
 
     def _answer(self, call_id: str, result: object) -> None:
         called = self._open.pop(call_id, None)
@@ -394,11 +398,13 @@ class Work:
 _UNKNOWN = "it was cut off; nobody knows what came of it: look before you do it again"
 
 
-def did_of(call: Mapping[str, Any], data: Mapping[str, Any], at_ms: int = 0) -> Did:
+def did_of(call: Mapping[str, Any], data: Mapping[str, Any], at_ms: int = 0, answer: int = 0) -> Did:
     """Give an action as the detector of circles remembers it."""
     changed = any(change["before"] != change["after"] for change in data.get("changes") or ())
     result = digest_of(data["result"] if data.get("seen") is None else data["seen"])
-    return Did(call["key"], call["tool"], call["kind"], result, changed, data.get("fault", ""), at_ms=at_ms)
+    return Did(
+        call["key"], call["tool"], call["kind"], result, changed, data.get("fault", ""), at_ms=at_ms, answer=answer
+    )
 
 
 def _short(arguments: Mapping[str, Any]) -> str:

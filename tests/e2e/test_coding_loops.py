@@ -41,7 +41,14 @@ def run(*argv):
 
 
 FAILS, PASSES = run("python", "fails.py"), run("python", "passes.py")
-FILES = {"fails.py": "raise SystemExit('it is broken')\n", "passes.py": "print('fine')\n", **PARTS}
+FAILING = tuple(f"fails{number}.py" for number in range(6))
+FILES = {
+    **dict.fromkeys(FAILING, "import nothing_of_the_kind\n"),
+    "fails.py": "raise SystemExit('it is broken')\n",
+    "passes.py": "print('fine')\n",
+    **PARTS,
+}
+SIX = tuple(f"f{number}.txt" for number in range(6))
 #: By name: what is said again and again, how many calls of tools may have happened when it ends.
 CIRCLES = {
     "the same file written": (again(write("one\n")), 2),
@@ -75,6 +82,10 @@ CIRCLES = {
     "an edit that fails in the same way": (guessing, 3),
     "a write, and a command that changes nothing": (again(write("one\n"), PASSES), 3),
     "a path that leads out": (again(read("../secret")), 0),
+    "six files written in each answer": (
+        again(Said(calls=tuple(("write_file", {"path": name, "content": "x\n"}) for name in SIX))), 12,
+    ),
+    "six files read in each answer": (again(Said(calls=tuple(("read_file", {"path": name}) for name in SIX))), 12),
 }  # fmt: skip
 LEGITIMATE = {
     "tests between edits": [
@@ -96,13 +107,13 @@ LEGITIMATE = {
 }  # fmt: skip
 
 
-def begun(tmp_path, act, **config):
+def begun(tmp_path, act, plan=PLAN, **config):
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     for name, text in FILES.items():
         (workspace / name).write_text(text)
     bounds = {"max_rounds": 24, "max_turns": 24}
-    return agent_at(tmp_path, "do it", acting(PLAN, act), parameters=bounds, **config)
+    return agent_at(tmp_path, "do it", acting(plan, act), parameters=bounds, **config)
 
 
 @pytest.mark.parametrize("name", CIRCLES)
@@ -147,6 +158,39 @@ def test_what_makes_progress_passes(tmp_path, name):
     assert work.blocked == {}
     assert agent.state == "goal_complete"
     assert sum(work.tools.values()) == len(LEGITIMATE[name])
+
+
+def test_calls_of_one_answer_are_not_refused_for_errors_that_nobody_has_seen(tmp_path):
+    at_once = Said(calls=tuple(("run_cmd", {"cmd": ["python", name]}) for name in FAILING))
+    with begun(tmp_path, in_turn(at_once, FAILS)) as (agent, played):
+        work = worked(agent)
+    assert [each.status for each in work.calls] == ["done"] * 7 + ["subtask_completed"]
+    assert len(set(work.errors[:6])) == 6
+    assert {error.partition(":")[2] for error in work.errors[:6]} == {
+        " ModuleNotFoundError: No module named 'nothing_of_the_kind'"
+    }
+    assert (agent.state, work.blocked, len(played.requests)) == ("goal_complete", {}, 4)
+
+
+def test_an_error_that_repeats_is_blocked_and_ends_nothing(tmp_path):
+    programs = [run("python", name) for name in FAILING]
+    with begun(tmp_path, in_turn(*programs, read("f1.txt"), FAILS)) as (agent, _):
+        work = worked(agent)
+    assert [each.status for each in work.calls] == [
+        *["done"] * 3, *["call_looping"] * 3, "done", "done", "subtask_completed",
+    ]  # fmt: skip
+    assert agent.state == "goal_complete"
+
+
+def test_a_later_subtask_may_look_for_itself(tmp_path):
+    looks = [read("f1.txt"), read("f1.txt"), *map(read, sorted(PARTS)[2:])]
+    plan = tasks(("Do it", "read_file f1.txt", "read_file f1.txt"))
+    with begun(tmp_path, in_turn(*looks, read("f1.txt"), complete(), read("f1.txt")), plan=plan) as (agent, _):
+        work = worked(agent)
+    assert [each.status for each in work.calls[len(looks) :]] == [
+        "call_looping", "subtask_completed", "done", "subtask_completed",
+    ]  # fmt: skip
+    assert agent.state == "goal_complete"
 
 
 # -- the same in parts of a run --------------------------------------------------------------------------------------------

@@ -1,9 +1,11 @@
 """Circles: counted as they are, whoever makes them; nothing that makes progress is one."""
 
+import attrs
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.coding.loops import BLOCK, END, WINDOW, Did, key_of, reminder_of, round_of
+from machines.coding.loops import BLOCK, END, KEPT, WINDOW, Did, key_of, reminder_of, round_of
 
 A, B = key_of("write_file", {"path": "a"}), key_of("write_file", {"path": "b"})
 
@@ -13,8 +15,7 @@ def did(key=A, kind="changing", result="r", **more):
 
 
 def level(past, key=A, kind="changing"):
-    tool = did(key, kind).tool
-    return round_of(key, tool, kind, past).level
+    return round_of(did(key, kind), past).level
 
 
 def test_keys_are_equal_for_equal_arguments_alone():
@@ -56,7 +57,7 @@ def test_a_command_counts_anew_when_something_else_has_changed_a_file():
 
 def test_what_others_did_counts_where_it_is_the_same_call():
     def among(past, others, key=A, kind="changing"):
-        return round_of(key, did(key, kind).tool, kind, past, others).level
+        return round_of(did(key, kind), past, others).level
 
     assert among([did(at_ms=2)], [did(at_ms=1)]) == "block"
     assert among([], [did()] * 4) == "end"
@@ -91,18 +92,64 @@ def test_two_in_turn_are_blocked_when_nothing_comes_of_them():
 
 
 def test_polls_never_count():
-    assert round_of(A, "git_status", "polling", [did(kind="polling")] * 10).level == "fine"
+    assert level([did(kind="polling")] * 10, kind="polling") == "fine"
 
 
-def test_the_same_error_three_times_in_a_row_is_enough():
-    failed = [
-        Did(key_of("edit", {"n": number}), "edit", "changing", str(number), error="not_found a") for number in range(3)
-    ]
-    fresh = key_of("edit", {"n": 99})
-    assert round_of(fresh, "edit", "changing", failed).level == "block"
-    assert round_of(fresh, "edit", "changing", failed[:2]).level == "fine"
-    assert round_of(fresh, "edit", "changing", [*failed[:2], did(B), failed[2]]).level == "fine"
-    assert round_of(fresh, "read_file", "looking", failed).level == "fine"
+def edited(number, answer, error="not_found a", **more):
+    return Did(key_of("edit", {"n": number}), "edit", "changing", str(number), error=error, answer=answer, **more)
+
+
+def level_of_another(past, answer, tool="edit", number=99):
+    return round_of(attrs.evolve(edited(number, answer), tool=tool, error=""), past).level
+
+
+def test_the_same_error_in_three_answers_in_a_row_is_enough():
+    failed = [edited(number, answer=number) for number in range(3)]
+    assert level_of_another(failed, 3) == "block"
+    assert level_of_another(failed[:2], 2) == "fine"
+    assert level_of_another([*failed[:2], did(B), failed[2]], 3) == "fine"
+    assert level_of_another(failed, 3, tool="read_file") == "fine"
+    both = [edited(2 * answer + at, answer, error) for answer in range(3) for at, error in enumerate("ab")]
+    assert level_of_another(both, 3) == "block"  # each answer has it fail in two ways
+    assert level_of_another([*both[:4], edited(4, 2, "c")], 3) == "fine"
+
+
+def test_what_fails_in_one_answer_counts_as_one_time():
+    at_once = [edited(number, answer=1) for number in range(6)]
+    assert level_of_another(at_once, 1) == level_of_another(at_once, 2) == "fine"
+    twice = [*at_once, edited(7, answer=2)]
+    assert level_of_another([*twice, edited(8, answer=3)], 3) == "fine"  # it does not know of that one yet
+    assert level_of_another([*twice, edited(8, answer=3)], 4) == "block"
+
+
+def test_refusals_of_calls_that_differ_are_never_the_end():
+    failed = [edited(number, answer=number) for number in range(3)]
+    refused = [edited(10 + number, 3 + number, "", refused=True) for number in range(20)]
+    assert level_of_another([*failed, *refused], 30) == "block"
+    assert level_of_another([*failed, *refused[:1] * 4], 30, number=10) == "end"  # those of the same call are
+
+
+@pytest.mark.parametrize("kind", ["changing", "looking", "running"])
+@pytest.mark.parametrize("many", [6, 16, 60])
+def test_a_circle_of_many_calls_is_one(kind, many):
+    keys = [key_of("t", {"path": str(number)}) for number in range(many)]
+    past, found = [], []
+    for answer in range(5):
+        for key in keys:
+            level = round_of(did(key, kind, answer=answer), past).level
+            found.append(level)
+            past = [*past, did(key, kind, answer=answer, refused=level in {"block", "end"})][-KEPT:]
+    second = "fine" if kind == "looking" else "remind"
+    levels = ["fine", second, "block", "block", "end"]
+    assert found == [level for level in levels for _ in range(many)]
+
+
+def test_the_words_have_the_count():
+    for kind in ("changing", "running", "looking"):
+        for before in range(6):
+            found = round_of(did(kind=kind), [did(kind=kind)] * before)
+            assert (f" {found.times} times" in found.why) == (found.level != "fine") == bool(found.why)
+            assert found.times == before + 1
 
 
 @given(
@@ -110,10 +157,9 @@ def test_the_same_error_three_times_in_a_row_is_enough():
         st.sampled_from([did(A), did(B), did(A, "looking"), did(B, "running"), did(B, "looking", "x")]), max_size=25
     )
 )
-def test_only_the_last_ten_count_and_more_of_the_same_is_never_less(past):
-    assert round_of(A, "write_file", "changing", past) == round_of(A, "write_file", "changing", past[-WINDOW:])
-    again = round_of(A, "write_file", "changing", [*past, did(A)][-WINDOW:])
-    if past[-WINDOW + 1 :].count(did(A)) + 2 >= END:
+def test_more_of_the_same_is_never_less(past):
+    again = round_of(did(A), [*past, did(A)])
+    if past.count(did(A)) + 2 >= END:
         assert again.level == "end"
-    elif past[-WINDOW + 1 :].count(did(A)) + 2 >= BLOCK:
+    elif past.count(did(A)) + 2 >= BLOCK:
         assert again.level in {"block", "end"}
