@@ -4,10 +4,10 @@ None of them decides what happens next: whether a call may happen the guards say
 """
 
 import asyncio
-import posixpath
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import attrs
@@ -139,7 +139,7 @@ async def _taken(action: Action, agent: Resources, work: Work, tools: Mapping[st
     if call.tool.name == COMPLETE:
         return _closing(action, work, call, about)
     found = await in_thread(partial(agent.toolbox.looked_at, call))
-    key = key_of(call.tool.name, _known_by(call, found))
+    key = key_of(call.tool.name, known_by(call, found, agent.toolbox.workspace.known_as))
     did = Did(key, call.tool.name, call.tool.kind, answer=work.asked_of_model)
     seen = round_of(did, tuple(work.past), (*work.past_apart, *agent.others()))
     approval = agent.approval(call.tool.needs, found["asks"], work.allowed)
@@ -151,12 +151,20 @@ async def _taken(action: Action, agent: Resources, work: Work, tools: Mapping[st
     return event_step(action.policy, "tool_call", data=data)
 
 
-def _known_by(call: Call, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the arguments that a call is known by: however its command and its path were written."""
+def known_by(call: Call, found: Mapping[str, Any], known_as: Callable[[str], str]) -> dict[str, Any]:
+    """Give the arguments that a call is known by: however its command and its paths were written (`known_as`), in whatever order its files.
+
+    What the arguments of a server's tool mean nobody here knows.
+    """
+    if call.tool is not None and call.tool.schema is not None:
+        return dict(call.arguments)
     known = {name: value for name, value in call.arguments.items() if name not in _NO_DIFFERENCE}
     if "argv" in found:
         known["cmd"] = found["argv"]
-    return known | {name: posixpath.normpath(known[name]) for name in ("path", "cwd") if known.get(name)}
+    if "files" in known:
+        files = [{**file, "path": known_as(file["path"])} for file in known["files"]]
+        known["files"] = sorted(files, key=itemgetter("path", "content"))
+    return known | {name: known_as(known[name]) for name in _PATHS if known.get(name)}
 
 
 _LONGEST_FAULT = 300
@@ -164,6 +172,7 @@ _LONGEST_FAULT = 300
 _BROKEN = frozenset({"interrupted", "provider_error"})
 #: Another time limit makes no other call, nor do folders that would be made.
 _NO_DIFFERENCE = frozenset({"timeout_sec", "create_dirs"})
+_PATHS = ("path", "cwd", "tests_path")
 
 
 def _closing(action: Action, work: Work, call: Call, about: Mapping[str, Any]) -> Step:

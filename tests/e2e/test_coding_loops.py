@@ -32,6 +32,10 @@ def write(content, path="a.txt", **more):
     return call("write_file", path=path, content=content, **more)
 
 
+def write_files(paths):
+    return call("write_files", files=[{"path": path, "content": "x\n"} for path in paths])
+
+
 def read(path, **more):
     return call("read_file", path=path, **more)
 
@@ -82,6 +86,15 @@ CIRCLES = {
     "an edit that fails in the same way": (guessing, 3),
     "a write, and a command that changes nothing": (again(write("one\n"), PASSES), 3),
     "a path that leads out": (again(read("../secret")), 0),
+    "the same files written, in other words": (
+        again(
+            write_files(("a.txt", "b.txt")),
+            write_files(("./././a.txt", "b.txt")),
+            write_files(("b.txt", "c/../a.txt")),
+            call("write_files", files={"./b.txt": "x\n", "a.txt": "x\n"}),
+        ),
+        2,
+    ),
     "six files written in each answer": (
         again(Said(calls=tuple(("write_file", {"path": name, "content": "x\n"}) for name in SIX))), 12,
     ),

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from chat_server import Said
 from coders import acting, agent_at, call, complete, tasks, worked
 
 from machines.coding.tools.errors import ToolError
@@ -64,6 +65,17 @@ def test_leave_is_asked_for_them_and_kept_by_tool(tmp_path):
         asyncio.run(agent.deny("count them yourself"))
         denied = [each.result for each in agent.work.calls if each.tool == "words__word_count"]
         assert denied[0]["error"]["message"].startswith("count them yourself")
+
+
+def test_its_arguments_are_its_own_whatever_they_are_called(tmp_path):
+    """`timeout_sec` makes another call there, and `path` may be anything."""
+    more = ("timeout_sec", 1), ("timeout_sec", 2), ("timeout_sec", 3), ("path", "a"), ("path", "./a"), ("path", ["a"]), ("path", 7), ("files", 1)  # fmt: skip
+    asked = Said(calls=tuple(("words__lookup", {"key": "dsa", name: value}) for name, value in more))
+
+    with agent_at(tmp_path, "Look", acting(PLAN, lambda view: complete() if view.done else asked), mcp=servers()) as (agent, _):  # fmt: skip
+        work = worked(agent)
+    assert [each.status for each in work.calls] == ["done"] * len(more) + ["subtask_completed"]
+    assert len({each.about["key"] for each in work.calls[:-1]}) == len(more)
 
 
 def test_what_goes_wrong_there_is_told_to_the_model(tmp_path):

@@ -7,6 +7,7 @@ advice. Who asks, and whether he may, is not known here.
 
 import hashlib
 import os
+import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -185,6 +186,13 @@ class Workspace:
     def read_bytes(self, path: str) -> bytes:
         """Give all bytes of a file, at most 64 MB. Raises ToolError."""
         return bytes_of(self._beneath, self._file_parts(path))
+
+    def known_as(self, path: str) -> str:
+        """Give a path as it is recorded, however it was written; of one that is none of the workspace what is left of it by name."""
+        try:
+            return named(self._parts(path))
+        except ToolError:
+            return posixpath.normpath(path)
 
     def _parts(self, path: object) -> tuple[str, ...]:
         return parts_of(path, self._roots)

@@ -30,6 +30,14 @@ def test_what_a_path_means(path, parts):
     assert parts_of(named(parts)) == parts
 
 
+def test_a_path_is_known_by_what_it_leads_to_however_it_is_written(workspace, tmp_path):
+    for written in ("a/b.txt", "./a//b.txt", "././a/./c/../b.txt", f"{tmp_path}/a/b.txt", f"/{tmp_path}/./a/b.txt"):
+        assert workspace.known_as(written) == "a/b.txt"
+    assert workspace.known_as(f"{tmp_path}/") == workspace.known_as(".") == "."
+    assert workspace.known_as("../x") == workspace.known_as("./y/../../x") == "../x"
+    assert workspace.known_as(f"{tmp_path.parent}//other") == f"{tmp_path.parent}/other"
+
+
 def test_an_absolute_path_is_taken_as_it_is_seen_from_the_workspace(workspace, tmp_path):
     workspace.write_file(str(tmp_path / "src" / "a.py"), "x")
     assert workspace.read_file("src/a.py")["content"] == "x"
