@@ -179,8 +179,11 @@ class Display:
 
 
 def _not_made(told: Mapping[str, Any]) -> int:
-    """Count the calls that were left out because the subtask was closed before them."""
-    return sum("error" in result for result in (told.get("results") or {}).values()) if told.get("subtask") else 0
+    """Count the calls that were left out behind another one, whose reason is told."""
+    if told.get("reason") == "too_many_calls":
+        return 0
+    codes = ((result.get("error") or {}).get("code") for result in (told.get("results") or {}).values())
+    return sum(code == "too_many_calls" for code in codes)
 
 
 def _tokens(work: Work) -> int:

@@ -31,6 +31,12 @@ def _results(work: Work, reason: str, why: str) -> dict[str, Any]:
     return {call_id: refused(reason, why) for call_id in work.waiting()}
 
 
+def _results_behind(work: Work, data: Mapping[str, Any], result: Mapping[str, Any], why: str) -> dict[str, Any]:
+    """Answer a call, if it is one that has led here, and every call behind it, which is left out."""
+    results = _results(work, "too_many_calls", why)
+    return {call_id: dict(result) if call_id == data.get("call_id") else left for call_id, left in results.items()}
+
+
 # -- tasks ----------------------------------------------------------------------------------------------------------------
 
 
@@ -54,11 +60,8 @@ async def fail_subtask(action: Action, context: PolicyContext) -> list[Step]:
 def _closed(action: Action, context: PolicyContext, status: str, reason: str) -> list[Step]:
     _, work, data = read(action, context)
     said = str(data.get("reason") or "") or ("done" if status == "completed" else "its rounds were used up")
-    results = _results(
-        work, "too_many_calls", "the subtask was closed before this call: ask again if it is still wanted"
-    )
-    if data.get("call_id") in results:
-        results[data["call_id"]] = {"status": f"subtask {status}"}
+    why = "the subtask was closed before this call: ask again if it is still wanted"
+    results = _results_behind(work, data, {"status": f"subtask {status}"}, why)
     return _told(action, reason, said, subtask=status, results=results, drops=True)
 
 
@@ -89,12 +92,12 @@ def _why(call: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[str, str, bo
 
 
 async def question(action: Action, context: PolicyContext) -> list[Step]:
-    """Ask what shows that the subtask is completed."""
-    _, _, data = read(action, context)
+    """Ask what shows that the subtask is completed; calls behind that one are not made, so that the model sees the question first."""
+    _, work, data = read(action, context)
     why = "no tool has given a result in this subtask: what shows that it is done? Do it with a tool, or say again that it is done"
-    return _told(
-        action, "no_evidence", "no tool has given a result", results={data["call_id"]: refused("no_evidence", why)}
-    )
+    behind = "a question came before this call: answer it, and ask again if the call is still wanted"
+    results = _results_behind(work, data, refused("no_evidence", why), behind)
+    return _told(action, "no_evidence", "no tool has given a result", results=results, drops=True)
 
 
 async def drop_calls(action: Action, context: PolicyContext) -> list[Step]:
@@ -158,8 +161,10 @@ async def report_limit(action: Action, context: PolicyContext) -> list[Step]:
 
 async def report_loop(action: Action, context: PolicyContext) -> list[Step]:
     """Say which call went round too often."""
-    _, _, data = read(action, context)
-    return _ended(action, context, "loop_ended", data["round"]["why"])
+    _, work, data = read(action, context)
+    why = data["round"]["why"]
+    results = _results_behind(work, data, refused("loop_ended", why), "not made: the work ends before it")
+    return _told(action, "loop_ended", why, results=results, drops=True)
 
 
 async def report_failed(action: Action, context: PolicyContext) -> list[Step]:

@@ -350,7 +350,7 @@ class Work:
             self._refused(told)
             for call_id, result in (told.get("results") or {}).items():
                 if call_id in self._open:
-                    self._open[call_id].status = told["reason"]
+                    self._open[call_id].status = _reason_of(result, told["reason"])
                     self._answer(call_id, result)
             if told.get("drops"):
                 self.queue.clear()
@@ -405,6 +405,12 @@ def did_of(call: Mapping[str, Any], data: Mapping[str, Any], at_ms: int = 0, ans
     return Did(
         call["key"], call["tool"], call["kind"], result, changed, data.get("fault", ""), at_ms=at_ms, answer=answer
     )
+
+
+def _reason_of(result: Mapping[str, Any], reason: str) -> str:
+    """Give why a call was not made: what was said of the call that led there, or that it was left out behind it."""
+    is_left_out = (result.get("error") or {}).get("code") == "too_many_calls"
+    return "too_many_calls" if is_left_out else reason
 
 
 def _short(arguments: Mapping[str, Any]) -> str:

@@ -1,11 +1,15 @@
 """Calls that go round in circles, through the real dispatch: ten patterns that end, and legitimate ones that have to pass."""
 
+import io
 import itertools
 import json
 
 import pytest
 from chat_server import Said
 from coders import acting, agent_at, call, complete, forgetful, tasks, worked
+from rich.console import Console
+
+from machines.coding.display import Display
 
 PLAN = tasks(("Do it", "write_file a.txt"))
 PARTS = {f"f{number}.txt": f"{number}\n" for number in range(12)}
@@ -161,6 +165,24 @@ def test_the_second_time_is_told_and_the_third_is_not_made(tmp_path):
     assert "another way" in results[2]["error"]["message"]
     assert "BLOCKED" in played.requests[-1]["messages"][1]["content"]
     assert agent.state == "goal_complete"
+
+
+def test_the_call_that_ends_the_work_says_so_and_those_behind_it_are_left_out(tmp_path):
+    same = Said(calls=(("write_file", {"path": "a.txt", "content": "one\n"}),) * 7)
+    told = Console(file=io.StringIO(), width=500)
+    with begun(tmp_path, again(same), observe=Display(told).observe) as (agent, _):
+        work = worked(agent)
+    ended = ["done", "done", "call_looping", "call_looping", "loop_ended", "too_many_calls", "too_many_calls"]
+    assert [each.status for each in work.calls] == ended
+    assert [each.result["error"]["code"] for each in work.calls[2:]] == ended[2:]
+    assert (work.reasons["loop_ended"], work.reasons["too_many_calls"], work.waiting()) == (1, 0, ())
+    log = (tmp_path / "workspace" / "agent_ledger.log").read_text().splitlines()
+    assert log[-3:] == ["TRIED write_file (loop_ended)", *["TRIED write_file (too_many_calls)"] * 2]
+    assert "2 calls behind it were not made" in told.file.getvalue()
+    rounds = json.loads((tmp_path / "workspace" / ".agent_context" / "loops.json").read_text())
+    assert [(each["times"], each["why"].split(" with ")[0]) for each in rounds] == [
+        (times, f"write_file is asked for {times} times") for times in range(2, 6)
+    ]
 
 
 @pytest.mark.parametrize("name", LEGITIMATE)

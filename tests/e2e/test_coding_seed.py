@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from chat_server import Said
 from coders import (
     HELLO,
     HELLO_PLAN,
@@ -121,3 +122,17 @@ def test_undo_puts_everything_back_and_leaves_what_others_changed(tmp_path):
     done = undone(entries, folder)
     assert [each.path for undo in done for each in undo.conflicts] == ["tests/test_mathx.py"]
     assert files_of(workspace) == ["kept.txt", "tests/test_mathx.py"]
+
+
+def test_who_completes_a_subtask_without_a_result_sees_the_question_first(tmp_path):
+    """However often one answer says that it is completed; what stood behind the question is answered too."""
+    done = ("mark_subtask_complete", {"success": True})
+    at_once = Said(calls=(done, done, ("write_file", {"path": "a.txt", "content": "x"}), done))
+    with agent_at(tmp_path, HELLO, acting(HELLO_PLAN, lambda view: complete() if view.done else at_once)) as (agent, played):  # fmt: skip
+        work = worked(agent)
+    assert [each.status for each in work.calls] == ["no_evidence", *["too_many_calls"] * 3, "subtask_completed"]
+    told = [json.loads(each["content"])["error"] for each in played.requests[-1]["messages"] if each["role"] == "tool"]
+    assert [each["code"] for each in told] == ["no_evidence", *["too_many_calls"] * 3]
+    assert "say again that it is done" in told[0]["message"]
+    assert (agent.state, agent.values["rounds"]) == ("goal_complete", 2)
+    assert not (tmp_path / "workspace" / "a.txt").exists()
