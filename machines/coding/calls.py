@@ -169,9 +169,7 @@ def _content(value: object, parameter: Parameter, rescues: list[str]) -> str:
 def _number(value: object, parameter: Parameter, rescues: list[str]) -> int:
     digits = re.match(r"\s*(-?\d{1,12}(?:\.\d{1,9})?)", value) if isinstance(value, str) else None
     said = float(digits[1]) if digits else value
-    is_odd = isinstance(said, float) and not math.isfinite(
-        said
-    )  # of an integer that is larger than any float it cannot be asked
+    is_odd = isinstance(said, float) and not math.isfinite(said)  # an integer may be larger than any float
     if is_odd or isinstance(said, bool) or not isinstance(said, int | float):
         raise ValueError(f"the argument '{parameter.name}' is to be a whole number, not {json.dumps(value)[:80]}")
     number = math.ceil(min(max(said, parameter.least), parameter.most))

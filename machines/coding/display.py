@@ -16,7 +16,8 @@ from dsa.cli.terminal import printable
 from dsa.expr import Value
 from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, ResultEntry, StepEntry
 from machines.coding.shown import LONGEST, arguments_shown, remarks_on, short, text_of
-from machines.coding.work import REASONS, Work
+from machines.coding.standing import REASONS
+from machines.coding.work import Work
 
 _MOST_LINES = 12
 _PAUSING = frozenset({"decompose", "ask_model", "work_apart"})

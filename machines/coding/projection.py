@@ -13,8 +13,9 @@ from typing import Any
 from dsa.expr import Value
 from machines.coding.calls import COMPLETE
 from machines.coding.shown import log_lines
+from machines.coding.standing import Called
 from machines.coding.summary import shortened
-from machines.coding.work import Called, Work
+from machines.coding.work import Work
 
 FOLDER, LOG = ".agent_context", "agent_ledger.log"
 _LONGEST = 500

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from machines.coding.calls import TOOLS
-from machines.coding.work import Called, Work
+from machines.coding.standing import Called
+from machines.coding.work import Work
 
 LONGEST = 110
 _SHORT_ID, _MOST_FILES = 12, 20

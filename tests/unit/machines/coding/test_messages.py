@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from machines.coding.messages import CHARS_PER_TOKEN, HISTORY_KEEP, messages_for, shortened_to, where_it_stands
-from machines.coding.work import Chapter, Subtask, Work
+from machines.coding.standing import Chapter, Subtask
+from machines.coding.work import Work
 
 
 def work_with(*exchanges):

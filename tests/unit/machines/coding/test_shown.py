@@ -1,7 +1,7 @@
 """How calls are written for people."""
 
 from machines.coding.shown import arguments_shown, log_lines
-from machines.coding.work import Called
+from machines.coding.standing import Called
 
 
 def test_arguments_of_a_command_are_told_apart():
