@@ -211,13 +211,15 @@ def config_of(model, workspace, **more):
 
 
 @contextmanager
-def agent_at(tmp_path, goal, player, *, plan=(), parameters=None, observe=lambda _: None, **config):
+def agent_at(
+    tmp_path, goal, player, *, plan=(), parameters=None, observe=lambda _: None, notice=lambda _: None, **config
+):
     """Begin with a played model; gives the agent, and what the server has seen."""
     workspace = tmp_path / "workspace"
     workspace.mkdir(exist_ok=True, parents=True)
     with playing(player) as played:
         settings = Settings(goal, config_of(played.model, workspace, **config), plan, parameters or {})
-        with Agent.begin(settings, tmp_path / "runs", observe=observe) as agent:
+        with Agent.begin(settings, tmp_path / "runs", observe=observe, notice=notice) as agent:
             yield agent, played
     assert played.faults == []
 

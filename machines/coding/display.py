@@ -60,8 +60,8 @@ class Display:
             self._line(f"goal: {work.goal}", "bold")
 
     def notice(self, text: str) -> None:
-        """Show why the model is asked again."""
-        self._line(f"model: {text}", "yellow")
+        """Show why the model is asked again, or what cannot be written down."""
+        self._line(text, "yellow")
 
     def observe(self, entry: Entry) -> None:
         """Show what has happened."""

@@ -18,6 +18,8 @@ from machines.coding.summary import shortened
 from machines.coding.work import Work
 
 FOLDER, LOG = ".agent_context", "agent_ledger.log"
+_IN_FOLDER = ("state.json", "history.jsonl", "loops.json")
+_OURS = "what is done is written down there"
 _LONGEST = 500
 _OPEN = frozenset({"waiting", "running", "waiting for approval"})
 
@@ -30,15 +32,26 @@ class Projection:
         self._written: dict[Path, str] = {}
         self._history, self._log = _Lines(_history_lines), _Lines(_log_lines)
 
+    def fault(self) -> str:
+        """Say what of the user's lies where these files go; nothing where they can be written. What is a link is the user's to take away."""
+        folder = self._workspace / FOLDER
+        for path, is_right, what in (
+            (folder, Path.is_dir, "folder"),
+            *((folder / name, Path.is_file, "file") for name in _IN_FOLDER),
+            (self._workspace / LOG, Path.is_file, "file"),
+        ):
+            if path.is_symlink():
+                return f"{path} is a link; {_OURS}: take it away"
+            if os.path.lexists(path) and not is_right(path):
+                return f"{path} is no {what}; {_OURS}: move it away"
+        return ""
+
     def write(self, work: Work, values: Mapping[str, Value]) -> None:
         """Write what has changed. OSError where the workspace cannot be written."""
         folder = self._workspace / FOLDER
-        for path, text in (
-            (folder / "state.json", _json(state(work, values))),
-            (folder / "history.jsonl", self._history.of(work.calls)),
-            (folder / "loops.json", _json(loops(work))),
-            (self._workspace / LOG, self._log.of(work.calls)),
-        ):
+        texts = _json(state(work, values)), self._history.of(work.calls), _json(loops(work)), self._log.of(work.calls)
+        paths = *(folder / name for name in _IN_FOLDER), self._workspace / LOG
+        for path, text in zip(paths, texts, strict=True):
             if self._written.get(path) != text:
                 _replace(path, text)
                 self._written[path] = text
@@ -135,7 +148,7 @@ def _json(value: object) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Put a file there whole; what lies there as a link or a folder is not followed."""
+    """Put a file there whole; a link, which a command has made since the beginning (`Projection.fault`), is replaced and not followed."""
     if path.parent.is_symlink():
         path.parent.unlink()
     path.parent.mkdir(exist_ok=True)

@@ -49,15 +49,22 @@ class Agent(Holder):
     """The work on one goal; `begin` and `resume` make it.
 
     `observe` is called with every ledger entry once it is durable, `listen` with the model's text as it comes, `notice` with why a model that failed is
-    asked again, `watch_part` with the place of a part and each entry of its ledger.
+    asked again and with what cannot be written down, `watch_part` with the place of a part and each entry of its ledger.
     """
 
     command = "dsa code"
 
-    def __init__(self, held: Held, resources: Resources, projection: Projection, first: tuple[Occurrence, ...]) -> None:
+    def __init__(
+        self,
+        held: Held,
+        resources: Resources,
+        projection: Projection,
+        notice: Listener,
+        first: tuple[Occurrence, ...],
+    ) -> None:
         super().__init__(held)
         self.resources = resources
-        self._projection = projection
+        self._projection, self._notice, self._untold = projection, notice, ""
         self._first = first
 
     @classmethod
@@ -74,6 +81,8 @@ class Agent(Holder):
         """Begin. Raises ModelUnavailable, ToolError and ValueError for tools that cannot be had, BindingError, StoreError, BudgetError."""
         config = dict(settings.config)
         _require_fit_for_parts(config)
+        if fault := Projection(Path(config["workspace"])).fault():
+            raise ValueError(fault)
         made = _Made(listen, notice, observe, watch_part, is_new=True)
         started = {"model": config["model"], "seed": config.get("seed") or 0, "config": config}
         held = begun(NAME, settings.parameters, started, bound_in(runs), made, runs=runs, observe=made.watch)
@@ -173,8 +182,13 @@ class Agent(Holder):
             self.project()
 
     def project(self) -> None:
-        """Write down for people where the work stands."""
-        self._projection.write(self.work, self.values)
+        """Write down for people where the work stands. What cannot be written is told, once, and ends nothing: the truth is the ledger."""
+        try:
+            self._projection.write(self.work, self.values)
+        except OSError as error:
+            if (told := f"{error.filename2 or error.filename}: {error.strerror}") != self._untold:
+                self._untold = told
+                self._notice(f"what is done cannot be written down in the workspace: {told}")
 
 
 def _require_fit_for_parts(config: Mapping[str, Any]) -> None:
@@ -203,7 +217,7 @@ class _Made:
     def __call__(self, binding: Binding, run_id: str, undone: ExitStack) -> None:
         """Make it."""
         self.resources = resources_in(binding.config, run_id)
-        self.resources.listen, self.resources.notice = self._listen, self._notice
+        self.resources.listen, self.resources.notice = self._listen, lambda text: self._notice(f"model: {text}")
         self.resources.watch_part = self._watch_part
         undone.callback(let_go, self.resources)
         _ = self.resources.model, self.resources.toolbox
@@ -219,7 +233,7 @@ class _Made:
 
     def agent(self, held: Held, *first: Occurrence) -> Agent:
         """Give the agent."""
-        self._agent = Agent(held, self.resources, self.projection, first)
+        self._agent = Agent(held, self.resources, self.projection, self._notice, first)
         return self._agent
 
 
