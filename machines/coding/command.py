@@ -146,7 +146,7 @@ def command(
         agent = _agent(goal, resumed, runs, said, how, take=take, fresh=fresh)
         with agent:
             if not json_wanted:
-                display.taken_up(agent.work, agent.bounds)
+                display.taken_up(agent.own_work, agent.bounds, agent.open_parts)
             code = _worked(agent, display, is_quiet=json_wanted)
             _report(agent, display, code, runs, is_json=json_wanted)
     sys.exit(code)

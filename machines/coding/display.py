@@ -20,6 +20,7 @@ from machines.coding.standing import REASONS
 from machines.coding.work import Work
 
 _MOST_LINES = 12
+_NO_PARTS: Mapping[str, Work] = {}
 _PAUSING = frozenset({"decompose", "ask_model", "work_apart"})
 _STYLES = {
     "call_looping": "red",
@@ -52,11 +53,17 @@ class Display:
         self._has_text = True
         self._is_in_line = not text.endswith("\n") if text else self._is_in_line
 
-    def taken_up(self, work: Work, bounds: Mapping[str, Value]) -> None:
-        """Say at what the work is done, and count from what it has taken before; `bounds` are the run's."""
+    def taken_up(self, work: Work, bounds: Mapping[str, Value], parts: Mapping[str, Work] = _NO_PARTS) -> None:
+        """Say at what the work is done, and count from what it has taken before, as its own ledger tells it; `bounds` are the run's.
+
+        What `parts` that are not over have taken is counted with them: the event by which they end brings all of it.
+        """
         self._bounds = bounds
         self._tokens, self._usd, self._seconds = _tokens(work), work.usage.get("cost_usd", 0.0), work.seconds
-        if work.goal:
+        for place, part in parts.items():
+            self._parts[place] = Display(self._console, place)
+            self._parts[place].taken_up(part, {**bounds, "max_rounds": bounds["max_turns"]})
+        if work.goal and not self._part:
             self._line(f"goal: {work.goal}", "bold")
 
     def notice(self, text: str) -> None:

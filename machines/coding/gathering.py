@@ -30,12 +30,17 @@ def kept_parts(runs: Path, run_id: str, places: Iterable[str]) -> Iterator[tuple
 def gathered(entries: Iterable[Entry], runs: Path, run_id: str) -> Work:
     """Give the work of a run, that of parts with it whose group is not over. Raises StoreError."""
     work = work_of(entries)
-    apart = [place for place, _, subtask in work.places if subtask.status == "apart"]
-    parts = [(place, part) for place, part in (kept_parts(runs, run_id, apart) if apart else ()) if part.chapters]
+    parts = {place: part for place, part in open_parts(work, runs, run_id).items() if part.chapters}
     told = [
         {**summary_of(place, name_of(run_id, place), part, ""), "status": "apart", "reason": ""}
-        for place, part in parts
+        for place, part in parts.items()
     ]
-    work.join(told, added(part.usage for _, part in parts))
-    work.under_way += [key for _, part in parts for key in part.under_way]
+    work.join(told, added(part.usage for part in parts.values()))
+    work.under_way += [key for part in parts.values() for key in part.under_way]
     return work
+
+
+def open_parts(work: Work, runs: Path, run_id: str) -> dict[str, Work]:
+    """Give the work of parts whose group is not over, by their places. Raises StoreError."""
+    apart = [place for place, _, subtask in work.places if subtask.status == "apart"]
+    return dict(kept_parts(runs, run_id, apart)) if apart else {}

@@ -18,7 +18,7 @@ from dsa.machine import Machine
 from dsa.meaning import Occurrence
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, StepEntry
-from machines.coding.gathering import gathered
+from machines.coding.gathering import gathered, open_parts
 from machines.coding.plan import Task
 from machines.coding.projection import Projection
 from machines.coding.resources import MODES, Listener, PartObserver, Resources, let_go, resources_in
@@ -147,10 +147,20 @@ class Agent(Holder):
     @property
     def work(self) -> Work:
         """What the ledger says of the work, and those of parts that are not over."""
-        run, work = self._driver.run, self.resources.work(self._driver.run)
+        run, work = self._driver.run, self.own_work
         if not any(subtask.status == "apart" for _, _, subtask in work.places):
             return work
         return gathered(run.ledger, Path(self.resources.config["runs"]), run.run_id)
+
+    @property
+    def own_work(self) -> Work:
+        """What the ledger says of the work: of parts only once all of a group are over."""
+        return self.resources.work(self._driver.run)
+
+    @property
+    def open_parts(self) -> Mapping[str, Work]:
+        """The work of parts whose group is not over, by their places."""
+        return open_parts(self.own_work, Path(self.resources.config["runs"]), self.run_id)
 
     async def go_on(self) -> None:
         """Work until it rests: at the end, where somebody is asked, or where the model could not be asked.
