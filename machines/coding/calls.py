@@ -64,9 +64,9 @@ class Parameter:
 
 @attrs.frozen
 class Tool:
-    """A tool. `kind` is what it does to the workspace; `needs` is allowed (it only looks), edit or run: what the mode has to permit.
+    """A tool. `kind` is what it does to the workspace.
 
-    `schema` is that of a tool whose arguments are passed on as they are.
+    `needs` is look, edit or run, which the mode has to permit, or ask or never, whatever the mode is. `schema` is that of a tool whose arguments are passed on as they are.
     """
 
     name: str

@@ -100,13 +100,22 @@ class Resources:
         allowed = {*allowed, *(self.config.get("allowed") or ())}
         if needs == "never":
             return {"is": "never", "why": "the configuration does not allow this tool"}
-        if needs == "look" or asks in allowed or mode == "full-auto" or (mode == "auto-edit" and needs == "edit"):
+        if needs == "look" or asks in allowed:
+            return {"is": "yes", "why": ""}
+        if needs == "ask":
+            return self._asking('approve = "ask"')
+        if mode == "full-auto" or (mode == "auto-edit" and needs == "edit"):
             return {"is": "yes", "why": ""}
         if mode == "read-only":
             return {"is": "never", "why": "this run only reads (--mode read-only): look, and answer"}
+        return self._asking(f"--mode {mode}")
+
+    def _asking(self, said: str) -> dict[str, str]:
+        """Have the user asked, as was `said`; in a part nobody can be."""
         if self.config.get("part_of"):
-            return {"is": "never", "why": "leave would be asked for it, and nobody is asked while several work at once"}
-        return {"is": "ask", "why": f"the user is asked first (--mode {mode})"}
+            why = f"leave would be asked for it ({said}), and nobody is asked while several work at once"
+            return {"is": "never", "why": why}
+        return {"is": "ask", "why": f"the user is asked first ({said})"}
 
     def close(self) -> None:
         """Let go of the tools."""

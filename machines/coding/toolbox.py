@@ -341,7 +341,7 @@ def _both_files(given: Mapping[str, Any], code: str = "", tests: str = "") -> di
 def _as_tool(each: ForeignTool) -> Tool:
     """Give a server's tool. That it only reads is its own claim: it counts where the user lets all of the server's calls happen."""
     reads = each.reads_only and each.approve == "always"
-    needs = {"never": "never", "always": "look"}.get(each.approve, "run")
+    needs = {"never": "never", "always": "look", "ask": "ask"}.get(each.approve or "", "run")
     return Tool(each.name, "looking" if reads else "running", needs, each.description, schema=each.schema)
 
 

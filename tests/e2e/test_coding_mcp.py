@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from chat_server import Said
-from coders import acting, agent_at, call, complete, tasks, worked
+from coders import acting, agent_at, call, complete, forgetful, tasks, worked
 
 from machines.coding.tools.errors import ToolError
 
@@ -76,6 +76,33 @@ def test_its_arguments_are_its_own_whatever_they_are_called(tmp_path):
         work = worked(agent)
     assert [each.status for each in work.calls] == ["done"] * len(more) + ["subtask_completed"]
     assert len({each.about["key"] for each in work.calls[:-1]}) == len(more)
+
+
+@pytest.mark.parametrize("mode", ["full-auto", "auto-edit", "read-only", "ask"])
+def test_where_the_settings_say_ask_leave_is_asked_in_every_mode(tmp_path, mode):
+    mcp = servers(approve="ask")
+    with agent_at(tmp_path, "How long?", acting(PLAN, looking_up), mcp=mcp, mode=mode) as (agent, _):
+        work = worked(agent)
+        assert (agent.state, agent.asks["tool"]) == ("approving", "words__lookup")
+        assert work.current.about["approval"]["why"] == 'the user is asked first (approve = "ask")'
+        asyncio.run(agent.permit(always=True))
+        assert agent.asks["tool"] == "words__word_count"
+        assert agent.work.tools["words__lookup done"] == 1
+
+
+def test_where_the_settings_say_ask_nobody_is_asked_in_a_part(tmp_path):
+    plan = tasks(("Both", "words__lookup dsa", "words__lookup dsa too"))
+    plan[0]["independent"] = True
+
+    def act(view):
+        return complete(success=False) if view.done else call("words__lookup", key=view.subtask)
+
+    with agent_at(tmp_path, "Go", forgetful(plan, act), mcp=servers(approve="ask"), parallel=2) as (agent, _):
+        work = worked(agent)
+        assert agent.state == "escalated"
+        told = [each.result["error"]["message"] for each in work.calls if each.tool == "words__lookup"]
+    assert len(told) == 2
+    assert told[0].startswith('leave would be asked for it (approve = "ask"), and nobody is asked while several work')
 
 
 def test_what_goes_wrong_there_is_told_to_the_model(tmp_path):

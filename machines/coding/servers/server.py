@@ -19,7 +19,7 @@ class Server:
 
     `command` is the program with its arguments; `env` what its environment has beside PATH, HOME and LANG; an empty `cwd` is the current folder.
     `timeout_s` bounds each call, `start_s` its start, which everybody waits for. `tools` are the names that may be used (None: all). `approve` says
-    whether a person is asked first.
+    whether a person is asked first, whatever the mode of a run is (None: the mode says it).
     """
 
     command: tuple[str, ...] = attrs.field(converter=tuple)
@@ -27,7 +27,7 @@ class Server:
     cwd: str = ""
     timeout_s: float = 60.0
     tools: tuple[str, ...] | None = attrs.field(default=None, converter=attrs.converters.optional(tuple))
-    approve: Approve = "ask"
+    approve: Approve | None = None
     start_s: float = 20.0
 
     @classmethod

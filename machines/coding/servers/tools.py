@@ -38,7 +38,7 @@ class ForeignTool:
     schema: Mapping[str, Any]
     reads_only: bool
     is_idempotent: bool
-    approve: Approve
+    approve: Approve | None
 
 
 def prefix(server: str) -> str:

@@ -15,7 +15,7 @@ def test_tools_have_names_descriptions_schemas_and_hints(shared):
     count = tools["test__word_count"]
     assert (count.server, count.tool, count.description) == ("test", "word_count", "Count the words of a text.")
     assert count.schema["required"] == ["text"]
-    assert (count.reads_only, count.is_idempotent, count.approve) == (True, True, "ask")
+    assert (count.reads_only, count.is_idempotent, count.approve) == (True, True, None)
     assert (tools["test__lookup"].reads_only, tools["test__lookup"].is_idempotent) == (False, True)
     assert (tools["test__slow"].reads_only, tools["test__slow"].is_idempotent) == (False, False)
 
