@@ -44,7 +44,9 @@ def viewed(body):
         if line is None:
             raise ValueError(f"no line {name}")
         found[name] = line[1]
-    calls, done, notes = {}, [], []
+    calls, done = {}, []
+    _, _, behind = told.partition("\nSTATE: ")[2].partition("\n\n")  # notes that came before the first answer
+    notes = [behind] if behind else []
     for message in body["messages"][2:]:
         for call in message.get("tool_calls") or ():
             calls[call["id"]] = call["function"]

@@ -38,7 +38,18 @@ def messages_for(
     ]
     room = context_tokens * CHARS_PER_TOKEN - _size(head)
     kept = [exchange for exchange in work.exchanges if exchange][-HISTORY_KEEP:]
-    return [*head, *(message for exchange in _fitted(kept, room) for message in exchange)]
+    return _joined([*head, *(message for exchange in _fitted(kept, room) for message in exchange)])
+
+
+def _joined(messages: Iterable[Message]) -> list[Message]:
+    """Join neighbouring messages of the user, such as notes on empty answers: templates that want turns to alternate refuse two of them."""
+    found: list[Message] = []
+    for message in messages:
+        if found and found[-1]["role"] == message["role"] == "user":
+            found[-1] = {**found[-1], "content": f"{found[-1]['content']}\n\n{message['content']}"}
+        else:
+            found.append(message)
+    return found
 
 
 def where_it_stands(work: Work, files: Sequence[str] = ()) -> str:

@@ -1,5 +1,6 @@
 """What a model is sent: always where the work stands and the last exchange; within the budget; calls beside their results."""
 
+import itertools
 import json
 
 import pytest
@@ -57,6 +58,25 @@ def test_a_request_fits_and_is_one_that_providers_take(sizes, tokens):
     for message in messages:
         for call in message.get("tool_calls") or ():
             json.loads(call["function"]["arguments"])
+
+
+@given(st.lists(st.sampled_from(["note", "call", "said"]), max_size=12), st.integers(1_000, 8_000))
+def test_messages_of_the_user_stand_alone_and_none_is_lost(kinds, tokens):
+    def made(number, kind):
+        note = {"role": "user", "content": f"note {number}"}
+        said = {"role": "assistant", "content": "words"}
+        return {"note": [note], "call": exchange(number), "said": [said, note]}[kind]
+
+    work = work_with(*(made(number, kind) for number, kind in enumerate(kinds)))
+    messages = messages_for(work, context_tokens=tokens)
+    roles = [message["role"] for message in messages]
+    assert ("user", "user") not in set(itertools.pairwise(roles))
+    assert faults_of({"messages": messages}) == []
+    kept = [number for number, kind in enumerate(kinds) if kind != "call"]
+    last = [number for number in kept if number >= len(kinds) - HISTORY_KEEP]
+    text = "\n\n".join(message["content"] for message in messages[1:] if message["role"] == "user")
+    assert text == "\n\n".join([where_it_stands(work), *(f"note {number}" for number in last)])
+    assert all(len(each) == 1 for each in work.exchanges if each[0]["role"] == "user"), "the work itself stays as it is"
 
 
 def test_what_is_cut_says_so_and_keeps_both_ends():
