@@ -81,7 +81,8 @@ async def asked(once: Once, patience: Patience, on_text: Show | None, on_wait: S
             if result is not None:
                 return result
             raise retries.last(failure, failed + 1, now - failed_at) from failure.__cause__
-        on_wait(f"{failure} It is asked again in {pause_s:.3g} s.")
+        why = str(failure).rstrip()
+        on_wait(f"{why if why.endswith('.') else f'{why}.'} It is asked again in {pause_s:.3g} s.")
         await asyncio.sleep(pause_s)
         if shown is not None:
             shown.again()

@@ -81,6 +81,13 @@ def test_who_waits_is_told_why_and_for_how_long():
     assert told[0].endswith(" It is asked again in 0.5 s.")
 
 
+def test_a_stream_that_just_ends_is_told_in_sentences():
+    told, answers = [], iter([Said("half", breaks_off=True), Said("whole")])
+    with playing(lambda *_: next(answers)) as played:
+        assert asked(played.model, on_wait=told.append).content == "whole"
+    assert told == ["interrupted: the stream ended without a finish reason. It is asked again in 0.5 s."]
+
+
 def test_nobody_waits_longer_than_is_wanted(monkeypatch):
     monkeypatch.setenv(VARIABLE, "0.2")
     with socket.create_server(("127.0.0.1", 0)) as closed:
