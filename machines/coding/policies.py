@@ -179,9 +179,8 @@ def _closing(action: Action, work: Work, call: Call, about: Mapping[str, Any]) -
     """Say that the model calls the active subtask over, and how many results of tools it has."""
     results = work.active[1].done if work.active else 0
     event = "completion" if call.arguments["success"] else "giving_up"
-    return event_step(
-        action.policy, event, data={**about, "reason": call.arguments.get("reason", ""), "results": results}
-    )
+    said = {"arguments": dict(call.arguments), "reason": call.arguments.get("reason", "")}
+    return event_step(action.policy, event, data={**about, **said, "results": results})
 
 
 @answering("tool_done", "tool_failed")

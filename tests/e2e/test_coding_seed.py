@@ -69,6 +69,9 @@ def test_what_the_seed_keeps_beside_the_work_is_there(tmp_path):
     assert state["probe"]["commands_run"] == ["python rps_game.py -> rc=1", "python rps_game.py -> rc=0"]
     history = [json.loads(line) for line in (workspace / ".agent_context" / "history.jsonl").read_text().splitlines()]
     assert [each["tool"] for each in history].count("run_cmd") == 2
+    closing = [each["arguments"] for each in history if each["tool"] == "mark_subtask_complete"]
+    assert [each["success"] for each in closing] == [True, True]
+    assert closing[0]["reason"] == "the game is written"
     assert json.loads((workspace / ".agent_context" / "loops.json").read_text()) == []
     assert (workspace / "agent_ledger.log").read_text().splitlines() == [
         "WRITE rps_game.py", "CMD python rps_game.py -> rc=1", "CMD python rps_game.py -> rc=0",
