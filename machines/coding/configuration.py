@@ -143,7 +143,8 @@ def checked(code: object) -> dict[str, Any]:
 def _require_kind(name: str, value: object) -> None:
     """Raise ValueError for a setting that there is none of, or that is none of its kind."""
     if name not in _NAMES:
-        near = difflib.get_close_matches(name, _NAMES, n=1)
+        alike = difflib.get_close_matches(name, _NAMES)
+        near = sorted(alike, key=lambda each: sorted(each) != sorted(name))  # letters that were only swapped first
         raise ValueError(
             f"there is no setting '{name}'{f': did you mean {near[0]}?' if near else ''}; there are: {', '.join(_NAMES)}"
         )
