@@ -48,13 +48,18 @@ def _hunk(
     group: Sequence[tuple[str, int, int, int, int]], one: Sequence[str], other: Sequence[str], first: int
 ) -> list[str]:
     (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
-    told = [f"@@ -{first + i1 + 1},{i2 - i1} +{first + j1 + 1},{j2 - j1} @@"]
+    told = [f"@@ -{_span(first + i1, i2 - i1)} +{_span(first + j1, j2 - j1)} @@"]
     for kind, a, b, c, d in group:
         if kind == "equal":
             told += [f" {line}" for line in one[a:b]]
             continue
         told += [f"-{line}" for line in one[a:b]] + [f"+{line}" for line in other[c:d]]
     return told
+
+
+def _span(start: int, count: int) -> str:
+    """Write where lines are, counted from 1; none are behind the line before, as in git's."""
+    return f"{start + 1 if count else start},{count}"
 
 
 def _bounded(lines: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ def test_a_difference_is_shown_for_a_person(workspace, tmp_path):
     )
     assert (
         workspace.diff("write_file", {"path": "b.py", "content": "x\n"})
-        == "--- /dev/null\n+++ b.py\n@@ -1,0 +1,1 @@\n+x\n"
+        == "--- /dev/null\n+++ b.py\n@@ -0,0 +1,1 @@\n+x\n"
     )
     same = (tmp_path / "a.py").read_text()
     assert workspace.diff("write_file", {"path": "a.py", "content": same}) == "a.py: stays as it is\n"
