@@ -16,6 +16,7 @@ import attrs
 
 from machines.chat.python import compiles, is_empty
 from machines.talking.arguments import object_in, unnested
+from machines.talking.names import name_told
 
 #: Every kind of thing that is mended, with what it means to a reader.
 RESCUES: dict[str, str] = {
@@ -123,13 +124,15 @@ def meant(call_id: str, name: str, arguments: Any, text: str = "", error: str | 
     """
     tool = tool_meant(name)
     if tool is None:
-        return Call(call_id, "", {}, fault=f"there is no tool '{name}'; the tools are: {', '.join(TOOLS)}")
+        return Call(call_id, "", {}, fault=f"there is no tool '{name_told(name)}'; the tools are: {', '.join(TOOLS)}")
     rescues: list[str] = [] if name == tool.name else ["tool_name"]
     if arguments is None:
         found = None if error == "truncated_arguments" else _from_text(tool, text, rescues)
         if found is None:
             why = "end before they are complete" if error == "truncated_arguments" else "are no JSON object"
-            return Call(call_id, "", {}, tuple(rescues), f"the arguments of {name} {why}; send them again, whole")
+            return Call(
+                call_id, "", {}, tuple(rescues), f"the arguments of {name_told(name)} {why}; send them again, whole"
+            )
         arguments = found
     given = unnested(arguments, {tool.text}, rescues)
     written = _text_in(tool, given, rescues)

@@ -15,6 +15,7 @@ import attrs
 from dsa.runtime.ledger import Entry, EventEntry, ResultEntry, StepEntry
 from machines.chat.inventory import Inventory, made_from
 from machines.talking.answers import free_id, part_of, refused
+from machines.talking.names import name_told
 
 #: Why something was not done as the model or the user asked, as it stands in payloads, logs and counters (seed 002, workstream F).
 REASONS: dict[str, str] = {
@@ -107,6 +108,7 @@ class Conversation:
         self.asked_of_model = 0
         self._arrived: EventEntry | None = None
         self._open: dict[str, Called] = {}
+        self._parts: dict[str, dict[str, Any]] = {}
         self._seen: dict[str, Earlier] = {}
         self._ids: set[str] = set()
 
@@ -176,9 +178,9 @@ class Conversation:
         if event == "asked":
             self.queue = deque(data["calls"])
             message["tool_calls"] = [part_of(call) for call in data["calls"]]
-            for call in data["calls"]:
-                called = Called(call["id"], call["name"], call["provider_id"])
-                self._open[call["id"]] = called
+            for call, part in zip(data["calls"], message["tool_calls"], strict=True):
+                called = Called(call["id"], name_told(call["name"]), call["provider_id"])
+                self._open[call["id"]], self._parts[call["id"]] = called, part
                 self._ids.add(call["id"])
                 self.turn.calls.append(called)
         elif event == "answered":
@@ -191,6 +193,8 @@ class Conversation:
             return
         called = self._open[self.queue.popleft()["id"]]
         self.current = called
+        if data["tool"]:  # the model is reminded of the tool by its own name, whatever it has called it
+            self._parts[called.call_id]["function"]["name"] = data["tool"]
         called.tool, called.text = data["tool"] or called.tool, data.get("text", "")
         called.digest, called.rescues, called.status = data.get("digest", ""), tuple(data["rescues"]), "running"
         self.rescues.update(called.rescues)

@@ -14,6 +14,7 @@ import attrs
 
 from machines.coding.loops import Kind
 from machines.talking.arguments import object_in, unnested
+from machines.talking.names import name_told
 
 #: Every kind of thing that is mended, with what it means to a reader.
 RESCUES: dict[str, str] = {
@@ -101,11 +102,13 @@ def meant(asked: Mapping[str, Any], tools: Mapping[str, Tool]) -> Call:
     call_id, name, arguments = asked["id"], asked["name"], asked["arguments"]
     tool = _tool_meant(name, tools)
     if tool is None:
-        return Call(call_id, None, {}, fault=f"there is no tool '{name}'; the tools are: {', '.join(tools)}")
+        return Call(call_id, None, {}, fault=f"there is no tool '{name_told(name)}'; the tools are: {', '.join(tools)}")
     rescues: list[str] = [] if name == tool.name else ["tool_name"]
     if arguments is None:
         why = "end before they are complete" if asked.get("error") == "truncated_arguments" else "are no JSON object"
-        return Call(call_id, None, {}, tuple(rescues), f"the arguments of {name} {why}; send them again, whole")
+        return Call(
+            call_id, None, {}, tuple(rescues), f"the arguments of {name_told(name)} {why}; send them again, whole"
+        )
     if tool.schema is not None:
         return Call(call_id, tool, dict(arguments), tuple(rescues))
     known = {each for parameter in tool.parameters for each in (parameter.name, *parameter.aliases)}

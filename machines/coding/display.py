@@ -18,6 +18,7 @@ from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, ResultEntry, Ste
 from machines.coding.shown import LONGEST, arguments_shown, remarks_on, short, text_of
 from machines.coding.standing import REASONS
 from machines.coding.work import Work
+from machines.talking.answers import is_left_out
 
 _MOST_LINES = 12
 _NO_PARTS: Mapping[str, Work] = {}
@@ -190,8 +191,7 @@ def _not_made(told: Mapping[str, Any]) -> int:
     """Count the calls that were left out behind another one, whose reason is told."""
     if told.get("reason") == "too_many_calls":
         return 0
-    codes = ((result.get("error") or {}).get("code") for result in (told.get("results") or {}).values())
-    return sum(code == "too_many_calls" for code in codes)
+    return sum(map(is_left_out, (told.get("results") or {}).values()))
 
 
 def _tokens(work: Work) -> int:

@@ -72,6 +72,15 @@ def digest_of(value: object) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
+def did_of(call: Mapping[str, Any], data: Mapping[str, Any], at_ms: int = 0, answer: int = 0) -> Did:
+    """Give an action as the detector of circles remembers it."""
+    changed = any(change["before"] != change["after"] for change in data.get("changes") or ())
+    result = digest_of(data["result"] if data.get("seen") is None else data["seen"])
+    return Did(
+        call["key"], call["tool"], call["kind"], result, changed, data.get("fault", ""), at_ms=at_ms, answer=answer
+    )
+
+
 def round_of(asked: Did, past: Sequence[Did], others: Iterable[Did] = ()) -> Round:
     """Judge a call that is asked for by the last actions, oldest first, and by what `others` have changed who work beside it."""
     if asked.kind == "polling":

@@ -18,14 +18,14 @@ from dsa.errors import GenerationError
 from dsa.generators.streams import StreamResult
 from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step, text_step
 from machines.coding.calls import COMPLETE, Call, Tool, meant
-from machines.coding.loops import Did, key_of, reminder_of, round_of
+from machines.coding.loops import Did, did_of, key_of, reminder_of, round_of
 from machines.coding.messages import messages_for
 from machines.coding.plan import DECOMPOSE, INDEPENDENT, read_plan, tasks_from
 from machines.coding.resources import Resources
 from machines.coding.shown import arguments_shown
 from machines.coding.telling import read
 from machines.coding.toolbox import Done, Toolbox
-from machines.coding.work import Work, did_of
+from machines.coding.work import Work
 from machines.talking.answers import answer_told
 from machines.talking.texts import as_unicode
 

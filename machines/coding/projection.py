@@ -136,7 +136,7 @@ def _log_lines(called: Called) -> list[str]:
         return [_line(line) for line in log_lines(called)]
     if called.status == "failed":
         return [f"ERROR {called.tool}: {_line((called.result or {}).get('error', {}).get('message', ''))}"]
-    return [] if called.status in _OPEN else [f"TRIED {called.tool} ({called.status})"]
+    return [] if called.status in _OPEN else [_line(f"TRIED {called.tool} ({called.status})")]
 
 
 def _line(text: str) -> str:

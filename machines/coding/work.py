@@ -10,10 +10,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from dsa.runtime.ledger import DoubtEntry, Entry, EventEntry, IntentEntry, ResultEntry, StepEntry
-from machines.coding.loops import KEPT, WINDOW, Did, digest_of
+from machines.coding.loops import KEPT, WINDOW, Did, did_of
 from machines.coding.plan import Task, fallback, tasks_from
 from machines.coding.standing import REASONS, Called, Chapter, Subtask
-from machines.talking.answers import free_id, part_of, refused
+from machines.talking.answers import free_id, is_left_out, part_of, refused
+from machines.talking.names import name_told
 
 Message = dict[str, Any]
 
@@ -51,6 +52,7 @@ class Work:
         self.seconds = 0.0
         self.doubts: set[str] = set()
         self._open: dict[str, Called] = {}
+        self._parts: dict[str, dict[str, Any]] = {}
         self._ids: set[str] = set()
         self._arrived: EventEntry | None = None
 
@@ -175,9 +177,8 @@ class Work:
         following = self.next_waiting
         if following is not None:
             following.status = "in_progress"
-        for past in (self.past, self.past_apart):  # what an earlier subtask has read or run, this one may again
-            while len(past) > WINDOW:
-                past.popleft()
+        last = (deque([*past][-WINDOW:], KEPT) for past in (self.past, self.past_apart))
+        self.past, self.past_apart = last  # what an earlier subtask has read or run, this one may again
 
     def _set_apart(self, places: Collection[str], *, together: bool) -> None:
         """Begin subtasks together, or the first of them alone where no round is left."""
@@ -204,9 +205,9 @@ class Work:
         if event == "asked":
             self.queue = deque(data["calls"])
             message["tool_calls"] = [part_of(call) for call in data["calls"]]
-            for call in data["calls"]:
-                called = Called(call["id"], call["name"], call["provider_id"])
-                self._open[call["id"]] = called
+            for call, part in zip(data["calls"], message["tool_calls"], strict=True):
+                called = Called(call["id"], name_told(call["name"]), call["provider_id"])
+                self._open[call["id"]], self._parts[call["id"]] = called, part
                 self._ids.add(call["id"])
                 self.calls.append(called)
         elif event == "said":
@@ -220,6 +221,8 @@ class Work:
         called = self._open[self.queue.popleft()["id"]]
         called.tool, called.about, called.status = data["tool"] or called.tool, data, "running"
         self.current = called
+        if data["tool"]:  # the model is reminded of the tool by its own name, whatever it has called it
+            self._parts[called.call_id]["function"]["name"] = data["tool"]
         self.rescues.update(data.get("rescues") or ())
 
     def _came(self, is_done: bool, data: Mapping[str, Any]) -> None:  # noqa: FBT001  (one of two events)
@@ -292,7 +295,7 @@ class Work:
             self._refused(told)
             for call_id, result in (told.get("results") or {}).items():
                 if call_id in self._open:
-                    self._open[call_id].status = _reason_of(result, told["reason"])
+                    self._open[call_id].status = "too_many_calls" if is_left_out(result) else told["reason"]
                     self._answer(call_id, result)
             if told.get("drops"):
                 self.queue.clear()
@@ -316,6 +319,7 @@ class Work:
 
     def _answer(self, call_id: str, result: object) -> None:
         called = self._open.pop(call_id, None)
+        self._parts.pop(call_id, None)
         if called is not None:
             called.result = result
             text = json.dumps(result, ensure_ascii=False)
@@ -338,21 +342,6 @@ class Work:
 
 
 _UNKNOWN = "it was cut off; nobody knows what came of it: look before you do it again"
-
-
-def did_of(call: Mapping[str, Any], data: Mapping[str, Any], at_ms: int = 0, answer: int = 0) -> Did:
-    """Give an action as the detector of circles remembers it."""
-    changed = any(change["before"] != change["after"] for change in data.get("changes") or ())
-    result = digest_of(data["result"] if data.get("seen") is None else data["seen"])
-    return Did(
-        call["key"], call["tool"], call["kind"], result, changed, data.get("fault", ""), at_ms=at_ms, answer=answer
-    )
-
-
-def _reason_of(result: Mapping[str, Any], reason: str) -> str:
-    """Give why a call was not made: what was said of the call that led there, or that it was left out behind it."""
-    is_left_out = (result.get("error") or {}).get("code") == "too_many_calls"
-    return "too_many_calls" if is_left_out else reason
 
 
 def _short(arguments: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal
 
 from dsa.generators.streams import StreamResult, ToolCall
+from machines.talking.names import name_sent
 from machines.talking.texts import as_unicode, is_writable
 
 #: It asks for calls · it says something, and asks for nothing · it broke off, or says nothing at all
@@ -77,11 +78,16 @@ def free_id(call_id: str, beside: Collection[str], taken: Collection[str]) -> st
 
 
 def part_of(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a call as OpenAI's messages have it, with what its provider wants back."""
-    function = {"name": call["name"], "arguments": json.dumps(call["arguments"] or {}, ensure_ascii=False)}
+    """Give a call as OpenAI's messages have it, with what its provider wants back; the name is one that providers take."""
+    function = {"name": name_sent(call["name"]), "arguments": json.dumps(call["arguments"] or {}, ensure_ascii=False)}
     return {**(call.get("extra") or {}), "id": call["provider_id"], "type": "function", "function": function}
 
 
 def refused(code: str, message: str, **more: object) -> dict[str, Any]:
     """Give the result of a call that was not made, or not to its end."""
     return {"error": {"code": code, "message": message}, **more}
+
+
+def is_left_out(result: Mapping[str, Any]) -> bool:
+    """Tell whether a call's result says that the call was left out, behind another one or for want of room."""
+    return bool((result.get("error") or {}).get("code") == "too_many_calls")

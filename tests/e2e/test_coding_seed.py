@@ -1,6 +1,7 @@
 """The goals of seed 003, with real tools on a real folder: the model derives every turn from what it is sent, and says LOST when something is missing."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -139,3 +140,29 @@ def test_who_completes_a_subtask_without_a_result_sees_the_question_first(tmp_pa
     assert "say again that it is done" in told[0]["message"]
     assert (agent.state, agent.values["rounds"]) == ("goal_complete", 2)
     assert not (tmp_path / "workspace" / "a.txt").exists()
+
+
+def test_a_strict_provider_is_never_sent_a_name_that_it_refuses(tmp_path):
+    """Tools that were meant go back under their own names; of others what is left of theirs."""
+    names = ("multi_tool_use.parallel", "", "lis t dir!", "x" * 200_000, "a\nb", "functions.list_dir", "list_dir")
+    player = acting(
+        HELLO_PLAN, lambda view: complete() if view.done else Said(calls=tuple((each, {}) for each in names))
+    )
+
+    def strict(body, number):
+        sent = [call["function"]["name"] for each in body["messages"] for call in each.get("tool_calls") or ()]
+        if all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name) for name in sent):
+            return player(body, number)
+        return Said("Invalid 'messages[2].tool_calls[0].function.name': string does not match pattern", status=400)
+
+    with agent_at(tmp_path, HELLO, strict) as (agent, played):
+        work = worked(agent)
+        assert agent.state == "goal_complete"
+    sent = [
+        call["function"]["name"] for each in played.requests[-1]["messages"] for call in each.get("tool_calls") or ()
+    ]
+    assert sent == ["multi_tool_use_parallel", "unnamed", "list_dir", "x" * 64, "a_b", "list_dir", "list_dir"]
+    assert max(len(json.dumps(each.result)) for each in work.calls) < 2_000
+    log = (tmp_path / "workspace" / "agent_ledger.log").read_text().splitlines()
+    tried = ("multi_tool_use.parallel", "", f"{'x' * 64}..", "a b")
+    assert log[:4] == [" ".join(f"TRIED {name} (unknown_tool)".split()) for name in tried]

@@ -79,6 +79,17 @@ def test_a_call_and_its_result_stand_together_under_the_provider_s_id():
     assert json.loads(result["content"])["row_count"] == 1
 
 
+def test_calls_are_sent_back_under_names_that_providers_take():
+    """A tool that was meant under its own; strict providers refuse every request that repeats another one."""
+    told = Told().says("How many?").asked(("c1", "functions.run_sql"), ("c2", "multi_tool_use.parallel"), ("c3", ""), ("c4", "x" * 200_000))  # fmt: skip
+    told.called("c1").came("c1").called("c2", "", "").skips("c2", "unknown_tool")
+    asked = told.conversation.turn.messages[1]
+    assert [call["function"]["name"] for call in asked["tool_calls"]] == [
+        "run_sql", "multi_tool_use_parallel", "unnamed", "x" * 64,
+    ]  # fmt: skip
+    assert max(len(call.tool) for call in told.conversation.turn.calls) < 70
+
+
 @pytest.mark.parametrize("event", ["message", "answered", "retried"])
 def test_calls_without_a_result_are_answered_as_interrupted_before_anything_else_is_said(event):
     told = asked_once().asked(("c2", "run_sql"), ("c3", "run_python")).called("c2")

@@ -104,6 +104,8 @@ def test_what_was_cut_off_is_never_mended(text):
 def test_a_call_of_no_tool_names_those_there_are():
     call = meant("c1", "send_mail", {"to": "all"})
     assert call.fault == "there is no tool 'send_mail'; the tools are: run_sql, run_python"
+    for fault in (meant("c1", "x" * 200_000, {}).fault, meant("c1", "-" * 200_000 + "run_sql", None).fault):
+        assert len(fault) < 200
     assert tool_meant("run_sqlite") is None
 
 

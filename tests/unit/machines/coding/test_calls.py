@@ -84,3 +84,8 @@ def test_every_tool_describes_itself_as_a_schema(tool):
 def test_no_two_tools_have_one_name():
     plain = [name for tool in TOOLS for name in (tool.name.replace("_", ""), *tool.names)]
     assert len(plain) == len(set(plain))
+
+
+@pytest.mark.parametrize(("name", "given"), [("x" * 200_000, {}), ("-" * 200_000 + "read_file", None)])
+def test_a_fault_has_a_long_name_short(name, given):
+    assert len(read(name, given).fault) < 500

@@ -1,0 +1,35 @@
+"""Names of tools: what models make of them, and what can be sent back."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from machines.talking.names import name_sent, name_told
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [
+        ("read_file", "read_file"),
+        ("multi_tool_use.parallel", "multi_tool_use_parallel"),
+        ("lis t dir!", "lis_t_dir_"),
+        ("\u8bfb\n", "_"),
+        ("", "unnamed"),
+        ("a" * 200_000, "a" * 64),
+    ],
+)
+def test_a_name_is_sent_back_as_every_provider_takes_it(name, sent):
+    assert name_sent(name) == sent
+
+
+@given(st.text())
+def test_any_text_gives_a_name_that_stays_the_same(name):
+    assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name_sent(name))
+    assert name_sent(name_sent(name)) == name_sent(name)
+
+
+def test_a_long_name_is_told_short():
+    assert name_told("read_file") == "read_file"
+    assert name_told("a" * 200_000) == f"{'a' * 64}.."
