@@ -37,6 +37,8 @@ _SAME_ERRORS = 3
 class Did:
     """An action that is over, or was refused for going round: `result` is a digest of what it gave, empty for one that was refused.
 
+    `tool` is what it was done with (`tool_of`).
+
     `changed`: a file is another one than before. `error` says in which way it went wrong, empty where it did not. `at_ms`: when, on the
     clock of the ledger. `answer`: the number of the model's answer that has asked for it.
     """
@@ -72,12 +74,17 @@ def digest_of(value: object) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
+def tool_of(call: Mapping[str, Any]) -> str:
+    """Give what a call is done with: its tool, and the program that it runs. Where one program fails, another one may tell why."""
+    return " ".join([call["tool"], *call.get("argv", ())[:1]])
+
+
 def did_of(call: Mapping[str, Any], data: Mapping[str, Any], at_ms: int = 0, answer: int = 0) -> Did:
     """Give an action as the detector of circles remembers it."""
     changed = any(change["before"] != change["after"] for change in data.get("changes") or ())
     result = digest_of(data["result"] if data.get("seen") is None else data["seen"])
     return Did(
-        call["key"], call["tool"], call["kind"], result, changed, data.get("fault", ""), at_ms=at_ms, answer=answer
+        call["key"], tool_of(call), call["kind"], result, changed, data.get("fault", ""), at_ms=at_ms, answer=answer
     )
 
 

@@ -18,7 +18,7 @@ from dsa.errors import GenerationError
 from dsa.generators.streams import StreamResult
 from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step, text_step
 from machines.coding.calls import COMPLETE, Call, Tool, meant
-from machines.coding.loops import Did, did_of, key_of, reminder_of, round_of
+from machines.coding.loops import Did, did_of, key_of, reminder_of, round_of, tool_of
 from machines.coding.messages import messages_for
 from machines.coding.plan import DECOMPOSE, INDEPENDENT, read_plan, tasks_from
 from machines.coding.resources import Resources
@@ -140,7 +140,7 @@ async def _taken(action: Action, agent: Resources, work: Work, tools: Mapping[st
         return _closing(action, work, call, about)
     found = await in_thread(partial(agent.toolbox.looked_at, call))
     key = key_of(call.tool.name, known_by(call, found, agent.toolbox.workspace.known_as))
-    did = Did(key, call.tool.name, call.tool.kind, answer=work.asked_of_model)
+    did = Did(key, tool_of({**about, **found}), call.tool.kind, answer=work.asked_of_model)
     seen = round_of(did, tuple(work.past), (*work.past_apart, *agent.others()))
     approval = agent.approval(call.tool.needs, found["asks"], work.allowed)
     data = {

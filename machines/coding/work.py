@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from dsa.runtime.ledger import DoubtEntry, Entry, EventEntry, IntentEntry, ResultEntry, StepEntry
-from machines.coding.loops import KEPT, WINDOW, Did, did_of
+from machines.coding.loops import KEPT, WINDOW, Did, did_of, tool_of
 from machines.coding.plan import Task, fallback, tasks_from
 from machines.coding.standing import REASONS, Called, Chapter, Subtask
 from machines.talking.answers import free_id, is_left_out, part_of, refused
@@ -315,7 +315,7 @@ class Work:
             about = self.current.about
             self.blocked[about["key"]] = f"{about['tool']} {_short(about['arguments'])}: {told['text']}"
             at_ms, answer = self._now_ms, self.asked_of_model
-            self.past.append(Did(about["key"], about["tool"], about["kind"], refused=True, at_ms=at_ms, answer=answer))
+            self.past.append(Did(about["key"], tool_of(about), about["kind"], refused=True, at_ms=at_ms, answer=answer))
 
     def _answer(self, call_id: str, result: object) -> None:
         called = self._open.pop(call_id, None)

@@ -208,8 +208,9 @@ def test_calls_of_one_answer_are_not_refused_for_errors_that_nobody_has_seen(tmp
 
 
 def test_an_error_that_repeats_is_blocked_and_ends_nothing(tmp_path):
+    """Another program may say why, and so may whatever else looks."""
     programs = [run("python", name) for name in FAILING]
-    with begun(tmp_path, in_turn(*programs, read("f1.txt"), FAILS)) as (agent, _):
+    with begun(tmp_path, in_turn(*programs, run("ruff", "check", "fails0.py"), FAILS)) as (agent, _):
         work = worked(agent)
     assert [each.status for each in work.calls] == [
         *["done"] * 3, *["call_looping"] * 3, "done", "done", "subtask_completed",
