@@ -1,6 +1,7 @@
 """A goal with a small real MCP server, started over stdio by the run itself: its tools are judged in the same row as ours."""
 
 import asyncio
+import io
 import json
 import sys
 from pathlib import Path
@@ -8,7 +9,9 @@ from pathlib import Path
 import pytest
 from chat_server import Said
 from coders import acting, agent_at, call, complete, forgetful, tasks, worked
+from rich.console import Console
 
+from machines.coding.display import Display
 from machines.coding.tools.errors import ToolError
 
 SERVER = str(Path(__file__).parent.parent / "mcp_server.py")
@@ -72,8 +75,12 @@ def test_its_arguments_are_its_own_whatever_they_are_called(tmp_path):
     more = ("timeout_sec", 1), ("timeout_sec", 2), ("timeout_sec", 3), ("path", "a"), ("path", "./a"), ("path", ["a"]), ("path", 7), ("files", 1)  # fmt: skip
     asked = Said(calls=tuple(("words__lookup", {"key": "dsa", name: value}) for name, value in more))
 
-    with agent_at(tmp_path, "Look", acting(PLAN, lambda view: complete() if view.done else asked), mcp=servers()) as (agent, _):  # fmt: skip
+    told = Console(file=io.StringIO(), width=500)
+    player = acting(PLAN, lambda view: complete() if view.done else asked)
+    with agent_at(tmp_path, "Look", player, mcp=servers(), observe=Display(told).observe) as (agent, _):
         work = worked(agent)
+    for name, value in more:
+        assert f"words__lookup  {json.dumps({'key': 'dsa', name: value}, sort_keys=True)}\n" in told.file.getvalue()
     assert [each.status for each in work.calls] == ["done"] * len(more) + ["subtask_completed"]
     assert len({each.about["key"] for each in work.calls[:-1]}) == len(more)
 
