@@ -60,7 +60,9 @@ def remarks_on(result: Mapping[str, Any]) -> list[str]:
     """Say what there is to know of a call beside its text: how a command ended, what was put back, what the model was told."""
     found = [how_ended(result)] if result.get("rc") or "signal" in result or "ended" in result else []
     if result.get("put_back"):
-        found.append(f"protected, and put back: {', '.join(result['put_back'])}")
+        found.append(f"not for a command to write, and put back or taken away: {', '.join(result['put_back'])}")
+    if result.get("not_kept"):
+        found.append(f"changed, and not undone by dsa undo: {', '.join(result['not_kept'])}")
     if result.get("left_staged"):
         found.append(f"left staged: {_listed(result['left_staged'])}")
     return [*found, *([f"note: {result['note']}"] if result.get("note") else [])]

@@ -248,7 +248,7 @@ class Toolbox:
         given = call["arguments"]
         ran = running.run(
             call["argv"], root=self.root, cwd=given["cwd"], stdin=given.get("stdin"), timeout_s=given["timeout_sec"],
-            protected=self._protected_from_commands(), network=tuple(self._config.get("network") or ()), rules=self.rules,
+            protected=self._protected, network=tuple(self._config.get("network") or ()), rules=self.rules,
             unconfined=bool(self._config.get("unconfined")), stop=stop,
         )  # fmt: skip
         how = (
@@ -260,19 +260,18 @@ class Toolbox:
         )
         rc = f"rc={ran.code}" if ran.code is not None else ran.signal or how
         told: dict[str, Any] = {"rc": ran.code, "output": ran.output}
-        more = {"signal": ran.signal, "ended": how, "omitted": ran.omitted, "put_back": list(ran.removed)}
+        more = {
+            "signal": ran.signal,
+            "ended": how,
+            "omitted": ran.omitted,
+            "put_back": list(ran.removed),
+            "not_kept": list(ran.changed),
+        }
         told |= {name: value for name, value in more.items() if value}
         command = shlex.join(call["argv"])
         failed = "" if ran.code == 0 else f"{command} -> {rc}: {_last_line(ran.output)}"[:_LONGEST_ERROR]
         fault = f"{rc} {_last_line(ran.output)}" if failed else ""
         return Done(told, error=failed, fault=fault, ran=f"{command} -> {rc}"[:_LONGEST_ERROR])
-
-    def _protected_from_commands(self) -> list[str]:
-        """Name what no command may write: what is there and covered by a pattern, and what a pattern names by itself."""
-        by_name = [
-            name for name in self._protected if not any(sign in name for sign in "*?[") and not name.startswith("/")
-        ]
-        return sorted({*self.workspace.protected_here(), *(name for name in by_name if ".." not in name)})
 
     def contents(self) -> str:
         """Name what lies in the workspace itself, not in its folders."""

@@ -120,19 +120,25 @@ def _accepting(listener, reached, over):
 
 def test_what_is_protected_is_protected_from_commands_too(tmp_path, workspace):
     """By a pattern, and our own settings, which say what an agent may do."""
-    script = "import sys\nopen(sys.argv[1], 'w').write('hacked')\n"
+    script = "import os, sys\nos.makedirs(os.path.dirname(sys.argv[1]) or '.', exist_ok=True)\nopen(sys.argv[1], 'w').write('hacked')\n"
     before = (workspace / "tests" / "test_guard.py").read_text()
     results = result_of(
         tmp_path,
         call("write_file", path="write.py", content=script),
         call("run_cmd", cmd=["python", "write.py", "tests/test_guard.py"]),
         call("run_cmd", cmd=["python", "write.py", "dsa.toml"]),
+        call("run_cmd", cmd=["python", "write.py", "src/dsa.toml"]),
+        call("run_cmd", cmd=["python", "write.py", "tests/test_gone.py"]),
+        call("run_cmd", cmd=["python", "write.py", ".venv/tool"]),
         call("write_file", path="dsa.toml", content="[code]\n"),
         call("write_file", path="sub/dsa.toml", content="[code]\n"),
         protected=["tests/test_g*.py"],
     )
     assert results[1]["rc"] != 0
     assert results[2]["put_back"] == ["dsa.toml"]
-    assert [each["error"]["code"] for each in results[3:5]] == ["path_outside_workspace"] * 2
+    assert results[3]["put_back"] == ["src/dsa.toml"]
+    assert results[4]["put_back"] == ["tests/test_gone.py"]
+    assert (results[5]["not_kept"], "put_back" in results[5]) == ([".venv"], False)
+    assert [each["error"]["code"] for each in results[6:8]] == ["path_outside_workspace"] * 2
     assert (workspace / "tests" / "test_guard.py").read_text() == before
-    assert not (workspace / "dsa.toml").exists()
+    assert list(workspace.rglob("dsa.toml")) == []

@@ -113,6 +113,7 @@ class Pattern:
     """
 
     text: str
+    _globs: tuple[str, ...] = attrs.field(init=False, repr=False, eq=False)
     _names: tuple[re.Pattern[str] | None, ...] = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
@@ -124,36 +125,57 @@ class Pattern:
             raise ValueError(f"'{self.text}' leads out of the workspace: a pattern begins at its root")
         if "/" not in self.text.rstrip("/"):
             names = ["**", *names]
-        made = tuple(None if name == "**" else re.compile(fnmatch.translate(_plain(name))) for name in names)
+        globs = tuple(name if name == "**" else _plain(name) for name in names)
+        made = tuple(None if name == "**" else re.compile(fnmatch.translate(name)) for name in globs)
+        object.__setattr__(self, "_globs", globs)
         object.__setattr__(self, "_names", made)
 
     def matches(self, parts: Sequence[str]) -> bool:
         """Tell whether it is the pattern of a path."""
-        return len(self._names) in self._lengths([_plain(part) for part in parts])[-1]
+        return self.is_whole(self._lengths(parts)[-1])
 
     def covers(self, parts: Sequence[str]) -> bool:
         """Tell whether it is the pattern of a path, or of a folder above it."""
-        return any(len(self._names) in reached for reached in self._lengths([_plain(part) for part in parts])[1:])
+        return any(self.is_whole(reached) for reached in self._lengths(parts)[1:])
 
-    def _lengths(self, parts: Sequence[str]) -> list[set[int]]:
+    def _lengths(self, parts: Sequence[str]) -> list[frozenset[int]]:
         """Give, for each number of names of the path, how much of the pattern they can be."""
-        reached = [self._onward({0})]
+        reached = [self.begun]
         for part in parts:
-            stays = {at for at in reached[-1] if at < len(self._names) and self._names[at] is None}
-            goes = {at + 1 for at in reached[-1] if at < len(self._names) and _is(self._names[at], part)}
-            reached.append(self._onward(stays | goes))
+            reached.append(self.onward(reached[-1], part))
         return reached
 
-    def _onward(self, places: set[int]) -> set[int]:
+    # -- name by name -------------------------------------------------------------------------------------------------------
+
+    @property
+    def begun(self) -> frozenset[int]:
+        """How much of it the path of the workspace itself can be, which has no names."""
+        return self._with_nothing({0})
+
+    def onward(self, reached: frozenset[int], name: str | None) -> frozenset[int]:
+        """Give how much of it a path can be that goes on with a name; None is one that only `**` can stand for."""
+        plain = None if name is None else _plain(name)
+        left = [(at, self._names[at]) for at in reached if at < len(self._names)]
+        return self._with_nothing({at if each is None else at + 1 for at, each in left if _stands_for(each, plain)})
+
+    def is_whole(self, reached: frozenset[int]) -> bool:
+        """Tell whether so much is all of it."""
+        return len(self._names) in reached
+
+    def expected(self, reached: frozenset[int]) -> list[str]:
+        """Give what stands in it for the names with which a path goes on otherwise than by a `**`, as such names are compared."""
+        return [self._globs[at] for at in reached if at < len(self._names) and self._names[at] is not None]
+
+    def _with_nothing(self, places: set[int]) -> frozenset[int]:
         """Add the places behind a `**` that stands for nothing."""
         for at in range(len(self._names)):
             if at in places and self._names[at] is None:
                 places.add(at + 1)
-        return places
+        return frozenset(places)
 
 
-def _is(pattern: re.Pattern[str] | None, name: str) -> bool:
-    return pattern is not None and pattern.match(name) is not None
+def _stands_for(pattern: re.Pattern[str] | None, name: str | None) -> bool:
+    return pattern is None or (name is not None and pattern.match(name) is not None)
 
 
 @lru_cache(4096)  # each call asks of the same few names, pattern by pattern
@@ -174,6 +196,11 @@ class Protection:
     def of(cls, further: Iterable[str]) -> "Protection":
         """Give the protection that has these patterns too."""
         return cls(tuple(Pattern(text) for text in dict.fromkeys((*PROTECTED, *further))))
+
+    @property
+    def plain_names(self) -> tuple[str, ...]:
+        """The paths that patterns name by themselves."""
+        return tuple(each.text.lstrip("/") for each in self.patterns if not any(sign in each.text for sign in "*?["))
 
     def covers(self, parts: Sequence[str]) -> bool:
         """Tell whether a path is protected."""

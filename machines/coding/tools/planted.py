@@ -1,26 +1,34 @@
-"""What git, and we, would take settings from below a workspace: found by a walk over all of its folders, those that are ignored too.
+"""What a command must not leave below a workspace: found by a walk over all of its folders, those that are ignored too.
 
-Takes the workspace, gives what stands in it under a protected name, and folders that are repositories by what is in them: git takes a folder for
-one that has HEAD, objects and refs (gitrepository-layout(5)), and then has programs run that its `config` names, for whoever asks for the
-status there. No link is followed. What is known by its number is the same when it was moved. What is done about it is not known here.
+Takes the workspace, gives what is protected and there; folders that are repositories by what is in them: git takes a folder for one that has
+HEAD, objects and refs (gitrepository-layout(5)), and then has programs run that its `config` names, for whoever asks for the status there; what no
+diff shows: bytecode, which Python runs in the place of the source beside it, and what stands under names that are kept for the tools; and
+folders of installed programs that have changed. No link is followed. What is protected and known by its number is the same when it was moved.
+What is done about it is not known here.
 """
 
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import attrs
 
-from machines.coding.tools.paths import PROTECTED, Protection
+from machines.coding.tools.covering import Way
+from machines.coding.tools.paths import TEMPORARY, Protection
 
 #: What in a repository has programs run, or leads to another one.
 SETTINGS = ("HEAD", "config", "config.worktree", "commondir", "hooks")
 _PARTS = ("head", "commondir", "refs", "objects")
-_ALWAYS = Protection.of(())
+_BYTECODE, _CACHE, _VIRTUAL = ".pyc", "__pycache__", "pyvenv.cfg"
+#: Of what the history leaves out, the folders from which programs are run.
+_INSTALLED = frozenset({".venv", "node_modules", ".tox", ".nox", ".eggs"})
 
 #: Device and number of a file.
 Number = tuple[int, int]
+#: What changes with a file: number, mode, size in bytes, times of change of content and of the file in ns. Of a folder the number alone.
+Stamp = tuple[int, ...]
 
 
 @attrs.frozen
@@ -45,57 +53,119 @@ class Shape:
 
 @attrs.frozen
 class Sight:
-    """What was found: paths of protected names, the uppermost only, and shapes of folders, each by its number."""
+    """What was found: numbers of what is protected by their paths, the uppermost only, and shapes of folders by their numbers.
 
-    named: dict[Number, str] = attrs.field(factory=dict)
+    `links` are the paths of protected links. `unseen` has what no diff shows by its path, `changed` the folders of installed programs in which
+    something is newer than was asked for.
+    """
+
+    named: dict[str, Number] = attrs.field(factory=dict)
+    links: set[str] = attrs.field(factory=set)
     shapes: dict[Number, Shape] = attrs.field(factory=dict)
+    unseen: dict[str, Stamp] = attrs.field(factory=dict)
+    changed: set[str] = attrs.field(factory=set)
+
+    def name(self, entry: os.DirEntry[str]) -> None:
+        """Take down what is protected."""
+        self.named[entry.path] = _number(entry.stat(follow_symlinks=False))
+        if entry.is_symlink():
+            self.links.add(entry.path)
 
     def planted_since(self, before: "Sight") -> list[str]:
-        """Give the paths of what has come since, and would be read."""
-        new = {path for number, path in self.named.items() if number not in before.named}
+        """Give the paths of what has come since, and would be read: the uppermost only.
+
+        The number of a link is that of another file as soon as the link is gone, which no mount prevents: so a link is never known by it.
+        """
+        known = {number for path, number in before.named.items() if path not in before.links}
+        new = {path for path, number in self.named.items() if number not in known}
         new |= {path for number, shape in self.shapes.items() if (path := shape.added(before.shapes.get(number)))}
-        return sorted(new)
+        new |= {path for path, stamp in self.unseen.items() if before.unseen.get(path) != stamp}
+        uppermost: list[str] = []
+        for path in sorted(new, key=lambda path: path.split("/")):
+            if not uppermost or not path.startswith(f"{uppermost[-1]}/"):
+                uppermost.append(path)
+        return uppermost
 
 
 @contextmanager
-def looked(root: str) -> Iterator[Sight]:
-    """Look at a workspace. Folders that are closed to their owner are open to us until the end, and then as they were."""
+def looked(root: str, protection: Protection, since_ns: int | None = None) -> Iterator[Sight]:
+    """Look at a workspace. Folders that are closed to their owner are open to us until the end, and then as they were.
+
+    With `since_ns` it is asked too which folders of installed programs have something that has changed at that time, or after it.
+    """
     closed: list[tuple[str, int]] = []
     found = Sight()
     try:
-        waiting = [root]
+        waiting = [_Folder(root, Way.of(protection), since_ns)]
         while waiting:
             folder = waiting.pop()
-            _open_up(folder, closed)
+            _open_up(folder.path, closed)
             # Gone, of somebody else, or too long a path: for git too.
-            with suppress(OSError), os.scandir(folder) as entries:
-                waiting += _inside(folder, entries, found)
+            with suppress(OSError), os.scandir(folder.path) as entries:
+                waiting += folder.looked_into(entries, found)
         yield found
     finally:
-        for folder, mode in reversed(closed):
+        for path, mode in reversed(closed):
             with suppress(FileNotFoundError):
-                os.chmod(folder, mode)  # noqa: PTH101  (a walk of many)
+                os.chmod(path, mode)  # noqa: PTH101  (a walk of many)
 
 
-def _inside(folder: str, entries: Iterator[os.DirEntry[str]], found: Sight) -> list[str]:
-    """Take down what is in a folder; give the folders to look at next."""
-    further, parts = [], {}
-    for entry in entries:
-        name = entry.name
-        if is_named(name):
-            found.named[_number(entry.stat(follow_symlinks=False))] = entry.path
-        elif entry.is_dir(follow_symlinks=False):
-            further.append(entry.path)
-        if (plain := name.lower()) in _PARTS:
-            parts[plain] = name
-    if parts:
-        found.shapes[_number(os.stat(folder))] = Shape(folder, parts)  # noqa: PTH116
-    return further
+@attrs.frozen
+class _Folder:
+    """A folder that is to be looked at. `is_unseen`: no diff shows what lies in it. `installed` is the folder of installed programs around it."""
 
+    path: str
+    way: Way
+    since_ns: int | None
+    is_unseen: bool = False
+    installed: str = ""
 
-def is_named(name: str) -> bool:
-    """Tell whether a name is protected always."""
-    return name.lower() in PROTECTED if name.isascii() else _ALWAYS.covers((name,))
+    def looked_into(self, entries: Iterator[os.DirEntry[str]], found: Sight) -> "list[_Folder]":
+        """Take down what is in it; give the folders to look at next."""
+        further: list[_Folder] = []
+        parts: dict[str, str] = {}
+        for entry in entries:
+            name = entry.name
+            plain = name.lower()
+            way = self.way.into(name, plain)
+            if way is None:
+                found.name(entry)
+            elif entry.is_dir(follow_symlinks=False):
+                further.append(self._below(entry, plain, way))
+            if self.is_unseen or plain.endswith((_BYTECODE, _CACHE)) or plain.startswith(TEMPORARY):
+                self._note_unseen(entry, plain, found)
+            if self.installed or plain in _INSTALLED:
+                self._note_changed(self.installed or entry.path, entry, found)
+            if plain in _PARTS or plain == _VIRTUAL:
+                parts[plain] = name
+        if parts.pop(_VIRTUAL, "") and not self.installed:
+            further = [attrs.evolve(each, installed=self.path) for each in further]
+            for each in further:
+                self._note_changed(self.path, Path(each.path), found)
+        if parts:
+            found.shapes[_number(os.stat(self.path))] = Shape(self.path, parts)  # noqa: PTH116
+        return further
+
+    def _below(self, entry: os.DirEntry[str], plain: str, way: Way) -> "_Folder":
+        is_unseen = self.is_unseen or plain == _CACHE or plain.startswith(TEMPORARY)
+        installed = self.installed or (entry.path if plain in _INSTALLED else "")
+        return _Folder(entry.path, way, self.since_ns, is_unseen, installed)
+
+    def _note_unseen(self, entry: os.DirEntry[str], plain: str, found: Sight) -> None:
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if not (self.is_unseen or plain == _CACHE or plain.startswith(TEMPORARY) or not is_folder):
+            return  # a folder that is only called so
+        with suppress(FileNotFoundError):  # somebody else has taken it away
+            at = entry.stat(follow_symlinks=False)
+            times = () if is_folder else (at.st_mode, at.st_size, at.st_mtime_ns, at.st_ctime_ns)
+            found.unseen[entry.path] = (*_number(at), *times)
+
+    def _note_changed(self, installed: str, entry: os.DirEntry[str] | Path, found: Sight) -> None:
+        """Take down that something was changed in a folder of installed programs; once it is known, nothing more is asked of it."""
+        if self.since_ns is not None and installed not in found.changed:
+            with suppress(FileNotFoundError):
+                if entry.stat(follow_symlinks=False).st_ctime_ns >= self.since_ns:
+                    found.changed.add(installed)
 
 
 def is_head(name: str) -> bool:

@@ -1,8 +1,7 @@
-"""What a command may not change in the workspace: the history, the settings, and the records of the one who runs it.
+"""What a command may not change in the workspace: the history, the settings, the records of the one who runs it, and what patterns name.
 
-Takes the workspace and names in it, gives what is to be shown without leave to write; afterwards what has been made in the place of a name
-that was not there is removed, and links are as they were. So is, at any depth, what git would take for a repository. It does not know how a
-command is run.
+Takes the workspace and patterns, gives what is to be shown without leave to write; afterwards what has come that they cover is removed, at any
+depth, and links are as they were. So is what git would take for a repository, and what no diff shows. It does not know how a command is run.
 """
 
 import os
@@ -10,10 +9,11 @@ import shutil
 import stat
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from dsa.edge.sandbox.folders import flatten
-from machines.coding.tools.paths import PROTECTED, shown
+from machines.coding.tools.paths import Protection, shown
 from machines.coding.tools.planted import SETTINGS, looked
 
 _CLEANING_S = 10.0
@@ -21,24 +21,25 @@ _MOST_TOLD = 50
 
 
 class Protected:
-    """Names in a workspace, as they are before a command. Raises ValueError for a name that leads out of it."""
+    """What is protected in a workspace, as it is before a command. Raises ValueError for a pattern that names nothing in it."""
 
-    def __init__(self, root: Path, names: Iterable[str]) -> None:
-        self._root = root
+    def __init__(self, root: Path, patterns: Iterable[str]) -> None:
+        self._root, self._protection = root, Protection.of(patterns)
         self._links: dict[Path, str] = {}
         self._absent: list[Path] = []
         kept: set[str] = set()
-        for name in dict.fromkeys((*PROTECTED, *names)):
-            path = Path(os.path.normpath(root / name))
-            if not path.is_relative_to(root) or path == root:
-                raise ValueError(f"'{name}' is no path inside the workspace that could be protected")
-            kept |= self._looked_at(path)
-        with looked(str(root)) as self._sight:
+        for name in self._protection.plain_names:
+            kept |= self._looked_at(Path(os.path.normpath(root / name)))
+        with looked(str(root), self._protection) as self._sight:
             bare = [shape.folder for shape in self._sight.shapes.values() if shape.is_repository]
             inside = (f"{folder}/{name}" for folder in bare for name in SETTINGS)
-            for found in (*self._sight.named.values(), *inside):
+            for found in (*self._sight.named, *inside):
                 kept |= self._looked_at(Path(found))
         self.kept = tuple(sorted(kept))
+        self.changed: tuple[str, ...] = ()
+        self._since_ns = (
+            time.time_ns()
+        )  # a command begins to write much later than the system's clock for files is behind
 
     def _looked_at(self, path: Path) -> set[str]:
         """Note what is there; give what can be mounted."""
@@ -65,9 +66,9 @@ class Protected:
         )
 
     def restored(self) -> tuple[str, ...]:
-        """Remove what was made under a protected name, and what makes a folder a repository; set links as they were.
+        """Remove what is protected and was made, what makes a folder a repository, and what no diff shows; set links as they were.
 
-        Names what was changed so, of very much the first.
+        Names what was changed so, of very much the first. `changed` then names the folders of installed programs that are not as they were.
         """
         changed = [path for path in self._absent if not self._link_in(path.parent) and os.path.lexists(path)]
         for path in changed:
@@ -83,11 +84,13 @@ class Protected:
         return _told([str(path.relative_to(self._root)) for path in (*changed, *self._planted_removed())])
 
     def _planted_removed(self) -> list[Path]:
-        with looked(str(self._root)) as sight:
+        with looked(str(self._root), self._protection, self._since_ns) as sight:
             own = {str(link) for link in self._links}
             planted = [Path(path) for path in sight.planted_since(self._sight) if path not in own]
             for path in planted:
-                _removed(path)
+                with suppress(FileNotFoundError):  # somebody else has taken it away
+                    _removed(path)
+        self.changed = _told(sorted(str(Path(folder).relative_to(self._root)) for folder in sight.changed))
         return planted
 
 

@@ -50,6 +50,7 @@ _CERTIFICATES = ("/etc/ssl", "/etc/pki", "/etc/ca-certificates")
 _PACKAGES = ".packages"  # where pip installs to, in the workspace
 _PIP = (
     "--isolated",
+    "--no-compile",
     "--only-binary",
     ":all:",
     "--no-cache-dir",
@@ -81,7 +82,7 @@ class Ran:
     """How a command ended, and what it printed: output and errors in their order, `omitted` characters and bytes of it left out.
 
     `code` is its exit status, or None where a signal (`signal`, as SIGTERM) or the sandbox (`ended`) ended it. `removed` names what it had
-    made of what is protected. `features` are what it was kept from; none on the rung `none`.
+    made of what is protected or no diff shows, `changed` folders of installed programs that it has changed. `features` are what it was kept from; none on the rung `none`.
     """
 
     code: int | None
@@ -91,6 +92,7 @@ class Ran:
     seconds: float
     ended: How
     removed: tuple[str, ...]
+    changed: tuple[str, ...]
     rung: str
     features: frozenset[str]
 
@@ -106,6 +108,8 @@ def run(
     stop: Stop | None = None, bounds: Bounds = BOUNDS,
 ) -> Ran:  # fmt: skip
     """Run a command in a workspace, at most `timeout_s` long; `network` names the hosts that it may reach, as NAME or NAME:PORT.
+
+    `protected` are patterns of what it may not write, as for `Workspace`.
 
     Raises ToolError `refused` by the rules, `bad_cwd`, `no_program`, and `no_sandbox` where this machine cannot confine it; with `unconfined`
     it is then run all the same, with this user's rights. Whatever was started is gone when this returns or raises.
@@ -129,11 +133,19 @@ def run(
         raise ToolError("no_sandbox", f"no command can be run here: {error}") from error
     finally:
         removed = before.restored()
-    return _ran(ended, removed, redact, () if unconfined else KEPT_FROM - ({"no network"} if network else set()))
+    return _ran(
+        ended,
+        (removed, before.changed),
+        redact,
+        () if unconfined else KEPT_FROM - ({"no network"} if network else set()),
+    )
 
 
 def _ran(
-    ended: Ended, removed: tuple[str, ...], redact: Callable[[str], str], features: Sequence[str] | frozenset[str]
+    ended: Ended,
+    left: tuple[tuple[str, ...], tuple[str, ...]],
+    redact: Callable[[str], str],
+    features: Sequence[str] | frozenset[str],
 ) -> Ran:
     text, omitted = output.shown(ended.head, ended.tail, ended.bytes_between, redact)
     status = ended.status
@@ -141,7 +153,7 @@ def _ran(
     name = f"signal {-status}" if not name and status is not None and status < 0 else name
     code = status if status is not None and status >= 0 else None
     rung = "bubblewrap" if features else "none"
-    return Ran(code, name, text, omitted, ended.seconds, ended.how, removed, rung, frozenset(features))
+    return Ran(code, name, text, omitted, ended.seconds, ended.how, *left, rung, frozenset(features))
 
 
 @contextmanager

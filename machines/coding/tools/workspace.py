@@ -16,7 +16,6 @@ import attrs
 
 from machines.coding.tools import arguments as given
 from machines.coding.tools.beneath import Beneath, WorkspaceGoneError
-from machines.coding.tools.covering import covered_below
 from machines.coding.tools.diffing import unified
 from machines.coding.tools.editing import edited
 from machines.coding.tools.errors import ToolError
@@ -167,10 +166,6 @@ class Workspace:
         except (OSError, WorkspaceGoneError) as error:
             return f"the path cannot be looked at: {error}"
         return ""
-
-    def protected_here(self) -> list[str]:
-        """Name what is protected and there now, for whoever keeps commands from it; of a protected folder the folder alone."""
-        return covered_below(str(self._root), self._protection)
 
     def digest(self, path: str) -> str | None:
         """Give the SHA-256 of a file in hex, None where there is none. Raises ToolError."""

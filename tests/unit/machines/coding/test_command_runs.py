@@ -235,8 +235,8 @@ os.unlink('link'); os.symlink('/etc/passwd', 'link'); os.mkdir('.dsa'); open('.d
     assert (ran.output, sorted(ran.removed)) == ("no\n" * 3, [".dsa", "agent_ledger.log", "link"])
     assert sorted(each.name for each in workspace.iterdir()) == [".git", "here.txt", "link", "other"]
     assert str((workspace / "link").readlink()) == "here.txt"
-    for name in ("../x", "/etc", "."):
-        with pytest.raises(ValueError, match="no path inside"):
+    for name in ("../x", "~/x", "."):
+        with pytest.raises(ValueError, match=r"is no pattern|leads out of the workspace"):
             run(("python", "-c", "1"), root=workspace, rules=CODE, protected=(name,))
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.coding.tools.covering import covered_below
 from machines.coding.tools.paths import Protection
+from machines.coding.tools.planted import looked
 
 NAMES = (
     "a",
@@ -26,8 +26,14 @@ NAMES = (
     "agent_ledger.log",
 )
 PATTERNS = (
-    "*.lock", "tests", "tests/*", "/tests/test_*.py", "docs/**", "**/docs", "tests/**/test_*.py", "[a-b]", "a.", "É.lock", "a:b", "**", "./a", "x.l?ck", "DOCS/",
+    "*.lock", "tests", "tests/*", "tests/docs/*.lock", "a/**/tests/*", "/tests/test_*.py", "docs/**", "**/docs", "tests/**/test_*.py", "[a-b]", "a.", "É.lock", "a:b", "**", "./a", "x.l?ck", "DOCS/",
 )  # fmt: skip
+
+
+def covered_below(root, protection):
+    """Give the paths of what is protected in a folder, the uppermost only."""
+    with looked(str(root), protection) as sight:
+        return sorted(str(Path(path).relative_to(root)) for path in sight.named)
 
 
 def told_slowly(root, protection):
@@ -46,7 +52,7 @@ def test_nothing_that_is_protected_is_passed_over(tmp_path_factory, paths, patte
     for path in paths:
         Path(root, *path).mkdir(parents=True, exist_ok=True)
     protection = Protection.of(patterns)
-    assert covered_below(str(root), protection) == told_slowly(root, protection)
+    assert covered_below(root, protection) == told_slowly(root, protection)
 
 
 def test_links_are_named_and_not_followed(tmp_path):
@@ -54,4 +60,11 @@ def test_links_are_named_and_not_followed(tmp_path):
     (tmp_path / "inside").mkdir()
     (tmp_path / "inside" / "link").symlink_to(tmp_path / "outside")
     (tmp_path / "inside" / ".dsa").symlink_to(tmp_path / "outside")
-    assert covered_below(str(tmp_path / "inside"), Protection.of(())) == [".dsa"]
+    assert covered_below(tmp_path / "inside", Protection.of(())) == [".dsa"]
+
+
+def test_every_name_of_a_file_is_found(tmp_path):
+    """What is mounted is a path: by another one the file could be written."""
+    (tmp_path / "a.lock").write_text("x")
+    (tmp_path / "b.lock").hardlink_to(tmp_path / "a.lock")
+    assert covered_below(tmp_path, Protection.of(["*.lock"])) == ["a.lock", "b.lock"]

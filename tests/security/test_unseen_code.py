@@ -1,0 +1,145 @@
+"""What a command leaves that would run later and that nobody is shown: settings of ours below the root, files that patterns protect, bytecode,
+names that no diff has, changes to installed programs. Files and commands are real.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from conftest import NOT_TESTED
+
+from dsa.edge.sandbox.commands import probed
+from machines.coding.tools.programs import Rules
+from machines.coding.tools.protecting import Protected
+from machines.coding.tools.running import run
+
+LEAVES = r"""
+import os, py_compile, shutil
+def write(path, text="x"):
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(path, "w") as file:
+        file.write(text)
+def bytecode(source, path):
+    write("source.py", source)
+    py_compile.compile("source.py", cfile=path, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    os.remove("source.py")
+def tried(act, *arguments):
+    try:
+        act(*arguments)
+        print("DID", act.__name__, *arguments)
+    except OSError as error:
+        print(error.strerror)
+write("sub/dsa.toml", "[code.mcp.x]\ncommand = ['touch', 'RAN']\n")
+write("new/deep/DSA.toml")
+os.symlink("notes.txt", "tests/dsa.toml")
+write("tests/acceptance/conftest.py")
+os.mkdir("tests/acceptance/more"); write("tests/acceptance/more/test_b.py")
+shutil.move("free.py", "tests/acceptance/free.py")
+tried(write, "tests/acceptance/test_a.py")
+tried(write, "old/dsa.toml")
+tried(os.rename, "old", "older")
+bytecode("print('EVIL')", "__pycache__/mod.cpython-311.pyc")
+bytecode("print('EVIL')", "pkg/__pycache__/known.cpython-311.pyc")
+bytecode("print('EVIL')", "sourceless.pyc")
+write("pkg/__pycache__/evil.py")
+write(".dsa~left"); write(".dsa~folder/evil.py"); write(".dsa~old/evil.py")
+write("pkg/x__pycache__/fine.py"); write("notes.dsa~"); write("dsa.toml.example")
+"""
+REMOVED = [
+    ".dsa~folder", ".dsa~left", ".dsa~old/evil.py", "__pycache__", "new/deep/DSA.toml", "pkg/__pycache__/evil.py", "pkg/__pycache__/known.cpython-311.pyc",
+    "sourceless.pyc", "sub/dsa.toml", "tests/acceptance/conftest.py", "tests/acceptance/free.py", "tests/acceptance/more", "tests/dsa.toml",
+]  # fmt: skip
+PATTERNS = ("tests/acceptance/*", "dsa.toml")
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    if why := probed().fault:
+        pytest.skip(f"{NOT_TESTED} in the sandbox for commands: {why}")
+    for name in (
+        "tests/acceptance/test_a.py", "old/dsa.toml", "pkg/__pycache__/known.cpython-311.pyc", "pkg/__pycache__/same.pyc", ".dsa~old/kept", "free.py",
+        ".venv/bin/tool", ".venv/lib/x.py", "web/node_modules/lib/index.js", "env/pyvenv.cfg", "env/bin/tool", ".tox/x.py",
+    ):  # fmt: skip
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("as it was")
+    return tmp_path
+
+
+def ran_in(workspace, code, protected=PATTERNS):
+    return run(("python", "-c", code), root=workspace, rules=Rules(code=True), protected=protected)
+
+
+def test_what_nobody_would_see_is_taken_away_and_told(workspace):
+    ran = ran_in(workspace, LEAVES)
+    assert ran.output.splitlines() == ["Read-only file system"] * 2 + ["Device or resource busy"], ran.output
+    assert sorted(ran.removed) == REMOVED
+    left = {str(path.relative_to(workspace)) for path in workspace.rglob("*") if path.is_file()}
+    assert left >= {
+        "pkg/x__pycache__/fine.py",
+        "notes.dsa~",
+        "dsa.toml.example",
+        "pkg/__pycache__/same.pyc",
+        ".dsa~old/kept",
+    }
+    assert not left & set(REMOVED)
+    assert (workspace / "tests/acceptance/test_a.py").read_text() == "as it was"
+    assert ran.changed == ()
+    again = ran_in(workspace, "pass")
+    assert (again.removed, again.changed) == ((), ())
+
+
+def test_a_link_of_a_protected_name_is_not_what_gets_its_number(tmp_path):
+    """Unlike a file it is not mounted; where it was taken away, the system gives its number to what is made next."""
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "link.py").symlink_to("../other.py")
+    (tmp_path / "other.py").write_text("x")
+    before = Protected(tmp_path, ["tests/*"])
+    number = (tmp_path / "tests" / "link.py").lstat().st_ino
+    (tmp_path / "tests" / "link.py").rename(tmp_path / "tests" / "conftest.py")
+    assert (tmp_path / "tests" / "conftest.py").lstat().st_ino == number
+    assert sorted(before.restored()) == ["tests/conftest.py", "tests/link.py"]
+    assert [(each.name, str(each.readlink())) for each in (tmp_path / "tests").iterdir()] == [
+        ("link.py", "../other.py")
+    ]
+
+
+CHANGES = {
+    "written over": "open('{0}', 'w').write('EVIL')",
+    "its times put back": "import os; at = os.stat('{0}'); open('{0}', 'w').write('EVIL'); os.utime('{0}', ns=(at.st_atime_ns, at.st_mtime_ns))",
+    "another beside it": "import os; open(os.path.dirname('{0}') + '/other', 'w')",
+    "gone": "import os; os.unlink('{0}')",
+    "made a program": "import os; os.chmod('{0}', 0o755)",
+}
+
+
+@pytest.mark.parametrize("how", CHANGES)
+def test_installed_programs_that_have_changed_are_told(workspace, how):
+    for name, folder in (
+        (".venv/bin/tool", ".venv"), ("web/node_modules/lib/index.js", "web/node_modules"), ("env/bin/tool", "env"), (".tox/x.py", ".tox"),
+    ):  # fmt: skip
+        ran = ran_in(workspace, CHANGES[how].format(name))
+        assert (ran.code, ran.removed, ran.changed) == (0, (), (folder,)), (name, ran.output)
+
+
+def test_what_is_put_under_an_installed_program_at_once_with_what_is_removed_is_told_too(workspace):
+    ran = ran_in(workspace, "import os; os.makedirs('made/.venv/x/.git/y'); open('made/.venv/z.py', 'w')")
+    assert (ran.removed, ran.changed) == (("made/.venv/x/.git",), ("made/.venv",))
+
+
+def test_of_a_folder_that_is_removed_nothing_is_told_twice(tmp_path):
+    before = Protected(tmp_path, ())
+    for name in ("__pycache__/in/.git", "__pycache__/in/HEAD", "__pycache__-/.git"):
+        (tmp_path / name).mkdir(parents=True)
+    assert before.restored() == ("__pycache__", "__pycache__-/.git")
+
+
+def test_code_is_not_run_from_bytecode_that_a_command_has_left(workspace):
+    (workspace / "mod.py").write_text("print('fine')")
+    cached = f"__pycache__/mod.{sys.implementation.cache_tag}.pyc"
+    ran = ran_in(workspace, LEAVES.replace("__pycache__/mod.cpython-311.pyc", cached))
+    assert "__pycache__" in ran.removed
+    done = subprocess.run(
+        [sys.executable, "-c", "import mod"], cwd=workspace, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    )  # fmt: skip
+    assert done.stdout == "fine\n"
