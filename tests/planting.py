@@ -37,6 +37,7 @@ os.makedirs("half/refs")
 write("notes/HEAD", "no repository"); write("notes/refs", "x")
 write("src/.agent_context/state.json")
 write("kept.txt")
+write("closed/in/.dsa~left"); write("closed/in/__pycache__/x.pyc")
 os.chmod("closed/in", 0o500); os.chmod("closed", 0)
 for path in ("vendor/.git/config", "store/config", "store/hooks/post-commit", "store/commondir"):
     try:

@@ -19,7 +19,7 @@ from machines.coding.tools.protecting import Protected
 from machines.coding.tools.running import run
 
 PLANTED = [
-    ".venv/.GIT", "bare/HEAD", "closed/in/.git", "file/.git", "half/refs", "led/HEAD", "link/.git", "looks/like/HEAD", "node_modules/lib/.git",
+    ".venv/.GIT", "bare/HEAD", "closed/in/.dsa~left", "closed/in/.git", "closed/in/__pycache__", "file/.git", "half/refs", "led/HEAD", "link/.git", "looks/like/HEAD", "node_modules/lib/.git",
     "src/.agent_context", "src/deep/er/.git", "store/commondir", "sub/.git",
 ]  # fmt: skip
 
