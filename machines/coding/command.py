@@ -37,6 +37,7 @@ from machines.coding.configuration import (
 from machines.coding.counting import counters_of
 from machines.coding.display import Display, totals
 from machines.coding.plan import TEMPLATES, Task, faults_of, template
+from machines.coding.projection import Projection
 from machines.coding.resources import MODES
 from machines.coding.session import EXIT, Agent, Settings, unfinished_run
 from machines.coding.shown import was_idle
@@ -189,7 +190,7 @@ def _explicit(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _require_as_begun(runs: Path, run_id: str, said: Mapping[str, Any]) -> None:
-    """Raise Ended for an option that would have to be ignored, for the run was begun with another one, and where its folder is gone."""
+    """Raise Ended for an option that would have to be ignored, for the run was begun with another one, and where its folder is gone or odd."""
     with open_store(runs, must_exist=True) as store:
         begun = begun_of(store.read(run_id))
     if begun is None:
@@ -202,7 +203,10 @@ def _require_as_begun(runs: Path, run_id: str, said: Mapping[str, Any]) -> None:
         raise Ended(str(error), _UNREADABLE) from error
     if fault:
         raise Ended(f"{run_id}: {fault}", _UNREADABLE)
-    _require_workspace(Path(begun.config["workspace"]))
+    workspace = Path(begun.config["workspace"])
+    _require_workspace(workspace)
+    if fault := Projection(workspace).fault():  # no command leaves any behind: it is protected from them
+        raise Ended(fault, _UNREADABLE)
 
 
 def _require_workspace(workspace: Path) -> None:

@@ -46,6 +46,18 @@ def test_what_lies_where_the_work_is_written_down_is_named_at_the_beginning(code
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+def test_a_link_of_the_user_is_named_also_when_the_work_is_taken_up(code, tmp_path):
+    assert code("Do it").returncode == 3
+    context = tmp_path / "work" / ".agent_context"
+    context.rename(tmp_path / "moved")
+    linked(context)
+    for taken_up in (("Do it",), ("--resume", "last")):
+        done = code(*taken_up)
+        assert (done.returncode, f"{context} is a link; " in done.stderr, context.is_symlink()) == (2, True, True)
+    context.unlink()
+    assert code("--resume", "last").returncode == 3
+
+
 def test_what_cannot_be_written_down_later_is_told_once_and_ends_nothing(tmp_path):
     told, context = [], tmp_path / "workspace" / ".agent_context"
 
