@@ -184,7 +184,7 @@ class Toolbox:
         try:
             write = self._tested(call["arguments"]) if call["tool"] == "write_tested" else None  # a model is asked
             with alone(self.root, stop):
-                begun = self.history.begin(key, f"before {call['tool']}", names := _written(call))
+                begun = self.history.begin(key, f"before {call['tool']}", names := self._written(call))
                 done = self._done(call, stop) if write is None else write()
                 over = self.history.end(begun, f"after {call['tool']}", names)
         except ToolError as error:
@@ -197,6 +197,12 @@ class Toolbox:
         done = Done(told, is_done=False, error=f"{call['tool']}: interrupted")
         found = self.history.cut_off(key)
         return done if found is None else self._with_changes(done, found)
+
+    def _written(self, call: Mapping[str, Any]) -> tuple[str, ...]:
+        """Name the files that a call will write, as far as it says so."""
+        if call["tool"] == "write_tested":
+            return tuple(self.workspace.known_as(each["path"]) for each in _both_files(call["arguments"])["files"])
+        return tuple(each["path"] for each in call["planned"])
 
     def _with_changes(self, done: Done, call: Begun) -> Done:
         changes = [] if call.before == call.after else self.history.changed(call.before, call.after)
@@ -307,13 +313,6 @@ def _failed(call: Mapping[str, Any], error: ToolError) -> Done:
 
 
 _INTERRUPTED = "it was cut off in the middle; nobody knows what came of it: look before you do it again"
-
-
-def _written(call: Mapping[str, Any]) -> tuple[str, ...]:
-    """Name the files that a call will write, as far as it says so."""
-    if call["tool"] == "write_tested":
-        return tuple(posixpath.normpath(each["path"]) for each in _both_files(call["arguments"])["files"])
-    return tuple(each["path"] for each in call["planned"])
 
 
 def _command_shown(argv: Sequence[str], given: Mapping[str, Any]) -> str:
