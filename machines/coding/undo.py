@@ -13,15 +13,19 @@ import click
 from dsa.cli.faults import Ended
 from dsa.cli.kept import faults_told, recorded_run, runs_option
 from dsa.edge.runs import PART_OF, open_store
+from dsa.edge.sandbox.commands import stop
 from dsa.errors import DsaError
 from dsa.runtime.ledger import Entry, MachineEntry, StepEntry
 from machines.coding.gathering import gathered
 from machines.coding.history import History, Undone
 from machines.coding.session import EXIT
+from machines.coding.tools.exclusive import alone
 from machines.coding.tools.paths import shown
 from machines.coding.work import Work
 
 _SHORT = 12
+#: How long an undo waits for calls of other runs in the workspace, in seconds.
+_WAIT_S = 30.0
 
 
 def diff(entries: Iterable[Entry], folder: Path) -> str:
@@ -31,9 +35,15 @@ def diff(entries: Iterable[Entry], folder: Path) -> str:
 
 
 def undone(entries: Iterable[Entry], folder: Path) -> list[Undone]:
-    """Put back what a run has changed, the last change first. Raises DsaError where the history or the workspace is not there."""
+    """Put back what a run has changed, the last change first. Raises DsaError where the history or the workspace is not there, or another run works in it."""
     work, history = _changed(tuple(entries), folder)
-    return [history.undo(first, last, work.made) for first, last in reversed(work.spans)] if history else []
+    if history is None:
+        return []
+    with (
+        stop() as never,
+        alone(history.root, never, _WAIT_S),
+    ):  # a command of another run would take what is half put back for its own
+        return [history.undo(first, last, work.made) for first, last in reversed(work.spans)]
 
 
 def _changed(entries: Sequence[Entry], folder: Path) -> tuple[Work, History | None]:

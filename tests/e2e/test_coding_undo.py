@@ -8,6 +8,9 @@ import time
 import pytest
 from coding_typed import DONE, DSA, FAILED, PLAN, WRITE, block, calls
 
+from dsa.edge.sandbox.commands import stop
+from machines.coding.tools.exclusive import alone
+
 #: The program, killed at a point of a call: after what it did to the files, before anything of that is written down.
 KILLED = """
 import os, signal, sys
@@ -180,3 +183,13 @@ def test_a_workspace_of_too_many_files_is_undone_once_they_are_gone(tmp_path, wo
     subprocess.run(["rm", "-r", work / "many"], check=True)
     assert "restored: mine.txt" in ended(typed(tmp_path, "undo", "last"))
     assert tree(work) == before
+
+
+def test_an_undo_waits_for_calls_of_other_runs_in_the_folder(tmp_path, work):
+    ended(code(tmp_path, WRITE, DONE))
+    with stop() as never, alone(work, never):
+        waiting = typed(tmp_path, "undo", "last")
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(2)
+        assert (work / "a.txt").exists()
+    assert "removed: a.txt" in ended(waiting)

@@ -61,7 +61,7 @@ class History:
     def __init__(self, folder: Path, root: Path) -> None:
         self._snapshots = Snapshots(folder.absolute())
         self._begun = BegunCalls(self._snapshots.folder / "begun")
-        self._root = root
+        self.root = root
         self._thread = threading.RLock()
         found = folder.stat()
         self._own = (found.st_dev, found.st_ino)
@@ -142,7 +142,7 @@ class History:
         then, now = self._read(first), self._read(last)
         with self._thread, self._snapshots.held() as tip:
             before = self._mark(tip, f"before an undo of {first[:12]}..{last[:12]}")
-            workspace = Beneath(self._root)
+            workspace = Beneath(self.root)
             try:
                 undoing = Undoing(self._snapshots, workspace, then, now, before, frozenset(made))
                 undoing.files()
@@ -159,7 +159,7 @@ class History:
     def _mark(self, tip: str | None, text: str, also: Collection[str] = ()) -> Snapshot:
         newest = self._known(tip)
         fresh = _Fresh(self._snapshots, newest.objects if newest else set[str])
-        root = os.open(self._root, ROOT)
+        root = os.open(self.root, ROOT)
         try:
             folders = frozenset(newest.folders) if newest else frozenset[str]()
             sight = look(root, self._seen, folders, fresh.keep, self._own, also)
@@ -192,7 +192,7 @@ class History:
     def _save(self, newest: Snapshot) -> None:
         path = self._snapshots.folder / _SEEN
         seen = {path: [*file.stamp, file.settled] for path, file in self._seen.items()}
-        said = {"commit": newest.commit, "root": str(self._root), "seen": seen}
+        said = {"commit": newest.commit, "root": str(self.root), "seen": seen}
         new = path.with_name(f"{_SEEN}.{token_hex(4)}.new")
         new.write_text(json.dumps(said), "utf-8")
         new.replace(path)
@@ -205,7 +205,7 @@ class History:
             said = json.loads((self._snapshots.folder / _SEEN).read_text("utf-8"))
         except (FileNotFoundError, ValueError):  # a power cut may leave it torn
             return unknown
-        if (said["commit"], said["root"]) != (newest.commit, str(self._root)) or said["seen"].keys() != unknown.keys():
+        if (said["commit"], said["root"]) != (newest.commit, str(self.root)) or said["seen"].keys() != unknown.keys():
             return unknown
         return {
             path: Seen((mode, size, changed, made, number), *newest.files[path], settled=settled)
