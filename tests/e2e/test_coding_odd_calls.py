@@ -67,6 +67,8 @@ def test_what_the_system_refuses_is_told_but_not_that_the_workspace_is_gone(tmp_
         return complete() if view.done else call("search", pattern="x")
 
     with agent_at(tmp_path, "Do it", acting(PLAN, act)) as (agent, _):
-        agent.resources.toolbox.workspace.apply = raising(error)
+        workspace = agent.resources.toolbox.workspace
+        apply = workspace.apply
+        workspace.apply = lambda tool, *more: raising(error)() if tool == "search" else apply(tool, *more)
         work = worked(agent)
         assert (work.calls[0].status, agent.state) == (status, state)
