@@ -6,6 +6,7 @@ None of them decides what happens next: whether a call may happen the guards say
 import asyncio
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from operator import itemgetter
 from typing import Any, TypeVar
@@ -209,25 +210,42 @@ def _do(toolbox: Toolbox, call: Mapping[str, Any], effect: str, stop: Stop) -> D
     return toolbox.do(call, key=effect, stop=stop)
 
 
+#: How long a call that is stopped may take to put things in order, in seconds: what it left that is protected, the mark behind it.
+_ORDER_S = 10.0
+
+
 async def _stoppable(do: Callable[[Stop], T]) -> T:
-    """Do something in a thread; when nobody waits for it any more it is told to stop."""
-    stop, lock, over = Stop(), threading.Lock(), []
+    """Do something in a thread; when nobody waits for it any more it is told to stop, and its end is awaited for a moment."""
+    loop = asyncio.get_running_loop()
+    stop, lock, ended = Stop(), threading.Lock(), loop.create_future()
+    over = threading.Event()
 
     def done() -> T:
         try:
             return do(stop)
         finally:
             with lock:
-                over.append(True)
+                over.set()
                 stop.close()
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(ended.set_result, None)
 
     try:
         return await in_thread(done)
     except asyncio.CancelledError:
         with lock:
-            if not over:
+            if not over.is_set():
                 stop.set()
+        await _in_order(ended, loop.time() + _ORDER_S)
         raise
+
+
+async def _in_order(ended: "asyncio.Future[None]", until_s: float) -> None:
+    """Wait for an end, also when whoever has cancelled us does so again: a loop that closes cancels all that still waits."""
+    loop = asyncio.get_running_loop()
+    while not ended.done() and loop.time() < until_s:
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([ended], timeout=until_s - loop.time())
 
 
 # -- around them ------------------------------------------------------------------------------------------------------------

@@ -96,6 +96,24 @@ def test_what_a_command_has_changed_that_was_cut_off_is_shown_and_undone(tmp_pat
     assert tree(work) == before
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_command_that_is_interrupted_leaves_things_in_order_and_what_comes_later_is_not_its_doing(
+    tmp_path, work, number
+):
+    planting = "import os; os.mkdir('sub'); open('sub/dsa.toml', 'w').write('[code]'); os.mkdir('__pycache__')\n"
+    (work / "ruins.py").write_text(planting + RUINS.format(s=600))
+    process = code(tmp_path, calls(("run_cmd", {"cmd": ["python", "ruins.py"]})), FAILED)
+    until((work / "begun").exists)
+    process.send_signal(number)
+    ended(process, 130)
+    assert not (work / "sub" / "dsa.toml").exists()
+    assert not (work / "__pycache__").exists()
+    (work / "later.txt").write_text("mine\n")
+    ended(typed(tmp_path, "undo", "last"))
+    assert (work / "later.txt").exists()
+    assert (work / "mine.txt").read_text() == TREE["mine.txt"]
+
+
 @pytest.mark.parametrize("where", ["between", "behind"])
 @pytest.mark.parametrize("is_taken_up", [False, True], ids=["at once", "taken up"])
 def test_files_that_were_written_when_it_was_killed_are_undone_too(tmp_path, work, where, is_taken_up):
