@@ -12,7 +12,6 @@ import pytest
 from chat_server import Said, playing
 from coders import acting, agent_at, call, complete, config_of, forgetful, tasks, worked
 
-from dsa.cli.runs import listed
 from dsa.edge.runs import open_store
 from dsa.runtime.ledger import EventEntry
 from machines.coding.session import Agent, Settings, WrongRunError, unfinished_run
@@ -68,13 +67,6 @@ def test_they_are_asked_at_the_same_time_and_the_goal_is_complete(tmp_path):
     assert sorted(lines) == ["WRITE a.txt", "WRITE b.txt"]
     history = (tmp_path / "workspace" / ".agent_context" / "history.jsonl").read_text().splitlines()
     assert {json.loads(line)["call"].partition(":")[0] for line in history} == {"1.1", "1.2"}
-
-
-def test_in_the_list_of_runs_a_part_is_about_its_subtask(tmp_path):
-    with agent_at(tmp_path, GOAL, forgetful(BOTH, writing), parallel=2) as (agent, _):
-        worked(agent)
-    with open_store(tmp_path / "runs") as store:
-        assert [listed(store, run).about for run in store.runs()] == [GOAL, "write_file a.txt", "write_file b.txt"]
 
 
 def test_without_being_asked_to_nobody_works_at_two_at_once(tmp_path):

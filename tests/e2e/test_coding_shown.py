@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 from chat_server import Said
-from coders import acting, agent_at, call, complete, tasks, worked
+from coders import acting, agent_at, call, complete, forgetful, tasks, worked
 from rich.console import Console
 
+from dsa.cli.runs import listed
+from dsa.edge.runs import open_store
 from machines.coding.display import Display
 from machines.coding.shown import short
 from machines.coding.work import Work
@@ -174,3 +176,13 @@ def test_nothing_is_told_of_calls_behind_a_completion_where_there_are_none(tmp_p
     workspace_of(tmp_path)
     told, _ = shown(tmp_path, lambda view: complete() if view.done else call("list_dir"))
     assert "behind it" not in told
+
+
+def test_in_the_list_of_runs_a_part_is_about_its_subtask(tmp_path):
+    plan = tasks(("Both", "write_file a.txt", "write_file b.txt"))
+    plan[0]["independent"] = True
+    with agent_at(tmp_path, "Do it", forgetful(plan, lambda _: complete(success=False)), parallel=2) as (agent, _):
+        worked(agent)
+    with open_store(tmp_path / "runs") as store:
+        told = sorted(str(listed(store, run).about) for run in store.runs())
+    assert told == ["Do it", "write_file a.txt", "write_file b.txt"]
