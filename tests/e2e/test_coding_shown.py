@@ -121,6 +121,16 @@ def test_a_later_commit_takes_what_has_changed_since(tmp_path):
     assert [line for line in status.stdout.splitlines() if "agent_" not in line] == []
 
 
+def test_a_run_that_has_changed_nothing_commits_nothing_of_the_users(tmp_path):
+    workspace = workspace_of(tmp_path, mine="not to be committed yet\n")
+    subprocess.run(["git", "init", "-q"], cwd=workspace, check=True)
+    act = at_once(("list_dir", {}), ("git_commit", {"message": "all of it"}))
+    told, _ = shown(tmp_path, act, commit=True)
+    assert "nothing_to_commit: this run has changed no file" in told
+    status = subprocess.run(["git", "status", "--short"], cwd=workspace, capture_output=True, text=True, check=True)
+    assert "?? mine.py" in status.stdout.splitlines()
+
+
 def test_what_tools_of_servers_gave_is_shown_and_logged_unless_they_only_look(tmp_path):
     workspace_of(tmp_path)
     act = at_once(("words__lookup", {"key": "dsa"}), ("words__word_count", {"text": "a b c"}))

@@ -113,19 +113,21 @@ class GitTools:
         names = ("commit", "author", "date", "subject", "body")
         return {"commits": [dict(zip(names, map(_cut, each), strict=True)) for each in whole]}
 
-    def git_commit(self, message: object, paths: object = None, written: Sequence[str] = ()) -> dict[str, Any]:
+    def git_commit(self, message: object, paths: object = None, written: Sequence[str] | None = None) -> dict[str, Any]:
         """Commit files as they are in the workspace: those at `paths`, else all that are changed or new and in which nothing is staged.
 
         `written` are the files that a run has changed, in place of `paths`: those of them that git still calls changed, for an earlier commit has
-        taken the others. What is staged and not committed stays staged, as it was. No hook runs, nothing is signed. Raises ToolError `bad_message`, `bad_path`,
+        taken the others; of none there is no commit. What is staged and not committed stays staged, as it was. No hook runs, nothing is signed. Raises ToolError `bad_message`, `bad_path`,
         `path_outside_workspace`, `nothing_to_commit`, `under_way`, `too_large`, `moved`.
         """
         text = _message(message)
-        wanted = list(written) or (None if paths is None else self._wanted(paths))
+        if written is not None and not written:
+            raise ToolError("nothing_to_commit", "this run has changed no file")
+        wanted = list(written) if written else None if paths is None else self._wanted(paths)
         with opened(self._root, self._bounds) as repository:
             if what := repository.under_way():
                 raise ToolError("under_way", f"{what} is under way in the repository: a person has to end it first")
-            files, left = self._chosen(repository, wanted, each=not written)
+            files, left = self._chosen(repository, wanted, each=written is None)
             return _committed(repository, text, files) | (
                 {"left_staged": [shown(path) for path in left]} if left else {}
             )
