@@ -15,6 +15,7 @@ from dsa.declarations import (
     OUTSIDE,
     STAR,
     TIMER_PREFIX,
+    Assign,
     Cases,
     Effect,
     Emit,
@@ -243,6 +244,32 @@ class Machine:
 def read_guards(rows: tuple[Transition, ...]) -> tuple[str, ...]:
     """Give the guards that rows for one event read, sorted: exactly these have a verdict (S2)."""
     return tuple(sorted({guard for row in rows for guard in guards_read(row.condition)}))
+
+
+def step_of(machine: Machine, state: str) -> str:
+    """Return the name of the step that a state works on: in a Steps machine, or what it expands into, the state's last part.
+
+    Another machine has one step, however its states are nested: it is called like its one guard, or like the machine
+    when it has several.
+    """
+    found: str | None = machine.worked_out.get(("step", state))
+    if found is None:
+        found = machine.worked_out["step", state] = _step_of(machine, state)
+    return found
+
+
+def _step_of(machine: Machine, state: str) -> str:
+    last = state.rpartition(".")[2]
+    judging = [guard.name for guard in machine.guards if guard.judges]
+    if "." in state and last in judging:  # every step has a guard of its name
+        return last
+    return judging[0] if len(judging) == 1 else machine.name
+
+
+def workflow_variables_set(machine: Machine, row: Transition) -> tuple[str, ...]:
+    """Return the workflow variables that a row assigns."""
+    workflow = {variable.name for variable in machine.variables if variable.scope == "workflow"}
+    return tuple(u.variable for u in row.updates if isinstance(u, Assign) and u.variable in workflow)
 
 
 def _require_in_domain(parameter: Parameter, value: Value) -> None:

@@ -27,6 +27,7 @@ from dsa.expr import (
 from dsa.machine import Machine, read_guards
 from dsa.meaning import Configuration, Occurrence, Reason, after_effects
 from dsa.simplify import FALSE, Leaf, all_of, any_of, compared, constant, negated, simplified, substituted
+from dsa.timers import sources_left
 
 #: More combinations of state and outstanding effects than this are not laid out.
 MAX_LOCATIONS = 50_000
@@ -304,13 +305,6 @@ class _Layout:
             left = sources_left(machine, before.state, state)
             ended |= {(source, timer) for source, timer in machine.armed(before.state) if source in left}
         return frozenset(ended)
-
-
-def sources_left(machine: Machine, before: str, after: str) -> frozenset[str]:
-    """Give the sources that a row with a target leaves, `*` included when a final state is entered (S11)."""
-    if before == after:
-        return frozenset({before})
-    return frozenset(machine.ancestry(before)) - frozenset(machine.ancestry(after))
 
 
 def in_domain(variable: Variable, value: Expr) -> Expr:

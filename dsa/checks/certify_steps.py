@@ -15,9 +15,9 @@ from typing import Any
 import attrs
 
 from dsa.checks.certify_proofs import NoProofError
+from dsa.compiled_step import Moved, compiled_step
 from dsa.declarations import TIMER_PREFIX, Assign, Emit, Transition
 from dsa.expr import Choices, EnumDomain, Value, names
-from dsa.fast import compile_groups, compile_step
 from dsa.machine import Machine, read_guards
 from dsa.meaning import Configuration, Occurrence, Reason, Refusal, Taken, step
 
@@ -61,7 +61,7 @@ class _Steps:
         count = sum(map(self._count, self._cases))
         if count > most:
             raise NoProofError(f"there are {count} cases of state, event, verdicts and values, more than {most}")
-        self._groups, self._fast = compile_groups(machine), compile_step(machine)
+        self._compiled = compiled_step(machine)
         self._numbers = _numbers(machine)
 
     def digest(self) -> str:
@@ -110,14 +110,13 @@ class _Steps:
 
     def _taken(self, case: _Case, values: Sequence[Value], out: frozenset[str], occurrence: Occurrence) -> Taken | None:
         """Give what the generated step takes, having seen that `step` does the same, whatever the other variables hold."""
-        key = (case.state, case.event) if case.source is None else (case.state, case.source, case.event)
-        group = self._groups.get(key)
-        sealed = tuple(Sealed() for _ in self._values)
-        result = None if group is None else group(self._at(case, values, sealed, out), occurrence)
+        sealed, result = tuple(Sealed() for _ in self._values), None
         for others in (tuple(listed[0] for listed in self._values), tuple(listed[-1] for listed in self._values)):
             here = self._at(case, values, others, out)
             expected = step(self._machine, here, occurrence)
-            if self._fast(here, occurrence) != expected or not _same(case, sealed, others, result, expected):
+            if isinstance(expected, Taken) and result is None:
+                result = _as_taken(self._compiled.move(self._at(case, values, sealed, out), occurrence))
+            if self._compiled.step(here, occurrence) != expected or not _same(case, sealed, others, result, expected):
                 raise NoProofError(f"the generated step is not `step` in {case.state} on {case.event}")
         return result if isinstance(result, Taken) else None
 
@@ -150,6 +149,13 @@ class _Steps:
 
     def _number(self, value: Value) -> int:
         return self._numbers[value] if isinstance(value, str) else int(value)
+
+
+def _as_taken(outcome: Moved | Refusal) -> Taken | None:
+    if isinstance(outcome, Refusal):
+        return None
+    move, values = outcome
+    return Taken(Configuration(move.target, values, move.outstanding), move.row, move.effects, move.cancelled)
 
 
 def _same(

@@ -4,20 +4,21 @@ Takes a machine at its parameters' values; knows nothing of another one. What ma
 outside that have rows there, answers of what is outstanding (`E.failed` where some row names it), armed timers.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import product
 from math import prod
 from typing import TypeVar
 
 import attrs
 
-from dsa.declarations import OUTSIDE, STAY
+from dsa.compiled_step import compiled_step
+from dsa.declarations import OUTSIDE
 from dsa.errors import OccurrenceError
 from dsa.expr import Outcome
-from dsa.fast import compile_step
 from dsa.machine import Machine, read_guards
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, step
-from dsa.system import MAX_COMBINATIONS, sources_left
+from dsa.meaning import Configuration, Occurrence, Refusal, Taken
+from dsa.system import MAX_COMBINATIONS
+from dsa.timers import ArmTimer, timers_after
 
 #: An event by its name, or a timer by `after DURATION` and its source.
 Key = tuple[str, str | None]
@@ -45,7 +46,7 @@ class Moves:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self._step = _stepper(machine)
+        self._step = compiled_step(machine).step
         self._coming: dict[tuple[str, frozenset[str]], dict[Key, Coming]] = {}
         self._ways: dict[tuple[Key, tuple[str, ...]], tuple[Occurrence, ...]] = {}
 
@@ -93,22 +94,8 @@ class Moves:
 
     def started(self, before: str, taken: Taken) -> Timers:
         """Give the timers that a row starts from zero: those of the states entered, and its own when it stays (S11)."""
-        row, after = taken.transition, taken.configuration.state
-        armed = self.machine.armed(after)
-        if not armed:
-            return frozenset()
-        left = frozenset[str]() if row.target == STAY else sources_left(self.machine, before, after)
-        kept = frozenset(self.machine.ancestry(before)) - left
-        again = {(row.source, row.event)} if row.is_timer else set()
-        return frozenset(timer for timer in armed if timer[0] not in kept or timer in again)
-
-
-def _stepper(machine: Machine) -> Callable[[Configuration, Occurrence], Taken | Refusal]:
-    """Give the compiled step; the reference for a machine that starts outside its domains, for which the other is not made."""
-    values = zip(machine.variables, machine.initial_values, strict=True)
-    if all(machine.values_of[variable.name].contains(value) for variable, value in values):
-        return compile_step(machine)
-    return lambda here, occurrence: step(machine, here, occurrence)
+        timers = timers_after(self.machine, before, taken.transition, taken.configuration.state)
+        return frozenset((timer.source, timer.event) for timer in timers if isinstance(timer, ArmTimer))
 
 
 def occurrences(key: Key, guards: tuple[str, ...], said: list[tuple[Outcome, ...]]) -> Iterator[Occurrence]:

@@ -21,14 +21,13 @@ from dsa.checks.engines.found import Limits
 from dsa.edge.effects import answer_in
 from dsa.errors import ParameterError
 from dsa.expr import Value
-from dsa.machine import Machine
+from dsa.machine import Machine, step_of
 from dsa.meaning import Configuration, Occurrence, Taken, start, step
 from dsa.runtime.ledger import Entry, Ledger, StepEntry
 from dsa.runtime.policies import Step
 from dsa.runtime.recovery import unfinished
 from dsa.runtime.run import Run
 from dsa.runtime.timeline import Difference, first_difference, happenings, short_key
-from dsa.runtime.views import step_of
 
 Verdict = Literal["compatible", "incompatible", "UNKNOWN"]
 #: Configurations that one search looks at, unless told otherwise; each takes about a kilobyte.

@@ -19,7 +19,7 @@ from dsa.cli.timeline import due
 from dsa.declarations import OUTSIDE
 from dsa.edge.binding import GENERATING_EFFECT
 from dsa.expr import Outcome
-from dsa.machine import Machine
+from dsa.machine import Machine, step_of
 from dsa.meaning import accepted_events
 from dsa.runtime.ledger import (
     ArtifactEntry,
@@ -30,7 +30,6 @@ from dsa.runtime.ledger import (
     TimerEntry,
     VerdictEntry,
 )
-from dsa.runtime.views import step_of
 
 _WORDS: dict[Outcome, str] = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}
 _STYLES = {"passed": "green", "rejected": "yellow", "fatal": "bold red", "error": "bold red"}

@@ -12,13 +12,14 @@ import attrs
 from dsa.declarations import OUTSIDE
 from dsa.edge.threads import called
 from dsa.expr import Outcome
+from dsa.machine import step_of
 from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import Artifact, GuardInterface, verdict_of
 from dsa.runtime.ledger import Judgement
 from dsa.runtime.redacting import warily
 from dsa.runtime.run import Run
-from dsa.runtime.views import guards_for, step_of
+from dsa.runtime.views import guards_for
 
 
 async def judge(

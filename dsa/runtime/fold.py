@@ -7,8 +7,9 @@ stops at the event that led there: `dsa.runtime.run.replay` derives the entries 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dsa.compiled_step import Move, compiled_step
 from dsa.machine import Machine
-from dsa.meaning import Configuration, start
+from dsa.meaning import Configuration, Refusal, start
 from dsa.runtime.ledger import (
     ArtifactEntry,
     CallEntry,
@@ -17,12 +18,13 @@ from dsa.runtime.ledger import (
     Entry,
     EventEntry,
     IntentEntry,
+    RefusalEntry,
     ResultEntry,
     StepEntry,
     TimerEntry,
     VerdictEntry,
 )
-from dsa.runtime.moves import SPECIFICATION, Move, changes, keys_after, moves_of, views_after
+from dsa.runtime.moves import SPECIFICATION, changes, keys_after, views_after
 from dsa.runtime.views import StepView
 
 #: Records that change nothing but the ledger.
@@ -39,7 +41,7 @@ class Fold:
         self.seq = 0
         self.keys: Mapping[str, str] = {}
         self.specification: Any = None
-        self._moves = moves_of(machine)
+        self._compiled = compiled_step(machine)
         self._steps: Mapping[str, StepView] = {}
         self._said: dict[str, list[ArtifactEntry | VerdictEntry]] = {}  # since the views were put together
 
@@ -93,12 +95,14 @@ class Fold:
         seq = self.seq + 1
         if event.key is not None and (event.source is not None or event.key != self._key_answered(event)):
             return 0
-        chosen = self._moves.chosen(self, event)
-        if chosen is None:
-            return 0
-        row, values = chosen
-        move, place = self._moves.of(self, row), f"{self.run_id}/{seq}/"
-        steps = self._steps
+        outcome = self._compiled.move(self, event)
+        if isinstance(outcome, Refusal):
+            refused = RefusalEntry(seq, outcome.reason, outcome.message, outcome.accepted)
+            if event.seq != seq or position == len(entries) or entries[position] != refused:
+                return 0
+            self.seq = seq
+            return 2
+        (move, values), place, steps = outcome, f"{self.run_id}/{seq}/", self._steps
         accepted: tuple[tuple[str, str], ...] = ()
         if move.finalises is not None or move.revokes or move.event == SPECIFICATION:
             steps, accepted = views_after(move, self.steps)
@@ -117,7 +121,7 @@ class Fold:
         return end - position + 1
 
     def _key_answered(self, event: EventEntry) -> str | None:
-        return self.keys.get(self._moves.origins.get(event.event, ""))
+        return self.keys.get(self._compiled.origins.get(event.event, ""))
 
 
 def _is_step(entry: Entry, seq: int, move: Move, changed: object, accepted: object) -> bool:

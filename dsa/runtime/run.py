@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from dsa.compiled_step import CompiledStep, Move, compiled_step
 from dsa.errors import DsaError
 from dsa.expr import Value
 from dsa.machine import Machine
@@ -27,21 +28,9 @@ from dsa.runtime.ledger import (
     StepEntry,
     VerdictEntry,
 )
-from dsa.runtime.moves import (
-    SPECIFICATION,
-    ArmTimer,
-    Command,
-    DropTimer,
-    Move,
-    Moves,
-    Stop,
-    armed,
-    changes,
-    keys_after,
-    moves_of,
-    views_after,
-)
+from dsa.runtime.moves import SPECIFICATION, Command, Stop, changes, keys_after, views_after
 from dsa.runtime.views import StepView
+from dsa.timers import ArmTimer, DropTimer, armed
 
 __all__ = [
     "SPECIFICATION",
@@ -117,17 +106,18 @@ class Run:
         late (S7). `at_ms` is when it arrived, for whoever reads the ledger. A refused event changes nothing but the ledger. Raises OccurrenceError as `step` does; then there
         is nothing to record.
         """
-        moves, seq, given = moves_of(self.machine), self.seq + 1, occurrence
-        outcome = self._late(given, key, moves) or moves.outcome(self.configuration, given)
+        compiled, seq, given = compiled_step(self.machine), self.seq + 1, occurrence
+        outcome = self._late(given, key, compiled) or compiled.move(self.configuration, given)
         arrived = EventEntry(seq, given.event, given.verdicts, given.source, given.data, key, at_ms)
         if isinstance(outcome, Refusal):
             refused = RefusalEntry(seq, outcome.reason, outcome.message, outcome.accepted)
             return attrs.evolve(self, seq=seq, ledger=self.ledger.extend((arrived, refused))), ()
-        row, values = outcome
-        return self._moved(moves.of(self.configuration, row), values, arrived)
+        return self._moved(*outcome, arrived)
 
-    def _late(self, occurrence: Occurrence, key: str | None, moves: Moves) -> Refusal | None:
-        if key is None or (occurrence.source is None and key == self.keys.get(moves.origins.get(occurrence.event, ""))):
+    def _late(self, occurrence: Occurrence, key: str | None, compiled: CompiledStep) -> Refusal | None:
+        if key is None or (
+            occurrence.source is None and key == self.keys.get(compiled.origins.get(occurrence.event, ""))
+        ):
             return None
         require_known(self.machine, occurrence)
         if self.finished:

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 import attrs
 
-from dsa.declarations import Assign, Transition
 from dsa.expr import Outcome
 from dsa.machine import Machine, read_guards
 from dsa.runtime.ledger import ArtifactEntry, Ledger, VerdictEntry
@@ -70,35 +69,9 @@ class StepView:
         return attrs.evolve(self, accepted=None, variable=None)
 
 
-def step_of(machine: Machine, state: str) -> str:
-    """Name the step that a state works on: in a Steps machine, or what it expands into, the state's last part.
-
-    Another machine has one step, however its states are nested: it is called like its one guard, or like the machine
-    when it has several.
-    """
-    found: str | None = machine.worked_out.get(("step", state))
-    if found is None:
-        found = machine.worked_out["step", state] = _step_of(machine, state)
-    return found
-
-
-def _step_of(machine: Machine, state: str) -> str:
-    last = state.rpartition(".")[2]
-    judging = [guard.name for guard in machine.guards if guard.judges]
-    if "." in state and last in judging:  # every step has a guard of its name
-        return last
-    return judging[0] if len(judging) == 1 else machine.name
-
-
 def guards_for(machine: Machine, state: str, event: str) -> tuple[str, ...]:
     """Give the guards that need a verdict when an event arrives in a state (S2), sorted."""
     found: tuple[str, ...] | None = machine.worked_out.get(("guards", state, event))
     if found is None:
         found = machine.worked_out["guards", state, event] = read_guards(machine.rows_for(state, event))
     return found
-
-
-def workflow_variables_set(machine: Machine, row: Transition) -> tuple[str, ...]:
-    """Give the workflow variables that a row assigns."""
-    workflow = {variable.name for variable in machine.variables if variable.scope == "workflow"}
-    return tuple(u.variable for u in row.updates if isinstance(u, Assign) and u.variable in workflow)

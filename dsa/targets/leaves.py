@@ -15,10 +15,11 @@ from dsa.ground import ground
 from dsa.machine import Machine
 from dsa.meaning import Reason
 from dsa.simplify import FALSE, Leaf, all_of, any_of, constant, negated, simplified, substituted
-from dsa.system import closed_system, in_domain, sources_left
+from dsa.system import closed_system, in_domain
 from dsa.targets.closed import ranges_of, require_numbers
 from dsa.targets.spelling import ExportError
 from dsa.targets.statechart import EventKey, supplied
+from dsa.timers import sources_left
 
 #: The greatest whole number up to which a double has them all.
 _EXACT = 2**53 - 1

@@ -5,13 +5,13 @@ whole, or `TooLargeError` says so.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 import attrs
 
+from dsa.compiled_step import compiled_step
 from dsa.errors import DsaError, OccurrenceError
-from dsa.fast import compile_step
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start
 from dsa.system import closed_system, location_of
@@ -82,16 +82,12 @@ class Graph:
     def _answers(self) -> "dict[int, dict[Occurrence, Taken | Refusal | None]]":
         return {}
 
-    @cached_property
-    def _step(self) -> "Callable[[Configuration, Occurrence], Taken | Refusal]":
-        return compile_step(self.machine)
-
     def answer(self, place: int, occurrence: Occurrence) -> Taken | Refusal | None:
         """Give what the machine answers in a configuration; None when the occurrence is malformed there."""
         known = self._answers.setdefault(place, {})
         if occurrence not in known:
             try:
-                known[occurrence] = self._step(self.configurations[place], occurrence)
+                known[occurrence] = compiled_step(self.machine).step(self.configurations[place], occurrence)
             except OccurrenceError:
                 known[occurrence] = None
         return known[occurrence]
@@ -126,7 +122,7 @@ class Graph:
 
 def graph_of(machine: Machine, *, max_configurations: int = MAX_CONFIGURATIONS) -> Graph:
     """Explore a machine at its parameters' values. Raises TooLargeError."""
-    system, step = closed_system(machine), compile_step(machine)
+    system, step = closed_system(machine), compiled_step(machine).step
     possible: list[dict[Occurrence, None]] = [{} for _ in system.locations]
     for command in system.commands:
         possible[command.source][command.occurrence] = None

@@ -31,9 +31,9 @@ from typing import Protocol
 import attrs
 
 from dsa.claims import Refused
+from dsa.compiled_step import compiled_step
 from dsa.errors import OccurrenceError
 from dsa.expr import Value
-from dsa.fast import compile_step
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start
 from dsa.targets.statechart import StatechartRun
@@ -131,26 +131,22 @@ def _answer(result: Taken | Refusal) -> Answer:
 
 
 class Stepped:
-    """A machine as an implementation of itself, or of another: on the compiled step, unless given another `step`."""
+    """A machine as an implementation of itself, or of another, on the compiled step."""
 
-    def __init__(
-        self, machine: Machine, compiled: Callable[[Machine], Callable[..., Taken | Refusal]] = compile_step
-    ) -> None:
-        self._machine, self._compiled = machine, compiled
-        self._step, self._here = compiled(machine), start(machine)
+    def __init__(self, machine: Machine) -> None:
+        self._machine, self._here = machine, start(machine)
 
     def start(self, parameters: Mapping[str, Value], /) -> None:
         """Begin at the start."""
         known = {name: value for name, value in parameters.items() if name in self._machine.constants}
         if known != {name: self._machine.constants[name] for name in known}:
             self._machine = self._machine.at(known)
-            self._step = self._compiled(self._machine)
         self._here = start(self._machine)
 
     def feed(self, occurrence: Occurrence, /) -> Answer:
         """Take a row; what is malformed is refused as such."""
         try:
-            result = self._step(self._here, occurrence)
+            result = compiled_step(self._machine).step(self._here, occurrence)
         except OccurrenceError:
             return Refused("malformed")
         self._here = result.configuration

@@ -14,12 +14,15 @@ import pytest
 
 from dsa.checks.scenarios import occurrence_of
 from dsa.claims import Scenario
+from dsa.compiled_step import compiled_step
 from dsa.declarations import Transition
 from dsa.edge.files import read_document
 from dsa.errors import DsaError
 from dsa.machine import Machine, read_guards
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
-from dsa.runtime.moves import Chosen, Moves
+from dsa.meaning import Occurrence, Taken, start, step
+from dsa.runtime.ledger import RefusalEntry
+from dsa.runtime.moves import Command
+from dsa.runtime.run import Run
 from dsa.testing import watching
 from dsa.testing.coverage import Coverage, described
 
@@ -36,26 +39,28 @@ class MachineCoverage:
         self._config = config
         self._taken: dict[str, Coverage] = {}
         self._key_of: dict[int, tuple[Machine, str, dict[int, int]]] = {}
-        self._outcome = Moves.outcome
-        setattr(Moves, "outcome", self._watched())  # noqa: B010  (a method is not assigned to)
+        self._feed = Run.feed
+        setattr(Run, "feed", self._watched())  # noqa: B010  (a method is not assigned to)
         watching.listen(self.hear)
 
     def pytest_unconfigure(self) -> None:
         """Listen no more."""
-        setattr(Moves, "outcome", self._outcome)  # noqa: B010
+        setattr(Run, "feed", self._feed)  # noqa: B010
         watching.forget(self.hear)
 
-    def _watched(self) -> Callable[[Moves, Configuration, Occurrence], Chosen | Refusal]:
-        """Give what runs ask for their rows from now on."""
+    def _watched(self) -> Callable[..., tuple[Run, tuple[Command, ...]]]:
+        """Return the door for events that runs have from now on."""
 
-        def outcome(moves: Moves, configuration: Configuration, occurrence: Occurrence) -> Chosen | Refusal:
-            result = self._outcome(moves, configuration, occurrence)
-            if not isinstance(result, Refusal):
-                row, _ = result
-                self.hear(moves.machine, occurrence, row, moves.of(configuration, row).target)
-            return result
+        def feed(
+            run: Run, occurrence: Occurrence, key: str | None = None, *, at_ms: int | None = None
+        ) -> tuple[Run, tuple[Command, ...]]:
+            after, commands = self._feed(run, occurrence, key, at_ms=at_ms)
+            outcome = compiled_step(run.machine).step(run.configuration, occurrence)
+            if isinstance(outcome, Taken) and not isinstance(after.ledger[-1], RefusalEntry):
+                self.hear(run.machine, occurrence, outcome.transition, outcome.configuration.state)
+            return after, commands
 
-        return outcome
+        return feed
 
     def hear(self, machine: Machine, occurrence: Occurrence, row: Transition, state: str) -> None:
         """Count a row that a test has taken."""

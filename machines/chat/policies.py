@@ -11,12 +11,12 @@ from typing import Any
 
 import attrs
 
+from dsa.compiled_step import compiled_step
 from dsa.edge.threads import in_thread
 from dsa.errors import DsaError
 from dsa.expr import Outcome
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Refusal
-from dsa.runtime.moves import moves_of
 from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step
 from dsa.runtime.run import Run
 from dsa.runtime.views import guards_for
@@ -58,12 +58,10 @@ def tools_offered(run: Run) -> tuple[str, ...]:
 
 def _after(machine: Machine, here: Configuration, given: Occurrence) -> tuple[set[str], Configuration] | None:
     """Give the effects that the table would begin, and where it would lead; None where it takes no such event."""
-    moves = moves_of(machine)
-    chosen = moves.outcome(here, given)
-    if isinstance(chosen, Refusal):
+    outcome = compiled_step(machine).move(here, given)
+    if isinstance(outcome, Refusal):
         return None
-    row, values = chosen
-    move = moves.of(here, row)
+    move, values = outcome
     return {effect for _, effect, _ in move.started}, Configuration(move.target, values, move.outstanding)
 
 

@@ -1,7 +1,7 @@
 """What the dual-state agent's effects do (seed 001's actions), for one action pair and for workflows of them.
 
 Each policy reads the run, asks a generator or a guard, records what came of it, and answers with ids, never with
-contents. Which step is in progress follows from the state (`dsa.runtime.views.step_of`).
+contents. Which step is in progress follows from the state (`dsa.machine.step_of`).
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from dsa.declarations import Prompt
 from dsa.edge.binding import generator_name
 from dsa.edge.judging import dependencies_of, judge
 from dsa.edge.threads import called
-from dsa.machine import Machine
+from dsa.machine import Machine, step_of
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import (
     DEFAULT_FEEDBACK_WRAPPER,
@@ -28,7 +28,7 @@ from dsa.runtime.content import (
 )
 from dsa.runtime.ledger import PERSON, ArtifactEntry, Judgement, Ledger, VerdictEntry
 from dsa.runtime.policies import Action, Policy, PolicyContext, Step, answering, event_step, text_step
-from dsa.runtime.views import Rejection, guards_for, step_of
+from dsa.runtime.views import Rejection, guards_for
 
 Rejected = tuple[str, str]
 

@@ -27,9 +27,9 @@ from markdown_it import MarkdownIt
 from timing import median_ratio, missed, process_seconds, rounds, verdict
 
 from dsa.checks import check
+from dsa.compiled_step import CompiledStep, compiled_step
 from dsa.declarations import Emit, Event, State, Transition
 from dsa.edge.files import load
-from dsa.fast import compile_step
 from dsa.lang import dumps, loads, read_machine
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, Taken, start, step
@@ -61,7 +61,7 @@ def ring(size: int) -> Machine:
 
 def walk(machine: Machine, events: int) -> Callable[[], int]:
     """Walk round a ring with the compiled step."""
-    move, go = compile_step(machine), Occurrence("go")
+    move, go = compiled_step(machine).step, Occurrence("go")
 
     def work() -> int:
         now = start(machine)
@@ -75,11 +75,11 @@ def walk(machine: Machine, events: int) -> Callable[[], int]:
 def bench_step() -> None:
     """Compiled step against the same machine by hand and in other libraries."""
     machine = load("dual_state").at(rmax=peers.RMAX)
-    remembering = compile_step(machine)
+    remembering = compiled_step(machine).step
     contenders = {
         "if/elif by hand": peers.by_hand(EVENTS),
         "dsa compiled step": ours(machine, remembering, EVENTS),
-        "dsa, nothing met before": lambda: ours(machine, compile_step(machine), EVENTS)(),  # noqa: PLW0108  (compiled anew each time)
+        "dsa, nothing met before": lambda: ours(machine, CompiledStep(machine).step, EVENTS)(),  # noqa: PLW0108  (compiled anew each time)
         "dsa reference step": ours(machine, lambda now, what: step(machine, now, what), EVENTS // 10),
         "automat": peers.automat(EVENTS // 4),
         "transitions": peers.transitions(EVENTS // 20),

@@ -13,6 +13,7 @@ import attrs
 import pytest
 
 from dsa.claims import Refused, Scenario, ScenarioStep
+from dsa.compiled_step import compiled_step
 from dsa.declarations import TIMER_PREFIX, Emit
 from dsa.edge.files import load
 from dsa.errors import OccurrenceError
@@ -23,7 +24,6 @@ from dsa.expr import (
     unparse,
     unparse_domain,
 )
-from dsa.fast import compile_step
 from dsa.lang import loads
 from dsa.machine import Machine, read_guards
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
@@ -51,7 +51,7 @@ def on_statechart(machine: Machine) -> Act:
 #: Every engine that executes a machine: from a machine to a function like `step`.
 ENGINES: dict[str, Callable[[Machine], Act]] = {
     "reference": lambda machine: partial(step, machine),
-    "compiled": compile_step,
+    "compiled": lambda machine: compiled_step(machine).step,
     "statechart": on_statechart,
 }
 

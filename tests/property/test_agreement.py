@@ -8,18 +8,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from repository import shipped_machines
 
+from dsa.compiled_step import compiled_step
 from dsa.errors import OccurrenceError
-from dsa.fast import compile_groups, compile_step
 from dsa.machine import read_guards
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, accepted_events, candidates, start, step
-from dsa.runtime.moves import moves_of
 from dsa.testing.strategies import configurations, machines, occurrences
 
 SHIPPED = shipped_machines()
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
 
 
-def answer(machine, act, configuration, occurrence):
+def answer(act, configuration, occurrence):
     """Give what `act` answers, or that the occurrence is malformed."""
     try:
         return act(configuration, occurrence)
@@ -27,73 +26,37 @@ def answer(machine, act, configuration, occurrence):
         return str(malformed)
 
 
+def as_step_says(compiled, configuration, occurrence):
+    """What a run makes of an occurrence, told as `step` tells it: without what follows for keys and the like."""
+    outcome = compiled.move(configuration, occurrence)
+    if isinstance(outcome, Refusal):
+        return outcome
+    move, values = outcome
+    return Taken(Configuration(move.target, values, move.outstanding), move.row, move.effects, move.cancelled)
+
+
 @settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
 @given(st.data())
 def test_the_compiled_step_agrees_with_the_reference(data):
     machine = data.draw(machines(claims=False))
-    fast = compile_step(machine)
-    configuration = start(machine)
+    compiled, configuration = compiled_step(machine), start(machine)
     for _ in range(data.draw(st.integers(1, 12))):
         if data.draw(st.integers(0, 2)) == 0:
             configuration = data.draw(configurations(machine))
         occurrence = data.draw(occurrences(machine, configuration))
-        expected = answer(machine, lambda c, o: step(machine, c, o), configuration, occurrence)
-        assert answer(machine, fast, configuration, occurrence) == expected
-        assert answer(machine, fast, configuration, occurrence) == expected  # from what it remembers
+        expected = answer(partial(step, machine), configuration, occurrence)
+        for _ in range(2):  # the second time from what it remembers
+            assert answer(compiled.step, configuration, occurrence) == expected
+            assert answer(partial(as_step_says, compiled), configuration, occurrence) == expected
         if isinstance(expected, Taken):
             configuration = expected.configuration
-
-
-@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
-@given(st.data())
-def test_the_generated_groups_know_the_reason_of_every_refusal(data):
-    machine = data.draw(machines(claims=False))
-    groups = compile_groups(machine)
-    for _ in range(data.draw(st.integers(1, 12))):
-        configuration = data.draw(configurations(machine))
-        occurrence = data.draw(occurrences(machine, configuration, malformed=False))
-        key = (configuration.state, occurrence.event)
-        if occurrence.source is not None:
-            key = (configuration.state, occurrence.source, occurrence.event)
-        expected = step(machine, configuration, occurrence)
-        if key not in groups:
-            assert isinstance(expected, Refusal)
-            assert expected.reason in {"finished", "late", "invalid_state"}
-        else:
-            found = groups[key](configuration, occurrence)
-            assert found == (expected if isinstance(expected, Taken) else expected.reason)
-
-
-def as_step_says(moves, configuration, occurrence):
-    """What a run makes of an occurrence by its moves, told as `step` tells it: without what follows for keys and the like."""
-    outcome = moves.outcome(configuration, occurrence)
-    if isinstance(outcome, Refusal):
-        return outcome
-    row, values = outcome
-    move = moves.of(configuration, row)
-    return Configuration(move.target, values, move.outstanding), row
-
-
-@settings(max_examples=80, deadline=None, suppress_health_check=SLOW)
-@given(st.data())
-def test_the_moves_of_a_run_agree_with_the_reference_before_and_after_they_are_compiled(data):
-    machine = data.draw(machines(claims=False))
-    moves = moves_of(machine)
-    for _ in range(data.draw(st.integers(1, 12))):
-        configuration = data.draw(configurations(machine))
-        occurrence = data.draw(occurrences(machine, configuration))
-        expected = answer(machine, lambda c, o: step(machine, c, o), configuration, occurrence)
-        if isinstance(expected, Taken):
-            expected = expected.configuration, expected.transition
-        for _ in range(20):
-            assert answer(machine, partial(as_step_says, moves), configuration, occurrence) == expected
 
 
 @pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_machines_agree_on_random_walks(name, count):
     machine = SHIPPED[name]
-    fast, chance, configuration = compile_step(machine), random.Random(count), start(machine)
+    compiled, chance, configuration = compiled_step(machine), random.Random(count), start(machine)
     events = [event for event, *_ in machine.event_named.items()]
     timers = [(row.event, row.source) for row in machine.transitions if row.is_timer]
     taken = 0
@@ -105,8 +68,9 @@ def test_shipped_machines_agree_on_random_walks(name, count):
         rows = candidates(machine, configuration.state, Occurrence(event, source=source))
         verdicts = {guard: chance.choice(machine.guard_named[guard].outcomes) for guard in read_guards(rows)}
         occurrence = Occurrence(event, verdicts, source)
-        expected = answer(machine, lambda c, o: step(machine, c, o), configuration, occurrence)
-        assert answer(machine, fast, configuration, occurrence) == expected
+        expected = answer(partial(step, machine), configuration, occurrence)
+        assert answer(compiled.step, configuration, occurrence) == expected
+        assert answer(partial(as_step_says, compiled), configuration, occurrence) == expected
         if isinstance(expected, Taken):
             taken, configuration = taken + 1, expected.configuration
         elif configuration.state in machine.final_states or chance.random() < 0.05:  # some walks end nowhere

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from dsa.compiled_step import CompiledStep, compiled_step
 from dsa.edge.binding import Binding
 from dsa.edge.driver import Driver
 from dsa.edge.files import load
 from dsa.guards.code import SyntaxGuard
 from dsa.guards.compose import AllOf
-from dsa.meaning import Occurrence, Refusal, step
+from dsa.meaning import Occurrence, Refusal
 from dsa.runtime.artifacts import MemoryArtifacts, identified
 from dsa.runtime.content import GuardInterface, GuardResult
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, IntentEntry, StepEntry, VerdictEntry
-from dsa.runtime.moves import Moves
 from dsa.runtime.run import begin, replay
 from dsa.runtime.views import StepView
 from dsa.testing.doubles import StillClock, Texts
@@ -236,33 +236,33 @@ def test_the_agent_does_what_the_paper_says(count):
 
 
 def with_values(taken, machine, change):
-    """Give the row that was taken with other values."""
-    row, values = taken
-    return row, tuple(change(variable, value) for variable, value in zip(machine.variables, values, strict=True))
+    """Give the move that was made with other values."""
+    move, values = taken
+    return move, tuple(change(variable, value) for variable, value in zip(machine.variables, values, strict=True))
 
 
 def sigma_set_on_failure(patch):
-    def faulty(moves, here, occurrence):
-        taken = chosen(moves, here, occurrence)
+    def faulty(compiled, here, occurrence):
+        taken = chosen(compiled, here, occurrence)
         if not isinstance(taken, Refusal) and "failed" in dict(occurrence.verdicts).values():
-            return with_values(taken, moves.machine, lambda v, value: value or v.scope == "workflow")
+            return with_values(taken, compiled.machine, lambda v, value: value or v.scope == "workflow")
         return taken
 
-    chosen = Moves.outcome
-    patch.setattr(Moves, "outcome", faulty)
+    chosen = CompiledStep.move
+    patch.setattr(CompiledStep, "move", faulty)
 
 
 def one_retry_too_many(patch):
     one_more = {}  # kept, as a machine keeps its rows
 
-    def faulty(moves, here, occurrence):
-        machine = moves.machine
+    def faulty(compiled, here, occurrence):
+        machine = compiled.machine
         name = "rmax" if machine.name == "dual_state" else "rmax.g_impl"
         patient = one_more.setdefault(machine.name, machine.at({name: machine.constants[name] + 1}))
-        taken = step(patient, here, occurrence)
-        return taken if isinstance(taken, Refusal) else (taken.transition, taken.configuration.values)
+        return chosen(compiled_step(patient), here, occurrence)
 
-    patch.setattr(Moves, "outcome", faulty)
+    chosen = CompiledStep.move
+    patch.setattr(CompiledStep, "move", faulty)
 
 
 def fatal_retried(patch):
@@ -299,8 +299,8 @@ def artifact_not_stored(patch):
 
 
 def stale_retries(patch):
-    def faulty(moves, here, occurrence):
-        machine, taken = moves.machine, chosen(moves, here, occurrence)
+    def faulty(compiled, here, occurrence):
+        machine, taken = compiled.machine, chosen(compiled, here, occurrence)
         if not isinstance(taken, Refusal) and (
             occurrence.event == "granted" or "passed" in dict(occurrence.verdicts).values()
         ):
@@ -309,8 +309,8 @@ def stale_retries(patch):
             return with_values(taken, machine, keep)
         return taken
 
-    chosen = Moves.outcome
-    patch.setattr(Moves, "outcome", faulty)
+    chosen = CompiledStep.move
+    patch.setattr(CompiledStep, "move", faulty)
 
 
 FAULTS = (

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from property.test_driver import BUSY_MACHINES
 from unit.runtime.test_run import MACHINE as LOOP
 
+from dsa.compiled_step import compiled_step
 from dsa.edge.files import load
 from dsa.errors import OccurrenceError
-from dsa.machine import Machine
+from dsa.machine import Machine, step_of
 from dsa.meaning import Occurrence, accepted_events
 from dsa.runtime.ledger import (
     ArtifactEntry,
@@ -24,9 +25,8 @@ from dsa.runtime.ledger import (
     TimerEntry,
     VerdictEntry,
 )
-from dsa.runtime.moves import moves_of
 from dsa.runtime.run import ReplayError, begin, replay
-from dsa.runtime.views import guards_for, step_of
+from dsa.runtime.views import guards_for
 from dsa.testing.strategies import machines, occurrences
 
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
@@ -163,7 +163,7 @@ def a_sensible_event(chance, run):
     """An event that the state has rows for, most of them such as the outstanding effects give."""
     machine, state = run.machine, run.configuration.state
     timers = [Occurrence(event, source=source) for source, event in machine.armed(state)]
-    origins = moves_of(machine).origins
+    origins = compiled_step(machine).origins
     events = [each for each in accepted_events(machine, state) if origins.get(each) in {"outside", *run.keys}]
     if not events or chance.random() < 0.05:
         return chance.choice([*timers, *map(Occurrence, origins)])

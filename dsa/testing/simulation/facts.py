@@ -25,9 +25,9 @@ from dsa.runtime.ledger import (
     VerdictEntry,
 )
 from dsa.runtime.run import Run
-from dsa.system import sources_left
 from dsa.testing.simulation.loop import Time
 from dsa.testing.simulation.subject import RUN, Subject
+from dsa.timers import sources_left
 
 Timer = tuple[str, str]
 #: What comes next in a run that nothing disturbs, given how many rows were taken and where that led.

@@ -3,18 +3,18 @@
 Takes a machine, its document's text and the policies that are real; gives a `Subject` that all stories share.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
 import attrs
 
 from dsa.checks.monitors import Monitored, is_monitor
 from dsa.claims import show
+from dsa.compiled_step import compiled_step
 from dsa.declarations import Effect
-from dsa.fast import FastStep, compile_step
 from dsa.lang import digest
 from dsa.machine import Machine
-from dsa.meaning import Occurrence
+from dsa.meaning import Configuration, Occurrence, Refusal, Taken
 from dsa.runtime.policies import Policy
 from dsa.testing.graph import Graph, graph_of
 from dsa.testing.simulation.faults import RowFacts, Triple, possible, rows_of
@@ -60,9 +60,9 @@ class Subject:
         return tuple(possible(self.rows))
 
     @cached_property
-    def step(self) -> FastStep:
+    def step(self) -> Callable[[Configuration, Occurrence], Taken | Refusal]:
         """The compiled step; it remembers what it was asked."""
-        return compile_step(self.machine)
+        return compiled_step(self.machine).step
 
     @cached_property
     def row_index(self) -> dict[int, int]:

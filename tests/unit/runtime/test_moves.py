@@ -1,35 +1,30 @@
 """What follows from rows, apart from what `property/test_agreement.py` compares with `step`, and `property/test_replay.py` with the plain fold."""
 
-import attrs
 from unit.runtime.test_run import MACHINE
 
+from dsa.compiled_step import compiled_step
 from dsa.meaning import Configuration, Occurrence, start
-from dsa.runtime.moves import moves_of
+from dsa.runtime.moves import changes, keys_after
 
 
-def row(source, event, target):
-    return next(r for r in MACHINE.transitions if (r.source, r.event, r.target) == (source, event, target))
+def moved(configuration, event):
+    return compiled_step(MACHINE).move(configuration, Occurrence(event))
 
 
 def test_what_follows_from_a_row_is_worked_out_once_for_all_runs_of_a_machine():
-    moves, idle = moves_of(MACHINE), start(MACHINE)
-    move = moves.of(idle, row("idle", "specification", "generating"))
-    assert move is moves_of(MACHINE).of(start(MACHINE), row("idle", "specification", "generating"))
+    move, _ = moved(start(MACHINE), "specification")
+    assert move is moved(start(MACHINE), "specification")[0]
     assert (move.source, move.target, move.started) == ("idle", "generating", (("1", "query_llm", True),))
     assert (move.ended, move.stopped, move.outstanding) == (("outside",), (), frozenset({"query_llm"}))
 
 
 def test_it_depends_on_what_is_outstanding():
-    again, moves = row("generating", "again", "generating"), moves_of(MACHINE)
     busy = Configuration("generating", (False, 0), frozenset({"query_llm"}))
-    assert moves.of(busy, again).stopped == ("query_llm",)
-    assert moves.of(Configuration("generating", (False, 0), frozenset()), again).stopped == ()
+    assert moved(busy, "again")[0].stopped == ("query_llm",)
+    assert moved(Configuration("generating", (False, 0), frozenset()), "again")[0].stopped == ()
 
 
-def test_the_compiled_step_is_asked_once_a_row_was_looked_for_often():
-    machine = attrs.evolve(MACHINE)
-    moves, occurrence = moves_of(machine), Occurrence("specification", data="Psi")
-    found = [moves.chosen(start(machine), occurrence) for _ in range(20)]
-    assert found[0] is None
-    assert found[-1] == (row("idle", "specification", "generating"), (False, 0))
-    assert moves.chosen(start(machine), Occurrence("artifact")) is None
+def test_keys_begin_with_the_place_of_the_row_that_starts_their_effects():
+    move, values = moved(start(MACHINE), "specification")
+    assert keys_after(move, {"other": "r/0/1"}, "r/1/") == {"other": "r/0/1", "query_llm": "r/1/1"}
+    assert changes(move, (False, 0), values) == ()

@@ -3,6 +3,7 @@ import pytest
 
 from dsa.errors import OccurrenceError
 from dsa.lang import loads
+from dsa.machine import step_of
 from dsa.meaning import Occurrence
 from dsa.runtime.ledger import (
     ArtifactEntry,
@@ -16,7 +17,6 @@ from dsa.runtime.ledger import (
     load_lines,
 )
 from dsa.runtime.run import ArmTimer, DropTimer, ReplayError, Stop, begin, replay
-from dsa.runtime.views import step_of
 
 LOOP = """# loop
 ## Parameters

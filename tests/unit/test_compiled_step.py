@@ -4,11 +4,11 @@ import attrs
 import pytest
 from example_machines import add, assign, chain, compare, dual_state, emits, passed, placed, ranged, states, var
 
-from dsa import fast
+from dsa import compiled_step as module
+from dsa.compiled_step import compiled_step
 from dsa.declarations import Event, Guard, Parameter, Revoke, State, Transition, Variable
 from dsa.errors import OccurrenceError
 from dsa.expr import Boolean, BooleanDomain, EnumDomain, Integer, Negate, Symbol
-from dsa.fast import compile_groups, compile_step
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
 
@@ -19,7 +19,7 @@ def verdict(outcome):
 
 def test_a_whole_run_gives_what_the_reference_gives():
     machine = dual_state(rmax=1)
-    act, configuration = compile_step(machine), start(machine)
+    act, configuration = compiled_step(machine).step, start(machine)
     run = ["specification", "artifact", "failed", "artifact", "failed"]
     for word in run:
         occurrence = verdict(word) if word == "failed" else Occurrence(word)
@@ -30,16 +30,31 @@ def test_a_whole_run_gives_what_the_reference_gives():
     assert configuration == Configuration("failed", (False, 1), frozenset())
 
 
+@pytest.fixture
+def _no_reference(monkeypatch):
+    monkeypatch.setattr(module, "step", None)
+
+
+@pytest.mark.usefixtures("_no_reference")
 def test_a_taken_row_is_decided_without_the_reference():
-    group = compile_groups(dual_state())["validating", "verdict"]
-    result = group(Configuration("validating", (False, 2), frozenset({"execute_guard"})), verdict("failed"))
+    here = Configuration("validating", (False, 2), frozenset({"execute_guard"}))
+    result = compiled_step(dual_state()).step(here, verdict("failed"))
     assert result.configuration == Configuration("generating", (False, 3), frozenset({"query_llm"}))
     assert result.effects == ("refine_context", "query_llm")
+    move, values = compiled_step(dual_state()).move(here, verdict("failed"))
+    assert (move.target, values, move.outstanding) == ("generating", (False, 3), frozenset({"query_llm"}))
+
+
+def test_a_row_that_the_reference_takes_must_be_taken(monkeypatch):
+    """The reference is asked why nothing is taken, and not what to take instead."""
+    monkeypatch.setattr(module._Writer, "source", lambda *_: ("def group(c, o): return None",))  # noqa: SLF001
+    with pytest.raises(AssertionError, match="the compiled step of dual_state takes no row in"):
+        compiled_step(dual_state()).move(start(dual_state()), Occurrence("specification"))
 
 
 def test_refusals_and_malformed_occurrences_are_those_of_the_reference():
     machine = dual_state()
-    act, idle = compile_step(machine), start(machine)
+    act, idle = compiled_step(machine).step, start(machine)
     late = act(idle, Occurrence("artifact"))
     assert isinstance(late, Refusal)
     assert late == step(machine, idle, Occurrence("artifact"))
@@ -56,8 +71,8 @@ def test_refusals_and_malformed_occurrences_are_those_of_the_reference():
 
 def test_parameters_are_those_of_the_machine_given():
     at = Configuration("validating", (False, 3), frozenset({"execute_guard"}))
-    assert compile_step(dual_state(rmax=3))(at, verdict("failed")).configuration.state == "failed"
-    assert compile_step(dual_state(rmax=4))(at, verdict("failed")).configuration.state == "generating"
+    assert compiled_step(dual_state(rmax=3)).step(at, verdict("failed")).configuration.state == "failed"
+    assert compiled_step(dual_state(rmax=4)).step(at, verdict("failed")).configuration.state == "generating"
 
 
 def test_names_of_the_user_never_get_into_the_source():
@@ -78,7 +93,7 @@ def test_names_of_the_user_never_get_into_the_source():
         ),
         events=(Event("def"),),
     )
-    result = compile_step(machine)(start(machine), Occurrence("def"))
+    result = compiled_step(machine).step(start(machine), Occurrence("def"))
     assert result == step(machine, start(machine), Occurrence("def"))
     assert result.configuration.values == (hostile, 1, 2, False)
 
@@ -93,7 +108,7 @@ def test_a_negative_parameter_keeps_its_sign_in_arithmetic():
         variables=(Variable("x", "environment", ranged(0, 3), Integer(0)),),
         events=(Event("e"),),
     )
-    assert compile_step(machine)(start(machine), Occurrence("e")).configuration.values == (3,)
+    assert compiled_step(machine).step(start(machine), Occurrence("e")).configuration.values == (3,)
 
 
 @pytest.mark.parametrize(("row", "reason"), [
@@ -104,7 +119,7 @@ def test_a_negative_parameter_keeps_its_sign_in_arithmetic():
     (Transition("a", "e", "=", compare("x", ">", 0)), "invalid_state"),
     (Transition("a", "e", "=", updates=(Revoke("w"),)), None),
 ])  # fmt: skip
-def test_each_reason_is_told_by_the_generated_group(row, reason):
+def test_each_reason_of_refusal(row, reason):
     machine = Machine(
         "m",
         (row,),
@@ -117,15 +132,16 @@ def test_each_reason_is_told_by_the_generated_group(row, reason):
         ),
         events=(Event("e"), Event("answer", "ask")),
     )
-    result = compile_groups(machine)["a", "e"](start(machine), Occurrence("e"))
-    assert result == reason or (reason is None and result == step(machine, start(machine), Occurrence("e")))
+    result = compiled_step(machine).step(start(machine), Occurrence("e"))
+    assert result == step(machine, start(machine), Occurrence("e"))
+    assert getattr(result, "reason", None) == reason
 
 
 def test_rows_of_the_innermost_source_replace_the_outer_ones():
     rows = [Transition("*", "e", "b"), Transition("a", "e", "a.two"), Transition("a.one", "e", "=")]
     tree = (State("a", "initial"), State("a.one", "initial"), State("a.two"), State("b"))
     machine = Machine("nested", placed(rows), tree, "a", events=(Event("e"),))
-    act = compile_step(machine)
+    act = compiled_step(machine).step
     for leaf in machine.leaves:
         at = Configuration(leaf, (), frozenset())
         assert act(at, Occurrence("e")) == step(machine, at, Occurrence("e"))
@@ -136,15 +152,15 @@ def test_a_timer_is_found_by_its_source():
     rows = [Transition("a", "after 30s", "b"), Transition("a.one", "after 30s", "=")]
     tree = (State("a", "initial"), State("a.one", "initial"), State("b", "final"))
     machine = Machine("timed", placed(rows), tree, "a")
-    act = compile_step(machine)
+    act = compiled_step(machine).step
     assert act(start(machine), Occurrence("after 30s", source="a")).configuration.state == "b"
     assert act(start(machine), Occurrence("after 30s", source="a.one")).configuration.state == "a.one"
 
 
 def test_results_are_remembered_and_no_more_than_the_limit(monkeypatch):
-    monkeypatch.setattr(fast, "REMEMBERED", 1)
+    monkeypatch.setattr(module, "REMEMBERED", 1)
     machine = dual_state()
-    act = compile_step(machine)
+    act = compiled_step(machine).step
     first = act(start(machine), Occurrence("specification"))
     assert act(start(machine), Occurrence("specification")) is first
     second = act(first.configuration, Occurrence("artifact"))
@@ -156,14 +172,42 @@ def test_a_guard_that_says_less_is_not_believed_when_it_says_more():
     machine = attrs.evolve(dual_state(), guards=(Guard("g", ("verdict",), outcomes=("passed", "failed")),))
     at = Configuration("validating", (False, 0), frozenset({"execute_guard"}))
     with pytest.raises(OccurrenceError, match="cannot say"):
-        compile_step(machine)(at, verdict("fatal"))
-    assert compile_step(machine)(at, verdict("passed")).transition.condition == passed()
+        compiled_step(machine).step(at, verdict("fatal"))
+    assert compiled_step(machine).step(at, verdict("passed")).transition.condition == passed()
 
 
 def test_a_thousand_rows_compile_and_run():
     machine = chain(1001)
     assert len(machine.transitions) == 1001
-    act, configuration = compile_step(machine), start(machine)
+    act, configuration = compiled_step(machine).step, start(machine)
     for occurrence in (Occurrence("specification"), *[Occurrence("artifact"), verdict("passed")] * 250):
         configuration = act(configuration, occurrence).configuration
     assert configuration.state == "done"
+
+
+def test_a_machine_has_one_that_compiles_what_it_is_asked(monkeypatch):
+    machine, written = attrs.evolve(dual_state()), []
+    real = module._Writer.source  # noqa: SLF001
+    monkeypatch.setattr(module._Writer, "source", lambda writer, rows: written.append(rows) or real(writer, rows))  # noqa: SLF001
+    first = compiled_step(machine).step(start(machine), Occurrence("specification"))
+    assert compiled_step(machine) is compiled_step(machine)
+    compiled_step(machine).step(start(machine), Occurrence("specification", data="again"))
+    compiled_step(machine).move(start(machine), Occurrence("specification"))
+    assert [[row.event for row in rows] for rows in written] == [["specification"]]
+    compiled_step(machine).step(first.configuration, Occurrence("artifact"))
+    assert [[row.event for row in rows] for rows in written] == [["specification"], ["artifact"]]
+
+
+def test_a_variable_that_starts_outside_its_domain_refuses_every_row_that_leaves_it_there():
+    machine = Machine(
+        "outside",
+        (Transition("a", "e", "="), Transition("a", "f", "=", updates=(assign("x", 1),))),
+        states("a"),
+        "a",
+        variables=(Variable("x", "environment", ranged(0, 3), Integer(7)),),
+        events=(Event("e"), Event("f")),
+    )
+    for event, reason in (("e", "out_of_domain"), ("f", None)):
+        result = compiled_step(machine).step(start(machine), Occurrence(event))
+        assert result == step(machine, start(machine), Occurrence(event))
+        assert getattr(result, "reason", None) == reason

@@ -1,0 +1,400 @@
+"""The compiled step: Python source generated from a machine's rows, and what follows from each row.
+
+`compiled_step(machine)` returns the one of a machine; runs, tests, comparisons of machines and certificates use it. One function is generated for
+each group of rows (one source, one event) when it is first asked for. No text of the user gets into the source: variables, guards,
+effects and rows are numbered there. `dsa.meaning.step` is asked about whatever is not plainly taken (a refusal, a malformed
+occurrence), for its value and its message.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import attrs
+
+from dsa.declarations import OUTSIDE, STAY, TIMER_PREFIX, Assign, Emit, Revoke, Transition
+from dsa.expr import (
+    And,
+    Arithmetic,
+    Boolean,
+    Compare,
+    Expr,
+    Integer,
+    Interval,
+    Member,
+    Name,
+    Negate,
+    Not,
+    Or,
+    Outcome,
+    Symbol,
+    Value,
+    Verdict,
+    names,
+    unparse,
+)
+from dsa.machine import Machine, read_guards, step_of, workflow_variables_set
+from dsa.meaning import Configuration, Occurrence, Refusal, Taken, after_effects, step
+from dsa.timers import ArmTimer, DropTimer, timers_after
+
+#: How many results and moves are remembered of a machine: its transition table, filled as it is met, as a lazy DFA's is.
+REMEMBERED = 65_536
+
+
+class Place(Protocol):
+    """Where a machine is: a configuration, or an object with the parts of one."""
+
+    @property
+    def state(self) -> str:
+        """The leaf."""
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """The variables' values."""
+
+    @property
+    def outstanding(self) -> frozenset[str]:
+        """The outstanding effects."""
+
+
+class Happening(Protocol):
+    """What happens: an occurrence, or an object with the parts of one."""
+
+    @property
+    def event(self) -> str:
+        """The event, or a timer's `after 30s`."""
+
+    @property
+    def verdicts(self) -> tuple[tuple[str, Outcome], ...]:
+        """Each guard with its verdict, sorted."""
+
+    @property
+    def source(self) -> str | None:
+        """The state that a timer belongs to."""
+
+
+@attrs.frozen
+class Move:
+    """What follows from a row in a state with these effects outstanding, whatever the variables hold.
+
+    `effects` and `cancelled` are those of `Taken`. `started` are the effects that begin, each with its place among those of the row and whether it
+    has answers; `ended` are those that are outstanding no longer, `stopped` those of them that are stopped. `outstanding` are the
+    effects outstanding after it. `updated` are the variables that the row assigns, with their places. `step` names the step worked on before the row,
+    `finalises` the workflow variable that the row sets, `revokes` those it revokes.
+    """
+
+    row: Transition
+    event: str
+    line: int | None
+    source: str
+    target: str
+    effects: tuple[str, ...]
+    started: tuple[tuple[str, str, bool], ...]
+    outstanding: frozenset[str]
+    cancelled: tuple[str, ...]
+    ended: tuple[str, ...]
+    stopped: tuple[str, ...]
+    timers: tuple[DropTimer | ArmTimer, ...]
+    updated: tuple[tuple[int, str], ...]
+    step: str
+    finalises: str | None
+    revokes: frozenset[str]
+
+
+#: A row that is taken: what follows from it, and the values after it.
+Moved = tuple[Move, tuple[Value, ...]]
+
+Group = Callable[[Place, Happening], Moved | None]
+
+
+class CompiledStep:
+    """How one machine moves, at its parameters' values.
+
+    Both ways to ask agree with `dsa.meaning.step` on every configuration that has of each variable a value of its domain or the
+    initial one, and raise OccurrenceError for the same occurrences.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.origins = {name: event.origin for name, event in machine.event_named.items()}
+        self._groups = _Groups(machine)
+        self._known: dict[tuple[object, ...], Taken] = {}
+
+    def step(self, configuration: Configuration, occurrence: Occurrence) -> Taken | Refusal:
+        """Return what `dsa.meaning.step` returns."""
+        state, event, source = configuration.state, occurrence.event, occurrence.source
+        key = (state, event, source, occurrence.verdicts, configuration.values, configuration.outstanding)
+        taken = self._known.get(key)
+        if taken is not None:
+            return taken
+        outcome = self.move(configuration, occurrence)
+        if isinstance(outcome, Refusal):
+            return outcome
+        move, values = outcome
+        taken = Taken(Configuration(move.target, values, move.outstanding), move.row, move.effects, move.cancelled)
+        if len(self._known) < REMEMBERED:
+            self._known[key] = taken
+        return taken
+
+    def move(self, place: Place, given: Happening) -> Moved | Refusal:
+        """Return what follows from the row that `dsa.meaning.step` takes, with the values after it, or its refusal."""
+        source = given.source
+        key = (place.state, given.event) if source is None else (place.state, source, given.event)
+        return self._groups[key](place, given) or self._refused(place, given)
+
+    def _refused(self, place: Place, given: Happening) -> Refusal:
+        here = Configuration(place.state, place.values, place.outstanding)
+        refusal = step(self.machine, here, Occurrence(given.event, given.verdicts, given.source))
+        assert isinstance(refusal, Refusal), (
+            f"the compiled step of {self.machine.name} takes no row in {here} on {given}"
+        )
+        return refusal
+
+
+def compiled_step(machine: Machine) -> CompiledStep:
+    """Return the compiled step of a machine; all that is done with the machine shares it."""
+    found: CompiledStep | None = machine.worked_out.get("compiled_step")
+    if found is None:
+        found = machine.worked_out["compiled_step"] = CompiledStep(machine)
+    return found
+
+
+class _Groups(dict[tuple[str, ...], Group]):
+    """The generated function for each (leaf, event) and (leaf, source, timer) that has been asked for."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__()
+        self._machine, self._writer = machine, _Writer(machine)
+        self._compiled: dict[tuple[str, str], Group] = {}
+
+    def __missing__(self, key: tuple[str, ...]) -> Group:
+        rows = self._rows(*key)
+        if not rows:  # not kept: there is no end to what may be asked
+            return _no_rows
+        name = rows[0].source, rows[0].event
+        if name not in self._compiled:
+            self._compiled[name] = self._writer.compiled(rows)
+        self[key] = self._compiled[name]
+        return self[key]
+
+    def _rows(self, leaf: str, event: str, timer: str | None = None) -> tuple[Transition, ...]:
+        """Return the candidates for an event, or for a timer of a source (S3, S11)."""
+        if timer is not None:
+            return self._machine.rows_from[event, timer] if (event, timer) in self._machine.armed(leaf) else ()
+        return () if event.startswith(TIMER_PREFIX) else self._machine.rows_for(leaf, event)
+
+
+def _no_rows(_place: Place, _given: Happening) -> None:
+    return None
+
+
+class _Moves(dict[Any, Move | None]):
+    """What follows from one row, by leaf and outstanding effects; by these alone where the row's source is the leaf.
+
+    It is None where the row would emit an effect twice. Equal sets are kept once, in `shared`: a lookup then ends at the first comparison, by
+    identity.
+    """
+
+    def __init__(self, machine: Machine, row: Transition, shared: dict[frozenset[str], frozenset[str]]) -> None:
+        self._machine, self._row, self._shared = machine, row, shared
+        self.is_of_leaf = row.source in machine.leaves
+
+    def __missing__(self, key: Any) -> Move | None:  # noqa: ANN401
+        state, outstanding = (self._row.source, key) if self.is_of_leaf else key
+        move = _move(self._machine, state, outstanding, self._row, self._shared)
+        if len(self) < REMEMBERED:
+            self[key] = move
+        return move
+
+
+def _move(
+    machine: Machine,
+    before: str,
+    outstanding: frozenset[str],
+    row: Transition,
+    shared: dict[frozenset[str], frozenset[str]],
+) -> Move | None:
+    target = before if row.target == STAY else machine.entered(row.target)
+    after, cancelled, twice = after_effects(machine, outstanding, row, target)
+    if twice is not None:
+        return None
+    origin = None if row.is_timer else machine.event_named[row.event].origin
+    effects = tuple(item.effect for item in row.effects if isinstance(item, Emit))
+    updates = {update.variable for update in row.updates}
+    return Move(
+        row,
+        row.event,
+        row.span.line if row.span else None,
+        source=before,
+        target=target,
+        effects=effects,
+        started=_started(machine, effects, after),
+        outstanding=shared.setdefault(after, after),
+        cancelled=cancelled,
+        ended=(*cancelled, *([] if origin is None else [origin])),
+        stopped=tuple(effect for effect in cancelled if effect in outstanding and effect != origin),
+        timers=timers_after(machine, before, row, target),
+        updated=tuple((place, v.name) for place, v in enumerate(machine.variables) if v.name in updates),
+        step=step_of(machine, before),
+        finalises=next(iter(workflow_variables_set(machine, row)), None),
+        revokes=frozenset(update.variable for update in row.updates if isinstance(update, Revoke)),
+    )
+
+
+def _started(
+    machine: Machine, effects: tuple[str, ...], outstanding: frozenset[str]
+) -> tuple[tuple[str, str, bool], ...]:
+    """Return the effects that begin. One that is cancelled by the row that emits it, or by the final state, never does (S7)."""
+    last = {effect: ordinal for ordinal, effect in enumerate(effects, start=1)}
+    return tuple(
+        (str(ordinal), effect, effect in machine.answers)
+        for ordinal, effect in enumerate(effects, start=1)
+        if effect not in machine.answers or (effect in outstanding and last[effect] == ordinal)
+    )
+
+
+class _Writer:
+    """The source so far, and the constants it names."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._variables = {variable.name: f"v{place}" for place, variable in enumerate(machine.variables)}
+        self._initial = dict(zip(self._variables, machine.initial_values, strict=True))
+        #: What starts outside its domain: rows that do not update it are refused as well.
+        self._outside = [name for name, value in self._initial.items() if not machine.values_of[name].contains(value)]
+        self._constants: dict[str, Any] = {}
+        self._texts: dict[str, str] = {}
+        self._shared: dict[frozenset[str], frozenset[str]] = {}
+
+    def compiled(self, rows: tuple[Transition, ...]) -> Group:
+        """Return the function for the rows of one source and event."""
+        code = compile("\n".join(self.source(rows)), "<compiled machine>", "exec")
+        exec(code, self._constants)  # noqa: S102  (our own text, made of numbered names and whole numbers)
+        group: Group = self._constants["group"]
+        return group
+
+    def source(self, rows: tuple[Transition, ...]) -> tuple[str, ...]:
+        """Write that function: it returns None for whatever the rows do not plainly take."""
+        return "def group(c, o):", *(f" {line}" for line in self._body(rows))
+
+    def _body(self, rows: tuple[Transition, ...]) -> Iterator[str]:
+        origin = OUTSIDE if rows[0].is_timer else self._machine.event_named[rows[0].event].origin
+        if origin != OUTSIDE:
+            yield f"if {self._text(origin)} not in c.outstanding: return None"
+        verdicts = {guard: f"w{place}" for place, guard in enumerate(read_guards(rows))}
+        yield from self._read_verdicts(verdicts)
+        if self._outside or any(row.updates or names(row.condition) & self._variables.keys() for row in rows):
+            yield f"{', '.join(self._variables.values())}, = c.values"
+        if len(rows) == 1 and rows[0].condition == Boolean(value=True):
+            yield from self._take(rows[0])
+            return
+        yield from self._choose(rows, verdicts)
+        for place, row in enumerate(rows):
+            yield f"if k == {place}:"
+            yield from (f" {line}" for line in self._take(row))
+
+    def _read_verdicts(self, verdicts: dict[str, str]) -> Iterator[str]:
+        """Read exactly the verdicts that the rows read, sorted by guard as an occurrence has them (S2)."""
+        if not verdicts:
+            yield "if o.verdicts: return None"
+            return
+        yield "a = o.verdicts"
+        yield f"if len(a) != {len(verdicts)}: return None"
+        yield f"{', '.join(f'(n{word}, {word})' for word in verdicts.values())}, = a"
+        for guard, word in verdicts.items():
+            outcomes = self._machine.guard_named[guard].outcomes
+            yield f"if n{word} != {self._text(guard)} or {word} not in {outcomes!r}: return None"
+
+    def _choose(self, rows: tuple[Transition, ...], verdicts: dict[str, str]) -> Iterator[str]:
+        """Set k to the place of the one row that is enabled, or to -1 (S3)."""
+        yield "k = -1"
+        for place, row in enumerate(rows):
+            if not row.is_else:
+                yield f"if {self._python(row.condition, verdicts)}:"
+                yield from _claim(place, first=place == 0)
+        others = [place for place, row in enumerate(rows) if row.is_else]
+        if others:
+            yield "if k < 0:"
+            for place in others:
+                yield f" if {self._python(rows[place].condition, verdicts)}:"
+                yield from (f" {line}" for line in _claim(place, first=place == others[0]))
+
+    def _take(self, row: Transition) -> Iterator[str]:
+        """Return what the row leads to, unless it cannot be taken (S5, S7)."""
+        after = dict(self._variables)
+        for place, update in enumerate(row.updates):
+            after[update.variable] = f"u{place}"
+            yield f"u{place} = {self._updated(update)}"
+            yield from self._require_domain(update.variable, f"u{place}")
+        for name in self._outside:
+            if after[name] == self._variables[name]:
+                yield from self._require_domain(name, after[name])
+        moves = _Moves(self._machine, row, self._shared)
+        yield f"m = {self._constant(moves)}[{'c.outstanding' if moves.is_of_leaf else 'c.state, c.outstanding'}]"
+        if any(isinstance(item, Emit) and item.effect in self._machine.answers for item in row.effects):
+            yield "if m is None: return None"
+        values = f"({', '.join(after.values())},)" if row.updates else "c.values"
+        yield f"return m, {values}"
+
+    def _updated(self, update: Assign | Revoke) -> str:
+        if isinstance(update, Assign):
+            return self._python(update.value, {})
+        return self._value(self._initial[update.variable])
+
+    def _require_domain(self, variable: str, word: str) -> Iterator[str]:
+        values = self._machine.values_of[variable]
+        if isinstance(values, Interval):
+            upper = "" if values.high is None else f" <= {values.high}"
+            yield f"if not {values.low} <= {word}{upper}: return None"
+        elif any(type(value) is str for value in values.values):
+            yield f"if {word} not in {{{', '.join(map(self._value, values.values))}}}: return None"
+
+    def _value(self, value: Value) -> str:
+        return self._text(value) if isinstance(value, str) else repr(value)
+
+    def _text(self, text: str) -> str:
+        """Return the name under which the generated code knows a text of the user."""
+        if text not in self._texts:
+            self._texts[text] = self._constant(text)
+        return self._texts[text]
+
+    def _constant(self, value: object) -> str:
+        name = f"s{len(self._constants)}"
+        self._constants[name] = value
+        return name
+
+    def _python(self, expr: Expr, verdicts: dict[str, str]) -> str:
+        return unparse(self._renamed(expr, verdicts))
+
+    def _renamed(self, expr: Expr, verdicts: dict[str, str]) -> Expr:
+        """Return the expression with numbered names: what `unparse` then writes is Python."""
+
+        def renamed(inner: Expr) -> Expr:
+            return self._renamed(inner, verdicts)
+
+        match expr:
+            case Boolean(value):
+                return Name(repr(value))
+            case Symbol(value):
+                return Name(self._text(value))
+            case Name(name):
+                return Name(self._variables.get(name) or self._value(self._machine.constants[name]))
+            case Verdict(guard, outcome):
+                return Compare(Name(verdicts[guard]), (("==", Name(repr(outcome))),))
+            case Not(operand) | Negate(operand):
+                return type(expr)(renamed(operand))
+            case Arithmetic(sign, left, right):
+                return Arithmetic(sign, renamed(left), renamed(right))
+            case Compare(first, rest):
+                return Compare(renamed(first), tuple((sign, renamed(operand)) for sign, operand in rest))
+            case Member(operand, choices):
+                return Member(renamed(operand), tuple(map(renamed, choices)))
+            case And(operands) | Or(operands):
+                return type(expr)(tuple(map(renamed, operands)))
+            case Integer():
+                return expr
+
+
+def _claim(place: int, *, first: bool) -> Iterator[str]:
+    if not first:
+        yield " if k >= 0: return None"
+    yield f" k = {place}"
