@@ -51,16 +51,6 @@ def guarded(text: str, claim: dict[str, Any], most: int) -> dict[str, Any]:
     return written
 
 
-def compared(text: str, claim: dict[str, Any]) -> dict[str, Any]:
-    """Give a claim about the generated step, having let the kernel compare it with the rows. Raises NoProofError."""
-    written = claim | {"proofs": []}
-    try:
-        Claim(text, written).compare()
-    except AssertionError as why:
-        raise NoProofError("the rows lead elsewhere than the generated step") from why
-    return written
-
-
 class _Bounded(Claim):
     """The kernel, which gives up beyond so many configurations."""
 

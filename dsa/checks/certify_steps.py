@@ -1,193 +1,171 @@
-"""What the generated step does everywhere: at every configuration, reachable or not, on every occurrence, as one hash.
+"""The compiled step against the kernel's table of steps: everywhere, reachable or not, on everything that may happen or come too late.
 
-Takes a machine at its parameters' values; gives the SHA-256 that a certificate carries, and that the kernel finds again in the rows. The
-numbers are the generated step's (`dsa.fast`); `step`, which runs machines, is asked the same. A row can neither read nor change a variable that
-it does not name, and treats all effects alike that it does not name. So for each state and event only the variables and effects count that the rows for
-it name: the other variables hold something that cannot be looked at, and one effect stands for all the others.
+Takes a machine as runs load it and a claim of the kernel; the step is the very one that runs of the machine use. A row can neither read nor change
+a variable that it does not name. So each case is asked three times: the other variables have their first values, their last ones, and something
+that cannot be looked at. `dsa.meaning.step`, which is asked what a refusal is, must agree wherever nothing is hidden.
 """
 
-import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from itertools import product
+from collections.abc import Iterator, Mapping
 from math import prod
+from traceback import walk_tb
 from typing import Any
 
-import attrs
-
 from dsa.checks.certify_proofs import NoProofError
-from dsa.compiled_step import Moved, compiled_step
-from dsa.declarations import TIMER_PREFIX, Assign, Emit, Transition
-from dsa.expr import Choices, EnumDomain, Value, names
-from dsa.machine import Machine, read_guards
-from dsa.meaning import Configuration, Occurrence, Reason, Refusal, Taken, step
+from dsa.compiled_step import CompiledStep, Moved, compiled_step
+from dsa.errors import ParameterError
+from dsa.expr import EnumDomain, Interval, RangeDomain, Value, show_value
+from dsa.kernel import Claim
+from dsa.machine import Machine
+from dsa.meaning import Configuration, Occurrence, Refusal, step
+from dsa.timers import DropTimer
 
-#: An effect that no machine has: it stands for all those that the rows in question do not name.
-OTHER = ":other"
-Compiled = Callable[[Configuration, Occurrence], Taken | Refusal]
+#: More cases of state, event, verdicts and values are not gone through.
+MOST_CASES = 100_000
+
+
+class SealedError(Exception):
+    """Raised when somebody looks at what is sealed."""
 
 
 class Sealed:
-    """Holds the place of any value: it can be handed on, and raises NoProofError when it is looked at."""
+    """The place of any value: it can be handed on, and raises SealedError when it is looked at."""
 
     def _looked_at(self, *_: object) -> Any:  # noqa: ANN401  (it never returns)
-        raise NoProofError("the generated step looks at a variable that the rows do not name")
+        raise SealedError
 
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = __bool__ = __index__ = _looked_at
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = _looked_at
 
 
-@attrs.frozen
-class _Case:
-    """An event, or a timer of a source, in a state; the rows for it, and what they name: variables by place, effects."""
-
-    state: str
-    event: str
-    source: str | None
-    rows: tuple[Transition, ...]
-    variables: tuple[int, ...]
-    effects: tuple[str, ...]
-
-
-def steps_digest(machine: Machine, most: int) -> str:
-    """Give the hash of all that the generated step takes. Raises NoProofError beyond `most` cases, and where it is not `step`."""
-    return _Steps(machine, most).digest()
+def require_few_cases(machine: Machine, claim: Claim, most: int = MOST_CASES) -> None:
+    """Raise NoProofError where there are more cases than `most`."""
+    sizes = {variable.name: _size(machine, variable.name) for variable in machine.variables}
+    count = sum(
+        prod(sizes.get(name, 2) for name in names) * prod(len(claim.verdicts[guard]) for guard in claim.asked(rows))
+        for *_, rows, names in claim.cases()
+    )
+    if count > most:
+        raise NoProofError(f"there are {count} cases of state, event, verdicts and values, more than {most}")
 
 
-class _Steps:
-    def __init__(self, machine: Machine, most: int) -> None:
-        self._machine = machine
-        self._values = [_listed(machine, variable.name) for variable in machine.variables]
-        self._cases = tuple(self._all_cases())
-        count = sum(map(self._count, self._cases))
-        if count > most:
-            raise NoProofError(f"there are {count} cases of state, event, verdicts and values, more than {most}")
-        self._compiled = compiled_step(machine)
-        self._numbers = _numbers(machine)
-
-    def digest(self) -> str:
-        """Give the hash of the sorted lines, one for each step taken."""
-        lines = {line for case in self._cases for line in self._lines(case)}
-        return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
-
-    def _all_cases(self) -> Iterator[_Case]:
-        machine = self._machine
-        timers = [(event, source) for source, event in machine.rows_from if event.startswith(TIMER_PREFIX)]
-        for state in machine.leaves:
-            for event, source in [*((event, None) for event in machine.event_named), *timers]:
-                rows = machine.rows_for(state, event)
-                if source is not None:
-                    rows = machine.rows_from[source, event] if (source, event) in machine.armed(state) else ()
-                yield self._case(state, event, source, rows)
-
-    def _case(self, state: str, event: str, source: str | None, rows: tuple[Transition, ...]) -> _Case:
-        machine = self._machine
-        read = {name for row in rows for name in names(row.condition)}
-        read |= {update.variable for row in rows for update in row.updates}
-        updates = (update for row in rows for update in row.updates)
-        read |= {name for update in updates if isinstance(update, Assign) for name in names(update.value)}
-        named = {item.effect for row in rows for item in row.effects}
-        named |= set() if source else {machine.event_named[event].origin}
-        variables = tuple(place for place, variable in enumerate(machine.variables) if variable.name in read)
-        effects = tuple(effect for effect in machine.answers if effect in named)
-        return _Case(state, event, source, rows, variables, (*effects, OTHER))
-
-    def _count(self, case: _Case) -> int:
-        values = prod(len(self._values[place]) for place in case.variables)
-        verdicts = prod(len(self._machine.guard_named[guard].outcomes) for guard in read_guards(case.rows))
-        return values * verdicts * (1 << len(case.effects))
-
-    def _lines(self, case: _Case) -> Iterator[str]:
-        guards = read_guards(case.rows)
-        outcomes = [self._machine.guard_named[guard].outcomes for guard in guards]
-        chosen = [self._values[place] for place in case.variables]
-        for pending in product((False, True), repeat=len(case.effects)):
-            out = frozenset(effect for effect, is_out in zip(case.effects, pending, strict=True) if is_out)
-            for values, verdicts in product(product(*chosen), product(*outcomes)):
-                occurrence = Occurrence(case.event, tuple(zip(guards, verdicts, strict=True)), case.source)
-                taken = self._taken(case, values, out, occurrence)
-                if taken is not None:
-                    yield self._line(case, values, out, occurrence, taken)
-
-    def _taken(self, case: _Case, values: Sequence[Value], out: frozenset[str], occurrence: Occurrence) -> Taken | None:
-        """Give what the generated step takes, having seen that `step` does the same, whatever the other variables hold."""
-        sealed, result = tuple(Sealed() for _ in self._values), None
-        for others in (tuple(listed[0] for listed in self._values), tuple(listed[-1] for listed in self._values)):
-            here = self._at(case, values, others, out)
-            expected = step(self._machine, here, occurrence)
-            if isinstance(expected, Taken) and result is None:
-                result = _as_taken(self._compiled.move(self._at(case, values, sealed, out), occurrence))
-            if self._compiled.step(here, occurrence) != expected or not _same(case, sealed, others, result, expected):
-                raise NoProofError(f"the generated step is not `step` in {case.state} on {case.event}")
-        return result if isinstance(result, Taken) else None
-
-    def _at(
-        self, case: _Case, values: Sequence[Value], others: Sequence[Any], outstanding: frozenset[str]
-    ) -> Configuration:
-        known = dict(zip(case.variables, values, strict=True))
-        held = tuple(known.get(place, other) for place, other in enumerate(others))
-        return Configuration(case.state, held, outstanding)
-
-    def _line(
-        self, case: _Case, values: Sequence[Value], out: frozenset[str], occurrence: Occurrence, taken: Taken
-    ) -> str:
-        """Write a step as the kernel does; before it `:flag` is 0, after it 1."""
-        after = taken.configuration
-        said = dict(occurrence.verdicts)
-        verdicts = [f"{guard.name}.{said[guard.name]}" for guard in self._machine.guards if guard.name in said]
-        effects = [item.effect if isinstance(item, Emit) else "cancel" for item in taken.transition.effects]
-        happened = occurrence.event if occurrence.source is None else f"{occurrence.source} {occurrence.event}"
-        held = [after.values[place] for place in case.variables]
-        before = self._told(case, case.state, out, values, 0)
-        return " > ".join(
-            [before, happened, *verdicts, *effects, self._told(case, after.state, after.outstanding, held, 1)]
-        )
-
-    def _told(self, case: _Case, state: str, out: frozenset[str], values: Sequence[Value], flag: int) -> str:
-        listed = [self._machine.variables[place].name for place in case.variables]
-        held = (f"{name}={self._number(value)}" for name, value in zip(listed, values, strict=True))
-        return " ".join([state, *sorted(out), *held, f":flag={flag} :count=0"])
-
-    def _number(self, value: Value) -> int:
-        return self._numbers[value] if isinstance(value, str) else int(value)
-
-
-def _as_taken(outcome: Moved | Refusal) -> Taken | None:
-    if isinstance(outcome, Refusal):
-        return None
-    move, values = outcome
-    return Taken(Configuration(move.target, values, move.outstanding), move.row, move.effects, move.cancelled)
-
-
-def _same(
-    case: _Case,
-    sealed: Sequence[Sealed],
-    others: Sequence[Value],
-    result: Taken | Reason | None,
-    expected: Taken | Refusal,
-) -> bool:
-    """Tell whether the generated step did, with variables sealed, what `step` does with values in their place."""
-    if isinstance(expected, Refusal) or not isinstance(result, Taken):
-        return isinstance(expected, Refusal) and result in {None, expected.reason}
-    put = {id(one): value for one, value in zip(sealed, others, strict=True)}
-    after = result.configuration
-    held = tuple(value if place in case.variables else put.get(id(value)) for place, value in enumerate(after.values))
-    same_values = held == expected.configuration.values
-    elsewhere = attrs.evolve(result, configuration=attrs.evolve(after, values=expected.configuration.values))
-    return same_values and elsewhere == expected
-
-
-def _listed(machine: Machine, name: str) -> tuple[Value, ...]:
-    """Give the values of a variable's domain. Raises NoProofError when there is no end to them."""
+def _size(machine: Machine, name: str) -> int:
     values = machine.values_of[name]
-    if isinstance(values, Choices):
-        return values.values
+    if not isinstance(values, Interval):
+        return len(values.values)
     if values.high is None:
         raise NoProofError(f"{name} has no greatest value")
-    return tuple(range(values.low, values.high + 1))
+    return values.high - values.low + 1
 
 
-def _numbers(machine: Machine) -> dict[str, int]:
-    """Number the values of enumerations as the kernel does."""
-    domains = [*(p.domain for p in machine.parameters), *(v.domain for v in machine.variables)]
-    listed = [value for domain in domains if isinstance(domain, EnumDomain) for value in domain.values]
-    return {value: number for number, value in enumerate(listed)}
+def require_same_steps(machine: Machine, claim: Claim, most: int = MOST_CASES) -> None:
+    """Raise AssertionError unless the compiled step takes the steps of the claim's table, at its parameter values, and no others."""
+    here = machine.at(_values(machine, claim.at or {}))
+    try:
+        require_few_cases(here, claim, most)
+    except NoProofError as why:
+        raise AssertionError(str(why)) from None
+    _Comparison(here, claim).run()
+
+
+def _values(machine: Machine, texts: Mapping[str, object]) -> dict[str, Value]:
+    """Read parameter values. Raises AssertionError unless they are those of the machine's parameters, written as we do."""
+    found: dict[str, Value] = {}
+    for parameter in machine.parameters:
+        text = str(texts.get(parameter.name))
+        is_number = isinstance(parameter.domain, RangeDomain) and text.removeprefix("-").isdigit()
+        is_symbol = isinstance(parameter.domain, EnumDomain)
+        found[parameter.name] = int(text) if is_number else text if is_symbol else text == "true"
+    shown = {name: show_value(value) for name, value in found.items()}
+    assert shown == texts, "its parameter values are not those of the machine"
+    try:
+        machine.at(found)
+    except ParameterError as why:
+        raise AssertionError(str(why)) from None
+    return found
+
+
+class _Comparison:
+    """What all cases share: the compiled step that runs use, and the values as the kernel numbers them."""
+
+    def __init__(self, machine: Machine, claim: Any) -> None:  # noqa: ANN401  (the kernel is not annotated)
+        self._machine, self._claim, self._compiled = machine, claim, compiled_step(machine)
+        listed = [tuple(_listed(machine, variable.name)) for variable in machine.variables]
+        self._of_number = [{self._number(value): value for value in values} for values in listed]
+        self._sealed = tuple(Sealed() for _ in listed)
+        self._others = {tuple(values[0] for values in listed), tuple(values[-1] for values in listed)}
+        self._armed = {leaf: claim.timers(claim.sources(leaf)) for leaf in machine.leaves}
+
+    def run(self) -> None:
+        """Go through the table."""
+        for (state, out, known), happened, taken in self._claim.table():
+            after = taken and (*taken[0], taken[1], taken[2][len(happened) :])
+            try:
+                self._compare(Configuration(state, (), frozenset(out)), known, happened, after)
+            except Exception as why:
+                where = f"{state} on {', '.join(happened)}"
+                raise AssertionError(f"the generated step is not the table in {where}: {why or repr(why)}") from why
+
+    def _compare(self, at: Configuration, known: Mapping[str, int], happened: list[str], taken: Any) -> None:  # noqa: ANN401
+        source, is_timer, event = happened[0].rpartition(" after ")
+        verdicts: Any = [word.rpartition(".")[::2] for word in happened[1:]]
+        occurrence = Occurrence(f"after {event}" if is_timer else event, verdicts, source if is_timer else None)
+        hidden = self._with(at, known, self._sealed)
+        self._require_taken(hidden, known, taken, _moved(self._compiled, hidden, occurrence))
+        for others in self._others:
+            here = self._with(at, known, others)
+            moved, expected = self._compiled.move(here, occurrence), step(self._machine, here, occurrence)
+            assert self._compiled.step(here, occurrence) == expected, "`step` does something else"
+            if isinstance(moved, Refusal) or isinstance(expected, Refusal):
+                assert moved == expected, "`step` gives another reason"
+            else:
+                assert moved[0].row is expected.transition, "`step` takes another row"
+            self._require_taken(here, known, taken, None if isinstance(moved, Refusal) else moved)
+
+    def _with(self, at: Configuration, known: Mapping[str, int], others: tuple[Any, ...]) -> Configuration:
+        held = zip(self._machine.variables, self._of_number, others, strict=True)
+        values = tuple(numbered[known[v.name]] if v.name in known else other for v, numbered, other in held)
+        return Configuration(at.state, values, at.outstanding)
+
+    def _require_taken(self, here: Configuration, known: Mapping[str, int], taken: Any, moved: Moved | None) -> None:  # noqa: ANN401
+        """Raise AssertionError unless a row is taken where the table has one, and leads where that does."""
+        assert (moved is None) == (taken is None), "one is refused"
+        if moved is None:
+            return
+        (move, values), (state, out, after, ended, effects) = moved, taken
+        assert (move.source, move.target, move.outstanding) == (here.state, state, out), "it leads elsewhere"
+        for variable, value, before in zip(self._machine.variables, values, here.values, strict=True):
+            is_same = self._number(value) == after[variable.name] if variable.name in known else value is before
+            assert is_same, f"{variable.name} becomes another"
+        emitted = [effect for effect in effects if effect != "cancel"]
+        begun = [effect for effect in emitted if effect not in self._claim.effects]
+        begun += [effect for effect in out if effect not in here.outstanding or effect in ended]
+        assert list(move.effects) == emitted, "it asks for other effects"
+        assert sorted(effect for _, effect, _ in move.started) == sorted(begun), "other effects begin"
+        old, new = self._armed[here.state], self._armed[state]
+        named = [(isinstance(timer, DropTimer), f"{timer.source} {timer.event}") for timer in move.timers]
+        fired = {f"{move.row.source} {move.event}"} & old
+        assert fired.union(name for is_drop, name in named if is_drop) == old & ended, "other timers end"
+        assert {name for is_drop, name in named if not is_drop} == new - (old - ended), "other timers start"
+
+    def _number(self, value: Value) -> int:
+        return int(self._claim.names[value] if isinstance(value, str) else value)
+
+
+def _moved(compiled: CompiledStep, here: Configuration, occurrence: Occurrence) -> Moved | None:
+    """Return what the compiled step takes where variables are sealed. Raises SealedError where it looks at one."""
+    try:
+        moved = compiled.move(here, occurrence)
+    except SealedError as why:
+        if not any(frame.f_code is step.__code__ for frame, _ in walk_tb(why.__traceback__)):
+            raise
+        return None  # the reference, which is asked about refusals alone, may look at every variable's domain
+    return None if isinstance(moved, Refusal) else moved
+
+
+def _listed(machine: Machine, name: str) -> Iterator[Value]:
+    values = machine.values_of[name]
+    if isinstance(values, Interval):
+        assert values.high is not None, "it was counted before"
+        yield from range(values.low, values.high + 1)
+    else:
+        yield from values.values

@@ -3,14 +3,17 @@
 import hashlib
 import json
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NoReturn
 
 import click
 
+from dsa.checks.certify_steps import require_same_steps
 from dsa.cli.certificates import canonical
 from dsa.edge.files import load, read_text
 from dsa.errors import DocumentError
-from dsa.kernel import verify
+from dsa.kernel import Claim, verify
 
 
 @click.command("verify")
@@ -20,16 +23,18 @@ def command(certificate: str, file: str | None) -> None:
     """Check a certificate with the independent kernel: print the claims it accepts, or why it refuses.
 
     The kernel (dsa/kernel.py, which can be copied out and run alone) believes nothing but the machine's tables in the certificate;
-    with FILE, these must be that document's too. Exit 0 accepted, 1 refused, 2 unreadable.
+    with FILE, these must be that document's too, and the step that runs of it execute is compared with them. Exit 0 accepted, 1 refused, 2 unreadable.
     """
     text = read_text(certificate)
-    content = _content(certificate, text)
-    expected = "" if file is None else canonical(load(file))[1]
-    accepted = _accepted(certificate, text)
-    if file is not None and content["machine"] != expected:
-        digest = hashlib.sha256(expected.encode()).hexdigest()
-        _refuse(certificate, f"it is about another machine than {file}, whose behaviour has the digest {digest}")
-    for claim in accepted:
+    content, compare = _content(certificate, text), None
+    if file is not None:
+        machine = load(file)
+        expected = canonical(machine)[1]
+        if content["machine"] != expected:
+            digest = hashlib.sha256(expected.encode()).hexdigest()
+            _refuse(certificate, f"it is about another machine than {file}, whose behaviour has the digest {digest}")
+        compare = partial(require_same_steps, machine)
+    for claim in _accepted(certificate, text, compare):
         click.echo(claim)
 
 
@@ -60,11 +65,11 @@ def _is_claim(claim: object) -> bool:
     return isinstance(claim, dict) and all(isinstance(claim.get(name), kind) for name, kind in kinds.items())
 
 
-def _accepted(path: str, text: str) -> list[str]:
+def _accepted(path: str, text: str, compare: Callable[[Claim], None] | None) -> list[str]:
     """Give what the kernel says of the machine and of every claim; leave when it refuses."""
     said: list[str] = []
     try:
-        said += verify(text)
+        said += verify(text, compare) if compare else verify(text)
     except AssertionError as why:
         _refuse(path, str(why))
     except Exception:  # noqa: BLE001  (whatever a certificate brings about is a refusal)

@@ -59,7 +59,7 @@ FORGED = {
         "value_not_a_number": Forged(REFUSED, "NaN is not valid JSON", "claim 1 is not written as the kernel reads it"),
         "number_of_5000_digits": Forged(REFUSED, "more than is read", "claim 1 is not written as the kernel reads it"),
         # the certificate itself
-        "machine_twice": Forged(REFUSED, "two machines in one certificate", "the machine is another one"),
+        "machine_twice": Forged(REFUSED, "two machines in one certificate", "it is about another machine"),
         "claims_none": Forged(WRONGLY, "it claims nothing", "# dual_state 5192f4a1901531c0"),
     },
     # dual_state with one retry too many

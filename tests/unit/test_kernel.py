@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import tokenize
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from kernel_tables import IDLE
 import dsa.kernel
 from dsa.checks.certify import Certifier, behaviour, certify_proofs, certify_verdicts
 from dsa.checks.certify_proofs import NoProofError, Prover
+from dsa.checks.certify_steps import require_same_steps
 from dsa.checks.prove import prove
 from dsa.checks.report import check
 from dsa.edge.files import load
@@ -92,8 +94,10 @@ def test_it_runs_alone(tmp_path, good):
     assert told.startswith(f"# dual_state {hashlib.sha256(TEXT.encode()).hexdigest()}\nno fault: for all values\n")
     for said in STUCK, GUARDED, REST, "at most rmax + 1 query_llm":
         assert f"{said}: for all values\n" in told
-    for said in STUCK, TABLE, "at most rmax + 1 query_llm":
+    for said in STUCK, "at most rmax + 1 query_llm":
         assert f"{said}: rmax = 3\n" in told
+    needs = "not established, this needs FILE (`dsa verify CERTIFICATE FILE`): "
+    assert [line for line in told.splitlines() if TABLE in line] == [f"{needs}{TABLE}: rmax = {n}" for n in "3030"]
     assert run("kernel.py", "bad.json") == (1, "refused: the machine is another one\n")
     assert run("-O", "kernel.py", "good.json")[0] == 1
 
@@ -159,7 +163,7 @@ def test_the_certificate_of_the_right_table_does_not_fit_the_off_by_one_table(go
         if claim["form"] == GUARDED:
             continue  # it carries no evidence, and is true of both
         with pytest.raises(REFUSED):
-            list(verify(with_machine(good | {"claims": [claim]}, OFF_TEXT)))
+            list(verify(with_machine(good | {"claims": [claim]}, OFF_TEXT), partial(require_same_steps, DUAL_STATE)))
 
 
 LEMMAS = (

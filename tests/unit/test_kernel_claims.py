@@ -1,14 +1,13 @@
-"""What the kernel asks of each claim: ranks that fall, nothing stuck, guards that passed, the steps of the generated step."""
+"""What the kernel asks of each claim: ranks that fall, nothing stuck, guards that passed; and its table of steps."""
 
-import hashlib
 from itertools import product
 
 import pytest
-from kernel_tables import IDLE, table
+from kernel_tables import table
 
 from dsa.checks.certify import behaviour
 from dsa.checks.certify_proofs import NoProofError, Prover
-from dsa.checks.certify_steps import steps_digest
+from dsa.checks.certify_steps import require_same_steps
 from dsa.edge.files import load
 from dsa.kernel import GUARDED, REST, STUCK, TABLE, Claim
 from dsa.lang import dumps, loads
@@ -17,6 +16,7 @@ from dsa.lang import dumps, loads
 REFUSED = (AssertionError, SyntaxError, TypeError, KeyError, ValueError, IndexError, AttributeError, StopIteration)
 DUAL_STATE = load("dual_state")
 TEXT = dumps(behaviour(DUAL_STATE))
+OFF_BY_ONE = loads(dumps(DUAL_STATE).replace("retries < rmax", "retries <= rmax"))
 
 
 # -- forged ranks ------------------------------------------------------------------------------------------------------
@@ -209,14 +209,12 @@ def far(*rows: str) -> str:
     return FAR + table("Transitions", "source; event; if; update; effects; target", *rows)
 
 
-def generated(text: str) -> str:
-    return steps_digest(loads(text), 10_000)
+STEPS = {"form": TABLE, "parts": [], "at": {}, "proofs": []}
 
 
-def test_the_rows_are_what_the_generated_step_does_at_every_configuration():
-    text = far(*FAR_ROWS)
-    claim = {"form": TABLE, "parts": [], "at": {}, "proofs": []}
-    Claim(text, claim | {"steps": generated(text)}).compare()
+def test_the_rows_are_what_the_compiled_step_does_at_every_configuration():
+    claim = Claim(far(*FAR_ROWS), STEPS)
+    require_same_steps(loads(far(*FAR_ROWS)), claim)
     for place, row in enumerate(FAR_ROWS):
         for old, new in [("<", "<="), ("== 3", "== 2"), ("x -= 1", "x -= 2"), ("; cancel;", "; ;"), ("; work;", "; ;"), ("slow;", "fast;"),
                          ("= fast", "= slow"), ("b.d", "b.c"), ("; ; e", "; ; a"), ("1s", "2s"), ("= 0", "= 1"), ("; rest; =", "; rest; b.c"), ("work, rest", "rest, work"),
@@ -224,19 +222,39 @@ def test_the_rows_are_what_the_generated_step_does_at_every_configuration():
             if old not in row:
                 continue
             changed = far(*FAR_ROWS[:place], row.replace(old, new), *FAR_ROWS[place + 1 :])
-            with pytest.raises(AssertionError, match="other steps"):
-                Claim(text, claim | {"steps": generated(changed)}).compare()
-        with pytest.raises(AssertionError, match="other steps"):
-            Claim(text, claim | {"steps": generated(far(*FAR_ROWS[:place], *FAR_ROWS[place + 1 :]))}).compare()
+            with pytest.raises(AssertionError, match="the generated step is not the table in"):
+                require_same_steps(loads(changed), claim)
+        with pytest.raises(AssertionError, match="the generated step is not the table in"):
+            require_same_steps(loads(far(*FAR_ROWS[:place], *FAR_ROWS[place + 1 :])), claim)
+
+
+def test_the_table_has_everything_once():
+    """Events from outside, answers of both effects with failures, the timer; in each leaf, whatever the names in the rows hold."""
+    claim = Claim(far(*FAR_ROWS), STEPS)
+    entries = [(leaf, sorted(out), known, happened) for (leaf, out, known), happened, _ in claim.table()]
+    assert all(entry not in entries[:place] for place, entry in enumerate(entries))
+    assert {(leaf, happened[0]) for leaf, _, _, happened in entries} == set(
+        product(("a", "b.c", "b.d", "e"), ("go", "done", "other", "work.failed", "rest.failed", "b.d after 1s"))
+    )
+    taken = {(leaf, happened[0]) for (leaf, *_), happened, after in claim.table() if after is not None}
+    assert taken == {
+        ("a", "go"),
+        ("b.c", "done"),
+        ("b.c", "other"),
+        ("b.d", "done"),
+        ("b.d", "other"),
+        ("b.d", "b.d after 1s"),
+    }
 
 
 def test_steps_are_compared_at_the_values_that_are_named():
-    claim = {"form": TABLE, "parts": [], "proofs": [], "steps": steps_digest(behaviour(DUAL_STATE), 1_000)}
-    Claim(TEXT, claim | {"at": {"rmax": "3"}}).compare()
-    for at in {"rmax": "2"}, {}, None:
+    for rmax in "3", "2", "0":
+        require_same_steps(DUAL_STATE, Claim(TEXT, STEPS | {"at": {"rmax": rmax}}))
+    with pytest.raises(AssertionError, match="the generated step is not the table in validating on verdict"):
+        require_same_steps(OFF_BY_ONE, Claim(TEXT, STEPS | {"at": {"rmax": "2"}}))
+    for at in {"rmax": "-1"}, {"rmax": "１"}, {"rmax": " 2"}, {"rmax": "02"}, {"rmax": "2", "more": "1"}:
+        with pytest.raises(AssertionError):
+            require_same_steps(DUAL_STATE, Claim(TEXT, STEPS | {"at": at}))
+    for at in {}, None:
         with pytest.raises(REFUSED):
-            Claim(TEXT, claim | {"at": at}).compare()
-    for steps in None, "", {}, hashlib.sha256(b"").hexdigest():  # no hash is one for all values
-        with pytest.raises(REFUSED):
-            Claim(IDLE, claim | {"at": None, "steps": steps}).compare()
-    Claim(IDLE, claim | {"at": {"p": "0", "r": "0"}, "steps": hashlib.sha256(b"").hexdigest()}).compare()
+            require_same_steps(DUAL_STATE, Claim(TEXT, STEPS | {"at": at}))

@@ -2,10 +2,12 @@
 
 import json
 from collections import Counter
+from functools import partial
 
 import pytest
 
 from dsa.checks.certify import FAULTLESS, Certifier, behaviour, certify_proofs, certify_verdicts
+from dsa.checks.certify_steps import require_same_steps
 from dsa.checks.prove import prove
 from dsa.checks.report import check
 from dsa.kernel import GUARDED, REST, STUCK, TABLE, verify
@@ -66,7 +68,8 @@ def certified(machine, *, checked=False):
     else:
         certify_proofs(certifier, prove(machine))
     made = certifier.certified()
-    return list(verify(json.dumps(made.certificate)))[1:], dict(made.left_out)
+    compare = partial(require_same_steps, machine)
+    return list(verify(json.dumps(made.certificate), compare))[1:], dict(made.left_out)
 
 
 @pytest.mark.parametrize(
