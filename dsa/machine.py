@@ -31,10 +31,10 @@ from dsa.declarations import (
 )
 from dsa.errors import ParameterError, Span
 from dsa.expr import (
+    Choices,
     Environment,
     Expr,
     Interval,
-    RangeDomain,
     Value,
     Values,
     concrete,
@@ -43,6 +43,7 @@ from dsa.expr import (
     show_value,
     unparse_domain,
 )
+from dsa.words import closest, nearest
 
 
 @attrs.frozen(slots=False)
@@ -78,8 +79,8 @@ class Machine:
         for name, value in {**(values or {}), **more}.items():
             wanted |= dict.fromkeys(self._parameters_named(name), value)
         for parameter in self.parameters:
-            if parameter.name in wanted:
-                _require_in_domain(parameter, wanted[parameter.name])
+            if parameter.name in wanted and (fault := fault_of_value(parameter, wanted[parameter.name], {})):
+                raise ParameterError(fault)
         changed = (attrs.evolve(p, default=wanted.get(p.name, p.default)) for p in self.parameters)
         return attrs.evolve(self, parameters=tuple(changed)) if wanted else self
 
@@ -87,8 +88,7 @@ class Machine:
         known = [parameter.name for parameter in self.parameters]
         found = [name] if name in known else [other for other in known if other.startswith(f"{name}.")]
         if not found:
-            allowed = ", ".join(known) or "none"
-            msg = f"machine {self.name} has no parameter '{name}'; it has: {allowed}"
+            msg = f"machine {self.name} has no parameter '{name}'; {closest(name, known)}"
             raise ParameterError(msg)
         return found
 
@@ -272,16 +272,18 @@ def workflow_variables_set(machine: Machine, row: Transition) -> tuple[str, ...]
     return tuple(u.variable for u in row.updates if isinstance(u, Assign) and u.variable in workflow)
 
 
-def _require_in_domain(parameter: Parameter, value: Value) -> None:
-    domain = concrete(parameter.domain, {})
-    if not domain.contains(value):
-        shown = unparse_domain(parameter.domain)
-        if isinstance(parameter.domain, RangeDomain) and (isinstance(value, bool) or not isinstance(value, int)):
-            given = f"'{value}'" if isinstance(value, str) else show_value(value)
-            msg = f"parameter {parameter.name} = {given} is not a whole number; its domain is {shown}"
-            raise ParameterError(msg)
-        msg = f"parameter {parameter.name} = {show_value(value)} lies outside its domain {shown}"
-        raise ParameterError(msg)
+def fault_of_value(declared: Parameter | Variable, value: Value, constants: Environment) -> str:
+    """Return why a value does not fit what is declared; an empty text when it does."""
+    values = concrete(declared.domain, constants)
+    if values.contains(value):
+        return ""
+    name, domain = f"{type(declared).__name__.lower()} {declared.name}", unparse_domain(declared.domain)
+    if isinstance(values, Interval) and (isinstance(value, bool) or not isinstance(value, int)):
+        given = f"'{value}'" if isinstance(value, str) else show_value(value)
+        return f"{name} = {given} is not a whole number; its domain is {domain}"
+    meant = nearest(str(value), map(show_value, values.values)) if isinstance(values, Choices) else None
+    hint = "" if meant is None else f"; did you mean '{meant}'?"
+    return f"{name} = {show_value(value)} lies outside its domain {domain}{hint}"
 
 
 def minima(machine: Machine) -> dict[str, Value]:

@@ -13,6 +13,7 @@ from dsa.declarations import OUTSIDE, STAY, TIMER_PREFIX, Assign, Cancel, Transi
 from dsa.errors import OccurrenceError
 from dsa.expr import Environment, Outcome, Value, evaluate, holds, show_value
 from dsa.machine import Machine, environment, read_guards
+from dsa.words import closest
 
 Reason = Literal["finished", "late", "invalid_state", "ambiguous", "out_of_domain", "emitted_twice"]
 
@@ -109,14 +110,14 @@ def require_known(machine: Machine, occurrence: Occurrence) -> None:
             msg = f"machine {machine.name} has no timer '{occurrence.event}' in {occurrence.source}"
             raise OccurrenceError(msg)
     elif occurrence.event not in machine.event_named:
-        msg = f"machine {machine.name} has no event '{occurrence.event}'; it has: {', '.join(machine.event_named)}"
+        msg = f"machine {machine.name} has no event '{occurrence.event}'; {closest(occurrence.event, machine.event_named)}"
         raise OccurrenceError(msg)
     elif occurrence.source is not None:
         msg = f"only a timer has a source; '{occurrence.event}' is an event"
         raise OccurrenceError(msg)
     for guard, outcome in occurrence.verdicts:
         if guard not in machine.guard_named:
-            msg = f"machine {machine.name} has no guard '{guard}'"
+            msg = f"machine {machine.name} has no guard '{guard}'; {closest(guard, machine.guard_named)}"
             raise OccurrenceError(msg)
         if outcome not in machine.guard_named[guard].outcomes:
             allowed = ", ".join(machine.guard_named[guard].outcomes)

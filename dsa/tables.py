@@ -1,9 +1,9 @@
-"""A row as the texts of its cells, and texts as an aligned Markdown table: what every writer of tables shares.
+"""A row as the texts of its cells, and texts as aligned lines or a Markdown table: what every writer of tables shares.
 
 Takes a `Transition`, gives plain text as it stands in a cell, not escaped for any format; takes cells, gives lines.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from dsa.declarations import Assign, Revoke, Transition
 from dsa.expr import TRUE, Arithmetic, Name, Or, unparse
@@ -58,6 +58,14 @@ def effect_texts(row: Transition) -> tuple[str, ...]:
 def escaped(text: str) -> str:
     r"""Write a text so that it stays in its cell: `|` becomes `\|`."""
     return text.replace("|", "\\|")
+
+
+def aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Return rows as lines with aligned columns; columns without any text are left out."""
+    table = [list(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True) if width).rstrip()
 
 
 def table_lines(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

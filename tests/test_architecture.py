@@ -16,7 +16,7 @@ SOURCES = sorted(path for top in ("dsa", "machines") for path in (ROOT / top).rg
 #: What each part of `dsa` may import of `dsa`. A part may always import itself.
 CORE = {
     "errors", "expr", "simplify", "declarations", "claims", "machine", "meaning", "timers", "compiled_step", "system", "moments", "ground",
-    "trace", "records", "tables",
+    "trace", "records", "tables", "words",
 }  # fmt: skip
 ALLOWED = {
     "lang": CORE,
@@ -33,7 +33,7 @@ ALLOWED = {
 }
 #: Within the core, each module may import those before it.
 CORE_ORDER = [
-    "errors", "expr", "simplify", "declarations", "claims", "machine", "meaning", "timers", "compiled_step", "system", "moments", "ground",
+    "words", "errors", "expr", "simplify", "declarations", "claims", "machine", "meaning", "timers", "compiled_step", "system", "moments", "ground",
     "trace", "records", "tables",
 ]  # fmt: skip
 PURE = {"lang", "checks", "targets", "runtime", *CORE}
@@ -89,9 +89,13 @@ NOT_FOR_A_SMALL_CHECK = HEAVY | {
     "dsa.lang.format", "dsa.records", "email", "git", "importlib.metadata", "importlib.resources", "rich", "socket", "subprocess",
     "tempfile",
 }  # fmt: skip
-MAX_LINES, MAX_FUNCTION_LINES = 400, 40
-#: Files and functions that may be longer, with the reason. At most five.
-EXCEPTIONS: dict[str, str] = {}
+MAX_LINES, MAX_CLASS_LINES, MAX_FUNCTION_LINES = 700, 250, 40
+MOST_EXCEPTIONS = 20
+#: Files, classes and functions that may be longer, with the reason.
+EXCEPTIONS: dict[str, str] = {
+    "dsa/edge/driver.py:Driver": "one run's event loop: what comes in and what goes out share its state",
+    "machines/coding/work.py:Work": "the fold of a coding run's events, one method for each",
+}
 
 
 def _module(path: Path) -> str:
@@ -210,16 +214,17 @@ def test_no_import_cycles() -> None:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=_module)
-def test_files_and_functions_are_short(path: Path) -> None:
+def test_files_classes_and_functions_are_short(path: Path) -> None:
     name = str(path.relative_to(ROOT))
     text = path.read_text()
     if name not in EXCEPTIONS:
         assert text.count("\n") <= MAX_LINES, f"{name} has {text.count(chr(10))} lines"
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            most = MAX_CLASS_LINES if isinstance(node, ast.ClassDef) else MAX_FUNCTION_LINES
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             where = f"{name}:{node.name}"
-            assert lines <= MAX_FUNCTION_LINES or where in EXCEPTIONS, f"{where} has {lines} lines"
+            assert lines <= most or where in EXCEPTIONS, f"{where} has {lines} lines"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=_module)
@@ -228,5 +233,5 @@ def test_every_module_says_what_it_is(path: Path) -> None:
 
 
 def test_exceptions_are_few() -> None:
-    assert len(EXCEPTIONS) <= 5
+    assert len(EXCEPTIONS) <= MOST_EXCEPTIONS
     assert all((ROOT / name.split(":")[0]).exists() for name in EXCEPTIONS)

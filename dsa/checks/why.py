@@ -10,11 +10,12 @@ from itertools import islice, product
 import attrs
 
 from dsa.checks.conjuncts import RowView, row_views
-from dsa.declarations import OUTSIDE, TIMER_PREFIX, Assign, Transition
+from dsa.declarations import OUTSIDE, Assign, Transition
 from dsa.errors import OccurrenceError
 from dsa.expr import Choices, Environment, Expr, Outcome, Value, Values, names, show_value
-from dsa.machine import Machine, read_guards
+from dsa.machine import Machine, fault_of_value, read_guards
 from dsa.meaning import Configuration, Occurrence, Taken, enabled_rows, step
+from dsa.words import closest
 
 _CASES_TRIED = 4096
 
@@ -90,9 +91,8 @@ def why(
     """
     full = machine.resolve_state(state)
     if full is None:
-        raise OccurrenceError(
-            f"machine {machine.name} has no state '{state}'; it has: {', '.join(machine.state_named)}"
-        )
+        states = {*machine.state_named, *(name.rpartition(".")[2] for name in machine.state_named)}
+        raise OccurrenceError(f"machine {machine.name} has no state '{state}'; {closest(state, states)}")
     _require_known(machine, event, values or {}, verdicts or {})
     rows = _rows(machine, full, event)
     if not rows:
@@ -111,16 +111,23 @@ def why(
 
 
 def _require_known(machine: Machine, event: str, values: Mapping[str, Value], verdicts: Mapping[str, Outcome]) -> None:
-    if not event.startswith(TIMER_PREFIX) and event not in machine.event_named:
-        timers = dict.fromkeys(row.event for row in machine.transitions if row.is_timer)
-        known = ", ".join([*machine.event_named, *timers])
-        raise OccurrenceError(f"machine {machine.name} has no event '{event}'; it has: {known}")
+    timers = [row.event for row in machine.transitions if row.is_timer]
+    if event not in machine.event_named and event not in timers:
+        meant = closest(event, [*machine.event_named, *timers])
+        raise OccurrenceError(f"machine {machine.name} has no event '{event}'; {meant}")
+    declared = {variable.name: variable for variable in machine.variables}
     for name, value in values.items():
-        if name not in machine.values_of or not machine.values_of[name].contains(value):
-            raise OccurrenceError(f"{name} = {show_value(value)} is no value of a variable of machine {machine.name}")
+        if name not in declared:
+            meant = closest(name, [*declared, *machine.guard_named])
+            raise OccurrenceError(f"machine {machine.name} has no variable and no guard '{name}'; {meant}")
+        if fault := fault_of_value(declared[name], value, machine.constants):
+            raise OccurrenceError(fault)
     for guard, outcome in verdicts.items():
-        if guard not in machine.guard_named or outcome not in machine.guard_named[guard].outcomes:
-            raise OccurrenceError(f"'{guard}.{outcome}' is no verdict of machine {machine.name}")
+        if guard not in machine.guard_named:
+            meant = closest(guard, machine.guard_named)
+            raise OccurrenceError(f"machine {machine.name} has no guard '{guard}'; {meant}")
+        if outcome not in (known := machine.guard_named[guard].outcomes):
+            raise OccurrenceError(f"guard {guard} has no verdict '{outcome}'; {closest(str(outcome), known)}")
 
 
 def _rows(machine: Machine, state: str, event: str) -> tuple[Transition, ...]:

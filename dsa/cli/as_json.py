@@ -1,7 +1,8 @@
 """What `dsa check` found out, as JSON and as SARIF 2.1.0 for programs."""
 
+import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import PurePath
 from typing import Any
@@ -10,7 +11,8 @@ from urllib.parse import quote
 from dsa.checks.explore import Exploration
 from dsa.checks.report import Report
 from dsa.checks.verdicts import PropertyResult
-from dsa.errors import CODES, Diagnostic, Span
+from dsa.cli.faults import fault_as_json
+from dsa.errors import CODES, Diagnostic, DsaError, Span
 from dsa.lang import Reading, digest
 from dsa.records import step_as_json
 from dsa.trace import Trace, recorded
@@ -21,12 +23,21 @@ _VERDICTS = {"VIOLATED": "A property is violated.", "UNKNOWN": "A property is no
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def as_json(file: str, reading: Reading, report: Report | None, unreadable: str | None = None) -> dict[str, Any]:
-    """Give what was found in a document as an object."""
+#: A file, what was read and found in it, and why it could not be read.
+Checked = tuple[str, Reading, Report | None, DsaError | None]
+
+
+def as_json(checked: Sequence[Checked]) -> dict[str, Any]:
+    """Return what was found in documents as an object; where one cannot be read, it tells the first such failure too."""
+    failures = [fault_as_json(fault) for *_, fault in checked if fault is not None]
+    return {"files": [_file(*each) for each in checked], **(failures[0] if failures else {})}
+
+
+def _file(file: str, reading: Reading, report: Report | None, fault: DsaError | None) -> dict[str, Any]:
     machine = reading.machine
     return {
         "file": file,
-        "unreadable": unreadable,
+        "unreadable": None if fault is None else str(fault),
         "machine": reading.name or None,
         "digest": digest(machine) if machine else None,
         "explorations": [_exploration(exploration) for exploration in report.explorations] if report else [],
@@ -87,12 +98,12 @@ def steps_as_json(trace: Trace) -> list[dict[str, Any]]:
     return [step_as_json(step) for step in recorded(trace, "").steps]
 
 
-def as_sarif(checked: Iterable[tuple[str, Reading, Report | None, str | None]]) -> dict[str, Any]:
+def as_sarif(checked: Iterable[Checked]) -> dict[str, Any]:
     """Give what was found in documents as one log of SARIF 2.1.0."""
     results: list[dict[str, Any]] = []
-    for file, reading, report, unreadable in checked:
-        if unreadable is not None:
-            results.append(_result("unreadable", "error", unreadable, None, file))
+    for file, reading, report, fault in checked:
+        if fault is not None:
+            results.append(_result("unreadable", "error", str(fault), None, file))
         for found in _found(reading, report):
             text = f"{found.message}. Hint: {found.hint}" if found.hint else found.message
             results.append(_result(found.code, _LEVELS[found.severity], text, found.span, file))
@@ -150,4 +161,4 @@ def _location(span: Span | None, file: str) -> dict[str, Any]:
 def _uri(path: str) -> str:
     """Give a path as SARIF has it: with slashes, and what no address may hold as its code."""
     whole = PurePath(path)
-    return whole.as_uri() if whole.is_absolute() else quote(whole.as_posix())
+    return whole.as_uri() if whole.is_absolute() else quote(os.fsencode(whole.as_posix()))

@@ -1,7 +1,6 @@
 """`dsa check FILE...`: everything that can be found out about documents without running them."""
 
 import importlib
-import json
 import sys
 import time
 from pathlib import Path
@@ -14,16 +13,15 @@ import click
 from dsa.checks.engines.choose import automatic
 from dsa.checks.explore import MAX_STATES
 from dsa.checks.report import Report, check
+from dsa.cli.faults import UNREADABLE, JsonCommand, json_option, tell_json
+from dsa.cli.outputs import require_file, require_folder
 from dsa.cli.parameters import SECONDS, parse_parameters
 from dsa.cli.progress import meter
 from dsa.cli.told import tell
-from dsa.cli.writable import require_file, require_folder
 from dsa.edge.files import read_document
-from dsa.errors import DocumentError, ParameterError
+from dsa.errors import DocumentError, DsaError, ParameterError
 from dsa.expr import Value
 from dsa.lang import Reading
-
-_UNREADABLE = 2
 
 
 @attrs.frozen
@@ -39,24 +37,24 @@ class _Options:
 
 @attrs.frozen
 class _Checked:
-    """One file and what was found in it; `unreadable` says why it could not be read."""
+    """One file and what was found in it; `fault` is why it could not be read."""
 
     file: str
     reading: Reading
     report: Report | None
-    unreadable: str | None = None
+    fault: DsaError | None = None
 
     def code(self, *, strict: bool) -> int:
         """Give the exit code."""
-        if self.unreadable is not None:
-            return _UNREADABLE
+        if self.fault is not None:
+            return UNREADABLE
         if self.report is None:
             return 1
         warned = strict and any(found.severity == "warning" for found in self.reading.diagnostics)
         return int(self.report.failed or warned)
 
 
-@click.command("check")
+@click.command("check", cls=JsonCommand)
 @click.argument("files", nargs=-1, required=True)
 @click.option(
     "--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Explore at this value only; repeatable."
@@ -91,7 +89,7 @@ class _Checked:
 )
 @click.option("--itf", is_flag=True, help="Write them in the Informal Trace Format instead.")
 @click.option("--certificate", metavar="OUT", help="Write what HOLDS so that `dsa verify` accepts it.")
-@click.option("--json", "json_wanted", is_flag=True, help="Print a JSON list, one object for each file.")
+@json_option
 @click.option("--sarif", "sarif_wanted", is_flag=True, help="Print one SARIF 2.1.0 log.")
 def command(
     files: tuple[str, ...],
@@ -122,15 +120,15 @@ def command(
     for file in files:
         found = _checked(file, options)
         checked.append(found)
-        if found.unreadable is not None:
-            click.echo(found.unreadable, err=True)
+        if found.fault is not None:
+            click.echo(str(found.fault), err=True)
         elif not json_wanted and not sarif_wanted:
             tell(file, found.reading, found.report, traces=traces)
         _save(found, folder, certificate, itf=itf)
     if json_wanted or sarif_wanted:
-        each = [(c.file, c.reading, c.report, c.unreadable) for c in checked]
+        each = [(c.file, c.reading, c.report, c.fault) for c in checked]
         part = _part("as_json")
-        click.echo(json.dumps(part.as_sarif(each) if sarif_wanted else [part.as_json(*c) for c in each], indent=2))
+        tell_json(part.as_sarif(each) if sarif_wanted else part.as_json(each))
     sys.exit(max(found.code(strict=strict) for found in checked))
 
 
@@ -179,7 +177,7 @@ def _checked(file: str, options: _Options) -> _Checked:
             traces=options.traces,
         )
     except (DocumentError, ParameterError) as fault:
-        return _Checked(file, Reading(None, ()), None, str(fault))
+        return _Checked(file, Reading(None, ()), None, fault)
     finally:
         if progress:
             progress.clear()

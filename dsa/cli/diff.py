@@ -1,26 +1,41 @@
 """`dsa diff OLD NEW`: what another table means otherwise, and which runs in flight may go on under it."""
 
-import json
 import sys
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import attrs
 import click
 
+from dsa.checks.conjuncts import rows_at, show_false
+from dsa.checks.differ import Comparison, Parting
+from dsa.checks.differ_declared import Aspect, Change, Detail
+from dsa.checks.differ_faults import Trouble
+from dsa.checks.differ_pairs import Both, Pair, Reaction
 from dsa.checks.engines.found import Limits
-from dsa.cli.comparing import Diff, compared, judged
-from dsa.cli.diff_json import as_json
-from dsa.cli.diff_shown import tell
-from dsa.cli.faults import JsonCommand
+from dsa.checks.places import line_of
+from dsa.cli.comparing import Compared, Diff, Flight, Runs, compared, judged
+from dsa.cli.faults import JsonCommand, json_option, tell_json
 from dsa.cli.fitting import MAX_STATES
 from dsa.cli.parameters import SECONDS, parse_parameters
 from dsa.cli.progress import meter
-from dsa.cli.terminal import say
+from dsa.cli.replay import difference_as_json, difference_lines
+from dsa.cli.terminal import printable
+from dsa.declarations import Transition
 from dsa.edge.files import load
 from dsa.edge.runs import DEFAULT_RUNS, LEDGER
+from dsa.expr import Value
+from dsa.lang import digest
+from dsa.machine import Machine
+from dsa.meaning import Configuration, Occurrence, Refusal, Taken, step
+from dsa.runtime.ledger import EventEntry
+from dsa.tables import aligned
+from dsa.trace import show_events, show_occurrence, show_values
 
 
 @click.command("diff", cls=JsonCommand)
@@ -38,7 +53,7 @@ from dsa.edge.runs import DEFAULT_RUNS, LEDGER
     help="Stop each search after so many configurations.",
 )
 @click.option("--time-limit", type=SECONDS, metavar="S", help="Stop searching after so many seconds in all.")
-@click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
+@json_option
 def command(
     old: str,
     new: str,
@@ -56,7 +71,7 @@ def command(
     """
     found = _found((old, new), root, parameters, max_states, time_limit)
     if json_wanted:
-        say(json.dumps(as_json(found), indent=2))
+        tell_json(as_json(found))
     else:
         tell(found)
     sys.exit(exit_code(found, by_runs=root is not None))
@@ -90,3 +105,424 @@ def _found(
 def _expired(time_limit_s: float | None) -> Callable[[], bool]:
     ends_s = inf if time_limit_s is None else time.monotonic() + time_limit_s
     return lambda: time.monotonic() >= ends_s
+
+
+_COLOURS = {"EQUAL": "green", "DIFFERENT": "red", "UNKNOWN": "yellow", "compatible": "green", "incompatible": "red"}
+_WIDTH = len("DIFFERENT")
+_RUN_WIDTH = len("incompatible")
+_HEADINGS: dict[Aspect, str] = {
+    "control": "control",
+    "content": "the same control, other content",
+    "claims": "claims",
+}
+_LONGEST = 60
+
+
+def tell(diff: Diff) -> None:
+    """Print what was found out."""
+    for line in change_lines(diff.changes):
+        _say(line)
+    for verdict, line in behaviour_lines(diff):
+        _say(line, verdict, _WIDTH)
+    if diff.runs is not None:
+        _say(_counted_runs(diff))
+        for flight in diff.runs.flights:
+            for verdict, line in flight_lines(flight, diff.files):
+                _say(line, verdict, _RUN_WIDTH)
+        for said in diff.runs.damaged.values():
+            _say(said, "UNKNOWN", _RUN_WIDTH)
+    _say(_summary(diff))
+
+
+def _say(line: str, verdict: str | None = None, width: int = 0) -> None:
+    """Print a line after a verdict; after as much space for an empty one."""
+    word = "" if verdict is None else click.style(verdict.ljust(width), fg=_COLOURS.get(verdict)) + "  "
+    click.echo((word + printable(line)).rstrip())
+
+
+# -- what is declared -------------------------------------------------------------------------------------------------
+
+
+def change_lines(changes: Iterable[Change]) -> Iterator[str]:
+    """Give the changes under a heading for each aspect, each with the fields that differ below it."""
+    for aspect, group in groupby(changes, lambda change: change.aspect):
+        found = list(group)
+        yield f"{_HEADINGS[aspect]}:"
+        cells = [(change.kind, change.what, change.name, _lines(change.old_line, change.new_line)) for change in found]
+        for change, line in zip(found, aligned(cells), strict=True):
+            yield f"  {line}"
+            yield from (f"      {detail}" for detail in aligned(map(_detail, change.details)))
+
+
+def _detail(detail: Detail) -> tuple[str, ...]:
+    old, new = _shortened(detail.old), _shortened(detail.new)
+    if not detail.old or not detail.new:
+        added = "+" if detail.new else "-"
+        return detail.field, f"{added} {new if detail.new else old}"
+    return detail.field, f"{old}  ->  {new}" if old != new else "another text"
+
+
+def _shortened(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _LONGEST else f"{flat[: _LONGEST - 3]}..."
+
+
+def _lines(old: int | None, new: int | None) -> str:
+    """Name a line in both documents: `line 4 -> 5`, once where it is the same."""
+    if old is None or new is None or old == new:
+        return "" if old is None and new is None else f"line {new if old is None else old}"
+    return f"line {old} -> {new}"
+
+
+# -- what is done -----------------------------------------------------------------------------------------------------
+
+#: A line that begins with a verdict, or with as much space.
+Line = tuple[str, str]
+
+
+def behaviour_lines(diff: Diff) -> Iterator[Line]:
+    """Tell whether both do the same from their starts, at each of the parameters' values."""
+    if not diff.compared:
+        everywhere = ", at all values of the parameters" if diff.machines[0].parameters else ""
+        yield "EQUAL", f"nothing that controls a run is otherwise{everywhere}"
+    for each in diff.compared:
+        at = _at(each, diff.files[1])
+        yield each.found.verdict, f"{at}{_told(each.found)}"
+        for line in parting_lines(each.pair, each.pair.start, each.found.parting, diff.files):
+            yield "", line
+
+
+def _at(compared: Compared, file: str) -> str:
+    """Write the parameters' values; where those of the new document are others, these too."""
+    old, new = compared.pair.old.machine.constants, compared.pair.new.machine.constants
+    other = {name: value for name, value in new.items() if old.get(name) != value}
+    told = [show_values(old.items())] if old else []
+    told += [f"{file}: {show_values(other.items())}"] if other else []
+    return f"at {'; '.join(told)}: " if told else ""
+
+
+def _told(found: Comparison) -> str:
+    if found.parting is not None:
+        return _after(found.parting)
+    some = "1 configuration" if found.configurations == 1 else f"{found.configurations} configurations"
+    return f"{some}, stopped at {found.limit}" if found.verdict == "UNKNOWN" else some
+
+
+def _after(parting: Parting) -> str:
+    if parting.occurrence is None:
+        return "at once"
+    return f"in step {len(parting.way) + 1}"
+
+
+def parting_lines(pair: Pair, here: Both, parting: Parting | None, files: tuple[str, str]) -> Iterator[str]:
+    """Tell how two machines come to part, line by line, and what each does then."""
+    if parting is not None:
+        yield from way_lines((pair.old.machine, pair.new.machine), here, parting.way)
+        head, *rest = _reactions(pair, parting, files)
+        yield f"{len(parting.way) + 1}  {head}" if parting.occurrence is not None else head
+        yield from (f"   {line}" for line in rest)
+
+
+def _reactions(pair: Pair, parting: Parting, files: tuple[str, str]) -> Iterator[str]:
+    """Say what happens where two machines part, and what each makes of it."""
+    occurrence = parting.occurrence
+    yield (
+        f"{show_occurrence(occurrence)} in {parting.old.here.state}:"
+        if occurrence is not None
+        else "before anything happens:"
+    )
+    width = max(map(len, files))
+    sides = ((pair.old.machine, parting.old, parting.new), (pair.new.machine, parting.new, parting.old))
+    for file, (machine, reaction, other) in zip(files, sides, strict=True):
+        yield f"{file:<{width}}  {_reaction(machine, reaction, other, occurrence)}"
+
+
+def way_lines(machines: Sequence[Machine], here: Sequence[Configuration], way: tuple[Occurrence, ...]) -> Iterator[str]:
+    """Tell the steps that one machine takes, or that two take alike, with the lines of their rows; what changed is the last one's."""
+    now, machine = list(here), machines[-1]
+    cells = [
+        (
+            "0",
+            "from here" if any(at.outstanding for at in here) else "start",
+            now[-1].state,
+            "",
+            _values(machine, now[-1]),
+            "",
+        )
+    ]
+    for number, occurrence in enumerate(way, 1):
+        taken = [step(each, at, occurrence) for each, at in zip(machines, now, strict=True)]
+        assert all(isinstance(outcome, Taken) for outcome in taken), "what was searched is what step does"
+        did = [outcome for outcome in taken if isinstance(outcome, Taken)]
+        lines = [line_of(outcome.transition) or None for outcome in did]
+        changed = _changed(machine, now[-1], did[-1].configuration)
+        now = [outcome.configuration for outcome in did]
+        row = (show_occurrence(occurrence), now[-1].state, _lines(lines[0], lines[-1]), changed, _effects(did[-1]))
+        cells.append((str(number), *row))
+    yield from aligned(cells)
+
+
+def _values(machine: Machine, here: Configuration) -> str:
+    return show_values(zip((variable.name for variable in machine.variables), here.values, strict=True))
+
+
+def _changed(machine: Machine, before: Configuration, after: Configuration) -> str:
+    triples = zip(machine.variables, before.values, after.values, strict=True)
+    return show_values((variable.name, new) for variable, old, new in triples if old != new)
+
+
+def _effects(taken: Taken) -> str:
+    return ", ".join([*taken.effects, *(f"cancelled {effect}" for effect in taken.cancelled)])
+
+
+def _reaction(machine: Machine, reaction: Reaction, other: Reaction, occurrence: Occurrence | None) -> str:
+    """Say what a machine does: the row and all that comes of it, or why nothing."""
+    outcome = reaction.outcome
+    if isinstance(outcome, Taken):
+        return _taken(machine, reaction, outcome, other)
+    if isinstance(outcome, Refusal) and occurrence is not None:
+        return refusal(machine, outcome, occurrence)
+    return reaction.said
+
+
+def _taken(machine: Machine, reaction: Reaction, taken: Taken, other: Reaction) -> str:
+    after = taken.configuration
+    changed = _changed(machine, reaction.here, after)
+    timers = [f"starts {event} of {source}" for source, event in sorted(reaction.started - other.started)]
+    final = " (final)" if reaction.ends and not other.ends else ""
+    moved = f"{_row(taken.transition)}{reaction.here.state} -> {after.state}{final}"
+    parts = [", ".join(filter(None, (moved, changed))), _effects(taken), ", ".join(timers)]
+    return "; ".join(filter(None, parts))
+
+
+def _row(row: Transition) -> str:
+    return f"line {row.span.line}: " if row.span else ""
+
+
+def refusal(machine: Machine, refused: Refusal, occurrence: Occurrence) -> str:
+    """Say why nothing is taken: with the conjuncts that were false, or the rows in question."""
+    told = f"refused: {refused.reason} ({refused.message})"
+    if refused.reason == "invalid_state":
+        false = show_false(rows_at(machine, refused.configuration, occurrence)) if refused.rows else ""
+        return f"{told}; {false}" if false else told
+    lines = [str(row.span.line) for row in refused.rows if row.span]
+    return f"{told}; line {' and '.join(lines)}" if lines else told
+
+
+# -- runs in flight ---------------------------------------------------------------------------------------------------
+
+
+def flight_lines(flight: Flight, files: tuple[str, str]) -> Iterator[Line]:
+    """Tell whether a run may go on, and why not; or what it does otherwise from here on."""
+    fit, run = flight.fit, flight.kept.run
+    events = sum(isinstance(entry, EventEntry) for entry in run.ledger)
+    yield (
+        fit.verdict,
+        f"{run.run_id}  {run.configuration.state}, {events} event{'' if events == 1 else 's'}{_in_short(flight)}",
+    )
+    if fit.difference is not None and fit.machine is not None:
+        for line in difference_lines(fit.machine, fit.difference, files[1]):
+            yield "", line
+    elif fit.trouble is not None and fit.machine is not None:
+        for line in trouble_lines(fit.machine, fit.here, fit.trouble, files[1]):
+            yield "", line
+    elif (
+        fit.verdict == "compatible"
+        and fit.machine is not None
+        and fit.future is not None
+        and fit.future.parting is not None
+    ):
+        head, *rest = _reactions(Pair(run.machine, fit.machine), fit.future.parting, files)
+        yield "", head
+        yield from (("", f"  {line}") for line in rest)
+
+
+def _in_short(flight: Flight) -> str:
+    """Say the rest of a run's first line."""
+    fit = flight.fit
+    if fit.verdict != "compatible" or fit.future is None:
+        return f": {fit.why}" if fit.why else ""
+    match fit.future.verdict:
+        case "EQUAL":
+            return ": goes on as it would have"
+        case "DIFFERENT":
+            assert fit.future.parting is not None, "what differs does so somewhere"
+            way = show_events(fit.future.parting.way)
+            return f": goes on otherwise{f' after {way}' if way else ' at once'}"
+    return f": whether it goes on otherwise is UNKNOWN, stopped at {fit.future.limit}"
+
+
+def trouble_lines(machine: Machine, here: Both | None, trouble: Trouble, file: str) -> Iterator[str]:
+    """Tell how a machine comes to a fault."""
+    assert here is not None, "a fault lies ahead of where the run is"
+    yield from way_lines([machine], [here[1]], trouble.way)
+    at = trouble.here.state
+    if trouble.occurrence is None or trouble.refusal is None:
+        yield f"{len(trouble.way) + 1}  {file}: nothing can go on in {at}: nothing is outstanding, and no event is accepted"
+    else:
+        told = refusal(machine, trouble.refusal, trouble.occurrence)
+        yield f"{len(trouble.way) + 1}  {show_occurrence(trouble.occurrence)} in {at}: {file}: {told}"
+
+
+# -- in short ---------------------------------------------------------------------------------------------------------
+
+
+def _counted_runs(diff: Diff) -> str:
+    runs = diff.runs
+    assert runs is not None, "there are runs to count"
+    others = f", and {runs.others} in flight of other machines" if runs.others else ""
+    return f"{runs.root}: {len(runs.flights)} in flight of {diff.files[0]}, {runs.finished} finished{others}"
+
+
+def _summary(diff: Diff) -> str:
+    counts = Counter(change.aspect for change in diff.changes)
+    told = [f"{counts[aspect]} of {aspect}" for aspect in _HEADINGS if counts[aspect]]
+    changed = f"changes: {', '.join(told)}" if told else "no changes"
+    at = "" if not diff.compared or not diff.machines[0].parameters else " at the values above"
+    parts = [f"{' -> '.join(diff.files)}: {changed}", f"behaviour {diff.verdict}{at}", _fit(diff.runs)]
+    return "; ".join(filter(None, parts))
+
+
+def _fit(runs: Runs | None) -> str:
+    if runs is None or not (runs.flights or runs.damaged):
+        return ""
+    counts = Counter(flight.fit.verdict for flight in runs.flights)
+    counts["UNKNOWN"] += len(runs.damaged)
+    return "runs in flight: " + ", ".join(
+        f"{counts[verdict]} {verdict}" for verdict in ("compatible", "incompatible", "UNKNOWN") if counts[verdict]
+    )
+
+
+# -- for programs -------------------------------------------------------------------------------------------------------
+
+
+def as_json(diff: Diff) -> dict[str, Any]:
+    """Give all of it."""
+    sides = zip(("old", "new"), diff.files, diff.machines, strict=True)
+    return {
+        **{side: {"file": file, "machine": machine.name, "digest": digest(machine)} for side, file, machine in sides},
+        "changes": [attrs.asdict(change) for change in diff.changes],
+        "behaviour": {
+            "verdict": diff.verdict,
+            "at_all_values": not diff.compared,
+            "comparisons": [_compared_json(each) for each in diff.compared],
+        },
+        "runs": None if diff.runs is None else _runs_json(diff.runs),
+    }
+
+
+def _compared_json(compared: Compared) -> dict[str, Any]:
+    pair = compared.pair
+    machines = (pair.old.machine, pair.new.machine)
+    values = {"old": machines[0].constants, "new": machines[1].constants}
+    return {"parameters": values, **_comparison_json(machines, pair.start, compared.found)}
+
+
+def _comparison_json(machines: Sequence[Machine], here: Both, found: Comparison) -> dict[str, Any]:
+    parting = found.parting
+    return {
+        "verdict": found.verdict,
+        "configurations": found.configurations,
+        "limit": found.limit or None,
+        "trace": None if parting is None else _way_json(machines, here, parting.way),
+        "parting": None if parting is None else _parting_json(machines, parting),
+    }
+
+
+def _parting_json(machines: Sequence[Machine], parting: Parting) -> dict[str, Any]:
+    return {
+        **_occurrence_json(parting.occurrence),
+        "state": parting.old.here.state,
+        "old": _reaction_json(machines[0], parting.old),
+        "new": _reaction_json(machines[1], parting.new),
+    }
+
+
+def _reaction_json(machine: Machine, reaction: Reaction) -> dict[str, Any]:
+    """Give what one machine does: `line` and what comes of it when a row is taken, `refused` with the reason, or `said`."""
+    outcome = reaction.outcome
+    if isinstance(outcome, Taken):
+        return {**_taken_json(machine, outcome), "timers": sorted(map(list, reaction.started)), "ends": reaction.ends}
+    if isinstance(outcome, Refusal):
+        return _refusal_json(outcome)
+    return {"said": reaction.said}
+
+
+def _refusal_json(refusal: Refusal) -> dict[str, Any]:
+    lines = [row.span.line for row in refusal.rows if row.span]
+    return {"refused": refusal.reason, "message": refusal.message, "lines": lines}
+
+
+def _taken_json(machine: Machine, taken: Taken) -> dict[str, Any]:
+    row = taken.transition
+    return {
+        "line": row.span.line if row.span else None,
+        "state": taken.configuration.state,
+        "values": _values_json(machine, taken.configuration),
+        "effects": list(taken.effects),
+        "cancelled": list(taken.cancelled),
+    }
+
+
+def _occurrence_json(occurrence: Occurrence | None) -> dict[str, Any]:
+    if occurrence is None:
+        return {"event": None, "verdicts": {}, "source": None}
+    return {"event": occurrence.event, "verdicts": dict(occurrence.verdicts), "source": occurrence.source}
+
+
+def _way_json(
+    machines: Sequence[Machine], here: Sequence[Configuration], way: tuple[Occurrence, ...]
+) -> list[dict[str, Any]]:
+    """Give the steps that all the machines take alike, with the lines of their rows."""
+    now, found = list(here), []
+    for occurrence in way:
+        taken = [step(machine, at, occurrence) for machine, at in zip(machines, now, strict=True)]
+        did = [outcome for outcome in taken if isinstance(outcome, Taken)]
+        now = [outcome.configuration for outcome in did]
+        each = [_taken_json(machine, outcome) for machine, outcome in zip(machines, did, strict=True)]
+        found.append({**_occurrence_json(occurrence), **each[-1], "lines": [one["line"] for one in each]})
+    return found
+
+
+def _values_json(machine: Machine, here: Configuration) -> dict[str, Value]:
+    """Give the variables' values by name."""
+    return dict(zip((variable.name for variable in machine.variables), here.values, strict=True))
+
+
+def _runs_json(runs: Runs) -> dict[str, Any]:
+    return {
+        "directory": str(runs.root),
+        "in_flight": [_flight_json(flight) for flight in runs.flights],
+        "finished": runs.finished,
+        "other_machines": runs.others,
+        "unreadable": dict(runs.damaged),
+    }
+
+
+def _flight_json(flight: Flight) -> dict[str, Any]:
+    fit, run = flight.fit, flight.kept.run
+    told: dict[str, Any] = {
+        "run": run.run_id,
+        "verdict": fit.verdict,
+        "state": run.configuration.state,
+        "events": run.seq,
+        "parameters": run.machine.constants,
+        "reason": fit.why or None,
+        "history": None,
+        "fault": None,
+        "future": None,
+    }
+    if fit.machine is not None and fit.difference is not None:
+        told["history"] = difference_as_json(fit.machine, fit.difference)
+    if fit.machine is not None and fit.here is not None:
+        if fit.trouble is not None:
+            told["fault"] = _trouble_json(fit.machine, fit.here, fit.trouble)
+        if fit.future is not None:
+            told["future"] = _comparison_json((run.machine, fit.machine), fit.here, fit.future)
+    return told
+
+
+def _trouble_json(machine: Machine, here: Both, trouble: Trouble) -> dict[str, Any]:
+    refusal = {} if trouble.refusal is None else _refusal_json(trouble.refusal)
+    way = _way_json([machine], [here[1]], trouble.way)
+    return {"trace": way, **_occurrence_json(trouble.occurrence), "state": trouble.here.state, **refusal}

@@ -1,6 +1,5 @@
 """`dsa doctor`: what this machine offers, what is missing, and the line that installs it."""
 
-import json
 import os
 import platform
 import re
@@ -18,6 +17,7 @@ from typing import Any, Literal
 import attrs
 import click
 
+from dsa.cli.faults import JsonCommand, json_option, tell_json
 from dsa.cli.kept import runs_option
 from dsa.edge import probes
 from dsa.edge.compiler import compiler
@@ -72,9 +72,9 @@ class Fact:
     more: dict[str, Any] = attrs.field(factory=dict)
 
 
-@click.command("doctor")
+@click.command("doctor", cls=JsonCommand)
 @runs_option
-@click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
+@json_option
 def command(root: str, *, json_wanted: bool) -> None:
     """Say what this machine offers and what is missing. Exit 1 when something that every run needs is broken."""
     found = []
@@ -83,7 +83,7 @@ def command(root: str, *, json_wanted: bool) -> None:
         if not json_wanted:
             _say(fact)
     if json_wanted:
-        click.echo(json.dumps({f.name: {"state": f.state, "text": f.text, **f.more} for f in found}, indent=2))
+        tell_json({f.name: {"state": f.state, "text": f.text, **f.more} for f in found})
     if any(fact.state == "broken" for fact in found):
         sys.exit(1)
 

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import click
 
-from dsa.cli.outputs import require_other
-from dsa.cli.parameters import parse_parameters
+from dsa.cli.outputs import require_file, require_other
+from dsa.cli.parameters import Word, parse_parameters
 from dsa.cli.warned import warn_of_errors
-from dsa.cli.writable import require_file
 from dsa.edge.files import load
 from dsa.lang import dumps
 from dsa.machine import Machine
@@ -23,7 +22,7 @@ _TOOLS = ("promela", "tla", "prism", "scxml", "xstate", "statechart")
 
 @click.command("export")
 @click.argument("file")
-@click.option("--to", "tool", type=click.Choice(_TOOLS), required=True, help="What the text is for.")
+@click.option("--to", "tool", type=Word(_TOOLS), required=True, help="What the text is for.")
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here, not to the terminal."
 )

@@ -69,26 +69,47 @@ class JsonCommand(click.Command):
             return super().make_context(info_name, args, parent, **extra)
         except click.ClickException as fault:
             if wanted:
-                _tell(fault)
+                tell_json(fault_as_json(fault))
             raise
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  (click's signature)
         """Run the command."""
         try:
             return super().invoke(ctx)
-        except (DsaError, click.ClickException) as fault:
-            if ctx.params.get("json_wanted"):
-                _tell(fault)
+        except KeyboardInterrupt:
+            fault: Exception = Ended("interrupted", INTERRUPTED)
+        except BrokenPipeError:
             raise
+        except (DsaError, OSError, click.ClickException) as raised:
+            fault = raised
+        if ctx.params.get("json_wanted"):
+            tell_json(fault_as_json(fault))
+        raise fault
 
 
-def _tell(fault: DsaError | click.ClickException) -> None:
-    """Print a fault as the object that a run would have printed."""
-    message = fault.format_message() if isinstance(fault, click.ClickException) else str(fault)
+json_option = click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
+
+
+def tell_json(found: dict[str, Any]) -> None:
+    """Print what a command found out as one object."""
+    click.echo(json.dumps(found, indent=2))
+
+
+def message_of(fault: Exception) -> str:
+    """Return the sentence that a fault ends a command with."""
+    if isinstance(fault, click.ClickException):
+        return fault.format_message()
+    if isinstance(fault, OSError):  # a file that cannot be written, a full disk
+        return f"{fault.filename}: {fault.strerror}" if fault.filename else fault.strerror or str(fault)
+    return str(fault)
+
+
+def fault_as_json(fault: Exception) -> dict[str, Any]:
+    """Return a fault as the object that a run would have printed."""
     code = getattr(fault, "exit_code", UNREADABLE)
     directory = getattr(fault, "directory", None)
     kind = {INTERRUPTED: "interrupted", UNREADABLE: "unreadable"}.get(code, "stopped")
-    told = {
+    return {
         "kind": kind,
         "outcome": None,
         "exit_code": code,
@@ -96,8 +117,7 @@ def _tell(fault: DsaError | click.ClickException) -> None:
             "what": None,
             "line": None,
             "code": kind if isinstance(fault, Ended) else type(fault).__name__,
-            "message": message,
+            "message": message_of(fault),
         },
         "directory": None if directory is None else str(directory),
     }
-    click.echo(json.dumps(told))

@@ -1,30 +1,37 @@
-"""`dsa fmt FILE...`: lay out the tables of documents in place, or only say which would change."""
+"""`dsa fmt FILE...`: format the tables of documents in place, or only say which would change."""
 
+import sys
 from pathlib import Path
 
 import click
 
+from dsa.cli.faults import JsonCommand, json_option, tell_json
 from dsa.edge.files import read_text
 from dsa.lang import formatted
 
 
-@click.command("fmt")
+@click.command("fmt", cls=JsonCommand)
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--check", "only_check", is_flag=True, help="Change nothing; exit 1 when a file would change.")
-def command(files: tuple[Path, ...], *, only_check: bool) -> None:
-    """Lay out the tables of documents: columns aligned, expressions spaced alike. Prose stays byte for byte."""
-    changed = 0
-    for path in files:
-        text = read_text(path)
-        laid_out = formatted(text)
-        if laid_out == text:
-            continue
-        changed += 1
-        if not only_check:
-            path.write_bytes(laid_out.encode("utf-8"))
-        click.echo(f"{'would lay out' if only_check else 'laid out'} {path}")
+@json_option
+def command(files: tuple[Path, ...], *, only_check: bool, json_wanted: bool) -> None:
+    """Format the tables of documents: columns aligned, expressions spaced alike. Prose stays byte for byte."""
+    texts = {path: read_text(path) for path in files}  # all of them, before one is written
+    changed = {path: new for path, text in texts.items() if (new := formatted(text)) != text}
+    for path, text in changed.items() if not only_check else ():
+        path.write_bytes(text.encode("utf-8"))
+    if json_wanted:
+        tell_json(
+            {"files": [{"file": str(path), "changed": path in changed} for path in texts], "written": not only_check}
+        )
+    else:
+        _tell(texts, changed, only_check=only_check)
+    sys.exit(int(only_check and bool(changed)))
+
+
+def _tell(files: dict[Path, str], changed: dict[Path, str], *, only_check: bool) -> None:
+    for path in changed:
+        click.echo(f"{'would format' if only_check else 'formatted'} {path}")
     verb = ("is" if only_check else "was") if len(files) == 1 else ("are" if only_check else "were")
     noun = "file" if len(files) == 1 else "files"
-    click.echo(f"{len(files) - changed} of {len(files)} {noun} {verb} in canonical layout")
-    if only_check and changed:
-        raise SystemExit(1)
+    click.echo(f"{len(files) - len(changed)} of {len(files)} {noun} {verb} in canonical layout")

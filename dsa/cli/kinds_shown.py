@@ -1,17 +1,17 @@
 """Kinds of guards or generators with their options, for people and programs."""
 
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
 
-from dsa.cli.faults import UNREADABLE, JsonCommand
+from dsa.cli.faults import UNREADABLE, JsonCommand, json_option, tell_json
 from dsa.cli.terminal import say
 from dsa.edge.binding import FROM_FILE, import_kinds
 from dsa.edge.plugins import Brought, Packages
 from dsa.runtime.kinds import Kind, Option
+from dsa.words import closest
 
 _OWN = "dsa"
 _SUPPLIED = {
@@ -27,17 +27,23 @@ def command_for(
     """Make the command that lists these kinds, and those that packages bring; `what` calls them, `own` are the names of ours."""
 
     @click.command(
-        name, cls=JsonCommand, help=f"List the kinds of {what} that the column `is` may name, with their options."
+        name,
+        cls=JsonCommand,
+        help=f"List the kinds of {what} that the column `is` may name, or one KIND, with their options.",
     )
+    @click.argument("kind", required=False)
     @click.option("--with", "module", metavar="MODULE", help="A module's name or file whose own kinds are listed too.")
-    @click.option("--json", "json_wanted", is_flag=True, help="Print a JSON list, one object for each kind.")
-    def command(module: str | None, *, json_wanted: bool) -> None:
+    @json_option
+    def command(kind: str | None, module: str | None, *, json_wanted: bool) -> None:
         import_kinds(module)
         brought, faults = packages.listed(kinds, own)
-        found = sorted((*(Brought(kind, "") for kind in kinds.values()), *brought), key=lambda each: each.kind.name)
+        found = {each.kind.name: each for each in (*(Brought(kind, "") for kind in kinds.values()), *brought)}
+        if kind is not None and kind not in found:
+            raise click.UsageError(f"there is no kind of {what} '{kind}'; {closest(kind, found)}")
+        listed = [found[name] for name in sorted(found) if kind in (None, name)]
         if json_wanted:
-            click.echo(json.dumps([_as_json(each) for each in found], indent=2))
-        for line in () if json_wanted else _shown(found):
+            tell_json({"kinds": [_as_json(each) for each in listed], "faults": faults})
+        for line in () if json_wanted else _shown(listed):
             say(line)
         for fault in faults:
             click.echo(fault, err=True)

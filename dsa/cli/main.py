@@ -5,9 +5,9 @@ interrupted.
 """
 
 import contextlib
-import difflib
 import gc
 import importlib
+import io
 import keyword
 import os
 import sys
@@ -16,8 +16,9 @@ from typing import Any
 
 import click
 
-from dsa.cli.faults import INTERRUPTED, UNREADABLE, Ended, lost_output, silence
+from dsa.cli.faults import INTERRUPTED, UNREADABLE, Ended, lost_output, message_of, silence
 from dsa.errors import DsaError
+from dsa.words import nearest
 
 #: Each command with the one line that `dsa --help` shows; `dsa/cli/NAME.py` (`import_.py` for `import`) holds it as `command`.
 COMMANDS = {
@@ -30,7 +31,7 @@ COMMANDS = {
     "draw": "Draw a machine as Mermaid, DOT, SVG, PNG or a table.",
     "expand": "Print the transitions that a Steps document stands for.",
     "export": "Write a machine for SPIN, TLC, Storm, SCXML or XState.",
-    "fmt": "Lay out the tables of documents.",
+    "fmt": "Format the tables of documents.",
     "generators": "List the kinds of generators and their options.",
     "guards": "List the kinds of guards and their options.",
     "import": "Write an SCXML file as a document.",
@@ -84,8 +85,8 @@ class _Lazy(click.Group):
         """Find the command; of an unknown name, say which is meant."""
         name = args[0]
         if not name.startswith("-") and name not in COMMANDS and not ctx.resilient_parsing:
-            near = difflib.get_close_matches(name, COMMANDS, 1)
-            ctx.fail(f"no such command '{name}'{f'; did you mean {near[0]!r}?' if near else ''}")
+            meant = nearest(name, COMMANDS)
+            ctx.fail(f"no such command '{name}'{f'; did you mean {meant!r}?' if meant else ''}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  (click's signature)
@@ -114,6 +115,8 @@ def main() -> None:
     # Until the command is loaded nothing is garbage, and what is loaded then stays: looking for some in it, again and again,
     # would take a seventh of what a small check takes.
     gc.disable()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a file's name need not be text, nor every character known here
+        sys.stdout.reconfigure(errors="backslashreplace")
     code = _exit_code()
     gc.enable()
     if (lost := lost_output()) is not None:
@@ -132,11 +135,8 @@ def main() -> None:
 def _exit_code() -> int:
     try:
         program(prog_name="dsa")
-    except DsaError as fault:
-        click.echo(f"{fault}", err=True)
-    except OSError as fault:
-        # A file that cannot be written, a full disk: the world's fault, not a bug.
-        click.echo(f"{fault.filename}: {fault.strerror}" if fault.filename else fault.strerror or str(fault), err=True)
+    except (DsaError, OSError) as fault:
+        click.echo(message_of(fault), err=True)
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 0 if leaving.code is None else UNREADABLE
     return UNREADABLE

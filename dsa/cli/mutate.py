@@ -1,6 +1,5 @@
 """`dsa mutate FILE`: which small faults of a machine its checks, properties and scenarios would notice."""
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -11,15 +10,13 @@ import click
 
 from dsa.checks.explore import MAX_STATES
 from dsa.checks.mutate import Judged, Prover, Strength, mutate, prover
-from dsa.cli.faults import Ended
+from dsa.cli.faults import UNREADABLE, Ended, JsonCommand, json_option, tell_json
 from dsa.cli.parameters import parse_parameters
 from dsa.edge.files import load
 from dsa.machine import Machine
 
-_USAGE = 2
 
-
-@click.command("mutate")
+@click.command("mutate", cls=JsonCommand)
 @click.argument("file")
 @click.option(
     "--param",
@@ -41,8 +38,10 @@ _USAGE = 2
     show_default=True,
     help="Stop each exploration after so many configurations.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(file: str, parameters: tuple[str, ...], *, at_least: float | None, max_states: int, as_json: bool) -> None:
+@json_option
+def command(
+    file: str, parameters: tuple[str, ...], *, at_least: float | None, max_states: int, json_wanted: bool
+) -> None:
     """Measure how strong a spec is: make small faults in the machine's rows, and see which are noticed.
 
     FILE is a machine, or a spec that adds properties and scenarios to one. Exit 0 good, 1 fewer than --at-least are noticed, 2 usage, or a machine that does not
@@ -53,11 +52,11 @@ def command(file: str, parameters: tuple[str, ...], *, at_least: float | None, m
     try:
         strength = mutate(machine, parameters=values, max_states=max_states, prove=_prover(machine), progress=_progress)
     except ValueError as fault:
-        raise Ended(f"{file}: {fault}; mend that first (dsa check {file})", _USAGE) from None
+        raise Ended(f"{file}: {fault}; fix that first (dsa check {file})", UNREADABLE) from None
     finally:
         _progress(0, 0)
-    if as_json:
-        click.echo(json.dumps(_as_json(file, strength), indent=2))
+    if json_wanted:
+        tell_json(_as_json(file, strength))
     else:
         for line in _shown(file, strength):
             click.echo(line)

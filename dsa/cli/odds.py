@@ -1,31 +1,35 @@
 """`dsa odds FILE`: how runs end, what they cost, and how many retries a target needs."""
 
-import json
 import sys
 from collections.abc import Iterable, Mapping
-from math import ceil, inf
+from math import ceil, inf, isfinite
 from pathlib import Path
 from typing import Any
 
+import attrs
 import click
 
 from dsa.checks.odds.answer import OddsAnswer, odds_answer
 from dsa.checks.odds.assumed import OddsError
 from dsa.checks.odds.averages import Bounds
-from dsa.checks.odds.recorded import recorded
-from dsa.checks.odds.target import curve, varied
-from dsa.cli.odds_shown import as_json, show
+from dsa.checks.odds.estimate import Estimate, GuardEstimate
+from dsa.checks.odds.order import Order
+from dsa.checks.odds.reckon import Reckoning, show_parameters
+from dsa.checks.odds.recorded import Independence, recorded
+from dsa.checks.odds.target import Needed, curve, varied
+from dsa.cli.faults import JsonCommand, json_option, tell_json
 from dsa.cli.parameters import parse_parameters
 from dsa.edge.files import load
 from dsa.edge.plot import Labels, Point, plot, require_format
 from dsa.edge.recordings import digests, recordings
 from dsa.machine import Machine
+from dsa.tables import aligned
 
 #: So many values are plotted beyond the smallest, and so many at most.
 _PLOTTED, _MOST_POINTS = 10, 60
 
 
-@click.command("odds")
+@click.command("odds", cls=JsonCommand)
 @click.argument("file")
 @click.option(
     "--pass",
@@ -78,7 +82,7 @@ _PLOTTED, _MOST_POINTS = 10, 60
     metavar="OUT",
     help="Draw success and cost against the parameter (svg, png, pdf).",
 )
-@click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object.")
+@json_option
 def command(file: str, *, target: float | None, json_wanted: bool, **given: Any) -> None:  # noqa: ANN401  (click's options)
     """Work out how runs of a machine end and what they cost.
 
@@ -94,7 +98,7 @@ def command(file: str, *, target: float | None, json_wanted: bool, **given: Any)
     if picture:
         click.echo(f"wrote {picture}" if drawn else f"UNKNOWN: nothing to plot, so {picture} is not written", err=True)
     if json_wanted:
-        click.echo(json.dumps(as_json(file, answer), indent=2))
+        tell_json(as_json(file, answer))
     else:
         click.echo(show(answer))
     sys.exit(int(answer.failed or not drawn))
@@ -181,3 +185,245 @@ def _plot(answer: OddsAnswer, path: Path, vary: str | None) -> bool:
 
 def _pair(found: Bounds) -> tuple[float, float]:
     return found.low, found.high
+
+
+# -- for people ---------------------------------------------------------------------------------------------------------
+
+#: From the first on, numbers are written in full, and from the second on with an exponent.
+_LARGE, _HUGE = 1e5, 1e15
+_ENDS = {"final": "", "waits": " (waits for outside)", "refused": " (refused: a fault of the table)"}
+
+
+def show(answer: OddsAnswer) -> str:
+    """Write everything that is known, and in words what is not."""
+    found, blocks = answer.reckoning, []
+    at = f" at {show_parameters(found.parameters)}" if found.parameters else ""
+    blocks.append([f"{found.machine}{at}: {found.configurations} configurations"])
+    if found.known:
+        blocks.append(_ends(found) + _no_success(answer))
+    blocks.append(_effects(answer))
+    if answer.estimate is not None:
+        blocks.append(_estimate(answer.estimate))
+    blocks.append(_wanted(answer))
+    blocks.append([f"assumed: {sentence}" for sentence in found.assumptions])
+    blocks.append([f"UNKNOWN: {sentence}" for sentence in _unknown(answer)])
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def _unknown(answer: OddsAnswer) -> list[str]:
+    found = list(answer.reckoning.unknown)
+    tests = answer.estimate.independence if answer.estimate else ()
+    found += [f"attempts are not independent, so no bound holds: {test.finding}" for test in tests if test.is_broken]
+    return found
+
+
+def _ends(found: Reckoning) -> list[str]:
+    rows = [("ends in", "probability")]
+    rows += [(f"{end.state}{_ENDS.get(end.kind, '')}", _bounds(bounds)) for end, bounds in found.ends]
+    if found.never_ends.high > 0:
+        rows.append(("never", _bounds(found.never_ends)))
+    return list(aligned(rows))
+
+
+def _no_success(answer: OddsAnswer) -> list[str]:
+    """Say that no run succeeds, where that is so."""
+    success = answer.reckoning.success
+    if success is None or success.high > 0:
+        return []
+    return ["", f"success 0: no run ends in {' or '.join(answer.asked.success)}"]
+
+
+def _effects(answer: OddsAnswer) -> list[str]:
+    found, most = answer.reckoning, dict(answer.estimate.most) if answer.estimate else {}
+    bound = f"expected, {_percent(answer.estimate.confidence)} bound" if answer.estimate else ""
+    heading = ("effect", "expected", bound, "per success", "at most") if found.known else ("effect", "at most")
+    rows: list[tuple[str, ...]] = []
+    for effect in found.effects:
+        per = found.per_success(effect.expected)
+        known = (_bounds(effect.expected), _number(most[effect.effect]) if most else "", _bounds(per) if per else "")
+        rows.append((effect.effect, *(known if found.known else ()), _number(effect.worst)))
+    if found.prices:
+        per = found.per_success(found.cost) if found.cost else None
+        known = (_bounds(found.cost) if found.cost else "", "", _bounds(per) if per else "")
+        rows.append(("cost", *(known if found.known else ()), _number(found.worst_cost)))
+    return list(aligned([heading, *rows])) if rows else []
+
+
+def _estimate(found: Estimate) -> list[str]:
+    level = _percent(found.confidence)
+    rows: list[tuple[str, ...]] = [("guard", "seen", "passed", f"{level} interval", "fatal", f"{level} interval")]
+    rows += [_guard(guard) for guard in found.guards]
+    point = found.point.success
+    lines = [
+        *aligned(rows),
+        "",
+        f"success, from {found.runs} recorded runs: {_bounds(point) if point else 'not known'} at these rates",
+        *_success_bounds(found, level),
+    ]
+    if found.if_fatal is not None:
+        lines.append(
+            f"  at least {_number(found.if_fatal)} if what was never fatal may yet be (--fatal assumes it is not)"
+        )
+    if found.whole_runs is not None:
+        lines.append(f"  at least {_number(found.whole_runs)} from how whole runs ended alone, however attempts depend")
+    lines += [f"  {_test(test)}" for test in found.independence]
+    return [*lines, *(f"  {note}" for note in found.notes)]
+
+
+def _success_bounds(found: Estimate, level: str) -> list[str]:
+    low, high = found.interval
+    if found.point.known and low == high:
+        return [f"  {_number(low)} whatever the guards' odds are"]
+    return [
+        f"  at least {_number(found.lower)} with {level} confidence, if attempts are independent",
+        f"  between {_number(low)} and {_number(high)} with {level} confidence",
+    ]
+
+
+def _guard(found: GuardEstimate) -> tuple[str, ...]:
+    counts = found.counts
+    intervals = [f"{_number(low)} to {_number(high)}" for low, high in (found.interval, found.fatal_interval)]
+    fatal = f"{counts.fatal}" + ("" if counts.fatal_odds is None else f" (assumed {_number(counts.fatal_odds)})")
+    return (counts.guard, str(counts.seen), f"{counts.passed}", intervals[0], fatal, intervals[1])
+
+
+def _test(test: Independence) -> str:
+    if test.rare is None:
+        return f"{test.question}: {test.finding}"
+    return f"{test.question}: {test.finding} (p = {test.rare:.2g}, level {test.level:g})"
+
+
+def _wanted(answer: OddsAnswer) -> list[str]:
+    lines = []
+    if answer.needed_at_point is not None and answer.estimate is not None:
+        lines.append(f"{_needed(answer.needed_at_point)}, at the rates seen")
+    if answer.needed is not None:
+        bound = f", by the {_percent(answer.estimate.confidence)} bound" if answer.estimate else ""
+        lines.append(_needed(answer.needed) + bound)
+    if answer.estimate is not None and answer.target is not None:
+        lines.append(_missing(answer.estimate, answer.target))
+    if isinstance(answer.order, Order):
+        lines.append(_order(answer.order))
+    return lines
+
+
+def _missing(found: Estimate, target: float) -> str:
+    if found.missing_runs == 0:
+        return f"target {target:g}: the bound is there with these runs"
+    if found.missing_runs is None:
+        return f"target {target:g}: no number of runs like these brings the bound there"
+    return f"target {target:g}: about {found.missing_runs} more runs like these are missing for the bound to be there"
+
+
+def _needed(found: Needed) -> str:
+    start = f"target {found.target:g}"
+    if found.answer == "reached" and found.reckoning is not None:
+        name, cost = found.reckoning.main_cost
+        success = found.reckoning.success
+        shown = _number(success.low) if success else ""
+        return f"{start}: the smallest {found.parameter} is {found.value}, success {shown}, {name} {_bounds(cost)}"
+    if found.answer == "impossible":
+        why = f" ({found.reason})" if found.reason else ""
+        return f"{start}: impossible, ceiling {_number(found.ceiling or 0.0)}{why}"
+    tends = f"; it tends to {_number(found.ceiling)}" if found.ceiling is not None else ""
+    return f"{start}: UNKNOWN, {found.reason}{tends}"
+
+
+def _order(found: Order) -> str:
+    if found.best == found.now:
+        return (
+            "order of steps: none that is allowed is cheaper"
+            if found.is_exact
+            else "order of steps: none cheaper found"
+        )
+    saves = f"saves {_percent(found.saving)}: {_number(found.cost_best)} for {_number(found.cost_now)}"
+    how = "the cheapest" if found.is_exact else "cheaper (riskiest first; not all were compared)"
+    return f"order of steps: {', '.join(found.best)} is {how}, {saves}"
+
+
+def _bounds(found: Bounds) -> str:
+    low, high = _number(found.low), _number(found.high)
+    return low if low == high else f"{low} to {high}"
+
+
+def _number(value: float) -> str:
+    if not isfinite(value):
+        return "no bound"
+    return f"{value:.0f}" if _LARGE <= value < _HUGE else f"{value:.5g}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+# -- for programs -------------------------------------------------------------------------------------------------------
+
+
+def as_json(file: str, answer: OddsAnswer) -> dict[str, Any]:
+    """Give everything as an object; what has no bound is null."""
+    found = answer.reckoning
+    written = {
+        "file": file,
+        "machine": found.machine,
+        "parameters": dict(found.parameters),
+        "configurations": found.configurations,
+        "known": found.known,
+        "success": _bounds_json(found.success),
+        "ends": [
+            {"state": end.state, "kind": end.kind, "probability": _bounds_json(bounds)} for end, bounds in found.ends
+        ],
+        "never_ends": _bounds_json(found.never_ends),
+        "effects": [
+            {
+                "effect": effect.effect,
+                "expected": _bounds_json(effect.expected),
+                "worst": _finite(effect.worst),
+                "per_success": _bounds_json(found.per_success(effect.expected)),
+            }
+            for effect in found.effects
+        ],
+        "prices": dict(found.prices),
+        "cost": _bounds_json(found.cost),
+        "worst_cost": _finite(found.worst_cost) if found.prices else None,
+        "cost_per_success": _bounds_json(found.per_success(found.cost) if found.cost else None),
+        "target": _needed_json(answer.needed),
+        "target_at_point": _needed_json(answer.needed_at_point),
+        "order": _order_json(answer.order),
+        "estimate": _estimate_json(answer.estimate),
+        "assumptions": list(found.assumptions),
+        "unknown": _unknown(answer),
+    }
+    for name in ("success", "cost", "never_ends"):
+        if not found.known:
+            written[name] = None
+    return written
+
+
+def _finite(value: float) -> float | None:
+    return value if isfinite(value) else None
+
+
+def _bounds_json(found: Bounds | None) -> dict[str, float | None] | None:
+    return None if found is None else {"low": _finite(found.low), "high": _finite(found.high)}
+
+
+def _needed_json(found: Needed | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    written = attrs.asdict(found, filter=lambda field, _: field.name != "reckoning")
+    if found.reckoning is not None:
+        name, cost = found.reckoning.main_cost
+        written |= {"success": _bounds_json(found.reckoning.success), "cost": _bounds_json(cost), "cost_is": name}
+    return written
+
+
+def _order_json(found: Order | str | None) -> dict[str, Any] | None:
+    return attrs.asdict(found) | {"saving": found.saving} if isinstance(found, Order) else None
+
+
+def _estimate_json(found: Estimate | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    written = attrs.asdict(found, filter=lambda field, _: field.name not in {"point", "most"})
+    point = found.point.success
+    return written | {"point": _bounds_json(point), "most": {effect: _finite(most) for effect, most in found.most}}

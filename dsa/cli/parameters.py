@@ -1,4 +1,4 @@
-"""`--param NAME=VALUE` and `--time-limit S`, as several commands take them."""
+"""Options that several commands take: `--param NAME=VALUE`, `--time-limit S`, and choices."""
 
 import math
 import re
@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from dsa.expr import Value
+from dsa.words import closest
 
 _NUMBER = re.compile(r"-?[0-9]+")
 _MOST_DIGITS = 100
@@ -27,6 +28,16 @@ class _Seconds(click.FloatRange):
 
 
 SECONDS = _Seconds(min=0)
+
+
+class Word(click.Choice):  # type: ignore[type-arg]  # it has none before click 8.2
+    """One of some words; of another word it says which was probably meant."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ANN401  (click's signature)
+        """Read the word."""
+        if value not in self.choices:
+            self.fail(f"there is no '{value}'; {closest(value, self.choices)}", param, ctx)
+        return str(value)
 
 
 def parse_parameters(given: Iterable[str], option: str = "--param") -> dict[str, Value]:

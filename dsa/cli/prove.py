@@ -1,6 +1,5 @@
 """`dsa prove FILE`: what holds for all values of the parameters, and what that rests on."""
 
-import json
 import sys
 import time
 from typing import Any
@@ -12,8 +11,9 @@ from dsa.checks.evidence import Evidence, Explored, Fair, Inductive
 from dsa.checks.proof.words import spoken
 from dsa.checks.prove import Proof, ProofReport, prove
 from dsa.cli.certificates import write_certificate
+from dsa.cli.faults import JsonCommand, json_option, tell_json
+from dsa.cli.outputs import require_file
 from dsa.cli.parameters import SECONDS
-from dsa.cli.writable import require_file
 from dsa.edge.files import read_document
 from dsa.errors import MachineError
 from dsa.expr import unparse
@@ -23,12 +23,12 @@ from dsa.trace import show_loop
 _WIDEST = 72
 
 
-@click.command("prove")
+@click.command("prove", cls=JsonCommand)
 @click.argument("file")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after so many seconds in all.")
 @click.option("--certificate", metavar="OUT", help="Write what is PROVED so that `dsa verify` accepts it.")
-def command(file: str, *, as_json: bool, time_limit: float | None, certificate: str | None) -> None:
+def command(file: str, *, json_wanted: bool, time_limit: float | None, certificate: str | None) -> None:
     """Prove a machine or a spec for all values of its parameters, with z3.
 
     What every machine owes (one row at a time, every answer handled, ..), then its properties. Exit 0 when everything is PROVED but what
@@ -39,12 +39,12 @@ def command(file: str, *, as_json: bool, time_limit: float | None, certificate: 
     if reading.machine is None:
         raise MachineError(reading.diagnostics)
     report = prove(reading.machine, time_limit_s=time_limit, clock=time.perf_counter)
-    if as_json:
-        click.echo(json.dumps(_as_json(file, report), indent=2))
-    else:
+    if not json_wanted:
         _show(file, report)
     if certificate is not None:
         write_certificate(certificate, reading.machine, lambda certifier: certify_proofs(certifier, report))
+    if json_wanted:  # the last thing: what fails before prints an object of its own
+        tell_json(_as_json(file, report))
     sys.exit(0 if report.proved else 1)
 
 

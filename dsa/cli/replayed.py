@@ -1,12 +1,12 @@
 """`dsa check FILE --trace RECORD`: a recorded trace run again, told to people or as JSON to programs."""
 
-import json
 from typing import Any
 
 import click
 
 from dsa.checks.replay import Observation, Replay, replay
 from dsa.cli.as_json import steps_as_json
+from dsa.cli.faults import tell_json
 from dsa.cli.records import place_in, read_record
 from dsa.cli.told import places_of
 from dsa.edge.files import load
@@ -22,7 +22,7 @@ def replayed(files: tuple[str, ...], trace: str, *, json_wanted: bool) -> int:
         raise click.UsageError("--trace takes one FILE: the machine that the trace is of")
     found = replay(load(files[0]), read_record(trace))
     if json_wanted:
-        click.echo(json.dumps([_as_json(files[0], trace, found)], indent=2))
+        tell_json(_as_json(files[0], trace, found))
     else:
         _tell(files[0], trace, found)
     return int(found.failed)

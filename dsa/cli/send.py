@@ -19,9 +19,9 @@ from dsa.cli.timeline import refusal_text
 from dsa.cli.watching import Watching, watching_options
 from dsa.declarations import OUTSIDE
 from dsa.meaning import Occurrence
-from dsa.runtime.kinds import closest
 from dsa.runtime.ledger import PolicyEntry
 from dsa.runtime.timeline import full_key, refused_from_outside
+from dsa.words import closest
 
 
 @click.command("send", cls=JsonCommand)

@@ -7,10 +7,9 @@ from pathlib import Path
 import attrs
 import click
 
-from dsa.cli.outputs import require_free, require_other
+from dsa.cli.outputs import require_file, require_free, require_other
 from dsa.cli.parameters import parse_parameters
 from dsa.cli.warned import warn_of_errors
-from dsa.cli.writable import require_file
 from dsa.edge.files import load, locate, read_text
 from dsa.expr import Value, show_value
 from dsa.lang import machine_of
@@ -20,6 +19,7 @@ from dsa.testing.implementations import Observed
 from dsa.testing.suites import MAX_TESTS, complete_suite
 from dsa.testing.tours import Test, tour
 from dsa.testing.written import as_pytest, as_scenarios, as_spec
+from dsa.words import closest
 
 _KINDS = {".md": "scenarios", ".py": "a pytest file"}
 
@@ -99,7 +99,7 @@ def _observed(machine: Machine, text: str) -> Observed:
     known = ("state", "pending", "reasons", "all", *variables)
     for word in words:
         if word not in known:
-            raise click.UsageError(f"--observe {word}: there is {', '.join(known)}")
+            raise click.UsageError(f"--observe {word}: an implementation shows no such thing; {closest(word, known)}")
     values = tuple(name for name in variables if name in words)
     return Observed("state" in words, values, "pending" in words, "reasons" in words)
 

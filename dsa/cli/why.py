@@ -1,30 +1,68 @@
 """`dsa why EVENT --in STATE FILE`: why an event is accepted or refused in a state."""
 
+from typing import Any, cast
+
 import click
 
-from dsa.checks.why import why
+from dsa.checks.conjuncts import RowView
+from dsa.checks.why import Case, Why, why
+from dsa.cli.faults import JsonCommand, json_option, tell_json
 from dsa.cli.parameters import parse_parameters
 from dsa.edge.files import load
-from dsa.errors import OccurrenceError
-from dsa.expr import OUTCOMES, Outcome, Value
+from dsa.expr import Outcome
 
 
-@click.command("why")
+@click.command("why", cls=JsonCommand)
 @click.argument("event")
 @click.argument("file")
 @click.option("--in", "state", required=True, metavar="STATE", help="The state that the event comes in.")
-@click.option("--with", "known", multiple=True, metavar="NAME=VALUE", help="A variable's value, or a guard's verdict.")
+@click.option(
+    "--given", multiple=True, metavar="NAME=VALUE", help="A variable's value, or a guard's verdict; repeatable."
+)
 @click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="A parameter's value.")
-def command(event: str, file: str, state: str, known: tuple[str, ...], parameters: tuple[str, ...]) -> None:
+@json_option
+def command(
+    event: str, file: str, state: str, given: tuple[str, ...], parameters: tuple[str, ...], *, json_wanted: bool
+) -> None:
     """Say for each case which row takes EVENT in a state, and which conjuncts are false."""
     machine = load(file).at(parse_parameters(parameters))
-    given = parse_parameters(known, "--with")
-    verdicts = {name: _outcome(name, value) for name, value in given.items() if name in machine.guard_named}
-    values = {name: value for name, value in given.items() if name not in verdicts}
-    click.echo(why(machine, event, state, values, verdicts).show())
+    known = parse_parameters(given, "--given")
+    verdicts = {name: cast(Outcome, value) for name, value in known.items() if name in machine.guard_named}
+    values = {name: value for name, value in known.items() if name not in verdicts}
+    found = why(machine, event, state, values, verdicts)
+    if json_wanted:
+        tell_json({"file": file, "machine": machine.name, "parameters": machine.constants, **_as_json(found)})
+    else:
+        click.echo(found.show())
 
 
-def _outcome(guard: str, value: Value) -> Outcome:
-    if value not in OUTCOMES:
-        raise OccurrenceError(f"'{guard}={value}' is no verdict; write {guard}=passed, failed or fatal")
-    return value
+def _as_json(found: Why) -> dict[str, Any]:
+    return {
+        "event": found.event,
+        "state": found.state,
+        "decided_by": found.source,
+        "final": found.finished,
+        "accepted": list(found.accepted),
+        "complete": found.complete,
+        "cases": [_case(case) for case in found.cases],
+    }
+
+
+def _case(case: Case) -> dict[str, Any]:
+    return {
+        "verdicts": dict(case.verdicts),
+        "values": dict(case.values),
+        "count": case.count,
+        "outcome": case.outcome,
+        "message": case.message or None,
+        "rows": [_row(view) for view in case.rows],
+    }
+
+
+def _row(view: RowView) -> dict[str, Any]:
+    return {
+        "line": view.row.span.line if view.row.span else None,
+        "row": str(view.row),
+        "enabled": view.enabled,
+        "conjuncts": [{"text": text, "true": true} for text, true in view.conjuncts],
+    }

@@ -5,11 +5,15 @@ Takes what a user wrote for FILE, gives text and machines. The only place where 
 
 import os
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 
 from dsa.errors import Diagnostic, DocumentError, MachineError
 from dsa.lang import Reading, machine_of, read_machine, read_spec
 from dsa.machine import Machine
+from dsa.words import closest
+
+_MOST_LOOKED_AT = 1000
 
 
 def shipped() -> dict[str, Path]:
@@ -38,9 +42,18 @@ def locate(name: str, beside: Path | None = None) -> Path:
         return known[name]
     if os.path.isdir(written):  # noqa: PTH112  (as below)
         raise DocumentError(name, "is a folder; name a document in it")
-    raise DocumentError(
-        name, f"there is no such file, and no shipped machine of that name ({', '.join(sorted(known))})"
-    )
+    meant = closest(name, [*known, *_beside(written)])
+    raise DocumentError(name, f"there is no such file, and no shipped machine of that name; {meant}")
+
+
+def _beside(written: Path) -> list[str]:
+    """Return the documents in the folder of one that is not there, as a user would write them."""
+    try:
+        with os.scandir(written.parent) as entries:
+            names = [entry.name for entry in islice(entries, _MOST_LOOKED_AT)]
+    except (OSError, ValueError):
+        return []
+    return [str(written.parent / name) for name in names if name.endswith(".md")]
 
 
 def _is_file(path: Path) -> bool:
@@ -59,8 +72,8 @@ def read_bytes(path: Path | str) -> bytes:
     """Read a file as it stands. Raises DocumentError."""
     try:
         return Path(path).read_bytes()
-    except OSError as fault:
-        raise DocumentError(str(path), fault.strerror or str(fault)) from fault
+    except (OSError, ValueError) as fault:  # a name with a NUL in it is a ValueError
+        raise DocumentError(str(path), getattr(fault, "strerror", None) or str(fault)) from fault
 
 
 def read_document(name: str) -> Reading:
@@ -77,7 +90,7 @@ def read_document(name: str) -> Reading:
         described = read_text(base)
     except DocumentError:
         message = f"'{reference}' is no document that can be read"
-        hint = f"write a path from this document's folder, or a shipped machine: {', '.join(_machines())}"
+        hint = f"write a path from this document's folder, or a shipped machine; {closest(reference, _machines())}"
         return Reading(None, (Diagnostic("DSA113", "error", message, span, hint),))
     if machine_of(described) is not None:
         message = f"{reference} is a spec, not a machine"
@@ -87,7 +100,7 @@ def read_document(name: str) -> Reading:
 
 
 def _machines() -> list[str]:
-    return sorted(name for name, path in shipped().items() if path.name == "machine.md")
+    return [name for name, path in shipped().items() if path.name == "machine.md"]
 
 
 def load(name: str) -> Machine:

@@ -4,7 +4,6 @@ Takes the module and the machine, gives faults and notes. A name that is close t
 nothing, is a fault: something else would do its work. Any other may be for another document, so it is only noted.
 """
 
-import difflib
 import os
 from collections.abc import Mapping
 from types import ModuleType
@@ -12,6 +11,7 @@ from types import ModuleType
 from dsa.expr import guards_read
 from dsa.machine import Machine
 from dsa.runtime.registry import Registry
+from dsa.words import nearest
 
 #: What a module of bindings may define, and of which types.
 _ATTRIBUTES: dict[str, tuple[type, ...]] = {
@@ -73,9 +73,8 @@ def _has_parts(machine: Machine) -> bool:
 
 def _nearest(name: str, known: set[str]) -> str | None:
     """Give the name that was probably meant; names that differ by a number only are siblings."""
-    others = sorted(each for each in known if _without_digits(each) != _without_digits(name))
-    found = difflib.get_close_matches(name, others, n=1, cutoff=_NEAR)
-    return found[0] if found else None
+    others = (each for each in known if _without_digits(each) != _without_digits(name))
+    return nearest(name, others, _NEAR)
 
 
 def _without_digits(name: str) -> str:
@@ -95,7 +94,7 @@ def _attributes(module: ModuleType, where: str) -> list[str]:
         missing = [
             known for known, types in _ATTRIBUTES.items() if not hasattr(module, known) and isinstance(value, types)
         ]
-        found = [] if name.startswith("_") else difflib.get_close_matches(name, missing, n=1, cutoff=_NEAR)
-        if found and name not in _ATTRIBUTES:
-            notes.append(f"{where} has `{name}`, which nothing reads; did you mean `{found[0]}`?")
+        meant = None if name.startswith("_") else nearest(name, missing, _NEAR)
+        if meant is not None and name not in _ATTRIBUTES:
+            notes.append(f"{where} has `{name}`, which nothing reads; did you mean `{meant}`?")
     return notes

@@ -20,7 +20,8 @@ from dsa.generators.programs import CommandGenerator
 from dsa.generators.scripted import load_script
 from dsa.machine import Machine
 from dsa.runtime.content import GeneratorInterface
-from dsa.runtime.kinds import Kind, closest, kind_of
+from dsa.runtime.kinds import Kind, kind_of
+from dsa.words import closest
 
 _Build = TypeVar("_Build", bound=Callable[..., GeneratorInterface])
 

@@ -3,10 +3,10 @@
 Takes a name, says what is wrong with it. It asks nobody: whether LiteLLM or a server has the model shows when it is called.
 """
 
-import difflib
 import re
 
 from dsa.edge.http.endpoint import SCHEMES, read_endpoint
+from dsa.words import nearest
 
 LOCAL = "local"
 #: What a model's name begins with when a script follows.
@@ -43,4 +43,4 @@ def require_model_name(name: str) -> None:
 
 
 def _is_near(name: str, known: str) -> bool:
-    return bool(difflib.get_close_matches(name.lower(), [known], n=1, cutoff=_NEAR))
+    return nearest(name, [known], _NEAR) is not None

@@ -29,7 +29,8 @@ from dsa.guards.texts import RegexGuard, SchemaGuard
 from dsa.guards.tool import ToolMissingError
 from dsa.machine import Machine
 from dsa.runtime.content import GeneratorInterface, GuardInterface
-from dsa.runtime.kinds import Kind, closest, kind_of
+from dsa.runtime.kinds import Kind, kind_of
+from dsa.words import closest
 
 _Build = TypeVar("_Build", bound=Callable[..., GuardInterface])
 

@@ -11,13 +11,14 @@ from dsa.declarations import STAY, Effect, Generator, Prompt, Transition
 from dsa.errors import Diagnostic, Span
 from dsa.lang import cells, declare, expand, nesting, prompts, rows
 from dsa.lang.columns import COLUMNS, NAMED, PARTS, SECTIONS, Record, records
-from dsa.lang.findings import Findings, did_you_mean
+from dsa.lang.findings import Findings
 from dsa.lang.markdown import Bullet, Cell, Document, Line, Section, read
 from dsa.lang.names import Declared, Names, require_references, require_unique
 from dsa.lang.properties import looks_like_property, read_property
 from dsa.lang.scenarios import read_scenario
 from dsa.lang.steps import Steps, read_steps
 from dsa.machine import Machine
+from dsa.words import closest
 
 MACHINE_LINE, GOAL_LINE = "Machine:", "Goal:"
 _WITH_TRANSITIONS = ("variables", "events", "states", "transitions")
@@ -114,7 +115,7 @@ def sort_sections(document: Document, findings: Findings) -> Parts:
 def _warn_unknown(document: Document, section: Section, findings: Findings) -> None:
     bullets = (block.text for block in section.blocks if isinstance(block, Bullet))
     if section.tables or any(looks_like_property(bullet) for bullet in bullets):
-        hint = did_you_mean(section.kind, SECTIONS)
+        hint = closest(section.kind, SECTIONS)
         message = f"'{section.heading.text}' is no section of the language, so what stands here is not read"
         findings.warning("DSA110", message, section.heading.span(), hint)
         findings.doubt("\n".join(document.lines[section.first : section.last]))
@@ -265,7 +266,7 @@ def _require_owners(parts: Parts, machine: Machine, findings: Findings) -> None:
             span = section.heading.span()
             if section.name not in known:
                 message = f"section {kind} is of '{section.name}', which is not {words}"
-                findings.error("DSA201", message, span, did_you_mean(section.name, known), about=section.name)
+                findings.error("DSA201", message, span, closest(section.name, known), about=section.name)
             elif section.name in seen:
                 findings.error("DSA202", f"a second section {kind} of '{section.name}'", span)
             seen.add(section.name)
@@ -280,7 +281,7 @@ def claims(
 
     def require_fair(name: cells.Written) -> None:
         if name.name not in fair:
-            hint = did_you_mean(name.name, fair)
+            hint = closest(name.name, fair)
             findings.error("DSA201", f"'{name.name}' is no event and no effect", name.span, hint, about=name.name)
 
     blocks = [block for section in parts.of("properties") for block in section.blocks]

@@ -3,14 +3,14 @@
 Takes sections, gives records; a header or a row that does not fit goes to the findings.
 """
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
 from dsa.errors import Span
-from dsa.lang.findings import Findings, did_you_mean
+from dsa.lang.findings import Findings
 from dsa.lang.markdown import Cell, Indented, Line, Row, Section, Table
+from dsa.words import closest, nearest
 
 NOTE = "note"
 
@@ -127,7 +127,7 @@ def _header(
     allowed = {*columns.all, NOTE, *extra}
     for name, cell in zip(names, table.header.cells, strict=True):
         if name not in allowed:
-            hint = f"did you mean '{meant}'?" if (meant := _MEANT.get(name)) in allowed else did_you_mean(name, allowed)
+            hint = f"did you mean '{meant}'?" if (meant := _MEANT.get(name)) in allowed else closest(name, allowed)
             message = f"section {section.kind} has no column '{name}'"
             findings.error("DSA103", message, cell.span(), hint, about=cell.text if extra else "")
         elif names.count(name) > 1:
@@ -135,7 +135,7 @@ def _header(
     missing = [column for column in columns.filled + columns.required if column not in names]
     strangers = [name for name in names if name not in allowed]
     for column in missing:
-        if difflib.get_close_matches(column, strangers) or column in map(_MEANT.get, strangers):
+        if nearest(column, strangers) or column in map(_MEANT.get, strangers):
             continue  # it is there, under a wrong name
         message = f"section {section.kind} needs a column '{column}'"
         findings.error(

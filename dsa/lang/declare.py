@@ -39,8 +39,9 @@ from dsa.lang import cells, typed
 from dsa.lang.cells import Written
 from dsa.lang.columns import Record, declaring
 from dsa.lang.exprs import Parser
-from dsa.lang.findings import Findings, did_you_mean
+from dsa.lang.findings import Findings
 from dsa.lang.markdown import Cell
+from dsa.words import closest
 
 #: Probabilities are written in decimals, which do not add up exactly.
 _ROUNDING = 1e-9
@@ -152,7 +153,7 @@ def literal(cell: Cell, domain: Domain, findings: Findings) -> Value | None:
     resolved = resolver.expect(expr, typed.type_of(domain))
     if probe.any_error:
         words = {BooleanDomain: ("true", "false"), RangeDomain: ()}.get(type(domain), sorted(symbols))
-        hint = did_you_mean(cell.plain, words, "write a whole number")
+        hint = closest(cell.plain, words, "write a whole number")
         findings.error("DSA205", f"'{cell.plain}' is not a value of {unparse_domain(domain)}", cell.span(), hint)
         return None
     return evaluate(resolved, {})
@@ -196,7 +197,7 @@ def guards(records: list[Record], findings: Findings) -> tuple[tuple[Guard, ...]
         said = cells.name_list(record["verdicts"], "a verdict", findings)
         for verdict in said:
             if verdict.name not in OUTCOMES:
-                hint = did_you_mean(verdict.name, OUTCOMES)
+                hint = closest(verdict.name, OUTCOMES)
                 findings.error("DSA107", f"'{verdict.name}' is no verdict", verdict.span, hint)
         outcomes = tuple(outcome for outcome in OUTCOMES if outcome in {verdict.name for verdict in said})
         events_judged = cells.name_list(record["judges"], "an event", findings)

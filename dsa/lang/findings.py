@@ -3,14 +3,10 @@
 Takes spans and words, gives `Diagnostic` values. Knows nothing of tables or expressions.
 """
 
-import difflib
-from collections.abc import Iterable, Sequence
-
 from dsa.errors import Diagnostic, Span
 from dsa.lang.exprs import NAME
 
 _LONGEST = 300
-_MOST_LISTED = 12
 
 
 class Findings:
@@ -68,19 +64,3 @@ class Findings:
 def _short(message: str) -> str:
     """Keep the beginning and the end of a message that quotes a very long cell."""
     return message if len(message) <= _LONGEST else f"{message[: _LONGEST // 2]} ... {message[-_LONGEST // 2 :]}"
-
-
-def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Suggest the known word nearest to a mistyped one; else list the known words, or say `otherwise` if there is none."""
-    words = sorted(set(known))
-    lowered = {candidate.lower(): candidate for candidate in words}
-    if near := difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.6):
-        return f"did you mean '{lowered[near[0]]}'?"
-    if not words:
-        return otherwise
-    return f"known here: {some_of(words)}"
-
-
-def some_of(words: Sequence[str]) -> str:
-    """List words, as many as fit a line."""
-    return f"{', '.join(words[:_MOST_LISTED])}{', ...' if len(words) > _MOST_LISTED else ''}"

@@ -12,8 +12,9 @@ from dsa.declarations import OUTSIDE, Effect, Event, Guard, Parameter, State, Va
 from dsa.errors import Span
 from dsa.expr import OUTCOMES, Domain, EnumDomain, NameKind
 from dsa.lang.cells import Written
-from dsa.lang.findings import Findings, did_you_mean
+from dsa.lang.findings import Findings
 from dsa.lang.typed import Scope
+from dsa.words import closest
 
 _ARTICLES = {"event": "an event", "effect": "an effect"}
 
@@ -106,7 +107,7 @@ class Names:
             message = (
                 f"'{place.name}' is {actual}, not {article}" if actual else f"{kind} '{place.name}' is not declared"
             )
-            hint = did_you_mean(place.name, tables[kind], f"no {kind} is declared")
+            hint = closest(place.name, tables[kind], f"no {kind} is declared")
         findings.error("DSA201", message, place.span, hint, about=place.name)
 
 
@@ -204,7 +205,7 @@ def require_references(
     for origin in origins:
         if origin.name != OUTSIDE and origin.name not in names.effects:
             listed = "the Effects table does not list it" if effects_listed else "no row emits it"
-            hint = did_you_mean(origin.name, [*names.effects, OUTSIDE])
+            hint = closest(origin.name, [*names.effects, OUTSIDE])
             message = f"'{origin.name}' is no effect: {listed}"
             findings.error("DSA201", message, origin.span, hint, about=origin.name)
     for event in judged:

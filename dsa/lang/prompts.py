@@ -11,8 +11,9 @@ from contextlib import contextmanager
 
 from dsa.declarations import Case, Cases, Prompt
 from dsa.lang.columns import COLUMNS, Record, records
-from dsa.lang.findings import Findings, did_you_mean
+from dsa.lang.findings import Findings
 from dsa.lang.markdown import Cell, Fence, Heading, Section
+from dsa.words import closest
 
 PARTS = ("role", "constraints", "task", "feedback")
 #: `{name}` is a placeholder; `{{` and `}}` are braces.
@@ -73,7 +74,7 @@ def read_prompt(section: Section, allowed: tuple[str, ...], findings: Findings) 
         following = section.blocks[place + 1] if place + 1 < len(section.blocks) else None
         if part not in PARTS:
             message = f"a prompt has no part '{block.title.text}'"
-            findings.error("DSA112", message, block.title.span(), did_you_mean(part, PARTS))
+            findings.error("DSA112", message, block.title.span(), closest(part, PARTS))
         elif part in parts:
             findings.error("DSA112", f"the part {part} stands twice", block.title.span())
         elif not isinstance(following, Fence):
@@ -95,7 +96,7 @@ def require_placeholders(cell: Cell, allowed: tuple[str, ...], findings: Finding
     for match in _PLACEHOLDER.finditer(cell.text):
         name = match[1]
         if name is not None and name not in allowed:
-            hint = did_you_mean(name, allowed).rstrip("?") + "; a brace is written '{{' or '}}'"
+            hint = closest(name, allowed).rstrip("?") + "; a brace is written '{{' or '}}'"
             message = f"nothing fills in the placeholder '{{{name}}}'"
             findings.error("DSA112", message, cell.span(match.start(), match.end()), hint)
 

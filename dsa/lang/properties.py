@@ -3,7 +3,6 @@
 Takes bullets and the scope of moments (states, events, effects, verdicts and values), gives `Property` values.
 """
 
-import difflib
 import re
 from collections.abc import Callable
 
@@ -29,6 +28,7 @@ from dsa.lang.exprs import Parser, UnreadableError
 from dsa.lang.findings import Findings
 from dsa.lang.markdown import Bullet, Cell
 from dsa.lang.typed import Resolver, Scope
+from dsa.words import nearest
 
 FORMS = (
     "always P | never P | on E: X unchanged | P leads to Q [assuming fair E] | Q only after P | "
@@ -89,8 +89,9 @@ def _form_meant(words: list[str]) -> str:
         return f"write: {_LEADING[words[0]]}"
     if near := next((form for word, form in _INFIX.items() if word in words), None):
         return f"write: {near}"
-    if typed := difflib.get_close_matches("".join(words[:1]), _LEADING, n=1, cutoff=0.8):
-        return f"did you mean '{typed[0]}'?"
+    typed = [(word, _INFIX if place else _LEADING) for place, word in enumerate(words)]
+    if meant := next(filter(None, (nearest(word, known, 0.75) for word, known in typed)), None):
+        return f"did you mean '{meant}'?"
     return f"a property is one of: {FORMS}"
 
 

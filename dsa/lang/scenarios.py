@@ -12,10 +12,11 @@ from dsa.lang import cells
 from dsa.lang.columns import COLUMNS, NOTE, Record, records
 from dsa.lang.declare import literal
 from dsa.lang.exprs import Parser
-from dsa.lang.findings import Findings, did_you_mean
+from dsa.lang.findings import Findings
 from dsa.lang.markdown import Cell, Line, Section
 from dsa.lang.names import Names
 from dsa.machine import Machine
+from dsa.words import closest
 
 REASONS = ("finished", "late", "invalid_state", "ambiguous", "out_of_domain", "emitted_twice")
 _PARAMETERS = "Parameters:"
@@ -47,7 +48,7 @@ def _parameters(cell: Cell, known: tuple[Parameter, ...], findings: Findings) ->
     for name, cell_of_value in cells.pair_cells(rest, ",;", findings):
         matching = [p for p in known if p.name == name] or [p for p in known if p.name.startswith(f"{name}.")]
         if not matching:
-            hint = did_you_mean(name, [parameter.name for parameter in known], "the machine has no parameters")
+            hint = closest(name, [parameter.name for parameter in known], "the machine has no parameters")
             findings.error("DSA201", f"'{name}' is no parameter", rest.span(), hint, about=name)
             continue
         value = literal(cell_of_value, matching[0].domain, findings)
@@ -79,7 +80,7 @@ def _dependencies(cell: Cell, machine: Machine, findings: Findings) -> tuple[tup
     pairs = cells.pair_cells(cell, ";,", findings)
     for _, step in pairs:
         if step.text not in steps:
-            hint = did_you_mean(step.text, steps, "only the steps of a Steps document have dependencies")
+            hint = closest(step.text, steps, "only the steps of a Steps document have dependencies")
             findings.error("DSA201", f"'{step.text}' is no step", step.span(), hint, about=step.text)
     return tuple((name, step.text) for name, step in pairs)
 
@@ -92,7 +93,7 @@ def _timer(cell: Cell, text: str, machine: Machine, findings: Findings) -> str:
     event = TIMER_PREFIX + show_duration(duration_ms)
     timers = {row.event for row in machine.transitions if row.is_timer}
     if event not in timers:
-        hint = did_you_mean(event, timers, "no row has a timer")
+        hint = closest(event, timers, "no row has a timer")
         findings.error("DSA201", f"no row has the timer '{event}'", cell.span(), hint, about=TIMER_PREFIX.strip())
     return event
 
@@ -130,7 +131,7 @@ def _verdict(word: cells.Written, event: str, names: Names, findings: Findings) 
     outcome = next((known for known in OUTCOMES if known == said and known in names.guards.get(guard, ())), None)
     if outcome is None:
         known = [f"{name}.{outcome}" for name, outcomes in names.guards.items() for outcome in outcomes]
-        hint = did_you_mean(word.name, known)
+        hint = closest(word.name, known)
         findings.error("DSA201", f"'{word.name}' is no verdict", word.span, hint, about=word.name)
         return None
     if event in names.events and event not in names.judged[guard]:
@@ -144,7 +145,7 @@ def _action(cell: Cell, names: Names, findings: Findings) -> tuple[Emit | Cancel
     word, colon, reason = (part.strip() for part in cell.text.strip("`").partition(":"))
     if word == "refused":
         if colon and reason not in REASONS:
-            hint = did_you_mean(reason, REASONS)
+            hint = closest(reason, REASONS)
             findings.error("DSA107", f"'{reason}' is no reason for a refusal", cell.span(), hint)
         return Refused(reason or None)
     if cell.text in {"", "-"}:

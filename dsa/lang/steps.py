@@ -12,9 +12,10 @@ from dsa.expr import BooleanDomain, Expr, Integer, Name, RangeDomain, names
 from dsa.lang import cells, typed
 from dsa.lang.columns import Record, declaring
 from dsa.lang.exprs import Parser
-from dsa.lang.findings import Findings, did_you_mean
+from dsa.lang.findings import Findings
 from dsa.lang.markdown import Cell
 from dsa.lang.prompts import require_placeholders
+from dsa.words import closest
 
 DEFAULT_RMAX = 3
 DEFAULT_GENERATOR = "llm"
@@ -119,7 +120,7 @@ def _required(step: str, cell: Cell, step_names: list[str], findings: Findings) 
 
 def _require_step(step: str, name: cells.Written, step_names: list[str], findings: Findings) -> None:
     if name.name not in step_names:
-        hint = did_you_mean(name.name, step_names)
+        hint = closest(name.name, step_names)
         findings.error("DSA214", f"'{name.name}' is no step", name.span, hint, about=name.name)
     elif name.name == step:
         findings.error("DSA214", f"step {step} requires itself", name.span)
@@ -142,7 +143,7 @@ def _uses(step: str, cell: Cell, step_names: list[str], findings: Findings) -> t
             message = f"'{name}' means something else in prompts; use the artifact under another name"
             findings.error("DSA202", message, cell.span())
         if used.text not in step_names or used.text == step:
-            hint = did_you_mean(used.text, [name for name in step_names if name != step])
+            hint = closest(used.text, [name for name in step_names if name != step])
             missed = "" if used.text == step else used.text
             findings.error("DSA214", f"'{used.text}' is no other step", used.span(), hint, about=missed)
     return tuple((name, used.text) for name, used in uses)

@@ -29,7 +29,8 @@ from dsa.expr import (
     Symbol,
     Verdict,
 )
-from dsa.lang.findings import Findings, did_you_mean, some_of
+from dsa.lang.findings import Findings
+from dsa.words import closest, some_of
 
 #: `bool`, `int`, or the values of an enumeration.
 Type = str | tuple[str, ...]
@@ -181,7 +182,7 @@ class Resolver:
         if not self._scope.moments:
             self._report("DSA201", "'pending' is for properties", node, f"{self._scope.place} cannot read it")
         else:
-            hint = did_you_mean(node.name, self._scope.answered)
+            hint = closest(node.name, self._scope.answered)
             self._report("DSA201", f"'{node.name}' is no effect that has answers", node, hint, about=node.name)
         return node, None
 
@@ -194,13 +195,13 @@ class Resolver:
             hint = "write " + " or ".join(f"{name}.{outcome}" for outcome in scope.guards[name])
             self._report("DSA201", f"'{name}' is a guard, not a value", node, hint)
         elif name in scope.others:
-            hint = did_you_mean(name, scope.known())
+            hint = closest(name, scope.known())
             self._report("DSA201", f"'{name}' is {scope.others[name]}, which {scope.place} cannot read", node, hint)
         elif guard in scope.others and scope.others[guard] == "a guard":
             message = f"'{name}' is a verdict, which {scope.place} cannot read"
             self._report("DSA209", message, node, "write one row for each verdict")
         else:
-            hint = did_you_mean(name, scope.known(), f"{scope.place} can read no names")
+            hint = closest(name, scope.known(), f"{scope.place} can read no names")
             if isinstance(wanted, tuple) and hint.startswith("known"):
                 hint = _choices(wanted)
             self._report("DSA201", f"'{name}' is not declared", node, hint, about=name)

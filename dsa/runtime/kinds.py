@@ -4,7 +4,6 @@ Takes a class or function and reads its signature; gives a `Kind` that turns the
 arguments. It knows neither guards nor generators: `dsa.guards.library` and `dsa.generators.library` list theirs.
 """
 
-import difflib
 import inspect
 import types
 import typing
@@ -14,6 +13,7 @@ from typing import Any
 import attrs
 
 from dsa.errors import BindingError, Span
+from dsa.words import closest
 
 #: What an option may be, and how a message calls it.
 _TYPES: dict[object, str] = {
@@ -99,15 +99,6 @@ def kind_of(name: str, build: Callable[..., Any], suppliable: frozenset[str]) ->
             options.append(_option(parameter, hints.get(parameter.name, str), name))
     description = " ".join((inspect.getdoc(build) or "").partition("\n\n")[0].split())
     return Kind(name, build, tuple(options), frozenset(supplied), description)
-
-
-def closest(name: str, known: Iterable[str]) -> str:
-    """Give a hint for a name that is not known: the one that was probably meant, or all there are."""
-    known = sorted(known)
-    found = difflib.get_close_matches(name, known, n=1)
-    if found:
-        return f"did you mean '{found[0]}'?"
-    return f"known are: {', '.join(known)}" if known else "there are none"
 
 
 def _option(parameter: inspect.Parameter, hint: Any, kind: str) -> Option:  # noqa: ANN401  # a type hint

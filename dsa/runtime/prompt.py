@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from dsa.runtime.content import Context, PromptTemplate
 from dsa.runtime.prompt_budget import Shown, TokenBudget, Writable, fitted
+from dsa.words import closest
 
 SPECIFICATION = "specification"
 FEEDBACK = "feedback"
@@ -34,7 +35,7 @@ def fill(text: str, values: Mapping[str, str]) -> str:
         if match[1] is None:
             return "{"
         if match[1] not in values:
-            msg = f"the placeholder {{{match[1]}}} is unknown; known are: {', '.join(sorted(values))}"
+            msg = f"the placeholder {{{match[1]}}} is unknown; {closest(match[1], values)}"
             raise ValueError(msg)
         return values[match[1]]
 

@@ -4,7 +4,6 @@ Takes policies, gives them by name, says what is wrong with a payload, and descr
 It calls nothing.
 """
 
-import difflib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,6 +18,7 @@ from referencing.jsonschema import DRAFT202012, EMPTY_REGISTRY
 from dsa.errors import BindingError
 from dsa.runtime.ledger import Handling
 from dsa.runtime.policies import Action, Policy, Step, error_step
+from dsa.words import closest
 
 INVALID_PAYLOAD = "INVALID_PAYLOAD"
 
@@ -115,13 +115,7 @@ class Registry:
         try:
             return self._policies[name]
         except KeyError:
-            raise BindingError(f"no policy '{name}' is registered", hint=self._meant(name)) from None
-
-    def _meant(self, name: str) -> str:
-        """Say what there is, and which of it is probably meant."""
-        listed = f"registered are: {', '.join(sorted(self._policies))}" if self._policies else "none is registered"
-        near = difflib.get_close_matches(name, self._policies, n=1)
-        return f"did you mean '{near[0]}'? {listed}" if near else listed
+            raise BindingError(f"no policy '{name}' is registered", hint=closest(name, self._policies)) from None
 
     def __contains__(self, name: object) -> bool:
         return name in self._policies

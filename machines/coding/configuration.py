@@ -17,7 +17,6 @@ file is read when the work begins: what an agent writes into it later changes no
     subtasks = ["write_file notes.md about {goal}"]
 """
 
-import difflib
 import os
 import re
 import tomllib
@@ -32,6 +31,7 @@ from dsa.edge.sandbox.hosts import places
 from dsa.errors import DocumentError
 from dsa.generators.names import require_model_name
 from dsa.runtime.budgets import read_limit
+from dsa.words import closest, nearest
 from machines.coding.calls import COMPLETE, TOOLS
 from machines.coding.plan import faults_of, tasks_from
 from machines.coding.resources import MODES
@@ -129,7 +129,7 @@ def checked(code: object) -> dict[str, Any]:
     if "model" in code:
         require_model_name(code["model"])
     if code.get("mode", MODES[0]) not in MODES:
-        raise ValueError(f"mode = '{code['mode']}' is none of {', '.join(MODES)}")
+        raise ValueError(f"mode = '{code['mode']}' is not a mode; {closest(code['mode'], MODES)}")
     _require_lists(code)
     Rules.from_mapping(code.get("commands", {}))
     for name, server in code.get("mcp", {}).items():
@@ -143,11 +143,7 @@ def checked(code: object) -> dict[str, Any]:
 def _require_kind(name: str, value: object) -> None:
     """Raise ValueError for a setting that there is none of, or that is none of its kind."""
     if name not in _NAMES:
-        alike = difflib.get_close_matches(name, _NAMES)
-        near = sorted(alike, key=lambda each: sorted(each) != sorted(name))  # letters that were only swapped first
-        raise ValueError(
-            f"there is no setting '{name}'{f': did you mean {near[0]}?' if near else ''}; there are: {', '.join(_NAMES)}"
-        )
+        raise ValueError(f"there is no setting '{name}'; {closest(name, _NAMES)}")
     is_truth = isinstance(value, bool)
     if not isinstance(value, _NAMES[name]) or (is_truth and bool not in _NAMES[name]):
         kinds = " or ".join(dict.fromkeys(_KINDS[each] for each in _NAMES[name]))
@@ -208,13 +204,10 @@ def _require_tasks(name: str, said: object) -> None:
 def _require_task(name: str, task: Mapping[str, Any]) -> None:
     """Raise ValueError for what a task of a template has and cannot mean anything."""
     if odd := sorted(set(task) - set(_OF_TASK)):
-        near = difflib.get_close_matches(odd[0], _OF_TASK, n=1)
-        raise ValueError(
-            f"{name} has '{odd[0]}'{f': did you mean {near[0]}?' if near else ''}; a task has: {', '.join(_OF_TASK)}"
-        )
+        raise ValueError(f"{name} has '{odd[0]}'; {closest(odd[0], _OF_TASK)}")
     if not isinstance(task.get("subtasks", []), list):
         raise ValueError(f"{name}: subtasks is to be a list of texts")  # noqa: TRY004  (a file's value)
     texts = [str(task.get("description", "")), *map(str, task.get("subtasks", []))]
     for found in (word for text in texts for word in _PLACEHOLDER.findall(text)):
-        if found != _GOAL and difflib.get_close_matches(found.lower(), [_GOAL]):
+        if found != _GOAL and nearest(found, [_GOAL]):
             raise ValueError(f"{name} has {found}, which stays as it is: did you mean {_GOAL}?")

@@ -3,23 +3,15 @@
 Every line that is generated for a shipped machine is spoiled, and so are the switch to the reference, what is remembered, and what follows from a row.
 """
 
-import inspect
-import json
 import re
-import textwrap
 
 import attrs
-import property.test_agreement as agreement
 import pytest
-from click.testing import CliRunner
 from repository import SMALL, shipped_machines
 
 from dsa import compiled_step as module
-from dsa import timers
 from dsa.checks.certify import behaviour
 from dsa.checks.certify_steps import require_same_steps
-from dsa.cli.main import program
-from dsa.compiled_step import CompiledStep
 from dsa.expr import show_value
 from dsa.kernel import TABLE, Claim
 from dsa.lang import dumps, expanded

@@ -5,6 +5,7 @@ by each configuration once: nothing need be remembered there, and most locations
 """
 
 from itertools import product
+from math import prod
 
 import attrs
 
@@ -90,10 +91,10 @@ def injective(ground: Ground, step: Step) -> bool:
     read = sorted(names(rule.condition).union(changed, *(names(value) for value in changed.values())))
     fields = [ground.field_named[name] for name in read]
     ranges = [(False, True) if field.is_bool else range(field.low, field.low + field.size) for field in fields]
+    if prod(field.size for field in fields) > _TRIED:  # `product` would hold every range
+        return False
     met: set[tuple[object, ...]] = set()
-    for tried, values in enumerate(product(*ranges)):
-        if tried >= _TRIED:
-            return False
+    for values in product(*ranges):
         here = dict(zip(read, values, strict=True))
         if evaluate(rule.condition, here) is True:
             after = tuple(_after(changed, name, here) for name in read)

@@ -14,6 +14,7 @@ from dsa.declarations import Guard
 from dsa.errors import DsaError
 from dsa.expr import OUTCOMES, Outcome
 from dsa.machine import Machine
+from dsa.words import closest
 
 #: Odds are written in decimals, which do not add up exactly.
 ROUNDING = 1e-9
@@ -81,8 +82,7 @@ def assumed(
     passes, fatals = dict(passes or {}), dict(fatals or {})
     for name in (*passes, *fatals):
         if name not in machine.guard_named:
-            known = ", ".join(machine.guard_named) or "none"
-            raise OddsError(f"machine {machine.name} has no guard '{name}'; it has: {known}")
+            raise OddsError(f"machine {machine.name} has no guard '{name}'; {closest(name, machine.guard_named)}")
     found: dict[str, Odds] = {}
     without_fatal = []
     for guard in machine.guards:

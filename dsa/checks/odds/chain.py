@@ -26,6 +26,7 @@ from dsa.expr import Outcome, show_value
 from dsa.ground import Ground, Rule, python_source
 from dsa.machine import Machine
 from dsa.system import Command, Location, System
+from dsa.words import closest
 
 #: More configurations than this are not laid out.
 MAX_NODES = 1_000_000
@@ -144,8 +145,7 @@ def chain_of(ground: Ground, world: World, limits: Limits = _LIMITS) -> Chain:
 def _require_events(machine: Machine, events: Mapping[str, float]) -> None:
     for name, chance in events.items():
         if name not in machine.event_named:
-            known = ", ".join(machine.event_named)
-            raise OddsError(f"machine {machine.name} has no event '{name}'; it has: {known}")
+            raise OddsError(f"machine {machine.name} has no event '{name}'; {closest(name, machine.event_named)}")
         if not 0 <= chance <= 1:
             raise OddsError(f"{chance:g} is no probability of event {name}: it lies between 0 and 1")
         origin = machine.event_named[name].origin

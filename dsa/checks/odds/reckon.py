@@ -18,6 +18,7 @@ from dsa.expr import Value, show_value
 from dsa.ground import ground
 from dsa.machine import Machine
 from dsa.system import System, closed_system
+from dsa.words import closest
 
 SUCCEEDED = "succeeded"
 CALL = "query_llm"
@@ -159,8 +160,7 @@ def _require_prices(machine: Machine, prices: Mapping[str, float]) -> None:
     effects = {str(item) for row in machine.transitions for item in row.effects}
     for name, price in prices.items():
         if name not in effects:
-            known = ", ".join(sorted(effects)) or "none"
-            raise OddsError(f"no row of {machine.name} emits '{name}'; rows emit: {known}")
+            raise OddsError(f"no row of {machine.name} emits '{name}'; {closest(name, effects)}")
         if not 0 <= price < inf:
             raise OddsError(f"{price:g} is no price of {name}: it is a number, 0 or more")
 
@@ -172,7 +172,7 @@ def _success(machine: Machine, name: str | None) -> tuple[str, ...]:
     full = machine.resolve_state(name)
     found = tuple(state for state in finals if full and (state == full or state.startswith(f"{full}.")))
     if not found:
-        raise OddsError(f"'{name}' is no final state of {machine.name}; it has: {', '.join(finals) or 'none'}")
+        raise OddsError(f"'{name}' is no final state of {machine.name}; {closest(name, finals)}")
     return found
 
 

@@ -15,6 +15,7 @@ from dsa.checks.odds.limit import NoLimitError, limit
 from dsa.checks.odds.reckon import Question, Reckoning, obstacles
 from dsa.expr import Interval, Value, concrete
 from dsa.machine import Machine
+from dsa.words import closest
 
 #: How far values are tried one by one where success need not grow with them.
 TRIED = 100
@@ -66,8 +67,7 @@ def varied(machine: Machine, name: str | None = None) -> Varied:
     if not found and name is None and len(numbers) == 1:
         wanted, found = next(iter(numbers)), list(numbers)
     if not found:
-        known = ", ".join(numbers) or "none"
-        raise OddsError(f"machine {machine.name} has no number '{wanted}' to vary (--vary); it has: {known}")
+        raise OddsError(f"machine {machine.name} has no number '{wanted}' to vary (--vary); {closest(wanted, numbers)}")
     highs = [high for parameter in found if (high := numbers[parameter].high) is not None]
     low, high = max(numbers[parameter].low for parameter in found), min(highs) if highs else None
     if high is not None and high < low:

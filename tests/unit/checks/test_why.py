@@ -52,7 +52,7 @@ def test_refusals_are_named():
 
 
 def test_an_unknown_event_names_timers_too():
-    with pytest.raises(OccurrenceError, match=r"has no event 'nope'; it has: .*after 30s"):
+    with pytest.raises(OccurrenceError, match=r"has no event 'nope'; known here: .*after 30s"):
         why(loads(locate("examples/polling").read_text(encoding="utf-8")), "nope", "waiting")
 
 

@@ -61,7 +61,7 @@ def test_a_witness_takes_one_line_and_the_whole_trace_when_asked_for():
 
 
 def test_properties_as_json():
-    (found,) = json.loads(dsa("check", "--json", "m.md").stdout)
+    (found,) = json.loads(dsa("check", "--json", "m.md").stdout)["files"]
     good, *_, violated = found["properties"]
     assert (good["verdict"], good["trace"], good["loop"]) == ("HOLDS", [], None)
     assert (violated["verdict"], violated["values"], len(violated["trace"])) == ("VIOLATED", [{"rmax": 3}], 7)
@@ -102,7 +102,7 @@ def test_a_trace_that_the_table_does_not_do_names_step_and_row():
 
 def test_a_trace_as_json():
     dsa("check", "m.md", "--save-traces", "traces")
-    (found,) = json.loads(dsa("check", "--json", "m.md", "--trace", "traces/m-line58-1.jsonl").stdout)
+    found = json.loads(dsa("check", "--json", "m.md", "--trace", "traces/m-line58-1.jsonl").stdout)
     assert found["mismatch"] is None
     assert [seen["verdict"] for seen in found["monitors"]] == ["pending", "pending", "pending", "pending", "violated"]
 
@@ -182,7 +182,7 @@ def test_one_error_takes_one_line_for_all_that_it_keeps_from_being_judged():
     done = dsa("check", "off.md")
     assert "\nUNKNOWN   5 properties are not judged while DSA306 stands\n" in done.output
     assert done.output.count("DSA306") == 2
-    (found,) = json.loads(dsa("check", "--json", "off.md").stdout)
+    (found,) = json.loads(dsa("check", "--json", "off.md").stdout)["files"]
     assert {(p["verdict"], "DSA306" in p["reason"]) for p in found["properties"]} == {("UNKNOWN", True)}
     (run,) = json.loads(dsa("check", "--sarif", "off.md").stdout)["runs"]
     assert sum(result["ruleId"] == "UNKNOWN" for result in run["results"]) == 5
@@ -194,9 +194,9 @@ def test_what_is_too_large_for_the_others_is_compiled_where_there_is_a_compiler(
     monkeypatch.setattr(vectors, "MAX_BYTES", -1)
 
     def engine() -> str:
-        return json.loads(dsa("check", "--json", "--param", "rmax=3", "dual_state").stdout)[0]["explorations"][0][
-            "engine"
-        ]
+        return json.loads(dsa("check", "--json", "--param", "rmax=3", "dual_state").stdout)["files"][0]["explorations"][
+            0
+        ]["engine"]
 
     assert engine() == "compiled"
     monkeypatch.setenv("PATH", "")

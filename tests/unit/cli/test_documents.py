@@ -31,7 +31,7 @@ def test_every_command_of_the_list_is_there_and_explains_itself():
 
 def test_check_as_json_has_the_promised_shape():
     done = dsa("check", "--json", "dual_state", "nothing.md")
-    good, missing = json.loads(done.stdout)
+    good, missing = json.loads(done.stdout)["files"]
     assert done.exit_code == 2
     assert (missing["file"], missing["machine"]) == ("nothing.md", None)
     assert "there is no such file" in missing["unreadable"]
@@ -91,7 +91,7 @@ def test_check_says_what_it_assumes():
 
 
 def test_why_narrows_to_what_is_given():
-    done = dsa("why", "verdict", "--in", "validating", "--with", "g=failed", "--with", "retries=3", "dual_state")
+    done = dsa("why", "verdict", "--in", "validating", "--given", "g=failed", "--given", "retries=3", "dual_state")
     assert done.exit_code == 0
     assert "line 49: validating | verdict | generating  false: retries < rmax" in done.output
     assert done.output.count("accepted") == 1

@@ -35,7 +35,7 @@ def listed(*arguments):
 
 @pytest.mark.parametrize(("command", "kinds"), [("guards", GUARDS), ("generators", GENERATORS)])
 def test_every_kind_is_listed_with_every_option(command, kinds):
-    found = {kind["kind"]: kind for kind in json.loads(listed(command, "--json").output)}
+    found = {kind["kind"]: kind for kind in json.loads(listed(command, "--json").output)["kinds"]}
     assert sorted(found) == sorted(kinds)
     for name, kind in kinds.items():
         assert [option["name"] for option in found[name]["options"]] == [option.name for option in kind.options]
@@ -88,7 +88,9 @@ BROUGHT = '''
 def test_kinds_of_packages_are_listed_and_what_is_wrong_with_others_is_said(tmp_path, monkeypatch):
     shelf = Shelf(tmp_path, monkeypatch)
     shelf.install("nice", {"dsa.guards": ["fine_for_this_test = nice_kinds:Fine"]}, "0.3", nice_kinds=BROUGHT)
-    told = {kind["kind"]: (kind["from"], kind["package"]) for kind in json.loads(listed("guards", "--json").output)}
+    told = {
+        kind["kind"]: (kind["from"], kind["package"]) for kind in json.loads(listed("guards", "--json").output)["kinds"]
+    }
     assert told["fine_for_this_test"] == ("nice_kinds", "nice 0.3")
     assert told["syntax"] == ("dsa.guards.code", "")
     shelf.install("broken", {"dsa.guards": ["all = x:Y", "bad = nowhere_at_all:Y"]})
@@ -98,7 +100,7 @@ def test_kinds_of_packages_are_listed_and_what_is_wrong_with_others_is_said(tmp_
     assert "the guard 'all' of the package 'broken 1.0' is never used: the name is dsa's own" in done.output
     assert "the guard 'bad' of the package 'broken 1.0' (nowhere_at_all:Y) cannot be imported" in done.output
     whole = dsa("guards", "--json")
-    assert (whole.exit_code, len(json.loads(whole.stdout))) == (2, len(GUARDS) + 1)
+    assert (whole.exit_code, len(json.loads(whole.stdout)["kinds"])) == (2, len(GUARDS) + 1)
 
 
 def test_a_module_that_is_not_there_is_named():

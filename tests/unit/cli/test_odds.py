@@ -12,7 +12,7 @@ from dsa.checks.odds.answer import OddsAnswer
 from dsa.checks.odds.reckon import odds, question
 from dsa.checks.odds.target import smallest, varied
 from dsa.cli.main import main, program
-from dsa.cli.odds_shown import show
+from dsa.cli.odds import show
 from dsa.edge.files import load
 from dsa.lang import dumps, loads
 
@@ -148,13 +148,13 @@ def test_a_plot_is_written(call, tmp_path, suffix):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--pass", "h=0.5"], "machine dual_state has no guard 'h'; it has: g"),
+        (["--pass", "h=0.5"], "machine dual_state has no guard 'h'; known here: g"),
         (["--pass", "g=high"], "--pass g=high: write --pass NAME=0.7 or NAME=0.7,0.8,0.9"),
         (["--pass", "=0.5"], "--pass =0.5: write"),
         (["--price", "query_llm=1,2"], "--price query_llm=1,2: write --price NAME=0.7"),
         (["--pass", "0.7", "--fatal", "0.4"], "add up to 1.1"),
         (["--pass", "0.7", "--event", "nothing=1"], "has no event 'nothing'"),
-        (["--pass", "0.7", "--target", "0.9", "--vary", "n"], "has no number 'n' to vary (--vary); it has: rmax"),
+        (["--pass", "0.7", "--target", "0.9", "--vary", "n"], "has no number 'n' to vary (--vary); known here: rmax"),
         (["--pass", "0.7", "--target", "2"], "2.0 is not in the range"),
         (["--pass", "nan"], "nan is no probability of guard g"),
         (["--from-runs", "nowhere"], "nowhere: there is no such file or folder"),
@@ -281,7 +281,7 @@ def test_a_check_keeps_its_limits_and_says_what_a_number_assumes(tmp_path):
 
     def checked(*options):
         result = CliRunner().invoke(program, ["check", str(tmp_path / "m.md"), "--json", *options])
-        return json.loads(result.stdout)[0]["properties"]
+        return json.loads(result.stdout)["files"][0]["properties"]
 
     found = checked()
     assert [each["verdict"] for each in found] == ["HOLDS", "VIOLATED"]

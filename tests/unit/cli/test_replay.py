@@ -225,5 +225,5 @@ def test_a_trace_needs_a_table():
 
 def test_json_of_a_trace():
     Path("trace.jsonl").write_text(TRACE)
-    (told,) = json.loads(dsa("replay", "trace.jsonl", "--against", "dual_state", "--json").stdout)
+    told = json.loads(dsa("replay", "trace.jsonl", "--against", "dual_state", "--json").stdout)
     assert told["mismatch"]["step"] == 5

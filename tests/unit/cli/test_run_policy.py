@@ -178,7 +178,7 @@ MISTAKES = {
     "a budget": (["run", "--policy", "trip", "x", "--budget", "calls=1"], "--budget goes with FILE"),
     "no such policy": (
         ["run", "--policy", "serch_agent", "x"],
-        "hint: did you mean 'search_agent'? registered are: llm_policy, quoting_policy, search_agent, web_search_policy",
+        "hint: did you mean 'search_agent'?",
     ),
     "no such folder": (["run", "--policy", "search_agent", "x", "--over", "gone"], "gone: there is no such folder"),
     "a file for a folder": (["run", "--policy", "search_agent", "x", "--over", "mine.py"], "mine.py: is no folder"),

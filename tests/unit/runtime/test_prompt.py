@@ -36,7 +36,7 @@ def test_braces_that_are_no_placeholder_stay():
 
 
 def test_an_unknown_placeholder_is_an_error():
-    with pytest.raises(ValueError, match=r"specificaton.*known are: specification"):
+    with pytest.raises(ValueError, match=r"specificaton.*did you mean 'specification'"):
         render(PromptTemplate(task="{specificaton}"), Context(AmbientEnvironment(), "x"))
 
 
