@@ -21,7 +21,7 @@ from dsa.edge.runs import open_artifacts
 from dsa.expr import Value
 from dsa.lang import loads, scenario_text
 from dsa.machine import Machine
-from dsa.runtime.artifacts import Attempt, tree_of_attempts
+from dsa.runtime.artifacts import Attempt, short_id, tree_of_attempts
 from dsa.runtime.counting import counters
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import MachineEntry, PolicyEntry, dump_line
@@ -29,8 +29,6 @@ from dsa.runtime.timeline import Percept, percepts
 from dsa.tables import escaped, table_lines
 from dsa.testing.written import as_scenario
 from dsa.trace import show_occurrence, show_values
-
-_SHORT_ID = 12
 
 
 @click.command("show", cls=JsonCommand)
@@ -233,7 +231,7 @@ def _attempt(attempt: Attempt, names: Mapping[str, str]) -> str:
     uses = ", ".join(names[used] for used in attempt.dependency_ids)
     parts = [
         f"{attempt.step} {attempt.version}",
-        f"artifact {attempt.artifact_id[:_SHORT_ID]}",
+        f"artifact {short_id(attempt.artifact_id, attempt.run_id)}",
         f"by {by}" if by else "",
         f"uses {uses}" if uses else "",
         f"redacted: {', '.join(attempt.redacted)}" if attempt.redacted else "",

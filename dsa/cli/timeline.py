@@ -10,6 +10,7 @@ from pathlib import Path
 from dsa.cli.kept import Kept, line
 from dsa.cli.step_lines import SHORT_DIGEST, error_text, shortened, step_text, text_said
 from dsa.expr import show_value
+from dsa.runtime.artifacts import short_id
 from dsa.runtime.ledger import (
     ArtifactEntry,
     CallEntry,
@@ -32,7 +33,6 @@ from dsa.runtime.standing import outside_events
 from dsa.runtime.timeline import Happening, happenings, short_key
 from dsa.trace import show_occurrence, show_values
 
-_SHORT_ID = 12
 _WIDEST = 40
 _WORTH_SAYING_S = 0.05
 _INDENT = "     "
@@ -119,7 +119,7 @@ def entry_text(entry: Entry) -> str:
     match entry:
         case ChangeEntry(file=file):
             where = "another document" if file is None else file
-            return f"goes on under {where}: {entry.name}, {entry.digest[:_SHORT_ID]}"
+            return f"goes on under {where}: {entry.name}, {entry.digest[:SHORT_DIGEST]}"
         case IntentEntry(key=key, effect=effect):
             return f"asks for {effect} {short_key(key)}"
         case ResultEntry():
@@ -176,7 +176,8 @@ def _artifact(entry: ArtifactEntry) -> str:
     by = ", ".join(filter(None, (entry.author, entry.model)))
     made = f" by {by}" if by else ""
     flag = f", redacted: {', '.join(entry.redacted)}" if entry.redacted else ""
-    stored = f"artifact {entry.artifact_id[:_SHORT_ID]}{made}, {entry.seconds:.1f} s{flag}"
+    name = short_id(entry.artifact_id, entry.key.rsplit("/", 2)[0])
+    stored = f"artifact {name}{made}, {entry.seconds:.1f} s{flag}"
     return f"{entry.step} attempt {entry.attempt}: {stored}"
 
 
@@ -202,7 +203,7 @@ def now(kept: Kept, root: Path) -> Iterator[str]:
     run, standing, directory = kept.run, kept.standing, root / kept.run.run_id
     facts = [("now", how(kept)), ("state", run.configuration.state), ("values", show_values(run.values.items()))]
     facts += [
-        ("accepted", f"{name}: artifact {view.accepted[:_SHORT_ID]}")
+        ("accepted", f"{name}: artifact {short_id(view.accepted, run.run_id)}")
         for name, view in run.steps.items()
         if view.accepted
     ]

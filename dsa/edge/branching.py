@@ -1,7 +1,7 @@
 """A run that begins as another one did: the same entries up to a place where nothing is under way, under a name of its own.
 
-Takes a recorded run, gives the entries of the branch. Keys name their run, so they are written anew; the fold is taken over them again, which
-finds out whether what was cut makes sense.
+Takes a recorded run, gives the entries of the branch. Keys name their run, so they are written anew; artifacts keep the ids that they once
+got. The fold is taken over them again, which finds out whether what was cut makes sense.
 """
 
 from collections.abc import Iterable
@@ -11,8 +11,10 @@ import attrs
 
 from dsa.edge.running import replayed
 from dsa.errors import DsaError
+from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import (
+    ArtifactEntry,
     Entry,
     EventEntry,
     Ledger,
@@ -20,6 +22,7 @@ from dsa.runtime.ledger import (
     RefusalEntry,
     ResultEntry,
     StepEntry,
+    VerdictEntry,
     from_json,
     to_json,
 )
@@ -51,6 +54,17 @@ def branched(recorded: Recorded, length: int, name: str) -> Recorded:
             f"run {recorded.run} had effects under way after {length} entries; it can be branched where it rests"
         )
     return branch
+
+
+def copy_artifacts(branch: Recorded, old: ArtifactStore, new: ArtifactStore) -> None:
+    """Store what a branch's ledger names in the branch's own store, under the same ids, with the verdicts of that ledger."""
+    named = {entry.artifact_id for entry in branch.entries if isinstance(entry, ArtifactEntry)}
+    for attempt in old.attempts():
+        if attempt.artifact_id in named:
+            new.store(old.get_artifact(attempt.artifact_id), attempt.author, attempt.run_id)
+    for entry in branch.entries:
+        if isinstance(entry, VerdictEntry):
+            new.record_verdict(entry)
 
 
 def _renamed(entry: Entry, old: str, new: str) -> Entry:

@@ -115,7 +115,7 @@ class Driver:
         self._guards = binding.guards
         self._outside = FromOutside(binding)
         self._secrets = binding.secrets
-        self._artifacts = RedactingArtifacts(artifacts, binding.secrets)
+        self._artifacts = RedactingArtifacts(artifacts, binding.secrets, run.run_id)
         self.clock = clock or MonotonicClock()
         meter = Meter(limits, run.machine.answers, binding.spenders)
         self._performer = Performer(self, binding, self._artifacts, self.clock, meter)

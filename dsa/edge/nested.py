@@ -88,7 +88,8 @@ class MachineGenerator(AsyncGeneratorInterface):
             self._watched(held, entries) as (artifacts, watch),
         ):
             rest = await self._driver(held, artifacts, watch).drive(*_first(held.run, prompt))
-            return Artifact(self._made(rest, artifacts).content, usage=_usage(entries))
+            made = self._made(rest, artifacts)
+            return Artifact(made.content, artifact_id=made.artifact_id, usage=_usage(entries))
 
     @contextmanager
     def _opened(self) -> Iterator[RunStore]:

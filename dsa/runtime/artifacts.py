@@ -5,6 +5,7 @@ second record, made after the artifact's: what was stored before its guard ran i
 """
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
@@ -12,28 +13,37 @@ import attrs
 
 from dsa.expr import Outcome
 from dsa.runtime.content import Artifact, ArtifactRepository, Usage
-from dsa.runtime.json_text import quoted
 from dsa.runtime.ledger import VerdictEntry
 
+_DIGITS, _SHORT = 32, 12
+_DIGEST = re.compile(r"[0-9a-f]{32,}")
 
-def identified(artifact: Artifact) -> Artifact:
-    """Give the artifact with its id: the digest of its content's digest, step, attempt and parents.
 
-    A model that repeats itself has distinct attempts, and nothing can be its own ancestor.
+def identified(artifact: Artifact, run_id: str = "") -> Artifact:
+    """Return the artifact with an id that names its run: `RUN/DIGEST`, of the run, content, step, attempt and parents.
+
+    Without a run it is the digest alone. A model that repeats itself has distinct attempts, and nothing can be its own ancestor.
     """
     given = artifact
-    parts = [quoted(given.content_digest), quoted(given.step), str(given.version), *map(quoted, given.parents)]
-    digest = hashlib.sha256(f"[{', '.join(parts)}]".encode()).hexdigest()
-    return Artifact(
-        given.content, given.version, digest, given.parent_id, given.step, given.usage, given.dependency_ids
-    )
+    parts = ascii((run_id, given.content_digest, given.step, given.version, given.parents))
+    digest = hashlib.sha256(parts.encode("ascii")).hexdigest()[:_DIGITS]
+    name = f"{run_id}/{digest}" if run_id else digest
+    return Artifact(given.content, given.version, name, given.parent_id, given.step, given.usage, given.dependency_ids)
+
+
+def short_id(artifact_id: str, run_id: str) -> str:
+    """Return an id as it is shown among those of a run: the run's own name is left out, digests are cut."""
+    run, slash, name = artifact_id.rpartition("/")
+    shown = name[:_SHORT] if _DIGEST.fullmatch(name) else name
+    return shown if run == run_id else f"{run}{slash}{shown}"
 
 
 @attrs.frozen
 class Attempt:
     """What is known of one artifact but its text: the fields of `Artifact`, its author, and every verdict in order.
 
-    `author` is the generator's name, or that of a person; `redacted` are the names of the secrets that the text had.
+    `author` is the generator's name, or that of a person; `redacted` are the names of the secrets that the text had; `run_id`
+    is the run that stored it.
     """
 
     artifact_id: str
@@ -46,6 +56,7 @@ class Attempt:
     usage: Usage | None = None
     verdicts: tuple[VerdictEntry, ...] = ()
     redacted: tuple[str, ...] = ()
+    run_id: str = ""
 
     @property
     def parents(self) -> tuple[str, ...]:
@@ -64,8 +75,8 @@ class Attempt:
         )
 
 
-def attempt_of(artifact: Artifact, author: str = "") -> Attempt:
-    """Give an identified artifact without its text."""
+def attempt_of(artifact: Artifact, author: str = "", run_id: str = "") -> Attempt:
+    """Return an identified artifact without its text."""
     return Attempt(
         artifact.artifact_id,
         artifact.step,
@@ -76,6 +87,7 @@ def attempt_of(artifact: Artifact, author: str = "") -> Attempt:
         author,
         artifact.usage,
         redacted=artifact.redacted,
+        run_id=run_id,
     )
 
 
@@ -94,6 +106,20 @@ class Attempts:
 
     def __iter__(self) -> Iterator[Attempt]:
         return iter(self._attempts)
+
+    def named(self, artifact: Artifact, run_id: str) -> Artifact:
+        """Return the artifact as its run stores it: with the id that it brings, else with one that names the run.
+
+        An id that another record has is not given twice; the same record of the same run keeps its own.
+        """
+        if not artifact.artifact_id:
+            return identified(artifact, run_id)
+        if artifact.artifact_id in self:
+            known = self[artifact.artifact_id]
+            is_same = known.artifact(artifact.content) == artifact and known.content_digest == artifact.content_digest
+            if not is_same or known.run_id != run_id:
+                return identified(artifact, run_id)
+        return artifact
 
     def add(self, attempt: Attempt) -> None:
         """Add one that is not there yet."""
@@ -135,8 +161,11 @@ def tree_of_attempts(attempts: Iterable[Attempt]) -> Mapping[str | None, tuple[A
 class ArtifactStore(ArtifactRepository, Protocol):
     """A repository that artifacts, and verdicts on them, can be added to."""
 
-    def store(self, artifact: Artifact, author: str = "") -> Artifact:
-        """Store one version and give it back with its id; KeyError when a parent is unknown."""
+    def store(self, artifact: Artifact, author: str = "", run_id: str = "") -> Artifact:
+        """Store one version that a run has made, and return it with its id; KeyError when a parent is unknown.
+
+        An id that it brings is kept, unless another record has it; a new one names the run.
+        """
 
     def record_verdict(self, verdict: VerdictEntry) -> None:
         """Store what was said of an artifact; KeyError when it is unknown. The same record again changes nothing."""
@@ -155,13 +184,13 @@ class MemoryArtifacts:
         self._attempts = Attempts()
         self._artifacts: dict[str, Artifact] = {}
 
-    def store(self, artifact: Artifact, author: str = "") -> Artifact:
-        """Store one version and give it back with its id; storing the same record again changes nothing."""
+    def store(self, artifact: Artifact, author: str = "", run_id: str = "") -> Artifact:
+        """Store one version and return it with its id; storing the same record again changes nothing."""
         for parent in artifact.parents:
             self.get_artifact(parent)
-        artifact = identified(artifact)
+        artifact = self._attempts.named(artifact, run_id)
         if artifact.artifact_id not in self._attempts:
-            self._attempts.add(attempt_of(artifact, author))
+            self._attempts.add(attempt_of(artifact, author, run_id))
             self._artifacts[artifact.artifact_id] = artifact
         return artifact
 
@@ -179,7 +208,7 @@ class MemoryArtifacts:
         return self._attempts.lineage(artifact_id)
 
     def get_artifact(self, artifact_id: str) -> Artifact:
-        """Give one version; KeyError when there is none of that id."""
+        """Return one version; KeyError when there is none of that id."""
         return self._artifacts[artifact_id]
 
     def get_provenance(self, artifact_id: str) -> list[Artifact]:

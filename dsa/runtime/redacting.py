@@ -70,22 +70,22 @@ def never_passed(entry: VerdictEntry, redacted: tuple[str, ...]) -> VerdictEntry
 
 
 class RedactingArtifacts:
-    """An `ArtifactStore` that stores texts without secrets in another one."""
+    """An `ArtifactStore` of one run, that stores texts without secrets in another one. A new artifact's id names the run."""
 
-    def __init__(self, store: ArtifactStore, secrets: Secrets) -> None:
-        self._store, self._secrets = store, secrets
+    def __init__(self, store: ArtifactStore, secrets: Secrets, run_id: str = "") -> None:
+        self._store, self._secrets, self._run_id = store, secrets, run_id
 
-    def store(self, artifact: Artifact, author: str = "") -> Artifact:
-        """Store one version without secrets, and give it back as it is stored; KeyError when a parent is unknown."""
+    def store(self, artifact: Artifact, author: str = "", run_id: str = "") -> Artifact:
+        """Store one version without secrets, and return it as it is stored; KeyError when a parent is unknown."""
         text, usage = self._secrets.text, artifact.usage
         if usage is not None:
             model, answered = text(usage.model), text(usage.response_model)
             if (model, answered) != (usage.model, usage.response_model):
                 usage = attrs.evolve(usage, model=model, response_model=answered)
-        content = text(artifact.content)
-        if content != artifact.content or usage != artifact.usage:
-            artifact = attrs.evolve(artifact, content=content, usage=usage)
-        return self._store.store(artifact, text(author))
+        content, name = text(artifact.content), text(artifact.artifact_id)
+        if (content, name, usage) != (artifact.content, artifact.artifact_id, artifact.usage):
+            artifact = attrs.evolve(artifact, content=content, artifact_id=name, usage=usage)
+        return self._store.store(artifact, text(author), run_id or self._run_id)
 
     def record_verdict(self, verdict: VerdictEntry) -> None:
         """Store what was said of an artifact, without secrets; KeyError when it is unknown."""

@@ -4,8 +4,8 @@ import os
 import shutil
 from pathlib import Path
 
-from dsa.edge.branching import branched, length_before
-from dsa.edge.runs import new_run_id, open_store
+from dsa.edge.branching import branched, copy_artifacts, length_before
+from dsa.edge.runs import new_run_id, open_artifacts, open_store
 from machines.chat.session import NAME
 
 
@@ -19,6 +19,7 @@ def branch(runs: Path, run_id: str, turn: int) -> str:
         recorded = store.read(run_id)
         new = branched(recorded, length_before(recorded.entries, "message", turn + 1), name)
         _copy(runs / run_id, runs / name)
+        copy_artifacts(new, open_artifacts(runs, run_id), open_artifacts(runs, name))
         store.create(name, new.text, list(new.entries)).release()
     return name
 

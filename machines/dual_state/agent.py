@@ -6,6 +6,7 @@ and fields are the agent program's. Which state follows which stands in `machine
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from secrets import token_hex
 from typing import Any
 
 import attrs
@@ -32,7 +33,7 @@ from dsa.runtime.ledger import Entry
 from dsa.runtime.recovery import unfinished
 from dsa.runtime.run import SPECIFICATION, Run, begin
 from machines.dual_state.bindings import effects
-from machines.dual_state.dag import ArtifactDAGInterface, store_of
+from machines.dual_state.dag import ArtifactDAGInterface, handed_in, store_of
 from machines.dual_state.states import EnvironmentState, WorkflowState
 from machines.dual_state.waiting import now
 
@@ -55,6 +56,8 @@ class RmaxExhausted(DsaError):  # noqa: N818  (the agent program's name)
     def __init__(self, message: str, provenance: list[Rejected]) -> None:
         self.provenance = provenance
         super().__init__(message)
+        for _, feedback in provenance[-1:]:
+            self.add_note(f"the last feedback: {feedback or 'none'}")
 
 
 class EscalationRequired(DsaError):  # noqa: N818  (the agent program's name)
@@ -104,9 +107,9 @@ class ActionPair:
         """Raise PreconditionNotMet unless rho holds."""
         if not self.can_execute(workflow_state):
             satisfied = sorted(name for name, is_satisfied in workflow_state.guards.items() if is_satisfied)
-            raise PreconditionNotMet(
-                f"the precondition of the action pair does not hold; satisfied are: {', '.join(satisfied) or 'none'}"
-            )
+            unmet = PreconditionNotMet("Precondition not satisfied for action pair")
+            unmet.add_note(f"satisfied are: {', '.join(satisfied) or 'none'}")
+            raise unmet
 
     def execute(
         self, workflow_state: WorkflowState, context: Context, dependencies: Mapping[str, Artifact] | None = None
@@ -188,7 +191,7 @@ class DualStateAgent:
         """Do what `execute` does, in the event loop of the caller."""
         self._pair.require(workflow_state or WorkflowState())
         store = store_of(self._dag)
-        used = {name: store.store(artifact) for name, artifact in (dependencies or {}).items()}
+        used = {name: handed_in(store, artifact) for name, artifact in (dependencies or {}).items()}
         self._generator = Asking(self._pair, used)
         binding = Binding(effects, {_GUARD: Judging(self._pair.guard, used)}, {_GENERATOR: self._generator})
         artifacts = Scoped(store, tuple(artifact.artifact_id for artifact in used.values()))
@@ -207,8 +210,7 @@ class DualStateAgent:
         if rest.run.outcome == "escalated":
             artifact, feedback = rejected[-1]
             raise EscalationRequired(artifact, feedback, rejected)
-        attempts = f"{view.attempts} attempt{'' if view.attempts == 1 else 's'}"
-        raise RmaxExhausted(f"no artifact passed in {attempts}: {rejected[-1][1] or 'no feedback'}", rejected)
+        raise RmaxExhausted(f"Failed after {len(rejected) - 1} retries", rejected)
 
 
 class Asking(GeneratorInterface):
@@ -249,10 +251,10 @@ class Scoped:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (whatever a store offers)
         return getattr(self._store, name)
 
-    def store(self, artifact: Artifact, author: str = "") -> Artifact:
+    def store(self, artifact: Artifact, author: str = "", run_id: str = "") -> Artifact:
         """Store one version with all it depends on."""
         used = tuple(dict.fromkeys((*artifact.dependency_ids, *self._used)))
-        return self._store.store(attrs.evolve(artifact, dependency_ids=used), author)
+        return self._store.store(attrs.evolve(artifact, dependency_ids=used), author, run_id)
 
 
 @lru_cache(maxsize=64)
@@ -265,7 +267,7 @@ async def drive(
     machine: Machine, binding: Binding, artifacts: ArtifactStore, specification: str, observe: Observer
 ) -> Rest:
     """Run a machine in memory from its specification until it rests."""
-    run, commands = begin(machine, new_run_id(machine.name))
+    run, commands = begin(machine, new_run_id(machine.name, entropy=token_hex(8)))  # no store refuses an id twice
     driver = Driver(run, binding, artifacts, commands=commands, observe=observe)
     return await driver.drive(Occurrence(SPECIFICATION, data=specification))
 

@@ -32,6 +32,8 @@ from dsa.runtime.views import Rejection, guards_for
 
 Rejected = tuple[str, str]
 
+_LONGEST_ID = 1000
+
 
 @attrs.frozen(eq=False)
 class History(Sequence[Rejected]):
@@ -111,10 +113,11 @@ async def query_llm(action: Action, context: PolicyContext) -> list[Step]:
     made = await _generated(generator, asked, template)
     _require_text(name, made)
     usage = made.usage or Usage("", context.now_s() - started_s)
+    text = Artifact(made.content, artifact_id=_own_id(made), usage=usage)
     history = context.run.step(step).history
     refined = history[-1].artifact_id if history else None
     key = wanted["key"]
-    stored = _stored(action, key, context, made.content, step=step, parent=refined, author=name, usage=usage)
+    stored = _stored(action, key, context, text, step=step, parent=refined, author=name)
     return [*_retried(action.policy, usage), *stored]
 
 
@@ -145,16 +148,21 @@ def _require_text(generator: str, made: object) -> None:
         raise TypeError(msg)
 
 
+def _own_id(made: Artifact) -> str:
+    """Return the id that a generator has given its artifact; empty for what is not a line of text that can be shown."""
+    given: object = made.artifact_id
+    return given if isinstance(given, str) and given.isprintable() and len(given) <= _LONGEST_ID else ""
+
+
 def _stored(
     action: Action,
     key: str,
     context: PolicyContext,
-    content: str,
+    made: Artifact,
     *,
     step: str,
     parent: str | None,
     author: str,
-    usage: Usage | None = None,
 ) -> list[Step]:
     """Store one version of a step's artifact, record it, and answer with its id."""
     run, artifacts = context.run, context.artifacts
@@ -162,9 +170,9 @@ def _stored(
     used = tuple(dict.fromkeys(artifact.artifact_id for artifact in uses.values()))
     version = run.step(step).attempts + 1
     artifact = artifacts.store(
-        Artifact(content, version, parent_id=parent, step=step, usage=usage, dependency_ids=used), author
+        Artifact(made.content, version, made.artifact_id, parent, step, made.usage, used), author
     )
-    usage = usage or Usage("", 0.0)
+    usage = made.usage or Usage("", 0.0)
     context.record(
         ArtifactEntry(
             key,
@@ -206,7 +214,8 @@ async def execute_guard(action: Action, context: PolicyContext) -> list[Step]:
         if not isinstance(data["content"], str):
             raise TypeError(f"the content of '{wanted['event']}' is no text")
         amended = context.run.step(step).latest
-        _stored(action, wanted["key"], context, data["content"], step=step, parent=amended, author=PERSON)
+        text = Artifact(data["content"])
+        _stored(action, wanted["key"], context, text, step=step, parent=amended, author=PERSON)
     run, artifacts = context.run, context.artifacts
     view = run.step(step)
     if view.latest is None:

@@ -5,10 +5,13 @@ whatever becomes of the guard, every generated version is there.
 """
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from pathlib import Path
 
+import attrs
+
 from dsa.edge.git import GitArtifacts
-from dsa.runtime.artifacts import ArtifactStore, Attempt, MemoryArtifacts
+from dsa.runtime.artifacts import ArtifactStore, Attempt, MemoryArtifacts, attempt_of, identified
 from dsa.runtime.content import Artifact, GuardResult
 from dsa.runtime.ledger import VerdictEntry
 
@@ -42,12 +45,15 @@ class _Kept(ArtifactDAGInterface):
         self.artifacts = artifacts
 
     def store(self, artifact: Artifact, metadata: str = "") -> str:
-        """Keep one version and give its id; KeyError when a parent is unknown."""
+        """Keep one version and return its id; KeyError when a parent is unknown."""
         return self.artifacts.store(artifact, metadata).artifact_id
 
     def get_artifact(self, artifact_id: str) -> Artifact:
-        """Give one version; KeyError when there is none of that id."""
-        return self.artifacts.get_artifact(artifact_id)
+        """Return one version; KeyError when there is none of that id."""
+        try:
+            return self.artifacts.get_artifact(artifact_id)
+        except KeyError:
+            raise KeyError(f"Artifact not found: {artifact_id}") from None
 
     def get_provenance(self, artifact_id: str) -> list[Artifact]:
         """Give the versions that lead to this one, oldest first, itself last; KeyError when unknown."""
@@ -82,13 +88,25 @@ class _PassedOn(MemoryArtifacts):
         super().__init__()
         self._dag = dag
 
-    def store(self, artifact: Artifact, author: str = "") -> Artifact:
-        for parent in artifact.parents:
-            if parent not in self._attempts:  # one that a caller hands in lies in the DAG
-                super().store(self._dag.get_artifact(parent))
-        artifact = super().store(artifact, author)
+    def store(self, artifact: Artifact, author: str = "", run_id: str = "") -> Artifact:
+        if artifact.artifact_id and artifact.artifact_id not in self._attempts:
+            with suppress(KeyError):
+                self._dag.get_artifact(artifact.artifact_id)
+                artifact = identified(artifact, run_id)  # another execution has that id
+        artifact = super().store(artifact, author, run_id)
         self._dag.store(artifact, author)
         return artifact
+
+    def get_artifact(self, artifact_id: str) -> Artifact:
+        """Return one version; one that a caller hands in lies in the DAG."""
+        return self._artifacts.get(artifact_id) or self._dag.get_artifact(artifact_id)
+
+    def get_provenance(self, artifact_id: str) -> list[Artifact]:
+        return self._dag.get_provenance(artifact_id)
+
+    def lineage(self, artifact_id: str) -> list[Attempt]:
+        found = ((each, each.artifact_id) for each in self.get_provenance(artifact_id))
+        return [self._attempts[name] if name in self._attempts else attempt_of(each) for each, name in found]
 
     def record_verdict(self, verdict: VerdictEntry) -> None:
         super().record_verdict(verdict)
@@ -98,5 +116,21 @@ class _PassedOn(MemoryArtifacts):
 
 
 def store_of(dag: ArtifactDAGInterface) -> ArtifactStore:
-    """Give the store that a run uses for a DAG."""
+    """Return the store that a run uses for a DAG."""
     return dag.artifacts if isinstance(dag, _Kept) else _PassedOn(dag)
+
+
+def handed_in(store: ArtifactStore, artifact: Artifact) -> Artifact:
+    """Return an artifact that a caller hands to a run, as it is in the run's store; it is put there when it is not.
+
+    It keeps its id. One from another place leaves behind the ancestors that are not here.
+    """
+    try:
+        for parent in artifact.parents:
+            store.get_artifact(parent)
+    except KeyError:
+        artifact = attrs.evolve(artifact, parent_id=None, dependency_ids=())
+    with suppress(KeyError):
+        if store.get_artifact(artifact.artifact_id) == artifact:
+            return artifact
+    return store.store(artifact)

@@ -176,19 +176,23 @@ class Workflow:
             return WorkflowResult(WorkflowStatus.SUCCESS, artifacts)
         step = next(step for step in self._steps if step.guard_id not in artifacts)
         rejected = tuple(rejected_in(run, step.guard_id, self._store))
-        status, reason = WorkflowStatus.FAILED, _reason(rest, rejected)
+        status, reason = WorkflowStatus.FAILED, _reason(rest, step.guard_id)
         artifact, feedback = None, ""
         if rest.failure is None and run.configuration.state.startswith("escalated"):
             status, (artifact, feedback) = WorkflowStatus.ESCALATION, rejected[-1]
         return WorkflowResult(status, artifacts, step.name, rejected, artifact, feedback, reason)
 
 
-def _reason(rest: Rest, rejected: tuple[Rejected, ...]) -> str:
+def _reason(rest: Rest, guard_id: str) -> str:
     if rest.failure is not None:
         return str(rest.failure)
-    if not rejected:
-        return "its precondition does not hold"
-    return f"turned down {len(rejected)} time{'' if len(rejected) == 1 else 's'}; the last feedback: {rejected[-1][1]}"
+    history = rest.run.step(guard_id).history
+    if not history:
+        return "Precondition not met"
+    feedback = history[-1].feedback or "none"
+    if history[-1].outcome == "fatal":
+        return feedback
+    return f"Failed after {len(history) - 1} retries; the last feedback: {feedback}"
 
 
 def _require_table(steps: list[WorkflowStep], rmax: int) -> None:

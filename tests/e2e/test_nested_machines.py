@@ -10,7 +10,7 @@ import sys
 import pytest
 from kept_runs import recorded
 
-from dsa.edge.runs import PART_OF
+from dsa.edge.runs import PART_OF, open_artifacts
 from dsa.runtime.ledger import ArtifactEntry, MachineEntry, ResultEntry
 
 PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
@@ -146,6 +146,21 @@ def test_its_runs_can_be_looked_at_and_the_last_one_is_the_whole(folder):
     folder.dsa("replay", name)
     folder.dsa("replay", "last")
     assert re.search(r"^\S+\+1\.1 .*succeeded", folder.dsa("runs"), re.MULTILINE)
+
+
+def test_what_a_part_made_keeps_its_id_in_the_whole(folder):
+    folder.dsa("run", "outer.md", "two cats")
+    outer, parts = folder.runs
+    made = [entry for entry in outer if isinstance(entry, ArtifactEntry)]
+    prose = [[e for e in entries if isinstance(e, ArtifactEntry)][-1] for entries in parts.values()]
+    assert [entry.artifact_id for entry in made] == [entry.artifact_id for entry in prose]
+    assert [(entry.step, entry.attempt) for entry in made] == [("told", 1), ("told", 2)]
+    names = sorted(path.name for path in (folder.path / ".dsa").glob("*-tale-*"))
+    for run, entry in zip(names, [made[-1], *prose], strict=True):
+        kept = open_artifacts(folder.path / ".dsa", run).get_artifact(entry.artifact_id)
+        assert (kept.content.split()[:2], kept.step) == (["good", "prose"], entry.step)
+    assert made[1].parents == (made[0].artifact_id,)
+    assert f"artifact {names[2]}/" in folder.dsa("show", "last", "--provenance"), "the part is named"
 
 
 @pytest.mark.parametrize("kill_at", ["0", "1", "2", "3"])

@@ -126,6 +126,7 @@ def _attempt(fields: Mapping[str, list[str]]) -> Attempt:
         one["Generator"],
         _usage(one) if "Model" in one else None,
         redacted=tuple(fields.get("Redacted", ())),
+        run_id=one["Run"],
     )
 
 

@@ -18,7 +18,7 @@ from dsa.edge.git.objects import ArtifactStoreError, DurableObjects, SyncFailed
 from dsa.edge.git.repository import make_ready
 from dsa.edge.git.texts import Batch, Texts, new_path
 from dsa.edge.git.view import file_names, newest_passed, write_view
-from dsa.runtime.artifacts import Attempt, Attempts, attempt_of, identified
+from dsa.runtime.artifacts import Attempt, Attempts, attempt_of
 from dsa.runtime.content import Artifact
 from dsa.runtime.ledger import VerdictEntry
 
@@ -65,37 +65,41 @@ class GitArtifacts:
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def store(self, artifact: Artifact, author: str = "") -> Artifact:
-        """Store one version and give it back with its id; KeyError when a parent is unknown.
+    def store(self, artifact: Artifact, author: str = "", run_id: str = "") -> Artifact:
+        """Store one version and return it with its id; KeyError when a parent is unknown.
 
-        `author` is the generator's name. Storing the same record again changes nothing.
+        `author` is the generator's name, `run_id` the run that made it, if not this one. An id that it brings is kept, unless
+        another record has it; a new one names the run. Storing the same record again changes nothing.
         """
-        artifact = identified(artifact)
-        self._append(attempt_of(artifact, author), artifact.content.encode("utf-8", "surrogatepass"))
+        made_by = run_id or self.run_id
+        with self._alone():
+            artifact = self._attempts.named(artifact, made_by)
+            self._append(attempt_of(artifact, author, made_by), artifact.content.encode("utf-8", "surrogatepass"))
         return artifact
 
     def record_verdict(self, verdict: VerdictEntry) -> None:
         """Store what was said of an artifact; KeyError when it is unknown. The same record again changes nothing."""
-        self._append(verdict)
+        with self._alone():
+            self._append(verdict)
 
     def _append(self, record: Attempt | VerdictEntry, text: bytes | None = None) -> None:
-        with self._alone():
-            self._refresh()
-            while not self._has(record):
-                batch = Batch(self._objects, self._gc_patience_s)
-                if self._commits(record, text, batch):
-                    batch.outlast_gc()
-                    return
-                self._refresh()  # git has moved the branch meanwhile
-            self._branch.sync()  # whoever stored it may not have got so far
+        while not self._has(record):
+            batch = Batch(self._objects, self._gc_patience_s)
+            if self._commits(record, text, batch):
+                batch.outlast_gc()
+                return
+            self._refresh()  # git has moved the branch meanwhile
+        self._branch.sync()  # whoever stored it may not have got so far
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
+        """Hold the run, with all that others have added to it."""
         with self._thread:
             if self._is_dead:
                 raise ArtifactStoreError(self.path, "the disk has failed before; open the artifacts again and look")
             try:
                 with self._branch.held():
+                    self._refresh()
                     yield
             except SyncFailed:
                 self._is_dead = True
@@ -108,7 +112,7 @@ class GitArtifacts:
             path = self._paths.get(record.step) or new_path(record.step, len(self._paths))
             tree = self._texts.put(tree, path, text, batch)
         assert tree is not None, "a verdict comes after its artifact"
-        body = commit_bytes(tree, self._tip, message_of(self.run_id, record, path), now_s=self._now_s())
+        body = commit_bytes(tree, self._tip, self._message(record, path), now_s=self._now_s())
         commit_id = batch.write("commit", body)
         batch.outlast_gc()
         if not self._branch.advance(self._tip, commit_id):
@@ -116,6 +120,10 @@ class GitArtifacts:
         self._tip, self._tree = commit_id, tree
         self._add(record, tree, path)
         return True
+
+    def _message(self, record: Attempt | VerdictEntry, path: str) -> bytes:
+        made = record if isinstance(record, Attempt) else self._attempts[record.artifact_id]
+        return message_of(made.run_id, record, path)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 

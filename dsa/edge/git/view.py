@@ -5,20 +5,22 @@ from pathlib import Path
 
 from dsa.edge.git.names import file_name
 from dsa.expr import Outcome
-from dsa.runtime.artifacts import Attempt
+from dsa.runtime.artifacts import Attempt, short_id
 
 _WORDS: Mapping[Outcome | None, str] = {"passed": "-passed", "failed": "-rejected", "fatal": "-fatal", None: ""}
 
 
 def file_names(attempts: Iterable[Attempt], suffix: str) -> dict[str, str]:
-    """Give a path for each attempt, by its id: `STEP/ATTEMPT-VERDICT.txt`; a name that is taken gets a part of the id."""
+    """Give a path for each attempt, by its id: `STEP/ATTEMPT-VERDICT.txt`; a name that is taken gets the id's short form."""
     names: dict[str, str] = {}
     taken = set[str]()
     for attempt in attempts:
         folder, word = file_name(attempt.step), _WORDS[attempt.outcome]
         name = f"{folder}/{attempt.version}{word}{suffix}"
         if name in taken:
-            name = f"{folder}/{attempt.version}{word}-{attempt.artifact_id[:12]}{suffix}"
+            name = (
+                f"{folder}/{attempt.version}{word}-{file_name(short_id(attempt.artifact_id, attempt.run_id))}{suffix}"
+            )
         taken.add(name)
         names[attempt.artifact_id] = name
     return names

@@ -284,7 +284,7 @@ def test_attempts_stand_below_what_they_refine():
     def store(step, version, text, parent=None, uses=(), outcome=None, feedback=""):
         made = Artifact(text, version, parent_id=parent, step=step, usage=Usage("tiny", 0.1), dependency_ids=uses)
         stored = artifacts.store(made, "llm")
-        assert ids.store(made).artifact_id == stored.artifact_id
+        assert ids.store(made, run_id=RUN).artifact_id == stored.artifact_id
         if outcome:
             said = [Judgement("g", outcome, feedback)]
             artifacts.record_verdict(VerdictEntry("k", step, version, stored.artifact_id, said))

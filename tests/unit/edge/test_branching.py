@@ -1,12 +1,20 @@
+import asyncio
+
 import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsa.edge.branching import BranchError, branched, length_before
+from dsa.edge.binding import Binding
+from dsa.edge.branching import BranchError, branched, copy_artifacts, length_before
+from dsa.edge.driver import Driver
+from dsa.edge.git import GitArtifacts
 from dsa.edge.running import replayed
+from dsa.generators import FunctionGenerator
 from dsa.lang import digest, loads
 from dsa.meaning import Occurrence
+from dsa.runtime.artifacts import MemoryArtifacts
+from dsa.runtime.content import GuardInterface, GuardResult
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import (
     DoubtEntry,
@@ -19,7 +27,9 @@ from dsa.runtime.ledger import (
     from_json,
     to_json,
 )
+from dsa.runtime.recovery import unfinished
 from dsa.runtime.run import begin
+from machines.dual_state.bindings import effects
 
 TEXT = """# loop
 
@@ -185,6 +195,55 @@ def test_a_run_whose_name_begins_like_another_s_is_not_renamed():
     entries = type(whole.entries)([*whole.entries, other])
     branch = branched(attrs.evolve(whole, entries=entries), rests[1] + 1, NEW)
     assert branch.entries[-1] == other
+
+
+# -- artifacts ----------------------------------------------------------------------------------------------------------
+
+STEPS = """# drafting
+
+## Steps
+| step | guard | rmax | task  |
+| ---- | ----- | ---- | ----- |
+| note | good  | 2    | Write |
+"""
+
+
+class Says(GuardInterface):
+    """Fatal once, then passed."""
+
+    def __init__(self):
+        self.results = [GuardResult(passed=False, feedback="look", fatal=True)]
+
+    def validate(self, artifact, **dependencies):
+        return self.results.pop() if self.results else GuardResult(passed=True)
+
+
+@pytest.mark.parametrize("kind", ["memory", "git"])
+def test_a_branch_finds_its_artifacts_under_their_ids_and_makes_its_own(tmp_path, kind):
+    machine = loads(STEPS)
+    old, new = (GitArtifacts(tmp_path / "r.git", n) if kind == "git" else MemoryArtifacts() for n in (OLD, NEW))
+    binding = Binding(effects, {"note": Says()}, {"llm": FunctionGenerator(lambda _prompt: "same")})
+    run, commands = begin(machine, OLD, digest=digest(machine))
+    driver = Driver(run, binding, old, commands=commands)
+    rested = asyncio.run(driver.drive(Occurrence("specification", data="x"))).run
+    length = len(rested.ledger)
+    whole = asyncio.run(driver.drive(Occurrence("rejected", data="no"))).run
+    branch = branched(Recorded(OLD, STEPS, whole.ledger, 0, None), length, NEW)
+    copy_artifacts(branch, old, new)
+    [copied] = new.attempts()
+    assert copied == attrs.evolve(old.attempts()[0], verdicts=copied.verdicts)
+    assert [(said.key.partition("/")[0], said.outcome) for said in copied.verdicts] == [(NEW, "fatal")]
+    run, _ = replayed(branch)
+    rest = asyncio.run(Driver(run, binding, new, left=unfinished(run)).drive(Occurrence("rejected", data="no")))
+    assert rest.run.outcome == "succeeded", rest
+    made = new.get_artifact(rest.run.step("note").accepted)
+    assert made.artifact_id.startswith(f"{NEW}/")
+    assert (made.version, made.parent_id) == (2, copied.artifact_id)
+    assert [each.artifact_id for each in new.get_provenance(made.artifact_id)] == [
+        copied.artifact_id,
+        made.artifact_id,
+    ]
+    assert made.artifact_id != whole.step("note").accepted
 
 
 # -- where to branch ------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 import subprocess
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,7 +47,9 @@ VERDICTS = st.builds(VerdictEntry, TEXTS, TEXTS, st.integers(), IDS, JUDGEMENTS,
 
 @given(TEXTS, ATTEMPTS | VERDICTS)
 def test_a_record_comes_back_exactly(run, record):
-    path = "" if isinstance(record, VerdictEntry) else "a/b"
+    path = ""
+    if isinstance(record, Attempt):
+        path, record = "a/b", attrs.evolve(record, run_id=run)
     assert record_in(message_of(run, record, path).decode("utf-8")) == (record, path)
 
 

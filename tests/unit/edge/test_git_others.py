@@ -278,7 +278,7 @@ def test_many_runs_in_one_process_hold_nothing_open(repository):
     try:
         stores = [GitArtifacts(repository, f"r{number}") for number in range(300)]
         made = [store.store(attempt(1)) for store in stores]
-        assert [store.get_artifact(made[0].artifact_id) for store in stores] == made
+        assert [store.get_artifact(each.artifact_id) for store, each in zip(stores, made, strict=True)] == made
         assert open_files() <= already
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -61,6 +61,7 @@ def test_exhausted_retries_name_the_step_and_give_all_that_was_turned_down():
     result = Workflow(steps, InMemoryArtifactDAG(), rmax=1).execute("adder")
     assert (result.status, result.failed_step) == (WorkflowStatus.FAILED, "code")
     assert [(each.content, said) for each, said in result.provenance] == [("code 1", "no"), ("code 2", "no")]
+    assert result.reason == "Failed after 1 retries; the last feedback: no"
     assert set(result.artifacts) == {"g_test"}
     assert steps[2].action_pair.generator.calls == 0
 
@@ -69,6 +70,7 @@ def test_an_escalation_brings_artifact_feedback_and_earlier_rejections():
     result = Workflow([step("code", "g_impl", FAILED, FATAL)], InMemoryArtifactDAG()).execute("adder")
     assert (result.status, result.failed_step) == (WorkflowStatus.ESCALATION, "code")
     assert (result.escalation_artifact.content, result.escalation_feedback) == ("code 2", "forbidden")
+    assert result.reason == "forbidden"
     assert [said for _, said in result.provenance] == ["no", "forbidden"]
 
 
@@ -116,7 +118,7 @@ def test_a_precondition_that_does_not_hold_fails_the_workflow_at_its_step():
     steps = [step("a", "g_a"), step("b", "g_b", rho=lambda state: state.is_satisfied("g_c")), step("c", "g_c")]
     result = Workflow(steps, InMemoryArtifactDAG()).execute("x")
     assert (result.status, result.failed_step, result.provenance) == (WorkflowStatus.FAILED, "b", ())
-    assert result.reason == "its precondition does not hold"
+    assert result.reason == "Precondition not met"
     assert [each.action_pair.generator.calls for each in steps] == [1, 0, 0]
 
 
