@@ -125,7 +125,7 @@ class Claim:
     #: The guards that rows read (S2); what these can say together; whether a row that reads them may set workflow state (S9).
     read = staticmethod(lambda rows: {word for row in rows for word in re.findall(NAME, row["if"])})
     asked = lambda self, rows: [g for g in self.verdicts if {f"{g}.{v}" for v in VERDICTS} & self.read(rows)]
-    said = lambda self, rows: itertools.product(*([f"{g}.{v}" for v in self.verdicts[g]] for g in self.asked(rows)))
+    said = lambda self, e, r: itertools.product([e], *([f"{g}.{v}" for v in self.verdicts[g]] for g in self.asked(r)))
     passed = lambda self, rows, true: all([f"{g}.passed" in true for g in self.asked(rows)] or [False])
     #: What a certificate calls a configuration; whether it knows a way to P from there (`possible`), and its lemmas hold;
     #: whether a step leads on along that way.
@@ -143,7 +143,7 @@ class Claim:
         for event, origin in self.origins.items():
             rows = self.found(node[0], event)
             if origin in self.awaited(node) or (origin == "outside" and rows):
-                yield from (([event, *said], origin, rows) for said in self.said(rows))
+                yield from ((true, origin, rows) for true in self.said(event, rows))
 
     def take(self, node, move):
         """Take the one row that is enabled, if any: give the node after it, what ended and what happened."""
@@ -233,7 +233,8 @@ class Claim:
         What they do not name they neither read nor change: such variables are left out, and `:other` stands for all such effects.
         """
         origins = {f"{effect}.failed": effect for effect in self.effects} | self.origins
-        for leaf, (event, origin) in itertools.product(dict.fromkeys(map(self.entered, self.kinds)), origins.items()):
+        leaves = [state for state in self.kinds if not any(x.startswith(f"{state}.") for x in self.kinds)]
+        for leaf, (event, origin) in itertools.product(leaves, origins.items()):
             rows = self.found(leaf, event)
             words = re.findall(NAME, " ".join([origin, *(row[x] for row in rows for x in ("if", "update", "effects"))]))
             yield leaf, event, origin, rows, [x for x in (*self.initial, *self.effects) if x in words] + [":other"]
@@ -241,13 +242,12 @@ class Claim:
     def table(self):
         """Give every configuration, reachable or not, with every event and its verdicts, and what is taken then, or None."""
         for leaf, event, origin, rows, names in self.cases():
-            for values, said in itertools.product(itertools.product(*map(self.choices, names)), self.said(rows)):
+            for values, true in itertools.product(itertools.product(*map(self.choices, names)), self.said(event, rows)):
                 known, taken = dict(zip(names, values)) | GHOSTS, None
-                node = leaf, {x for x in names if x not in self.initial and known.pop(x)}, known
-                move = [event, *said], origin, rows * (origin not in self.effects - node[1])  # S7
+                at = leaf, {x for x in names if x not in self.initial and known.pop(x)}, known
                 with contextlib.suppress(AssertionError):
-                    taken = next(self.take(node, move), None)
-                yield node, move[0], taken
+                    taken = next(self.take(at, (true, origin, rows * (origin not in self.effects - at[1]))), None)  # S7
+                yield at, true, taken
 
 
 def verify(certificate, compare=lambda _: "not established, this needs FILE (`dsa verify CERTIFICATE FILE`): "):

@@ -31,7 +31,7 @@ class Sealed:
     """The place of any value: it can be handed on, and raises SealedError when it is looked at."""
 
     def _looked_at(self, *_: object) -> Any:  # noqa: ANN401  (it never returns)
-        raise SealedError
+        raise SealedError("it looks at a variable that the rows do not name")
 
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = __bool__ = __index__ = _looked_at
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = _looked_at
@@ -105,7 +105,7 @@ class _Comparison:
                 where = f"{state} on {', '.join(happened)}"
                 raise AssertionError(f"the generated step is not the table in {where}: {why or repr(why)}") from why
 
-    def _compare(self, at: Configuration, known: Mapping[str, int], happened: list[str], taken: Any) -> None:  # noqa: ANN401
+    def _compare(self, at: Configuration, known: Mapping[str, int], happened: tuple[str, ...], taken: Any) -> None:  # noqa: ANN401
         source, is_timer, event = happened[0].rpartition(" after ")
         verdicts: Any = [word.rpartition(".")[::2] for word in happened[1:]]
         occurrence = Occurrence(f"after {event}" if is_timer else event, verdicts, source if is_timer else None)
@@ -128,7 +128,7 @@ class _Comparison:
 
     def _require_taken(self, here: Configuration, known: Mapping[str, int], taken: Any, moved: Moved | None) -> None:  # noqa: ANN401
         """Raise AssertionError unless a row is taken where the table has one, and leads where that does."""
-        assert (moved is None) == (taken is None), "one is refused"
+        assert (moved is None) == (taken is None), "one takes a row, the other does not"
         if moved is None:
             return
         (move, values), (state, out, after, ended, effects) = moved, taken

@@ -3,21 +3,33 @@
 Every line that is generated for a shipped machine is spoiled, and so are the switch to the reference, what is remembered, and what follows from a row.
 """
 
+import inspect
+import json
+import random
 import re
+import textwrap
+from functools import cache
+from pathlib import Path
 
 import attrs
+import property.test_agreement as agreement
 import pytest
+from click.testing import CliRunner
 from repository import SMALL, shipped_machines
 
 from dsa import compiled_step as module
+from dsa import meaning, timers
 from dsa.checks.certify import behaviour
 from dsa.checks.certify_steps import require_same_steps
+from dsa.cli.main import program
+from dsa.compiled_step import _Writer
 from dsa.expr import show_value
 from dsa.kernel import TABLE, Claim
 from dsa.lang import dumps, expanded
+from dsa.meaning import start
 
 MACHINES = {name: machine.at(SMALL.get(name, {})) for name, machine in shipped_machines().items()}
-WRITE = module._Writer.source  # noqa: SLF001
+WRITE = _Writer.source
 
 # -- each generated line ----------------------------------------------------------------------------------------------
 
@@ -47,23 +59,26 @@ def spoiled(line):
 
 
 class OneGroup(Claim):
-    """The kernel's table of one group of rows."""
+    """The kernel's table of one group of rows, in another order: what a line does wrong soon shows."""
 
     def __init__(self, text, claim, group):
         super().__init__(text, claim)
-        self.group = group
+        cases = [case for case in super().cases() if case[3]]
+        self.group, self.few = group, [c for c in cases if (c[3][0]["source"], c[3][0]["event"]) == group]
+        self.entries = list(super().table())
+        random.Random(1).shuffle(self.entries)
 
     def cases(self):
-        for case in super().cases():
-            if case[3] and (case[3][0]["source"], case[3][0]["event"]) == self.group:
-                yield case
+        return iter(self.few)
+
+    def table(self):
+        return iter(self.entries)
 
 
-def table_of(machine, *group):
+def table_of(machine, group):
     at = {name: show_value(value) for name, value in machine.constants.items()}
-    claim = {"form": TABLE, "parts": [], "at": at, "proofs": []}
     text = dumps(behaviour(expanded(machine)))
-    return OneGroup(text, claim, group) if group else Claim(text, claim)
+    return OneGroup(text, {"form": TABLE, "parts": [], "at": at, "proofs": []}, group)
 
 
 def is_refused(machine, claim):
@@ -76,43 +91,205 @@ def is_refused(machine, claim):
 
 def lines_of(machine):
     """Every generated line: its group, its place there."""
-    writer = module._Writer(machine)  # noqa: SLF001
+    writer = _Writer(machine)
     return [(group, place) for group, rows in machine.rows_from.items() for place, _ in enumerate(WRITE(writer, rows))]
 
 
-def is_noticed(machine, group, place, patch):
+def spoil(patch, group, place, way):
+    """Have one line of one group generated in another way."""
+
+    def source(writer, rows):
+        lines = list(WRITE(writer, rows))
+        if (rows[0].source, rows[0].event) == group:
+            lines[place] = spoiled(lines[place])[way]
+        return tuple(lines)
+
+    patch.setattr(_Writer, "source", source)
+
+
+def is_noticed(machine, claim, place, patch):
     """Whether the step is refused with the line spoiled, in one way at least."""
-    claim = table_of(machine, *group)
-    line = WRITE(module._Writer(machine), machine.rows_from[group])[place]  # noqa: SLF001
+    line = WRITE(_Writer(machine), machine.rows_from[claim.group])[place]
     assert spoiled(line), line
-    for way in range(len(spoiled(line))):
-
-        def source(writer, rows, way=way):
-            lines = list(WRITE(writer, rows))
-            if (rows[0].source, rows[0].event) == group:
-                lines[place] = spoiled(lines[place])[way]
-            return tuple(lines)
-
-        patch.setattr(module._Writer, "source", source)  # noqa: SLF001
-        refused = is_refused(machine, claim)
-        patch.undo()
-        if refused:
-            return True
+    for way, _ in enumerate(spoiled(line)):
+        with patch.context() as planted:
+            spoil(planted, claim.group, place, way)
+            if is_refused(machine, claim):
+                return True
     return False
 
 
-def parts():
-    """Machines with the share of their lines that is tried: all of the small ones, all of every one in the full suite."""
-    for name, machine in MACHINES.items():
-        share = max(1, len(lines_of(machine)) // 60)
-        yield pytest.param(name, share, id=name)
-        if share > 1:
-            yield pytest.param(name, 1, id=f"all of {name}", marks=pytest.mark.full)
+#: The largest are sampled; all of them is for the full suite.
+SHARES = {"chat": 6, "coding": 6}
+PARTS = [pytest.param(name, SHARES.get(name, 1), id=name) for name in MACHINES]
+PARTS += [pytest.param(name, 1, id=f"all of {name}", marks=pytest.mark.full) for name in SHARES]
 
 
-@pytest.mark.parametrize(("name", "share"), list(parts()))
+@pytest.mark.parametrize(("name", "share"), PARTS)
 def test_a_fault_in_any_generated_line_is_refused(name, share, monkeypatch):
     machine = MACHINES[name]
+    tables = {group: table_of(machine, group) for group in machine.rows_from}
     tried = lines_of(machine)[::share]
-    assert not any(is_refused(machine, table_of(machine, *group)) for group in {group for group, _ in tried})
-    assert [line for line in tried if not is_noticed(machine, *line, monkeypatch)] == []
+    assert not any(is_refused(machine, tables[group]) for group, _ in tried[::20])
+    assert [line for line in tried if not is_noticed(machine, tables[line[0]], line[1], monkeypatch)] == []
+
+
+# -- the switch, what is remembered, and what follows from a row -------------------------------------------------------
+
+#: Each a function, a text in it, and what stands there instead.
+FAULTS = {
+    "rows are looked for under another name": (
+        "CompiledStep.move", "(place.state, given.event) if source", "(given.event, place.state) if source"),
+    "timers are taken for events": ("CompiledStep.move", "if source is None", "if source is not None"),
+    "what is not taken is late": (
+        "CompiledStep.move", "or self._refused(place, given)", 'or Refusal("late", place, "", (), ())'),
+    "the reference is asked with nothing outstanding": (
+        "CompiledStep._refused", "place.values, place.outstanding", "place.values, frozenset()"),
+    "the reference is asked about the first values": (
+        "CompiledStep._refused", "place.state, place.values", "place.state, start(self.machine).values"),
+    "verdicts are not in what is remembered": (
+        "CompiledStep.step", "occurrence.verdicts, configuration.values", "configuration.values"),
+    "values are not in what is remembered": (
+        "CompiledStep.step", "occurrence.verdicts, configuration.values", "occurrence.verdicts"),
+    "what is outstanding is not in what is remembered": (
+        "CompiledStep.step", "configuration.values, configuration.outstanding)", "configuration.values)"),
+    "the state is not in what is remembered": ("CompiledStep.step", "key = (state, event", "key = (event"),
+    "the source stays": ("CompiledStep.step", "Configuration(move.target", "Configuration(move.source"),
+    "nothing is cancelled": ("CompiledStep.step", "move.cancelled)", "())"),
+    "outer rows are not found": (
+        "_Groups._rows", "self._machine.rows_for(leaf, event)", "self._machine.rows_from.get((leaf, event), ())"),
+    "all timers are armed everywhere": (
+        "_Groups._rows", "if (event, timer) in self._machine.armed(leaf) else ()", ""),
+    "groups are kept by their event": (
+        "_Groups.__missing__", "name = rows[0].source, rows[0].event", "name = rows[0].event"),
+    "an effect may be emitted twice": ("_move", "if twice is not None:", "if False:"),
+    "another target": ("_move", "target=target", "target=before"),
+    "the children are not entered": ("_move", "else machine.entered(row.target)", "else row.target"),
+    "the answer is still outstanding": (
+        "_move", "shared.setdefault(after, after)", "after | ({origin} - {OUTSIDE} & {origin}) if origin else after"),
+    "what was outstanding stays": ("_move", "shared.setdefault(after, after)", "after | outstanding"),
+    "no effect is asked for": ("_move", "effects=effects", "effects=()"),
+    "effects in another order": ("_move", "effects=effects", "effects=effects[::-1]"),
+    "no effect begins": ("_move", "started=_started(machine, effects, after)", "started=()"),
+    "timers stay": ("_move", "timers=timers_after(machine, before, row, target)", "timers=()"),
+    "timers start again": ("timers_after", "if source not in kept]", "]"),
+    "rmax has no effect": ("_Writer._renamed", "self._value(self._machine.constants[name])", "'1000'"),
+}  # fmt: skip
+
+
+def plant(patch, fault):
+    """Put the changed text in the place of the one that runs."""
+    name, old, new = FAULTS[fault]
+    *owner, last = name.split(".")
+    there = getattr(module, owner[0]) if owner else module
+    text = textwrap.dedent(inspect.getsource(getattr(there, last)))
+    assert old in text
+    found = vars(module) | vars(timers) | {"start": start}
+    exec(text.replace(old, new), found)
+    patch.setattr(there, last, found[last])
+
+
+#: What the shipped machines have not: an initial child, rows and timers of a parent, an effect that would be emitted twice.
+NESTED = """# nested
+
+## Events
+| event | from    |
+| ----- | ------- |
+| go    | outside |
+| again | outside |
+| found | search  |
+
+## States
+| state     | kind    |
+| --------- | ------- |
+| idle      | initial |
+| busy      |         |
+| busy.one  | initial |
+| busy.two  |         |
+| done      | final   |
+
+## Transitions
+| source   | event    | effects | target   |
+| -------- | -------- | ------- | -------- |
+| idle     | go       |         | busy     |
+| busy     | again    | search  | busy.two |
+| busy     | found    |         | done     |
+| busy     | after 1m |         | done     |
+| busy.one | after 1s |         | busy.two |
+"""
+DOCUMENTS = ("dual_state", "workflow", "examples/polling", "nested.md")
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("nested.md").write_text(NESTED, encoding="utf-8")
+
+
+def dsa(*arguments):
+    return CliRunner().invoke(program, list(arguments))
+
+
+@cache
+def claims_about_the_step(document):
+    """A certificate as text; only claims about the step are kept, which is what is planted in."""
+    dsa("check", document, "--certificate", "written.json")
+    written = json.loads(Path("written.json").read_text(encoding="utf-8"))
+    written["claims"] = [claim for claim in written["claims"] if claim["form"] == TABLE]
+    assert written["claims"]
+    return json.dumps(written)
+
+
+def said_by_verify(document, text):
+    Path("certificate.json").write_text(text, encoding="utf-8")
+    said = dsa("verify", "certificate.json", document)
+    if said.exit_code == 0:
+        return ""
+    assert (said.exit_code, said.stdout) == (1, "")
+    return said.stderr
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_around_the_generated_lines_is_refused_whenever_the_certificate_was_written(fault, monkeypatch):
+    assert [document for document in DOCUMENTS if said_by_verify(document, claims_about_the_step(document))] == []
+    with monkeypatch.context() as patch:
+        plant(patch, fault)
+        said = [said_by_verify(document, claims_about_the_step(document)) for document in DOCUMENTS]
+        assert any("refused: the generated step is not the table in" in each for each in said)
+        assert said == [said_by_verify(document, claims_about_the_step.__wrapped__(document)) for document in DOCUMENTS]
+
+
+def test_a_fault_that_the_reference_shares_is_refused(monkeypatch):
+    """What both take from the same function: the kernel's table is its own."""
+    real = meaning.after_effects
+
+    def not_discharged(machine, outstanding, row, state):
+        after, cancelled, twice = real(machine, outstanding, row, state)
+        return after | outstanding, cancelled, twice
+
+    for each in module, meaning:
+        monkeypatch.setattr(each, "after_effects", not_discharged)
+    agreement.test_shipped_machines_agree_on_random_walks("dual_state", 20)
+    assert "the generated step is not the table in" in said_by_verify("dual_state", claims_about_the_step("dual_state"))
+
+
+@pytest.mark.parametrize("line", lines_of(MACHINES["dual_state"]), ids=str)
+def test_a_fault_in_a_generated_line_is_refused_by_the_program(line, monkeypatch):
+    (group, place), machine = line, MACHINES["dual_state"]
+    honest, table = claims_about_the_step("dual_state"), table_of(machine, group)
+    for way, _ in enumerate(spoiled(WRITE(_Writer(machine), machine.rows_from[group])[place])):
+        with monkeypatch.context() as patch:
+            spoil(patch, group, place, way)
+            said = said_by_verify("dual_state", honest)
+            assert "the generated step is not the table in" in said or not is_refused(machine, table)
+            assert said == said_by_verify("dual_state", claims_about_the_step.__wrapped__("dual_state"))
+
+
+@pytest.mark.parametrize("name", ["dual_state", "workflow"])
+def test_rmax_without_effect_is_found_by_the_agreement_tests(name, monkeypatch):
+    monkeypatch.setattr(agreement, "SHIPPED", {name: attrs.evolve(MACHINES[name])})
+    agreement.test_shipped_machines_agree_on_random_walks(name, 2_000)
+    monkeypatch.setattr(agreement, "SHIPPED", {name: attrs.evolve(MACHINES[name])})
+    plant(monkeypatch, "rmax has no effect")
+    with pytest.raises(AssertionError):
+        agreement.test_shipped_machines_agree_on_random_walks(name, 2_000)
