@@ -16,9 +16,9 @@ from random import Random
 import attrs
 from chats import CARS, told
 
-from dsa.edge.running import replayed
-from dsa.edge.runs import open_store
 from dsa.meaning import Occurrence, Taken, start, step
+from dsa.runs.folder import open_store
+from dsa.runs.running import replayed
 from dsa.runtime.ledger import DoubtEntry, EventEntry, IntentEntry, RefusalEntry, ResultEntry, StepEntry
 from machines.chat.conversation import CALLED, REASONS, conversation_of
 from machines.chat.session import Chat, Settings

@@ -15,9 +15,9 @@ from repository import ROOT, SMALL
 
 from dsa.cli.run import machine_document
 from dsa.cli.simulated import Asked, told
-from dsa.edge.binding import handlers_of
 from dsa.edge.files import load, shipped
 from dsa.lang import dumps, loads
+from dsa.runs.bindings import handlers_of
 from dsa.runtime.ledger import dump_line
 from dsa.testing.simulation.story import Story
 from dsa.testing.simulation.subject import Subject, monitored

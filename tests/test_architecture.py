@@ -26,10 +26,11 @@ ALLOWED = {
     "runtime": CORE,
     "guards": CORE | {"runtime", "edge.sandbox", "edge.plugins"},
     "generators": CORE | {"runtime", "edge.http", "edge.programs", "edge.plugins"},
-    "edge": CORE | {"lang", "checks", "targets", "runtime", "guards", "generators"},
-    "testing": CORE | {"lang", "checks", "targets", "runtime", "edge"},
+    "edge": CORE | {"lang", "checks", "targets", "runtime"},
+    "runs": CORE | {"lang", "checks", "targets", "runtime", "guards", "generators", "edge"},
+    "testing": CORE | {"lang", "checks", "targets", "runtime", "edge", "runs"},
     "__main__": {"cli"},
-    "cli": CORE | {"lang", "checks", "targets", "runtime", "guards", "generators", "edge", "testing", "kernel"},
+    "cli": CORE | {"lang", "checks", "targets", "runtime", "guards", "generators", "edge", "runs", "testing", "kernel"},
 }
 #: Within the core, each module may import those before it.
 CORE_ORDER = [
@@ -73,7 +74,7 @@ BY_NAME = {
     "dsa.checks.verdicts": "odds, where no property speaks of any",
     "dsa.cli.check": "JSON, SARIF, recorded traces, certificates, the C compiler",
     "dsa.cli.main": "the other commands",
-    "dsa.edge.binding": "the user's own modules",
+    "dsa.runs.bindings": "the user's own modules",
     "dsa.edge.sandbox.inside.serve": "what a program that is run in the sandbox wants imported beforehand",
     "dsa.guards.models": "the user's own models",
     "dsa.lang": "what writes documents, for who reads them",

@@ -16,11 +16,11 @@ from dsa.checks.engines.found import Limits
 from dsa.cli.faults import Ended
 from dsa.cli.fitting import Fit, Fitting
 from dsa.cli.kept import Kept, faults_told, replayed_run
-from dsa.edge.running import OtherMachineError
-from dsa.edge.runs import open_store
 from dsa.errors import ParameterError
 from dsa.expr import Value
 from dsa.machine import Machine, minima
+from dsa.runs.folder import open_store
+from dsa.runs.running import OtherMachineError
 from dsa.runtime.journal import DamageError, RunStore
 from dsa.runtime.ledger import PolicyEntry
 

@@ -11,9 +11,9 @@ from dsa.cli.outcome import headline, show
 from dsa.cli.run import run_with_model
 from dsa.cli.terminal import terminal
 from dsa.cli.watching import Watching, watching_options
-from dsa.edge.binding import DEFAULT_MODEL
 from dsa.edge.files import load, locate
-from dsa.edge.runs import DEFAULT_RUNS
+from dsa.runs.bindings import DEFAULT_MODEL
+from dsa.runs.folder import DEFAULT_RUNS
 
 #: Each document, how it should end, and what it shows.
 SHOWN = (

@@ -28,11 +28,11 @@ from dsa.cli.replay import difference_as_json, difference_lines
 from dsa.cli.terminal import printable
 from dsa.declarations import Transition
 from dsa.edge.files import load
-from dsa.edge.runs import DEFAULT_RUNS, LEDGER
 from dsa.expr import Value
 from dsa.lang import digest
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, step
+from dsa.runs.folder import DEFAULT_RUNS, LEDGER
 from dsa.runtime.ledger import EventEntry
 from dsa.tables import aligned
 from dsa.trace import show_events, show_occurrence, show_values

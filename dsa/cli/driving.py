@@ -14,16 +14,17 @@ from dsa.cli.displays import OwnProgress, progress_of
 from dsa.cli.kept import Kept, faults_told
 from dsa.cli.terminal import terminal
 from dsa.cli.watching import Watching
-from dsa.edge.binding import DEFAULT_MODEL, Binding, bind
+from dsa.edge.binding import Binding
 from dsa.edge.environment import environment_secrets
 from dsa.edge.files import load
-from dsa.edge.nested import Machines
-from dsa.edge.running import Performed, take_up
 from dsa.errors import DsaError
 from dsa.generators.scripted import ScriptedGenerator
 from dsa.lang import digest
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
+from dsa.runs.bindings import DEFAULT_MODEL, bind
+from dsa.runs.children import Machines
+from dsa.runs.running import Performed, take_up
 from dsa.runtime.ledger import ArtifactEntry, Handling, MachineEntry
 from dsa.runtime.run import Run
 

@@ -8,8 +8,8 @@ import click
 
 from dsa.cli.faults import UNREADABLE, JsonCommand, json_option, tell_json
 from dsa.cli.terminal import say
-from dsa.edge.binding import FROM_FILE, import_kinds
 from dsa.edge.plugins import Brought, Packages
+from dsa.runs.bindings import FROM_FILE, import_kinds
 from dsa.runtime.kinds import Kind, Option
 from dsa.words import closest
 

@@ -23,9 +23,9 @@ from dsa.cli.timeline import doubts, send_line
 from dsa.edge.binding import GENERATING_EFFECT
 from dsa.edge.driver import Rest
 from dsa.edge.effects import code_and_message
-from dsa.edge.running import Performed
-from dsa.edge.runs import PART_WAITS
 from dsa.meaning import Occurrence
+from dsa.runs.folder import PART_WAITS
+from dsa.runs.running import Performed
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry, StepEntry, VerdictEntry
 from dsa.runtime.run import Run
 from dsa.runtime.standing import outside_events

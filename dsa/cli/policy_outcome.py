@@ -15,7 +15,7 @@ from dsa.cli.policy_story import happened, policy_doubts, policy_how
 from dsa.cli.spent import tokens_and_cost
 from dsa.cli.step_lines import step_text
 from dsa.cli.terminal import printable
-from dsa.edge.policy_runs import PolicyEnd, answer_text
+from dsa.runs.policy_runs import PolicyEnd, answer_text
 from dsa.runtime.called import ROOT, Called, path_of
 from dsa.runtime.ledger import CallEntry, CallResultEntry, DoubtEntry, Entry, PolicyEntry, ResultEntry
 from dsa.runtime.totals import Totals, totals

@@ -21,11 +21,11 @@ from dsa.cli.replayed import replayed
 from dsa.cli.run_policy import Manner, replay_policy
 from dsa.cli.terminal import say
 from dsa.cli.timeline import outcome_text
-from dsa.edge import running
 from dsa.edge.files import load, read_text
-from dsa.edge.running import OtherMachineError
 from dsa.errors import OccurrenceError, ParameterError
 from dsa.machine import Machine
+from dsa.runs import running
+from dsa.runs.running import OtherMachineError
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import (
     Entry,

@@ -16,8 +16,8 @@ from dsa.cli.run_policy import resume_policy
 from dsa.cli.terminal import say, terminal
 from dsa.cli.watching import Watching, watching_options
 from dsa.edge.driver import Rest
-from dsa.edge.running import Performed
-from dsa.edge.runs import accepted_artifacts, open_artifacts
+from dsa.runs.folder import accepted_artifacts, open_artifacts
+from dsa.runs.running import Performed
 from dsa.runtime.ledger import Handling, PolicyEntry
 from dsa.runtime.timeline import full_key
 

@@ -19,13 +19,13 @@ from dsa.cli.parameters import parse_parameters
 from dsa.cli.run_policy import absolute_module, absolute_script, or_policy, require_text
 from dsa.cli.terminal import terminal
 from dsa.cli.watching import Watching, watching_options
-from dsa.edge.binding import DEFAULT_MODEL, bind
 from dsa.edge.files import load, locate, read_text
-from dsa.edge.nested import Machines
-from dsa.edge.running import Performed, perform, takes_specification
-from dsa.edge.runs import DEFAULT_RUNS
 from dsa.lang import machine_of
 from dsa.machine import Machine
+from dsa.runs.bindings import DEFAULT_MODEL, bind
+from dsa.runs.children import Machines
+from dsa.runs.folder import DEFAULT_RUNS
+from dsa.runs.running import Performed, perform, takes_specification
 from dsa.runtime.ledger import Entry, MachineEntry
 from dsa.runtime.prompt import SPECIFICATION, placeholders
 

@@ -20,12 +20,13 @@ from dsa.cli.policy_outcome import PolicyProgress, tell_policy
 from dsa.cli.policy_story import named, policy_how
 from dsa.cli.terminal import say, terminal
 from dsa.cli.watching import Watching
-from dsa.edge.binding import DEFAULT_MODEL, Binding, bind_policies
+from dsa.edge.binding import Binding
 from dsa.edge.environment import environment_secrets
 from dsa.edge.files import read_text
-from dsa.edge.policy_runs import PolicyEnd, begin, derived_again, take_up
 from dsa.errors import DocumentError
 from dsa.generators.names import SCRIPTED
+from dsa.runs.bindings import DEFAULT_MODEL, bind_policies
+from dsa.runs.policy_runs import PolicyEnd, begin, derived_again, take_up
 from dsa.runtime.called import ROOT, path_of, policy_standing
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import Entry, Handling, PolicyEntry, dump_line

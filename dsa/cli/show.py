@@ -16,11 +16,11 @@ from dsa.cli.policy_story import policy_story
 from dsa.cli.step_lines import shortened
 from dsa.cli.terminal import say, terminal
 from dsa.cli.timeline import story
-from dsa.edge.running import text_of
-from dsa.edge.runs import open_artifacts
 from dsa.expr import Value
 from dsa.lang import loads, scenario_text
 from dsa.machine import Machine
+from dsa.runs.folder import open_artifacts
+from dsa.runs.running import text_of
 from dsa.runtime.artifacts import Attempt, short_id, tree_of_attempts
 from dsa.runtime.counting import counters
 from dsa.runtime.journal import Recorded

@@ -11,9 +11,9 @@ from dsa.cli.parameters import parse_parameters
 from dsa.cli.run import machine_document
 from dsa.cli.simulated import Asked, as_json, shown, told
 from dsa.cli.warned import warn_of_errors
-from dsa.edge.binding import handlers_of
 from dsa.edge.files import load, locate, read_text
 from dsa.errors import DocumentError
+from dsa.runs.bindings import handlers_of
 from dsa.testing.simulation.campaign import Outcome, enough, simulate
 from dsa.testing.simulation.story import Story
 from dsa.testing.simulation.subject import Subject, monitored

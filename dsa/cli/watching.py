@@ -15,8 +15,8 @@ import click
 
 from dsa.cli.terminal import patient
 from dsa.edge.logs import LEVELS, Form, log_to
-from dsa.edge.running import Observer, Performed, all_of
 from dsa.edge.telemetry import Telemetry, TelemetryError, is_configured, traced
+from dsa.runs.running import Observer, Performed, all_of
 from dsa.runtime.secret_names import Chosen
 from dsa.runtime.secrets import Secrets
 

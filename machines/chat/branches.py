@@ -4,8 +4,8 @@ import os
 import shutil
 from pathlib import Path
 
-from dsa.edge.branching import branched, copy_artifacts, length_before
-from dsa.edge.runs import new_run_id, open_artifacts, open_store
+from dsa.runs.branch import branched, copy_artifacts, length_before
+from dsa.runs.folder import new_run_id, open_artifacts, open_store
 from machines.chat.session import NAME
 
 

@@ -23,9 +23,9 @@ from dsa.cli.parameters import parse_parameters
 from dsa.cli.run_policy import absolute_script
 from dsa.cli.terminal import terminal
 from dsa.edge.interrupts import interruptible
-from dsa.edge.runs import DEFAULT_RUNS, open_store
 from dsa.errors import ModelUnavailable
 from dsa.generators.names import LOCAL
+from dsa.runs.folder import DEFAULT_RUNS, open_store
 from machines.coding.configuration import (
     MOST_PARALLEL,
     PARAMETERS,

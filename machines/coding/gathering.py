@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from dsa.edge.runs import PART_OF, open_store
+from dsa.runs.folder import PART_OF, open_store
 from dsa.runtime.journal import UnknownRunError
 from dsa.runtime.ledger import Entry
 from machines.coding.summary import added, summary_of

@@ -10,12 +10,13 @@ from typing import Any
 
 import attrs
 
-from dsa.edge.binding import Binding, bind
+from dsa.edge.binding import Binding
 from dsa.edge.files import locate
-from dsa.edge.runs import DEFAULT_RUNS, PART_OF, open_store
 from dsa.expr import Value
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
+from dsa.runs.bindings import bind
+from dsa.runs.folder import DEFAULT_RUNS, PART_OF, open_store
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, StepEntry
 from machines.coding.gathering import gathered, open_parts

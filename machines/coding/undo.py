@@ -12,9 +12,9 @@ import click
 
 from dsa.cli.faults import Ended
 from dsa.cli.kept import faults_told, recorded_run, runs_option
-from dsa.edge.runs import PART_OF, open_store
 from dsa.edge.sandbox.commands import stop
 from dsa.errors import DsaError
+from dsa.runs.folder import PART_OF, open_store
 from dsa.runtime.ledger import Entry, MachineEntry, StepEntry
 from machines.coding.gathering import gathered
 from machines.coding.history import History, Undone

@@ -14,11 +14,11 @@ import attrs
 from dsa.edge.binding import Binding
 from dsa.edge.driver import Driver, Failure, Rest
 from dsa.edge.files import load
-from dsa.edge.runs import new_run_id
 from dsa.errors import DsaError
 from dsa.expr import Value
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
+from dsa.runs.folder import new_run_id
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import (
     Artifact,

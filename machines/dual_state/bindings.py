@@ -11,10 +11,10 @@ from typing import overload
 import attrs
 
 from dsa.declarations import Prompt
-from dsa.edge.binding import generator_name
 from dsa.edge.judging import dependencies_of, judge
 from dsa.edge.threads import called
 from dsa.machine import Machine, step_of
+from dsa.runs.bindings import generator_name
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import (
     DEFAULT_FEEDBACK_WRAPPER,

@@ -15,13 +15,13 @@ import attrs
 from dsa.edge.binding import Binding
 from dsa.edge.driver import Driver
 from dsa.edge.files import locate, read_text
-from dsa.edge.running import kept, replayed
-from dsa.edge.runs import new_run_id, open_store
 from dsa.errors import DsaError
 from dsa.expr import Value
 from dsa.lang import digest, loads
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
+from dsa.runs.folder import new_run_id, open_store
+from dsa.runs.running import kept, replayed
 from dsa.runtime.budgets import Limit, read_limit
 from dsa.runtime.journal import Beginning
 from dsa.runtime.ledger import Entry

@@ -12,8 +12,8 @@ from fault_shim import Fault
 from quick_time import hurry
 
 from dsa.edge.binding import Binding
-from dsa.edge.running import perform
 from dsa.errors import DsaError
+from dsa.runs.running import perform
 
 
 def main(root, performed, stalls_at):

@@ -13,8 +13,8 @@ from fault_shim import mark
 from nursery import answer_orders
 from quick_time import hurry
 
-from dsa.edge.running import perform, take_up
 from dsa.errors import DsaError
+from dsa.runs.running import perform, take_up
 from dsa.runtime.ledger import dump_line
 
 

@@ -14,8 +14,8 @@ from artifact_runs import memory_folder
 from fault_shim import preloaded
 
 import dsa
-from dsa.edge.running import take_up
 from dsa.edge.stores.sqlite import SqliteStore
+from dsa.runs.running import take_up
 from dsa.runtime.journal import HeldError, StoreError
 from dsa.runtime.ledger import DoubtEntry, ResultEntry
 

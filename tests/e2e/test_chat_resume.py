@@ -12,8 +12,8 @@ import pytest
 from chat_server import Said, playing
 from chats import CARS, PLOT, conversation, following, names, python, say, scripted, sql, steps_since_user
 
-from dsa.edge.branching import BranchError
-from dsa.edge.runs import open_store
+from dsa.runs.branch import BranchError
+from dsa.runs.folder import open_store
 from dsa.runtime.journal import HeldError
 from machines.chat.branches import branch
 from machines.chat.session import Chat

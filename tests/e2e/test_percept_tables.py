@@ -5,8 +5,8 @@ import ast
 import attrs
 from played import drive, story
 
-from dsa.edge.binding import bind
 from dsa.edge.files import load, locate
+from dsa.runs.bindings import bind
 from dsa.runtime.content import GuardInterface, GuardResult
 from dsa.runtime.ledger import (
     ArtifactEntry,

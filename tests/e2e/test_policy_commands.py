@@ -10,7 +10,7 @@ import sys
 import pytest
 from kept_runs import recorded
 
-from dsa.edge.runs import open_artifacts
+from dsa.runs.folder import open_artifacts
 from dsa.runtime.ledger import CallEntry, CallResultEntry
 
 PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]

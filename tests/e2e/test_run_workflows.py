@@ -4,9 +4,10 @@ import attrs
 import pytest
 from played import ReadsTheText, drive, story
 
-from dsa.edge.binding import Binding, bind
+from dsa.edge.binding import Binding
 from dsa.edge.files import load, locate
 from dsa.lang import loads
+from dsa.runs.bindings import bind
 from dsa.runtime.ledger import ArtifactEntry
 from dsa.runtime.run import replay
 from dsa.testing.doubles import Texts

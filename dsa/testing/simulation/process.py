@@ -13,8 +13,8 @@ import attrs
 from dsa.edge.binding import Binding
 from dsa.edge.deciding import answered, require_decidable
 from dsa.edge.driver import Driver, Rest
-from dsa.edge.running import replayed
 from dsa.meaning import Occurrence
+from dsa.runs.running import replayed
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.budgets import Limit
 from dsa.runtime.journal import Beginning, HeldError, Journal, Recorded, StoreError

@@ -10,12 +10,12 @@ from typing import Protocol
 
 import attrs
 
-from dsa.edge.binding import generator_name
 from dsa.errors import DsaError
 from dsa.generators.library import build_generator
 from dsa.generators.names import SCRIPTED
 from dsa.generators.scripted import parse_script
 from dsa.machine import Machine
+from dsa.runs.bindings import generator_name
 from dsa.runtime.content import AmbientEnvironment, Artifact, Context, Usage
 
 AFTER_FEEDBACK = " after feedback"

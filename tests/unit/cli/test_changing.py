@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep, recorded, write_shop
 
-from dsa.edge.running import OtherMachineError, replayed
 from dsa.errors import DocumentError
 from dsa.lang import digest, loads
 from dsa.meaning import Occurrence
+from dsa.runs.running import OtherMachineError, replayed
 from dsa.runtime.ledger import ChangeEntry, DoubtEntry, Ledger, PolicyEntry, StepEntry
 from dsa.runtime.run import ReplayError, replay
 

@@ -8,8 +8,8 @@ import attrs
 import pytest
 from kept_runs import SHOP, begun, crashed_while, dsa, keep
 
-from dsa.edge.runs import open_store
 from dsa.meaning import Occurrence
+from dsa.runs.folder import open_store
 from dsa.runtime.ledger import CallEntry, CallResultEntry, PolicyEntry, ResultEntry
 from dsa.runtime.policies import error_step
 

@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from dsa.edge.binding import bind, bind_policies, effect_faults, generator_name
 from dsa.edge.files import load, locate
 from dsa.errors import BindingError
 from dsa.guards.cases import CasesGuard
 from dsa.lang import loads
+from dsa.runs.bindings import bind, bind_policies, effect_faults, generator_name
 from machines.dual_state.bindings import effects
 
 TABLE = """# m

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dsa.edge.binding import import_kinds
 from dsa.errors import BindingError
+from dsa.runs.bindings import import_kinds
 
 
 @pytest.fixture

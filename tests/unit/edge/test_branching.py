@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsa.edge.binding import Binding
-from dsa.edge.branching import BranchError, branched, copy_artifacts, length_before
 from dsa.edge.driver import Driver
 from dsa.edge.git import GitArtifacts
-from dsa.edge.running import replayed
 from dsa.generators import FunctionGenerator
 from dsa.lang import digest, loads
 from dsa.meaning import Occurrence
+from dsa.runs.branch import BranchError, branched, copy_artifacts, length_before
+from dsa.runs.running import replayed
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import GuardInterface, GuardResult
 from dsa.runtime.journal import Recorded

@@ -3,13 +3,14 @@
 import pytest
 from hands import driver_of, finish
 
-from dsa.edge.binding import Binding, bind
+from dsa.edge.binding import Binding
 from dsa.edge.driver import Driver
 from dsa.edge.files import load, locate, read_text
-from dsa.edge.running import perform, take_up
 from dsa.errors import BindingError
 from dsa.lang import dumps, loads
 from dsa.meaning import Occurrence
+from dsa.runs.bindings import bind
+from dsa.runs.running import perform, take_up
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, Judgement, VerdictEntry, dump_line

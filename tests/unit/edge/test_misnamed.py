@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from dsa.edge.binding import bind
 from dsa.edge.files import load, locate
 from dsa.errors import BindingError
 from dsa.lang import loads
+from dsa.runs.bindings import bind
 
 TABLE = """# m
 

@@ -9,9 +9,9 @@ import pytest
 from kept_runs import keep
 
 from dsa.edge.binding import Binding
-from dsa.edge.policy_runs import answer_text, begin, derived_again, take_up
-from dsa.edge.runs import open_store
 from dsa.errors import BindingError, DocumentError
+from dsa.runs.folder import open_store
+from dsa.runs.policy_runs import answer_text, begin, derived_again, take_up
 from dsa.runtime.called import CallDoubtError
 from dsa.runtime.journal import HeldError
 from dsa.runtime.ledger import CallResultEntry, DoubtEntry, PolicyEntry, ResultEntry, load_lines

@@ -7,10 +7,10 @@ from kept_runs import RUN, SHOP, begun, keep, recorded
 
 from dsa.edge.binding import Binding
 from dsa.edge.deciding import DoubtError
-from dsa.edge.running import OtherMachineError, perform, replayed, take_up
 from dsa.errors import OccurrenceError
 from dsa.lang import loads
 from dsa.meaning import Occurrence
+from dsa.runs.running import OtherMachineError, perform, replayed, take_up
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import DoubtEntry, EventEntry, Ledger, ResultEntry
 from dsa.runtime.policies import event_step

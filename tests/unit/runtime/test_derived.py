@@ -7,8 +7,8 @@ import attrs
 import pytest
 from calling import World, said
 
-from dsa.edge.policy_runs import derived_again
 from dsa.errors import BindingError
+from dsa.runs.policy_runs import derived_again
 from dsa.runtime.decorators import invoke_action, loop_wrapper
 from dsa.runtime.ledger import CallResultEntry
 from dsa.runtime.policies import Action, action_call_step, text_step

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import attrs
 
-from dsa.edge.running import replayed
 from dsa.errors import DsaError
+from dsa.runs.running import replayed
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import (

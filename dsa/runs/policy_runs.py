@@ -18,9 +18,9 @@ import attrs
 from dsa.edge.binding import Binding
 from dsa.edge.interrupts import run_to_end
 from dsa.edge.logs import LedgerLog
-from dsa.edge.running import Observer, all_of
-from dsa.edge.runs import new_run_id, open_store
 from dsa.errors import DocumentError, DsaError
+from dsa.runs.folder import new_run_id, open_store
+from dsa.runs.running import Observer, all_of
 from dsa.runtime.called import ROOT, PolicyStanding, policy_standing, require_decidable, settled
 from dsa.runtime.derived import Derived, LedgerEnds, derive
 from dsa.runtime.journal import Beginning, Journal

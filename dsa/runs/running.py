@@ -20,12 +20,12 @@ from dsa.edge.driver import Driver, Rest
 from dsa.edge.interrupts import run_to_end
 from dsa.edge.logs import LedgerLog
 from dsa.edge.render import RenderError, svg
-from dsa.edge.runs import RunDirectory, accepted_artifacts, new_run_id, open_artifacts, open_store
 from dsa.errors import DsaError, MachineError, ParameterError
 from dsa.expr import Value
 from dsa.lang import digest, loads
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
+from dsa.runs.folder import RunDirectory, accepted_artifacts, new_run_id, open_artifacts, open_store
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.budgets import Limit, read_limit
 from dsa.runtime.content import Artifact

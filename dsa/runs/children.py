@@ -16,17 +16,18 @@ from typing import Any
 
 import attrs
 
-from dsa.edge.binding import Binding, bind
+from dsa.edge.binding import Binding
 from dsa.edge.driver import Driver, Rest
 from dsa.edge.files import read_text, shipped
-from dsa.edge.running import Observer, kept, replayed, require_no_secret, takes_specification
-from dsa.edge.runs import PART_OF, PART_WAITS, accepted_artifacts, new_run_id, open_store
 from dsa.edge.stores.memory import MemoryStore
 from dsa.errors import BindingError, DocumentError, GenerationError, MachineError
 from dsa.generators.scripted import ScriptedGenerator
 from dsa.lang import digest, loads
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
+from dsa.runs.bindings import bind
+from dsa.runs.folder import PART_OF, PART_WAITS, accepted_artifacts, new_run_id, open_store
+from dsa.runs.running import Observer, kept, replayed, require_no_secret, takes_specification
 from dsa.runtime.artifacts import ArtifactStore, MemoryArtifacts
 from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, Usage
 from dsa.runtime.journal import Beginning, Journal, RunStore, UnknownRunError

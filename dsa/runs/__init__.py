@@ -1,0 +1,1 @@
+"""The door: runs are started, followed, resumed and removed here."""

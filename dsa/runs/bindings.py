@@ -1,0 +1,414 @@
+"""What stands behind the names of a table: policies, guards, generators, found and checked before the first event.
+
+Takes a machine and where to look, gives a `Binding`. Running a file runs the code beside it; nothing else in this
+package does.
+"""
+
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from dsa.edge.binding import GENERATING_EFFECT, Binding, effect_names
+from dsa.edge.environment import environment_secrets
+from dsa.errors import BindingError, Span
+from dsa.expr import guards_read
+from dsa.generators.library import Nested, build_generator
+from dsa.guards.library import GeneratorOf, build_guard
+from dsa.machine import Machine
+from dsa.runtime.content import GeneratorInterface, GuardInterface
+from dsa.runtime.policies import Answering, Policy
+from dsa.runtime.registry import Registry
+from dsa.runtime.secret_names import Chosen
+from dsa.words import nearest
+
+ENTRY_POINTS = "dsa.bindings"
+BINDINGS_FILE = "bindings.py"
+DEFAULT_GENERATOR = "llm"
+#: What the name of a module begins with that was read from a file.
+FROM_FILE = "dsa_bindings_"
+DEFAULT_MODEL = "local"
+
+
+def bind(
+    machine: Machine,
+    *,
+    path: Path | None = None,
+    module: str | None = None,
+    model: str = DEFAULT_MODEL,
+    seed: int | None = None,
+    chosen: Chosen | None = None,
+    nested: Nested | None = None,
+    config: Mapping[str, Any] | None = None,
+) -> Binding:
+    """Bind every name of the machine, or raise one BindingError that lists all names and lines that cannot be.
+
+    `path` is the machine's document: files that options name are seen from its folder, without it from the working folder.
+    `module` is a module's name or file, else `bindings.py` beside `path` is used; names it does not give come from the
+    entry points of the group `dsa.bindings` (the dual-state agent's are there). `chosen` are secrets beside those that are found by their
+    names; `secret_names` of a module adds to them. `nested` gives generators that are machines. `config` is what policies can read beside
+    model and seed. ModelUnavailable passes through, SecretError is raised for what cannot be one.
+    BindingError also for a module that cannot be imported, for what it binds to a name and cannot do the work, and for a name of it that is
+    close to one that the machine uses.
+    """
+    modules = tuple(_modules(machine.name, path, module))
+    given = _merged(modules)
+    effects = {name: given.effects[name] for name, _ in effect_names(machine) if name in given.effects}
+    misnamings, notes = _misnamed(modules, path, module, machine)
+    faults = [*_strangers(given), *effect_faults(machine, effects), *misnamings]
+    folder = None if path is None else _folder(path)
+    generator_of: GeneratorOf = partial(
+        build_generator, machine=machine, model=model, seed=seed, extra=given.generators, nested=nested, folder=folder
+    )
+    guards = _guards(machine, lambda name: build_guard(name, machine, given.guards, generator_of, folder), faults)
+    generators = {**given.generators, **_generators(machine, generator_of, faults)}
+    if faults:
+        raise BindingError("\n".join(faults))
+    secrets = environment_secrets(_secret_names(modules) | (chosen or Chosen()))
+    known = {**(config or {}), "model": model, "seed": seed}
+    return Binding(
+        effects, guards, generators, secrets, given.policies, known, tuple(notes), _spenders(modules, machine)
+    )
+
+
+def bind_policies(module: str | None = None, *, chosen: Chosen | None = None) -> Binding:
+    """Bind what a run of a policy needs: `policies` of a module, and those of the entry points, of which the nearest wins; secrets as `bind` does.
+
+    BindingError for a module that cannot be imported, or whose `policies` is no Registry.
+    """
+    modules = tuple(_modules("", None, module))
+    secrets = environment_secrets(_secret_names(modules) | (chosen or Chosen()))
+    return Binding({}, secrets=secrets, policies=_merged(modules).policies)
+
+
+def import_kinds(module: str | None = None) -> None:
+    """Import a module by name or file, and those of the entry points: kinds of guards and generators register themselves then.
+
+    BindingError for a module that cannot be imported.
+    """
+    for _ in _modules("", None, module):
+        pass
+
+
+def handlers_of(machine: Machine) -> dict[str, Policy]:
+    """Give the policies of a machine's effects from the entry points, where there is a fitting one for every effect; else none."""
+    given = _merged(tuple(_modules(machine.name, None, None)))
+    effects = {name: given.effects[name] for name, _ in effect_names(machine) if name in given.effects}
+    return {} if effect_faults(machine, effects) else effects
+
+
+def effect_faults(machine: Machine, effects: Mapping[str, Policy]) -> list[str]:
+    """Say which effects have no policy, and which policies answer with events that the machine does not declare."""
+    faults = []
+    for name, span in effect_names(machine):
+        policy = effects.get(name)
+        if policy is None:
+            faults.append(f"{_place(span)}the effect '{name}' has no policy: give one in `effects` of {BINDINGS_FILE}")
+        elif isinstance(policy, Answering):
+            declared = machine.answers.get(name, ())
+            undeclared = sorted(policy.answers.difference(declared))
+            faults.extend(
+                f"{_place(span)}the policy of '{name}' answers '{event}', which is no event from {name}; "
+                f"declared: {', '.join(declared) or 'none'}"
+                for event in undeclared
+            )
+    return faults
+
+
+def _strangers(given: Binding) -> list[str]:
+    """Say what a module binds to names that cannot do the work: most often a class where an object is meant."""
+    faults = [
+        f"the effect '{name}' is bound to {_kind(policy)}, not to an async function"
+        for name, policy in given.effects.items()
+        if not callable(policy) or isinstance(policy, type)
+    ]
+    faults += [
+        f"the guard '{name}' is bound to {_kind(guard)}, not to a GuardInterface object"
+        for name, guard in given.guards.items()
+        if not isinstance(guard, GuardInterface)
+    ]
+    faults += [
+        f"the generator '{name}' is bound to {_kind(generator)}, not to a GeneratorInterface object"
+        for name, generator in given.generators.items()
+        if not isinstance(generator, GeneratorInterface)
+    ]
+    return faults
+
+
+def _kind(given: object) -> str:
+    return f"the class {given.__name__} itself" if isinstance(given, type) else type(given).__name__
+
+
+def _place(span: Span | None) -> str:
+    return f"{span}: " if span else ""
+
+
+def _guards(machine: Machine, build: Callable[[str], GuardInterface], faults: list[str]) -> dict[str, GuardInterface]:
+    """Build the guards that a machine reads; what is wrong with them is added to the faults."""
+    guards = {}
+    for name, span in _guards_read(machine).items():
+        try:
+            guards[name] = build(name)
+        except BindingError as error:
+            faults.append(str(error) if error.span else f"{_place(span)}{error}")
+    return guards
+
+
+def _generators(machine: Machine, build: GeneratorOf, faults: list[str]) -> dict[str, GeneratorInterface]:
+    """Build the generators that a machine asks; what is wrong with them is added to the faults."""
+    generators = {}
+    for name in _generators_needed(machine):
+        try:
+            generators[name] = build(name)
+        except BindingError as error:
+            faults.append(str(error))
+    return generators
+
+
+def _guards_read(machine: Machine) -> dict[str, Span | None]:
+    """Give each guard that a row reads, with the place of its declaration."""
+    read = {guard for row in machine.transitions for guard in guards_read(row.condition)}
+    return {guard.name: guard.span for guard in machine.guards if guard.name in read}
+
+
+def _generators_needed(machine: Machine) -> tuple[str, ...]:
+    if not any(name == GENERATING_EFFECT for name, _ in effect_names(machine)):
+        return ()
+    if machine.steps:
+        return tuple(dict.fromkeys(step.generator for step in machine.steps))
+    return (generator_name(machine, ""),)
+
+
+def generator_name(machine: Machine, step: str) -> str:
+    """Name the generator of a step: its own, else the machine's only one, else `llm`."""
+    declared = machine.step_named.get(step)
+    named = None if declared is None else declared.generator
+    if named is None and len(machine.generators) == 1:
+        named = machine.generators[0].name
+    return named or DEFAULT_GENERATOR
+
+
+# -- where bindings come from ---------------------------------------------------------------------------------------
+
+
+def _folder(path: Path) -> Path:
+    """Give the folder of a document, from the working folder where that is shorter."""
+    whole = path.parent.absolute()
+    return Path(min(str(whole), os.path.relpath(whole), key=len))
+
+
+def _misnamed(
+    modules: tuple[ModuleType, ...], path: Path | None, module: str | None, machine: Machine
+) -> tuple[list[str], list[str]]:
+    """Say which names of the user's own module the machine does not use; what installed packages bring is for many machines."""
+    if module is None and (path is None or not (path.parent / BINDINGS_FILE).is_file()):
+        return [], []
+    own, *others = modules
+    if any(other.__file__ and own.__file__ and os.path.samefile(other.__file__, own.__file__) for other in others):  # noqa: PTH121
+        return [], []
+    return _misnamings(own, machine)
+
+
+def _modules(machine: str, path: Path | None, module: str | None) -> Iterator[ModuleType]:
+    """Give the modules to look in, the nearest first."""
+    if module is not None:
+        yield _named(module)
+    elif path is not None and (beside := path.parent / BINDINGS_FILE).is_file():
+        yield _from_file(beside)
+    found = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (point.name != machine, point.name))
+    for point in found:
+        yield _imported(point.module)
+
+
+def _named(module: str) -> ModuleType:
+    if module.endswith(".py"):
+        return _from_file(Path(module))
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise BindingError(f"'{module}' is no module; give a module's name or a .py file")
+    return _imported(module)
+
+
+def _imported(module: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            raise BindingError(f"there is no module '{module}'; give a module's name or a .py file") from error
+        raise BindingError(f"the module '{module}' cannot be imported: {_said(error)}") from error
+
+
+def _from_file(path: Path) -> ModuleType:
+    name = f"{FROM_FILE}{abs(hash(path.resolve())):x}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise BindingError(f"{path}: no such Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and attrs look their module up
+    beside = str(path.parent.absolute())
+    if beside not in sys.path:
+        sys.path.append(beside)  # as for a program: what lies beside it can be imported, by its functions too
+    try:
+        spec.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # sys.exit at its top would end the program as if all were well
+        del sys.modules[name]
+        raise BindingError(f"{_line_in(path, error)}: it cannot be imported: {_said(error)}") from error
+    return module
+
+
+def _said(error: BaseException) -> str:
+    """Give what an import raised in one line, without secrets."""
+    text = environment_secrets().text(error.msg if isinstance(error, SyntaxError) else str(error))
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _line_in(path: Path, error: BaseException) -> str:
+    """Give a file with the last of its lines that an error passed through, where there is one."""
+    names = {str(path), str(path.absolute())}
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename in names]
+    if isinstance(error, SyntaxError) and error.filename in names:
+        lines.append(error.lineno)
+    return f"{path}:{lines[-1]}" if lines and lines[-1] else str(path)
+
+
+def _secret_names(modules: Iterable[ModuleType]) -> Chosen:
+    """Give the variables that modules call secrets. Raises BindingError for what are no names."""
+    names: list[str] = []
+    for module in modules:
+        given = getattr(module, "secret_names", ())
+        if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
+            where = module.__file__ or module.__name__
+            raise BindingError(f"{where}: `secret_names` is no list of the names of variables")
+        names += given
+    return Chosen(tuple(names))
+
+
+def _spenders(modules: Sequence[ModuleType], machine: Machine) -> frozenset[str] | None:
+    """Give the effects that a budget of the whole run stops, as the nearest module says. Raises BindingError for what are no effects that answer."""
+    if not modules or (given := getattr(modules[0], "spenders", None)) is None:
+        return None
+    if not isinstance(given, list | tuple) or not set(given) <= set(machine.answers):
+        where = modules[0].__file__ or modules[0].__name__
+        raise BindingError(f"{where}: `spenders` is no list of effects that have answers: {', '.join(machine.answers)}")
+    return frozenset(given)
+
+
+def _merged(modules: Iterable[ModuleType]) -> Binding:
+    """Put modules together; the first to give a name wins. Raises BindingError for what is no dictionary, and no Registry."""
+    found: dict[str, dict[str, Any]] = {"effects": {}, "guards": {}, "generators": {}}
+    policies = Registry()
+    for module in modules:
+        for kind, names in found.items():
+            found[kind] = {**_given(module, kind, Mapping, "a dictionary from names"), **names}
+        policies = policies.including(_given(module, "policies", Registry, "a Registry"))
+    return Binding(found["effects"], found["guards"], found["generators"], policies=policies)
+
+
+def _given(module: ModuleType, kind: str, wanted: type[Any], named: str) -> Any:  # noqa: ANN401  (as `kind` says)
+    """Give what a module defines under a name; an empty one when it does not."""
+    given = getattr(module, kind, None)
+    if given is None:
+        return Registry() if wanted is Registry else {}
+    if not isinstance(given, wanted):
+        raise BindingError(f"{module.__file__ or module.__name__}: `{kind}` is {_kind(given)}, not {named}")
+    return given
+
+
+# -- names of a module that a machine cannot use ----------------------------------------------------------------------
+# A name close to one which the machine uses, and for which the module has nothing, is a fault: something else would do
+# its work. Any other may be for another document, so it is only noted.
+
+#: What a module of bindings may define, and of which types.
+_ATTRIBUTES: dict[str, tuple[type, ...]] = {
+    "effects": (Mapping,),
+    "guards": (Mapping,),
+    "generators": (Mapping,),
+    "policies": (Mapping, Registry),
+    "secret_names": (list, tuple),
+    "spenders": (list, tuple),
+}
+_NEAR = 0.75
+_RUNS_MACHINE = "machine"
+
+
+def _misnamings(module: ModuleType, machine: Machine) -> tuple[list[str], list[str]]:
+    """Give what is wrong with the names of a module, and what is only odd. What other machines within this one can use is not known here."""
+    file = module.__file__
+    where = min(file, os.path.relpath(file), key=len) if file else module.__name__
+    faults, notes = [], _attributes(module, where)
+    for attribute, (usable, wanted) in _names_used(machine).items():
+        given = getattr(module, attribute, None) or {}
+        for name in sorted(str(each) for each in given if each not in usable):
+            said = f"{where} gives the {attribute.removesuffix('s')} '{name}', which no table names"
+            meant = _nearest(name, wanted - set(given))
+            if meant is not None:
+                faults.append(f"{said}; did you mean '{meant}'?{_otherwise(attribute, meant)}")
+            elif not _has_parts(machine):
+                notes.append(f"{said}; it is not used")
+    return faults, notes
+
+
+def _names_used(machine: Machine) -> dict[str, tuple[set[str], set[str]]]:
+    """Give, for each table of a module, the names that the machine could use, and those that it uses and says nothing more about."""
+    emitted = set(machine.effect_named)
+    options = {guard.name: dict(guard.options) for guard in machine.guards}
+    parts = {part.strip() for each in options.values() for part in each.get("of", "").split(",")} - {""}
+    read = {guard for row in machine.transitions for guard in guards_read(row.condition)}
+    guards = {name for step in machine.steps for name in step.guards} | parts | read
+    asked = {each["by"].strip() for each in options.values() if "by" in each}
+    generators = {step.generator for step in machine.steps} | asked | {row.name for row in machine.generators}
+    return {
+        "effects": (emitted, emitted),
+        "guards": (
+            guards | {name for row in machine.guards for name in (row.name, row.kind)},
+            guards - {row.name for row in machine.guards if row.kind},
+        ),
+        "generators": (
+            generators | {row.kind for row in machine.generators} | {DEFAULT_GENERATOR},
+            generators - {row.name for row in machine.generators if row.kind},
+        ),
+    }
+
+
+def _has_parts(machine: Machine) -> bool:
+    """Tell whether some generator is a machine itself: the module may be for that one too."""
+    return any(_RUNS_MACHINE in (row.kind, row.name) for row in machine.generators)
+
+
+def _nearest(name: str, known: set[str]) -> str | None:
+    """Give the name that was probably meant; names that differ by a number only are siblings."""
+    others = (each for each in known if _without_digits(each) != _without_digits(name))
+    return nearest(name, others, _NEAR)
+
+
+def _without_digits(name: str) -> str:
+    return "".join(character for character in name if not character.isdigit())
+
+
+def _otherwise(attribute: str, meant: str) -> str:
+    if attribute == "effects":
+        return ""
+    return f"\n        hint: if not, say in the column `is` of a table {attribute.capitalize()} what '{meant}' is"
+
+
+def _attributes(module: ModuleType, where: str) -> list[str]:
+    """Name what looks like one of the tables of a module and is none."""
+    notes = []
+    for name, value in vars(module).items():
+        missing = [
+            known for known, types in _ATTRIBUTES.items() if not hasattr(module, known) and isinstance(value, types)
+        ]
+        meant = None if name.startswith("_") else nearest(name, missing, _NEAR)
+        if meant is not None and name not in _ATTRIBUTES:
+            notes.append(f"{where} has `{name}`, which nothing reads; did you mean `{meant}`?")
+    return notes
