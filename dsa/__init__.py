@@ -11,6 +11,12 @@ if TYPE_CHECKING:
     from dsa.lang import dumps, loads
     from dsa.machine import Machine
     from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
+    from dsa.runs.handle import RunHandle
+    from dsa.runs.runs import Runs, open_runs, run
+    from dsa.runs.setup import Options
+    from dsa.runtime.moment import Moment
+    from dsa.runtime.policies import Action, PolicyContext, Step, answering, error_step, event_step, text_step
+    from dsa.runtime.rest import Rest
     from dsa.targets import emit
 
 #: Where each public name lives; it is imported at first use, so that `import dsa` and `dsa --help` are quick.
@@ -30,24 +36,52 @@ _HOME = {
     "step": "dsa.meaning",
     "emit": "dsa.targets",
     "prove": "dsa.checks.prove",
+    "Moment": "dsa.runtime.moment",
+    "Options": "dsa.runs.setup",
+    "Rest": "dsa.runtime.rest",
+    "RunHandle": "dsa.runs.handle",
+    "Runs": "dsa.runs.runs",
+    "open_runs": "dsa.runs.runs",
+    "run": "dsa.runs.runs",
+    "Action": "dsa.runtime.policies",
+    "PolicyContext": "dsa.runtime.policies",
+    "Step": "dsa.runtime.policies",
+    "answering": "dsa.runtime.policies",
+    "error_step": "dsa.runtime.policies",
+    "event_step": "dsa.runtime.policies",
+    "text_step": "dsa.runtime.policies",
 }
 
 __all__ = [
+    "Action",
     "Configuration",
     "Machine",
+    "Moment",
     "Occurrence",
+    "Options",
+    "PolicyContext",
     "Refusal",
+    "Rest",
+    "RunHandle",
+    "Runs",
+    "Step",
     "Taken",
+    "answering",
     "check",
     "dumps",
     "emit",
+    "error_step",
+    "event_step",
     "explore",
     "load",
     "loads",
     "odds",
+    "open_runs",
     "prove",
+    "run",
     "start",
     "step",
+    "text_step",
 ]
 
 

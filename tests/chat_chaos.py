@@ -17,8 +17,8 @@ import attrs
 from chats import CARS, told
 
 from dsa.meaning import Occurrence, Taken, start, step
-from dsa.runs.folder import open_store
-from dsa.runs.running import replayed
+from dsa.runs.place import open_store
+from dsa.runs.record import replayed
 from dsa.runtime.ledger import DoubtEntry, EventEntry, IntentEntry, RefusalEntry, ResultEntry, StepEntry
 from machines.chat.conversation import CALLED, REASONS, conversation_of
 from machines.chat.session import Chat, Settings

@@ -13,7 +13,7 @@ from row_stories import HANGS, Hanging, as_text, lived, with_faults
 
 from dsa.edge.files import load
 from dsa.meaning import Occurrence
-from dsa.runs.folder import open_store
+from dsa.runs.place import open_store
 from machines.coding.resources import let_go, resources_in
 from machines.coding.session import bound_in
 

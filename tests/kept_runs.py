@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from dsa.cli.main import program
 from dsa.lang import digest, loads
 from dsa.meaning import Occurrence
-from dsa.runs.folder import open_store
+from dsa.runs.place import open_store
 from dsa.runtime.ledger import ResultEntry
 from dsa.runtime.policies import event_step
 from dsa.runtime.run import begin

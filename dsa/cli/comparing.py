@@ -19,8 +19,8 @@ from dsa.cli.kept import Kept, faults_told, replayed_run
 from dsa.errors import ParameterError
 from dsa.expr import Value
 from dsa.machine import Machine, minima
-from dsa.runs.folder import open_store
-from dsa.runs.running import OtherMachineError
+from dsa.runs.place import open_store
+from dsa.runs.record import OtherMachineError
 from dsa.runtime.journal import DamageError, RunStore
 from dsa.runtime.ledger import PolicyEntry
 

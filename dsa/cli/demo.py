@@ -13,7 +13,7 @@ from dsa.cli.terminal import terminal
 from dsa.cli.watching import Watching, watching_options
 from dsa.edge.files import load, locate
 from dsa.runs.bindings import DEFAULT_MODEL
-from dsa.runs.folder import DEFAULT_RUNS
+from dsa.runs.place import DEFAULT_RUNS
 
 #: Each document, how it should end, and what it shows.
 SHOWN = (

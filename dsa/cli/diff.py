@@ -32,7 +32,7 @@ from dsa.expr import Value
 from dsa.lang import digest
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, step
-from dsa.runs.folder import DEFAULT_RUNS, LEDGER
+from dsa.runs.place import DEFAULT_RUNS, LEDGER
 from dsa.runtime.ledger import EventEntry
 from dsa.tables import aligned
 from dsa.trace import show_events, show_occurrence, show_values

@@ -14,6 +14,7 @@ from rich.console import Console
 from dsa.cli.live import Progress
 from dsa.machine import Machine
 from dsa.runtime.ledger import Entry
+from dsa.runtime.moment import Moment
 
 
 class Display(Protocol):
@@ -57,16 +58,12 @@ class OwnProgress:
     ) -> None:
         self._display.end()
 
-    def observe(self, entry: Entry) -> None:
-        """Show an entry."""
-        self._display.observe(entry)
+    def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
+        """Show a moment; one that was there before the run went on is only noted."""
+        self._console.quiet = not is_new
+        self._display.observe(moment.entry)
+        self._console.quiet = False
 
     def rests(self, directory: Path) -> None:
         """Show what the run asks of people."""
         self._display.rests(directory)
-
-    def recall(self, entry: Entry) -> None:
-        """Take note of an entry that was there before the run went on."""
-        self._console.quiet = True
-        self._display.observe(entry)
-        self._console.quiet = False

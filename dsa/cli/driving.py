@@ -4,7 +4,9 @@ Takes a recorded run and what is said to it, gives what became of it.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import attrs
 import click
@@ -12,21 +14,18 @@ import click
 from dsa.cli.changing import change_to
 from dsa.cli.displays import OwnProgress, progress_of
 from dsa.cli.kept import Kept, faults_told
+from dsa.cli.runner import Performed, perform
 from dsa.cli.terminal import terminal
 from dsa.cli.watching import Watching
-from dsa.edge.binding import Binding
 from dsa.edge.environment import environment_secrets
 from dsa.edge.files import load
 from dsa.errors import DsaError
-from dsa.generators.scripted import ScriptedGenerator
 from dsa.lang import digest
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
-from dsa.runs.bindings import DEFAULT_MODEL, bind
-from dsa.runs.children import Machines
-from dsa.runs.running import Performed, take_up
-from dsa.runtime.ledger import ArtifactEntry, Handling, MachineEntry
-from dsa.runtime.run import Run
+from dsa.runs.runs import Resumption, open_runs
+from dsa.runs.setup import Options
+from dsa.runtime.ledger import Handling
 
 
 @attrs.frozen
@@ -55,63 +54,31 @@ class Manner:
 
 
 def go_on(kept: Kept, root: Path, said: Said, manner: Manner) -> Performed:
-    """Take a run up and drive it until it rests. Raises Ended, and what `take_up` and `bind` raise of a user's mistakes."""
+    """Take a run up and drive it until it rests. Raises Ended, and what `Runs.resume` raises of a user's mistakes."""
     directory = root / kept.run.run_id
     change = change_to(manner.machine) if manner.machine is not None else None
     if change is None:
         _note_changes(kept, directory)
-
-    def bound(first: MachineEntry, machine: Machine) -> Binding:
-        return bind_as_started(first, machine, kept.run, manner, root)
-
     watching = manner.watching.continuing(dict(kept.first.started))
-    secrets = environment_secrets(watching.chosen)
     quiet = manner.quiet or watching.is_logging
     with (
         faults_told(root, lambda: directory),
-        watching.watched(secrets) as watched,
+        watching.watched(environment_secrets(watching.chosen)) as watched,
         progress_of(change.machine if change else kept.run.machine, terminal(), quiet=quiet) as progress,
     ):
         watched.note("what is sent", [each.data for each in (*said.sent, *said.answers.values())])
-        performed = take_up(
-            root,
-            kept.run.run_id,
-            bound,
-            sent=said.sent,
-            decided=said.decided,
-            answers=said.answers,
-            take=manner.take,
-            budget=manner.budget,
-            change=change.entry if change else lambda _run: None,
-            observe=watched.observing(progress.observe),
-            recall=watched.recalling(progress.recall),
+        options = Options(manner.module, manner.model, budget=manner.budget, chosen=watching.chosen)
+        change_entry = change.entry if change else lambda _run: None
+        resumption = Resumption(said.decided, said.answers, change_entry, manner.take)
+        how: dict[str, Any] = {"options": options, "resumption": resumption}
+        how["on_moment"] = watched.observing(progress.on_moment)
+        performed = perform(
+            partial(open_runs, root, must_exist=True), lambda runs: runs.resume(kept.run.run_id, *said.sent, **how)
         )
         if isinstance(progress, OwnProgress):
             progress.rests(directory)
-        return watched.rested(performed)
-
-
-def bind_as_started(first: MachineEntry, machine: Machine, run: Run, manner: Manner, root: Path) -> Binding:
-    """Bind a machine as its run was started, but for what is to be otherwise. Raises BindingError, ModelUnavailable, DocumentError.
-
-    A script goes on after the replies that the run has had of it.
-    """
-    started = dict(first.started)
-    file, module = started.get("file"), manner.module or started.get("module")
-    model, seed = manner.model or started.get("model") or DEFAULT_MODEL, started.get("seed")
-    chosen = manner.watching.continuing(started).chosen
-    path = Path(file) if file else None
-    nested = Machines(root, model, seed, chosen, (path.resolve(),) if path else ())
-    config = {**(started.get("config") or {}), "runs": str(root.absolute())}
-    binding = bind(
-        machine, path=path, module=module, model=model, seed=seed, chosen=chosen, nested=nested, config=config
-    )
-    for entry in () if manner.model else run.ledger:
-        if isinstance(entry, ArtifactEntry):
-            generator = binding.generators.get(entry.author)
-            if isinstance(generator, ScriptedGenerator):
-                generator.skip(entry.step)
-    return binding
+        watched.rested(performed.rest)
+        return performed
 
 
 def _note_changes(kept: Kept, directory: Path) -> None:

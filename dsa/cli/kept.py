@@ -16,8 +16,9 @@ import click
 from dsa.cli.faults import INTERRUPTED, UNREADABLE, Ended
 from dsa.edge.git import ArtifactStoreError
 from dsa.errors import GenerationError
-from dsa.runs.folder import DEFAULT_RUNS, PART_OF, open_store
-from dsa.runs.running import OtherMachineError, replayed
+from dsa.runs.folder import PART_OF
+from dsa.runs.place import DEFAULT_RUNS, open_store
+from dsa.runs.record import OtherMachineError, replayed
 from dsa.runtime.journal import DamageError, HeldError, Recorded, RunStore, StoreError
 from dsa.runtime.ledger import MachineEntry, PolicyEntry
 from dsa.runtime.recorded import ReplayMismatchError

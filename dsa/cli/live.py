@@ -30,6 +30,7 @@ from dsa.runtime.ledger import (
     TimerEntry,
     VerdictEntry,
 )
+from dsa.runtime.moment import Moment
 
 _WORDS: dict[Outcome, str] = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}
 _STYLES = {"passed": "green", "rejected": "yellow", "fatal": "bold red", "error": "bold red"}
@@ -59,7 +60,7 @@ class Row:
 
 
 class Progress:
-    """Shows a run. Pass `observe` to the driver; use it as a context manager so that the terminal is given back."""
+    """Shows a run. Pass `on_moment` to it; use it as a context manager so that the terminal is given back."""
 
     def __init__(self, machine: Machine, console: Console, *, quiet: bool = False) -> None:
         self._machine = machine
@@ -89,14 +90,13 @@ class Progress:
             self._live.update(self._table(len(self._rows)))
             self._live.stop()
 
-    def recall(self, entry: Entry) -> None:
-        """Take note of an entry that was there before the run went on, without a line for it."""
-        quiet, self._quiet = self._quiet, True
-        self.observe(entry)
+    def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
+        """Show what a moment changes; there is no line for one that was there before the run went on."""
+        quiet, self._quiet = self._quiet, self._quiet or not is_new
+        self._show(moment.entry)
         self._quiet = quiet
 
-    def observe(self, entry: Entry) -> None:
-        """Take note of one ledger entry and show what it changes."""
+    def _show(self, entry: Entry) -> None:
         match entry:
             case IntentEntry(effect=effect, target=target) if effect == GENERATING_EFFECT:
                 step = step_of(self._machine, target)

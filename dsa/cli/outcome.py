@@ -16,17 +16,17 @@ from rich.text import Text
 
 from dsa.cli.faults import silence
 from dsa.cli.kept import line
+from dsa.cli.runner import Performed
 from dsa.cli.spent import plural, tokens_and_cost
 from dsa.cli.step_lines import shortened, text_said
 from dsa.cli.terminal import printable
 from dsa.cli.timeline import doubts, send_line
 from dsa.edge.binding import GENERATING_EFFECT
-from dsa.edge.driver import Rest
 from dsa.edge.effects import code_and_message
 from dsa.meaning import Occurrence
 from dsa.runs.folder import PART_WAITS
-from dsa.runs.running import Performed
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry, StepEntry, VerdictEntry
+from dsa.runtime.rest import Rest
 from dsa.runtime.run import Run
 from dsa.runtime.standing import outside_events
 from dsa.runtime.timeline import Refused, short_key
@@ -49,7 +49,7 @@ def exit_code(rest: Rest, refused: Sequence[Refused] = ()) -> int:
         return WAITING
     if rest.kind == "stopped" or refused:
         return 1
-    return WAITING if rest.kind == "waiting" else _CODES.get(rest.run.outcome, 0)
+    return WAITING if rest.kind in {"waiting", "in doubt"} else _CODES.get(rest.run.outcome, 0)
 
 
 def _waits_inside(rest: Rest) -> bool:
@@ -160,7 +160,7 @@ def _next(performed: Performed) -> str | None:
     if rest.kind == "stopped":
         first = "what it says, then " if _waits_inside(rest) else ""
         return first + line("resume", performed.directory)
-    is_waiting = rest.kind == "waiting" and not rest.in_doubt and outside_events(rest.run)
+    is_waiting = rest.kind == "waiting" and outside_events(rest.run)
     return send_line(rest.run, performed.directory) if is_waiting else None
 
 
@@ -215,7 +215,7 @@ def as_json(performed: Performed, refused: Sequence[Refused] = ()) -> str:
         "values": run.values,
         "exit_code": exit_code(rest, refused),
         "failure": None if rest.failure is None else _failure(rest),
-        "waits_for": outside_events(run) if rest.kind == "waiting" and not rest.in_doubt else [],
+        "waits_for": outside_events(run) if rest.kind == "waiting" else [],
         "in_doubt": [{"key": i.key, "effect": i.effect, "line": i.line} for i in rest.in_doubt],
         "refused": [_refused(each) for each in refused],
         "attempts": [_attempt(entry) for entry in run.ledger if isinstance(entry, VerdictEntry)],

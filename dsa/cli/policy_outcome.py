@@ -18,6 +18,7 @@ from dsa.cli.terminal import printable
 from dsa.runs.policy_runs import PolicyEnd, answer_text
 from dsa.runtime.called import ROOT, Called, path_of
 from dsa.runtime.ledger import CallEntry, CallResultEntry, DoubtEntry, Entry, PolicyEntry, ResultEntry
+from dsa.runtime.moment import Moment
 from dsa.runtime.totals import Totals, totals
 
 _STYLES = {0: "bold green", 1: "bold red", 3: "bold yellow"}
@@ -26,23 +27,26 @@ _NO_EFFECT = ""  # a run of a policy has no effect that asks a model
 
 
 class PolicyProgress:
-    """Prints a line for each call that gave something of its own. Pass `observe` to the run."""
+    """Prints a line for each call that gave something of its own. Pass `on_moment` to the run."""
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._console, self._quiet = console, quiet
         self._policies: dict[str, str] = {}
 
-    def recall(self, entry: Entry) -> None:
-        """Take note of an entry that was there before the run went on, without a line for it."""
+    def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
+        """Print what is new."""
+        self._note(moment.entry)
+        if is_new:
+            self._tell(moment.entry)
+
+    def _note(self, entry: Entry) -> None:
         match entry:
             case PolicyEntry(policy=policy):
                 self._policies[ROOT] = policy
             case CallEntry(path=path, policy=policy):
                 self._policies[path] = policy
 
-    def observe(self, entry: Entry) -> None:
-        """Take note of an entry and print what it says."""
-        self.recall(entry)
+    def _tell(self, entry: Entry) -> None:
         match entry:
             case CallResultEntry(path=path, steps=steps) if path != ROOT:
                 for step in steps:

@@ -24,8 +24,8 @@ from dsa.cli.timeline import outcome_text
 from dsa.edge.files import load, read_text
 from dsa.errors import OccurrenceError, ParameterError
 from dsa.machine import Machine
-from dsa.runs import running
-from dsa.runs.running import OtherMachineError
+from dsa.runs import record
+from dsa.runs.record import OtherMachineError
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import (
     Entry,
@@ -103,7 +103,7 @@ def _own(recorded: Recorded) -> Machine | None:
 
 def _again(kept: Kept, *, json_wanted: bool) -> int:
     """Compare a run's ledger with what its machine makes of its events, byte by byte; give the exit code."""
-    run, _ = running.replayed(kept.recorded, derived)
+    run, _ = record.replayed(kept.recorded, derived)
     pairs = zip(kept.recorded.entries, run.ledger, strict=True)
     for position, (written, made) in enumerate(pairs):
         if dump_line(written) != dump_line(made):

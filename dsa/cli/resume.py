@@ -13,12 +13,13 @@ from dsa.cli.model import model_named
 from dsa.cli.outcome import exit_code, tell
 from dsa.cli.run_policy import Manner as PolicyManner
 from dsa.cli.run_policy import resume_policy
+from dsa.cli.runner import Performed
 from dsa.cli.terminal import say, terminal
 from dsa.cli.watching import Watching, watching_options
-from dsa.edge.driver import Rest
-from dsa.runs.folder import accepted_artifacts, open_artifacts
-from dsa.runs.running import Performed
+from dsa.runs.folder import accepted_artifacts
+from dsa.runs.place import open_artifacts
 from dsa.runtime.ledger import Handling, PolicyEntry
+from dsa.runtime.rest import Rest
 from dsa.runtime.timeline import full_key
 
 
@@ -89,9 +90,8 @@ def finished(kept: Kept, root: Path) -> Performed:
     accepted = tuple(accepted_artifacts(kept.run, open_artifacts(root, kept.run.run_id)))
     final = next(iter(sorted(directory.glob("final.*"))), None)
     diagram = directory / "diagram.svg"
-    return Performed(
-        Rest("finished", kept.run), directory, accepted, final, diagram if diagram.exists() else None, seconds=0.0
-    )
+    rest = Rest("finished", kept.run, accepted=accepted)
+    return Performed(rest, directory, final, diagram if diagram.exists() else None, 0.0)
 
 
 def _decided(kept: Kept, root: Path, given: dict[Handling, tuple[str, ...]]) -> dict[str, Handling]:

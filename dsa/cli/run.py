@@ -4,8 +4,8 @@
 """
 
 import sys
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -16,17 +16,21 @@ from dsa.cli.live import Progress
 from dsa.cli.model import model_named
 from dsa.cli.outcome import exit_code, tell
 from dsa.cli.parameters import parse_parameters
-from dsa.cli.run_policy import absolute_module, absolute_script, or_policy, require_text
+from dsa.cli.run_policy import or_policy, require_text
+from dsa.cli.runner import Performed, perform
 from dsa.cli.terminal import terminal
 from dsa.cli.watching import Watching, watching_options
+from dsa.edge.environment import environment_secrets
 from dsa.edge.files import load, locate, read_text
 from dsa.lang import machine_of
 from dsa.machine import Machine
-from dsa.runs.bindings import DEFAULT_MODEL, bind
-from dsa.runs.children import Machines
-from dsa.runs.folder import DEFAULT_RUNS
-from dsa.runs.running import Performed, perform, takes_specification
-from dsa.runtime.ledger import Entry, MachineEntry
+from dsa.runs.bindings import DEFAULT_MODEL
+from dsa.runs.document import Document, first_event, takes_specification
+from dsa.runs.folder import new_run_id
+from dsa.runs.handle import RunHandle
+from dsa.runs.place import DEFAULT_RUNS
+from dsa.runs.runs import Runs, open_runs
+from dsa.runs.setup import Options
 from dsa.runtime.prompt import SPECIFICATION, placeholders
 
 
@@ -111,31 +115,27 @@ def run_with_model(
     watching: Watching | None = None,
 ) -> Performed:
     """Bind a machine and run it while its progress is shown. Raises Ended when there is no model, and at Ctrl-C."""
-    directory: Path | None = None
-    watching = watching or Watching()
+    run_id, watching = new_run_id(machine.name), watching or Watching()
+    directory, text = root / run_id, read_text(path)
+    with (
+        faults_told(root, lambda: directory if directory.is_dir() else None),
+        watching.watched(environment_secrets(watching.chosen)) as watched,
+        Progress(machine, console, quiet=quiet or watching.is_logging) as progress,
+    ):
+        watched.note("the specification", specification)
+        options = Options(module, model, seed, budget=budget, chosen=watching.chosen)
 
-    def watch(entry: Entry) -> None:
-        nonlocal directory
-        if isinstance(entry, MachineEntry):
-            directory = root / entry.run
-        progress.observe(entry)
+        async def begin(runs: Runs) -> RunHandle:
+            setup = runs.setup(Document(machine, text, path), options)
+            for note in setup.binding.notes:
+                click.echo(note, err=True)
+            handle = runs.begin(setup, run_id=run_id, on_moment=watched.observing(progress.on_moment))
+            handle.start(*first_event(machine, specification or None))
+            return handle
 
-    with faults_told(root, lambda: directory):
-        nested = Machines(root, model, seed, watching.chosen, (path.resolve(),))
-        how: dict[str, Any] = {"chosen": watching.chosen, "nested": nested, "config": {"runs": str(root.absolute())}}
-        binding = bind(machine, path=path, module=module, model=model, seed=seed, **how)
-        for note in binding.notes:
-            click.echo(note, err=True)
-        known = {"file": str(path.absolute()), "module": absolute_module(module) if module else None}
-        started = known | {"model": absolute_script(model), "seed": seed, "budget": list(budget)} | watching.started()
-        with (
-            watching.watched(binding.secrets) as watched,
-            Progress(machine, console, quiet=quiet or watching.is_logging) as progress,
-        ):
-            watched.note("the specification", specification)
-            text, observe = read_text(path), watched.observing(watch)
-            done = perform(machine, text, binding, specification, root=root, started=started, observe=observe)
-            return watched.rested(done)
+        performed = perform(partial(open_runs, root), begin)
+        watched.rested(performed.rest)
+        return performed
 
 
 def asked_for(machine: Machine, given: str | None) -> str:

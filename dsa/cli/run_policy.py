@@ -29,7 +29,8 @@ from dsa.runs.bindings import DEFAULT_MODEL, bind_policies
 from dsa.runs.policy_runs import PolicyEnd, begin, derived_again, take_up
 from dsa.runtime.called import ROOT, path_of, policy_standing
 from dsa.runtime.journal import Recorded
-from dsa.runtime.ledger import Entry, Handling, PolicyEntry, dump_line
+from dsa.runtime.ledger import Handling, PolicyEntry, dump_line
+from dsa.runtime.moment import Moment
 from dsa.runtime.policies import ACTION_RESULT, TEXT, Step, action_result_step, text_step
 
 
@@ -111,16 +112,16 @@ def run_policy(policy: str, text: str, manner: Manner, *, over: str | None, seed
     directory = list[Path]()
     progress = manner.progress
 
-    def watch(entry: Entry) -> None:
-        if isinstance(entry, PolicyEntry):
-            directory.append(manner.root / entry.run)
-        progress.observe(entry)
+    def watch(moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
+        if isinstance(moment.entry, PolicyEntry):
+            directory.append(manner.root / moment.run)
+        progress.on_moment(moment, is_new)
 
     told = faults_told(manner.root, lambda: directory[0] if directory else None)
     with told, manner.watching.watched(binding.secrets) as watched:
         watched.note("TEXT", text)
         observe = watched.observing(watch)
-        end = begin(policy, {"text": text}, binding, root=manner.root, config=config, observe=observe)
+        end = begin(policy, {"text": text}, binding, root=manner.root, config=config, on_moment=observe)
     return tell_policy(end, terminal(), json_wanted=manner.json_wanted)
 
 
@@ -213,9 +214,6 @@ def _taken_up(
     secrets = environment_secrets(manner.watching.chosen)
     with faults_told(manner.root, lambda: directory), manner.watching.watched(secrets) as watched:
         watched.note("what is sent", [step.payload for step in (answers or {}).values()])
-        recall = watched.recalling(progress.recall)
-        for entry in recorded.entries:
-            recall(entry)
         end: PolicyEnd = take_up(
             manner.root,
             recorded.run,
@@ -224,7 +222,7 @@ def _taken_up(
             answers=answers,
             take=manner.take,
             config={"model": _model(manner.model)} if manner.model else {},
-            observe=watched.observing(progress.observe),
+            on_moment=watched.observing(progress.on_moment),
         )
     return tell_policy(end, terminal(), json_wanted=manner.json_wanted)
 

@@ -12,8 +12,8 @@ from dsa.cli.kept import faults_told, replayed_run, runs_option
 from dsa.cli.policy_story import named, policy_how
 from dsa.cli.terminal import say
 from dsa.cli.timeline import how, started_at
-from dsa.runs.folder import open_store
-from dsa.runs.running import OtherMachineError
+from dsa.runs.place import open_store
+from dsa.runs.record import OtherMachineError
 from dsa.runtime.called import policy_standing
 from dsa.runtime.journal import DamageError, Recorded, RunStore
 from dsa.runtime.ledger import EventEntry, MachineEntry, PolicyEntry

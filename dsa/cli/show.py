@@ -19,8 +19,8 @@ from dsa.cli.timeline import story
 from dsa.expr import Value
 from dsa.lang import loads, scenario_text
 from dsa.machine import Machine
-from dsa.runs.folder import open_artifacts
-from dsa.runs.running import text_of
+from dsa.runs.place import open_artifacts
+from dsa.runs.record import text_of
 from dsa.runtime.artifacts import Attempt, short_id, tree_of_attempts
 from dsa.runtime.counting import counters
 from dsa.runtime.journal import Recorded

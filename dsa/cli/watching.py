@@ -16,7 +16,8 @@ import click
 from dsa.cli.terminal import patient
 from dsa.edge.logs import LEVELS, Form, log_to
 from dsa.edge.telemetry import Telemetry, TelemetryError, is_configured, traced
-from dsa.runs.running import Observer, Performed, all_of
+from dsa.runtime.moment import OnMoment, to_all
+from dsa.runtime.rest import Rest
 from dsa.runtime.secret_names import Chosen
 from dsa.runtime.secrets import Secrets
 
@@ -73,22 +74,15 @@ class Watched:
     _secrets: Secrets
     _telemetry: Telemetry | None
 
-    def observing(self, show: Observer) -> Observer:
-        """Give the observer of new entries."""
+    def observing(self, show: OnMoment) -> OnMoment:
+        """Return an observer that shows, and traces where that is wanted."""
         telemetry = self._telemetry
-        return show if telemetry is None else all_of(show, telemetry.observe)
+        return show if telemetry is None else to_all(show, telemetry.on_moment)
 
-    def recalling(self, show: Observer) -> Observer:
-        """Give the observer of the entries that are there before a run goes on."""
-        telemetry = self._telemetry
-        return show if telemetry is None else all_of(show, telemetry.recall)
-
-    def rested(self, performed: Performed) -> Performed:
-        """Say to the trace how it ended; give it on."""
-        failure = performed.rest.failure
+    def rested(self, rest: Rest) -> None:
+        """Say to the trace how the run came to rest."""
         if self._telemetry is not None:
-            self._telemetry.close(None if failure is None else str(failure))
-        return performed
+            self._telemetry.close(None if rest.failure is None else str(rest.failure))
 
     def note(self, what: str, data: object) -> None:
         """Say on standard error when something that a person gives to a run has a secret in it."""

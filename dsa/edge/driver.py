@@ -8,14 +8,11 @@ durable.
 """
 
 import asyncio
-import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Literal, TypeVar
-
-import attrs
+from typing import Any, TypeVar
 
 from dsa.declarations import OUTSIDE
 from dsa.edge.binding import Binding
@@ -26,7 +23,7 @@ from dsa.edge.news import News, came_before, cancelled_by
 from dsa.edge.outside import FromOutside
 from dsa.edge.performing import Performer
 from dsa.edge.underway import UnderWay
-from dsa.meaning import Occurrence, require_known
+from dsa.meaning import Occurrence, Refusal, Taken, require_known, step
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.budgets import Limit, Meter
 from dsa.runtime.journal import Journal
@@ -41,50 +38,17 @@ from dsa.runtime.ledger import (
 )
 from dsa.runtime.policies import Action, Step, error_step
 from dsa.runtime.recorded import IN_DOUBT
-from dsa.runtime.recovery import InFlight, Unfinished, handling_of
+from dsa.runtime.recovery import InFlight, Unfinished, handling_of, unfinished
 from dsa.runtime.redacting import RedactingArtifacts
+from dsa.runtime.rest import Failure, Rest
 from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, Stop
 
 #: Reasons to refuse an answer or a timer that are no fault of the table (S4, S7).
 _HARMLESS = ("late", "finished")
-#: The code of what was raised is the name of a class; other codes are words of ours.
-_RAISED = re.compile("[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*")
 #: How many occurrences may be taken before others on the event loop have their turn.
 _AT_A_TIME = 16
 
 T = TypeVar("T")
-
-
-@attrs.frozen
-class Failure:
-    """Why a run stopped before its end: the effect or event, the line of its row, what was the matter, where in the user's code.
-
-    The run can go on from its ledger once the cause is gone.
-    """
-
-    what: str
-    line: int | None
-    code: str
-    message: str
-    at: str = ""
-
-    def __str__(self) -> str:
-        place = f" (line {self.line})" if self.line is not None else ""
-        kind = f"{self.code}: " if _RAISED.fullmatch(self.code) and self.code != TimeoutError.__name__ else ""
-        return f"{self.what}{place} failed: {kind}{self.message}{f' (at {self.at})' if self.at else ''}"
-
-
-@attrs.frozen
-class Rest:
-    """How `drive` ended: at a final state, waiting for an outside event, or stopped by a failure.
-
-    `in_doubt` are the effects about which somebody has to say what became of them, before anything goes on.
-    """
-
-    kind: Literal["finished", "waiting", "stopped"]
-    run: Run
-    failure: Failure | None = None
-    in_doubt: tuple[IntentEntry, ...] = ()
 
 
 def _failure(intent: IntentEntry, payload: dict[str, Any]) -> Failure:
@@ -95,7 +59,8 @@ class Driver:
     """Drives one run. `run` is the run as it is now, `clock` the time it goes by.
 
     `commands` are what `begin` gave beside the run, `left` is what a run that was cut off has left to do, `limits` are its budget. Every
-    entry goes to the `journal`; `observe` is called with it once it is durable, first with those that the run comes with.
+    entry goes to the `journal`; `observe` is called with it once it is durable, first with those that the run comes with; `on_rest`
+    whenever nothing but timers is under way.
     """
 
     def __init__(
@@ -110,6 +75,7 @@ class Driver:
         limits: Iterable[Limit] = (),
         clock: Clock | None = None,
         observe: Callable[[Entry], None] | None = None,
+        on_rest: Callable[[], None] | None = None,
     ) -> None:
         self.run = run
         self._guards = binding.guards
@@ -120,7 +86,7 @@ class Driver:
         meter = Meter(limits, run.machine.answers, binding.spenders)
         self._performer = Performer(self, binding, self._artifacts, self.clock, meter)
         self._journal = journal
-        self._observe = observe
+        self._observe, self._on_rest = observe, on_rest
         self._saved = 0 if left is None else len(run.ledger)
         self._left = left or Unfinished()
         self._inbox: deque[News] = deque()
@@ -141,6 +107,24 @@ class Driver:
         """
         self._tell(News(self._outside.read(self.run.machine, occurrence)))
 
+    def hand(self, occurrence: Occurrence, at: str | None = None) -> "asyncio.Future[Taken | Refusal]":
+        """Hand in an outside event as `send` does; the future says what became of it, once that is durable.
+
+        `at` is the place of the question that it answers: when that has passed, the event is refused as late.
+        """
+        answer: asyncio.Future[Taken | Refusal] = asyncio.get_running_loop().create_future()
+        self._tell(News(self._outside.read(self.run.machine, occurrence), at=at, answer=answer))
+        return answer
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When the next timer is due, in milliseconds since 1970; None when none is armed."""
+        return min(unfinished(self.run).timers.values(), default=None)
+
+    def write_to(self, journal: Journal) -> None:
+        """Go on with another right to write the same run, which was given up at rest."""
+        self._journal = journal
+
     def hear(self, intent: IntentEntry, answer: Occurrence | Step) -> None:
         """Take an answer of an effect, or its error step, whoever brings it; one that nobody waits for is refused as late (S7)."""
         self._tell(News(occurrence_of(intent, answer), intent))
@@ -158,7 +142,7 @@ class Driver:
         asked = self._asked(left, decided or {})
         if asked:
             self._left = left
-            return Rest("waiting", self.run, in_doubt=asked)
+            return Rest("in doubt", self.run, in_doubt=asked)
         try:
             if not self._inbox:
                 self._save()
@@ -172,8 +156,9 @@ class Driver:
                 self._save()
         if self._broken is not None:
             raise self._broken
-        kind: Literal["finished", "waiting"] = "finished" if self.run.finished else "waiting"
-        return Rest("stopped" if self._failure else kind, self.run, self._failure)
+        if self._failure:
+            return Rest("stopped", self.run, self._failure)
+        return Rest("finished" if self.run.finished else "waiting", self.run)
 
     async def _take_what_comes(self) -> None:
         taken = 0
@@ -186,6 +171,8 @@ class Driver:
             elif self.run.finished or not self._under_way:
                 return
             else:
+                if self._on_rest is not None and not self._under_way.has_effects:
+                    self._on_rest()
                 self._news.clear()
                 await self._news.wait()
 
@@ -259,10 +246,13 @@ class Driver:
             said = self._secrets.text(str(error))
             self._failure = Failure(f"a guard that judges {occurrence.event}", line, type(error).__name__, said)
             return
+        before = self.run.configuration
         run, commands = self.run.feed(given, key, at_ms=self.clock.wall_ms())
         refused = run.ledger[-1]
         self.run = self._with_deadlines(run, commands)
         self._save()
+        if news.answer is not None and not news.answer.done():
+            news.answer.set_result(step(run.machine, before, given))
         if isinstance(refused, RefusalEntry) and self._must_be_taken(given) and refused.reason not in _HARMLESS:
             what = f"{given.event} in {run.configuration.state}"
             self._failure = Failure(what, line, refused.reason, refused.message)

@@ -29,6 +29,7 @@ from dsa.runtime.ledger import (
     TimerEntry,
     VerdictEntry,
 )
+from dsa.runtime.moment import Moment
 from dsa.runtime.secrets import Secrets
 
 LOGGER = logging.getLogger("dsa")
@@ -42,14 +43,19 @@ Fields = dict[str, Any]
 
 
 class LedgerLog:
-    """Logs the entries of one run. Pass `observe` to the driver; pass `recall` what was there before it goes on."""
+    """Logs the moments of one run; those that were there before it was taken up have been logged then."""
 
     def __init__(self, logger: logging.Logger = LOGGER) -> None:
         self._logger = logger
         self._run, self._seq, self._state = "", 0, ""
 
-    def recall(self, entry: Entry) -> None:
-        """Take note of an entry that was logged in an earlier life."""
+    def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
+        """Log what is new."""
+        self._note(moment.entry)
+        if is_new:
+            self._log(moment.entry)
+
+    def _note(self, entry: Entry) -> None:
         match entry:
             case MachineEntry() | PolicyEntry():
                 self._run = entry.run
@@ -60,9 +66,7 @@ class LedgerLog:
             case _:
                 pass
 
-    def observe(self, entry: Entry) -> None:
-        """Log an entry."""
-        self.recall(entry)
+    def _log(self, entry: Entry) -> None:
         if not (isinstance(entry, _MAY_WARN) or self._logger.isEnabledFor(logging.INFO)):
             return
         kind, level, fields = described(entry)

@@ -3,13 +3,14 @@
 Takes what a run has left to do, gives it in the order in which the run is to hear of it. Feeds nothing.
 """
 
+import asyncio
 from collections.abc import Mapping
 
 import attrs
 
 from dsa.edge.effects import answer_in, occurrence_of
 from dsa.machine import Machine
-from dsa.meaning import Occurrence
+from dsa.meaning import Occurrence, Refusal, Taken
 from dsa.runtime.ledger import IntentEntry
 from dsa.runtime.policies import Step
 from dsa.runtime.recovery import Unfinished
@@ -21,10 +22,15 @@ Timer = tuple[str, str]
 
 @attrs.frozen
 class News:
-    """Something for the run: an occurrence, the intent of the effect it answers, or the timer that fired."""
+    """Something for the run: an occurrence, the intent of the effect it answers, or the timer that fired.
+
+    `at` is the place of the question that an outside event answers; `answer` is for its sender, who waits for what becomes of it.
+    """
 
     occurrence: Occurrence
     intent: IntentEntry | None = None
+    at: str | None = None
+    answer: "asyncio.Future[Taken | Refusal] | None" = None
 
 
 def came_before(left: Unfinished, machine: Machine, now_ms: int) -> tuple[tuple[News, ...], Mapping[Timer, int]]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from dsa.edge.binding import GENERATING_EFFECT
 from dsa.errors import DsaError, install_hint
-from dsa.runtime.ledger import Entry
+from dsa.runtime.moment import Moment
 from dsa.runtime.secrets import Secrets
 from dsa.runtime.spans import Span, Spans
 
@@ -39,7 +39,7 @@ def is_configured(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 class Telemetry:
-    """Sends the spans of one life of a run. Pass `observe` to the driver and `recall` what was there before; `close` at the end.
+    """Sends the spans of one life of a run; pass `on_moment` to the run, and `close` at the end.
 
     `emit` is given each span that is over.
     """
@@ -47,13 +47,12 @@ class Telemetry:
     def __init__(self, emit: Callable[[Span], None], *, now_ns: Callable[[], int] = time.time_ns) -> None:
         self._spans, self._emit, self._now_ns = Spans(GENERATING_EFFECT), emit, now_ns
 
-    def recall(self, entry: Entry) -> None:
-        """Take note of an entry of an earlier life."""
-        self._spans.recall(entry)
-
-    def observe(self, entry: Entry) -> None:
-        """Take note of a new entry."""
-        for span in self._spans.observe(entry, self._now_ns()):
+    def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
+        """Send the spans that end with a new moment; one of an earlier life is only noted."""
+        if not is_new:
+            self._spans.recall(moment.entry)
+            return
+        for span in self._spans.observe(moment.entry, self._now_ns()):
             self._emit(span)
 
     def close(self, error: str | None = None) -> None:

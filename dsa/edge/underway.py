@@ -30,6 +30,11 @@ class UnderWay:
     def __bool__(self) -> bool:
         return bool(self._effects or self._timers)
 
+    @property
+    def has_effects(self) -> bool:
+        """Return whether an effect is being performed."""
+        return bool(self._effects)
+
     def start(self, key: str, work: Work) -> None:
         """Perform an effect in a task of its own."""
         self._effects[key] = asyncio.create_task(self._guarded(work))

@@ -32,6 +32,8 @@ from dsa.words import nearest
 ENTRY_POINTS = "dsa.bindings"
 BINDINGS_FILE = "bindings.py"
 DEFAULT_GENERATOR = "llm"
+#: What gives names of a table their meaning.
+Names = ModuleType | Binding
 #: What the name of a module begins with that was read from a file.
 FROM_FILE = "dsa_bindings_"
 DEFAULT_MODEL = "local"
@@ -41,7 +43,7 @@ def bind(
     machine: Machine,
     *,
     path: Path | None = None,
-    module: str | None = None,
+    module: str | Path | Binding | None = None,
     model: str = DEFAULT_MODEL,
     seed: int | None = None,
     chosen: Chosen | None = None,
@@ -51,7 +53,7 @@ def bind(
     """Bind every name of the machine, or raise one BindingError that lists all names and lines that cannot be.
 
     `path` is the machine's document: files that options name are seen from its folder, without it from the working folder.
-    `module` is a module's name or file, else `bindings.py` beside `path` is used; names it does not give come from the
+    `module` is a module's name or file, or a Binding for some of the names, else `bindings.py` beside `path` is used; names it does not give come from the
     entry points of the group `dsa.bindings` (the dual-state agent's are there). `chosen` are secrets beside those that are found by their
     names; `secret_names` of a module adds to them. `nested` gives generators that are machines. `config` is what policies can read beside
     model and seed. ModelUnavailable passes through, SecretError is raised for what cannot be one.
@@ -205,21 +207,24 @@ def _folder(path: Path) -> Path:
 
 
 def _misnamed(
-    modules: tuple[ModuleType, ...], path: Path | None, module: str | None, machine: Machine
+    modules: tuple[Names, ...], path: Path | None, module: str | Path | Binding | None, machine: Machine
 ) -> tuple[list[str], list[str]]:
     """Say which names of the user's own module the machine does not use; what installed packages bring is for many machines."""
     if module is None and (path is None or not (path.parent / BINDINGS_FILE).is_file()):
         return [], []
     own, *others = modules
-    if any(other.__file__ and own.__file__ and os.path.samefile(other.__file__, own.__file__) for other in others):  # noqa: PTH121
+    file = _file(own)
+    if any(file and (other := _file(each)) and os.path.samefile(other, file) for each in others):  # noqa: PTH121
         return [], []
     return _misnamings(own, machine)
 
 
-def _modules(machine: str, path: Path | None, module: str | None) -> Iterator[ModuleType]:
-    """Give the modules to look in, the nearest first."""
-    if module is not None:
-        yield _named(module)
+def _modules(machine: str, path: Path | None, module: str | Path | Binding | None) -> Iterator[Names]:
+    """Return the modules to look in, the nearest first."""
+    if isinstance(module, Binding):
+        yield module
+    elif module is not None:
+        yield _named(str(module))
     elif path is not None and (beside := path.parent / BINDINGS_FILE).is_file():
         yield _from_file(beside)
     found = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (point.name != machine, point.name))
@@ -281,29 +286,38 @@ def _line_in(path: Path, error: BaseException) -> str:
     return f"{path}:{lines[-1]}" if lines and lines[-1] else str(path)
 
 
-def _secret_names(modules: Iterable[ModuleType]) -> Chosen:
+def _file(module: Names) -> str | None:
+    return None if isinstance(module, Binding) else module.__file__
+
+
+def _where(module: Names) -> str:
+    """Name a module in a message."""
+    return "the bindings" if isinstance(module, Binding) else module.__file__ or module.__name__
+
+
+def _secret_names(modules: Iterable[Names]) -> Chosen:
     """Give the variables that modules call secrets. Raises BindingError for what are no names."""
     names: list[str] = []
     for module in modules:
         given = getattr(module, "secret_names", ())
         if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
-            where = module.__file__ or module.__name__
+            where = _where(module)
             raise BindingError(f"{where}: `secret_names` is no list of the names of variables")
         names += given
     return Chosen(tuple(names))
 
 
-def _spenders(modules: Sequence[ModuleType], machine: Machine) -> frozenset[str] | None:
+def _spenders(modules: Sequence[Names], machine: Machine) -> frozenset[str] | None:
     """Give the effects that a budget of the whole run stops, as the nearest module says. Raises BindingError for what are no effects that answer."""
     if not modules or (given := getattr(modules[0], "spenders", None)) is None:
         return None
-    if not isinstance(given, list | tuple) or not set(given) <= set(machine.answers):
-        where = modules[0].__file__ or modules[0].__name__
+    if not isinstance(given, list | tuple | frozenset) or not set(given) <= set(machine.answers):
+        where = _where(modules[0])
         raise BindingError(f"{where}: `spenders` is no list of effects that have answers: {', '.join(machine.answers)}")
     return frozenset(given)
 
 
-def _merged(modules: Iterable[ModuleType]) -> Binding:
+def _merged(modules: Iterable[Names]) -> Binding:
     """Put modules together; the first to give a name wins. Raises BindingError for what is no dictionary, and no Registry."""
     found: dict[str, dict[str, Any]] = {"effects": {}, "guards": {}, "generators": {}}
     policies = Registry()
@@ -314,13 +328,13 @@ def _merged(modules: Iterable[ModuleType]) -> Binding:
     return Binding(found["effects"], found["guards"], found["generators"], policies=policies)
 
 
-def _given(module: ModuleType, kind: str, wanted: type[Any], named: str) -> Any:  # noqa: ANN401  (as `kind` says)
+def _given(module: Names, kind: str, wanted: type[Any], named: str) -> Any:  # noqa: ANN401  (as `kind` says)
     """Give what a module defines under a name; an empty one when it does not."""
     given = getattr(module, kind, None)
     if given is None:
         return Registry() if wanted is Registry else {}
     if not isinstance(given, wanted):
-        raise BindingError(f"{module.__file__ or module.__name__}: `{kind}` is {_kind(given)}, not {named}")
+        raise BindingError(f"{_where(module)}: `{kind}` is {_kind(given)}, not {named}")
     return given
 
 
@@ -341,11 +355,11 @@ _NEAR = 0.75
 _RUNS_MACHINE = "machine"
 
 
-def _misnamings(module: ModuleType, machine: Machine) -> tuple[list[str], list[str]]:
+def _misnamings(module: Names, machine: Machine) -> tuple[list[str], list[str]]:
     """Give what is wrong with the names of a module, and what is only odd. What other machines within this one can use is not known here."""
-    file = module.__file__
-    where = min(file, os.path.relpath(file), key=len) if file else module.__name__
-    faults, notes = [], _attributes(module, where)
+    file = _file(module)
+    where = min(file, os.path.relpath(file), key=len) if file else _where(module)
+    faults, notes = [], [] if isinstance(module, Binding) else _attributes(module, where)
     for attribute, (usable, wanted) in _names_used(machine).items():
         given = getattr(module, attribute, None) or {}
         for name in sorted(str(each) for each in given if each not in usable):

@@ -10,7 +10,7 @@ from itertools import pairwise
 import attrs
 
 from dsa.errors import DsaError
-from dsa.runs.running import replayed
+from dsa.runs.record import replayed
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import (

@@ -7,70 +7,48 @@ the effect it is for: whoever performs that effect again finds it, and goes on w
 import asyncio
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dsa.edge.binding import Binding
-from dsa.edge.driver import Driver, Rest
 from dsa.edge.files import read_text, shipped
-from dsa.edge.stores.memory import MemoryStore
 from dsa.errors import BindingError, DocumentError, GenerationError, MachineError
-from dsa.generators.scripted import ScriptedGenerator
-from dsa.lang import digest, loads
+from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
-from dsa.runs.bindings import bind
-from dsa.runs.folder import PART_OF, PART_WAITS, accepted_artifacts, new_run_id, open_store
-from dsa.runs.running import Observer, kept, replayed, require_no_secret, takes_specification
-from dsa.runtime.artifacts import ArtifactStore, MemoryArtifacts
+from dsa.runs.document import Document, takes_specification
+from dsa.runs.folder import PART_OF, PART_WAITS, accepted_artifacts, new_run_id
+from dsa.runs.record import require_no_secret
+from dsa.runs.setup import Options, Setup, setup_of, skip_replies
+from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, Usage
-from dsa.runtime.journal import Beginning, Journal, RunStore, UnknownRunError
-from dsa.runtime.ledger import ArtifactEntry, Entry, MachineEntry
+from dsa.runtime.journal import UnknownRunError
+from dsa.runtime.ledger import ArtifactEntry, Entry
 from dsa.runtime.prompt import render
-from dsa.runtime.recovery import unfinished
-from dsa.runtime.run import SPECIFICATION, Command, Run, begin
-from dsa.runtime.secret_names import Chosen
+from dsa.runtime.rest import Rest
+from dsa.runtime.run import SPECIFICATION, Run
 from dsa.runtime.standing import outside_events
 
-
-@attrs.frozen
-class _Held:
-    """A run that is held, and what is to be done first where it is a new one."""
-
-    run: Run
-    journal: Journal
-    commands: tuple[Command, ...] | None = None
+if TYPE_CHECKING:
+    from dsa.runs.handle import RunHandle
+    from dsa.runs.runs import Runs
 
 
 class MachineGenerator(AsyncGeneratorInterface):
     """Runs a machine for each artifact: it is asked for the rendered prompt, and what it finalised is the artifact.
 
-    `text` is the machine's document, `name` what messages call it, `bind` gives what stands behind its names. `step` names the step whose artifact is meant, if not the
-    last one. `root` is the folder where its runs are kept, durable, beside those that they are for; without it they are in memory.
-    `started` is kept with each of them. ValueError for a machine that cannot be asked, or has no such step.
+    `runs` keeps its runs, beside those that they are for; `setup` is the machine as it is bound. `step` names the step whose artifact is
+    meant, if not the last one. ValueError for a machine that cannot be asked, or has no such step.
     """
 
-    def __init__(
-        self,
-        text: str,
-        bind: Callable[[Machine], Binding],
-        *,
-        name: str = "<text>",
-        step: str = "",
-        root: Path | None = None,
-        started: Mapping[str, Any] | None = None,
-    ) -> None:
-        self._text, self._machine = text, loads(text, name)
-        self._step, self._root, self._started = step, root, dict(started or {})
+    def __init__(self, runs: "Runs", setup: Setup, *, step: str = "") -> None:
+        self._runs, self._setup, self._step = runs, setup, step
+        self._machine = setup.machine
         _require_fit(self._machine, step)
-        self._binding = bind(self._machine)
-        require_no_secret(text, self._binding.secrets)
+        require_no_secret(setup.text, setup.binding.secrets)
         self._has_caught_up = False
 
     def generate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
@@ -82,77 +60,33 @@ class MachineGenerator(AsyncGeneratorInterface):
 
         One that waits for a person is no failure of the machine: the message says how to answer it.
         """
-        prompt, entries = render(template, context), list[Entry]()
-        with (
-            self._opened() as store,
-            self._held(store, context.key, prompt) as held,
-            self._watched(held, entries) as (artifacts, watch),
-        ):
-            rest = await self._driver(held, artifacts, watch).drive(*_first(held.run, prompt))
-            made = self._made(rest, artifacts)
-            return Artifact(made.content, artifact_id=made.artifact_id, usage=_usage(entries))
+        prompt = render(template, context)
+        handle = self._opened(context.key, prompt)
+        known = len(handle.run.ledger) if handle.run.seq else 0
+        rest = await handle.drive(*_first(handle.run, prompt))
+        made = self._made(rest, handle.artifacts)
+        return Artifact(made.content, artifact_id=made.artifact_id, usage=_usage(rest.run.ledger[known:]))
 
-    @contextmanager
-    def _opened(self) -> Iterator[RunStore]:
-        if self._root is None:
-            yield MemoryStore()
-        else:
-            with open_store(self._root) as store:
-                yield store
-
-    @contextmanager
-    def _held(self, store: RunStore, key: str, prompt: str) -> Iterator[_Held]:
-        """Hold the run that is for an effect: the one that was cut off, or that has given what is wanted; else a new one."""
+    def _opened(self, key: str, prompt: str) -> "RunHandle":
+        """Open the run that is for an effect: the one that was cut off, or that has given what is wanted; else a new one."""
         parent, _, place = (key or new_run_id(self._machine.name)).partition("/")
         base = f"{parent}{PART_OF}{place.replace('/', '.')}" if place else parent
-        self._catch_up(store, f"{parent}{PART_OF}")
-        held = self._first_of_use(store, base, key, prompt)
-        try:
-            yield held
-        finally:
-            held.journal.release()
-
-    def _first_of_use(self, store: RunStore, base: str, key: str, prompt: str) -> _Held:
+        self._catch_up(f"{parent}{PART_OF}")
         for number in count(1):
             run_id = base if number == 1 else f"{base}.{number}"
             try:
-                journal, recorded = store.hold(run_id)
+                record = self._runs.get(run_id)
             except UnknownRunError:
-                return self._begun(store, run_id, key)
-            run, first = replayed(recorded)
-            is_ours = first.digest == digest(self._machine) and run.specification in {None, prompt}
+                started = {**self._setup.started, "for": key}
+                return self._runs.begin(attrs.evolve(self._setup, started=started), run_id=run_id)
+            run = record.run
+            is_ours = record.first.digest == self._setup.digest and run.specification in {None, prompt}
             if is_ours and not (run.finished and run.outcome in _NOTHING):
-                return _Held(run, journal)
-            journal.release()  # it has failed, or was asked for something else: what is wanted is worked out anew
+                return self._runs.hold(run_id, options=Options(bindings=lambda _machine, _started: self._setup.binding))
         raise AssertionError("numbers do not end")
 
-    def _begun(self, store: RunStore, run_id: str, key: str) -> _Held:
-        started = {**self._started, "for": key}
-        run, commands = begin(self._machine, run_id, digest=digest(self._machine), started=started)
-        return _Held(run, Beginning(store, run_id, self._text), commands)
-
-    @contextmanager
-    def _watched(self, held: _Held, entries: list[Entry]) -> Iterator[tuple[ArtifactStore, Observer]]:
-        """Note what the run says, for whoever looks into its folder too."""
-        if self._root is None:
-            yield MemoryArtifacts(), entries.append
-        else:
-            with kept(self._root, held.run, self._text, entries.append) as (artifacts, _, watch):
-                yield artifacts, watch
-
-    def _driver(self, held: _Held, artifacts: ArtifactStore, observe: Observer) -> Driver:
-        return Driver(
-            held.run,
-            self._binding,
-            artifacts,
-            commands=held.commands or (),
-            left=unfinished(held.run) if held.commands is None else None,
-            journal=held.journal,
-            observe=observe,
-        )
-
     def _made(self, rest: Rest, artifacts: ArtifactStore) -> Artifact:
-        """Give what was wanted. GenerationError when there is nothing, with what is to be done."""
+        """Return what was wanted. GenerationError when there is nothing, with what is to be done."""
         run, what = rest.run, f"the machine {self._machine.name} (run {rest.run.run_id})"
         if rest.failure is not None:
             raise GenerationError(f"{what} stopped: {rest.failure}", rest.failure.code)
@@ -176,23 +110,16 @@ class MachineGenerator(AsyncGeneratorInterface):
             return None if found is None else artifacts.get_artifact(found)
         return next(reversed(accepted_artifacts(run, artifacts)), None)
 
-    def _catch_up(self, store: RunStore, prefix: str) -> None:
+    def _catch_up(self, prefix: str) -> None:
         """Have scripts go on behind the replies that earlier runs for the same run have had of them."""
         if self._has_caught_up:
             return
         self._has_caught_up = True
-        for run_id in store.runs():
+        for run_id in self._runs.ids():
             if run_id.startswith(prefix):
-                first, *entries = store.read(run_id).entries
-                if isinstance(first, MachineEntry) and first.name == self._machine.name:
-                    self._skip(entries)
-
-    def _skip(self, entries: Iterable[Entry]) -> None:
-        for entry in entries:
-            if isinstance(entry, ArtifactEntry):
-                generator = self._binding.generators.get(entry.author)
-                if isinstance(generator, ScriptedGenerator):
-                    generator.skip(entry.step)
+                record = self._runs.get(run_id)
+                if record.first.name == self._machine.name:
+                    skip_replies(self._setup.binding, record.run.ledger)
 
 
 @attrs.frozen
@@ -202,14 +129,12 @@ class Machines:
     `above` are the documents that it would be a part of.
     """
 
-    root: Path | None
-    model: str
-    seed: int | None
-    chosen: Chosen | None = None
+    runs: "Runs"
+    options: Options
     above: tuple[Path, ...] = ()
 
     def __call__(self, file: str, step: str, folder: Path) -> MachineGenerator:
-        """Give the generator that runs the machine in a file, named from a folder, or a shipped one.
+        """Return the generator that runs the machine in a file, named from a folder, or a shipped one.
 
         ValueError for one that cannot be read, bound or asked; each fault in it has its place.
         """
@@ -220,11 +145,10 @@ class Machines:
             within = (*self.above, path.resolve())
             if within.count(path.resolve()) > 1:
                 raise ValueError(f"{shown} would be a part of itself")
-            asked: dict[str, Any] = {"model": self.model, "seed": self.seed}
-            bound = partial(bind, path=path, **asked, chosen=self.chosen, nested=attrs.evolve(self, above=within))
-            started = {"file": str(path.absolute()), "module": None, **asked}
             text = read_text(path)
-            return MachineGenerator(text, bound, name=shown, step=step, root=self.root, started=started)
+            options = Options(model=self.options.model, seed=self.options.seed, chosen=self.options.chosen)
+            setup = setup_of(Document(loads(text, shown), text, path), options, attrs.evolve(self, above=within))
+            return MachineGenerator(self.runs, setup, step=step)
         except (BindingError, DocumentError, MachineError) as error:
             raise ValueError("\n".join(_placed(line, shown) for line in str(error).splitlines())) from error
 

@@ -6,30 +6,24 @@ verdict, at the end the final code and the diagram. It is written as the run goe
 """
 
 import re
-from contextlib import suppress
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
-from typing import Self, TextIO
 
-from dsa.edge.git import GitArtifacts
-from dsa.edge.stores.sqlite import SqliteStore
 from dsa.errors import DocumentError
 from dsa.guards.code import extract_code
 from dsa.machine import Machine
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import Artifact
-from dsa.runtime.journal import StoreError
-from dsa.runtime.ledger import ArtifactEntry, Entry, VerdictEntry, dump_line
+from dsa.runtime.ledger import ArtifactEntry, Entry, VerdictEntry
 from dsa.runtime.run import Run
 
-DEFAULT_RUNS = ".dsa"
 #: Stands in the id of a run that is a part of another one, between that one's id and its effect: `20260131T120000-tale-9f3a1c+3.1`.
 PART_OF = "+"
 #: Why an effect has failed for which such a run waits for a person.
 PART_WAITS = "waiting"
-LEDGER, ARTIFACTS = "ledger.db", "artifacts.git"
 _CODE_SUFFIX = ".py"
 _CODE_GUARDS = frozenset({"syntax", "cases", "pytest", "tests"})
 _OUTCOME_WORDS = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}
@@ -49,63 +43,22 @@ def _safe(name: str) -> str:
     return safe if len(safe) <= _LONGEST_NAME else f"{safe[:_LONGEST_NAME]}~{sha256(safe.encode()).hexdigest()[:8]}"
 
 
-def open_store(root: Path, *, must_exist: bool = False) -> SqliteStore:
-    """Open the store of a folder of runs, or make it. Raises DocumentError."""
-    if must_exist and not (root / LEDGER).is_file():
-        raise DocumentError(
-            str(root), f"no run is kept here; `dsa run FILE` keeps its run in {DEFAULT_RUNS}, or where --runs DIR says"
-        )
-    try:
-        _keep_from_git(root)
-        return SqliteStore(root / LEDGER)
-    except StoreError as fault:
-        raise DocumentError(str(root), str(fault)) from fault
+class RunFolder:
+    """The folder of one run, for people: made with the run's first entry, written as the run goes."""
 
-
-def _keep_from_git(root: Path) -> None:
-    """Have git pass over the folder that nobody has named, where it is made. A folder that cannot be made is told by whoever needs it."""
-    if root.name == DEFAULT_RUNS and not root.exists():
-        with suppress(OSError):
-            root.mkdir(parents=True)
-            (root / ".gitignore").write_text("*\n", encoding="utf-8")
-
-
-def open_artifacts(root: Path, run_id: str) -> ArtifactStore:
-    """Open what a run generated, or make room for it. Raises ArtifactStoreError."""
-    return GitArtifacts(root / ARTIFACTS, run_id)
-
-
-class RunDirectory:
-    """The directory of one run. Pass `observe` to the driver; use it as a context manager to have it closed.
-
-    Raises DocumentError when it cannot be made.
-    """
-
-    def __init__(self, root: Path, run_id: str, machine: Machine, text: str, artifacts: ArtifactStore) -> None:
-        self.path = root / run_id
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            (self.path / "machine.md").write_bytes(text.encode("utf-8"))
-            self._ledger: TextIO = (self.path / "ledger.jsonl").open("w", encoding="utf-8", newline="\n")
-        except OSError as fault:
-            raise DocumentError(str(root), f"no run can be kept here: {fault.strerror or fault}") from fault
-        self._artifacts = artifacts
-        self._suffix = _suffix(machine)
+    def __init__(self, root: Path, run: Run, text: str) -> None:
+        self.path = root / run.run_id
+        self._text, self._suffix = text, _suffix(run.machine)
         self._files: dict[str, Path] = {}
+        self._is_made = False
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ledger.close()
-
-    def observe(self, entry: Entry) -> None:
-        """Write an entry, and the artifact that it is about."""
-        self._ledger.write(dump_line(entry) + "\n")
-        self._ledger.flush()
+    def observe(self, entry: Entry, artifacts: ArtifactStore) -> None:
+        """Write the artifact that a durable entry is about. Raises DocumentError where nothing can be written."""
+        if not self._is_made:
+            self._make()
         if isinstance(entry, ArtifactEntry):
             path = self.path / f"{_safe(entry.step)}-{entry.attempt}{self._suffix}"
-            _write(path, self._artifacts.get_artifact(entry.artifact_id).content)
+            _write(path, artifacts.get_artifact(entry.artifact_id).content)
             self._files[entry.artifact_id] = path
         elif isinstance(entry, VerdictEntry) and entry.artifact_id in self._files:
             path = self._files[entry.artifact_id]
@@ -115,13 +68,20 @@ class RunDirectory:
             if entry.feedback:
                 _write(path.with_name(f"{stem}.feedback.txt"), entry.feedback + "\n")
 
-    def write_final(self, run: Run) -> Path | None:
+    def _make(self) -> None:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            (self.path / "machine.md").write_bytes(self._text.encode("utf-8"))
+        except OSError as fault:
+            raise DocumentError(str(self.path.parent), f"no run can be kept here: {fault.strerror or fault}") from fault
+        self._is_made = True
+
+    def write_final(self, accepted: Sequence[Artifact]) -> Path | None:
         """Write what the workflow made, one file; None when no step has passed."""
-        accepted = accepted_artifacts(run, self._artifacts)
         if not accepted:
             return None
         path = self.path / f"final{self._suffix}"
-        _write(path, final_text(accepted, code=self._suffix == _CODE_SUFFIX))
+        _write(path, final_text(list(accepted), code=self._suffix == _CODE_SUFFIX))
         return path
 
     def write_diagram(self, svg: str) -> Path:

@@ -19,12 +19,13 @@ from dsa.edge.binding import Binding
 from dsa.edge.interrupts import run_to_end
 from dsa.edge.logs import LedgerLog
 from dsa.errors import DocumentError, DsaError
-from dsa.runs.folder import new_run_id, open_store
-from dsa.runs.running import Observer, all_of
+from dsa.runs.folder import new_run_id
+from dsa.runs.place import open_store
 from dsa.runtime.called import ROOT, PolicyStanding, policy_standing, require_decidable, settled
 from dsa.runtime.derived import Derived, LedgerEnds, derive
 from dsa.runtime.journal import Beginning, Journal
 from dsa.runtime.ledger import CallEntry, Entry, Handling, Ledger, PolicyEntry, ResultEntry, dump_line
+from dsa.runtime.moment import Moment, OnMoment, to_all
 from dsa.runtime.policies import Payload, Step, error_of
 from dsa.runtime.policy_run import in_doubt, key_of, ledger_of, run
 from dsa.runtime.redacting import entry_without
@@ -68,7 +69,7 @@ def begin(
     *,
     root: Path,
     config: Mapping[str, Any] | None = None,
-    observe: Observer = lambda _entry: None,
+    on_moment: OnMoment = lambda _moment, _is_new: None,
 ) -> PolicyEnd:
     """Run a policy until it has given its steps, or stops. `config` is kept: JSON, and no secrets.
 
@@ -77,7 +78,7 @@ def begin(
     name, settings = binding.policies[policy].name, dict(config or {})
     asked = _Asked(name, payload, binding, settings, tuple(settings), at_ms=time.time_ns() // 1_000_000)
     run_id = new_run_id(name)
-    with open_store(root) as store, PolicyDirectory(root / run_id, observe) as directory:
+    with open_store(root) as store, PolicyDirectory(root / run_id, on_moment) as directory:
         return _driven(asked, Beginning(store, run_id, ""), directory)
 
 
@@ -90,7 +91,7 @@ def take_up(
     answers: Mapping[str, Step] | None = None,
     take: bool = False,
     config: Mapping[str, Any] | None = None,
-    observe: Observer = lambda _entry: None,
+    on_moment: OnMoment = lambda _moment, _is_new: None,
 ) -> PolicyEnd:
     """Go on with a run that was cut off or has stopped; what it has results of is not performed again.
 
@@ -112,7 +113,7 @@ def take_up(
             if stands.kind == "finished" or is_asked:
                 return PolicyEnd(run_id, stands, tuple(recorded.entries), root / run_id)
             asked = _asked_again(first, bind(first), config or {})
-            with PolicyDirectory(root / run_id, observe, recorded.entries) as directory:
+            with PolicyDirectory(root / run_id, on_moment, recorded.entries) as directory:
                 for entry in settled(run_id, stands, decided, answers):
                     directory.keep(journal, entry_without(asked.binding.secrets, entry))
                 return _driven(asked, journal, directory)
@@ -146,20 +147,22 @@ def _asked_again(first: PolicyEntry, binding: Binding, config: Mapping[str, Any]
 class PolicyDirectory:
     """A copy of a run for people: `ledger.jsonl` as it goes, `answer.txt` at the end. Use it as a context manager.
 
-    `entries` are those that it has so far; `observe` is given every one that comes, once it is durable. Raises DocumentError when it
+    `entries` are those that it has so far; `on_moment` is given these, and every one that comes once it is durable. Raises DocumentError when it
     cannot be made.
     """
 
-    def __init__(self, path: Path, observe: Observer = lambda _entry: None, entries: Iterable[Entry] = ()) -> None:
+    def __init__(
+        self, path: Path, on_moment: OnMoment = lambda _moment, _is_new: None, entries: Iterable[Entry] = ()
+    ) -> None:
         self.path, self.entries, self.log = path, list(entries), LedgerLog()
-        self._observe = all_of(self.log.observe, observe)
+        self._on_moment = to_all(self.log.on_moment, on_moment)
         try:
             path.mkdir(parents=True, exist_ok=True)
             self._ledger: TextIO = (path / "ledger.jsonl").open("w", encoding="utf-8", newline="\n")
         except OSError as fault:
             raise DocumentError(str(path), f"no run can be kept here: {fault.strerror or fault}") from fault
-        for entry in self.entries:
-            self.log.recall(entry)
+        for number, entry in enumerate(self.entries, start=1):
+            self._on_moment(Moment(path.name, number, entry), False)  # noqa: FBT003  (the observer interface)
             self._ledger.write(dump_line(entry) + "\n")
 
     def __enter__(self) -> Self:
@@ -174,7 +177,7 @@ class PolicyDirectory:
         self.entries.append(entry)
         self._ledger.write(dump_line(entry) + "\n")
         self._ledger.flush()
-        self._observe(entry)
+        self._on_moment(Moment(self.path.name, len(self.entries), entry), True)  # noqa: FBT003
 
     def write_answer(self, steps: Iterable[Mapping[str, Any]]) -> None:
         """Write what the run's policy said last, as people read it."""

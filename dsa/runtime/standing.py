@@ -10,7 +10,7 @@ import attrs
 
 from dsa.declarations import OUTSIDE
 from dsa.meaning import accepted_events
-from dsa.runtime.ledger import EventEntry, IntentEntry, RefusalEntry, ResultEntry
+from dsa.runtime.ledger import EventEntry, IntentEntry, RefusalEntry, ResultEntry, StepEntry
 from dsa.runtime.recovery import InFlight, Unfinished, handling_of, unfinished
 from dsa.runtime.run import Run
 from dsa.runtime.timeline import short_key
@@ -60,6 +60,21 @@ def outside_events(run: Run) -> tuple[str, ...]:
     named = run.machine.event_named
     accepted = accepted_events(run.machine, run.configuration.state)
     return tuple(event for event in accepted if event in named and named[event].origin == OUTSIDE)
+
+
+def places(run: Run) -> dict[str, str]:
+    """Return the outside events that a run waits for, each with its place, sorted by event.
+
+    The place is the number of the event that entered the present state, or of the event's own last taking there, whichever is later.
+    """
+    entered, taken = 0, dict[str, int]()
+    for event, row in pairwise(run.ledger):
+        if isinstance(event, EventEntry) and isinstance(row, StepEntry):
+            if row.source != row.target:
+                entered, taken = event.seq, {}
+            else:
+                taken[event.event] = event.seq
+    return {event: str(max(entered, taken.get(event, 0))) for event in outside_events(run)}
 
 
 def _failure(run: Run, left: Unfinished) -> str:

@@ -5,7 +5,8 @@ import shutil
 from pathlib import Path
 
 from dsa.runs.branch import branched, copy_artifacts, length_before
-from dsa.runs.folder import new_run_id, open_artifacts, open_store
+from dsa.runs.folder import new_run_id
+from dsa.runs.place import open_artifacts, open_store
 from machines.chat.session import NAME
 
 

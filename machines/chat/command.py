@@ -20,7 +20,7 @@ from dsa.cli.model import model_named
 from dsa.cli.parameters import parse_parameters
 from dsa.cli.run_policy import absolute_script
 from dsa.cli.terminal import terminal
-from dsa.runs.folder import open_store
+from dsa.runs.place import open_store
 from machines.chat.conversation import Turn
 from machines.chat.counting import counters_of
 from machines.chat.display import Display

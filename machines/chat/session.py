@@ -17,7 +17,7 @@ from dsa.expr import Value
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
 from dsa.runs.bindings import bind
-from dsa.runs.folder import DEFAULT_RUNS
+from dsa.runs.place import DEFAULT_RUNS
 from machines.chat.conversation import Conversation, Turn
 from machines.chat.guards import Always
 from machines.chat.resources import Listener, Resources, let_go, resources_in

@@ -25,7 +25,7 @@ from dsa.cli.terminal import terminal
 from dsa.edge.interrupts import interruptible
 from dsa.errors import ModelUnavailable
 from dsa.generators.names import LOCAL
-from dsa.runs.folder import DEFAULT_RUNS, open_store
+from dsa.runs.place import DEFAULT_RUNS, open_store
 from machines.coding.configuration import (
     MOST_PARALLEL,
     PARAMETERS,

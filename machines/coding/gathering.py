@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from dsa.runs.folder import PART_OF, open_store
+from dsa.runs.folder import PART_OF
+from dsa.runs.place import open_store
 from dsa.runtime.journal import UnknownRunError
 from dsa.runtime.ledger import Entry
 from machines.coding.summary import added, summary_of

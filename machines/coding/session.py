@@ -16,7 +16,8 @@ from dsa.expr import Value
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
 from dsa.runs.bindings import bind
-from dsa.runs.folder import DEFAULT_RUNS, PART_OF, open_store
+from dsa.runs.folder import PART_OF
+from dsa.runs.place import DEFAULT_RUNS, open_store
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, StepEntry
 from machines.coding.gathering import gathered, open_parts

@@ -14,7 +14,8 @@ from dsa.cli.faults import Ended
 from dsa.cli.kept import faults_told, recorded_run, runs_option
 from dsa.edge.sandbox.commands import stop
 from dsa.errors import DsaError
-from dsa.runs.folder import PART_OF, open_store
+from dsa.runs.folder import PART_OF
+from dsa.runs.place import open_store
 from dsa.runtime.ledger import Entry, MachineEntry, StepEntry
 from machines.coding.gathering import gathered
 from machines.coding.history import History, Undone

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from dsa.edge.binding import Binding
-from dsa.edge.driver import Driver, Failure, Rest
+from dsa.edge.driver import Driver
 from dsa.edge.files import load
 from dsa.errors import DsaError
 from dsa.expr import Value
@@ -31,6 +31,7 @@ from dsa.runtime.content import (
 )
 from dsa.runtime.ledger import Entry
 from dsa.runtime.recovery import unfinished
+from dsa.runtime.rest import Failure, Rest
 from dsa.runtime.run import SPECIFICATION, Run, begin
 from machines.dual_state.bindings import effects
 from machines.dual_state.dag import ArtifactDAGInterface, handed_in, store_of

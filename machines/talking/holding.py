@@ -20,8 +20,10 @@ from dsa.expr import Value
 from dsa.lang import digest, loads
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
-from dsa.runs.folder import new_run_id, open_store
-from dsa.runs.running import kept, replayed
+from dsa.runs.folder import new_run_id
+from dsa.runs.place import open_store
+from dsa.runs.running import kept
+from dsa.runs.record import replayed
 from dsa.runtime.budgets import Limit, read_limit
 from dsa.runtime.journal import Beginning
 from dsa.runtime.ledger import Entry

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 import attrs
 
 from dsa.edge.binding import Binding
-from dsa.edge.driver import Rest
 from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
 from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface
+from dsa.runtime.rest import Rest
 from dsa.runtime.run import Run
 from machines.dual_state.agent import (
     ActionPair,

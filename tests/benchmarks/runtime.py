@@ -15,7 +15,7 @@ from artifact_runs import memory_folder
 from timing import verdict
 
 from dsa.edge.binding import Binding
-from dsa.edge.driver import Driver, Rest
+from dsa.edge.driver import Driver
 from dsa.edge.files import load
 from dsa.edge.stores.memory import MemoryStore
 from dsa.edge.stores.sqlite import SqliteStore
@@ -29,6 +29,7 @@ from dsa.runtime.journal import Beginning, RunStore
 from dsa.runtime.ledger import Entry, EventEntry, Ledger, ResultEntry
 from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step
 from dsa.runtime.recovery import unfinished
+from dsa.runtime.rest import Rest
 from dsa.runtime.run import Run, begin, replay
 from dsa.runtime.secrets import Secrets
 from dsa.runtime.standing import standing

@@ -19,7 +19,7 @@ from chat_mischief import mischief
 from chat_server import Said, playing
 from chats import CARS, CSV, SQL, scripted, sql
 
-from dsa.runs.folder import open_store
+from dsa.runs.place import open_store
 from dsa.runtime.ledger import IntentEntry, RefusalEntry, ResultEntry, StepEntry, TimerEntry
 from machines.chat.conversation import conversation_of
 from machines.chat.session import Chat, Settings

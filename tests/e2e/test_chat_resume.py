@@ -13,7 +13,7 @@ from chat_server import Said, playing
 from chats import CARS, PLOT, conversation, following, names, python, say, scripted, sql, steps_since_user
 
 from dsa.runs.branch import BranchError
-from dsa.runs.folder import open_store
+from dsa.runs.place import open_store
 from dsa.runtime.journal import HeldError
 from machines.chat.branches import branch
 from machines.chat.session import Chat

@@ -21,7 +21,7 @@ from chats import (
     told,
 )
 
-from dsa.runs.folder import open_store
+from dsa.runs.place import open_store
 from dsa.runtime.ledger import EventEntry, RefusalEntry, StepEntry
 from machines.chat.counting import counters_of
 from machines.chat.inventory import REUSE

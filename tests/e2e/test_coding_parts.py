@@ -12,7 +12,7 @@ import pytest
 from chat_server import Said, playing
 from coders import acting, agent_at, call, complete, config_of, forgetful, tasks, worked
 
-from dsa.runs.folder import open_store
+from dsa.runs.place import open_store
 from dsa.runtime.ledger import EventEntry
 from machines.coding.session import Agent, Settings, WrongRunError, unfinished_run
 from machines.coding.undo import diff, undone

@@ -15,7 +15,7 @@ import pytest
 from chat_server import Said, playing
 from coders import LOST, acting, agent_at, call, complete, config_of, forgetful, tasks, worked
 
-from dsa.runs.folder import open_store
+from dsa.runs.place import open_store
 from dsa.runtime.ledger import EventEntry, ResultEntry
 from machines.coding.session import Agent, unfinished_run
 

@@ -13,7 +13,7 @@ from coders import acting, agent_at, call, complete, forgetful, tasks, worked
 from rich.console import Console
 
 from dsa.cli.runs import listed
-from dsa.runs.folder import open_store
+from dsa.runs.place import open_store
 from machines.coding.display import Display
 from machines.coding.shown import short
 from machines.coding.work import Work

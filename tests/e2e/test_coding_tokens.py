@@ -8,7 +8,7 @@ import attrs
 from coders import agent_at, call, complete, forgetful, tasks
 from rich.console import Console
 
-from dsa.runs.folder import open_store
+from dsa.runs.place import open_store
 from machines.coding.display import Display, totals
 from machines.coding.session import Agent
 

@@ -14,7 +14,7 @@ import time
 import pytest
 from kept_runs import recorded
 
-from dsa.runs.folder import open_artifacts
+from dsa.runs.place import open_artifacts
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry, StepEntry
 
 PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]

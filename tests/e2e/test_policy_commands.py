@@ -10,7 +10,7 @@ import sys
 import pytest
 from kept_runs import recorded
 
-from dsa.runs.folder import open_artifacts
+from dsa.runs.place import open_artifacts
 from dsa.runtime.ledger import CallEntry, CallResultEntry
 
 PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]

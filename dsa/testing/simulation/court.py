@@ -5,10 +5,10 @@ Takes what a process does, gives nothing; the first oracle that is broken stays 
 
 from collections.abc import Callable, Sequence
 
-from dsa.edge.driver import Rest
 from dsa.runtime.budgets import BUDGET
 from dsa.runtime.ledger import Entry, ResultEntry
 from dsa.runtime.recorded import IN_DOUBT
+from dsa.runtime.rest import Rest
 from dsa.testing.simulation.facts import Beginning, Facts, Reading, Resting, Writing
 from dsa.testing.simulation.oracles import (
     AFTER_WRITE,

@@ -6,11 +6,11 @@ Is told of every boundary that a process passes; where a fault is due it makes i
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from dsa.edge.driver import Rest
 from dsa.meaning import Occurrence, Taken
 from dsa.runtime.budgets import BUDGET
 from dsa.runtime.journal import StoreError
 from dsa.runtime.ledger import DoubtEntry, Entry, EventEntry, ResultEntry
+from dsa.runtime.rest import Rest
 from dsa.testing.simulation.faults import Boundary, Fault, outside_events
 from dsa.testing.simulation.process import Boundaries, KilledError, Process, Said
 from dsa.testing.simulation.store import Stage, frames

@@ -12,14 +12,15 @@ import attrs
 
 from dsa.edge.binding import Binding
 from dsa.edge.deciding import answered, require_decidable
-from dsa.edge.driver import Driver, Rest
+from dsa.edge.driver import Driver
 from dsa.meaning import Occurrence
-from dsa.runs.running import replayed
+from dsa.runs.record import replayed
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.budgets import Limit
 from dsa.runtime.journal import Beginning, HeldError, Journal, Recorded, StoreError
 from dsa.runtime.ledger import Entry, Handling
 from dsa.runtime.recovery import unfinished
+from dsa.runtime.rest import Rest
 from dsa.runtime.run import begin
 from dsa.testing.simulation.disk import File
 from dsa.testing.simulation.faults import Boundary

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 import attrs
 
-from dsa.edge.driver import Rest
 from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.budgets import BUDGET
 from dsa.runtime.journal import DamageError, LeaseLostError, Recorded, StoreError, UnknownRunError
 from dsa.runtime.ledger import Entry, Handling, IntentEntry
+from dsa.runtime.rest import Rest
 from dsa.testing.simulation.acts import Acts
 from dsa.testing.simulation.court import Court
 from dsa.testing.simulation.disk import File

@@ -13,13 +13,13 @@ from benchmarks.tasks.prompts import Compose
 from benchmarks.tasks.tasks import Task
 
 from dsa.edge.binding import Binding
-from dsa.edge.driver import Rest
 from dsa.edge.sandbox import SandboxError
 from dsa.generators.seeds import derive_seed
 from dsa.machine import Machine
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTemplate
 from dsa.runtime.ledger import ArtifactEntry, VerdictEntry
+from dsa.runtime.rest import Rest
 from machines.dual_state.agent import drive
 from machines.dual_state.bindings import effects
 from machines.dual_state.waiting import now

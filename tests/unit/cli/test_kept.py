@@ -11,7 +11,7 @@ from dsa.cli.faults import Ended
 from dsa.cli.kept import faults_told, find, kept_of, line, recorded_run
 from dsa.edge.git import ArtifactStoreError
 from dsa.errors import DocumentError
-from dsa.runs.folder import open_store
+from dsa.runs.place import open_store
 from dsa.runtime.journal import HeldError, StoreError
 from dsa.runtime.ledger import PolicyEntry
 

@@ -12,7 +12,7 @@ from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep, recorded, writ
 from dsa.edge.deciding import DoubtError
 from dsa.edge.files import locate, read_text
 from dsa.errors import BindingError
-from dsa.runs.folder import open_store
+from dsa.runs.place import open_store
 from dsa.runtime.ledger import ArtifactEntry, DoubtEntry, EventEntry
 
 ROOT = Path(".dsa")
@@ -249,7 +249,7 @@ def renamed(entry, old, new):
 
 def store_artifacts(root, run, old):
     """Copy what a run generated into another run's store."""
-    from dsa.runs.folder import open_artifacts
+    from dsa.runs.place import open_artifacts
 
     there, here = open_artifacts(ROOT, old), open_artifacts(root, run)
     for attempt in there.attempts():

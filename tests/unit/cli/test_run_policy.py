@@ -7,7 +7,7 @@ from shutil import rmtree
 import pytest
 from kept_runs import crashed_while, dsa, keep, recorded
 
-from dsa.runs.folder import open_store
+from dsa.runs.place import open_store
 from dsa.runtime.ledger import ResultEntry
 
 #: Policies that write down what they do; the one that the file `break` names raises.

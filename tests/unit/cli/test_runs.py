@@ -9,7 +9,7 @@ import pytest
 from kept_runs import SHOP, begun, crashed_while, dsa, keep
 
 from dsa.meaning import Occurrence
-from dsa.runs.folder import open_store
+from dsa.runs.place import open_store
 from dsa.runtime.ledger import CallEntry, CallResultEntry, PolicyEntry, ResultEntry
 from dsa.runtime.policies import error_step
 

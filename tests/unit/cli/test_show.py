@@ -9,7 +9,7 @@ from dsa.checks.report import check
 from dsa.edge.files import locate, read_text
 from dsa.lang import digest, loads
 from dsa.meaning import Occurrence
-from dsa.runs.folder import open_artifacts
+from dsa.runs.place import open_artifacts
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact, Usage
 from dsa.runtime.ledger import (

@@ -12,7 +12,7 @@ from dsa.generators import FunctionGenerator
 from dsa.lang import digest, loads
 from dsa.meaning import Occurrence
 from dsa.runs.branch import BranchError, branched, copy_artifacts, length_before
-from dsa.runs.running import replayed
+from dsa.runs.record import replayed
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import GuardInterface, GuardResult
 from dsa.runtime.journal import Recorded

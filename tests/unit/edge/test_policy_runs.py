@@ -10,7 +10,7 @@ from kept_runs import keep
 
 from dsa.edge.binding import Binding
 from dsa.errors import BindingError, DocumentError
-from dsa.runs.folder import open_store
+from dsa.runs.place import open_store
 from dsa.runs.policy_runs import answer_text, begin, derived_again, take_up
 from dsa.runtime.called import CallDoubtError
 from dsa.runtime.journal import HeldError

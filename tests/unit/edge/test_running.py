@@ -10,7 +10,10 @@ from dsa.edge.deciding import DoubtError
 from dsa.errors import OccurrenceError
 from dsa.lang import loads
 from dsa.meaning import Occurrence
-from dsa.runs.running import OtherMachineError, perform, replayed, take_up
+from dsa.runs.record import OtherMachineError
+from dsa.runs.running import perform
+from dsa.runs.record import replayed
+from dsa.runs.running import take_up
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import DoubtEntry, EventEntry, Ledger, ResultEntry
 from dsa.runtime.policies import event_step

@@ -6,7 +6,8 @@ import pytest
 from dsa.edge.files import load
 from dsa.errors import DocumentError
 from dsa.meaning import Occurrence
-from dsa.runs.folder import RunDirectory, new_run_id, open_store
+from dsa.runs.folder import RunDirectory, new_run_id
+from dsa.runs.place import open_store
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact
 from dsa.runtime.ledger import ArtifactEntry, Judgement, VerdictEntry, load_lines

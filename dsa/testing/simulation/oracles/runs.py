@@ -21,7 +21,7 @@ def a_run_rests_only_where_it_may(facts: Facts, rest: Resting) -> str | None:
     """`finished` in a final state; `waiting` where nothing is outstanding, no timer is armed and nobody is to decide."""
     if rest.kind == "finished":
         return None if facts.finished else f"it says that it is finished in {facts.configuration.state}"
-    if rest.kind == "waiting" and not rest.in_doubt:
+    if rest.kind == "waiting":
         if facts.keys:
             return f"it waits for nothing while {', '.join(facts.keys)} is outstanding"
         if facts.due_s:

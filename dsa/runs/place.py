@@ -1,0 +1,68 @@
+"""The place where runs are kept: a folder with `ledger.db` and `artifacts.git`, or memory. Stores are opened here alone."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import attrs
+
+from dsa.edge.git import GitArtifacts
+from dsa.edge.stores.memory import MemoryStore
+from dsa.edge.stores.sqlite import SqliteStore
+from dsa.errors import DocumentError
+from dsa.runtime.artifacts import ArtifactStore, MemoryArtifacts
+from dsa.runtime.journal import RunStore, StoreError
+
+DEFAULT_RUNS, MEMORY = ".dsa", "memory:"
+LEDGER, ARTIFACTS = "ledger.db", "artifacts.git"
+
+
+@attrs.frozen
+class Place:
+    """A store of runs and where their artifacts are; `root` is the folder of both, None in memory. `close` it in the end."""
+
+    store: RunStore
+    artifacts: Callable[[str], ArtifactStore]
+    root: Path | None = None
+    close: Callable[[], None] = lambda: None
+
+
+def opened_place(where: str | Path, *, must_exist: bool = False) -> Place:
+    """Open a folder of runs, which is made where there is none, or `memory:`. Raises DocumentError."""
+    if str(where) == MEMORY:
+        return place_in_memory()
+    root = Path(where)
+    store = open_store(root, must_exist=must_exist)
+    return Place(store, lambda run_id: open_artifacts(root, run_id), root, store.close)
+
+
+def place_in_memory(artifacts: ArtifactStore | None = None) -> Place:
+    """Return a place that forgets everything with its process; `artifacts` are kept in the given store."""
+    kept = artifacts or MemoryArtifacts()
+    return Place(MemoryStore(), lambda _run_id: kept)
+
+
+def open_store(root: Path, *, must_exist: bool = False) -> SqliteStore:
+    """Open the store of a folder of runs, or make it. Raises DocumentError."""
+    if must_exist and not (root / LEDGER).is_file():
+        raise DocumentError(
+            str(root), f"no run is kept here; `dsa run FILE` keeps its run in {DEFAULT_RUNS}, or where --runs DIR says"
+        )
+    try:
+        _keep_from_git(root)
+        return SqliteStore(root / LEDGER)
+    except StoreError as fault:
+        raise DocumentError(str(root), str(fault)) from fault
+
+
+def _keep_from_git(root: Path) -> None:
+    """Have git pass over the folder that nobody has named, where it is made. A folder that cannot be made is told by whoever needs it."""
+    if root.name == DEFAULT_RUNS and not root.exists():
+        with suppress(OSError):
+            root.mkdir(parents=True)
+            (root / ".gitignore").write_text("*\n", encoding="utf-8")
+
+
+def open_artifacts(root: Path, run_id: str) -> ArtifactStore:
+    """Open what a run generated, or make room for it. Raises ArtifactStoreError."""
+    return GitArtifacts(root / ARTIFACTS, run_id)

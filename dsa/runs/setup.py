@@ -1,0 +1,143 @@
+"""Setups: a document with all that a run of it needs, bound before anything is recorded."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from dsa.edge.binding import Binding, effect_names
+from dsa.expr import Value
+from dsa.generators.library import Nested
+from dsa.generators.scripted import ScriptedGenerator
+from dsa.lang import digest
+from dsa.machine import Machine
+from dsa.runs.bindings import DEFAULT_MODEL, bind
+from dsa.runs.document import Document
+from dsa.runtime.budgets import Limit, read_limit
+from dsa.runtime.ledger import ArtifactEntry, Entry, MachineEntry
+from dsa.runtime.secret_names import Chosen
+
+#: Binds a machine by what its run was started with.
+Binder = Callable[[Machine, Mapping[str, Any]], Binding]
+#: What gives the names of a table their meaning: a module's name or file, a Binding for some of them, or a function that binds all.
+Source = str | Path | Binding | Binder
+SCRIPTED = "scripted:"
+
+
+@attrs.frozen
+class Options:
+    """How a run is started, or gone on with; None and empty: as the document, or the start, says.
+
+    `bindings` is a module's name or file, a Binding, or a function of machine and settings. `parameters` are set by name. `budget` are limits
+    such as `calls=20`, `llm.tokens=4000`. `chosen` are secrets beside those found by their names. `config` is what policies can read.
+    """
+
+    bindings: Source | None = None
+    model: str | None = None
+    seed: int | None = None
+    parameters: Mapping[str, Value] = attrs.field(factory=dict)
+    budget: Sequence[str] = ()
+    chosen: Chosen = attrs.field(factory=Chosen)
+    config: Mapping[str, Any] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Setup:
+    """A machine with its text and bindings, its limits, and what its first entry keeps (`started`)."""
+
+    machine: Machine
+    binding: Binding
+    text: str = ""
+    digest: str = ""
+    started: Mapping[str, Any] = attrs.field(factory=dict)
+    limits: tuple[Limit, ...] = ()
+
+
+def setup_of(document: Document, options: Options, nested: Nested, config: Mapping[str, Any] | None = None) -> Setup:
+    """Bind a document's names and return what a run of it needs. `config` is what policies can read beside that of the options; not recorded.
+
+    Raises BindingError, ModelUnavailable, BudgetError, SecretError, ParameterError.
+    """
+    machine = document.machine.at(dict(options.parameters)) if options.parameters else document.machine
+    limits = limits_of(machine, options.budget)
+    started: dict[str, Any] = {
+        "file": None if document.path is None else str(document.path.absolute()),
+        "module": _absolute(options.bindings),
+        "model": absolute_script(options.model or DEFAULT_MODEL),
+        "seed": options.seed or 0,
+        "budget": list(options.budget),
+    }
+    if options.chosen:
+        started["secrets"] = attrs.asdict(options.chosen)
+    if options.config:
+        started["config"] = dict(options.config)
+    known = attrs.evolve(options, config={**options.config, **(config or {})})
+    binding = bound(machine, known, document.path, nested, started)
+    return Setup(machine, binding, document.text, digest(machine), started, limits)
+
+
+def bound(
+    machine: Machine,
+    options: Options,
+    path: Path | None,
+    nested: Nested,
+    started: Mapping[str, Any],
+) -> Binding:
+    """Bind every name of a machine. Raises BindingError and ModelUnavailable."""
+    if callable(options.bindings):
+        return options.bindings(machine, {**started, "config": options.config})
+    return bind(
+        machine,
+        path=path,
+        module=options.bindings,
+        model=options.model or DEFAULT_MODEL,
+        seed=options.seed or 0,
+        chosen=options.chosen,
+        nested=nested,
+        config=options.config,
+    )
+
+
+def as_started(first: MachineEntry, now: Options) -> Options:
+    """Return the options that a run was started with, but for what is to be otherwise now."""
+    started = dict(first.started)
+    before = Chosen(**{name: tuple(said) for name, said in (started.get("secrets") or {}).items()})
+    return Options(
+        now.bindings or started.get("module"),
+        now.model or started.get("model") or DEFAULT_MODEL,
+        started.get("seed") if now.seed is None else now.seed,
+        {},
+        now.budget or started.get("budget") or (),
+        before | now.chosen,
+        {**(started.get("config") or {}), **now.config},
+    )
+
+
+def skip_replies(binding: Binding, entries: Iterable[Entry]) -> None:
+    """Let scripts go on after the replies that a run has had of them."""
+    for entry in entries:
+        if isinstance(entry, ArtifactEntry):
+            generator = binding.generators.get(entry.author)
+            if isinstance(generator, ScriptedGenerator):
+                generator.skip(entry.step)
+
+
+def limits_of(machine: Machine, budget: Sequence[str]) -> tuple[Limit, ...]:
+    """Read a run's budget. Raises BudgetError."""
+    effects = [name for name, _ in effect_names(machine)]
+    return tuple(read_limit(text, effects) for text in budget)
+
+
+def _absolute(bindings: Source | None) -> str | None:
+    """Return a module as it can be found from another working folder; None for what another process cannot find."""
+    if not isinstance(bindings, str | Path):
+        return None
+    written = str(bindings)
+    return str(Path(written).absolute()) if written.endswith(".py") else written
+
+
+def absolute_script(model: str) -> str:
+    """Return a model's name as it can be found from another working folder."""
+    scripted, _, file = model.partition(SCRIPTED)
+    return model if scripted or not file else f"{SCRIPTED}{Path(file).absolute()}"

@@ -1,0 +1,41 @@
+"""Moments: what happened in a run, one durable ledger entry each, as those who watch it get them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from dsa.runtime.ledger import Entry, to_json
+
+
+@attrs.frozen
+class Moment:
+    """One ledger entry of a run. `number` is its place in the ledger, from 1."""
+
+    run: str
+    number: int
+    entry: Entry
+
+    @property
+    def kind(self) -> str:
+        """The kind of the entry: `machine`, `event`, `row`, `effect`, `result`, `artifact`, `verdict` and so on."""
+        kind: str = to_json(self.entry)["kind"]
+        return kind
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry as a JSON object, with its run and number."""
+        return {"run": self.run, "number": self.number, **to_json(self.entry)}
+
+
+#: Called with each moment once it is durable; `is_new` is False for those that were there before the run was taken up.
+OnMoment = Callable[[Moment, bool], None]
+
+
+def to_all(*observers: OnMoment) -> OnMoment:
+    """Return an observer that passes each moment on to every one of these, in this order."""
+
+    def on_moment(moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
+        for observer in observers:
+            observer(moment, is_new)
+
+    return on_moment
