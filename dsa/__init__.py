@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from dsa.checks import check, explore
     from dsa.checks.odds.reckon import odds
     from dsa.checks.prove import prove
+    from dsa.edge.binding import Bindings
     from dsa.edge.files import load
     from dsa.lang import dumps, loads
     from dsa.machine import Machine
@@ -44,6 +45,7 @@ _HOME = {
     "open_runs": "dsa.runs.runs",
     "run": "dsa.runs.runs",
     "Action": "dsa.runtime.policies",
+    "Bindings": "dsa.edge.binding",
     "PolicyContext": "dsa.runtime.policies",
     "Step": "dsa.runtime.policies",
     "answering": "dsa.runtime.policies",
@@ -54,6 +56,7 @@ _HOME = {
 
 __all__ = [
     "Action",
+    "Bindings",
     "Configuration",
     "Machine",
     "Moment",

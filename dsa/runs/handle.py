@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
+from weakref import WeakValueDictionary
 
 import attrs
 
@@ -15,7 +16,7 @@ from dsa.meaning import Occurrence, Refusal, Taken
 from dsa.runs.folder import RunFolder, accepted_artifacts
 from dsa.runs.place import Place
 from dsa.runs.record import replayed
-from dsa.runs.setup import Setup
+from dsa.runs.setup import Setup, Source
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.journal import Journal
 from dsa.runtime.ledger import Entry, Handling
@@ -31,13 +32,18 @@ class NotTakenError(DsaError):
 
 @attrs.frozen
 class Setting:
-    """What surrounds a run: the place that keeps it, its clock, who watches it, the runs that this process holds."""
+    """What surrounds a run: the place that keeps it, its clock, who watches it.
+
+    `held` are the runs that this process holds, `known` those of which it has a handle, `sources` the bindings of runs that it has begun with objects.
+    """
 
     place: Place
     clock: Clock | None
     on_moment: OnMoment | None
     held: dict[str, "RunHandle"]
     log: LedgerLog | None = None
+    known: "WeakValueDictionary[str, RunHandle]" = attrs.field(factory=WeakValueDictionary)
+    sources: dict[str, Source] = attrs.field(factory=dict)
 
 
 class RunHandle:
@@ -61,13 +67,15 @@ class RunHandle:
         self._is_held = True
         self._artifacts = setting.place.artifacts(run.run_id)
         self._folder = None if setting.place.root is None else RunFolder(setting.place.root, run, setup.text)
-        self._count, self._known = 0, 0 if left is None else len(run.ledger)
+        self._count, self._known, self._shown = 0, 0 if left is None else len(run.ledger), 0
         self._waiters: list[asyncio.Future[None]] = []
         self._task: asyncio.Task[None] | None = None
         self._rest: Rest | None = None
         self._fault: BaseException | None = None
         self.id = run.run_id
-        setting.held[self.id] = self
+        setting.held[self.id] = setting.known[self.id] = self
+        if setup.source is not None:
+            setting.sources[self.id] = setup.source
         self._driver = self._made(run, commands, left)
 
     def _made(self, run: Run, commands: tuple[Command, ...], left: Unfinished | None) -> Driver:
@@ -119,6 +127,13 @@ class RunHandle:
                 return attrs.evolve(rest, accepted=tuple(accepted_artifacts(rest.run, self._artifacts)))
             await self._change()
 
+    async def exists(self) -> None:
+        """Wait until the first entry of a new run is durable. Raises what keeps it from being written."""
+        while self._count == 0 and self._fault is None and self._rest is None:
+            await self._change()
+        if self._fault is not None:
+            raise self._fault
+
     async def moments(self, *, after: int = 0) -> AsyncIterator[Moment]:
         """Iterate over what happened after the first `after` entries, then over what happens, until the run rests.
 
@@ -148,6 +163,9 @@ class RunHandle:
     def _observe(self, entry: Entry) -> None:
         """Pass a durable entry on to whoever watches."""
         self._count += 1
+        if self._count <= self._shown:
+            return
+        self._shown = self._count
         self._rest = None
         if self._folder is not None:
             self._folder.observe(entry, self._artifacts)
@@ -196,10 +214,6 @@ class RunHandle:
     async def _driven(self, occurrences: tuple[Occurrence, ...], decided: Mapping[str, Handling] | None) -> None:
         try:
             await self.drive(*occurrences, decided=decided)
-        except asyncio.CancelledError:
-            if self._rest is None:  # cancelled before its first step
-                self._rest = Rest("interrupted", self.run)
-            raise
         except Exception:  # noqa: BLE001  (kept in `_fault`: `rest` raises it)
             return
 
@@ -234,7 +248,10 @@ class RunHandle:
         if task is not None and not task.done():
             task.cancel()
             await asyncio.wait({task})
+            if self._rest is None and self._fault is None:  # cancelled before its first step
+                self._rest = Rest("interrupted", self.run)
         self.release()
+        self._wake()
 
     # -- holding ----------------------------------------------------------------------------------------------------------
 
@@ -245,10 +262,11 @@ class RunHandle:
         journal, recorded = self._setting.place.store.hold(self.id)
         self._journal, self._is_held = journal, True
         self._setting.held[self.id] = self
-        if len(recorded.entries) == len(self.run.ledger):
+        is_same = len(recorded.entries) == len(self.run.ledger)
+        if is_same and self._rest is not None and self._rest.kind in {"waiting", "in doubt", "finished"}:
             self._driver.write_to(journal)
             return
-        run, _ = replayed(recorded)
+        run = self.run if is_same else replayed(recorded)[0]
         self._known, self._count = len(recorded.entries), 0
         self._driver = self._made(run, (), unfinished(run))
 
@@ -259,3 +277,5 @@ class RunHandle:
             self._journal.release()
             if self._setting.held.get(self.id) is self:
                 del self._setting.held[self.id]
+            if self.run.finished:
+                self._setting.sources.pop(self.id, None)

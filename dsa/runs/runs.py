@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from weakref import WeakValueDictionary
 
 import attrs
 
+from dsa.edge.binding import Binding
 from dsa.edge.clock import Clock
 from dsa.edge.deciding import answered, require_decidable
 from dsa.edge.interrupts import run_to_end
@@ -57,7 +59,9 @@ class Runs:
         self, place: Place, *, bindings: Source | Mapping[str, Source] | None = None, clock: Clock | None = None
     ) -> None:
         self._place, self._bindings, self._clock = place, bindings, clock
-        self._handles: dict[str, RunHandle] = {}
+        self._held: dict[str, RunHandle] = {}
+        self._known: WeakValueDictionary[str, RunHandle] = WeakValueDictionary()
+        self._sources: dict[str, Source] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -69,7 +73,7 @@ class Runs:
 
     async def close(self) -> None:
         """Interrupt every run that is driven here, newest first, and close the place."""
-        for handle in reversed(tuple(self._handles.values())):
+        for handle in reversed(tuple(self._held.values())):
             await handle.interrupt()
         self._place.close()
 
@@ -94,8 +98,8 @@ class Runs:
         """Start a run of a document, or of a shipped machine, and go on with it in the background.
 
         `data` comes with the event that the run begins with: `specification`, or the only one from outside that may come first. `bindings` is a
-        module's name or file, or a `dsa.Bindings`; without it `bindings.py` beside the document is used. `options` says more. Raises
-        DocumentError, MachineError, BindingError, ModelUnavailable, BudgetError, SecretError, ValueError; then there is no run.
+        module's name or file, or a `dsa.Binding`; without it `bindings.py` beside the document is used. `options` says more. Raises
+        DocumentError, MachineError, BindingError, ModelUnavailable, BudgetError, SecretError, StoreError, ValueError; then there is no run.
         """
         given = options or Options()
         given = attrs.evolve(given, bindings=bindings or given.bindings, model=model or given.model)
@@ -103,6 +107,7 @@ class Runs:
         first = first_event(document.machine, data)
         handle = self.begin(self.setup(document, given), run_id=run_id, on_moment=on_moment)
         handle.start(*first)
+        await handle.exists()
         return handle
 
     def setup(self, document: Document, options: Options) -> Setup:
@@ -147,7 +152,7 @@ class Runs:
     ) -> RunHandle:
         """Take up a run that nothing drives yet. Raises what `resume` does."""
         said = resumption or Resumption()
-        if run_id in self._handles and self._handles[run_id].is_driven:
+        if run_id in self._held:
             raise HeldError(run_id, "this process")
         journal, recorded = self._place.store.hold(run_id, take=said.take)
         try:
@@ -178,14 +183,14 @@ class Runs:
 
         Raises what `resume` and `RunHandle.send` do.
         """
-        handle = self._handles.get(run_id) or self.hold(run_id)
+        handle = self._known.get(run_id) or self.hold(run_id)
         return await handle.send(event, data, verdicts=verdicts, at=at)
 
     async def interrupt(self, run_id: str) -> None:
         """Stop driving a run; the ledger keeps it. Raises UnknownRunError for a run that is not driven here."""
-        if run_id not in self._handles:
+        if run_id not in self._held:
             raise UnknownRunError(f"run {run_id} is not driven here")
-        await self._handles[run_id].interrupt()
+        await self._held[run_id].interrupt()
 
     # -- reading ----------------------------------------------------------------------------------------------------------
 
@@ -194,8 +199,8 @@ class Runs:
         return self._place.store.runs()
 
     def handle(self, run_id: str) -> RunHandle | None:
-        """Return the run if this process has it in hand."""
-        return self._handles.get(run_id)
+        """Return the handle of a run that this process drives, or that somebody here still has; else None."""
+        return self._known.get(run_id)
 
     def get(self, run_id: str) -> RunRecord:
         """Read a run, whoever drives it. Raises UnknownRunError, DamageError, OtherMachineError, ReplayError."""
@@ -217,7 +222,7 @@ class Runs:
             await asyncio.sleep(POLL_S)
 
     def _is_finished(self, run_id: str) -> bool:
-        handle = self._handles.get(run_id)
+        handle = self._known.get(run_id)
         return handle.run.finished if handle is not None else self.get(run_id).run.finished
 
     # -- within -----------------------------------------------------------------------------------------------------------
@@ -226,11 +231,13 @@ class Runs:
         """Bind a recorded run as it was started, but for what is to be otherwise."""
         machine, known = record.run.machine, dict(record.first.started)
         if options.bindings is None:
-            options = attrs.evolve(options, bindings=self._bindings_of(machine.name))
+            source = self._sources.get(record.recorded.run) or self._bindings_of(machine.name)
+            options = attrs.evolve(options, bindings=source)
         now = as_started(record.first, options)
         path = Path(known["file"]) if known.get("file") else None
         now = attrs.evolve(now, config={**now.config, **self._config})
-        binding = bound(machine, now, path, self._nested(now, path), known)
+        is_over = record.run.finished and not unfinished(record.run).in_flight
+        binding = Binding({}) if is_over else bound(machine, now, path, self._nested(now, path), known)
         if options.model is None:
             skip_replies(binding, record.run.ledger)
         text = text_of(record.recorded.text, record.run.ledger)
@@ -251,10 +258,10 @@ class Runs:
 
     def _setting(self, on_moment: OnMoment | None) -> Setting:
         if self.root is None:
-            return Setting(self._place, self._clock, on_moment, self._handles)
+            return Setting(self._place, self._clock, on_moment, self._held, None, self._known, self._sources)
         log = LedgerLog()
         watch = log.on_moment if on_moment is None else to_all(log.on_moment, on_moment)
-        return Setting(self._place, self._clock, watch, self._handles, log)
+        return Setting(self._place, self._clock, watch, self._held, log, self._known, self._sources)
 
     def _now_ms(self) -> int:
         return time.time_ns() // 1_000_000 if self._clock is None else self._clock.wall_ms()

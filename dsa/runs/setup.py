@@ -44,7 +44,10 @@ class Options:
 
 @attrs.frozen
 class Setup:
-    """A machine with its text and bindings, its limits, and what its first entry keeps (`started`)."""
+    """A machine with its text and bindings, its limits, and what its first entry keeps (`started`).
+
+    `source` gave the bindings, where no other process could find it: this one needs it when it takes the run up again.
+    """
 
     machine: Machine
     binding: Binding
@@ -52,6 +55,7 @@ class Setup:
     digest: str = ""
     started: Mapping[str, Any] = attrs.field(factory=dict)
     limits: tuple[Limit, ...] = ()
+    source: Source | None = None
 
 
 def setup_of(document: Document, options: Options, nested: Nested, config: Mapping[str, Any] | None = None) -> Setup:
@@ -74,7 +78,8 @@ def setup_of(document: Document, options: Options, nested: Nested, config: Mappi
         started["config"] = dict(options.config)
     known = attrs.evolve(options, config={**options.config, **(config or {})})
     binding = bound(machine, known, document.path, nested, started)
-    return Setup(machine, binding, document.text, digest(machine), started, limits)
+    source = None if isinstance(options.bindings, str | Path) else options.bindings
+    return Setup(machine, binding, document.text, digest(machine), started, limits, source)
 
 
 def bound(
