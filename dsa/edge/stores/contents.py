@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
+from typing import Any
 
 #: Lines up to this length stay as they are; in longer ones, texts from the second length on are kept apart (characters).
 LONG_LINE, LONG_TEXT = 4_096, 1_024
@@ -37,8 +38,8 @@ def apart(line: str) -> tuple[str, dict[bytes, str]]:
     return (shortened, texts) if texts else (line, {})
 
 
-def together(line: str, text_at: Callable[[bytes], str]) -> str:
-    """Undo `apart`; `text_at` gives the text at an address."""
+def together(line: str, text_at: Callable[[bytes], str]) -> tuple[str, Any]:
+    """Undo `apart`; `text_at` gives the text at an address. Return the line and the value that it is."""
 
     def whole(value: object) -> object:
         if isinstance(value, dict):
@@ -47,7 +48,8 @@ def together(line: str, text_at: Callable[[bytes], str]) -> str:
             return {key[1:] if _REFERENCE.fullmatch(key) else key: whole(item) for key, item in value.items()}
         return [whole(item) for item in value] if isinstance(value, list) else value
 
-    return _dumps(whole(json.loads(line)))
+    value = whole(json.loads(line))
+    return _dumps(value), value
 
 
 def _dumps(value: object) -> str:
