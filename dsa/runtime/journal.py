@@ -86,8 +86,11 @@ class Recorded:
     head: bytes = b""
 
 
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
 def _mapping(given: Mapping[str, str]) -> Mapping[str, str]:
-    return MappingProxyType(dict(given))
+    return MappingProxyType(dict(given)) if given else _NOTHING
 
 
 def _strings(given: Iterable[str]) -> tuple[str, ...]:
@@ -113,7 +116,7 @@ class Summary:
     begun_ms: int | None = None
     changed_ms: int | None = None
     outcome: str | None = None
-    waits_for: Mapping[str, str] = attrs.field(factory=dict, converter=_mapping)
+    waits_for: Mapping[str, str] = attrs.field(default=_NOTHING, converter=_mapping)
     in_doubt: tuple[str, ...] = attrs.field(default=(), converter=_strings)
     due_ms: int | None = None
     about: str = ""

@@ -18,7 +18,9 @@ def post(connection: sqlite3.Connection, number: int, message: Message) -> None:
     found = _found(connection, message.id)
     if found is not None:
         if found[2] != number or not message_of(found[3]).repeats(message):
-            raise StoreError(f"there is another message with the id {message.id}: a message that is not a repetition needs a new id")
+            raise StoreError(
+                f"there is another message with the id {message.id}: a message that is not a repetition needs a new id"
+            )
         return
     (last,) = connection.execute("SELECT max(number) FROM inbox").fetchone()
     _write(connection, ((last or 0) + 1, message.id, number, message_line(message), None))

@@ -10,13 +10,14 @@ import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import attrs
 
-from dsa.edge.stores.contents import address, apart, together
+from dsa.edge.stores.contents import apart, together
 from dsa.runtime.journal import DamageError, LeaseLostError, Recorded, commit_line, first_link, next_link
-from dsa.runtime.json_text import value_of
+from dsa.runtime.json_text import quoted, value_of
 from dsa.runtime.ledger import Entry, Ledger, from_json
 
 #: A row of entries stands at its run's number times this, plus its position: one number, so that rows of a page's size fit on a page.
@@ -34,6 +35,9 @@ _SEALED = "SELECT link FROM entries WHERE place = ?"
 _ROWS = "SELECT place, epoch, short, line, link FROM entries WHERE place BETWEEN ? AND ? ORDER BY place"
 _LAST_BEFORE = "SELECT place, link FROM entries WHERE place BETWEEN ? AND ? ORDER BY place DESC LIMIT 2"
 _Columns = tuple[Any, ...]
+_NO_ROW = (0, 0, 0, "", b"")
+#: How many rows are decoded at once.
+_BATCH = 100
 
 
 @attrs.frozen
@@ -101,11 +105,11 @@ class EndRow:
             raise LeaseLostError(run)
 
 
-def end_in(columns: _Columns, run: str) -> EndRow:
-    """Return the end of a run from its row. Raises DamageError unless it is what was written."""
-    place, epoch, _, line, _ = columns
-    found = _END_LINE.fullmatch(line) if isinstance(line, str) and isinstance(epoch, int) else None
-    if found is not None and line.isascii():
+def end_in(columns: _Columns, run: str, epoch: int) -> EndRow:
+    """Return the end of a run from its row, () if there is none. Raises DamageError unless it is what was written under an epoch."""
+    place, _, _, line, _ = columns or _NO_ROW
+    found = _END_LINE.fullmatch(line) if isinstance(line, str) else None
+    if found is not None and place % SPAN == END and line.isascii():
         end = EndRow(place // SPAN, epoch, int(found[1]), bytes.fromhex(found[2]), found[3])
         if end.columns() == columns:
             return end
@@ -163,59 +167,62 @@ def recorded(connection: sqlite3.Connection, row: RunRow, known: Recorded | None
         text = content_at(connection, row.machine, row.run)
         known = Recorded(row.run, text, Ledger(), row.epoch, head=first_link(row.run, text))
     entries, end = _verified(connection, row, len(known.entries), known.head)
-    if end.epoch != row.epoch:
-        raise DamageError("what is kept about its end was changed", row.run)
     return Recorded(row.run, known.text, known.entries.extend(entries), row.epoch, row.holder, end.head), end
 
 
 def entries_after(connection: sqlite3.Connection, row: RunRow, position: int) -> tuple[Entry, ...]:
     """Read the entries from a position on, with all links from the commit that this one stands in."""
     first = row.number * SPAN
-    found = connection.execute(_LAST_BEFORE, (first, first + min(max(position, 0), END - 1))).fetchall()
-    if len(found) < 2:
-        start, link = 0, first_link(row.run, content_at(connection, row.machine, row.run))
-    else:
-        start, link = found[0][0] - first, found[1][1]
+    last, *before = connection.execute(_LAST_BEFORE, (first, first + min(max(position, 0), END - 1))).fetchall() or [
+        (first, b"")
+    ]
+    start = last[0] - first if before else 0
+    link = before[0][1] if before else first_link(row.run, content_at(connection, row.machine, row.run))
     entries, _ = _verified(connection, row, start, link)
     return tuple(entries[max(position - start, 0) :])
 
 
 def _verified(connection: sqlite3.Connection, row: RunRow, start: int, link: bytes) -> tuple[list[Entry], EndRow]:
     """Read a run's entries from the start of a commit on. `link` is the hash of the commit before."""
-    first, position, entries = row.number * SPAN, start, list[Entry]()
-    rows = connection.execute(_ROWS, (first + start, first + END)).fetchall()
-    if not rows or rows[-1][0] != first + END:
-        raise DamageError(f"it ends otherwise than it was written: {position} entries are there", row.run)
-    texts = _Texts(connection, row.run, rows)
+    first, position, count, entries = row.number * SPAN, start, 0, list[Entry]()
     with _uncollected():
-        for place, epoch, is_short, line, written in rows[:-1]:
-            try:
-                whole, value = together(line, texts.at) if is_short else (line, None)
-                link = next_link(link, epoch, whole)
-            except (ValueError, TypeError, AttributeError, KeyError):
-                link = b""  # the bytes of a damaged row may be anything
-            if place - first != position or link != written:
-                raise DamageError("from here on it is not what was written", row.run, position)
-            entries.extend(map(from_json, value_of(line) if value is None else value))
-            position = start + len(entries)
-    end = end_in(rows[-1], row.run)
-    if (end.length, end.head) != (position, link):
+        *rows, end = connection.execute(_ROWS, (first + start, first + END)).fetchall() or [()]
+        lines, head = _sound_lines(connection, row.run, rows, link)
+        for (place, *_), value in zip(rows, _values(lines), strict=False):
+            if place - first != position:
+                break
+            entries.extend(map(from_json, value))
+            position, count = start + len(entries), count + 1
+    if count < len(rows):
+        raise DamageError("from here on it is not what was written", row.run, position)
+    found = end_in(end, row.run, row.epoch)
+    if (found.length, found.head) != (position, head):
         raise DamageError(f"it ends otherwise than it was written: {position} entries are there", row.run)
-    return entries, end
+    return entries, found
 
 
-class _Texts:
-    """The large texts that rows refer to, each read and verified once."""
+def _sound_lines(
+    connection: sqlite3.Connection, run: str, rows: list[_Columns], link: bytes
+) -> tuple[list[str], bytes]:
+    """Return the lines of rows up to the first that is not what was written, and the hash of the last of them."""
+    lines, quoted_at = list[str](), lru_cache(None)(lambda at: quoted(content_at(connection, at, run)))
+    for _, epoch, is_short, line, written in rows:
+        try:
+            whole = together(line, quoted_at) if is_short else line
+            found = next_link(link, epoch, whole)
+        except (ValueError, TypeError, AttributeError):  # the bytes of a damaged row may be anything
+            break
+        if found != written:
+            break
+        lines.append(whole)
+        link = found
+    return lines, link
 
-    def __init__(self, connection: sqlite3.Connection, run: str, rows: list[_Columns]) -> None:
-        self._connection, self._run = connection, run
-        self._read: dict[bytes, str] = {}
 
-    def at(self, where: bytes) -> str:
-        """Return the text at an address. Raises DamageError."""
-        if where not in self._read:
-            self._read[where] = content_at(self._connection, where, self._run)
-        return self._read[where]
+def _values(lines: list[str]) -> Iterator[Any]:
+    """Read lines of JSON, many at once: that is quicker, and their keys share storage."""
+    for begin in range(0, len(lines), _BATCH):
+        yield from value_of(f"[{','.join(lines[begin : begin + _BATCH])}]")
 
 
 def content_at(connection: sqlite3.Connection, at: bytes, run: str) -> str:

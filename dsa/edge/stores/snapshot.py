@@ -22,7 +22,9 @@ _TICK_NS = 10**9
 class Snapshot:
     """A file that is only read. `require` raises if the file that a connection has open is not the right one."""
 
-    def __init__(self, path: Path, lock_path: Path, patience_s: float, require: Callable[[sqlite3.Connection, Path], object]) -> None:
+    def __init__(
+        self, path: Path, lock_path: Path, patience_s: float, require: Callable[[sqlite3.Connection, Path], object]
+    ) -> None:
         self._path, self._log = path, path.with_name(f"{path.name}-wal")
         self._lock_path, self._patience_s, self._require = lock_path, patience_s, require
         self._copy: TemporaryDirectory[str] | None = None
@@ -47,7 +49,9 @@ class Snapshot:
     def _open(self) -> sqlite3.Connection:
         self._path.stat()
         with suppress(sqlite3.OperationalError):  # SQLite needs an index of the log, and can neither use nor make one
-            return self._required(sqlite3.connect(f"{self._path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None))
+            return self._required(
+                sqlite3.connect(f"{self._path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
+            )
         self._copy = TemporaryDirectory(prefix="dsa-snapshot-")
         try:
             return self._required(sqlite3.connect(self._copied(Path(self._copy.name)), isolation_level=None))

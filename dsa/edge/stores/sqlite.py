@@ -97,9 +97,7 @@ class SqliteStore:
             commit.write(connection)
         return SqliteJournal(self, row, commit.after)
 
-    def hold(
-        self, run: str, *, take: bool = False, known: Recorded | None = None
-    ) -> tuple["SqliteJournal", Recorded]:
+    def hold(self, run: str, *, take: bool = False, known: Recorded | None = None) -> tuple["SqliteJournal", Recorded]:
         """Become the writer of a run, and read it or what was written after what is `known`. Raises HeldError."""
         with self._database.writing() as connection:
             row = self._row(connection, run)
@@ -128,7 +126,9 @@ class SqliteStore:
             return  # after a fault; whoever comes next finds this holder dead
         with suppress(LeaseLostError), self._database.writing() as connection:
             row.replace(connection, attrs.evolve(row, holder=None))
-            with suppress(LeaseLostError):  # this process was interrupted before it knew of its last commit: the summary is of another one
+            with suppress(
+                LeaseLostError
+            ):  # this process was interrupted before it knew of its last commit: the summary is of another one
                 commit.write(connection)
 
     def remove(self, run: str) -> None:
@@ -159,9 +159,8 @@ class SqliteStore:
 
         def length(connection: sqlite3.Connection) -> int:
             row = self._row(connection, run)
-            place = row.number * SPAN + END
-            columns = connection.execute("SELECT * FROM entries WHERE place = ?", (place,)).fetchone()
-            return end_in(columns or (place, 0, 0, "", b""), run).length
+            columns = connection.execute("SELECT * FROM entries WHERE place = ?", (row.number * SPAN + END,)).fetchone()
+            return end_in(columns or (), run, row.epoch).length
 
         return self._latest("version", run, length)
 
@@ -248,7 +247,9 @@ class SqliteStore:
             if not _is_removed(columns[:6]):
                 found = _summarised(columns[:6], columns[6:])
                 count = messages.get(columns[0], 0)
-                yield attrs.evolve(found, holder=living(found.holder), messages=count) if found.holder or count else found
+                yield (
+                    attrs.evolve(found, holder=living(found.holder), messages=count) if found.holder or count else found
+                )
 
 
 class SqliteJournal:
@@ -293,9 +294,7 @@ def _summarised(columns: tuple[Any, ...], end_columns: tuple[Any, ...]) -> RunSu
     row = RunRow(*columns[:-1])
     try:
         row.require_sound(columns[-1])
-        end = end_in(end_columns, row.run) if end_columns[0] is not None else None
-        if end is None or end.epoch != row.epoch:
-            raise DamageError("what is kept about its end was changed", row.run)
+        end = end_in(end_columns if isinstance(end_columns[0], int) else (), row.run, row.epoch)
         return RunSummary(row.run, end.length, summary_of(end.summary), row.holder)
     except DamageError as fault:
         return RunSummary(str(row.run), 0, Summary(), damaged=fault.reason)
