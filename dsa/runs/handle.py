@@ -17,8 +17,9 @@ from dsa.runs.folder import RunFolder, accepted_artifacts
 from dsa.runs.place import Place
 from dsa.runs.record import replayed
 from dsa.runs.setup import Setup, Source
+from dsa.runs.summary import SummaryJournal
 from dsa.runtime.artifacts import ArtifactStore
-from dsa.runtime.journal import Journal
+from dsa.runtime.journal import Journal, Recorded
 from dsa.runtime.ledger import Entry, Handling
 from dsa.runtime.moment import Moment, OnMoment
 from dsa.runtime.recovery import Unfinished, unfinished
@@ -63,7 +64,7 @@ class RunHandle:
         commands: tuple[Command, ...] = (),
         left: Unfinished | None = None,
     ) -> None:
-        self._setting, self._setup, self._journal = setting, setup, journal
+        self._setting, self._setup, self._journal = setting, setup, SummaryJournal(journal, run)
         self._is_held = True
         self._artifacts = setting.place.artifacts(run.run_id)
         self._folder = None if setting.place.root is None else RunFolder(setting.place.root, run, setup.text)
@@ -176,6 +177,7 @@ class RunHandle:
 
     def _waits_for_timers(self) -> None:
         self._rest = Rest("waiting", self.run, due_ms=self._driver.next_deadline_ms)
+        self._journal.rest(self._rest)
         self._wake()
 
     # -- driving ----------------------------------------------------------------------------------------------------------
@@ -193,7 +195,7 @@ class RunHandle:
             if rest.failure is not None and self._setting.log is not None:
                 self._setting.log.stopped(rest.failure.what, rest.failure.line, rest.failure.code, rest.failure.message)
         except asyncio.CancelledError:
-            rest = Rest("interrupted", self.run)
+            rest = Rest("interrupted", self.run, due_ms=self._driver.next_deadline_ms)
             raise
         except BaseException as fault:
             self._fault = fault
@@ -259,12 +261,13 @@ class RunHandle:
         """Become the run's writer again, if it was released; go on from where others have got with it meanwhile."""
         if self._is_held:
             return
-        journal, recorded = self._setting.place.store.hold(self.id)
-        self._journal, self._is_held = journal, True
+        known = Recorded(self.id, self._setup.text, self.run.ledger, self._journal.epoch, head=self._journal.head)
+        journal, recorded = self._setting.place.store.hold(self.id, known=known)
+        self._journal, self._is_held = SummaryJournal(journal, self.run), True
         self._setting.held[self.id] = self
         is_same = len(recorded.entries) == len(self.run.ledger)
         if is_same and self._rest is not None and self._rest.kind in {"waiting", "in doubt", "finished"}:
-            self._driver.write_to(journal)
+            self._driver.write_to(self._journal)
             return
         run = self.run if is_same else replayed(recorded)[0]
         self._known, self._count = len(recorded.entries), 0
@@ -274,7 +277,7 @@ class RunHandle:
         """Give up the right to write the run; it can be taken up again, by this or another process."""
         if self._is_held:
             self._is_held = False
-            self._journal.release()
+            self._journal.release(None if self._rest is None else self._journal.summary_at(self._rest))
             if self._setting.held.get(self.id) is self:
                 del self._setting.held[self.id]
             if self.run.finished:

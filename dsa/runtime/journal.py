@@ -107,7 +107,7 @@ class Summary:
 
     `status` is how the run stands if nobody holds it; a run whose writer has never said so is `cut off`. `waits_for` has the place of
     each event that the run waits for ("" if it has none), `in_doubt` the keys of effects. Times are in milliseconds since 1970; `due_ms`
-    is the next deadline. `about` and `failure` are short texts; `parent` is the run that this one is a part of.
+    is the next deadline. `about` and `failure` are short texts; `parent` is the run that this one is a part of, `events` counts its events.
     """
 
     status: Status = "cut off"
@@ -122,6 +122,7 @@ class Summary:
     about: str = ""
     failure: str = ""
     parent: str | None = None
+    events: int = 0
 
 
 @attrs.frozen
@@ -240,6 +241,10 @@ class Journal(Protocol):
     def epoch(self) -> int:
         """How often the run has had a writer; each entry is written under one epoch."""
 
+    @property
+    def head(self) -> bytes:
+        """The hash of the last commit, in stores that chain them."""
+
     def append(self, entries: Sequence[Entry], summary: Summary | None = None, taking: Sequence[Taking] = ()) -> None:
         """Write entries, the summary and what came of messages, all or nothing; all of it is durable when this returns.
 
@@ -338,6 +343,11 @@ class Beginning:
     def epoch(self) -> int:
         """How often the run has had a writer; 0 before it exists."""
         return 0 if self._journal is None else self._journal.epoch
+
+    @property
+    def head(self) -> bytes:
+        """The hash of the last commit."""
+        return b"" if self._journal is None else self._journal.head
 
     def append(self, entries: Sequence[Entry], summary: Summary | None = None, taking: Sequence[Taking] = ()) -> None:
         """Write entries as `Journal.append` does. Nothing can be taken from the inbox of a run that does not exist yet."""

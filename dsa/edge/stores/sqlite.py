@@ -268,6 +268,11 @@ class SqliteJournal:
         """How often the run has had a writer."""
         return self._row.epoch
 
+    @property
+    def head(self) -> bytes:
+        """The hash of the last commit."""
+        return self._end.head
+
     def append(self, entries: Sequence[Entry], summary: Summary | None = None, taking: Sequence[Taking] = ()) -> None:
         """Write entries, the summary and what came of messages, all or nothing; durable when this returns. Raises as `Journal.append`."""
         if entries or summary is not None or taking:
