@@ -9,7 +9,7 @@ durable.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -23,10 +23,12 @@ from dsa.edge.news import News, came_before, cancelled_by
 from dsa.edge.outside import FromOutside
 from dsa.edge.performing import Performer
 from dsa.edge.underway import UnderWay
+from dsa.errors import OccurrenceError
 from dsa.meaning import Occurrence, Refusal, Taken, require_known, step
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.budgets import Limit, Meter
-from dsa.runtime.journal import Journal
+from dsa.runtime.inbox import error_text, outcome_text
+from dsa.runtime.journal import Journal, Taking
 from dsa.runtime.ledger import (
     DoubtEntry,
     Entry,
@@ -107,13 +109,16 @@ class Driver:
         """
         self._tell(News(self._outside.read(self.run.machine, occurrence)))
 
-    def hand(self, occurrence: Occurrence, at: str | None = None) -> "asyncio.Future[Taken | Refusal]":
+    def hand(
+        self, occurrence: Occurrence, at: str | None = None, message: str | None = None
+    ) -> "asyncio.Future[Taken | Refusal]":
         """Hand in an outside event as `send` does; the future says what became of it, once that is durable.
 
-        `at` is the place of the question that it answers: when that has passed, the event is refused as late.
+        `at` is the place of the question that it answers: when that has passed, the event is refused as late. `message` is its id in the run's
+        inbox, which it leaves in the same commit.
         """
         answer: asyncio.Future[Taken | Refusal] = asyncio.get_running_loop().create_future()
-        self._tell(News(self._outside.read(self.run.machine, occurrence), at=at, answer=answer))
+        self._tell(News(self._outside.read(self.run.machine, occurrence), at=at, message=message, answer=answer))
         return answer
 
     @property
@@ -244,19 +249,30 @@ class Driver:
             require_known(self.run.machine, given)
         except Exception as error:  # noqa: BLE001  (guards are foreign code; one may say what it cannot say)
             said = self._secrets.text(str(error))
+            if news.message is not None:  # the sender is told; it stops no run, however often the message is taken up
+                self._refuse(news, OccurrenceError(f"a guard that judges '{occurrence.event}' failed: {said}"))
+                return
             self._failure = Failure(f"a guard that judges {occurrence.event}", line, type(error).__name__, said)
             return
         before = self.run.configuration
         run, commands = self.run.feed(given, key, at_ms=self.clock.wall_ms())
         refused = run.ledger[-1]
         self.run = self._with_deadlines(run, commands)
-        self._save()
-        if news.answer is not None and not news.answer.done():
-            news.answer.set_result(step(run.machine, before, given))
+        became = None if news.answer is None else step(run.machine, before, given)
+        self._save(() if news.message is None or became is None else ((news.message, outcome_text(became)),))
+        if news.answer is not None and became is not None and not news.answer.done():
+            news.answer.set_result(became)
         if isinstance(refused, RefusalEntry) and self._must_be_taken(given) and refused.reason not in _HARMLESS:
             what = f"{given.event} in {run.configuration.state}"
             self._failure = Failure(what, line, refused.reason, refused.message)
         await self._obey(commands, given.data)
+
+    def _refuse(self, news: News, error: OccurrenceError) -> None:
+        """Take a message that cannot be an event of the run out of its inbox."""
+        if self._journal is not None and news.message is not None:
+            self._journal.append((), taking=((news.message, error_text(error)),))
+        if news.answer is not None and not news.answer.done():
+            news.answer.set_exception(error)
 
     async def _with_verdicts(self, occurrence: Occurrence, key: str | None) -> Occurrence:
         """Give an occurrence with the verdicts that it is fed with; guards are asked for those that it has not brought."""
@@ -274,15 +290,15 @@ class Driver:
     def _must_be_taken(self, occurrence: Occurrence) -> bool:
         return occurrence.source is not None or self.run.machine.event_named[occurrence.event].origin != OUTSIDE
 
-    def _save(self) -> None:
-        """Make the entries durable that are not, and show them."""
+    def _save(self, taking: Sequence[Taking] = ()) -> None:
+        """Make the entries durable that are not, and show them; messages that they came from leave the inbox in the same commit."""
         entries = self.run.ledger.after(self._saved)
         if not entries:
             return
         self._saved += len(entries)
         try:
             if self._journal is not None:
-                self._journal.append(entries)
+                self._journal.append(entries, taking=taking)
             self._show(entries)
         except BaseException as error:  # a policy that records would be blamed for it
             self._break(error)

@@ -24,12 +24,13 @@ Timer = tuple[str, str]
 class News:
     """Something for the run: an occurrence, the intent of the effect it answers, or the timer that fired.
 
-    `at` is the place of the question that an outside event answers; `answer` is for its sender, who waits for what becomes of it.
+    `at` is the place of the question that an outside event answers; `answer` is for its sender, who waits for what becomes of it; `message` is its id, if it was in the inbox.
     """
 
     occurrence: Occurrence
     intent: IntentEntry | None = None
     at: str | None = None
+    message: str | None = None
     answer: "asyncio.Future[Taken | Refusal] | None" = None
 
 

@@ -10,15 +10,17 @@ import attrs
 from dsa.edge.clock import Clock
 from dsa.edge.driver import Driver
 from dsa.edge.logs import LedgerLog
-from dsa.errors import DsaError
+from dsa.errors import DsaError, OccurrenceError
 from dsa.expr import Outcome
 from dsa.meaning import Occurrence, Refusal, Taken
 from dsa.runs.folder import RunFolder, accepted_artifacts
+from dsa.runs.inbox import InboxReader
 from dsa.runs.place import Place
 from dsa.runs.record import replayed
 from dsa.runs.setup import Setup, Source
 from dsa.runs.summary import SummaryJournal
 from dsa.runtime.artifacts import ArtifactStore
+from dsa.runtime.inbox import error_text
 from dsa.runtime.journal import Journal, Recorded
 from dsa.runtime.ledger import Entry, Handling
 from dsa.runtime.moment import Moment, OnMoment
@@ -45,6 +47,7 @@ class Setting:
     log: LedgerLog | None = None
     known: "WeakValueDictionary[str, RunHandle]" = attrs.field(factory=WeakValueDictionary)
     sources: dict[str, Source] = attrs.field(factory=dict)
+    inbox: InboxReader | None = None
 
 
 class RunHandle:
@@ -68,6 +71,7 @@ class RunHandle:
         self._is_held = True
         self._artifacts = setting.place.artifacts(run.run_id)
         self._folder = None if setting.place.root is None else RunFolder(setting.place.root, run, setup.text)
+        self._messages: set[str] = set()
         self._count, self._known, self._shown = 0, 0 if left is None else len(run.ledger), 0
         self._waiters: list[asyncio.Future[None]] = []
         self._task: asyncio.Task[None] | None = None
@@ -126,12 +130,12 @@ class RunHandle:
             rest = self._rest
             if rest is not None and not (through_timers and rest.due_ms is not None and self.is_driven):
                 return attrs.evolve(rest, accepted=tuple(accepted_artifacts(rest.run, self._artifacts)))
-            await self._change()
+            await self.change()
 
     async def exists(self) -> None:
         """Wait until the first entry of a new run is durable. Raises what keeps it from being written."""
         while self._count == 0 and self._fault is None and self._rest is None:
-            await self._change()
+            await self.change()
         if self._fault is not None:
             raise self._fault
 
@@ -147,9 +151,9 @@ class RunHandle:
             if after >= self._count:
                 if self._rest is not None or self._fault is not None:
                     return
-                await self._change()
+                await self.change()
 
-    async def _change(self) -> None:
+    async def change(self) -> None:
         """Wait until something happens."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
@@ -189,6 +193,9 @@ class RunHandle:
         """
         self._hold()
         self._rest, self._fault = None, None
+        if self._setting.inbox is not None:
+            self.take_messages()
+            self._setting.inbox.start()
         rest: Rest | None = None
         try:
             rest = await self._driver.drive(*occurrences, decided=decided)
@@ -255,6 +262,20 @@ class RunHandle:
         self.release()
         self._wake()
 
+    def take_messages(self) -> None:
+        """Hand the messages of the inbox to the run. What cannot be an event of it is refused, and leaves the inbox. Raises StoreError."""
+        for message in self._setting.place.store.waiting_messages(self.id):
+            if message.id in self._messages:
+                continue
+            self._messages.add(message.id)
+            occurrence = Occurrence(message.event, message.verdicts, data=message.data)
+            try:
+                answer = self._driver.hand(occurrence, message.at, message.id)
+            except (OccurrenceError, TypeError, ValueError) as error:
+                self._journal.append((), taking=((message.id, error_text(error)),))
+            else:
+                answer.add_done_callback(_heard)
+
     # -- holding ----------------------------------------------------------------------------------------------------------
 
     def _hold(self) -> None:
@@ -271,6 +292,7 @@ class RunHandle:
             return
         run = self.run if is_same else replayed(recorded)[0]
         self._known, self._count = len(recorded.entries), 0
+        self._messages.clear()
         self._driver = self._made(run, (), unfinished(run))
 
     def release(self) -> None:
@@ -282,3 +304,9 @@ class RunHandle:
                 del self._setting.held[self.id]
             if self.run.finished:
                 self._setting.sources.pop(self.id, None)
+
+
+def _heard(answer: "asyncio.Future[Taken | Refusal]") -> None:
+    """Look at what became of a message: its sender reads it in the store, and nobody here waits for it."""
+    if not answer.cancelled():
+        answer.exception()

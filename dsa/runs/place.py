@@ -1,12 +1,13 @@
 """The place where runs are kept: a folder with `ledger.db` and `artifacts.git`, or memory. Stores are opened here alone."""
 
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import attrs
 
-from dsa.edge.git import GitArtifacts
+from dsa.edge.git import GitArtifacts, remove_branch
 from dsa.edge.stores.memory import MemoryStore
 from dsa.edge.stores.sqlite import SqliteStore
 from dsa.errors import DocumentError
@@ -25,6 +26,12 @@ class Place:
     artifacts: Callable[[str], ArtifactStore]
     root: Path | None = None
     close: Callable[[], None] = lambda: None
+
+    def forget(self, run_id: str) -> None:
+        """Delete what a removed run has left: its folder, and the branch of its artifacts."""
+        if self.root is not None:
+            remove_branch(self.root / ARTIFACTS, run_id)
+            shutil.rmtree(self.root / run_id, ignore_errors=True)
 
 
 def opened_place(where: str | Path, *, must_exist: bool = False) -> Place:

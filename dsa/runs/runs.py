@@ -2,33 +2,39 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
+from secrets import token_hex
 from types import TracebackType
 from typing import Any, Self
-from weakref import WeakValueDictionary
 
 import attrs
 
 from dsa.edge.binding import Binding
 from dsa.edge.clock import Clock
-from dsa.edge.deciding import answered, require_decidable
+from dsa.edge.deciding import answered, require_decidable, require_sendable
+from dsa.edge.environment import environment_secrets
 from dsa.edge.interrupts import run_to_end
 from dsa.edge.logs import LedgerLog
 from dsa.expr import Outcome
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, Refusal, Taken
+from dsa.runs.archive import POLL_S, RunArchive
+from dsa.runs.branch import branched, copy_artifacts
 from dsa.runs.children import Machines
 from dsa.runs.document import Document, document_of, first_event
 from dsa.runs.folder import new_run_id
 from dsa.runs.handle import RunHandle, Setting
+from dsa.runs.inbox import InboxReader
 from dsa.runs.place import DEFAULT_RUNS, Place, opened_place, place_in_memory
 from dsa.runs.record import RunRecord, changed, record_of, require_no_secret, text_of
 from dsa.runs.setup import Options, Setup, Source, as_started, bound, limits_of, setup_of, skip_replies
 from dsa.runtime.artifacts import ArtifactStore
-from dsa.runtime.journal import Beginning, HeldError, UnknownRunError
+from dsa.runtime.inbox import Posted, delivered
+from dsa.runtime.journal import Beginning, HeldError, Message, UnknownRunError
 from dsa.runtime.ledger import ChangeEntry, Handling
-from dsa.runtime.moment import Moment, OnMoment, to_all
+from dsa.runtime.moment import OnMoment, to_all
 from dsa.runtime.recovery import unfinished
 from dsa.runtime.rest import Rest
 from dsa.runtime.run import Run, begin
@@ -48,7 +54,7 @@ class Resumption:
     take: bool = False
 
 
-class Runs:
+class Runs(RunArchive):
     """The runs of one place. `open_runs` makes it; leaving its `async with` interrupts what it drives, in order.
 
     It belongs to one event loop and its thread; any number of runs go on side by side. `bindings` says how the runs that it takes up are
@@ -58,9 +64,10 @@ class Runs:
     def __init__(
         self, place: Place, *, bindings: Source | Mapping[str, Source] | None = None, clock: Clock | None = None
     ) -> None:
-        self._place, self._bindings, self._clock = place, bindings, clock
+        super().__init__(place)
+        self._bindings, self._clock = bindings, clock
         self._held: dict[str, RunHandle] = {}
-        self._known: WeakValueDictionary[str, RunHandle] = WeakValueDictionary()
+        self._inbox = InboxReader(self._held)
         self._sources: dict[str, Source] = {}
 
     async def __aenter__(self) -> Self:
@@ -75,12 +82,8 @@ class Runs:
         """Interrupt every run that is driven here, newest first, and close the place."""
         for handle in reversed(tuple(self._held.values())):
             await handle.interrupt()
+        await self._inbox.stop()
         self._place.close()
-
-    @property
-    def root(self) -> Path | None:
-        """The folder where the runs are kept; None in memory."""
-        return self._place.root
 
     # -- driving ----------------------------------------------------------------------------------------------------------
 
@@ -178,52 +181,61 @@ class Runs:
         *,
         verdicts: Mapping[str, Outcome] | None = None,
         at: str | None = None,
-    ) -> Taken | Refusal:
+        patience_s: float = 10.0,
+    ) -> Taken | Refusal | Posted:
         """Send an event to a run, and wait until it is taken or refused. A run that rests is taken up, and goes on here.
 
-        Raises what `resume` and `RunHandle.send` do.
+        `at` names the question that this answers (`rest.waits_for[event]`); without it, it is the one that the run waits with now. An event for a
+        run that another process holds goes to its inbox; after `patience_s` seconds it is still there. Raises what `resume` and
+        `RunHandle.send` do.
         """
-        handle = self._known.get(run_id) or self.hold(run_id)
-        return await handle.send(event, data, verdicts=verdicts, at=at)
+        occurrence = Occurrence(event, verdicts or {}, data=data)
+        handle = self._known.get(run_id)
+        try:
+            return await (handle or self.hold(run_id)).hand(occurrence, at)
+        except HeldError:
+            return await self._post(run_id, occurrence, at, patience_s)
+
+    async def _post(
+        self, run_id: str, occurrence: Occurrence, at: str | None, patience_s: float
+    ) -> Taken | Refusal | Posted:
+        """Put an event into a run's inbox, and wait for what becomes of it; take the run up when its holder has let go of it."""
+        store, record = self._place.store, self.get(run_id)
+        require_sendable(record.run.machine, occurrence)
+        chosen = as_started(record.first, Options()).chosen
+        at = at or store.summary(run_id).summary.waits_for.get(occurrence.event)
+        data = environment_secrets(chosen).value(occurrence.data)
+        message = Message(token_hex(16), occurrence.event, occurrence.verdicts, data, at, self._now_ms())
+        store.post(run_id, message)
+        deadline_s = time.monotonic() + patience_s
+        while time.monotonic() < deadline_s:
+            outcome = store.outcome_of(message.id)
+            if outcome is not None:
+                return Posted(run_id, message.id, delivered(outcome))
+            if store.summary(run_id).holder is None:
+                with suppress(HeldError):
+                    self.hold(run_id).start()
+            await asyncio.sleep(POLL_S)
+        return Posted(run_id, message.id)
+
+    async def branch(self, run_id: str, length: int, new_id: str = "") -> str:
+        """Make a run that begins as another one did, with its first `length` entries and what it generated until then; return its id.
+
+        Raises BranchError where something was under way then, UnknownRunError, StoreError.
+        """
+        recorded = self._place.store.read(run_id)
+        machine = self.get(run_id).first.name
+        name = new_id or new_run_id(machine)
+        new = branched(recorded, length, name)
+        copy_artifacts(new, self._place.artifacts(run_id), self._place.artifacts(name))
+        self._place.store.create(name, new.text, list(new.entries)).release()
+        return name
 
     async def interrupt(self, run_id: str) -> None:
         """Stop driving a run; the ledger keeps it. Raises UnknownRunError for a run that is not driven here."""
         if run_id not in self._held:
             raise UnknownRunError(f"run {run_id} is not driven here")
         await self._held[run_id].interrupt()
-
-    # -- reading ----------------------------------------------------------------------------------------------------------
-
-    def ids(self) -> tuple[str, ...]:
-        """Return the ids of all runs, in the order they were begun."""
-        return self._place.store.runs()
-
-    def handle(self, run_id: str) -> RunHandle | None:
-        """Return the handle of a run that this process drives, or that somebody here still has; else None."""
-        return self._known.get(run_id)
-
-    def get(self, run_id: str) -> RunRecord:
-        """Read a run, whoever drives it. Raises UnknownRunError, DamageError, OtherMachineError, ReplayError."""
-        return record_of(self._place.store.read(run_id))
-
-    def artifacts(self, run_id: str) -> ArtifactStore:
-        """Return what a run generated."""
-        return self._place.artifacts(run_id)
-
-    async def follow(self, run_id: str, *, after: int = 0) -> AsyncIterator[Moment]:
-        """Iterate over what happened in a run after the first `after` entries, and over what happens, until it is finished."""
-        while True:
-            entries = self._place.store.read(run_id).entries
-            for entry in entries[after:]:
-                after += 1
-                yield Moment(run_id, after, entry)
-            if self._is_finished(run_id):
-                return
-            await asyncio.sleep(POLL_S)
-
-    def _is_finished(self, run_id: str) -> bool:
-        handle = self._known.get(run_id)
-        return handle.run.finished if handle is not None else self.get(run_id).run.finished
 
     # -- within -----------------------------------------------------------------------------------------------------------
 
@@ -261,7 +273,7 @@ class Runs:
             return Setting(self._place, self._clock, on_moment, self._held, None, self._known, self._sources)
         log = LedgerLog()
         watch = log.on_moment if on_moment is None else to_all(log.on_moment, on_moment)
-        return Setting(self._place, self._clock, watch, self._held, log, self._known, self._sources)
+        return Setting(self._place, self._clock, watch, self._held, log, self._known, self._sources, self._inbox)
 
     def _now_ms(self) -> int:
         return time.time_ns() // 1_000_000 if self._clock is None else self._clock.wall_ms()
@@ -308,7 +320,3 @@ def run(
             return await handle.rest(through_timers=True)
 
     return run_to_end(whole())
-
-
-#: How long a follower of another process's run waits between two looks, in seconds.
-POLL_S = 0.01
