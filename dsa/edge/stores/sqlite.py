@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import attrs
 
@@ -46,6 +46,8 @@ from dsa.runtime.journal import (
     summary_of,
 )
 from dsa.runtime.ledger import Entry
+
+T = TypeVar("T")
 
 _ROW = f"SELECT {RUN_COLUMNS}, seal FROM runs WHERE run = ?"  # noqa: S608
 _ALL = f"SELECT {RUN_COLUMNS}, seal FROM runs NOT INDEXED ORDER BY number"  # noqa: S608
@@ -218,13 +220,14 @@ class SqliteStore:
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
-    def _latest(self, name: str, run: str, read: Callable[[sqlite3.Connection], Any]) -> Any:  # noqa: ANN401  (what `read` returns)
+    def _latest(self, name: str, run: str, read: Callable[[sqlite3.Connection], T]) -> T:
         """Return what `read` returned before, as long as nobody has written the file."""
         stamp, found = self._database.stamp(), self._polled.get((name, run))
         if found is None or found[0] != stamp:
             with self._database.reading() as connection:
                 found = self._polled[name, run] = stamp, read(connection)
-        return found[1]
+        latest: T = found[1]
+        return latest
 
     def _row(self, connection: sqlite3.Connection, run: str) -> RunRow:
         found = connection.execute(_ROW, (run,)).fetchone()
