@@ -39,7 +39,7 @@ class TooLargeError(StoreError):
 
     def __init__(self, name: str, length: int) -> None:
         super().__init__(
-            f"{name} has {length / 2**20:.1f} MB, and {LONGEST_LINE // 2**20} MB are allowed: store the data in a file and record its path"
+            f"{name} has {length:,} characters of JSON, and {LONGEST_LINE:,} are allowed: store the data in a file and record its path"
         )
 
 

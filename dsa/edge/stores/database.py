@@ -37,7 +37,6 @@ class Database:
         self.path = path
         self._holders = path.with_name(f"{path.name}-holders")
         self._connection: sqlite3.Connection | None = None
-        self._opened: list[Snapshot | Holder | Turn] = []
         self._snapshot: Snapshot | None = None
         self._is_asked = read_only
         try:
@@ -46,7 +45,8 @@ class Database:
             else:
                 self._open_to_write(patience_s)
         except (OSError, sqlite3.Error, UnicodeDecodeError) as fault:  # SQLite quotes damaged names in its messages
-            raise StoreError(f"{path}: no runs can be kept here: {_reason(fault)}") from fault
+            problem = "cannot be read" if read_only else "no runs can be kept here"
+            raise StoreError(f"{path}: {problem}: {_reason(fault)}") from fault
 
     @property
     def _lock_path(self) -> Path:

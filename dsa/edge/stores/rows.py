@@ -58,8 +58,8 @@ class RunRow:
 
     def is_sound(self, seal: object) -> bool:
         """Return whether this is what was sealed; a damaged row may hold anything."""
-        kinds = zip((self.number, self.run, self.machine, self.epoch), (int, str, bytes, int), strict=True)
-        return all(isinstance(value, kind) for value, kind in kinds) and self.seal == seal
+        kinds = (type(self.number), type(self.run), type(self.machine), type(self.epoch))
+        return kinds == (int, str, bytes, int) and self.seal == seal
 
     def require_sound(self, seal: object) -> None:
         """Raise DamageError unless this is what was sealed."""
@@ -185,7 +185,7 @@ def entries_after(connection: sqlite3.Connection, row: RunRow, position: int) ->
 def _verified(connection: sqlite3.Connection, row: RunRow, start: int, link: bytes) -> tuple[list[Entry], EndRow]:
     """Read a run's entries from the start of a commit on. `link` is the hash of the commit before."""
     first, position, count, entries = row.number * SPAN, start, 0, list[Entry]()
-    with _uncollected():
+    with uncollected():
         *rows, end = connection.execute(_ROWS, (first + start, first + END)).fetchall() or [()]
         lines, head = _sound_lines(connection, row.run, rows, link)
         for (place, *_), value in zip(rows, _values(lines), strict=False):
@@ -235,7 +235,7 @@ def content_at(connection: sqlite3.Connection, at: bytes, run: str) -> str:
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """Make many objects, none of which is garbage: the collector would look through all of them again and again, for half of the time."""
     was_on = gc.isenabled()
     gc.disable()

@@ -5,11 +5,11 @@ sealed by one: what was changed since it was written is noticed when it is read.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import attrs
 
@@ -29,6 +29,7 @@ from dsa.edge.stores.rows import (
     entries_after,
     recorded,
     store_texts,
+    uncollected,
 )
 from dsa.runtime.journal import (
     DamageError,
@@ -47,11 +48,14 @@ from dsa.runtime.journal import (
 )
 from dsa.runtime.ledger import Entry
 
+T = TypeVar("T")
+
 _ROW = f"SELECT {RUN_COLUMNS}, seal FROM runs WHERE run = ?"  # noqa: S608
 _ALL = f"SELECT {RUN_COLUMNS}, seal FROM runs NOT INDEXED ORDER BY number"  # noqa: S608
 _NEW = f"INSERT INTO runs ({RUN_COLUMNS}, seal) VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608
-_ENDS = """SELECT runs.number, run, machine, runs.epoch, holder, seal, place, entries.epoch, short, line, link
-  FROM runs NOT INDEXED LEFT JOIN entries ON place = number * :span + :end"""
+_END_OF = """SELECT runs.number, run, machine, runs.epoch, holder, seal, place, entries.epoch, short, line, link
+  FROM runs LEFT JOIN entries ON place = number * :span + :end WHERE run = :run"""
+_ENDS = _END_OF.replace("WHERE run = :run", "ORDER BY number").replace("FROM runs", "FROM runs NOT INDEXED")
 
 
 class SqliteStore:
@@ -180,7 +184,7 @@ class SqliteStore:
     def summary(self, run: str) -> RunSummary:
         """Return how one run stands."""
         with self._database.reading() as connection:
-            found = list(self._summaries(connection, run))
+            found = self._summaries(connection, run)
         if not found:
             raise self._unknown(run)
         return found[0]
@@ -218,13 +222,14 @@ class SqliteStore:
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
-    def _latest(self, name: str, run: str, read: Callable[[sqlite3.Connection], Any]) -> Any:  # noqa: ANN401  (what `read` returns)
+    def _latest(self, name: str, run: str, read: Callable[[sqlite3.Connection], T]) -> T:
         """Return what `read` returned before, as long as nobody has written the file."""
         stamp, found = self._database.stamp(), self._polled.get((name, run))
         if found is None or found[0] != stamp:
             with self._database.reading() as connection:
                 found = self._polled[name, run] = stamp, read(connection)
-        return found[1]
+        latest: T = found[1]
+        return latest
 
     def _row(self, connection: sqlite3.Connection, run: str) -> RunRow:
         found = connection.execute(_ROW, (run,)).fetchone()
@@ -239,17 +244,12 @@ class SqliteStore:
     def _unknown(self, run: str) -> UnknownRunError:
         return UnknownRunError(f"{self._path}: there is no run {run}")
 
-    def _summaries(self, connection: sqlite3.Connection, run: str | None = None) -> Iterator[RunSummary]:
-        query, values = (" ORDER BY number", ()) if run is None else (" WHERE run = :run", (("run", run),))
-        rows = connection.execute(_ENDS + query, {"span": SPAN, "end": END, **dict(values)})
+    def _summaries(self, connection: sqlite3.Connection, run: str | None = None) -> list[RunSummary]:
+        query, values = (_ENDS, {}) if run is None else (_END_OF, {"run": run})
         messages, living = inbox.counts(connection), lru_cache(self._database.living)
-        for columns in rows:
-            if not _is_removed(columns[:6]):
-                found = _summarised(columns[:6], columns[6:])
-                count = messages.get(columns[0], 0)
-                yield (
-                    attrs.evolve(found, holder=living(found.holder), messages=count) if found.holder or count else found
-                )
+        with uncollected():
+            rows = connection.execute(query, {"span": SPAN, "end": END, **values}).fetchall()
+            return [_summarised(row, living, messages.get(row[0], 0)) for row in rows if not _is_removed(row[:6])]
 
 
 class SqliteJournal:
@@ -294,12 +294,13 @@ def _is_removed(columns: tuple[Any, ...]) -> bool:
     return columns[2] == REMOVED and RunRow(*columns[:-1]).is_sound(columns[-1])
 
 
-def _summarised(columns: tuple[Any, ...], end_columns: tuple[Any, ...]) -> RunSummary:
+def _summarised(columns: tuple[Any, ...], living: Callable[[str], str | None], messages: int) -> RunSummary:
     """Return a run's summary from its row and the one that seals its end."""
-    row = RunRow(*columns[:-1])
+    row = RunRow(*columns[:5])
     try:
-        row.require_sound(columns[-1])
-        end = end_in(end_columns if isinstance(end_columns[0], int) else (), row.run, row.epoch)
-        return RunSummary(row.run, end.length, summary_of(end.summary), row.holder)
+        row.require_sound(columns[5])
+        end = end_in(columns[6:] if isinstance(columns[6], int) else (), row.run, row.epoch)
+        holder = None if row.holder is None else living(row.holder)
+        return RunSummary(row.run, end.length, summary_of(end.summary), holder, messages=messages)
     except DamageError as fault:
         return RunSummary(str(row.run), 0, Summary(), damaged=fault.reason)

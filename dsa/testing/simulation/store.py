@@ -1,7 +1,7 @@
 """A `RunStore` on the simulated disk: the real lines, chain and epochs, in frames that say whether they are whole.
 
 An append is one frame and one sync. What a crash left of a frame that was never synced is cut off when the run is next held; a frame
-that is not what was written and has a good one behind it is damage. Others are told of every stage of an append, and may end it there.
+that is not what was written and has a good one behind it is damage. There are no lists of runs here and no inbox, so summaries are not kept. Others are told of every stage of an append, and may end it there.
 """
 
 import json
@@ -19,6 +19,8 @@ from dsa.runtime.journal import (
     LeaseLostError,
     Recorded,
     StoreError,
+    Summary,
+    Taking,
     UnknownRunError,
     first_link,
     next_link,
@@ -74,7 +76,7 @@ class DiskStore:
     def __init__(self, files: dict[str, File], owner: Owner, is_alive: Callable[[str], bool]) -> None:
         self._files, self._owner, self._is_alive = files, owner, is_alive
 
-    def create(self, run: str, text: str, entries: Sequence[Entry]) -> "DiskJournal":
+    def create(self, run: str, text: str, entries: Sequence[Entry], summary: Summary | None = None) -> "DiskJournal":  # noqa: ARG002  (not kept)
         """Begin a run. Raises StoreError when there is one of that id."""
         file = self._files.setdefault(run, File())
         if file.content and contents(run, file) is not None:
@@ -127,7 +129,7 @@ class DiskJournal:
         self._file, self._owner, self._link = file, owner, link
         self._end = len(file.content)
 
-    def append(self, entries: Sequence[Entry]) -> None:
+    def append(self, entries: Sequence[Entry], summary: Summary | None = None, taking: Sequence[Taking] = ()) -> None:  # noqa: ARG002  (not kept)
         """Write entries, all or none of them; they are durable when this returns. Raises LeaseLostError or StoreError."""
         if entries:
             self._owner.before(entries)
@@ -155,7 +157,7 @@ class DiskJournal:
                     raise LeaseLostError(self.run)
             self._end = len(self._file.content)
 
-    def release(self) -> None:
+    def release(self, summary: Summary | None = None) -> None:  # noqa: ARG002  (not kept)
         """Give up the right to write; somebody else's is not touched."""
         try:
             self.require_lease()
