@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dsa.runs.handle import RunHandle
     from dsa.runs.runs import Runs, open_runs, run
     from dsa.runs.setup import Options
+    from dsa.runtime.inbox import Posted
     from dsa.runtime.moment import Moment
     from dsa.runtime.policies import Action, PolicyContext, Step, answering, error_step, event_step, text_step
     from dsa.runtime.rest import Rest
@@ -38,6 +39,7 @@ _HOME = {
     "emit": "dsa.targets",
     "prove": "dsa.checks.prove",
     "Moment": "dsa.runtime.moment",
+    "Posted": "dsa.runtime.inbox",
     "Options": "dsa.runs.setup",
     "Rest": "dsa.runtime.rest",
     "RunHandle": "dsa.runs.handle",
@@ -63,6 +65,7 @@ __all__ = [
     "Occurrence",
     "Options",
     "PolicyContext",
+    "Posted",
     "Refusal",
     "Rest",
     "RunHandle",

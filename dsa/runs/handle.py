@@ -193,11 +193,11 @@ class RunHandle:
         """
         self._hold()
         self._rest, self._fault = None, None
-        if self._setting.inbox is not None:
-            self.take_messages()
-            self._setting.inbox.start()
         rest: Rest | None = None
         try:
+            if self._setting.inbox is not None:
+                self.take_messages()
+                self._setting.inbox.start()
             rest = await self._driver.drive(*occurrences, decided=decided)
             if rest.failure is not None and self._setting.log is not None:
                 self._setting.log.stopped(rest.failure.what, rest.failure.line, rest.failure.code, rest.failure.message)
@@ -264,6 +264,8 @@ class RunHandle:
 
     def take_messages(self) -> None:
         """Hand the messages of the inbox to the run. What cannot be an event of it is refused, and leaves the inbox. Raises StoreError."""
+        if self._count == 0:
+            return  # a new run has no inbox before its first entry
         for message in self._setting.place.store.waiting_messages(self.id):
             if message.id in self._messages:
                 continue

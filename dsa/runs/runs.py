@@ -319,4 +319,8 @@ def run(
             handle = await runs.start(file, data, **how)
             return await handle.rest(through_timers=True)
 
-    return run_to_end(whole())
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return run_to_end(whole())
+    raise RuntimeError("dsa.run has an event loop of its own: inside one, use `async with dsa.open_runs(..) as runs`")

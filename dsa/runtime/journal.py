@@ -309,8 +309,8 @@ class RunStore(Protocol):
     def due(self, now_ms: int) -> tuple[str, ...]:
         """Return the runs that nobody holds and in which there is something to do, in the order they were begun."""
 
-    def remove(self, run: str) -> None:
-        """Remove a run and its inbox. Its id is not used again. Raises HeldError while somebody alive holds it."""
+    def remove(self, *runs: str) -> None:
+        """Remove runs and their inboxes, all or none. Their ids are not used again. Raises HeldError while somebody alive holds one."""
 
 
 # -- hashes ------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 import dsa
 from dsa.errors import BindingError, MachineError, OccurrenceError
-from dsa.runtime.journal import HeldError, UnknownRunError
+from dsa.runtime.journal import HeldError, StoreError, UnknownRunError
 
 ORDER = """# order
 
@@ -295,3 +295,112 @@ def test_stopped_run_says_why_and_refuses_what_it_does_not_wait_for(door: Callab
         assert (await run.rest()).kind == "stopped"
 
     door(test)
+
+
+def test_list_says_how_runs_stand_and_filters(door: Callable[[Test], None]) -> None:
+    async def test(desk: Desk) -> None:
+        waiting = await desk.drafted()
+        over = await desk.drafted()
+        await desk.runs.send(over.id, "approved")
+        await over.rest()
+        first, second = await desk.runs.list()
+        assert (first.run, second.run) == (waiting.id, over.id)
+        assert first.summary.machine == "order"
+        assert first.summary.about == "where is it?"
+        assert set(first.summary.waits_for) == {"approved", "dropped"}
+        assert first.summary.due_ms is not None
+        assert (second.status, second.summary.outcome, second.summary.state) == ("finished", "sent", "end.sent")
+        assert [each.run for each in await desk.runs.list(waiting_for="approved")] == [waiting.id]
+        assert [each.run for each in await desk.runs.list(status="finished")] == [over.id]
+        assert await desk.runs.list(machine="other") == ()
+
+    door(test)
+
+
+def test_removed_run_is_gone_and_its_id_is_not_used_again(door: Callable[[Test], None]) -> None:
+    async def test(desk: Desk) -> None:
+        run, other = await desk.drafted(), await desk.drafted()
+        with pytest.raises(HeldError):
+            await desk.runs.remove(run.id)
+        await run.interrupt()
+        await desk.runs.remove(run.id)
+        assert desk.runs.ids() == (other.id,)
+        with pytest.raises(UnknownRunError):
+            desk.runs.get(run.id)
+        with pytest.raises(StoreError, match="there was a run of that id already"):
+            await desk.start(run_id=run.id)
+        with pytest.raises(UnknownRunError):
+            await desk.runs.remove(run.id)
+
+    door(test)
+
+
+def test_branch_begins_as_the_other_run_did_and_goes_its_own_way(door: Callable[[Test], None]) -> None:
+    async def test(desk: Desk) -> None:
+        run = await desk.drafted()
+        length = len(run.run.ledger)
+        await desk.runs.send(run.id, "approved")
+        await run.rest()
+        name = await desk.runs.branch(run.id, length)
+        assert desk.runs.get(name).run.configuration.state == "drafted"
+        again = await desk.runs.resume(name, options=dsa.Options(bindings=desk.bindings))
+        await desk.runs.send(name, "dropped")
+        assert (await again.rest()).outcome == "dropped"
+        assert desk.runs.get(run.id).run.outcome == "sent"
+
+    door(test)
+
+
+def test_event_for_a_run_that_another_holds_goes_through_its_inbox(tmp_path: Path) -> None:
+    async def whole() -> None:
+        async with dsa.open_runs(tmp_path / "runs") as runs, dsa.open_runs(tmp_path / "runs") as others:
+            desk = Desk(runs, tmp_path)
+            run = await desk.start()
+            late = await others.send(run.id, "approved", {"by": "ann"}, patience_s=0)
+            assert isinstance(late, dsa.Posted)
+            assert late.delivered is None
+            desk.may_go_on.set()
+            sent = await others.send(run.id, "dropped", {"by": "bob"})
+            assert isinstance(sent, dsa.Posted)
+            assert sent.delivered is not None
+            rest = await run.rest()
+            events = [entry for entry in rest.run.ledger if getattr(entry, "event", "") in {"approved", "dropped"}]
+            assert len(events) == 2
+            with pytest.raises(OccurrenceError, match="does not come from outside"):
+                await others.send(run.id, "found")
+
+    asyncio.run(asyncio.wait_for(whole(), 30))
+
+
+def test_message_for_a_run_whose_holder_let_go_is_taken_by_its_sender(tmp_path: Path) -> None:
+    async def whole() -> None:
+        bindings = Desk(dsa.open_runs("memory:"), tmp_path).bindings
+        async with dsa.open_runs(tmp_path / "runs", bindings=bindings) as others:
+            async with dsa.open_runs(tmp_path / "runs") as runs:
+                desk = Desk(runs, tmp_path)
+                run = await desk.start()
+                sending = asyncio.create_task(others.send(run.id, "approved", {}))
+                await desk.began.get()
+            sent = await sending
+            assert isinstance(sent, dsa.Posted)
+            assert sent.delivered is not None
+            assert sent.delivered.reason == "invalid_state"
+
+    asyncio.run(asyncio.wait_for(whole(), 30))
+
+
+def test_run_in_scripts_needs_no_event_loop(tmp_path: Path) -> None:
+    desk = Desk(dsa.open_runs("memory:"), tmp_path)
+
+    @dsa.answering("found")
+    async def look(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]:
+        raise OSError("no route")
+
+    rest = dsa.run(desk.file, {"text": "?"}, where=tmp_path / "runs", bindings=dsa.Bindings({"look": look}))
+    assert rest.kind == "stopped"
+
+    async def inside() -> None:
+        with pytest.raises(RuntimeError, match="event loop"):
+            dsa.run(desk.file, {}, where=tmp_path / "runs", bindings=dsa.Bindings({"look": look}))
+
+    asyncio.run(inside())

@@ -113,13 +113,15 @@ class MemoryStore:
         """Return the runs that nobody holds and in which there is something to do."""
         return tuple(each.run for each in self.summaries(now_ms=now_ms) if each.is_due)
 
-    def remove(self, run: str) -> None:
-        """Remove a run and its inbox. Raises HeldError."""
-        kept = self._kept(run)
-        if kept.recorded.holder is not None:
-            raise HeldError(run, kept.recorded.holder)
-        kept.recorded = attrs.evolve(kept.recorded, epoch=kept.recorded.epoch + 1)  # who held it writes no more
-        self._runs[run] = None
+    def remove(self, *runs: str) -> None:
+        """Remove runs and their inboxes. Raises HeldError."""
+        found = [self._kept(run) for run in runs]
+        for kept in found:
+            if kept.recorded.holder is not None:
+                raise HeldError(kept.recorded.run, kept.recorded.holder)
+        for kept in found:
+            kept.recorded = attrs.evolve(kept.recorded, epoch=kept.recorded.epoch + 1)  # who held it writes no more
+            self._runs[kept.recorded.run] = None
 
     def _kept(self, run: str) -> _Kept:
         kept = self._runs.get(run)
@@ -133,6 +135,7 @@ class MemoryJournal:
 
     def __init__(self, kept: _Kept) -> None:
         self._kept, self.run, self.epoch = kept, kept.recorded.run, kept.recorded.epoch
+        self.head = b""
 
     def append(self, entries: Sequence[Entry], summary: Summary | None = None, taking: Sequence[Taking] = ()) -> None:
         """Write entries, the summary and what came of messages, all or nothing. Raises as `Journal.append`."""

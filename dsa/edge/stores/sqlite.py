@@ -135,15 +135,16 @@ class SqliteStore:
             ):  # this process was interrupted before it knew of its last commit: the summary is of another one
                 commit.write(connection)
 
-    def remove(self, run: str) -> None:
-        """Remove a run and its inbox; its row stays, so that its id is not used again. Raises HeldError."""
+    def remove(self, *runs: str) -> None:
+        """Remove runs and their inboxes; their rows stay, so that the ids are not used again. Raises HeldError."""
         with self._database.writing() as connection:
-            row = self._row(connection, run)
-            if self._database.living(row.holder):
-                raise HeldError(run, str(row.holder))
-            delete_entries(connection, row.number)
-            inbox.delete(connection, row.number)
-            row.replace(connection, attrs.evolve(row, machine=REMOVED, epoch=row.epoch + 1, holder=None))
+            for run in runs:
+                row = self._row(connection, run)
+                if self._database.living(row.holder):
+                    raise HeldError(run, str(row.holder))
+                delete_entries(connection, row.number)
+                inbox.delete(connection, row.number)
+                row.replace(connection, attrs.evolve(row, machine=REMOVED, epoch=row.epoch + 1, holder=None))
 
     # -- reading ---------------------------------------------------------------------------------------------------
 

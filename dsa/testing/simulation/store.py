@@ -126,7 +126,7 @@ class DiskJournal:
 
     def __init__(self, file: File, owner: Owner, run: str, link: bytes, epoch: int) -> None:
         self.run, self.epoch = run, epoch
-        self._file, self._owner, self._link = file, owner, link
+        self._file, self._owner, self.head = file, owner, link
         self._end = len(file.content)
 
     def append(self, entries: Sequence[Entry], summary: Summary | None = None, taking: Sequence[Taking] = ()) -> None:  # noqa: ARG002  (not kept)
@@ -138,12 +138,12 @@ class DiskJournal:
 
     def write(self, head: str, entries: Sequence[Entry]) -> None:
         """Write a frame that begins with a head and has entries, and have it on the disk."""
-        lines, link = [], self._link
+        lines, link = [], self.head
         for line in map(dump_line, entries):
             link = next_link(link, self.epoch, line)
             lines.append(line)
         self._file.write(_frame(head + "\n".join((*lines, link.hex()))))
-        self._end, self._link = len(self._file.content), link
+        self._end, self.head = len(self._file.content), link
         self._owner.unsynced(entries)
         self._file.sync()
         self._owner.durable(self.epoch, entries)
