@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dsa.runs.runs import Runs, open_runs, run
     from dsa.runs.setup import Options
     from dsa.runtime.inbox import Posted
-    from dsa.runtime.moment import Moment
+    from dsa.runtime.moment import Moment, Piece
     from dsa.runtime.policies import Action, PolicyContext, Step, answering, error_step, event_step, text_step
     from dsa.runtime.rest import Rest
     from dsa.targets import emit
@@ -39,6 +39,7 @@ _HOME = {
     "emit": "dsa.targets",
     "prove": "dsa.checks.prove",
     "Moment": "dsa.runtime.moment",
+    "Piece": "dsa.runtime.moment",
     "Posted": "dsa.runtime.inbox",
     "Options": "dsa.runs.setup",
     "Rest": "dsa.runtime.rest",
@@ -64,6 +65,7 @@ __all__ = [
     "Moment",
     "Occurrence",
     "Options",
+    "Piece",
     "PolicyContext",
     "Posted",
     "Refusal",

@@ -62,7 +62,7 @@ class Driver:
 
     `commands` are what `begin` gave beside the run, `left` is what a run that was cut off has left to do, `limits` are its budget. Every
     entry goes to the `journal`; `observe` is called with it once it is durable, first with those that the run comes with; `on_rest`
-    whenever nothing but timers is under way.
+    whenever nothing but timers is under way, `on_text` with the keys of calls and the pieces of text that they show.
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class Driver:
         clock: Clock | None = None,
         observe: Callable[[Entry], None] | None = None,
         on_rest: Callable[[], None] | None = None,
+        on_text: Callable[[str, str], None] | None = None,
     ) -> None:
         self.run = run
         self._guards = binding.guards
@@ -88,7 +89,7 @@ class Driver:
         meter = Meter(limits, run.machine.answers, binding.spenders)
         self._performer = Performer(self, binding, self._artifacts, self.clock, meter)
         self._journal = journal
-        self._observe, self._on_rest = observe, on_rest
+        self._observe, self._on_rest, self._on_text = observe, on_rest, on_text
         self._saved = 0 if left is None else len(run.ledger)
         self._left = left or Unfinished()
         self._inbox: deque[News] = deque()
@@ -326,6 +327,11 @@ class Driver:
         self.run = self.run.record(entry)
         if self._is_away:
             self._save()
+
+    def show(self, key: str, text: str) -> None:
+        """Show a piece of text that a policy has while it works; it is not recorded."""
+        if self._on_text is not None:
+            self._on_text(key, text)
 
     def require_able(self) -> None:
         """Raise what the store has raised, if it has failed: then no policy is called any more."""

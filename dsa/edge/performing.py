@@ -51,6 +51,9 @@ class Host(Protocol):
     def settle(self, entry: Record) -> None:
         """Append what came of an effect whose answer the run is told next; it is durable with what follows from that, or before."""
 
+    def show(self, key: str, text: str) -> None:
+        """Show a piece of text that a policy has while it works."""
+
     def require_able(self) -> None:
         """Raise what the store has raised, if it has failed: then no policy is called any more."""
 
@@ -217,6 +220,9 @@ class _Surroundings:
 
     def now_s(self) -> float:
         return self._clock.now_s()
+
+    def show(self, text: str, *, key: str = "") -> None:
+        self._host.show(key, self._binding.secrets.text(text))
 
     def record(self, entry: ArtifactEntry | VerdictEntry) -> None:
         if not isinstance(entry, ArtifactEntry | VerdictEntry):

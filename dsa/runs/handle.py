@@ -19,11 +19,12 @@ from dsa.runs.place import Place
 from dsa.runs.record import replayed
 from dsa.runs.setup import Setup, Source
 from dsa.runs.summary import SummaryJournal
+from dsa.runs.watchers import Watchers
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.inbox import error_text
 from dsa.runtime.journal import Journal, Recorded
 from dsa.runtime.ledger import Entry, Handling
-from dsa.runtime.moment import Moment, OnMoment
+from dsa.runtime.moment import Moment, OnMoment, Piece
 from dsa.runtime.recovery import Unfinished, unfinished
 from dsa.runtime.rest import Rest
 from dsa.runtime.run import Command, Run
@@ -73,7 +74,7 @@ class RunHandle:
         self._folder = None if setting.place.root is None else RunFolder(setting.place.root, run, setup.text)
         self._messages: set[str] = set()
         self._count, self._known, self._shown = 0, 0 if left is None else len(run.ledger), 0
-        self._waiters: list[asyncio.Future[None]] = []
+        self._watchers = Watchers()
         self._task: asyncio.Task[None] | None = None
         self._rest: Rest | None = None
         self._fault: BaseException | None = None
@@ -95,6 +96,7 @@ class RunHandle:
             clock=self._setting.clock,
             observe=self._observe,
             on_rest=self._waits_for_timers,
+            on_text=lambda key, text: self._watchers.show(Piece(self.id, key, text)),
         )
 
     # -- reading ----------------------------------------------------------------------------------------------------------
@@ -144,26 +146,27 @@ class RunHandle:
 
         Each moment is durable. A slow reader reads from the ledger; nothing is queued for it.
         """
-        while True:
-            for entry in self.run.ledger[after : self._count]:
-                after += 1
-                yield Moment(self.id, after, entry)
-            if after >= self._count:
-                if self._rest is not None or self._fault is not None:
-                    return
-                await self.change()
+        async for moment in self.moments_and_text(after=after):
+            if isinstance(moment, Moment):
+                yield moment
+
+    async def moments_and_text(self, *, after: int = 0) -> AsyncIterator[Moment | Piece]:
+        """Iterate as `moments` does, with the pieces of text that policies show meanwhile. A slow reader misses the oldest of these."""
+        with self._watchers.reading() as pieces:
+            while True:
+                for entry in self.run.ledger[after : self._count]:
+                    after += 1
+                    yield Moment(self.id, after, entry)
+                while pieces:
+                    yield pieces.popleft()
+                if after >= self._count and not pieces:
+                    if self._rest is not None or self._fault is not None:
+                        return
+                    await self.change()
 
     async def change(self) -> None:
-        """Wait until something happens."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        await waiter
-
-    def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        """Wait until something happens in the run."""
+        await self._watchers.change()
 
     def _observe(self, entry: Entry) -> None:
         """Pass a durable entry on to whoever watches."""
@@ -176,13 +179,12 @@ class RunHandle:
             self._folder.observe(entry, self._artifacts)
         if self._setting.on_moment is not None:
             self._setting.on_moment(Moment(self.id, self._count, entry), self._count > self._known)
-        if self._waiters:
-            self._wake()
+        self._watchers.wake()
 
     def _waits_for_timers(self) -> None:
         self._rest = Rest("waiting", self.run, due_ms=self._driver.next_deadline_ms)
         self._journal.rest(self._rest)
-        self._wake()
+        self._watchers.wake()
 
     # -- driving ----------------------------------------------------------------------------------------------------------
 
@@ -210,7 +212,7 @@ class RunHandle:
         finally:
             self._rest = rest
             self.release()
-            self._wake()
+            self._watchers.wake()
         return rest
 
     def start(self, *occurrences: Occurrence, decided: Mapping[str, Handling] | None = None) -> None:
@@ -260,7 +262,7 @@ class RunHandle:
             if self._rest is None and self._fault is None:  # cancelled before its first step
                 self._rest = Rest("interrupted", self.run)
         self.release()
-        self._wake()
+        self._watchers.wake()
 
     def take_messages(self) -> None:
         """Hand the messages of the inbox to the run. What cannot be an event of it is refused, and leaves the inbox. Raises StoreError."""

@@ -74,6 +74,11 @@ class Calls:
         return self._fault.paths[0] if self._fault is not None and self._fault.is_crash else None
 
     @property
+    def is_watched(self) -> bool:
+        """Return whether there is a run around the calls, which somebody may watch."""
+        return self._surroundings is not None
+
+    @property
     def surroundings(self) -> Surroundings:
         """What the machine gives. LookupError where there is none."""
         if self._surroundings is None:
@@ -357,6 +362,10 @@ class _Scope:
 
     def record(self, entry: ArtifactEntry | VerdictEntry) -> None:
         self._calls.surroundings.record(entry)
+
+    def show(self, text: str, *, key: str = "") -> None:
+        if self._calls.is_watched:
+            self._calls.surroundings.show(text, key=key or self.key)
 
 
 #: Makes one call, for a caller that waits for it.

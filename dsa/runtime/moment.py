@@ -27,6 +27,15 @@ class Moment:
         return {"run": self.run, "number": self.number, **to_json(self.entry)}
 
 
+@attrs.frozen
+class Piece:
+    """A piece of text that a policy showed while it worked; `key` is that of its call. It is in no ledger."""
+
+    run: str
+    key: str
+    text: str
+
+
 #: Called with each moment once it is durable; `is_new` is False for those that were there before the run was taken up.
 OnMoment = Callable[[Moment, bool], None]
 

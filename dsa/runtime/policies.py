@@ -252,6 +252,9 @@ class Surroundings(Protocol):
     def record(self, entry: ArtifactEntry | VerdictEntry) -> None:
         """Append to the run's ledger at once, so that a later failure loses nothing."""
 
+    def show(self, text: str, *, key: str = "") -> None:
+        """Show a piece of text, such as of a model's answer, to whoever watches the run. It is not recorded. `key` is the call's own."""
+
 
 class PolicyContext(Surroundings, Protocol):
     """What a policy may use beside its action.

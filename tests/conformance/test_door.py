@@ -404,3 +404,28 @@ def test_run_in_scripts_needs_no_event_loop(tmp_path: Path) -> None:
             dsa.run(desk.file, {}, where=tmp_path / "runs", bindings=dsa.Bindings({"look": look}))
 
     asyncio.run(inside())
+
+
+def test_pieces_of_text_come_beside_the_moments(door: Callable[[Test], None]) -> None:
+    async def test(desk: Desk) -> None:
+        @dsa.answering("found")
+        async def look(action: dsa.Action, context: dsa.PolicyContext) -> list[dsa.Step]:
+            await desk.may_go_on.wait()
+            context.show("on its ")
+            context.show("way")
+            return [dsa.event_step("look", "found")]
+
+        run = await desk.runs.start(desk.file, {}, bindings=dsa.Bindings({"look": look}))
+        reading = asyncio.create_task(_all_and_text(run))
+        await asyncio.sleep(0)
+        desk.may_go_on.set()
+        seen = await reading
+        assert "".join(each.text for each in seen if isinstance(each, dsa.Piece)) == "on its way"
+        moments = [each for each in seen if isinstance(each, dsa.Moment)]
+        assert [moment.entry for moment in moments] == list(run.run.ledger)
+
+    door(test)
+
+
+async def _all_and_text(run: dsa.RunHandle) -> list[dsa.Moment | dsa.Piece]:
+    return [each async for each in run.moments_and_text()]
