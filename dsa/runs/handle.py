@@ -10,18 +10,17 @@ import attrs
 from dsa.edge.clock import Clock
 from dsa.edge.driver import Driver
 from dsa.edge.logs import LedgerLog
-from dsa.errors import DsaError, OccurrenceError
+from dsa.errors import DsaError
 from dsa.expr import Outcome
 from dsa.meaning import Occurrence, Refusal, Taken
 from dsa.runs.folder import RunFolder, accepted_artifacts
-from dsa.runs.inbox import InboxReader
+from dsa.runs.inbox import InboxReader, RunInbox
 from dsa.runs.place import Place
 from dsa.runs.record import replayed
 from dsa.runs.setup import Setup, Source
 from dsa.runs.summary import SummaryJournal
 from dsa.runs.watchers import Watchers
 from dsa.runtime.artifacts import ArtifactStore
-from dsa.runtime.inbox import error_text
 from dsa.runtime.journal import Journal, Recorded
 from dsa.runtime.ledger import Entry, Handling
 from dsa.runtime.moment import Moment, OnMoment, Piece
@@ -72,7 +71,7 @@ class RunHandle:
         self._is_held = True
         self._artifacts = setting.place.artifacts(run.run_id)
         self._folder = None if setting.place.root is None else RunFolder(setting.place.root, run, setup.text)
-        self._messages: set[str] = set()
+        self._messages = RunInbox(setting.place.store, run.run_id)
         self._count, self._known, self._shown = 0, 0 if left is None else len(run.ledger), 0
         self._watchers = Watchers()
         self._task: asyncio.Task[None] | None = None
@@ -265,20 +264,9 @@ class RunHandle:
         self._watchers.wake()
 
     def take_messages(self) -> None:
-        """Hand the messages of the inbox to the run. What cannot be an event of it is refused, and leaves the inbox. Raises StoreError."""
-        if self._count == 0:
-            return  # a new run has no inbox before its first entry
-        for message in self._setting.place.store.waiting_messages(self.id):
-            if message.id in self._messages:
-                continue
-            self._messages.add(message.id)
-            occurrence = Occurrence(message.event, message.verdicts, data=message.data)
-            try:
-                answer = self._driver.hand(occurrence, message.at, message.id)
-            except (OccurrenceError, TypeError, ValueError) as error:
-                self._journal.append((), taking=((message.id, error_text(error)),))
-            else:
-                answer.add_done_callback(_heard)
+        """Hand the messages of the inbox to the run; a new run has none before its first entry. Raises StoreError."""
+        if self._count:
+            self._messages.hand_to(self._driver, self._journal)
 
     # -- holding ----------------------------------------------------------------------------------------------------------
 
@@ -308,9 +296,3 @@ class RunHandle:
                 del self._setting.held[self.id]
             if self.run.finished:
                 self._setting.sources.pop(self.id, None)
-
-
-def _heard(answer: "asyncio.Future[Taken | Refusal]") -> None:
-    """Look at what became of a message: its sender reads it in the store, and nobody here waits for it."""
-    if not answer.cancelled():
-        answer.exception()
