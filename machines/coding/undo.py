@@ -15,7 +15,7 @@ from dsa.cli.kept import faults_told, recorded_run, runs_option
 from dsa.edge.runs import PART_OF, open_store
 from dsa.edge.sandbox.commands import stop
 from dsa.errors import DsaError
-from dsa.runtime.ledger import Entry, MachineEntry, StepEntry
+from dsa.runtime.ledger import Entry, MachineEntry, RowEntry
 from machines.coding.gathering import gathered
 from machines.coding.history import History, Undone
 from machines.coding.session import EXIT
@@ -124,5 +124,5 @@ def command(run: str, root: str, *, json_wanted: bool) -> None:
 
 
 def _is_over(entries: Sequence[Entry]) -> bool:
-    last = next((entry.target for entry in reversed(entries) if isinstance(entry, StepEntry)), "")
+    last = next((entry.target for entry in reversed(entries) if isinstance(entry, RowEntry)), "")
     return last in EXIT
