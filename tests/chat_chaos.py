@@ -19,7 +19,7 @@ from chats import CARS, told
 from dsa.meaning import Occurrence, Taken, start, step
 from dsa.runs.place import open_store
 from dsa.runs.record import replayed
-from dsa.runtime.ledger import DoubtEntry, EventEntry, IntentEntry, RefusalEntry, ResultEntry, StepEntry
+from dsa.runtime.ledger import DoubtEntry, EffectEntry, EventEntry, RefusalEntry, ResultEntry, RowEntry
 from machines.chat.conversation import CALLED, REASONS, conversation_of
 from machines.chat.session import Chat, Settings
 from machines.talking.holding import StoppedError
@@ -48,7 +48,7 @@ class Tally:
         """Watch: count artifacts and results of SQL, and do what is due after so many entries."""
         before = self.entries[-1] if self.entries else None
         self.entries.append(entry)
-        if isinstance(entry, StepEntry) and before.event in {"sql_done", "python_done", "presented"}:
+        if isinstance(entry, RowEntry) and before.event in {"sql_done", "python_done", "presented"}:
             self.made += sum(each["equal_to"] is None for each in before.data.get("artifacts", ()))
             self.known += before.event == "sql_done"
         for wanted in [each for each in self.due if each[0] <= len(self.entries)]:
@@ -175,14 +175,14 @@ def follows_the_table(machine, entries):
     configuration = start(machine)
     for entry, following in pairwise(entries):
         if not isinstance(entry, EventEntry):
-            assert not isinstance(following, StepEntry | RefusalEntry), "a step without an event"
+            assert not isinstance(following, RowEntry | RefusalEntry), "a step without an event"
             continue
-        assert isinstance(following, StepEntry | RefusalEntry)
+        assert isinstance(following, RowEntry | RefusalEntry)
         assert following.seq == entry.seq
         if isinstance(following, RefusalEntry) and following.reason == "late":
             continue
         taken = step(machine, configuration, Occurrence(entry.event, entry.verdicts, entry.source))
-        assert isinstance(taken, Taken) == isinstance(following, StepEntry), (entry.event, configuration.state)
+        assert isinstance(taken, Taken) == isinstance(following, RowEntry), (entry.event, configuration.state)
         if isinstance(taken, Taken):
             assert (following.source, following.target) == (configuration.state, taken.configuration.state)
             configuration = taken.configuration
@@ -193,11 +193,11 @@ def happened_once(entries):
     done, answered, asked = set(), set(), set()
     for entry, following in pairwise([*entries, None]):
         if isinstance(entry, ResultEntry):
-            assert entry.key not in done, f"{entry.effect} was done twice"
+            assert entry.key not in done, f"{entry.key} was done twice"
             done.add(entry.key)
         elif isinstance(entry, DoubtEntry):
             assert entry.key not in done, f"{entry.effect} was done, and in doubt"
-        elif isinstance(entry, EventEntry) and isinstance(following, StepEntry):
+        elif isinstance(entry, EventEntry) and isinstance(following, RowEntry):
             assert entry.key is None or entry.key not in answered
             answered.add(entry.key)
             if entry.event in CALLED:
@@ -215,7 +215,7 @@ def counted(entries, conversation, requests, orphans, **more):
         if name
         not in {"turn_cancelled", "turn_failed", "duplicate_artifact_prevented", "answer_cut_off", "answer_incomplete"}
     )
-    asked = sum(isinstance(entry, IntentEntry) and entry.effect == "ask_model" for entry in entries)
+    asked = sum(isinstance(entry, EffectEntry) and entry.effect == "ask_model" for entry in entries)
     return {
         "turns": len(conversation.turns), "events": len([e for e in entries if isinstance(e, EventEntry)]), "refused": refused, "failures": failures,
         "not made": not_made, "asked": asked, "requests": requests, "orphans": orphans, **more,

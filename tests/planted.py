@@ -14,8 +14,9 @@ import dsa.edge.driver as driver_module
 from dsa.edge.driver import Driver
 from dsa.edge.underway import UnderWay
 from dsa.runtime.budgets import Meter
+from dsa.runtime.intents import Intent
 from dsa.runtime.journal import LeaseLostError
-from dsa.runtime.ledger import DoubtEntry, IntentEntry, RefusalEntry, ResultEntry
+from dsa.runtime.ledger import DoubtEntry, RefusalEntry, ResultEntry
 from dsa.runtime.recovery import InFlight, Unfinished, unfinished
 from dsa.runtime.run import ArmTimer, Run
 from dsa.testing.simulation import process as process_module
@@ -268,7 +269,7 @@ def an_effect_is_asked_for_twice():
 
     def feed(self, *given, **named):
         run, commands = real(self, *given, **named)
-        intents = [command for command in commands if isinstance(command, IntentEntry)]
+        intents = [command for command in commands if isinstance(command, Intent)]
         doubled = [attrs.evolve(intent, key=f"{intent.key}0") for intent in intents[:1]]
         return attrs.evolve(run, ledger=run.ledger.extend(doubled)), (*commands, *doubled)
 

@@ -18,16 +18,15 @@ from dsa.checks.differ import Comparison, compare
 from dsa.checks.differ_faults import Prospect, Trouble, prospect
 from dsa.checks.differ_pairs import Both, Pair
 from dsa.checks.engines.found import Limits
-from dsa.edge.effects import answer_in
+from dsa.edge.effects import answer_in, steps_of
 from dsa.errors import ParameterError
 from dsa.expr import Value
 from dsa.machine import Machine, step_of
 from dsa.meaning import Configuration, Occurrence, Taken, start, step
-from dsa.runtime.ledger import Entry, Ledger, StepEntry
-from dsa.runtime.policies import Step
+from dsa.runtime.ledger import Entry, Ledger, RowEntry
 from dsa.runtime.recovery import unfinished
 from dsa.runtime.run import Run
-from dsa.runtime.timeline import Difference, first_difference, happenings, short_key
+from dsa.runtime.timeline import Difference, first_difference, happenings
 
 Verdict = Literal["compatible", "incompatible", "UNKNOWN"]
 #: Configurations that one search looks at, unless told otherwise; each takes about a kilobyte.
@@ -103,7 +102,7 @@ def derived(machine: Machine, entries: Ledger[Entry]) -> Configuration:
     """Give where a machine is after the recorded events, each of which it takes, or refuses, as it was taken or refused."""
     here = start(machine)
     for happening in happenings(entries):
-        if isinstance(happening.outcome, StepEntry):
+        if isinstance(happening.outcome, RowEntry):
             taken = step(machine, here, happening.occurrence)
             assert isinstance(taken, Taken), "it takes what was taken"
             here = taken.configuration
@@ -129,12 +128,12 @@ def _lost(run: Run, new: Machine) -> str:
     for effect, key in sorted(run.keys.items()):
         lost = [event for event in run.machine.answers[effect] if event not in new.answers.get(effect, ())]
         if lost:
-            return f"{effect} {short_key(key)} is under way, and may be answered with {lost[0]}, which is no answer of it there"
+            return f"{effect} {key} is under way, and may be answered with {lost[0]}, which is no answer of it there"
     for intent, result in unfinished(run).answered:
-        steps = [Step(**said) for said in result.steps]
+        steps = steps_of(result)
         mine, theirs = (answer_in(machine, intent.effect, steps) for machine in (run.machine, new))
         if isinstance(mine, Occurrence) and not isinstance(theirs, Occurrence):
-            return f"{intent.effect} {short_key(intent.key)} was answered, and the answer is not taken yet: {theirs.payload['message']}"
+            return f"{intent.effect} {intent.key} was answered, and the answer is not taken yet: {theirs.payload['message']}"
     return ""
 
 

@@ -25,11 +25,11 @@ from dsa.edge.binding import GENERATING_EFFECT
 from dsa.edge.effects import code_and_message
 from dsa.meaning import Occurrence
 from dsa.runs.folder import PART_WAITS
-from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry, StepEntry, VerdictEntry
+from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry, RowEntry, VerdictEntry
 from dsa.runtime.rest import Rest
 from dsa.runtime.run import Run
 from dsa.runtime.standing import outside_events
-from dsa.runtime.timeline import Refused, short_key
+from dsa.runtime.timeline import Refused
 from dsa.runtime.totals import Totals, totals
 from dsa.trace import show_occurrence
 
@@ -63,7 +63,7 @@ def headline(rest: Rest) -> str:
     if rest.failure is not None:
         return f"stopped: {rest.failure}"
     if rest.in_doubt:
-        return f"in doubt: {', '.join(f'{intent.effect} {short_key(intent.key)}' for intent in rest.in_doubt)}"
+        return f"in doubt: {', '.join(f'{intent.effect} {intent.key}' for intent in rest.in_doubt)}"
     if rest.kind == "waiting":
         outside = outside_events(run)
         return f"waiting in {run.configuration.state} for: {', '.join(outside) or 'nothing that can happen'}"
@@ -72,9 +72,9 @@ def headline(rest: Rest) -> str:
 
 def _why(run: Run) -> str:
     """Say what brought a run to an end that is no success: the step whose verdict it was, or the event, with its row and its error."""
-    taken = (pair for pair in pairwise(tuple(run.ledger)[::-1]) if isinstance(pair[0], StepEntry))
+    taken = (pair for pair in pairwise(tuple(run.ledger)[::-1]) if isinstance(pair[0], RowEntry))
     step, event = next(taken, (None, None))
-    if not isinstance(step, StepEntry) or not isinstance(event, EventEntry):
+    if not isinstance(step, RowEntry) or not isinstance(event, EventEntry):
         return ""
     unfinished = [view for view in run.steps.values() if view.accepted is None and view.attempts]
     if event.verdicts and unfinished:

@@ -28,19 +28,19 @@ from dsa.runs import record
 from dsa.runs.record import OtherMachineError
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import (
+    EffectEntry,
     Entry,
     EventEntry,
-    IntentEntry,
     Ledger,
     MachineEntry,
     PolicyEntry,
     RefusalEntry,
-    StepEntry,
+    RowEntry,
     dump_line,
     load_lines,
     to_json,
 )
-from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, Stop, derived
+from dsa.runtime.run import ArmTimer, Command, DropTimer, Intent, Run, Stop, derived
 from dsa.runtime.timeline import Difference, first_difference
 from dsa.trace import show_occurrence, show_values
 
@@ -145,7 +145,7 @@ def projection(run: Run) -> dict[str, Any]:
 
 def _counts(entries: Iterable[Entry]) -> dict[str, int]:
     found = {"entries": 0, "events": 0, "rows": 0, "refused": 0, "effects": 0}
-    kinds = {EventEntry: "events", StepEntry: "rows", RefusalEntry: "refused", IntentEntry: "effects"}
+    kinds = {EventEntry: "events", RowEntry: "rows", RefusalEntry: "refused", EffectEntry: "effects"}
     for entry in entries:
         found["entries"] += 1
         if type(entry) in kinds:
@@ -210,16 +210,16 @@ def _would(difference: Difference) -> str:
     return did if difference.row is None else f"{show_row(difference.row)}: {did.partition(': ')[2] or did}"
 
 
-def _did(outcome: StepEntry | RefusalEntry | None, commands: tuple[Command, ...]) -> str:
+def _did(outcome: RowEntry | RefusalEntry | None, commands: tuple[Command, ...]) -> str:
     """Say what a table did with an event."""
-    accepted = "".join(f", accepts {step}" for step, _ in outcome.accepted) if isinstance(outcome, StepEntry) else ""
+    accepted = "".join(f", accepts {step}" for step, _ in outcome.accepted) if isinstance(outcome, RowEntry) else ""
     done = f"; {', '.join(map(_command, commands))}" if commands else ""
     return f"{outcome_text(outcome)}{accepted}{done}"
 
 
 def _command(command: Command) -> str:
     match command:
-        case IntentEntry(effect=effect):
+        case Intent(effect=effect):
             return effect
         case Stop(effect=effect):
             return f"stop {effect}"

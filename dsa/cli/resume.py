@@ -20,7 +20,6 @@ from dsa.runs.folder import accepted_artifacts
 from dsa.runs.place import open_artifacts
 from dsa.runtime.ledger import Handling, PolicyEntry
 from dsa.runtime.rest import Rest
-from dsa.runtime.timeline import full_key
 
 
 @click.command("resume", cls=JsonCommand)
@@ -95,14 +94,13 @@ def finished(kept: Kept, root: Path) -> Performed:
 
 
 def _decided(kept: Kept, root: Path, given: dict[Handling, tuple[str, ...]]) -> dict[str, Handling]:
-    """Give what is said of effects in doubt by their full keys. Raises UsageError for what cannot be said."""
+    """Give what is said of effects in doubt by their keys. Raises UsageError for what cannot be said."""
     found: dict[str, Handling] = {}
     for handling, keys in given.items():
         for key in keys:
-            whole = full_key(kept.run.run_id, key)
-            if whole in found:
+            if key in found:
                 raise click.UsageError(f"{key} is decided twice")
-            found[whole] = handling
+            found[key] = handling
             if handling == "done":
                 _require_no_answers(kept, root, key)
     return found
@@ -110,8 +108,7 @@ def _decided(kept: Kept, root: Path, given: dict[Handling, tuple[str, ...]]) -> 
 
 def _require_no_answers(kept: Kept, root: Path, key: str) -> None:
     """Raise UsageError for an effect with answers: which of them it gave must be said."""
-    whole = full_key(kept.run.run_id, key)
-    flying = next((each for each in kept.standing.left.in_flight if each.intent.key == whole), None)
+    flying = next((each for each in kept.standing.left.in_flight if each.intent.key == key), None)
     answers = () if flying is None else kept.run.machine.answers.get(flying.intent.effect, ())
     if flying is not None and answers:
         event = answers[0] if len(answers) == 1 else "EVENT"

@@ -20,7 +20,7 @@ from dsa.cli.watching import Watching, watching_options
 from dsa.declarations import OUTSIDE
 from dsa.meaning import Occurrence
 from dsa.runtime.ledger import PolicyEntry
-from dsa.runtime.timeline import full_key, refused_from_outside
+from dsa.runtime.timeline import refused_from_outside
 from dsa.words import closest
 
 
@@ -62,7 +62,7 @@ def command(
         how = PolicyManner(folder, model, module, take, quiet, json_wanted, watching)
         sys.exit(send_policy(recorded, how, event, occurrence.data, key))
     kept = kept_of(folder, recorded)
-    said = Said(sent=(occurrence,)) if key is None else Said(answers={full_key(kept.run.run_id, key): occurrence})
+    said = Said(sent=(occurrence,)) if key is None else Said(answers={key: occurrence})
     _require_known(kept, event, answering=key is not None)
     if kept.standing.kind == "finished":
         raise Ended(f"run {kept.run.run_id} is finished ({kept.run.outcome}): it takes no more events", 1)

@@ -11,26 +11,27 @@ from dsa.cli.kept import Kept, line
 from dsa.cli.step_lines import SHORT_DIGEST, error_text, shortened, step_text, text_said
 from dsa.expr import show_value
 from dsa.runtime.artifacts import short_id
+from dsa.runtime.intents import Intent, Intents
 from dsa.runtime.ledger import (
     ArtifactEntry,
     CallEntry,
     CallResultEntry,
     ChangeEntry,
     DoubtEntry,
+    EffectEntry,
     Entry,
     Handling,
-    IntentEntry,
     MachineEntry,
     RefusalEntry,
     ResultEntry,
-    StepEntry,
+    RowEntry,
     TimerEntry,
     VerdictEntry,
 )
 from dsa.runtime.recovery import handling_of, unfinished
 from dsa.runtime.run import Run
 from dsa.runtime.standing import outside_events
-from dsa.runtime.timeline import Happening, happenings, short_key
+from dsa.runtime.timeline import Happening, happenings
 from dsa.trace import show_occurrence, show_values
 
 _WIDEST = 40
@@ -58,7 +59,7 @@ def started_at(run_id: str) -> str:
 
 def story(kept: Kept, root: Path) -> Iterator[str]:
     """Tell a run from its start to how it stands now."""
-    happened = list(told(kept.recorded.entries, kept.first.at_ms))
+    happened = list(told(kept.run.run_id, kept.recorded.entries, kept.first.at_ms))
     yield from heading(kept.first)
     yield from ["", *happened] if happened else []
     yield ""
@@ -75,9 +76,10 @@ def heading(first: MachineEntry) -> Iterator[str]:
     yield " ".join(words)
 
 
-def told(entries: Iterable[Entry], begun_ms: int | None = None) -> Iterator[str]:
+def told(run_id: str, entries: Iterable[Entry], begun_ms: int | None = None) -> Iterator[str]:
     """Tell what happened, event by event, each with the seconds since the run was begun, if it is known when that was."""
-    found = happenings(entries)
+    entries = tuple(entries)
+    found, intents = happenings(entries), Intents(entries)
     width = min(_WIDEST, max((len(_event(happening)) for happening in found if happening.event), default=0))
     for happening in found:
         if happening.event is not None:
@@ -87,20 +89,20 @@ def told(entries: Iterable[Entry], begun_ms: int | None = None) -> Iterator[str]
             if happening.event.key is None and happening.event.data not in (None, ""):
                 yield f"{_INDENT}data: {shortened(happening.event.data)}"
         for entry in happening.after:
-            yield f"{_INDENT}{entry_text(entry)}"
+            yield f"{_INDENT}{entry_text(entry, run_id, intents)}"
 
 
 def _event(happening: Happening) -> str:
     event = happening.event
     assert event is not None, "something happened"
-    answered = "" if event.key is None else f" (of {short_key(event.key)})"
+    answered = "" if event.key is None else f" (of {event.key})"
     return f"{show_occurrence(happening.occurrence)}{answered}"
 
 
-def outcome_text(outcome: StepEntry | RefusalEntry | None) -> str:
+def outcome_text(outcome: RowEntry | RefusalEntry | None) -> str:
     """Say what the table made of an event: the row, or why not."""
     match outcome:
-        case StepEntry(line=at, source=source, target=target, changed=changed):
+        case RowEntry(line=at, source=source, target=target, changed=changed):
             where = "" if at is None else f"line {at}: "
             return f"{where}{source} -> {target}{''.join(f', {name} = {show_value(value)}' for name, value in changed)}"
         case RefusalEntry():
@@ -114,30 +116,30 @@ def refusal_text(refusal: RefusalEntry) -> str:
     return f"refused: {refusal.reason} ({refusal.message}){accepted}"
 
 
-def entry_text(entry: Entry) -> str:
-    """Say what was recorded, in one line."""
+def entry_text(entry: Entry, run_id: str, intents: Intents) -> str:
+    """Say what was recorded, in one line; `intents` are those of the run as far as it is told."""
     match entry:
         case ChangeEntry(file=file):
             where = "another document" if file is None else file
             return f"goes on under {where}: {entry.name}, {entry.digest[:SHORT_DIGEST]}"
-        case IntentEntry(key=key, effect=effect):
-            return f"asks for {effect} {short_key(key)}"
+        case EffectEntry(key=key, effect=effect):
+            return f"asks for {effect} {key}"
         case ResultEntry():
-            return _result(entry)
+            return _result(entry, intents.effect(entry.key))
         case ArtifactEntry():
-            return _artifact(entry)
+            return _artifact(entry, run_id)
         case VerdictEntry():
             return _verdict(entry)
         case TimerEntry(source=source, event=event):
             return f"timer {event} of {source}, due {due(entry.deadline_ms)}"
         case DoubtEntry(key=key, effect=effect, handling=handling):
             why = "had failed" if handling == "again" else "was under way when the run was cut off"
-            return f"resumed: {effect} {short_key(key)} {why}; {HANDLED[handling]}"
+            return f"resumed: {effect} {key} {why}; {HANDLED[handling]}"
         case CallEntry(key=key, path=path, policy=policy, payload=payload):
             asked = f"{policy}, a turn" if payload is None else f"{policy} {shortened(payload)}"
-            return f"  {short_key(key)} calls {path} {asked}  {entry.digest[:SHORT_DIGEST]}"
+            return f"  {key} calls {path} {asked}  {entry.digest[:SHORT_DIGEST]}"
         case CallResultEntry(key=key, path=path):
-            return f"  {short_key(key)} call {path}: {_given(entry)}"
+            return f"  {key} call {path}: {_given(entry)}"
     return type(entry).__name__
 
 
@@ -149,8 +151,8 @@ def _given(entry: CallResultEntry) -> str:
     return "gave what those below it gave" if entry.steps else "gave nothing"
 
 
-def _result(entry: ResultEntry) -> str:
-    name = f"{entry.effect} {short_key(entry.key)}"
+def _result(entry: ResultEntry, effect: str) -> str:
+    name = f"{effect} {entry.key}"
     for step in entry.steps:
         payload = step["payload"]
         if payload.get("error") is True:
@@ -172,11 +174,11 @@ def _retried(entry: ResultEntry) -> str:
     )
 
 
-def _artifact(entry: ArtifactEntry) -> str:
+def _artifact(entry: ArtifactEntry, run_id: str) -> str:
     by = ", ".join(filter(None, (entry.author, entry.model)))
     made = f" by {by}" if by else ""
     flag = f", redacted: {', '.join(entry.redacted)}" if entry.redacted else ""
-    name = short_id(entry.artifact_id, entry.key.rsplit("/", 2)[0])
+    name = short_id(entry.artifact_id, run_id)
     stored = f"artifact {name}{made}, {entry.seconds:.1f} s{flag}"
     return f"{entry.step} attempt {entry.attempt}: {stored}"
 
@@ -226,10 +228,10 @@ def _to_do(kept: Kept) -> Iterator[tuple[str, str]]:
     """Say what is pending in a run that somebody has, else what whoever resumes it does."""
     run, standing = kept.run, kept.standing
     if standing.kind == "under way":
-        yield from (("pending", f"{effect} {short_key(key)}") for effect, key in run.keys.items())
+        yield from (("pending", f"{effect} {key}") for effect, key in run.keys.items())
         return
     for flying in standing.left.in_flight:
-        name = f"{flying.intent.effect} {short_key(flying.intent.key)}"
+        name = f"{flying.intent.effect} {flying.intent.key}"
         if flying.intent in standing.asked:
             continue
         if flying.in_doubt:
@@ -238,7 +240,7 @@ def _to_do(kept: Kept) -> Iterator[tuple[str, str]]:
         else:
             yield "to do", f"{name} again, which failed" if flying.has_failed else f"{name}, not begun yet"
     for intent, _ in standing.left.answered:
-        yield "to do", f"take the answer of {intent.effect} {short_key(intent.key)}"
+        yield "to do", f"take the answer of {intent.effect} {intent.key}"
 
 
 def how(kept: Kept) -> str:
@@ -250,7 +252,7 @@ def how(kept: Kept) -> str:
         case "waiting":
             return f"waiting for: {', '.join(outside_events(run)) or 'nothing that can happen'}"
         case "in doubt":
-            return f"in doubt: {', '.join(f'{intent.effect} {short_key(intent.key)}' for intent in standing.asked)}"
+            return f"in doubt: {', '.join(f'{intent.effect} {intent.key}' for intent in standing.asked)}"
         case "stopped":
             return f"stopped: {shortened(standing.failure)}"
         case "under way":
@@ -269,12 +271,12 @@ def send_line(run: Run, directory: Path) -> str:
     return f"{line('send', directory, events[0] if len(events) == 1 else 'EVENT')} [DATA]"
 
 
-def doubts(run: Run, asked: Iterable[IntentEntry], directory: Path) -> Iterator[str]:
+def doubts(run: Run, asked: Iterable[Intent], directory: Path) -> Iterator[str]:
     """Say of each effect in doubt what is not known, and give the commands that decide it."""
     asked = tuple(asked)
     within = {flying.intent.key: flying.calls for flying in unfinished(run).in_flight} if asked else {}
     for intent in asked:
-        key, place = short_key(intent.key), "" if intent.line is None else f" (line {intent.line})"
+        key, place = intent.key, "" if intent.line is None else f" (line {intent.line})"
         calls = "".join(f", and in it {call.policy} {shortened(call.payload)}" for call in within.get(intent.key, ()))
         yield f"in doubt: {intent.effect} {key}{place} was under way when the run was cut off{calls}"
         ways = [("it has not happened", line("resume", directory, "--retry", key))]

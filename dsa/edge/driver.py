@@ -28,12 +28,12 @@ from dsa.meaning import Occurrence, Refusal, Taken, require_known, step
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.budgets import Limit, Meter
 from dsa.runtime.inbox import error_text, outcome_text
+from dsa.runtime.intents import Intent
 from dsa.runtime.journal import Journal, Taking
 from dsa.runtime.ledger import (
     DoubtEntry,
     Entry,
     Handling,
-    IntentEntry,
     Record,
     RefusalEntry,
     TimerEntry,
@@ -53,7 +53,7 @@ _AT_A_TIME = 16
 T = TypeVar("T")
 
 
-def _failure(intent: IntentEntry, payload: dict[str, Any]) -> Failure:
+def _failure(intent: Intent, payload: dict[str, Any]) -> Failure:
     return Failure(intent.effect, intent.line, *code_and_message(payload), str(payload.get("at") or ""))
 
 
@@ -131,7 +131,7 @@ class Driver:
         """Go on with another right to write the same run, which was given up at rest."""
         self._journal = journal
 
-    def hear(self, intent: IntentEntry, answer: Occurrence | Step) -> None:
+    def hear(self, intent: Intent, answer: Occurrence | Step) -> None:
         """Take an answer of an effect, or its error step, whoever brings it; one that nobody waits for is refused as late (S7)."""
         self._tell(News(occurrence_of(intent, answer), intent))
 
@@ -190,7 +190,7 @@ class Driver:
             return "retry"
         return decided.get(flying.intent.key) or handling_of(self.run.machine, flying)
 
-    def _asked(self, left: Unfinished, decided: Mapping[str, Handling]) -> tuple[IntentEntry, ...]:
+    def _asked(self, left: Unfinished, decided: Mapping[str, Handling]) -> tuple[Intent, ...]:
         """Give the effects about which somebody has to say what became of them."""
         return tuple(flying.intent for flying in left.in_flight if self._handling(flying, decided) == "ask")
 
@@ -212,7 +212,7 @@ class Driver:
             if intent.key in cancelled:
                 continue  # its time was over before it could be begun again
             if handling == "retry" and self._may_begin:
-                await self._start(intent, action_for(self.run.machine, intent, flying.data), flying.tries)
+                await self._start(intent, action_for(self.run, intent, flying.data), flying.tries)
             elif handling != "retry":
                 self._settle(intent, handling)
 
@@ -221,7 +221,7 @@ class Driver:
         """Tell whether nothing has happened after which nothing may be begun: no failure, no store that cannot be written."""
         return self._failure is None and self._broken is None
 
-    def _settle(self, intent: IntentEntry, handling: Handling) -> None:
+    def _settle(self, intent: Intent, handling: Handling) -> None:
         """Record that an effect in doubt counts as failed, or as done."""
         said = f"the run was cut off while it was under way; it counts as {'failed' if handling == 'fail' else 'done'}"
         steps = [error_step(intent.effect, IN_DOUBT, said)] if handling == "fail" else []
@@ -282,7 +282,7 @@ class Driver:
             return known
         return await self._apart(partial(with_exact_verdicts, self.run, occurrence, self._guards, self._artifacts))
 
-    def _unhandled(self, occurrence: Occurrence, intent: IntentEntry) -> bool:
+    def _unhandled(self, occurrence: Occurrence, intent: Intent) -> bool:
         """Tell whether this is a failure that no row names (S7)."""
         outstanding = self.run.keys.get(intent.effect) == intent.key
         failed = occurrence.event == f"{intent.effect}.failed"
@@ -366,9 +366,9 @@ class Driver:
     async def _obey(self, commands: tuple[Command, ...], data: object = None) -> None:
         for command in commands:
             match command:
-                case IntentEntry():
+                case Intent():
                     if self._may_begin:
-                        await self._start(command, action_for(self.run.machine, command, data))
+                        await self._start(command, action_for(self.run, command, data))
                 case Stop(key):
                     self._under_way.stop(key)
                 case DropTimer(source, event):
@@ -377,7 +377,7 @@ class Driver:
                     self._drop_timer(source, event)
                     self._under_way.arm(source, event, duration_ms / 1000)
 
-    async def _start(self, intent: IntentEntry, action: Action, tries: int = 0) -> None:
+    async def _start(self, intent: Intent, action: Action, tries: int = 0) -> None:
         self._save()
         if intent.effect not in self.run.machine.answers:
             fault = await self._apart(partial(self._performer.perform, intent, action, tries))
@@ -390,7 +390,7 @@ class Driver:
             for _ in range(self._performer.rounds_to_begin(intent.effect)):
                 await asyncio.sleep(0)  # effects start in the order written (S6), and none after it was cancelled (S7)
 
-    async def _answer(self, intent: IntentEntry, action: Action, tries: int) -> None:
+    async def _answer(self, intent: Intent, action: Action, tries: int) -> None:
         """Perform an effect that has answers, and tell the run."""
         answer = await self._performer.perform(intent, action, tries)
         assert answer is not None, "an effect with answers is answered or fails"

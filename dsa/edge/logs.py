@@ -12,20 +12,21 @@ from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
 from dsa.runtime.counting import reasons_of
+from dsa.runtime.intents import Intents
 from dsa.runtime.ledger import (
     ArtifactEntry,
     CallEntry,
     CallResultEntry,
     ChangeEntry,
     DoubtEntry,
+    EffectEntry,
     Entry,
     EventEntry,
-    IntentEntry,
     MachineEntry,
     PolicyEntry,
     RefusalEntry,
     ResultEntry,
-    StepEntry,
+    RowEntry,
     TimerEntry,
     VerdictEntry,
 )
@@ -48,6 +49,7 @@ class LedgerLog:
     def __init__(self, logger: logging.Logger = LOGGER) -> None:
         self._logger = logger
         self._run, self._seq, self._state = "", 0, ""
+        self._intents = Intents()
 
     def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
         """Log what is new."""
@@ -56,12 +58,13 @@ class LedgerLog:
             self._log(moment.entry)
 
     def _note(self, entry: Entry) -> None:
+        self._intents.take(entry)
         match entry:
             case MachineEntry() | PolicyEntry():
                 self._run = entry.run
             case EventEntry():
                 self._seq = entry.seq
-            case StepEntry():
+            case RowEntry():
                 self._state = entry.target
             case _:
                 pass
@@ -72,6 +75,8 @@ class LedgerLog:
         kind, level, fields = described(entry)
         if self._logger.isEnabledFor(level):
             where = {"run": self._run, "seq": self._seq, "state": self._state}
+            if isinstance(entry, ResultEntry):
+                where["effect"] = self._intents.effect(entry.key)
             told = {name: value for name, value in (where | fields).items() if value not in (None, "", (), [])}
             self._logger.log(level, kind, extra={"dsa": {"kind": kind, **told}})
 
@@ -92,13 +97,13 @@ def described(entry: Entry) -> tuple[str, int, Fields]:
         case EventEntry():
             verdicts = {"verdicts": dict(entry.verdicts)} if entry.verdicts else {}
             return "event", logging.INFO, {"event": entry.event, "timer": entry.source, "key": entry.key, **verdicts}
-        case StepEntry():
+        case RowEntry():
             changed = {"changed": dict(entry.changed)} if entry.changed else {}
-            return "step", logging.INFO, {"line": entry.line, "source": entry.source, **changed}
+            return "row", logging.INFO, {"line": entry.line, "source": entry.source, **changed}
         case RefusalEntry():
             return "refusal", logging.WARNING, {"reason": entry.reason, "accepted": list(entry.accepted)}
-        case IntentEntry():
-            return "intent", logging.INFO, {"effect": entry.effect, "key": entry.key, "line": entry.line}
+        case EffectEntry():
+            return "effect", logging.INFO, {"effect": entry.effect, "key": entry.key}
         case ArtifactEntry() | VerdictEntry() | ResultEntry():
             return _outcome(entry)
         case TimerEntry():
@@ -122,7 +127,7 @@ def _outcome(entry: ArtifactEntry | VerdictEntry | ResultEntry) -> tuple[str, in
         level = logging.WARNING if entry.failed else logging.INFO
         reasons = reasons_of(entry)
         more = {**({"code": codes[0]} if codes else {}), **({"reason": reasons[0]} if reasons else {})}
-        return "result", level, {"effect": entry.effect, **about, **more}
+        return "result", level, {**about, **more}
     about |= {"step": entry.step, "attempt": entry.attempt, "artifact": entry.artifact_id}
     if isinstance(entry, VerdictEntry):
         guards = {said.guard: said.outcome for said in entry.judgements}
@@ -151,8 +156,7 @@ class LogLines(logging.Formatter):
             return json.dumps(
                 {"time": at, "level": record.levelname.lower(), "logger": record.name, **fields}, default=str
             )
-        key = {"key": fields["key"].removeprefix(f"{fields.get('run')}/")} if "key" in fields else {}
-        words = " ".join(f"{name}={_plain(value)}" for name, value in (fields | key).items() if name != "kind")
+        words = " ".join(f"{name}={_plain(value)}" for name, value in fields.items() if name != "kind")
         return f"{at} {record.levelname:<7} {fields['kind']:<11} {words}"
 
     def _whole(self, record: logging.LogRecord) -> str:

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 
 import attrs
 
-from dsa.edge.effects import answer_in, occurrence_of
+from dsa.edge.effects import answer_in, occurrence_of, steps_of
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, Refusal, Taken
-from dsa.runtime.ledger import IntentEntry
-from dsa.runtime.policies import Step
+from dsa.runtime.intents import Intent
 from dsa.runtime.recovery import Unfinished
 from dsa.runtime.run import Run
 
@@ -28,7 +27,7 @@ class News:
     """
 
     occurrence: Occurrence
-    intent: IntentEntry | None = None
+    intent: Intent | None = None
     at: str | None = None
     message: str | None = None
     answer: "asyncio.Future[Taken | Refusal] | None" = None
@@ -40,7 +39,7 @@ def came_before(left: Unfinished, machine: Machine, now_ms: int) -> tuple[tuple[
     Recorded results that were not taken come first, then the timers whose time is over: by their deadlines, those of one moment as they were started.
     """
     answered = [
-        News(occurrence_of(intent, answer_in(machine, intent.effect, [Step(**step) for step in result.steps])), intent)
+        News(occurrence_of(intent, answer_in(machine, intent.effect, steps_of(result))), intent)
         for intent, result in left.answered
     ]
     overdue = sorted((timer for timer, at_ms in left.timers.items() if at_ms < now_ms), key=left.timers.__getitem__)

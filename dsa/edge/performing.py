@@ -19,12 +19,12 @@ from dsa.meaning import Occurrence
 from dsa.runtime.budgets import BUDGET, Meter
 from dsa.runtime.calls import CallRecord, Calls
 from dsa.runtime.content import GeneratorInterface, GuardInterface
+from dsa.runtime.intents import Intent
 from dsa.runtime.ledger import (
     ArtifactEntry,
     CallEntry,
     CallResultEntry,
     Entry,
-    IntentEntry,
     Record,
     VerdictEntry,
 )
@@ -83,7 +83,7 @@ class Performer:
     def _what_policies_call(self) -> frozenset[str]:
         return frozenset(self._binding.policies)
 
-    async def perform(self, intent: IntentEntry, action: Action, tries: int) -> Occurrence | Step | None:
+    async def perform(self, intent: Intent, action: Action, tries: int) -> Occurrence | Step | None:
         """Perform an effect and record every try. `tries` were made before, all in vain; one more is always made.
 
         Gives its answer, an error step, or None when it has no answers and has not failed.
@@ -162,6 +162,7 @@ class Performer:
                 self._host.keep(recorded[-1])
         return Calls(
             self._binding.policies,
+            run_id=self._host.run.run_id,
             key=key,
             root=tries + 1,
             recorded=recorded,

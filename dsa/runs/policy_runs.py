@@ -244,7 +244,7 @@ def _require_told(
     assert isinstance(first, PolicyEntry), "a run of a policy begins with it"
     call: CallEntry | PolicyEntry = doubted[-1] if doubted else first
     path = call.path if isinstance(call, CallEntry) else ROOT
-    failure = ResultEntry(key_of(run_id, path), call.policy, [error_of(call.policy, error).to_json()])
+    failure = ResultEntry(key_of(run_id, path), [error_of(call.policy, error).without_id()])
     keep(entry_without(secrets, failure))
 
 

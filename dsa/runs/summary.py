@@ -7,7 +7,7 @@ import attrs
 
 from dsa.runs.folder import PART_OF
 from dsa.runtime.journal import Journal, Status, Summary, Taking
-from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, StepEntry
+from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, RowEntry
 from dsa.runtime.rest import Rest
 from dsa.runtime.run import Run
 
@@ -61,7 +61,7 @@ class SummaryJournal:
         for entry in entries:
             if type(entry) is EventEntry:
                 event = entry
-            elif type(entry) is StepEntry:
+            elif type(entry) is RowEntry:
                 state = entry.target
         if self._is_told and state == self._now.state:
             return None

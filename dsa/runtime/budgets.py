@@ -11,7 +11,7 @@ from math import inf
 import attrs
 
 from dsa.errors import DsaError
-from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, DoubtEntry, Entry, IntentEntry, Ledger, ResultEntry
+from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, DoubtEntry, EffectEntry, Entry, Ledger, ResultEntry
 
 UNITS = ("calls", "tokens", "usd", "seconds")
 _WHOLE = ("calls", "tokens")
@@ -85,9 +85,10 @@ class Meter:
 
     def _observe(self, entry: Entry) -> None:
         match entry:
-            case IntentEntry(key=key, effect=effect):
+            case EffectEntry(key=key, effect=effect):
                 self._effect_of[key] = effect
-            case ResultEntry(effect=effect, seconds=seconds) if not was_refused(entry):
+            case ResultEntry(key=key, seconds=seconds) if not was_refused(entry):
+                effect = self._effect_of[key]
                 self._add(effect, {"calls": 1, "seconds": seconds})
                 for usage in entry.usage:
                     self._add(effect, _taken(usage))

@@ -134,7 +134,7 @@ class _UnderWay:
 def _failure(entries: Iterable[Appended], run_id: str, path: str, error: BaseException) -> ResultEntry:
     """Give the record of what a policy raised."""
     names = [e.policy for e in entries if isinstance(e, PolicyEntry) or (isinstance(e, CallEntry) and e.path == path)]
-    return ResultEntry(key_of(run_id, path), names[-1], [error_of(names[-1], error).to_json()])
+    return ResultEntry(key_of(run_id, path), [error_of(names[-1], error).without_id()])
 
 
 def key_of(run_id: str, path: str) -> str:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dsa.cli.terminal import printable
-from dsa.runtime.ledger import Entry, EventEntry, RefusalEntry, ResultEntry, StepEntry
+from dsa.runtime.ledger import Entry, EventEntry, RefusalEntry, ResultEntry, RowEntry
 from machines.chat.conversation import DONE, FAILED, REASONS
 from machines.chat.sql import TableInfo
 
@@ -66,14 +66,14 @@ class Display:
         """Show what has happened."""
         if isinstance(entry, EventEntry):
             self._arrived = entry
-        elif isinstance(entry, StepEntry) and self._arrived is not None:
+        elif isinstance(entry, RowEntry) and self._arrived is not None:
             self._happened(self._arrived, entry)
         elif isinstance(entry, RefusalEntry) and self._arrived is not None and self._arrived.key is None:
             self._line(f"not now: {self._arrived.event} is not taken ({entry.reason})", "yellow")
         elif isinstance(entry, ResultEntry):
             self._told(entry)
 
-    def _happened(self, event: EventEntry, step: StepEntry) -> None:
+    def _happened(self, event: EventEntry, step: RowEntry) -> None:
         data: Any = event.data
         before, after = (state.rpartition(".")[2] for state in (step.source, step.target))
         if event.event in {"asked", "answered", "cut_off"} and data.get("content") and not self._text:
@@ -123,7 +123,7 @@ class Display:
                 self._line(f"[{_BADGES[told['reason']]}] {told['reason']}: {text}", "yellow")
             if entry.failed and isinstance(told, dict) and told.get("error") is True:
                 self._failed = str(told.get("message"))
-                self._line(f"[failed] {entry.effect}: {_short(self._failed, _LONGEST_ERROR)}", "red")
+                self._line(f"[failed] {step['actor']}: {_short(self._failed, _LONGEST_ERROR)}", "red")
 
     def _line(self, text: str, style: str) -> None:
         self.end()

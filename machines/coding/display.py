@@ -14,7 +14,7 @@ from dsa.cli.kept import line as pasted
 from dsa.cli.spent import dollars, plural
 from dsa.cli.terminal import printable
 from dsa.expr import Value
-from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, ResultEntry, StepEntry
+from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, ResultEntry, RowEntry
 from machines.coding.shown import LONGEST, arguments_shown, remarks_on, short, text_of
 from machines.coding.standing import REASONS
 from machines.coding.work import Work
@@ -77,7 +77,7 @@ class Display:
             self._bounds = dict(entry.parameters)
         elif isinstance(entry, EventEntry):
             self._arrived = entry
-        elif isinstance(entry, StepEntry) and self._arrived is not None:
+        elif isinstance(entry, RowEntry) and self._arrived is not None:
             data: Any = self._arrived.data if isinstance(self._arrived.data, dict) else {}
             self._asked = None  # whatever has happened since, the question is answered
             self._happened(self._arrived.event, data, entry)
@@ -89,7 +89,7 @@ class Display:
         """Show what has happened in a part."""
         self._parts.setdefault(place, Display(self._console, place)).observe(entry)
 
-    def _happened(self, event: str, data: Any, step: StepEntry) -> None:  # noqa: ANN401  (JSON)
+    def _happened(self, event: str, data: Any, step: RowEntry) -> None:  # noqa: ANN401  (JSON)
         usage = data.get("usage") or {}
         self._tokens += sum(usage.get(name) or 0 for name in ("prompt_tokens", "completion_tokens"))
         self._usd += usage.get("cost_usd") or 0
@@ -138,7 +138,7 @@ class Display:
     def _told(self, entry: ResultEntry) -> None:
         for step in entry.steps:
             told = step["payload"]
-            if entry.effect == "ask_approval" and not entry.failed:
+            if step["actor"] == "ask_approval" and not entry.failed:
                 self._asked = str(told.get("diff", ""))
             if isinstance(told, dict) and told.get("reason") in REASONS and not self._is_told_elsewhere(told["reason"]):
                 self._line(
@@ -147,9 +147,9 @@ class Display:
                 )
             if isinstance(told, dict) and (left := _not_made(told)):
                 self._line(f"  {plural(left, 'call')} behind it {'was' if left == 1 else 'were'} not made", "yellow")
-            is_told_later = entry.effect in _PAUSING  # by the pause that follows
+            is_told_later = step["actor"] in _PAUSING  # by the pause that follows
             if entry.failed and isinstance(told, dict) and told.get("error") is True and not is_told_later:
-                self._line(f"[failed] {entry.effect}: {short(str(told.get('message')), 2 * LONGEST)}", "red")
+                self._line(f"[failed] {step['actor']}: {short(str(told.get('message')), 2 * LONGEST)}", "red")
 
     def _is_told_elsewhere(self, reason: str) -> bool:
         return bool(self._part) and reason == "goal_complete"

@@ -19,7 +19,7 @@ from dsa.runs.bindings import bind
 from dsa.runs.folder import PART_OF
 from dsa.runs.place import DEFAULT_RUNS, open_store
 from dsa.runtime.journal import Recorded
-from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, StepEntry
+from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, RowEntry
 from machines.coding.gathering import gathered, open_parts
 from machines.coding.plan import Task
 from machines.coding.projection import Projection
@@ -286,5 +286,5 @@ def _is_open(recorded: Recorded, goal: str) -> bool:
         entry.data for entry in recorded.entries if isinstance(entry, EventEntry) and entry.event in {"goal", "planned"}
     )
     said = next(events, None)
-    ends = [entry.target for entry in recorded.entries if isinstance(entry, StepEntry)]
+    ends = [entry.target for entry in recorded.entries if isinstance(entry, RowEntry)]
     return isinstance(said, Mapping) and said.get("text") == goal and (not ends or ends[-1] not in EXIT)

@@ -16,7 +16,7 @@ from dsa.edge.sandbox.commands import stop
 from dsa.errors import DsaError
 from dsa.runs.folder import PART_OF
 from dsa.runs.place import open_store
-from dsa.runtime.ledger import Entry, MachineEntry, StepEntry
+from dsa.runtime.ledger import Entry, MachineEntry, RowEntry
 from machines.coding.gathering import gathered
 from machines.coding.history import History, Undone
 from machines.coding.session import EXIT
@@ -125,5 +125,5 @@ def command(run: str, root: str, *, json_wanted: bool) -> None:
 
 
 def _is_over(entries: Sequence[Entry]) -> bool:
-    last = next((entry.target for entry in reversed(entries) if isinstance(entry, StepEntry)), "")
+    last = next((entry.target for entry in reversed(entries) if isinstance(entry, RowEntry)), "")
     return last in EXIT

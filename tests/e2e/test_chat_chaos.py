@@ -18,9 +18,10 @@ from chat_chaos import Tally, counted, judged, lived, settings_of
 from chat_mischief import mischief
 from chat_server import Said, playing
 from chats import CARS, CSV, SQL, scripted, sql
+from results import results_of
 
 from dsa.runs.place import open_store
-from dsa.runtime.ledger import IntentEntry, RefusalEntry, ResultEntry, StepEntry, TimerEntry
+from dsa.runtime.ledger import EffectEntry, RefusalEntry, RowEntry, TimerEntry
 from machines.chat.conversation import conversation_of
 from machines.chat.session import Chat, Settings
 
@@ -62,7 +63,7 @@ def test_whatever_model_and_user_do_each_turn_ends_and_the_table_decides(tmp_pat
     assert entries == tally.entries
     assert conversation.turns == turns == conversation_of(entries).turns
     assert list(conversation.inventory) == list(live.inventory)
-    steps = [entry for entry in entries if isinstance(entry, StepEntry)]
+    steps = [entry for entry in entries if isinstance(entry, RowEntry)]
     assert steps[-1].target == last_state
     figures(
         "chat chaos",
@@ -132,7 +133,7 @@ def test_killed_at_any_moment_and_resumed_each_turn_ends_and_nothing_is_done_twi
     (run_id,) = runs_in(tmp_path)
     entries, conversation = judged(tmp_path, run_id, TURNS_OF_LIVES)
     assert played.faults == []
-    answered = sum(isinstance(entry, ResultEntry) and entry.effect == "ask_model" for entry in entries)
+    answered = len(results_of(entries, "ask_model"))
     cancelled = conversation.reasons["turn_cancelled"]
     assert len(played.requests) <= answered + kills + cancelled + 2 * (did["status"] + did["garbage"])
     assert left_running(tmp_path) == []
@@ -149,7 +150,7 @@ TROUBLE = (
     Said(calls=(("run_sql", {"sql": SQL}), ("run_sql", {"sql": SQL}), ("run_python", {"code": CSV}), ("run_nothing", {}), ("run_python", {"code": ""}))),
     Said("no", status=400), sql("SELEC"), Said("See a.png."), Said("Done."), *[Said("It", finish="length")] * 4, sql(),
 )  # fmt: skip
-WITH_THE_ONE_BEFORE = (StepEntry, RefusalEntry, IntentEntry, TimerEntry)
+WITH_THE_ONE_BEFORE = (RowEntry, RefusalEntry, EffectEntry, TimerEntry)
 
 
 def troubled(folder):
@@ -163,7 +164,7 @@ def troubled(folder):
         stops = []
 
         def observe(entry):
-            if stops and isinstance(entry, IntentEntry) and entry.effect == "run_sql":
+            if stops and isinstance(entry, EffectEntry) and entry.effect == "run_sql":
                 asyncio.get_running_loop().call_soon(chat.cancel)
 
         with Chat.begin(settings, folder, observe=observe) as chat:

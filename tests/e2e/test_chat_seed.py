@@ -22,7 +22,7 @@ from chats import (
 )
 
 from dsa.runs.place import open_store
-from dsa.runtime.ledger import EventEntry, RefusalEntry, StepEntry
+from dsa.runtime.ledger import EventEntry, RefusalEntry, RowEntry
 from machines.chat.counting import counters_of
 from machines.chat.inventory import REUSE
 
@@ -92,7 +92,7 @@ def test_g3_state_transition_validity(tmp_path):
     moves = [
         (entry.source.rpartition(".")[2], entry.target.rpartition(".")[2])
         for entry in entries
-        if isinstance(entry, StepEntry)
+        if isinstance(entry, RowEntry)
     ]
     changes = [move for move in moves if move[0] != move[1]]
     assert changes == [
@@ -279,7 +279,7 @@ def test_e4_state_transitions_are_explicit_and_observable(tmp_path):
     ):
         say(chat, "Compare horsepower by origin")
     events = [entry.event for entry in seen if isinstance(entry, EventEntry)]
-    steps = [entry for entry in seen if isinstance(entry, StepEntry)]
+    steps = [entry for entry in seen if isinstance(entry, RowEntry)]
     assert len(events) == len(steps)  # each event has a row
     assert all(entry.line is not None for entry in steps)
     assert events[:4] == ["message", "asked", "sql_call", "sql_done"]

@@ -277,7 +277,7 @@ def test_an_answer_that_a_person_gives_is_kept_without_secrets(world):
     key = re.search(r"--retry (\S+)", told)[1]
     told, noted = world("send", "last", "told", AWKWARD, "--answers", key, "--otel")
     assert "note: what is sent has a secret in it" in noted
-    assert ledger(world)[-1]["kind"] in {"step", "result"}
+    assert ledger(world)[-1]["kind"] in {"row", "result"}
     assert kept(world) == []
 
 

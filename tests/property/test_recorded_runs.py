@@ -19,7 +19,7 @@ from dsa.errors import OccurrenceError
 from dsa.lang import dumps, loads
 from dsa.meaning import Occurrence
 from dsa.runtime.journal import Recorded
-from dsa.runtime.ledger import EventEntry, IntentEntry, Ledger, MachineEntry, Record, RefusalEntry, StepEntry
+from dsa.runtime.ledger import EffectEntry, EventEntry, Ledger, MachineEntry, Record, RefusalEntry, RowEntry
 from dsa.runtime.run import begin, replay
 from dsa.runtime.standing import standing
 from dsa.runtime.timeline import first_difference
@@ -36,7 +36,7 @@ def whole_prefixes(entries):
     """Give every ledger that a crash can leave: an event, its row and what it asks for are written together."""
     for length in range(1, len(entries) + 1):
         following = entries[length] if length < len(entries) else None
-        if not isinstance(following, StepEntry | RefusalEntry | IntentEntry):
+        if not isinstance(following, RowEntry | RefusalEntry | EffectEntry):
             yield Ledger(list(entries)[:length])
 
 
@@ -54,7 +54,7 @@ def by_hand(machine, entries):
             if [without_line(each) for each in derived] != [without_line(each) for each in recorded]:
                 return entry.seq
             following = position + 1 + len(derived)
-            if following < len(entries) and isinstance(entries[following], IntentEntry):
+            if following < len(entries) and isinstance(entries[following], EffectEntry):
                 return entry.seq
         elif isinstance(entry, Record):
             run = run.record(entry)

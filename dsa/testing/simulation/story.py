@@ -13,8 +13,9 @@ import attrs
 from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.budgets import BUDGET
+from dsa.runtime.intents import Intent
 from dsa.runtime.journal import DamageError, LeaseLostError, Recorded, StoreError, UnknownRunError
-from dsa.runtime.ledger import Entry, Handling, IntentEntry
+from dsa.runtime.ledger import Entry, Handling
 from dsa.runtime.rest import Rest
 from dsa.testing.simulation.acts import Acts
 from dsa.testing.simulation.court import Court
@@ -270,7 +271,7 @@ class Story:
 
     # -- what a person says -----------------------------------------------------------------------------------------------
 
-    def _decided(self, asked: Sequence[IntentEntry]) -> Said:
+    def _decided(self, asked: Sequence[Intent]) -> Said:
         """Look into the world, and say of each effect in doubt what became of it."""
         decided: dict[str, Handling] = {}
         answers: dict[str, Occurrence] = {}
@@ -288,7 +289,7 @@ class Story:
             else:
                 decided[intent.key] = said  # type: ignore[assignment]  # one of three words, as it stands here
             deeds.decided[intent.key].append(said)
-            self.tell(f"somebody says of {intent.effect} {intent.key.partition('/')[2]} in doubt: {said}")
+            self.tell(f"somebody says of {intent.effect} {intent.key} in doubt: {said}")
         return Said((), decided, answers)
 
     def _answer_of(self, effect: str, known: Sequence[str]) -> str:

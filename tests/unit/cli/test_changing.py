@@ -10,7 +10,7 @@ from dsa.errors import DocumentError
 from dsa.lang import digest, loads
 from dsa.meaning import Occurrence
 from dsa.runs.record import OtherMachineError, replayed
-from dsa.runtime.ledger import ChangeEntry, DoubtEntry, Ledger, PolicyEntry, StepEntry
+from dsa.runtime.ledger import ChangeEntry, DoubtEntry, Ledger, PolicyEntry, RowEntry
 from dsa.runtime.run import ReplayError, replay
 
 ROOT = Path(".dsa")
@@ -47,7 +47,7 @@ def test_a_compatible_run_goes_on_under_another_document(shop):
     )
     assert entries[: len(before)] == before[:]
     assert dsa("send", "last", "more").exit_code == 1
-    (last,) = [entry for entry in recorded(ROOT).entries[-4:] if isinstance(entry, StepEntry)]
+    (last,) = [entry for entry in recorded(ROOT).entries[-4:] if isinstance(entry, RowEntry)]
     assert (last.line, last.target) == (36, "failed"), "lines are those of the new document"
     assert done() == ["log", "log"]
 

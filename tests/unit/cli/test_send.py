@@ -119,4 +119,4 @@ def test_an_answer_settles_a_doubt(shop):
     assert (result.exit_code, result.stderr) == (1, "")
     assert result.stdout.startswith("failed by declined (line 32)\n")
     (answer,) = (entry for entry in recorded(ROOT, run).entries if isinstance(entry, EventEntry) and entry.key)
-    assert (answer.event, answer.key, answer.data) == ("declined", f"{run}/1/2", {"by": "phone"})
+    assert (answer.event, answer.key, answer.data) == ("declined", "1/2", {"by": "phone"})

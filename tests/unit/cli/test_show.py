@@ -57,16 +57,14 @@ def agent_run():
     run, _ = begin(machine, RUN, digest=digest(machine), started=started, at_ms=1_000)
     run, _ = run.feed(Occurrence("specification", data="make\nf"), at_ms=1_000)
     stored = ArtifactEntry(run.keys["query_llm"], "g", 1, "a" * 64, "b" * 64, (), "llm", "tiny", 1.5)
-    run = run.record(stored).record(
-        ResultEntry(stored.key, "query_llm", (event_step("query_llm", "artifact").to_json(),), 1.6)
-    )
+    run = run.record(stored).record(ResultEntry(stored.key, (event_step("query_llm", "artifact").without_id(),), 1.6))
     run, _ = run.feed(Occurrence("artifact"), run.keys["query_llm"], at_ms=2_700)
     key = run.keys["execute_guard"]
     run = run.record(VerdictEntry(key, "g", 1, "a" * 64, [Judgement("g", "failed", "it\nis 2")]))
     run, _ = run.feed(Occurrence("verdict", {"g": "failed"}), key, at_ms=2_800)
     key = run.keys["query_llm"]
-    run = run.record(ResultEntry(f"{RUN}/3/1", "refine_context"))
-    run = run.record(ResultEntry(key, "query_llm", (error_step("query_llm", "timeout", "no answer").to_json(),)))
+    run = run.record(ResultEntry("3/1"))
+    run = run.record(ResultEntry(key, (error_step("query_llm", "timeout", "no answer").without_id(),)))
     return run.record(DoubtEntry(key, "query_llm", "again"))
 
 
@@ -136,9 +134,9 @@ TIMED = SHOP.replace("| resting | more       |           |", "| resting | after 
 def test_timers_refusals_and_late_answers_are_told():
     run, _ = begun(TIMED).feed(Occurrence("order"))
     key = run.keys["pay"]
-    run = run.record(ResultEntry(f"{RUN}/1/1", "log"))
+    run = run.record(ResultEntry("1/1"))
     run, _ = run.feed(Occurrence("order"))
-    run, _ = run.feed(Occurrence("paid"), "old/0/1")
+    run, _ = run.feed(Occurrence("paid"), "0/1")
     run, _ = run.feed(Occurrence("paid"), key)
     run = run.record(TimerEntry("resting", "after 2s", 1_769_860_802_345))
     keep(ROOT, run.ledger, TIMED)
@@ -148,7 +146,7 @@ def test_timers_refusals_and_late_answers_are_told():
         in told
     )
     assert (
-        "  3  paid (of 0/1)  refused: late (old/0/1 is not outstanding); accepted there: declined, paid, pay.failed\n"
+        "  3  paid (of 0/1)  refused: late (0/1 is not outstanding); accepted there: declined, paid, pay.failed\n"
         in told
     )
     assert "     timer after 2s of resting, due 2026-01-31 12:00:02.345 UTC\n" in told
@@ -217,7 +215,7 @@ def test_refused_and_late_events_are_in_it_where_a_scenario_can_say_them():
     run, _ = begun(TIMED).feed(Occurrence("order"))
     key = run.keys["pay"]
     run, _ = run.feed(Occurrence("order"))
-    run, _ = run.feed(Occurrence("paid"), "old/0/1")
+    run, _ = run.feed(Occurrence("paid"), "0/1")
     run, _ = run.feed(Occurrence("paid"), key)
     run, _ = run.feed(Occurrence("declined"))
     run, _ = run.feed(Occurrence("after 2s", source="resting"))
@@ -323,7 +321,7 @@ def test_a_run_of_a_policy_is_told_as_the_tree_of_its_calls():
     agreed = approval_step("person", "5" * 64)
     call, turn = CallEntry("", "1.1", "model", "1" * 64, {"q": "tea"}), CallEntry("", "1.1.1", "model", "2" * 64)
     read = CallEntry("", "1.1.2", "read", "3" * 64, {"file": "a\nb"})
-    failed = ResultEntry(f"{RUN}/1.1.2", "read", [error_step("read", "OSError", "no\nroute").to_json()])
+    failed = ResultEntry(f"{RUN}/1.1.2", [error_step("read", "OSError", "no\nroute").without_id()])
     again = DoubtEntry(f"{RUN}/1.1.2", "read", "again")
     lost = CallEntry("", "1.1.2.1", "slow", "4" * 64, {})
     result = given("1.1.2", gone, action_result_step("read", {"lines": 2}), agreed)

@@ -1,7 +1,7 @@
 """What a person may say to a run."""
 
 import pytest
-from kept_runs import RUN, begun
+from kept_runs import begun
 
 from dsa.edge.deciding import DoubtError, answered, require_decidable, require_sendable
 from dsa.errors import OccurrenceError
@@ -11,14 +11,14 @@ from dsa.runtime.recovery import unfinished
 from dsa.runtime.run import replay
 from dsa.runtime.standing import standing
 
-PAY, LOG = f"{RUN}/1/2", f"{RUN}/1/1"
+PAY, LOG = "1/2", "1/1"
 
 
 @pytest.fixture
 def doubted():
     """A run that was cut off while it paid."""
     run, _ = begun().feed(Occurrence("order"))
-    return run.record(ResultEntry(LOG, "log"))
+    return run.record(ResultEntry(LOG))
 
 
 def decide(run, decided=None, answers=None):
@@ -59,8 +59,8 @@ def test_what_can_be_said(doubted):
 
 
 def test_an_effect_without_answers_has_been_done_or_not(doubted):
-    run = doubted.record(ResultEntry(PAY, "pay")).feed(Occurrence("paid"), PAY)[0]
-    mail = f"{RUN}/2/1"
+    run = doubted.record(ResultEntry(PAY)).feed(Occurrence("paid"), PAY)[0]
+    mail = "2/1"
     decide(run, {mail: "done"})
     with pytest.raises(OccurrenceError, match="it has no answers"):
         decide(run, {}, {mail: Occurrence("paid")})

@@ -97,7 +97,11 @@ def test_what_a_policy_raises_stops_the_run_and_is_kept(tmp_path):
     assert (end.standing.kind, end.standing.failure.path) == ("stopped", "1.3")
     assert end.where.startswith(__file__)
     last = entries_in(tmp_path, end.run)[-1]
-    assert (last.key, last.effect, last.steps[0]["payload"]["code"]) == (f"{end.run}/1.3", "pay", "ConnectionError")
+    assert (last.key, last.steps[0]["actor"], last.steps[0]["payload"]["code"]) == (
+        f"{end.run}/1.3",
+        "pay",
+        "ConnectionError",
+    )
     trip.did.clear()
     again = trip.take_up(tmp_path, end.run, config={"model": "n"})
     assert (again.standing.kind, trip.did) == ("finished", ["pay"])

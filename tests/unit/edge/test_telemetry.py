@@ -10,16 +10,25 @@ pytest.importorskip("opentelemetry.sdk", reason="the extra `otel` is not install
 from collecting import attributes, collector
 
 from dsa.edge.telemetry import Telemetry, TelemetryError, is_configured, traced
-from dsa.runtime.ledger import ArtifactEntry, IntentEntry, Judgement, MachineEntry, ResultEntry, VerdictEntry
+from dsa.runtime.ledger import (
+    ArtifactEntry,
+    EffectEntry,
+    EventEntry,
+    Judgement,
+    MachineEntry,
+    ResultEntry,
+    RowEntry,
+    VerdictEntry,
+)
 from dsa.runtime.policies import error_step
 from dsa.runtime.secrets import Secrets
 from dsa.runtime.spans import trace_id_of
 
 FIRST = MachineEntry("r1", "letters", "d" * 64)
-WRITES = IntentEntry("r1/1/1", "query_llm", "specification", 33, "idle", "writing")
-MADE = ArtifactEntry("r1/1/1", "g", 1, "a" * 64, "b" * 64, (), "llm", "openai/m", 1.0, 12, 3, redacted=("A_KEY",))
-JUDGED = VerdictEntry("r1/1/1", "g", 1, "a" * 64, [Judgement("g", "failed", "no")])
-RESULT = ResultEntry("r1/1/1", "query_llm", (error_step("query_llm", "timeout", "too late").to_json(),), 1.5)
+WRITES = EventEntry(1, "specification"), RowEntry(33, "idle", "writing"), EffectEntry("1/1", "query_llm")
+MADE = ArtifactEntry("1/1", "g", 1, "a" * 64, "b" * 64, (), "llm", "openai/m", 1.0, 12, 3, redacted=("A_KEY",))
+JUDGED = VerdictEntry("1/1", "g", 1, "a" * 64, [Judgement("g", "failed", "no")])
+RESULT = ResultEntry("1/1", (error_step("query_llm", "timeout", "too late").without_id(),), 1.5)
 NONE = Secrets({}, ())
 
 
@@ -39,7 +48,7 @@ def trace(monkeypatch, address, *entries, secrets=NONE, patience_s=60.0):
 
 def test_spans_come_to_the_collector_as_otlp(monkeypatch):
     with collector() as (collected, address):
-        assert trace(monkeypatch, address, FIRST, WRITES, MADE, JUDGED, RESULT) == []
+        assert trace(monkeypatch, address, FIRST, *WRITES, MADE, JUDGED, RESULT) == []
     assert collected.paths == ["/v1/traces"]
     (call,), (life,) = collected.named("chat m"), collected.named("invoke_workflow letters")
     assert call.trace_id.hex() == life.trace_id.hex() == trace_id_of("r1")
@@ -55,7 +64,7 @@ def test_spans_come_to_the_collector_as_otlp(monkeypatch):
 
 def test_a_second_life_is_linked_to_the_first(monkeypatch):
     with collector() as (collected, address):
-        trace(monkeypatch, address, FIRST, WRITES)
+        trace(monkeypatch, address, FIRST, *WRITES)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
         with traced(NONE, print) as telemetry:
             telemetry.recall(FIRST)
@@ -79,7 +88,7 @@ def test_the_resource_is_what_the_variables_say_without_secrets(monkeypatch):
 def test_a_collector_that_is_not_there_is_told_and_not_waited_for(monkeypatch, capfd):
     server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
     server.server_close()
-    (told,) = trace(monkeypatch, f"http://127.0.0.1:{server.server_port}", FIRST, WRITES, RESULT)
+    (told,) = trace(monkeypatch, f"http://127.0.0.1:{server.server_port}", FIRST, *WRITES, RESULT)
     assert told.startswith("2 of 2 spans were not delivered: ")
     assert capfd.readouterr() == ("", "")
     assert logging.getLogger("opentelemetry").handlers == []
@@ -90,7 +99,7 @@ def test_a_collector_that_never_answers_is_given_up(monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "60")
     with collector() as (collected, address):
         collected.hang = threading.Event()
-        (told,) = trace(monkeypatch, address, FIRST, WRITES, RESULT, patience_s=0.5)
+        (told,) = trace(monkeypatch, address, FIRST, *WRITES, RESULT, patience_s=0.5)
     assert told.startswith("2 of 2 spans were not delivered")
 
 

@@ -22,7 +22,7 @@ def said(path, text="x"):
 
 
 def failed(path, policy="look"):
-    return ResultEntry(f"r/{path}", policy, [error_step(policy, "GONE", "no route").to_json()])
+    return ResultEntry(f"r/{path}", [error_step(policy, "GONE", "no route").without_id()])
 
 
 def doubted(path, handling="retry"):

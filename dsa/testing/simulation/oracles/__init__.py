@@ -2,13 +2,13 @@
 
 from dsa.runtime.ledger import (
     DoubtEntry,
+    EffectEntry,
     Entry,
     EventEntry,
-    IntentEntry,
     MachineEntry,
     RefusalEntry,
     ResultEntry,
-    StepEntry,
+    RowEntry,
     TimerEntry,
     VerdictEntry,
 )
@@ -54,12 +54,12 @@ ASKED_OF: dict[type[Entry], tuple[Oracle, ...]] = {
         effects.what_is_overdue_comes_before_what_is_sent,
         effects.a_run_meets_what_it_would_have_met,
     ),
-    StepEntry: (
+    RowEntry: (
         ledger.nothing_stands_there_that_nothing_led_to,
         ledger.workflow_state_changes_on_passed_verdicts_only,
     ),
     RefusalEntry: (ledger.nothing_stands_there_that_nothing_led_to, ledger.a_refusal_changes_nothing),
-    IntentEntry: (ledger.nothing_stands_there_that_nothing_led_to,),
+    EffectEntry: (ledger.nothing_stands_there_that_nothing_led_to,),
     TimerEntry: (ledger.nothing_stands_there_that_nothing_led_to,),
     ResultEntry: (
         effects.a_result_belongs_to_an_intent,

@@ -19,9 +19,9 @@ def ledger(*events, name="chain", run="r1", final="succeeded", refused=(), param
         lines.append({"kind": "event", "seq": seq, "event": "verdict", "verdicts": verdicts})
         last = final if seq == len(events) else "generating.a"
         if seq in refused:
-            lines.append({"kind": "refusal", "seq": seq, "reason": "late", "message": ""})
+            lines.append({"kind": "refusal", "reason": "late", "message": ""})
         else:
-            lines.append({"kind": "step", "seq": seq, "line": 3, "source": "validating.a", "target": last})
+            lines.append({"kind": "row", "line": 3, "source": "validating.a", "target": last})
     return "\n".join(map(json.dumps, lines)) + "\n"
 
 

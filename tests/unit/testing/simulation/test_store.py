@@ -4,14 +4,14 @@ import attrs
 import pytest
 
 from dsa.runtime.journal import DamageError, HeldError, LeaseLostError, StoreError, UnknownRunError
-from dsa.runtime.ledger import EventEntry, MachineEntry, StepEntry
+from dsa.runtime.ledger import EventEntry, MachineEntry, RowEntry
 from dsa.testing.simulation.disk import File
 from dsa.testing.simulation.store import DiskStore, frames
 
 TEXT = "# a machine\n\nwith \ud800 half a character, and lines\nrows 1\n"
 FIRST = (MachineEntry("sim", "m", "digest"),)
-ROW = (EventEntry(1, "go", data="hej då\nrows 7"), StepEntry(1, 3, "a", "b"))
-NEXT = (EventEntry(2, "go"), StepEntry(2, 3, "b", "a"))
+ROW = (EventEntry(1, "go", data="hej då\nrows 7"), RowEntry(3, "a", "b"))
+NEXT = (EventEntry(2, "go"), RowEntry(3, "b", "a"))
 
 
 @attrs.define
