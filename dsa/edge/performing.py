@@ -228,6 +228,8 @@ class _Surroundings:
     def record(self, entry: ArtifactEntry | VerdictEntry) -> None:
         if not isinstance(entry, ArtifactEntry | VerdictEntry):
             raise TypeError(f"a policy records artifacts and verdicts, not {type(entry).__name__}")
+        key = entry.key.removeprefix(f"{self.run.run_id}/")  # a policy knows its effect by a key that names the run
+        entry = attrs.evolve(entry, key=key) if key != entry.key else entry
         entry = entry_without(self._binding.secrets, entry)  # what is no JSON is refused while nothing has changed
         if isinstance(entry, VerdictEntry):
             view = self.run.step(entry.step)

@@ -14,7 +14,6 @@ from dsa.runtime.journal import (
     Summary,
     Taking,
     UnknownRunError,
-    commit_line,
     message_line,
 )
 from dsa.runtime.ledger import Entry, Ledger
@@ -44,7 +43,6 @@ class MemoryStore:
         """Begin a run. Raises StoreError when the id is or was in use."""
         if run in self._runs:
             raise StoreError(f"there {'was' if self._runs[run] is None else 'is'} a run of that id already")
-        commit_line(run, entries)
         kept = self._runs[run] = _Kept(Recorded(run, text, Ledger(entries), 1, _HOLDER), summary or Summary())
         return MemoryJournal(kept)
 
@@ -142,11 +140,11 @@ class MemoryJournal:
         kept = self._kept
         if kept.recorded.epoch != self.epoch:
             raise LeaseLostError(self.run)
-        commit_line(self.run, entries)
         for message, _ in taking:
             if kept.inbox.get(message, (None, ""))[1] is not None:
                 raise StoreError(f"message {message} does not wait for run {self.run}; nothing was written")
-        kept.recorded = attrs.evolve(kept.recorded, entries=kept.recorded.entries.extend(entries))
+        now = kept.recorded
+        kept.recorded = Recorded(now.run, now.text, now.entries.extend(entries), now.epoch, now.holder)
         kept.summary = summary or kept.summary
         for message, outcome in taking:
             kept.inbox[message] = (kept.inbox[message][0], outcome)
