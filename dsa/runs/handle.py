@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from contextlib import suppress
 
 import attrs
 
@@ -18,7 +18,7 @@ from dsa.runs.record import replayed
 from dsa.runs.setup import Setup
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.journal import Journal
-from dsa.runtime.ledger import Entry, Handling
+from dsa.runtime.ledger import Entry, Handling, IntentEntry
 from dsa.runtime.moment import Moment, OnMoment
 from dsa.runtime.recovery import Unfinished, unfinished
 from dsa.runtime.rest import Rest
@@ -64,6 +64,7 @@ class RunHandle:
         self._count, self._known = 0, 0 if left is None else len(run.ledger)
         self._waiters: list[asyncio.Future[None]] = []
         self._task: asyncio.Task[None] | None = None
+        self._is_driven = False
         self._rest: Rest | None = None
         self._fault: BaseException | None = None
         self.id = run.run_id
@@ -104,7 +105,7 @@ class RunHandle:
     @property
     def is_driven(self) -> bool:
         """Return whether the run is being driven in this process."""
-        return self._task is not None and not self._task.done()
+        return self._is_driven
 
     async def rest(self, *, through_timers: bool = False) -> Rest:
         """Wait until the run rests, and return how. `through_timers`: a run that waits for a timer goes on, so wait further.
@@ -165,43 +166,46 @@ class RunHandle:
     async def drive(self, *occurrences: Occurrence, decided: Mapping[str, Handling] | None = None) -> Rest:
         """Take the occurrences and drive the run in the caller's own task until it rests, through timers; cancelling it interrupts the run.
 
-        Raises what `Driver.drive` does.
+        Raises what `Driver.drive` does, and HeldError where another process has the run.
         """
+        assert not self._is_driven, "one task drives a run"
+        return await self._drive(occurrences, decided)
+
+    def start(self, *occurrences: Occurrence, decided: Mapping[str, Handling] | None = None) -> None:
+        """Begin to drive the run in a task of its own; `rest` and `moments` tell how it goes on. Raises HeldError."""
+        assert not self._is_driven, "one task drives a run"
         self._hold()
-        self._rest, self._fault = None, None
-        rest: Rest | None = None
+        self._rest, self._fault, self._is_driven = None, None, True
+        self._task = asyncio.create_task(self._driven(occurrences, decided))
+
+    async def _drive(self, occurrences: tuple[Occurrence, ...], decided: Mapping[str, Handling] | None) -> Rest:
+        self._hold()
+        self._rest, self._fault, self._is_driven = None, None, True
         try:
-            rest = await self._driver.drive(*occurrences, decided=decided)
-            if rest.failure is not None and self._setting.log is not None:
-                self._setting.log.stopped(rest.failure.what, rest.failure.line, rest.failure.code, rest.failure.message)
+            self._rest = await self._until_rest(occurrences, decided)
         except asyncio.CancelledError:
-            rest = Rest("interrupted", self.run)
+            self._rest = Rest("interrupted", self.run)
             raise
         except BaseException as fault:
             self._fault = fault
             raise
         finally:
-            self._rest = rest
-            self.release()
+            self._is_driven = False
             self._wake()
-        return rest
+        return self._rest
 
-    def start(self, *occurrences: Occurrence, decided: Mapping[str, Handling] | None = None) -> None:
-        """Begin to drive the run in a task of its own; `rest` and `moments` tell how it goes on."""
-        assert not self.is_driven, "one task drives a run"
-        self._hold()
-        self._rest, self._fault = None, None
-        self._task = asyncio.create_task(self._driven(occurrences, decided))
+    async def _until_rest(self, occurrences: tuple[Occurrence, ...], decided: Mapping[str, Handling] | None) -> Rest:
+        try:
+            rest = await self._driver.drive(*occurrences, decided=decided)
+            if rest.failure is not None and self._setting.log is not None:
+                self._setting.log.stopped(rest.failure.what, rest.failure.line, rest.failure.code, rest.failure.message)
+            return rest
+        finally:
+            self.release()
 
     async def _driven(self, occurrences: tuple[Occurrence, ...], decided: Mapping[str, Handling] | None) -> None:
-        try:
-            await self.drive(*occurrences, decided=decided)
-        except asyncio.CancelledError:
-            if self._rest is None:  # cancelled before its first step
-                self._rest = Rest("interrupted", self.run)
-            raise
-        except Exception:  # noqa: BLE001  (kept in `_fault`: `rest` raises it)
-            return
+        with suppress(Exception):  # kept in `_fault`: `rest` raises it
+            await self._drive(occurrences, decided)
 
     async def send(
         self, event: str, data: object = None, *, verdicts: Mapping[str, Outcome] | None = None, at: str | None = None
@@ -215,25 +219,30 @@ class RunHandle:
 
     async def hand(self, occurrence: Occurrence, at: str | None = None) -> Taken | Refusal:
         """Do what `send` does with an occurrence."""
-        if not self.is_driven:
+        if not self._is_driven:
             self._hold()
         answer = self._driver.hand(occurrence, at)
-        if not self.is_driven:
+        if not self._is_driven:
             self.start()
         while not answer.done():
-            if not self.is_driven:
+            if not self._is_driven:
                 raise NotTakenError(f"run {self.id} came to rest before it took '{occurrence.event}'")
-            assert self._task is not None, "it is driven"
-            waiting: set[asyncio.Future[Any]] = {answer, self._task}
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            await self._change()
         return answer.result()
 
+    def hear(self, effect: IntentEntry, answer: Occurrence) -> None:
+        """Bring the answer of an effect that is performed elsewhere, or comes again; one that nobody waits for is refused as late."""
+        self._driver.hear(effect, answer)
+
     async def interrupt(self) -> None:
-        """Stop driving the run; the ledger keeps it, and it can be resumed."""
+        """Stop driving the run, if a task of its own does; the ledger keeps it, and it can be resumed."""
         task = self._task
         if task is not None and not task.done():
             task.cancel()
             await asyncio.wait({task})
+            if self._is_driven:  # cancelled before its first step
+                self._rest, self._is_driven = Rest("interrupted", self.run), False
+                self._wake()
         self.release()
 
     # -- holding ----------------------------------------------------------------------------------------------------------
