@@ -85,6 +85,7 @@ class Facts:
         self.row: int | None = None
         self.taken: list[Taken] = []
         self.occurrences: list[Occurrence] = []
+        self.heard: dict[str, list[Taken | Refusal]] = {}
         self._arm((), self.machine.armed(self.configuration.state))
 
     @property
@@ -146,6 +147,8 @@ class Facts:
         self.seq = event.seq
         self.fed[event.event] += event.key is None
         outcome = self.outcome_of(event)
+        if event.key is None:
+            self.heard.setdefault(event.event, []).append(outcome)
         if isinstance(outcome, Refusal):
             accepted = accepted_events(self.machine, self.configuration.state)
             self.expected.append(RefusalEntry(event.seq, outcome.reason, "", accepted))
@@ -257,6 +260,14 @@ class Beginning:
     effect: str
     may_write: bool
     is_stale: bool
+
+
+@attrs.frozen
+class Answering:
+    """Somebody who sent an event from outside is told what became of it."""
+
+    event: str
+    answer: Taken | Refusal
 
 
 @attrs.frozen
