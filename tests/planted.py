@@ -14,8 +14,8 @@ import dsa.edge.driver as driver_module
 import dsa.runs.runs as runs_module
 from dsa.edge.driver import Driver
 from dsa.edge.underway import UnderWay
-from dsa.runs.handle import RunHandle
 from dsa.meaning import Refusal
+from dsa.runs.handle import RunHandle
 from dsa.runtime.budgets import Meter
 from dsa.runtime.journal import LeaseLostError
 from dsa.runtime.ledger import DoubtEntry, IntentEntry, RefusalEntry, ResultEntry

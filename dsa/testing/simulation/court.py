@@ -13,8 +13,8 @@ from dsa.runtime.rest import Rest
 from dsa.testing.simulation.facts import Answering, Beginning, Facts, Reading, Resting, Writing
 from dsa.testing.simulation.oracles import (
     AFTER_WRITE,
-    AT_ANSWER,
     ASKED_OF,
+    AT_ANSWER,
     AT_BEGIN,
     AT_END,
     AT_FAULT,
