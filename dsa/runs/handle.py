@@ -44,7 +44,7 @@ class RunHandle:
     """One run in this process. `Runs` makes it.
 
     A task of its own drives the run, so that whoever reads moments or waits for its rest may go away. While the run rests nobody holds it,
-    and another process may drive it; then this one goes on from where that one has got.
+    and another process may drive it; then this one goes on from where that one has got. Whoever watches sees every moment once.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class RunHandle:
         self._is_held = True
         self._artifacts = setting.place.artifacts(run.run_id)
         self._folder = None if setting.place.root is None else RunFolder(setting.place.root, run, setup.text)
-        self._count, self._known = 0, 0 if left is None else len(run.ledger)
+        self._count, self._shown, self._known = 0, 0, 0 if left is None else len(run.ledger)
         self._waiters: list[asyncio.Future[None]] = []
         self._task: asyncio.Task[None] | None = None
         self._is_driven = False
@@ -147,7 +147,10 @@ class RunHandle:
                 waiter.set_result(None)
 
     def _observe(self, entry: Entry) -> None:
-        """Pass a durable entry on to whoever watches."""
+        """Pass a durable entry on to those who watch, once."""
+        if self._shown:
+            self._shown -= 1
+            return
         self._count += 1
         self._rest = None
         if self._folder is not None:
@@ -254,11 +257,13 @@ class RunHandle:
         journal, recorded = self._setting.place.store.hold(self.id)
         self._journal, self._is_held = journal, True
         self._setting.held[self.id] = self
-        if len(recorded.entries) == len(self.run.ledger):
+        run = self.run
+        if len(recorded.entries) != len(run.ledger):
+            run, _ = replayed(recorded)
+        elif self._rest is not None and self._rest.kind == "waiting":
             self._driver.write_to(journal)
             return
-        run, _ = replayed(recorded)
-        self._known, self._count = len(recorded.entries), 0
+        self._known, self._shown = len(run.ledger), self._count
         self._driver = self._made(run, (), unfinished(run))
 
     def release(self) -> None:

@@ -147,8 +147,6 @@ class Process:
     def held(self, recorded: Recorded) -> None:
         """The run is held, and this is what was read."""
         self.has_run = True
-        if len(recorded.entries) != self.seen:
-            self.seen = 0  # it is replayed, and shown anew
         self._around.watch.held(self, recorded)
 
     @property

@@ -184,9 +184,9 @@ class Story:
             return self._taken_up(Said((self.sending(stray),) if stray is not None else ()))
         if rest.kind == "stopped":
             spent = rest.failure is not None and rest.failure.code == BUDGET
-            return None if spent else self._taken_up(Said())
+            return None if spent else self._gone_on(process, Said())
         if rest.in_doubt:
-            return self._taken_up(self._decided(rest.in_doubt))
+            return self._gone_on(process, self._decided(rest.in_doubt))
         following = self.plan.intended(self.facts.position, self.facts.configuration)
         if rest.kind == "finished" or following is None or self.facts.position >= self.plan.longest:
             return None
@@ -197,6 +197,13 @@ class Story:
         again.sent_at = self.facts.position
         again.drive(sent)
         return again
+
+    def _gone_on(self, process: Process, said: Said) -> Process | None:
+        """Have a run that was stopped, or is in doubt, gone on with: by the process in which it rests, or by a new one."""
+        if said.answers or self.plan.chance.happens(50, "same", len(self.processes)):
+            return self._taken_up(said)
+        process.drive(decided=said.decided)
+        return process
 
     def _again(self, process: Process) -> Process | None:
         """Return which of the processes in which the run has rested goes on with it; None when a new one does."""
