@@ -11,8 +11,11 @@ from unittest.mock import patch
 import attrs
 
 import dsa.edge.driver as driver_module
+import dsa.runs.runs as runs_module
 from dsa.edge.driver import Driver
 from dsa.edge.underway import UnderWay
+from dsa.meaning import Refusal
+from dsa.runs.handle import RunHandle
 from dsa.runtime.budgets import Meter
 from dsa.runtime.intents import Intent
 from dsa.runtime.journal import LeaseLostError
@@ -39,7 +42,7 @@ def planted(document):
 
 def left_otherwise(change):
     """Have a process find other things left to do than there are."""
-    return patch.object(process_module, "unfinished", lambda run: change(run, unfinished(run)))
+    return patch.object(runs_module, "unfinished", lambda run: change(run, unfinished(run)))
 
 
 # -- the store ----------------------------------------------------------------------------------------------------------
@@ -120,6 +123,45 @@ def writing_goes_on_after_the_store_has_failed():
             self._broken = None
 
     with patch.object(Driver, "_save", save), patch.object(process_module.Process, "_require_able", _require_alive):
+        yield
+
+
+@planted("counting")
+def a_run_that_rests_is_not_released():
+    with patch.object(RunHandle, "release", lambda _self: None):
+        yield
+
+
+@planted("counting")
+def a_process_goes_on_from_where_it_was_and_not_from_where_others_have_got():
+    real = RunHandle._hold
+
+    def hold(self):
+        if not self._is_held:
+            self._journal, _ = self._setting.place.store.hold(self.id)
+            self._is_held = True
+            self._driver.write_to(self._journal)
+        real(self)
+
+    with patch.object(RunHandle, "_hold", hold):
+        yield
+
+
+@planted("counting")
+def a_process_goes_on_without_holding_the_run_again():
+    with patch.object(RunHandle, "_hold", lambda _self: None):
+        yield
+
+
+@planted("letter")
+def a_sender_is_told_something_else():
+    real = RunHandle.hand
+
+    async def hand(self, occurrence, at=None):
+        await real(self, occurrence, at)
+        return Refusal("late", self.run.configuration, "")
+
+    with patch.object(RunHandle, "hand", hand):
         yield
 
 

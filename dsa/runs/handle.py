@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from contextlib import suppress
 from weakref import WeakValueDictionary
 
 import attrs
@@ -20,7 +20,7 @@ from dsa.runs.record import replayed
 from dsa.runs.setup import Setup, Source
 from dsa.runs.summary import SummaryJournal
 from dsa.runs.watchers import Watchers
-from dsa.runtime.artifacts import ArtifactStore
+from dsa.runtime.intents import Intent
 from dsa.runtime.journal import Journal, Recorded
 from dsa.runtime.ledger import Entry, Handling
 from dsa.runtime.moment import Moment, OnMoment, Piece
@@ -51,10 +51,10 @@ class Setting:
 
 
 class RunHandle:
-    """One run in this process. `Runs` makes it.
+    """One run in this process. `Runs` makes it. `artifacts` is what it generated, `folder` its folder for people (None in memory).
 
     A task of its own drives the run, so that whoever reads moments or waits for its rest may go away. While the run rests nobody holds it,
-    and another process may drive it; then this one goes on from where that one has got.
+    and another process may drive it; then this one goes on from where that one has got. Whoever watches sees every moment once.
     """
 
     def __init__(
@@ -69,12 +69,13 @@ class RunHandle:
     ) -> None:
         self._setting, self._setup, self._journal = setting, setup, SummaryJournal(journal, run)
         self._is_held = True
-        self._artifacts = setting.place.artifacts(run.run_id)
-        self._folder = None if setting.place.root is None else RunFolder(setting.place.root, run, setup.text)
+        self.artifacts = setting.place.artifacts(run.run_id)
+        self.folder = None if setting.place.root is None else RunFolder(setting.place.root, run, setup.text)
         self._messages = RunInbox(setting.place.store, run.run_id)
         self._count, self._known, self._shown = 0, 0 if left is None else len(run.ledger), 0
         self._watchers = Watchers()
         self._task: asyncio.Task[None] | None = None
+        self._is_driven = False
         self._rest: Rest | None = None
         self._fault: BaseException | None = None
         self.id = run.run_id
@@ -87,7 +88,7 @@ class RunHandle:
         return Driver(
             run,
             self._setup.binding,
-            self._artifacts,
+            self.artifacts,
             commands=commands,
             left=left,
             journal=self._journal,
@@ -106,19 +107,9 @@ class RunHandle:
         return self._driver.run
 
     @property
-    def artifacts(self) -> ArtifactStore:
-        """What the run generated."""
-        return self._artifacts
-
-    @property
-    def folder(self) -> RunFolder | None:
-        """The run's folder, for people; None in memory."""
-        return self._folder
-
-    @property
     def is_driven(self) -> bool:
         """Return whether the run is being driven in this process."""
-        return self._task is not None and not self._task.done()
+        return self._is_driven
 
     async def rest(self, *, through_timers: bool = False) -> Rest:
         """Wait until the run rests, and return how. `through_timers`: a run that waits for a timer goes on, so wait further.
@@ -130,7 +121,7 @@ class RunHandle:
                 raise self._fault
             rest = self._rest
             if rest is not None and not (through_timers and rest.due_ms is not None and self.is_driven):
-                return attrs.evolve(rest, accepted=tuple(accepted_artifacts(rest.run, self._artifacts)))
+                return attrs.evolve(rest, accepted=tuple(accepted_artifacts(rest.run, self.artifacts)))
             await self.change()
 
     async def exists(self) -> None:
@@ -168,14 +159,14 @@ class RunHandle:
         await self._watchers.change()
 
     def _observe(self, entry: Entry) -> None:
-        """Pass a durable entry on to whoever watches."""
+        """Pass a durable entry on to those who watch, once."""
         self._count += 1
         if self._count <= self._shown:
             return
         self._shown = self._count
         self._rest = None
-        if self._folder is not None:
-            self._folder.observe(entry, self._artifacts)
+        if self.folder is not None:
+            self.folder.observe(entry, self.artifacts)
         if self._setting.on_moment is not None:
             self._setting.on_moment(Moment(self.id, self._count, entry), self._count > self._known)
         self._watchers.wake()
@@ -190,10 +181,35 @@ class RunHandle:
     async def drive(self, *occurrences: Occurrence, decided: Mapping[str, Handling] | None = None) -> Rest:
         """Take the occurrences and drive the run in the caller's own task until it rests, through timers; cancelling it interrupts the run.
 
-        Raises what `Driver.drive` does.
+        Raises what `Driver.drive` does, and HeldError where another process has the run.
         """
+        assert not self._is_driven, "one task drives a run"
+        return await self._drive(occurrences, decided)
+
+    def start(self, *occurrences: Occurrence, decided: Mapping[str, Handling] | None = None) -> None:
+        """Begin to drive the run in a task of its own; `rest` and `moments` tell how it goes on. Raises HeldError."""
+        assert not self._is_driven, "one task drives a run"
         self._hold()
-        self._rest, self._fault = None, None
+        self._rest, self._fault, self._is_driven = None, None, True
+        self._task = asyncio.create_task(self._driven(occurrences, decided))
+
+    async def _drive(self, occurrences: tuple[Occurrence, ...], decided: Mapping[str, Handling] | None) -> Rest:
+        self._hold()
+        self._rest, self._fault, self._is_driven = None, None, True
+        try:
+            self._rest = await self._until_rest(occurrences, decided)
+        except asyncio.CancelledError:
+            self._rest = Rest("interrupted", self.run)
+            raise
+        except BaseException as fault:
+            self._fault = fault
+            raise
+        finally:
+            self._is_driven = False
+            self._watchers.wake()
+        return self._rest
+
+    async def _until_rest(self, occurrences: tuple[Occurrence, ...], decided: Mapping[str, Handling] | None) -> Rest:
         rest: Rest | None = None
         try:
             if self._setting.inbox is not None:
@@ -205,27 +221,13 @@ class RunHandle:
         except asyncio.CancelledError:
             rest = Rest("interrupted", self.run, due_ms=self._driver.next_deadline_ms)
             raise
-        except BaseException as fault:
-            self._fault = fault
-            raise
         finally:
-            self._rest = rest
-            self.release()
-            self._watchers.wake()
+            self.release(rest)
         return rest
 
-    def start(self, *occurrences: Occurrence, decided: Mapping[str, Handling] | None = None) -> None:
-        """Begin to drive the run in a task of its own; `rest` and `moments` tell how it goes on."""
-        assert not self.is_driven, "one task drives a run"
-        self._hold()
-        self._rest, self._fault = None, None
-        self._task = asyncio.create_task(self._driven(occurrences, decided))
-
     async def _driven(self, occurrences: tuple[Occurrence, ...], decided: Mapping[str, Handling] | None) -> None:
-        try:
-            await self.drive(*occurrences, decided=decided)
-        except Exception:  # noqa: BLE001  (kept in `_fault`: `rest` raises it)
-            return
+        with suppress(Exception):  # kept in `_fault`: `rest` raises it
+            await self._drive(occurrences, decided)
 
     async def send(
         self, event: str, data: object = None, *, verdicts: Mapping[str, Outcome] | None = None, at: str | None = None
@@ -239,27 +241,29 @@ class RunHandle:
 
     async def hand(self, occurrence: Occurrence, at: str | None = None) -> Taken | Refusal:
         """Do what `send` does with an occurrence."""
-        if not self.is_driven:
+        if not self._is_driven:
             self._hold()
         answer = self._driver.hand(occurrence, at)
-        if not self.is_driven:
+        if not self._is_driven:
             self.start()
         while not answer.done():
-            if not self.is_driven:
+            if not self._is_driven:
                 raise NotTakenError(f"run {self.id} came to rest before it took '{occurrence.event}'")
-            assert self._task is not None, "it is driven"
-            waiting: set[asyncio.Future[Any]] = {answer, self._task}
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            await self.change()
         return answer.result()
 
+    def hear(self, effect: Intent, answer: Occurrence) -> None:
+        """Bring the answer of an effect that is performed elsewhere, or comes again; one that nobody waits for is refused as late."""
+        self._driver.hear(effect, answer)
+
     async def interrupt(self) -> None:
-        """Stop driving the run; the ledger keeps it, and it can be resumed."""
+        """Stop driving the run, if a task of its own does; the ledger keeps it, and it can be resumed."""
         task = self._task
         if task is not None and not task.done():
             task.cancel()
             await asyncio.wait({task})
-            if self._rest is None and self._fault is None:  # cancelled before its first step
-                self._rest = Rest("interrupted", self.run)
+            if self._is_driven:  # cancelled before its first step
+                self._rest, self._is_driven = Rest("interrupted", self.run), False
         self.release()
         self._watchers.wake()
 
@@ -287,11 +291,11 @@ class RunHandle:
         self._messages.clear()
         self._driver = self._made(run, (), unfinished(run))
 
-    def release(self) -> None:
-        """Give up the right to write the run; it can be taken up again, by this or another process."""
+    def release(self, rest: Rest | None = None) -> None:
+        """Give up the right to write the run; it can be taken up again, by this or another process. `rest` is how it stands then."""
         if self._is_held:
             self._is_held = False
-            self._journal.release(None if self._rest is None else self._journal.summary_at(self._rest))
+            self._journal.release(None if rest is None else self._journal.summary_at(rest))
             if self._setting.held.get(self.id) is self:
                 del self._setting.held[self.id]
             if self.run.finished:

@@ -28,12 +28,12 @@ from dsa.runs.folder import new_run_id
 from dsa.runs.handle import RunHandle, Setting
 from dsa.runs.inbox import InboxReader
 from dsa.runs.place import DEFAULT_RUNS, Place, opened_place, place_in_memory
-from dsa.runs.record import RunRecord, changed, record_of, require_no_secret, text_of
+from dsa.runs.record import changed, replayed, require_no_secret, text_of
 from dsa.runs.setup import Options, Setup, Source, as_started, bound, limits_of, setup_of, skip_replies
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.inbox import Posted, delivered
 from dsa.runtime.journal import Beginning, HeldError, Message, UnknownRunError
-from dsa.runtime.ledger import ChangeEntry, Handling
+from dsa.runtime.ledger import ChangeEntry, Handling, MachineEntry
 from dsa.runtime.moment import OnMoment, to_all
 from dsa.runtime.recovery import unfinished
 from dsa.runtime.rest import Rest
@@ -159,16 +159,20 @@ class Runs(RunArchive):
             raise HeldError(run_id, "this process")
         journal, recorded = self._place.store.hold(run_id, take=said.take)
         try:
-            record = changed(record_of(recorded), said.change)
-            require_decidable(record.run.machine, unfinished(record.run), said.decided, said.answers)
-            setup = self._as_started(record, options or Options())
-            secrets = setup.binding.secrets
-            answers = {key: attrs.evolve(each, data=secrets.value(each.data)) for key, each in said.answers.items()}
-            run = answered(record.run, answers)
-            if setup.text != text_of(recorded.text, recorded.entries):
-                require_no_secret(setup.text, secrets)
+            run, first = changed(*replayed(recorded), said.change)
+            left = unfinished(run)
+            require_decidable(run.machine, left, said.decided, said.answers)
+            text = text_of(recorded.text, run.ledger)
+            setup = self._as_started(run, first, text, options or Options())
+            if len(run.ledger) != len(recorded.entries):  # its text is another one now
+                require_no_secret(text, setup.binding.secrets)
+            if said.answers:
+                secrets = setup.binding.secrets
+                answers = {key: attrs.evolve(each, data=secrets.value(each.data)) for key, each in said.answers.items()}
+                run = answered(run, answers)
+                left = unfinished(run)
             journal.append(run.ledger[len(recorded.entries) :])
-            return RunHandle(self._setting(on_moment), setup, run, journal, left=unfinished(run))
+            return RunHandle(self._setting(on_moment), setup, run, journal, left=left)
         except BaseException:
             journal.release()
             raise
@@ -239,21 +243,20 @@ class Runs(RunArchive):
 
     # -- within -----------------------------------------------------------------------------------------------------------
 
-    def _as_started(self, record: RunRecord, options: Options) -> Setup:
+    def _as_started(self, run: Run, first: MachineEntry, text: str, options: Options) -> Setup:
         """Bind a recorded run as it was started, but for what is to be otherwise."""
-        machine, known = record.run.machine, dict(record.first.started)
+        machine, known = run.machine, dict(first.started)
         if options.bindings is None:
-            source = self._sources.get(record.recorded.run) or self._bindings_of(machine.name)
+            source = self._sources.get(run.run_id) or self._bindings_of(machine.name)
             options = attrs.evolve(options, bindings=source)
-        now = as_started(record.first, options)
+        now = as_started(first, options)
         path = Path(known["file"]) if known.get("file") else None
         now = attrs.evolve(now, config={**now.config, **self._config})
-        is_over = record.run.finished and not unfinished(record.run).in_flight
+        is_over = run.finished and not unfinished(run).in_flight
         binding = Binding({}) if is_over else bound(machine, now, path, self._nested(now, path), known)
         if options.model is None:
-            skip_replies(binding, record.run.ledger)
-        text = text_of(record.recorded.text, record.run.ledger)
-        return Setup(machine, binding, text, record.first.digest, known, limits_of(machine, now.budget))
+            skip_replies(binding, run.ledger)
+        return Setup(machine, binding, text, first.digest, known, limits_of(machine, now.budget))
 
     def _bindings_of(self, machine: str) -> Source | None:
         given = self._bindings

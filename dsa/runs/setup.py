@@ -121,11 +121,10 @@ def as_started(first: MachineEntry, now: Options) -> Options:
 
 def skip_replies(binding: Binding, entries: Iterable[Entry]) -> None:
     """Let scripts go on after the replies that a run has had of them."""
-    for entry in entries:
-        if isinstance(entry, ArtifactEntry):
-            generator = binding.generators.get(entry.author)
-            if isinstance(generator, ScriptedGenerator):
-                generator.skip(entry.step)
+    scripts = {name: each for name, each in binding.generators.items() if isinstance(each, ScriptedGenerator)}
+    for entry in entries if scripts else ():
+        if isinstance(entry, ArtifactEntry) and entry.author in scripts:
+            scripts[entry.author].skip(entry.step)
 
 
 def limits_of(machine: Machine, budget: Sequence[str]) -> tuple[Limit, ...]:

@@ -86,6 +86,7 @@ class Facts:
         self.row: int | None = None
         self.taken: list[Taken] = []
         self.occurrences: list[Occurrence] = []
+        self.heard: dict[str, list[Taken | Refusal]] = {}
         self._arm((), self.machine.armed(self.configuration.state))
 
     @property
@@ -147,6 +148,8 @@ class Facts:
         self.seq = event.seq
         self.fed[event.event] += event.key is None
         outcome = self.outcome_of(event)
+        if event.key is None:
+            self.heard.setdefault(event.event, []).append(outcome)
         if isinstance(outcome, Refusal):
             accepted = accepted_events(self.machine, self.configuration.state)
             self.expected.append(RefusalEntry(outcome.reason, "", accepted))
@@ -258,6 +261,14 @@ class Beginning:
     effect: str
     may_write: bool
     is_stale: bool
+
+
+@attrs.frozen
+class Answering:
+    """Somebody who sent an event from outside is told what became of it."""
+
+    event: str
+    answer: Taken | Refusal
 
 
 @attrs.frozen

@@ -42,6 +42,10 @@ class Owner(Protocol):
 
     name: str
 
+    @property
+    def may_release(self) -> bool:
+        """Return whether it lives and its store has not failed."""
+
     def before(self, entries: Sequence[Entry]) -> None:
         """Entries are about to be written; none of them is."""
 
@@ -56,6 +60,12 @@ class Owner(Protocol):
 
     def holding(self, stage: Stage, epoch: int) -> None:
         """The run is about to be held under an epoch (`before`), that is written (`unsynced`), the run is held (`durable`)."""
+
+    def held(self, recorded: Recorded) -> None:
+        """The run is held and read: whoever asked for it is about to go on with it."""
+
+    def releasing(self, stage: Stage) -> None:
+        """The run is about to be released (`before`), that is written (`unsynced`), nobody holds it (`durable`)."""
 
 
 @attrs.frozen
@@ -87,7 +97,9 @@ class DiskStore:
         journal.write(f"new 1 {len(text)} {self._owner.name}\n{text}", entries)
         return journal
 
-    def hold(self, run: str, *, take: bool = False) -> tuple["DiskJournal", Recorded]:
+    def hold(
+        self, run: str, *, take: bool = False, known: Recorded | None = None  # noqa: ARG002  (all is read)
+    ) -> tuple["DiskJournal", Recorded]:  # fmt: skip
         """Become the writer of a run, and read it. Raises UnknownRunError, HeldError, DamageError."""
         file, found = self._found(run)
         if found.holder is not None and self._is_alive(found.holder) and not take:
@@ -101,7 +113,9 @@ class DiskStore:
         file.sync()
         journal = DiskJournal(file, self._owner, run, found.link, epoch)
         self._owner.holding("durable", epoch)
-        return journal, Recorded(run, found.text, Ledger(found.entries), epoch, self._owner.name)
+        recorded = Recorded(run, found.text, Ledger(found.entries), epoch, self._owner.name)
+        self._owner.held(recorded)
+        return journal, recorded
 
     def read(self, run: str) -> Recorded:
         """Read a run, whoever writes it. Raises UnknownRunError or DamageError."""
@@ -158,14 +172,19 @@ class DiskJournal:
             self._end = len(self._file.content)
 
     def release(self, summary: Summary | None = None) -> None:  # noqa: ARG002  (not kept)
-        """Give up the right to write; somebody else's is not touched."""
+        """Give up the right to write; somebody else's is not touched. Raises StoreError."""
+        if not self._owner.may_release:
+            return  # whoever comes next finds this holder dead
+        self._owner.releasing("before")
         try:
             self.require_lease()
         except LeaseLostError:
             return
         self._file.write(_frame(f"free {self.epoch}"))
+        self._owner.releasing("unsynced")
         self._file.sync()
         self._end = len(self._file.content)
+        self._owner.releasing("durable")
 
 
 def _frame(body: str) -> bytes:

@@ -18,6 +18,7 @@ from dsa.testing.simulation.oracles.basis import Oracle, Violation
 __all__ = [
     "AFTER_WRITE",
     "ASKED_OF",
+    "AT_ANSWER",
     "AT_BEGIN",
     "AT_END",
     "AT_FAULT",
@@ -83,6 +84,8 @@ AT_BEGIN = (
 )
 #: The driver shows an entry.
 AT_SHOW = (ledger.only_what_is_durable_is_shown,)
+#: Somebody is told what became of an event.
+AT_ANSWER = (effects.a_sender_is_told_what_became_of_it,)
 #: Nothing can run before the world does something.
 AT_IDLE = (effects.what_is_cancelled_is_stopped,)
 #: Time is about to pass, until a process wakes.
@@ -108,6 +111,7 @@ ORACLES: tuple[Oracle, ...] = tuple(
             *(each for oracles in ASKED_OF.values() for each in oracles),
             *AT_BEGIN,
             *AT_SHOW,
+            *AT_ANSWER,
             *AT_IDLE,
             *AT_WAKE,
             *AT_REST,

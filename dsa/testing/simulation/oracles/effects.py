@@ -8,7 +8,7 @@ from dsa.runtime.budgets import BUDGET
 from dsa.runtime.intents import Intent
 from dsa.runtime.ledger import DoubtEntry, EventEntry, ResultEntry, VerdictEntry
 from dsa.runtime.recorded import IN_DOUBT
-from dsa.testing.simulation.facts import Beginning, Facts
+from dsa.testing.simulation.facts import Answering, Beginning, Facts
 from dsa.testing.simulation.oracles.basis import oracle
 
 _SLACK_S = 1e-6
@@ -210,6 +210,14 @@ def events_from_outside_were_sent(facts: Facts, event: EventEntry) -> str | None
     return (
         None if fed < facts.deeds.sent[event.event] else f"{event.event} was fed {fed + 1} times and not sent so often"
     )
+
+
+@oracle("S10")
+def a_sender_is_told_what_became_of_it(facts: Facts, told: Answering) -> str | None:
+    """Taken, or refused why, once that is durable."""
+    if told.answer in facts.heard.get(told.event, ()):
+        return None
+    return f"the sender of {told.event} is told {told.answer}, and no durable event came to that"
 
 
 @oracle("S2")

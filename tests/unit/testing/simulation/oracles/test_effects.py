@@ -2,6 +2,7 @@
 
 import pytest
 from facts_of_runs import (
+    ABOUT,
     ASKED,
     BUSY,
     DRAFT,
@@ -19,10 +20,11 @@ from facts_of_runs import (
     result,
 )
 
-from dsa.meaning import Occurrence
+from dsa.meaning import Occurrence, start, step
 from dsa.runtime.budgets import BUDGET, Limit
 from dsa.runtime.ledger import ArtifactEntry, DoubtEntry, Judgement, VerdictEntry
 from dsa.runtime.recorded import IN_DOUBT
+from dsa.testing.simulation.facts import Answering
 from dsa.testing.simulation.oracles import Oracle, effects
 
 BEFORE, DURING, AFTER = LEDGER[:3], LEDGER[:4], LEDGER[: DRAFTED + 1]
@@ -34,6 +36,8 @@ DONE = result(NOTE)
 VERDICT = VerdictEntry("2/1", "poem", 2, "new", (Judgement("g", "passed"),))
 ATTEMPTS = [ArtifactEntry("1/1", "poem", n, name, "digest") for n, name in enumerate(("old", "new"), start=1)]
 TIMER = ("making", "after 5s")
+TAKEN = step(ABOUT.machine, start(ABOUT.machine), Occurrence("write"))
+REFUSED = step(ABOUT.machine, TAKEN.configuration, Occurrence("write"))
 RANG = fed("after 5s", source="making", seq=2)
 
 
@@ -101,6 +105,8 @@ BROKEN = [
     (effects.an_answer_is_fed_after_its_result_is_recorded, facts((*DURING, FAILED)), LEDGER[5]),
     (effects.events_from_outside_were_sent, facts(LEDGER[:1]), LEDGER[1]),
     (effects.events_from_outside_were_sent, facts(DURING, sent={"write": 1}), fed("write", seq=2)),
+    (effects.a_sender_is_told_what_became_of_it, facts(DURING), Answering("stop", TAKEN)),
+    (effects.a_sender_is_told_what_became_of_it, facts(DURING), Answering("write", REFUSED)),
     (effects.verdicts_are_what_guards_said, facts(ASKED, BUSY), fed("made", MAKE.key, verdicts={"g": "passed"})),
     (
         effects.verdicts_are_what_guards_said,
@@ -166,6 +172,12 @@ KEPT = [
     (effects.an_answer_is_fed_after_its_result_is_recorded, facts(AFTER), LEDGER[5]),
     (effects.an_answer_is_fed_after_its_result_is_recorded, facts(AFTER), fed("written", "0/1", seq=2)),
     (effects.events_from_outside_were_sent, facts(LEDGER[:1], sent={"write": 1}), LEDGER[1]),
+    (effects.a_sender_is_told_what_became_of_it, facts(DURING), Answering("write", TAKEN)),
+    (
+        effects.a_sender_is_told_what_became_of_it,
+        facts((*DURING, fed("write", seq=2))),
+        Answering("write", REFUSED),
+    ),
     (
         effects.verdicts_are_what_guards_said,
         facts(ASKED, BUSY, said={("", "g"): "passed"}),
