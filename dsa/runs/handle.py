@@ -64,6 +64,7 @@ class RunHandle:
         self._count, self._known = 0, 0 if left is None else len(run.ledger)
         self._waiters: list[asyncio.Future[None]] = []
         self._task: asyncio.Task[None] | None = None
+        self._is_driving = False
         self._rest: Rest | None = None
         self._fault: BaseException | None = None
         self.id = run.run_id
@@ -92,6 +93,11 @@ class RunHandle:
         return self._driver.run
 
     @property
+    def config(self) -> Mapping[str, Any]:
+        """What the run's policies read: model, seed, budget and the settings that it was started with."""
+        return self._setup.binding.config
+
+    @property
     def artifacts(self) -> ArtifactStore:
         """What the run generated."""
         return self._artifacts
@@ -104,7 +110,7 @@ class RunHandle:
     @property
     def is_driven(self) -> bool:
         """Return whether the run is being driven in this process."""
-        return self._task is not None and not self._task.done()
+        return self._is_driving or (self._task is not None and not self._task.done())
 
     async def rest(self, *, through_timers: bool = False) -> Rest:
         """Wait until the run rests, and return how. `through_timers`: a run that waits for a timer goes on, so wait further.
@@ -167,9 +173,11 @@ class RunHandle:
 
         Raises what `Driver.drive` does.
         """
+        assert not self._is_driving, "one task drives a run"
         self._hold()
         self._rest, self._fault = None, None
         rest: Rest | None = None
+        self._is_driving = True
         try:
             rest = await self._driver.drive(*occurrences, decided=decided)
             if rest.failure is not None and self._setting.log is not None:
@@ -181,7 +189,7 @@ class RunHandle:
             self._fault = fault
             raise
         finally:
-            self._rest = rest
+            self._rest, self._is_driving = rest, False
             self.release()
             self._wake()
         return rest
@@ -223,10 +231,20 @@ class RunHandle:
         while not answer.done():
             if not self.is_driven:
                 raise NotTakenError(f"run {self.id} came to rest before it took '{occurrence.event}'")
-            assert self._task is not None, "it is driven"
-            waiting: set[asyncio.Future[Any]] = {answer, self._task}
+            change = asyncio.ensure_future(self._change())
+            waiting: set[asyncio.Future[Any]] = {answer, change}
+            if self._task is not None and not self._task.done():
+                waiting.add(self._task)
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            change.cancel()
         return answer.result()
+
+    def tell(self, occurrence: Occurrence) -> None:
+        """Hand in an event from outside without waiting, from the event loop's thread; the run takes it when its turn comes, or when it is driven next.
+
+        Raises OccurrenceError as `send` does.
+        """
+        self._driver.send(occurrence)
 
     async def interrupt(self) -> None:
         """Stop driving the run; the ledger keeps it, and it can be resumed."""

@@ -16,6 +16,7 @@ from dsa.edge.logs import LedgerLog
 from dsa.expr import Outcome
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, Refusal, Taken
+from dsa.runs.branch import branched, copy_artifacts
 from dsa.runs.children import Machines
 from dsa.runs.document import Document, document_of, first_event
 from dsa.runs.folder import new_run_id
@@ -24,7 +25,7 @@ from dsa.runs.place import DEFAULT_RUNS, Place, opened_place, place_in_memory
 from dsa.runs.record import RunRecord, changed, record_of, require_no_secret, text_of
 from dsa.runs.setup import Options, Setup, Source, as_started, bound, limits_of, setup_of, skip_replies
 from dsa.runtime.artifacts import ArtifactStore
-from dsa.runtime.journal import Beginning, HeldError, UnknownRunError
+from dsa.runtime.journal import Beginning, HeldError, Recorded, UnknownRunError
 from dsa.runtime.ledger import ChangeEntry, Handling
 from dsa.runtime.moment import Moment, OnMoment, to_all
 from dsa.runtime.recovery import unfinished
@@ -66,6 +67,18 @@ class Runs:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the place, for who only reads, or drives runs in tasks of its own that are over."""
+        assert not any(handle.is_driven for handle in self._handles.values()), "`async with` interrupts what is driven"
+        for handle in reversed(tuple(self._handles.values())):
+            handle.release()
+        self._place.close()
 
     async def close(self) -> None:
         """Interrupt every run that is driven here, newest first, and close the place."""
@@ -187,6 +200,17 @@ class Runs:
             raise UnknownRunError(f"run {run_id} is not driven here")
         await self._handles[run_id].interrupt()
 
+    def branch(self, run_id: str, length: int, new_id: str = "") -> str:
+        """Make a run that begins with the first `length` entries of another one, and return its id.
+
+        Raises BranchError where something was under way then, UnknownRunError, DamageError.
+        """
+        recorded = self.recorded(run_id)
+        branch = branched(recorded, length, new_id or new_run_id(record_of(recorded).first.name))
+        copy_artifacts(branch, self.artifacts(run_id), self.artifacts(branch.run))
+        self._place.store.create(branch.run, branch.text, [*branch.entries]).release()
+        return branch.run
+
     # -- reading ----------------------------------------------------------------------------------------------------------
 
     def ids(self) -> tuple[str, ...]:
@@ -200,6 +224,10 @@ class Runs:
     def get(self, run_id: str) -> RunRecord:
         """Read a run, whoever drives it. Raises UnknownRunError, DamageError, OtherMachineError, ReplayError."""
         return record_of(self._place.store.read(run_id))
+
+    def recorded(self, run_id: str) -> Recorded:
+        """Read what is stored of a run, without replaying it. Raises UnknownRunError, DamageError."""
+        return self._place.store.read(run_id)
 
     def artifacts(self, run_id: str) -> ArtifactStore:
         """Return what a run generated."""
