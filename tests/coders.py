@@ -227,9 +227,7 @@ def recorded(runs, run_id):
 
 
 @contextmanager
-def agent_at(
-    tmp_path, goal, player, *, plan=(), parameters=None, on_moment=None, notice=lambda _: None, **config
-):
+def agent_at(tmp_path, goal, player, *, plan=(), parameters=None, on_moment=None, notice=lambda _: None, **config):
     """Begin with a played model; gives the agent, and what the server has seen."""
     workspace = tmp_path / "workspace"
     workspace.mkdir(exist_ok=True, parents=True)
