@@ -5,7 +5,7 @@ Takes what a user wrote for RUN and `--runs`, gives recorded and replayed runs; 
 
 import difflib
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +19,7 @@ from dsa.errors import GenerationError
 from dsa.runs.folder import PART_OF
 from dsa.runs.place import DEFAULT_RUNS, open_store
 from dsa.runs.record import OtherMachineError, replayed
-from dsa.runtime.journal import DamageError, HeldError, Recorded, RunStore, StoreError
+from dsa.runtime.journal import DamageError, HeldError, Recorded, StoreError
 from dsa.runtime.ledger import MachineEntry, PolicyEntry
 from dsa.runtime.recorded import ReplayMismatchError
 from dsa.runtime.run import ReplayError, Run
@@ -54,12 +54,11 @@ class Kept:
     standing: Standing
 
 
-def find(store: RunStore, wanted: str, root: Path) -> str:
-    """Give the id of the run that a user means: an id, a part of just one, its folder, or `last`. Raises Ended.
+def find(ids: Sequence[str], wanted: str, root: Path) -> str:
+    """Give the id of the run that a user means, one of `ids`: an id, a part of just one, its folder, or `last`. Raises Ended.
 
     Runs that are a part of another one are meant when they are named, or a part of their name that the other has not.
     """
-    ids = store.runs()
     wanted = wanted.rstrip("/").rpartition("/")[2]  # a shell completes the name of a run's folder
     if wanted in ids:
         return wanted
@@ -68,7 +67,7 @@ def find(store: RunStore, wanted: str, root: Path) -> str:
     whole, _, part = wanted.partition(PART_OF)
     if whole == LAST:
         newest = next((run for run in reversed(ids) if PART_OF not in run), ids[-1])
-        return find(store, f"{newest}{PART_OF}{part}", root) if part else newest
+        return find(ids, f"{newest}{PART_OF}{part}", root) if part else newest
     named = [run for run in ids if wanted in run]
     found = [run for run in named if PART_OF not in run] or named
     if len(found) == 1:
@@ -89,7 +88,7 @@ def _some(runs: list[str]) -> str:
 def recorded_run(root: Path, wanted: str) -> Recorded:
     """Read the run that a user means. Raises Ended, and DocumentError when no run is kept there."""
     with faults_told(root), open_store(root, must_exist=True) as store:
-        return store.read(find(store, wanted, root))
+        return store.read(find(store.runs(), wanted, root))
 
 
 def kept_of(root: Path, recorded: Recorded) -> Kept:

@@ -21,10 +21,12 @@ from dsa.lang import loads, scenario_text
 from dsa.machine import Machine
 from dsa.runs.place import open_artifacts
 from dsa.runs.record import text_of
+from dsa.runs.runs import open_runs
 from dsa.runtime.artifacts import Attempt, short_id, tree_of_attempts
 from dsa.runtime.counting import counters
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import MachineEntry, PolicyEntry, dump_line
+from dsa.runtime.moment import Moment
 from dsa.runtime.timeline import Percept, percepts
 from dsa.tables import escaped, table_lines
 from dsa.testing.written import as_scenario
@@ -110,7 +112,8 @@ def counter_lines(recorded: Recorded) -> Iterator[str]:
 def diff_lines(recorded: Recorded, root: Path) -> Iterator[str]:
     """Give what a run has changed outside, by its machine's own account. Raises Ended for a machine that has none."""
     told = _own("dsa.diffs", recorded, "only those of `dsa code` have a diff")
-    yield from told(recorded.entries, root / recorded.run).splitlines() or ["nothing was changed"]
+    with open_runs(root, must_exist=True) as runs:
+        yield from told(runs, recorded.run).splitlines() or ["nothing was changed"]
 
 
 def _show(recorded: Recorded) -> None:
@@ -122,8 +125,8 @@ def _show(recorded: Recorded) -> None:
             f"run {recorded.run} is of a machine that keeps no such account: only those of `dsa chat` and `dsa code` have a transcript",
             UNREADABLE,
         )
-    for entry in recorded.entries:
-        display.observe(entry)
+    for number, entry in enumerate(recorded.entries, 1):
+        display.on_moment(Moment(recorded.run, number, entry), is_new=True)
     display.end()
 
 

@@ -10,7 +10,7 @@ from dsa.runs.handle import RunHandle
 from dsa.runs.place import Place
 from dsa.runs.record import RunRecord, record_of
 from dsa.runtime.artifacts import ArtifactStore
-from dsa.runtime.journal import RunSummary
+from dsa.runtime.journal import Recorded, RunSummary
 from dsa.runtime.ledger import Entry
 from dsa.runtime.moment import Moment
 
@@ -41,6 +41,10 @@ class RunArchive:
     def get(self, run_id: str) -> RunRecord:
         """Read a run. Raises UnknownRunError, DamageError, OtherMachineError, ReplayError."""
         return record_of(self._place.store.read(run_id))
+
+    def recorded(self, run_id: str) -> Recorded:
+        """Read what is stored of a run, without replaying it. Raises UnknownRunError, DamageError."""
+        return self._place.store.read(run_id)
 
     def entries(self, run_id: str, *, after: int = 0) -> tuple[Entry, ...]:
         """Read a run's entries after the first `after`. Raises UnknownRunError, DamageError."""

@@ -3,108 +3,33 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from weakref import WeakValueDictionary
 
 import attrs
 
-from dsa.edge.clock import Clock
-from dsa.edge.driver import Driver
-from dsa.edge.logs import LedgerLog
 from dsa.errors import DsaError
 from dsa.expr import Outcome
 from dsa.meaning import Occurrence, Refusal, Taken
-from dsa.runs.folder import RunFolder, accepted_artifacts
-from dsa.runs.inbox import InboxReader, RunInbox
-from dsa.runs.place import Place
-from dsa.runs.record import replayed
-from dsa.runs.setup import Setup, Source
-from dsa.runs.summary import SummaryJournal
-from dsa.runs.watchers import Watchers
-from dsa.runtime.intents import Intent
-from dsa.runtime.journal import Journal, Recorded
-from dsa.runtime.ledger import Entry, Handling
-from dsa.runtime.moment import Moment, OnMoment, Piece
-from dsa.runtime.recovery import Unfinished, unfinished
+from dsa.runs.folder import accepted_artifacts
+from dsa.runs.held import HeldRun
+from dsa.runtime.ledger import Handling
+from dsa.runtime.moment import Moment, Piece
 from dsa.runtime.rest import Rest
-from dsa.runtime.run import Command, Run
 
 
 class NotTakenError(DsaError):
     """Raised for an event that a run did not take before it stopped or was interrupted; nothing was recorded of it."""
 
 
-@attrs.frozen
-class Setting:
-    """What surrounds a run: the place that keeps it, its clock, who watches it.
-
-    `held` are the runs that this process holds, `known` those of which it has a handle, `sources` the bindings of runs that it has begun with objects.
-    """
-
-    place: Place
-    clock: Clock | None
-    on_moment: OnMoment | None
-    held: dict[str, "RunHandle"]
-    log: LedgerLog | None = None
-    known: "WeakValueDictionary[str, RunHandle]" = attrs.field(factory=WeakValueDictionary)
-    sources: dict[str, Source] = attrs.field(factory=dict)
-    inbox: InboxReader | None = None
-
-
-class RunHandle:
-    """One run in this process. `Runs` makes it. `artifacts` is what it generated, `folder` its folder for people (None in memory).
+class RunHandle(HeldRun):
+    """One run in this process. `Runs` makes it.
 
     A task of its own drives the run, so that whoever reads moments or waits for its rest may go away. While the run rests nobody holds it,
     and another process may drive it; then this one goes on from where that one has got. Whoever watches sees every moment once.
     """
 
-    def __init__(
-        self,
-        setting: Setting,
-        setup: Setup,
-        run: Run,
-        journal: Journal,
-        *,
-        commands: tuple[Command, ...] = (),
-        left: Unfinished | None = None,
-    ) -> None:
-        self._setting, self._setup, self._journal = setting, setup, SummaryJournal(journal, run)
-        self._is_held = True
-        self.artifacts = setting.place.artifacts(run.run_id)
-        self.folder = None if setting.place.root is None else RunFolder(setting.place.root, run, setup.text)
-        self._messages = RunInbox(setting.place.store, run.run_id)
-        self._count, self._known, self._shown = 0, 0 if left is None else len(run.ledger), 0
-        self._watchers = Watchers()
-        self._task: asyncio.Task[None] | None = None
-        self._is_driven = False
-        self._rest: Rest | None = None
-        self._fault: BaseException | None = None
-        self.id = run.run_id
-        setting.held[self.id] = setting.known[self.id] = self
-        if setup.source is not None:
-            setting.sources[self.id] = setup.source
-        self._driver = self._made(run, commands, left)
-
-    def _made(self, run: Run, commands: tuple[Command, ...], left: Unfinished | None) -> Driver:
-        return Driver(
-            run,
-            self._setup.binding,
-            self.artifacts,
-            commands=commands,
-            left=left,
-            journal=self._journal,
-            limits=self._setup.limits,
-            clock=self._setting.clock,
-            observe=self._observe,
-            on_rest=self._waits_for_timers,
-            on_text=lambda key, text: self._watchers.show(Piece(self.id, key, text)),
-        )
-
-    # -- reading ----------------------------------------------------------------------------------------------------------
-
-    @property
-    def run(self) -> Run:
-        """The run as it is now."""
-        return self._driver.run
+    _task: asyncio.Task[None] | None = None
+    _is_driven = False
+    _fault: BaseException | None = None
 
     @property
     def is_driven(self) -> bool:
@@ -157,24 +82,6 @@ class RunHandle:
     async def change(self) -> None:
         """Wait until something happens in the run."""
         await self._watchers.change()
-
-    def _observe(self, entry: Entry) -> None:
-        """Pass a durable entry on to those who watch, once."""
-        self._count += 1
-        if self._count <= self._shown:
-            return
-        self._shown = self._count
-        self._rest = None
-        if self.folder is not None:
-            self.folder.observe(entry, self.artifacts)
-        if self._setting.on_moment is not None:
-            self._setting.on_moment(Moment(self.id, self._count, entry), self._count > self._known)
-        self._watchers.wake()
-
-    def _waits_for_timers(self) -> None:
-        self._rest = Rest("waiting", self.run, due_ms=self._driver.next_deadline_ms)
-        self._journal.rest(self._rest)
-        self._watchers.wake()
 
     # -- driving ----------------------------------------------------------------------------------------------------------
 
@@ -252,10 +159,6 @@ class RunHandle:
             await self.change()
         return answer.result()
 
-    def hear(self, effect: Intent, answer: Occurrence) -> None:
-        """Bring the answer of an effect that is performed elsewhere, or comes again; one that nobody waits for is refused as late."""
-        self._driver.hear(effect, answer)
-
     async def interrupt(self) -> None:
         """Stop driving the run, if a task of its own does; the ledger keeps it, and it can be resumed."""
         task = self._task
@@ -266,37 +169,3 @@ class RunHandle:
                 self._rest, self._is_driven = Rest("interrupted", self.run), False
         self.release()
         self._watchers.wake()
-
-    def take_messages(self) -> None:
-        """Hand the messages of the inbox to the run; a new run has none before its first entry. Raises StoreError."""
-        if self._count:
-            self._messages.hand_to(self._driver, self._journal)
-
-    # -- holding ----------------------------------------------------------------------------------------------------------
-
-    def _hold(self) -> None:
-        """Become the run's writer again, if it was released; go on from where others have got with it meanwhile."""
-        if self._is_held:
-            return
-        known = Recorded(self.id, self._setup.text, self.run.ledger, self._journal.epoch, head=self._journal.head)
-        journal, recorded = self._setting.place.store.hold(self.id, known=known)
-        self._journal, self._is_held = SummaryJournal(journal, self.run), True
-        self._setting.held[self.id] = self
-        is_same = len(recorded.entries) == len(self.run.ledger)
-        if is_same and self._rest is not None and self._rest.kind in {"waiting", "in doubt", "finished"}:
-            self._driver.write_to(self._journal)
-            return
-        run = self.run if is_same else replayed(recorded)[0]
-        self._known, self._count = len(recorded.entries), 0
-        self._messages.clear()
-        self._driver = self._made(run, (), unfinished(run))
-
-    def release(self, rest: Rest | None = None) -> None:
-        """Give up the right to write the run; it can be taken up again, by this or another process. `rest` is how it stands then."""
-        if self._is_held:
-            self._is_held = False
-            self._journal.release(None if rest is None else self._journal.summary_at(rest))
-            if self._setting.held.get(self.id) is self:
-                del self._setting.held[self.id]
-            if self.run.finished:
-                self._setting.sources.pop(self.id, None)

@@ -25,7 +25,8 @@ from dsa.runs.branch import branched, copy_artifacts
 from dsa.runs.children import Machines
 from dsa.runs.document import Document, document_of, first_event
 from dsa.runs.folder import new_run_id
-from dsa.runs.handle import RunHandle, Setting
+from dsa.runs.handle import RunHandle
+from dsa.runs.held import Setting
 from dsa.runs.inbox import InboxReader
 from dsa.runs.place import DEFAULT_RUNS, Place, opened_place, place_in_memory
 from dsa.runs.record import changed, replayed, require_no_secret, text_of
@@ -77,6 +78,18 @@ class Runs(RunArchive):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the place, for who only reads, or drives runs in tasks of its own that are over."""
+        assert not any(handle.is_driven for handle in self._held.values()), "`async with` interrupts what is driven"
+        for handle in reversed(tuple(self._held.values())):
+            handle.release()
+        self._place.close()
 
     async def close(self) -> None:
         """Interrupt every run that is driven here, newest first, and close the place."""
@@ -222,7 +235,7 @@ class Runs(RunArchive):
             await asyncio.sleep(POLL_S)
         return Posted(run_id, message.id)
 
-    async def branch(self, run_id: str, length: int, new_id: str = "") -> str:
+    def branch(self, run_id: str, length: int, new_id: str = "") -> str:
         """Make a run that begins as another one did, with its first `length` entries and what it generated until then; return its id.
 
         Raises BranchError where something was under way then, UnknownRunError, StoreError.

@@ -89,18 +89,20 @@ def bound(
     nested: Nested,
     started: Mapping[str, Any],
 ) -> Binding:
-    """Bind every name of a machine. Raises BindingError and ModelUnavailable."""
+    """Bind every name of a machine; policies read the budget beside the settings. Raises BindingError and ModelUnavailable."""
+    model, seed = options.model or DEFAULT_MODEL, options.seed or 0
+    config = {**options.config, "budget": list(options.budget)}
     if callable(options.bindings):
-        return options.bindings(machine, {**started, "config": options.config})
+        return options.bindings(machine, {**started, "model": model, "seed": seed, "config": config})
     return bind(
         machine,
         path=path,
         module=options.bindings,
-        model=options.model or DEFAULT_MODEL,
-        seed=options.seed or 0,
+        model=model,
+        seed=seed,
         chosen=options.chosen,
         nested=nested,
-        config=options.config,
+        config=config,
     )
 
 

@@ -1,6 +1,6 @@
 """A conversation on a terminal: the model's text as it comes, a line for each call and what came of it, badges for what was not done.
 
-Takes ledger entries and pieces of text in the order in which they come. It writes; it decides nothing.
+Takes moments and pieces of text in the order in which they come. It writes; it decides nothing.
 """
 
 from collections.abc import Iterable
@@ -13,6 +13,7 @@ from rich.text import Text
 
 from dsa.cli.terminal import printable
 from dsa.runtime.ledger import Entry, EventEntry, RefusalEntry, ResultEntry, RowEntry
+from dsa.runtime.moment import Moment
 from machines.chat.conversation import DONE, FAILED, REASONS
 from machines.chat.sql import TableInfo
 
@@ -37,7 +38,7 @@ _BADGES = {
 
 
 class Display:
-    """Shows a conversation. Give its methods to `Chat` as `observe`, `listen` and `notice`."""
+    """Shows a conversation. Give its methods to `Chat` as `on_moment`, `listen` and `notice`."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -62,8 +63,13 @@ class Display:
         """Show why the model is asked again."""
         self._line(f"model: {text}", "yellow")
 
-    def observe(self, entry: Entry) -> None:
-        """Show what has happened."""
+    def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
+        """Show what has happened; what was there before the conversation was taken up is only noted."""
+        self._console.quiet = not is_new
+        self._show(moment.entry)
+        self._console.quiet, self._is_in_line = False, self._is_in_line and is_new
+
+    def _show(self, entry: Entry) -> None:
         if isinstance(entry, EventEntry):
             self._arrived = entry
         elif isinstance(entry, RowEntry) and self._arrived is not None:
@@ -147,11 +153,10 @@ class Display:
 class Transcript(Display):
     """Shows a conversation with what was said in it: nobody types it here."""
 
-    def observe(self, entry: Entry) -> None:
-        """Show what has happened."""
+    def _show(self, entry: Entry) -> None:
         if isinstance(entry, EventEntry) and isinstance(entry.data, dict) and entry.event == "message":
             self.say(f"> {entry.data['text']}")
-        super().observe(entry)
+        super()._show(entry)
 
 
 def _short(text: str, most: int = _LONGEST_CALL) -> str:

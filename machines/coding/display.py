@@ -1,6 +1,6 @@
 """The work on a terminal: the model's text as it comes, a line for each call and what came of it, tasks as they are completed.
 
-Takes ledger entries and pieces of text in the order in which they come. It writes; it decides nothing.
+Takes moments and pieces of text in the order in which they come. It writes; it decides nothing.
 """
 
 from collections.abc import Mapping
@@ -14,14 +14,15 @@ from dsa.cli.kept import line as pasted
 from dsa.cli.spent import dollars, plural
 from dsa.cli.terminal import printable
 from dsa.expr import Value
+from dsa.runs.folder import PART_OF
 from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, ResultEntry, RowEntry
+from dsa.runtime.moment import Moment
 from machines.coding.shown import LONGEST, arguments_shown, remarks_on, short, text_of
 from machines.coding.standing import REASONS
 from machines.coding.work import Work
 from machines.talking.answers import is_left_out
 
 _MOST_LINES = 12
-_NO_PARTS: Mapping[str, Work] = {}
 _PAUSING = frozenset({"decompose", "ask_model", "work_apart"})
 _STYLES = {
     "call_looping": "red",
@@ -33,11 +34,11 @@ _STYLES = {
 
 
 class Display:
-    """Shows the work. Give its methods to `Agent` as `observe`, `listen`, `notice` and `watch_part`. `part` is the place of the part that it shows."""
+    """Shows the work. Give its methods to `Agent` as `on_moment`, `listen` and `notice`. `part` is the place of the part that it shows."""
 
     def __init__(self, console: Console, part: str = "") -> None:
         self._console, self._part = console, part
-        self._parts: dict[str, Display] = {}
+        self._run, self._parts = "", dict[str, Display]()
         self._arrived: EventEntry | None = None
         self._is_in_line = self._has_text = False
         self._bounds: Mapping[str, Value] = {}
@@ -54,25 +55,26 @@ class Display:
         self._has_text = True
         self._is_in_line = not text.endswith("\n") if text else self._is_in_line
 
-    def taken_up(self, work: Work, bounds: Mapping[str, Value], parts: Mapping[str, Work] = _NO_PARTS) -> None:
-        """Say at what the work is done, and count from what it has taken before, as its own ledger tells it; `bounds` are the run's.
-
-        What `parts` that are not over have taken is counted with them: the event by which they end brings all of it.
-        """
-        self._bounds = bounds
-        self._tokens, self._usd, self._seconds = _tokens(work), work.usage.get("cost_usd", 0.0), work.seconds
-        for place, part in parts.items():
-            self._parts[place] = Display(self._console, place)
-            self._parts[place].taken_up(part, {**bounds, "max_rounds": bounds["max_turns"]})
-        if work.goal and not self._part:
-            self._line(f"goal: {work.goal}", "bold")
+    def taken_up(self, goal: str) -> None:
+        """Say at what the work is done."""
+        self._line(f"goal: {goal}", "bold")
 
     def notice(self, text: str) -> None:
         """Show why the model is asked again, or what cannot be written down."""
         self._line(text, "yellow")
 
-    def observe(self, entry: Entry) -> None:
-        """Show what has happened."""
+    def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
+        """Show what has happened in the run or in a part of it; what was there before it was taken up is only counted."""
+        self._run = self._run or moment.run
+        place = moment.run.removeprefix(f"{self._run}{PART_OF}")
+        if place != self._run:
+            self._parts.setdefault(place, Display(self._console, place)).on_moment(moment, is_new)
+            return
+        self._console.quiet = not is_new
+        self._show(moment.entry)
+        self._console.quiet, self._is_in_line = False, self._is_in_line and is_new
+
+    def _show(self, entry: Entry) -> None:
         if isinstance(entry, MachineEntry):
             self._bounds = dict(entry.parameters)
         elif isinstance(entry, EventEntry):
@@ -84,10 +86,6 @@ class Display:
         elif isinstance(entry, ResultEntry):
             self._seconds += entry.seconds
             self._told(entry)
-
-    def observe_part(self, place: str, entry: Entry) -> None:
-        """Show what has happened in a part."""
-        self._parts.setdefault(place, Display(self._console, place)).observe(entry)
 
     def _happened(self, event: str, data: Any, step: RowEntry) -> None:  # noqa: ANN401  (JSON)
         usage = data.get("usage") or {}

@@ -341,7 +341,7 @@ def test_branch_begins_as_the_other_run_did_and_goes_its_own_way(door: Callable[
         length = len(run.run.ledger)
         await desk.runs.send(run.id, "approved")
         await run.rest()
-        name = await desk.runs.branch(run.id, length)
+        name = desk.runs.branch(run.id, length)
         assert desk.runs.get(name).run.configuration.state == "drafted"
         again = await desk.runs.resume(name, options=dsa.Options(bindings=desk.bindings))
         await desk.runs.send(name, "dropped")
