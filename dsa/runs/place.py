@@ -19,12 +19,16 @@ LEDGER, ARTIFACTS = "ledger.db", "artifacts.git"
 
 @attrs.frozen
 class Place:
-    """A store of runs and where their artifacts are; `root` is the folder of both, None in memory. `close` it in the end."""
+    """A store of runs and where their artifacts are; `root` is the folder of both, None in memory. `close` it in the end.
+
+    `lost` counts runs that were kept here and cannot be found any more.
+    """
 
     store: RunStore
     artifacts: Callable[[str], ArtifactStore]
     root: Path | None = None
     close: Callable[[], None] = lambda: None
+    lost: Callable[[], int] = lambda: 0
 
 
 def opened_place(where: str | Path, *, must_exist: bool = False) -> Place:
@@ -33,7 +37,7 @@ def opened_place(where: str | Path, *, must_exist: bool = False) -> Place:
         return place_in_memory()
     root = Path(where)
     store = open_store(root, must_exist=must_exist)
-    return Place(store, lambda run_id: open_artifacts(root, run_id), root, store.close)
+    return Place(store, lambda run_id: open_artifacts(root, run_id), root, store.close, store.lost)
 
 
 def place_in_memory(artifacts: ArtifactStore | None = None) -> Place:

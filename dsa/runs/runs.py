@@ -24,7 +24,7 @@ from dsa.runs.place import DEFAULT_RUNS, Place, opened_place, place_in_memory
 from dsa.runs.record import RunRecord, changed, record_of, require_no_secret, text_of
 from dsa.runs.setup import Options, Setup, Source, as_started, bound, limits_of, setup_of, skip_replies
 from dsa.runtime.artifacts import ArtifactStore
-from dsa.runtime.journal import Beginning, HeldError, UnknownRunError
+from dsa.runtime.journal import Beginning, HeldError, Recorded, UnknownRunError
 from dsa.runtime.ledger import ChangeEntry, Handling
 from dsa.runtime.moment import Moment, OnMoment, to_all
 from dsa.runtime.recovery import unfinished
@@ -199,7 +199,15 @@ class Runs:
 
     def get(self, run_id: str) -> RunRecord:
         """Read a run, whoever drives it. Raises UnknownRunError, DamageError, OtherMachineError, ReplayError."""
-        return record_of(self._place.store.read(run_id))
+        return record_of(self.recorded(run_id))
+
+    def recorded(self, run_id: str) -> Recorded:
+        """Read what is stored of a run without replaying it. Raises UnknownRunError, DamageError."""
+        return self._place.store.read(run_id)
+
+    def lost(self) -> int:
+        """Return how many runs were kept here and cannot be found any more."""
+        return self._place.lost()
 
     def artifacts(self, run_id: str) -> ArtifactStore:
         """Return what a run generated."""
