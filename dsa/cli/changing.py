@@ -50,7 +50,7 @@ class Change:
         told = fit.why or "it would have gone another way"
         if fit.difference is not None and fit.machine is not None:
             told += "".join(f"\n{line}" for line in difference_lines(fit.machine, fit.difference, self.named))
-        return f"{told}\n(`dsa diff` tells all that differs; without --machine and --param the run goes on under its own document)"
+        return f"{told}\n(`dsa diff` tells all that differs; by itself the run goes on under its own document)"
 
 
 def change_of(record: RunRecord, file: str | None, parameters: Mapping[str, Value]) -> Change | None:

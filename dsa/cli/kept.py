@@ -78,7 +78,7 @@ def find(ids: Sequence[str], wanted: str, root: Path) -> str:
             f"'{wanted}' is a part of {len(found)} runs in {root}: {_some(found)}; write more of it", UNREADABLE
         )
     meant = nearest(wanted, (LAST, *ids))
-    hint = f"did you mean '{meant}'?" if meant else f"the newest: {_some(ids[-_SHOWN:])}"
+    hint = f"did you mean '{meant}'?" if meant else f"the newest: {_some(ids[-_SHOWN:])};"
     raise Ended(f"there is no run '{wanted}' in {root}; {hint} `dsa runs` lists them all", UNREADABLE)
 
 

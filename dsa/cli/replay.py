@@ -37,9 +37,9 @@ from dsa.runtime.ledger import (
     RefusalEntry,
     StepEntry,
     dump_line,
-    load_lines,
     to_json,
 )
+from dsa.runtime.moment import load_story
 from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, Stop, derived
 from dsa.runtime.timeline import Difference, first_difference
 from dsa.trace import show_occurrence, show_values
@@ -77,15 +77,15 @@ def _derived(recorded: Recorded, folder: Path, module: str | None, *, json_wante
 
 
 def _of_file(name: str, file: str | None, *, json_wanted: bool) -> int:
-    """Check a file against a table: the copy of a run's ledger, or a trace."""
+    """Check a file against a table: a run's story, as `dsa show --jsonl` prints it, or a trace."""
     if file is None:
         raise click.UsageError(f"{name} is a recorded trace: --against FILE names the table that it is to fit")
     text = read_text(name)
     if '"kind":"machine"' in text.lstrip().partition("\n")[0]:
         try:
-            entries = load_lines(text)
+            entries = load_story(text)
         except (ValueError, KeyError, TypeError) as fault:
-            raise Ended(f"{name} begins like a run's ledger, and is none", UNREADABLE) from fault
+            raise Ended(f"{name} begins like a run's story, and is not one", UNREADABLE) from fault
         return _against(name, entries, file, None, json_wanted=json_wanted)
     return replayed((file,), name, json_wanted=json_wanted)
 

@@ -1,7 +1,8 @@
 """The JSON of a run: one object of one shape (`run.schema.json`) from every command that runs or shows one, whatever came of it."""
 
 import glob
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from dsa.runs.folder import PART_WAITS, accepted_artifacts
 from dsa.runs.record import RunRecord
 from dsa.runs.runs import Runs
 from dsa.runtime.content import Artifact
+from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import ArtifactEntry, IntentEntry, ResultEntry, VerdictEntry
+from dsa.runtime.moment import Moment
 from dsa.runtime.rest import Rest
 from dsa.runtime.run import Run
 from dsa.runtime.standing import Standing, outside_events
@@ -118,6 +121,12 @@ def recorded_report(runs: Runs, record: RunRecord) -> RunReport:
         in_doubt=standing.asked,
         accepted=accepted_artifacts(run, runs.artifacts(run.run_id)),
     )
+
+
+def story_lines(recorded: Recorded, after: int = 0) -> Iterator[str]:
+    """Return what happened in a run after the first `after` entries, one entry a line as JSON, with its run and number."""
+    for number, entry in enumerate(recorded.entries[after:], after + 1):
+        yield json.dumps(Moment(recorded.run, number, entry).to_json(), separators=(",", ":"))
 
 
 class RunCommand(JsonCommand):

@@ -1,6 +1,5 @@
 """`dsa show RUN`: what happened in a run and how it stands; the same as a scenario, as percepts and actions, as a tree of attempts, as JSON."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
@@ -14,7 +13,7 @@ from dsa.cli.displays import display_of
 from dsa.cli.faults import UNREADABLE, Ended, tell_json
 from dsa.cli.kept import faults_told, machine_record, opened, recorded_run, runs_option
 from dsa.cli.policy_story import policy_story
-from dsa.cli.run_json import RunCommand, RunReport, recorded_report
+from dsa.cli.run_json import RunCommand, RunReport, recorded_report, story_lines
 from dsa.cli.step_lines import shortened
 from dsa.cli.terminal import say, terminal
 from dsa.cli.timeline import story
@@ -27,7 +26,6 @@ from dsa.runtime.called import policy_standing
 from dsa.runtime.counting import counters
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import MachineEntry, PolicyEntry
-from dsa.runtime.moment import Moment
 from dsa.runtime.timeline import Percept, percepts
 from dsa.tables import escaped, table_lines
 from dsa.testing.written import as_scenario
@@ -96,8 +94,7 @@ def _lines(recorded: Recorded, root: Path, form: str | None, after: int) -> Iter
     """Return what is asked for."""
     first = recorded.entries[0]
     if form == "jsonl":
-        for number, entry in enumerate(recorded.entries[after:], after + 1):
-            yield json.dumps(Moment(recorded.run, number, entry).to_json(), separators=(",", ":"))
+        yield from story_lines(recorded, after)
     elif form == "provenance":
         with opened(root) as runs:
             attempts = runs.artifacts(recorded.run).attempts()

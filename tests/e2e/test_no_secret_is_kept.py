@@ -239,7 +239,7 @@ def test_a_text_with_a_secret_waits_for_a_person_who_is_told(world):
     assert re.search(r"^redacted  g 3 had AWKWARD_KEY, WORD, openai-key: it is kept", told, re.MULTILINE)
     amended = json.dumps({"content": f"better: {AWKWARD}"})
     told, noted = world(
-        "send", "last", "amended", "--json-data", amended, "--log", "info", "--log-format", "json", codes=(3,)
+        "send", "last", "amended", "--data", amended, "--log", "info", "--log-format", "json", codes=(3,)
     )
     assert "note: what is sent has a secret in it; the run, and its model, get [secret AWKWARD_KEY]" in noted
     assert "redacted  g 4 had AWKWARD_KEY" in told
