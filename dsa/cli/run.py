@@ -5,6 +5,7 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,8 @@ from dsa.cli.run_options import RunOptions, run_options
 from dsa.cli.run_policy import or_policy
 from dsa.cli.runner import Performed, perform
 from dsa.cli.terminal import terminal
-from dsa.cli.watching import watching_options
+from dsa.cli.watching import Watched, watching_options
 from dsa.edge.binding import Binding
-from dsa.edge.environment import environment_secrets
 from dsa.edge.files import load, locate, read_text
 from dsa.generators.local import LocalGenerator
 from dsa.lang import machine_of
@@ -96,10 +96,10 @@ class Start:
         directory = self.root / run_id
         with (
             faults_told(self.root, lambda: directory if directory.is_dir() else None),
-            watching.watched(environment_secrets(watching.chosen)) as watched,
             Progress(machine, console, quiet=options.shows_nothing) as progress,
+            ExitStack() as opened,
         ):
-            watched.note("the specification", self.data)
+            watchers = list[Watched]()
 
             def on_moment(moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
                 if moment.number == 1:
@@ -110,12 +110,15 @@ class Start:
                 setup = runs.setup(self.document, self._options(options))
                 for note in (*setup.binding.notes, *(_model_note(setup.binding, options) if is_model_told else ())):
                     click.echo(note, err=True)
+                watched = opened.enter_context(watching.watched(setup.binding.secrets))  # a module may name more
+                watched.note("the specification", self.data)
+                watchers.append(watched)
                 handle = runs.begin(setup, run_id=run_id, on_moment=watched.observing(on_moment))
                 handle.start(*first_event(machine, self.data))
                 return handle
 
             performed = perform(partial(open_runs, self.root), begin)
-            watched.rested(performed.rest)
+            watchers[0].rested(performed.rest)
             return performed
 
     def _options(self, options: RunOptions) -> Options:

@@ -10,7 +10,10 @@ import threading
 from contextlib import contextmanager
 
 import pytest
+from kept_runs import ledger_of
 from secret_places import places, written
+
+from dsa.runtime.ledger import dump_line
 
 PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
 #: One with everything that has to be written otherwise somewhere, one that is known by its shape alone, one that somebody names.
@@ -76,6 +79,7 @@ DOCUMENT = """# leaks
 
 BINDINGS = '''
 import base64, logging, os
+
 from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface, GuardResult, Usage
 from dsa.runtime.ledger import Judgement, VerdictEntry
 from dsa.runtime.policies import Action, error_step, event_step, text_step
@@ -205,8 +209,8 @@ def kept(world):
 
 
 def ledger(world):
-    (path,) = (world.folder / ".dsa").glob("*/ledger.jsonl")
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    (folder,) = (world.folder / ".dsa").glob("*-*-*")
+    return [json.loads(dump_line(entry)) for entry in ledger_of(folder)]
 
 
 def test_what_models_guards_policies_and_people_say_is_kept_without_secrets(world):
@@ -228,6 +232,7 @@ def test_what_models_guards_policies_and_people_say_is_kept_without_secrets(worl
     world("replay", "last")
     world("show", "last")
     world("show", "last", "--json")
+    world("show", "last", "--jsonl")
     world("show", "last", "--provenance")
     assert kept(world) == []
 

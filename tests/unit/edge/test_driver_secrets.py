@@ -175,8 +175,7 @@ def test_a_document_with_a_secret_is_refused_before_anything_is_kept(tmp_path):
         SecretError, match=rf"line {lines} of the document has the secret THE_TOKEN .*--not-secret THE_TOKEN"
     ):
         drive(tmp_path / "runs", Document(WAITING, text), {"make": make})
-    assert open_runs(tmp_path / "runs").ids() == ()
-    assert not any(WORD.encode() in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert not (tmp_path / "runs").exists()
 
 
 def test_who_goes_on_without_the_secret_knows_what_had_it(tmp_path, monkeypatch):

@@ -66,14 +66,21 @@ def test_where_no_run_can_be_kept_is_a_document_error(tmp_path):
         RunFolder(tmp_path / "file", run, "").observe(run.ledger[0], MemoryArtifacts())
 
 
+def keep_place(root):
+    """Open the store of a folder and close it."""
+    place = opened_place(root)
+    assert place.store.runs() == ()
+    place.close()
+
+
 def test_git_passes_over_the_folder_of_runs_that_nobody_has_named(tmp_path):
     for name in (".dsa", "named"):
-        opened_place(tmp_path / name).close()
+        keep_place(tmp_path / name)
         assert (tmp_path / name / "ledger.db").exists()
     assert (tmp_path / ".dsa" / ".gitignore").read_text() == "*\n"
     assert not (tmp_path / "named" / ".gitignore").exists()
     (tmp_path / ".dsa" / ".gitignore").unlink()
-    opened_place(tmp_path / ".dsa").close()
+    keep_place(tmp_path / ".dsa")
     assert not (tmp_path / ".dsa" / ".gitignore").exists(), "somebody wants to commit runs"
 
 
