@@ -89,6 +89,11 @@ def recorded(root: Path, run: str = RUN):
         return store.read(run)
 
 
+def ledger_of(folder: Path):
+    """Give the entries of the run that a folder is a copy of."""
+    return recorded(folder.parent, folder.name).entries
+
+
 def begun(text: str = SHOP, run: str = RUN, file: Path | None = None, **parameters):
     """Begin a run of a document as the program does."""
     machine = loads(text).at(parameters)

@@ -10,6 +10,7 @@ Takes recorded runs and two machines, gives a `Fit` for each run. A run is *comp
 What it does from there may still be something else: that is what tables are changed for. It is told beside the verdict.
 """
 
+from collections.abc import Mapping
 from typing import Literal
 
 import attrs
@@ -52,10 +53,13 @@ class Fit:
 
 
 class Fitting:
-    """Judges the runs of one machine against another. What does not depend on a run's history is found once."""
+    """Judges the runs of one machine against another. What does not depend on a run's history is found once.
 
-    def __init__(self, new: Machine, limits: Limits) -> None:
-        self._new, self._limits = new, limits
+    `parameters` are those that the new machine is to have otherwise than a run.
+    """
+
+    def __init__(self, new: Machine, limits: Limits, parameters: Mapping[str, Value] | None = None) -> None:
+        self._new, self._limits, self._parameters = new, limits, parameters or {}
         self._pairs: dict[tuple[tuple[str, Value], ...], Pair] = {}
         self._futures: dict[tuple[Pair, Both], tuple[Comparison, Prospect]] = {}
 
@@ -80,7 +84,7 @@ class Fitting:
     def _pair(self, own: Machine) -> Pair:
         parameters = tuple(own.constants.items())
         if parameters not in self._pairs or self._pairs[parameters].old.machine != own:
-            self._pairs[parameters] = Pair(own, self._new.at(own.constants))
+            self._pairs[parameters] = Pair(own, self._new.at({**own.constants, **self._parameters}))
         return self._pairs[parameters]
 
     def _ahead(self, pair: Pair, here: Both) -> Fit:

@@ -16,7 +16,7 @@ import click
 from dsa.checks.conjuncts import rows_at, show_false
 from dsa.checks.places import show_row
 from dsa.cli.faults import UNREADABLE, Ended, JsonCommand
-from dsa.cli.kept import Kept, kept_of, recorded_run, replayed_run, runs_option
+from dsa.cli.kept import machine_record, recorded_run, runs_option, told_record
 from dsa.cli.replayed import replayed
 from dsa.cli.run_policy import Manner, replay_policy
 from dsa.cli.terminal import say
@@ -24,8 +24,8 @@ from dsa.cli.timeline import outcome_text
 from dsa.edge.files import load, read_text
 from dsa.errors import OccurrenceError, ParameterError
 from dsa.machine import Machine
-from dsa.runs import record
-from dsa.runs.record import OtherMachineError
+from dsa.runs import record as records
+from dsa.runs.record import OtherMachineError, RunRecord
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import (
     EffectEntry,
@@ -37,9 +37,9 @@ from dsa.runtime.ledger import (
     RefusalEntry,
     RowEntry,
     dump_line,
-    load_lines,
     to_json,
 )
+from dsa.runtime.moment import load_story
 from dsa.runtime.run import ArmTimer, Command, DropTimer, Intent, Run, Stop, derived
 from dsa.runtime.timeline import Difference, first_difference
 from dsa.trace import show_occurrence, show_values
@@ -73,19 +73,19 @@ def _derived(recorded: Recorded, folder: Path, module: str | None, *, json_wante
         return replay_policy(recorded, Manner(folder, module=module, json_wanted=json_wanted))
     if module is not None:
         raise click.UsageError("--with goes with a run of a policy: a machine's run is derived from its events alone")
-    return _again(kept_of(folder, recorded), json_wanted=json_wanted)
+    return _again(told_record(folder, recorded), json_wanted=json_wanted)
 
 
 def _of_file(name: str, file: str | None, *, json_wanted: bool) -> int:
-    """Check a file against a table: the copy of a run's ledger, or a trace."""
+    """Check a file against a table: a run's story, as `dsa show --jsonl` prints it, or a trace."""
     if file is None:
         raise click.UsageError(f"{name} is a recorded trace: --against FILE names the table that it is to fit")
     text = read_text(name)
     if '"kind":"machine"' in text.lstrip().partition("\n")[0]:
         try:
-            entries = load_lines(text)
+            entries = load_story(text)
         except (ValueError, KeyError, TypeError) as fault:
-            raise Ended(f"{name} begins like a run's ledger, and is none", UNREADABLE) from fault
+            raise Ended(f"{name} begins like a run's story, and is not one", UNREADABLE) from fault
         return _against(name, entries, file, None, json_wanted=json_wanted)
     return replayed((file,), name, json_wanted=json_wanted)
 
@@ -93,7 +93,7 @@ def _of_file(name: str, file: str | None, *, json_wanted: bool) -> int:
 def _own(recorded: Recorded) -> Machine | None:
     """Give the machine that a run is of; None when this version of dsa reads it otherwise."""
     try:
-        return replayed_run(recorded).run.machine
+        return machine_record(recorded).run.machine
     except OtherMachineError:
         return None
 
@@ -101,10 +101,10 @@ def _own(recorded: Recorded) -> Machine | None:
 # -- the same again ---------------------------------------------------------------------------------------------------
 
 
-def _again(kept: Kept, *, json_wanted: bool) -> int:
+def _again(record: RunRecord, *, json_wanted: bool) -> int:
     """Compare a run's ledger with what its machine makes of its events, byte by byte; give the exit code."""
-    run, _ = record.replayed(kept.recorded, derived)
-    pairs = zip(kept.recorded.entries, run.ledger, strict=True)
+    run, _ = records.replayed(record.recorded, derived)
+    pairs = zip(record.recorded.entries, run.ledger, strict=True)
     for position, (written, made) in enumerate(pairs):
         if dump_line(written) != dump_line(made):
             raise Ended(

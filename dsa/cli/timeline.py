@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dsa.cli.kept import Kept, line
+from dsa.cli.kept import line
 from dsa.cli.step_lines import SHORT_DIGEST, error_text, shortened, step_text, text_said
 from dsa.expr import show_value
+from dsa.runs.record import RunRecord
 from dsa.runtime.artifacts import short_id
 from dsa.runtime.intents import Intent, Intents
 from dsa.runtime.ledger import (
@@ -20,7 +21,9 @@ from dsa.runtime.ledger import (
     DoubtEntry,
     EffectEntry,
     Entry,
+    EventEntry,
     Handling,
+    Ledger,
     MachineEntry,
     RefusalEntry,
     ResultEntry,
@@ -35,6 +38,8 @@ from dsa.runtime.timeline import Happening, happenings
 from dsa.trace import show_occurrence, show_values
 
 _WIDEST = 40
+#: How many entries a page has at least, if there are as many.
+PAGE = 1000
 _WORTH_SAYING_S = 0.05
 _INDENT = "     "
 _STAMP = "%Y%m%dT%H%M%S"
@@ -57,13 +62,24 @@ def started_at(run_id: str) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def story(kept: Kept, root: Path) -> Iterator[str]:
-    """Tell a run from its start to how it stands now."""
-    happened = list(told(kept.run.run_id, kept.recorded.entries, kept.first.at_ms))
-    yield from heading(kept.first)
+def story(record: RunRecord, root: Path, *, after: int = 0) -> Iterator[str]:
+    """Tell a run from the entry after this one to how it stands now; of a long one the next page, and the command for what follows."""
+    entries = record.recorded.entries
+    end = _page_end(entries, after)
+    happened = list(told(record.run.run_id, entries[after:end], record.first.at_ms, entries[:after]))
+    yield from heading(record.first)
     yield from ["", *happened] if happened else []
+    if end < len(entries):
+        more = line("show", root / record.run.run_id, "--after", str(end))
+        yield f"{_INDENT}.. entries {after + 1} to {end} of {len(entries)}; `{more}` goes on"
     yield ""
-    yield from now(kept, root)
+    yield from now(record, root)
+
+
+def _page_end(entries: Ledger[Entry], after: int) -> int:
+    """Return the number of the last entry of a page: pages end before an event."""
+    least = after + PAGE
+    return next((place for place in range(least, len(entries)) if isinstance(entries[place], EventEntry)), len(entries))
 
 
 def heading(first: MachineEntry) -> Iterator[str]:
@@ -76,10 +92,12 @@ def heading(first: MachineEntry) -> Iterator[str]:
     yield " ".join(words)
 
 
-def told(run_id: str, entries: Iterable[Entry], begun_ms: int | None = None) -> Iterator[str]:
+def told(
+    run_id: str, entries: Iterable[Entry], begun_ms: int | None = None, earlier: Iterable[Entry] = ()
+) -> Iterator[str]:
     """Tell what happened, event by event, each with the seconds since the run was begun, if it is known when that was."""
     entries = tuple(entries)
-    found, intents = happenings(entries), Intents(entries)
+    found, intents = happenings(entries), Intents((*earlier, *entries))
     width = min(_WIDEST, max((len(_event(happening)) for happening in found if happening.event), default=0))
     for happening in found:
         if happening.event is not None:
@@ -200,16 +218,16 @@ def due(deadline_ms: int) -> str:
 # -- how it stands ----------------------------------------------------------------------------------------------------
 
 
-def now(kept: Kept, root: Path) -> Iterator[str]:
+def now(record: RunRecord, root: Path) -> Iterator[str]:
     """Say how a run stands, what it waits for, what is in doubt and how to decide it."""
-    run, standing, directory = kept.run, kept.standing, root / kept.run.run_id
-    facts = [("now", how(kept)), ("state", run.configuration.state), ("values", show_values(run.values.items()))]
+    run, standing, directory = record.run, record.standing, root / record.run.run_id
+    facts = [("now", how(record)), ("state", run.configuration.state), ("values", show_values(run.values.items()))]
     facts += [
         ("accepted", f"{name}: artifact {short_id(view.accepted, run.run_id)}")
         for name, view in run.steps.items()
         if view.accepted
     ]
-    facts += _to_do(kept)
+    facts += _to_do(record)
     facts += [
         ("timer", f"{event} of {source}, due {due(deadline_ms)}")
         for (source, event), deadline_ms in standing.left.timers.items()
@@ -224,9 +242,9 @@ def now(kept: Kept, root: Path) -> Iterator[str]:
     yield from doubts(run, standing.asked, directory)
 
 
-def _to_do(kept: Kept) -> Iterator[tuple[str, str]]:
+def _to_do(record: RunRecord) -> Iterator[tuple[str, str]]:
     """Say what is pending in a run that somebody has, else what whoever resumes it does."""
-    run, standing = kept.run, kept.standing
+    run, standing = record.run, record.standing
     if standing.kind == "under way":
         yield from (("pending", f"{effect} {key}") for effect, key in run.keys.items())
         return
@@ -243,9 +261,9 @@ def _to_do(kept: Kept) -> Iterator[tuple[str, str]]:
         yield "to do", f"take the answer of {intent.effect} {intent.key}"
 
 
-def how(kept: Kept) -> str:
+def how(record: RunRecord) -> str:
     """Say in a few words how a run stands."""
-    standing, run = kept.standing, kept.run
+    standing, run = record.standing, record.run
     match standing.kind:
         case "finished":
             return f"finished: {run.outcome}"

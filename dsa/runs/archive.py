@@ -69,6 +69,10 @@ class RunArchive:
         """
         return self._place.store.summaries(status=status, waiting_for=waiting_for, machine=machine, now_ms=now_ms)
 
+    def lost(self) -> int:
+        """Return how many runs were kept here and cannot be found any more."""
+        return self._place.lost()
+
     def artifacts(self, run_id: str) -> ArtifactStore:
         """Return what a run generated."""
         return self._place.artifacts(run_id)

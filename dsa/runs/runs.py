@@ -13,10 +13,11 @@ import attrs
 
 from dsa.edge.binding import Binding
 from dsa.edge.clock import Clock
-from dsa.edge.deciding import answered, require_decidable, require_sendable
+from dsa.edge.deciding import answered, require_decidable
 from dsa.edge.environment import environment_secrets
 from dsa.edge.interrupts import run_to_end
 from dsa.edge.logs import LedgerLog
+from dsa.edge.outside import FromOutside
 from dsa.expr import Outcome
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, Refusal, Taken
@@ -218,11 +219,10 @@ class Runs(RunArchive):
     ) -> Taken | Refusal | Posted:
         """Put an event into a run's inbox, and wait for what becomes of it; take the run up when its holder has let go of it."""
         store, record = self._place.store, self.get(run_id)
-        require_sendable(record.run.machine, occurrence)
-        chosen = as_started(record.first, Options()).chosen
+        secrets = environment_secrets(as_started(record.first, Options()).chosen)
+        occurrence = FromOutside(Binding({}, secrets=secrets)).read(record.run.machine, occurrence)
         at = at or store.summary(run_id).summary.waits_for.get(occurrence.event)
-        data = environment_secrets(chosen).value(occurrence.data)
-        message = Message(token_hex(16), occurrence.event, occurrence.verdicts, data, at, self._now_ms())
+        message = Message(token_hex(16), occurrence.event, occurrence.verdicts, occurrence.data, at, self._now_ms())
         store.post(run_id, message)
         deadline_s = time.monotonic() + patience_s
         while time.monotonic() < deadline_s:

@@ -143,7 +143,7 @@ def test_a_run_goes_on_with_the_secrets_that_were_chosen_at_its_start(dsa, tmp_p
     assert "the specification has a secret in it; the run, and its model, get [secret WORD]" in done.stderr
     (tmp_path / "replies.md").write_text("```\n'TICKET-12'\n```\n\n```\ndef add(a, b): return 'TICKET-13'\n```\n")
     done = dsa("resume", "last", "--quiet", **world)
-    kept = next((tmp_path / ".dsa").glob("*/ledger.jsonl")).read_text()
+    kept = dsa("show", "last", "--jsonl").stdout
     assert "[secret WORD] no-secret-at-all" in kept
     assert "TICKET-1" not in kept
     assert kept.count("[secret pattern-1]") >= 2

@@ -124,7 +124,7 @@ ANSWERS = {
         "good g_test",
     ),
     "amended": (
-        ("amended", "--json-data", json.dumps({"content": WRITTEN})),
+        ("amended", "--data", json.dumps({"content": WRITTEN})),
         [f"judge {WRITTEN}"],
         GOOD_IMPL,
         "succeeded",
@@ -168,7 +168,7 @@ def test_an_answer_survives_its_process(tmp_path, event):
 
 def test_an_amended_artifact_is_a_persons(tmp_path):
     world = World(tmp_path)
-    world.killed_after("send", "last", "amended", "--json-data", json.dumps({"content": WRITTEN}))
+    world.killed_after("send", "last", "amended", "--data", json.dumps({"content": WRITTEN}))
     world.dsa("resume", "last")
     mine = [entry for entry in world.entries if isinstance(entry, ArtifactEntry) and entry.author == "person"]
     assert {world.content(entry.artifact_id) for entry in mine} == {WRITTEN}
@@ -201,7 +201,7 @@ def test_an_amendment_may_be_a_plain_text(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "data", [(), ("",), ("--json-data", '{"content": 3}'), ("--json-data", "3"), ("--json-data", '{"text": "x"}')]
+    "data", [(), ("",), ("--data", '{"content": 3}'), ("--data", "3"), ("--data", '{"text": "x"}')]
 )
 def test_an_amendment_without_a_text_is_refused_and_nothing_has_happened(tmp_path, data):
     world = World(tmp_path)

@@ -1,6 +1,6 @@
 """Recorded attempts: what guards said in runs that have been, and whether they said it independently.
 
-Takes lines of JSON: a run's ledger (`ledger.jsonl`), a trace (a step a line, with `event`, `verdicts`, `state`), or one attempt a line, `{"run": "a", "guard": "g", "verdict": "passed"}`.
+Takes lines of JSON: a run's story (`dsa show RUN --jsonl`), a trace (a step a line, with `event`, `verdicts`, `state`), or one attempt a line, `{"run": "a", "guard": "g", "verdict": "passed"}`.
 Gives attempts with their retry numbers, and a test of the assumption under every number that the odds come to.
 """
 

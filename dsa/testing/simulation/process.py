@@ -113,7 +113,7 @@ class Process:
         self.loop = VirtualLoop(around.time)  # type: ignore[abstract]  # what it lacks raises NotImplementedError
         self._around = around
         store: Any = DiskStore(around.files, self, around.is_alive)  # it drives runs, and lists none
-        place = Place(store, lambda _run_id: around.artifacts)
+        place = Place(lambda: store, lambda _run_id: around.artifacts)
         binder = lambda _machine, _started: around.bind(self)  # noqa: E731  (a function in an argument)
         self._runs = Runs(place, bindings=binder, clock=VirtualClock(around.time))
         self._on_moment = self._show if around.is_shown else None

@@ -91,7 +91,7 @@ def test_a_run_that_does_not_fit_is_refused_and_nothing_has_changed(shop):
         "event 2, paid in paying:\n"
         "  recorded  line 31: paying -> resting; mail, log\n"
         "  bad.md    line 31 (paying | paid | resting): paying -> resting; log, mail\n"
-        "(`dsa diff` tells all that differs; without --machine the run goes on under its own document)\n"
+        "(`dsa diff` tells all that differs; by itself the run goes on under its own document)\n"
     )
     assert recorded(ROOT).entries == before
     assert not Path("done.txt").exists()

@@ -1,5 +1,6 @@
 import io
 
+from moments import show_to
 from rich.console import Console
 
 from dsa.cli.live import Progress
@@ -21,8 +22,7 @@ def attempt(step, number, outcome, feedback=""):
 def shown(entries, *, terminal=False, quiet=False, height=24, width=72):
     console = Console(file=io.StringIO(), force_terminal=terminal, width=width, height=height, color_system=None)
     with Progress(MACHINE, console, quiet=quiet) as progress:
-        for entry in entries:
-            progress.observe(entry)
+        show_to(progress.on_moment, *entries)
     return console.file.getvalue()
 
 

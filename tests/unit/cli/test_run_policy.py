@@ -270,7 +270,7 @@ def test_about_a_call_that_must_not_be_repeated_somebody_is_asked():
         (["resume", "--retry", "1.3"], ["pay"], 0, "{'paid': 5}"),
         (["resume", "--done", "1.3"], [], 0, "'done': True"),
         (["resume", "--fail", "1.3"], [], 1, "finished: error UNPAID: the run was cut off while it was under way"),
-        (["send", "action_result", "--json-data", '{"paid": 7}', "--answers", "1.3"], [], 0, "{'paid': 7}"),
+        (["send", "action_result", "--data", '{"paid": 7}', "--answers", "1.3"], [], 0, "{'paid': 7}"),
         (["send", "text", "It is paid.", "--answers", "1.3"], [], 0, "{'text': 'It is paid.'}"),
     ],
 )

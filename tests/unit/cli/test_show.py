@@ -1,5 +1,7 @@
 """`dsa show`: the timeline, and the same run in other forms."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -17,13 +19,14 @@ from dsa.runtime.ledger import (
     CallEntry,
     CallResultEntry,
     DoubtEntry,
+    EventEntry,
     Judgement,
     PolicyEntry,
     ResultEntry,
     TimerEntry,
     VerdictEntry,
-    load_lines,
 )
+from dsa.runtime.moment import load_story
 from dsa.runtime.policies import (
     Action,
     action_call_step,
@@ -174,9 +177,40 @@ def test_nothing_that_a_model_or_a_person_wrote_steers_the_terminal():
     assert line == "     data: \\x1b[2J next \\u202e" + "x" * 69 + "..."
 
 
-def test_json_is_the_ledger():
+def test_jsonl_is_the_story_one_entry_a_line():
     entries = crashed_while(ROOT, doing="mail")
-    assert load_lines(shown("--json")) == entries == recorded(ROOT).entries
+    assert load_story(shown("--jsonl")) == entries == recorded(ROOT).entries
+    numbered = [json.loads(line) for line in shown("--jsonl", "--after", "3").splitlines()]
+    assert [(line["run"], line["number"]) for line in numbered] == [(RUN, at) for at in range(4, len(entries) + 1)]
+
+
+def test_a_long_story_is_told_in_pages(monkeypatch):
+    monkeypatch.setattr("dsa.cli.timeline.PAGE", 4)
+    entries = crashed_while(ROOT, doing="mail")
+    first = shown()
+    assert "1  order" in first
+    assert "2  paid" not in first
+    (more,) = re.findall(r"\.\. entries 1 to (\d+) of (\d+); `dsa show (\S+) --after (\d+)` goes on", first)
+    assert more == (more[0], str(len(entries)), RUN, more[0])
+    assert isinstance(entries[int(more[0])], EventEntry), "pages end before an event"
+    second = shown("--after", more[0])
+    assert "1  order" not in second
+    assert "2  paid" in second
+    assert "goes on" not in second
+    assert first.splitlines()[-3:] == second.splitlines()[-3:], "each says how it stands"
+
+
+def test_json_is_one_object_of_how_the_run_stands():
+    crashed_while(ROOT, doing="pay")
+    told = json.loads(shown("--json"))
+    assert (told["run"], told["kind"], told["state"], told["exit_code"]) == (RUN, "in doubt", "paying", 0)
+    assert [each["effect"] for each in told["in_doubt"]] == ["pay"]
+
+
+@pytest.mark.parametrize("form", ["--json", "--percepts"])
+def test_pages_are_of_the_story_alone(form):
+    keep(ROOT, begun().ledger)
+    assert dsa("show", "last", form, "--after", "1").exit_code == 2
 
 
 @pytest.mark.parametrize("form", ["--percepts", "--as-scenario", "--provenance"])
@@ -356,6 +390,6 @@ to do   model 1.1, which was under way: it is asked for again
 go on   dsa resume {RUN}
 """
     )
-    assert len(load_lines(shown("--json"))) == 11
+    assert len(load_story(shown("--jsonl"))) == 11
     assert shown("--provenance") == "nothing was generated\n"
     assert dsa("show", "last", "--as-scenario").exit_code == 2

@@ -1,9 +1,9 @@
-"""What a person may say to a run."""
+"""What a person may say of effects in doubt."""
 
 import pytest
 from kept_runs import begun
 
-from dsa.edge.deciding import DoubtError, answered, require_decidable, require_sendable
+from dsa.edge.deciding import DoubtError, answered, require_decidable
 from dsa.errors import OccurrenceError
 from dsa.meaning import Occurrence
 from dsa.runtime.ledger import DoubtEntry, ResultEntry
@@ -23,18 +23,6 @@ def doubted():
 
 def decide(run, decided=None, answers=None):
     require_decidable(run.machine, unfinished(run), decided or {}, answers or {})
-
-
-@pytest.mark.parametrize(("event", "source", "said"), [
-    ("paid", None, "'paid' does not come from outside; what does: order, more"),
-    ("pay.failed", None, "does not come from outside"),
-    ("nonsense", None, "has no event 'nonsense'"),
-    ("after 2s", "resting", "has no timer"),
-])  # fmt: skip
-def test_only_events_from_outside_can_be_sent(doubted, event, source, said):
-    with pytest.raises(OccurrenceError, match=said):
-        require_sendable(doubted.machine, Occurrence(event, source=source))
-    require_sendable(doubted.machine, Occurrence("order"))
 
 
 @pytest.mark.parametrize(("decided", "answers", "fault", "said"), [

@@ -3,6 +3,7 @@ import json
 import logging
 
 import pytest
+from moments import show_to
 
 from dsa.edge.logs import LOGGER, LedgerLog, described, log_to
 from dsa.runtime.ledger import (
@@ -51,8 +52,7 @@ def lines(*entries, level="debug", form="json"):
     """What is written of entries."""
     stream, log = io.StringIO(), LedgerLog()
     with log_to(stream, level, form, SECRETS):
-        for entry in entries:
-            log.observe(entry)
+        show_to(log.on_moment, *entries)
     return stream.getvalue().splitlines()
 
 
@@ -109,9 +109,8 @@ def test_bad_news_are_warnings_and_all_kinds_are_known():
 def test_what_was_there_before_is_not_logged_again_but_known():
     stream, log = io.StringIO(), LedgerLog()
     with log_to(stream, "info", "json", SECRETS):
-        for entry in ENTRIES[:3]:
-            log.recall(entry)
-        log.observe(ENTRIES[3])
+        show_to(log.on_moment, *ENTRIES[:3], is_new=False)
+        show_to(log.on_moment, ENTRIES[3])
     (line,) = stream.getvalue().splitlines()
     assert {"run": "r1", "seq": 1, "state": "writing"}.items() <= json.loads(line).items()
 
@@ -119,7 +118,7 @@ def test_what_was_there_before_is_not_logged_again_but_known():
 def test_a_failure_that_stops_a_run_is_an_error():
     stream, log = io.StringIO(), LedgerLog()
     with log_to(stream, "error", "json", SECRETS):
-        log.observe(ENTRIES[0])
+        show_to(log.on_moment, ENTRIES[0])
         log.stopped("tell", 34, "GONE", "it says opensesame")
     line = json.loads(stream.getvalue())
     assert (line["level"], line["what"], line["line"], line["message"]) == (
@@ -147,12 +146,11 @@ def test_what_others_log_below_dsa_is_written_too_without_secrets():
 
 def test_who_configures_nothing_sees_nothing_and_who_does_sees_records(capfd, caplog):
     log = LedgerLog()
-    for entry in ENTRIES:
-        log.observe(entry)
+    show_to(log.on_moment, *ENTRIES)
     log.stopped("tell", None, "GONE", "x")
     assert capfd.readouterr() == ("", "")
     with caplog.at_level(logging.INFO, "dsa"):
-        log.observe(ENTRIES[2])
+        show_to(log.on_moment, ENTRIES[2])
     record = caplog.records[-1]
     assert (record.name, record.getMessage(), record.dsa["state"]) == ("dsa", "row", "writing")
 

@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("opentelemetry.sdk", reason="the extra `otel` is not installed")
 
 from collecting import attributes, collector
+from moments import show_to
 
 from dsa.edge.telemetry import Telemetry, TelemetryError, is_configured, traced
 from dsa.runtime.ledger import (
@@ -41,8 +42,7 @@ def trace(monkeypatch, address, *entries, secrets=NONE, patience_s=60.0):
     monkeypatch.setattr("dsa.edge.telemetry._PATIENCE_S", patience_s)
     told = []
     with traced(secrets, told.append) as telemetry:
-        for entry in entries:
-            telemetry.observe(entry)
+        show_to(telemetry.on_moment, *entries)
     return told
 
 
@@ -67,9 +67,8 @@ def test_a_second_life_is_linked_to_the_first(monkeypatch):
         trace(monkeypatch, address, FIRST, *WRITES)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
         with traced(NONE, print) as telemetry:
-            telemetry.recall(FIRST)
-            telemetry.recall(WRITES)
-            telemetry.observe(RESULT)
+            show_to(telemetry.on_moment, FIRST, WRITES, is_new=False)
+            show_to(telemetry.on_moment, RESULT)
     first, second = collected.named("invoke_workflow letters")
     assert first.trace_id == second.trace_id
     assert [link.span_id for link in second.links] == [first.span_id]
@@ -115,7 +114,7 @@ def test_a_collector_that_refuses_is_told(monkeypatch):
 def test_spans_of_what_an_error_ended_say_so():
     spans = []
     telemetry = Telemetry(spans.append, now_ns=lambda: 5)
-    telemetry.observe(FIRST)
+    show_to(telemetry.on_moment, FIRST)
     telemetry.close("query_llm failed")
     telemetry.close()
     assert [(span.error, span.start_ns, span.end_ns) for span in spans] == [("query_llm failed", 5, 5)]

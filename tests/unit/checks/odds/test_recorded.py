@@ -27,7 +27,7 @@ def ledger(*events, name="chain", run="r1", final="succeeded", refused=(), param
 
 def test_a_ledger_is_read_as_attempts_with_retry_numbers():
     found = recorded(
-        MACHINE, [("ledger.jsonl", ledger({"a": "failed"}, {"a": "failed"}, {"a": "passed"}, {"b": "passed"}))]
+        MACHINE, [("story.jsonl", ledger({"a": "failed"}, {"a": "failed"}, {"a": "passed"}, {"b": "passed"}))]
     )
     assert found.attempts == (
         Attempt("r1", "a", 0, "failed"),
