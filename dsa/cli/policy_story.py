@@ -120,7 +120,7 @@ def policy_doubts(stands: PolicyStanding, directory: Path) -> Iterator[str]:
             ("it has happened", line("resume", directory, "--done", call.path)),
             (
                 "it gave something",
-                f"{line('send', directory, 'action_result', '--answers', call.path)} --json-data JSON",
+                f"{line('send', directory, 'action_result', '--answers', call.path)} --data JSON",
             ),
             ("it has failed", line("resume", directory, "--fail", call.path)),
         ]

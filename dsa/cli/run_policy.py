@@ -195,7 +195,7 @@ def send_policy(recorded: Recorded, manner: Manner, kind: str, data: object, key
     elif kind == ACTION_RESULT and isinstance(data, dict):
         step = action_result_step(actor, data)
     else:
-        forms = f"`{TEXT} \"..\"` or `{ACTION_RESULT} --json-data '{{..}}'`"
+        forms = f"`{TEXT} \"..\"` or `{ACTION_RESULT} --data '{{..}}'`"
         raise click.UsageError(f"what a call gave is written {forms}")
     return _taken_up(recorded, manner, answers={path_of(key): step})
 

@@ -12,7 +12,7 @@ from property.test_recovery import LIVES, lived
 from dsa.checks.mutants import mutants
 from dsa.checks.scenarios import run_scenarios
 from dsa.cli.faults import Ended
-from dsa.cli.kept import Kept
+from dsa.runs.record import RunRecord
 from dsa.cli.show import percept_lines, scenario_lines
 from dsa.cli.timeline import story
 from dsa.errors import OccurrenceError
@@ -29,7 +29,7 @@ from dsa.testing.strategies import machines
 def kept(machine, entries):
     entries = Ledger([attrs.evolve(entries[0], parameters=machine.constants), *list(entries)[1:]])
     run = replay(machine, entries)
-    return Kept(Recorded("r", dumps(machine), entries, 1), entries[0], run, standing(run))
+    return RunRecord(Recorded("r", dumps(machine), entries, 1), entries[0], run, standing(run))
 
 
 def whole_prefixes(entries):

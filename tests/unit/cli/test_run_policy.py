@@ -255,7 +255,7 @@ def test_about_a_call_that_must_not_be_repeated_somebody_is_asked():
         "in doubt: pay 1.3 was under way when the run was cut off: {}",
         f"  it has not happened  dsa resume {run} --retry 1.3",
         f"  it has happened      dsa resume {run} --done 1.3",
-        f"  it gave something    dsa send {run} action_result --answers 1.3 --json-data JSON",
+        f"  it gave something    dsa send {run} action_result --answers 1.3 --data JSON",
         f"  it has failed        dsa resume {run} --fail 1.3",
     ]
     assert did() == []
@@ -296,7 +296,7 @@ def test_a_key_may_have_its_run():
         (["resume", "--budget", "calls=1"], "--budget goes with a run of a machine"),
         (["send", "text", "hello"], "it takes no events"),
         (["send", "event", "hello", "--answers", "1.3"], "what a call gave is written `text"),
-        (["send", "action_result", "hello", "--answers", "1.3"], "`action_result --json-data"),
+        (["send", "action_result", "hello", "--answers", "1.3"], "`action_result --data"),
         (["send", "text", "x", "--answers", "1.9"], "1.9 is not in doubt"),
         (["replay", "--against", "dual_state"], "has no machine"),
         (["show", "--as-scenario"], "it has no machine"),
