@@ -107,6 +107,8 @@ class HeldRun:
         self._rest = None
         if self.folder is not None:
             self.folder.observe(entry, self.artifacts)
+        if self._setting.log is not None:
+            self._setting.log.take(entry, self._count > self._known)
         if self._setting.on_moment is not None:
             self._setting.on_moment(Moment(self.id, self._count, entry), self._count > self._known)
         self._watchers.wake()

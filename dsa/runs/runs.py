@@ -36,7 +36,7 @@ from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.inbox import Posted, delivered
 from dsa.runtime.journal import Beginning, HeldError, Message, UnknownRunError
 from dsa.runtime.ledger import ChangeEntry, Handling, MachineEntry
-from dsa.runtime.moment import OnMoment, to_all
+from dsa.runtime.moment import OnMoment
 from dsa.runtime.recovery import unfinished
 from dsa.runtime.rest import Rest
 from dsa.runtime.run import Run, begin
@@ -287,9 +287,9 @@ class Runs(RunArchive):
     def _setting(self, on_moment: OnMoment | None) -> Setting:
         if self.root is None:
             return Setting(self._place, self._clock, on_moment, self._held, None, self._known, self._sources)
-        log = LedgerLog()
-        watch = log.on_moment if on_moment is None else to_all(log.on_moment, on_moment)
-        return Setting(self._place, self._clock, watch, self._held, log, self._known, self._sources, self._inbox)
+        return Setting(
+            self._place, self._clock, on_moment, self._held, LedgerLog(), self._known, self._sources, self._inbox
+        )
 
     def _now_ms(self) -> int:
         return time.time_ns() // 1_000_000 if self._clock is None else self._clock.wall_ms()

@@ -37,6 +37,7 @@ def shop(tmp_path, monkeypatch):
 def told(*arguments):
     """The object that a command prints, which has the shape; its exit code is in it."""
     result = dsa(*arguments, "--json")
+    assert result.stdout, result.exception
     found = json.loads(result.stdout)
     jsonschema.validate(found, SCHEMA)
     if result.exception is None or isinstance(result.exception, SystemExit):
@@ -63,7 +64,7 @@ def cut_off(shop):
 
 def stopped(shop):
     run, _ = begun(file=shop).feed(Occurrence("order"))
-    keep(ROOT, run.record(ResultEntry(f"{RUN}/1/1", "log", [error_step("log", "GONE", "no disk").to_json()])).ledger)
+    keep(ROOT, run.record(ResultEntry("1/1", [error_step("log", "GONE", "no disk").to_json()])).ledger)
 
 
 @pytest.mark.parametrize(("stands", "kind"), [
