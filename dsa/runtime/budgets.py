@@ -12,6 +12,7 @@ import attrs
 
 from dsa.errors import DsaError
 from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, DoubtEntry, EffectEntry, Entry, Ledger, ResultEntry
+from dsa.words import closest
 
 UNITS = ("calls", "tokens", "usd", "seconds")
 _WHOLE = ("calls", "tokens")
@@ -48,7 +49,7 @@ def read_limit(text: str, effects: Iterable[str]) -> Limit:
         written = f"write UNIT=NUMBER or EFFECT.UNIT=NUMBER, UNIT one of {', '.join(UNITS)}"
         raise BudgetError(f"'{text}' is no budget: {written}")
     if effect and effect not in known:
-        raise BudgetError(f"'{text}' is no budget: there is no effect '{effect}'; the effects are: {', '.join(known)}")
+        raise BudgetError(f"'{text}' is no budget: there is no effect '{effect}'; {closest(effect, known)}")
     try:
         most = float(amount)
     except ValueError:

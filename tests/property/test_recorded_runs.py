@@ -12,12 +12,12 @@ from property.test_recovery import LIVES, lived
 from dsa.checks.mutants import mutants
 from dsa.checks.scenarios import run_scenarios
 from dsa.cli.faults import Ended
-from dsa.runs.record import RunRecord
 from dsa.cli.show import percept_lines, scenario_lines
 from dsa.cli.timeline import story
 from dsa.errors import OccurrenceError
 from dsa.lang import dumps, loads
 from dsa.meaning import Occurrence
+from dsa.runs.record import RunRecord
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import EffectEntry, EventEntry, Ledger, MachineEntry, Record, RefusalEntry, RowEntry
 from dsa.runtime.run import begin, replay

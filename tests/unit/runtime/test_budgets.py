@@ -54,7 +54,7 @@ def test_a_limit_is_read(text, limit):
         ("calls=-1", "'-1' is no number from 0"),
         ("calls=inf", "'inf' is no number from 0"),
         ("hours=3", "UNIT one of calls, tokens, usd, seconds"),
-        ("query.calls=3", "there is no effect 'query'; the effects are: execute_guard, log, query_llm"),
+        ("query.calls=3", "there is no effect 'query'; did you mean 'query_llm'?"),
     ],
 )
 def test_what_is_no_limit_is_said(text, why):
