@@ -183,3 +183,18 @@ def test_a_run_that_cannot_be_read_is_named(shop):
 def test_a_run_without_a_machine_has_the_shape_too():
     keep(ROOT, [PolicyEntry(RUN, "search", "0")], "")
     assert told("show", "last")["machine"] is None
+
+
+def test_a_run_says_which_model_it_takes_when_none_was_chosen():
+    asked = dsa("run", "dual_state", "--budget", "calls=0")
+    assert "model: local, the built-in one; --model takes another\n" in asked.stderr
+    Path("s.md").write_text("```\nx\n```\n")
+    chosen = dsa("run", "dual_state", "--budget", "calls=0", "--model", "scripted:s.md")
+    assert "model:" not in chosen.stderr
+
+
+def test_a_run_goes_on_with_another_parameter_if_it_fits():
+    Path("s.md").write_text("```\nx\n```\n" * 9)
+    dsa("run", "dual_state", "--budget", "query_llm.calls=1", "--model", "scripted:s.md", "--param", "rmax=2")
+    found = told("resume", "last", "--param", "rmax=1", "--budget", "query_llm.calls=9")
+    assert (found["kind"], found["outcome"], len(found["attempts"])) == ("finished", "failed", 2)
