@@ -61,7 +61,7 @@ class Writes:
     def __init__(self):
         self.appends, self.intents = [], Intents()
 
-    def append(self, entries):
+    def append(self, entries, summary=None, taking=()):
         self.appends.append([f"{to_json(entry)['kind']} {self._effect(entry)}".strip() for entry in entries])
 
     def _effect(self, entry):
