@@ -37,7 +37,6 @@ from dsa.runtime.ledger import (
     Handling,
     Record,
     RefusalEntry,
-    TimerEntry,
 )
 from dsa.runtime.policies import Action, Step, error_step
 from dsa.runtime.recorded import IN_DOUBT
@@ -131,15 +130,14 @@ class Driver:
         self._broken: BaseException | None = None
         self._will_save = self._is_away = False
         self._show(run.ledger[: self._saved])
-        self.run = self._with_deadlines(run, commands)
 
-    def send(self, occurrence: Occurrence) -> None:
-        """Hand in an outside event, from the event loop's thread; it is taken when its turn comes.
+    def send(self, occurrence: Occurrence, at: str | None = None) -> None:
+        """Hand in an outside event, from the event loop's thread; it is taken when its turn comes, if its place is still `at`.
 
         OccurrenceError for an event that does not come from outside, or whose data is not what it has to be; TypeError or ValueError for
         data that is not JSON.
         """
-        self._tell(News(self._outside.read(self.run.machine, occurrence)))
+        self._tell(News(self._outside.read(self.run.machine, occurrence), at=at))
 
     def hear(self, intent: Intent, answer: Occurrence | Step) -> None:
         """Take an answer of an effect, or its error step, whoever brings it; one that nobody waits for is refused as late (S7)."""
@@ -232,7 +230,7 @@ class Driver:
         """Record that an effect in doubt counts as failed, or as done."""
         said = f"the run was cut off while it was under way; it counts as {'failed' if handling == 'fail' else 'done'}"
         steps = [error_step(intent.effect, IN_DOUBT, said)] if handling == "fail" else []
-        self.keep(result_of(intent, steps))
+        self.keep(result_of(intent, steps, at_ms=self.clock.wall_ms()))
         if intent.effect in self.run.machine.answers:
             self.hear(intent, answer_in(self.run.machine, intent.effect, steps))
         elif steps:
@@ -259,9 +257,9 @@ class Driver:
             said = self._secrets.text(str(error))
             self._failure = Failure(f"a guard that judges {occurrence.event}", line, type(error).__name__, said)
             return
-        run, commands = self.run.feed(given, key, at_ms=self.clock.wall_ms())
+        run, commands = self.run.feed(given, key, at_ms=self.clock.wall_ms(), at=news.at)
         refused = run.ledger[-1]
-        self.run = self._with_deadlines(run, commands)
+        self.run = run
         self._save()
         if isinstance(refused, RefusalEntry) and self._must_be_taken(given) and refused.reason not in _HARMLESS:
             what = f"{given.event} in {run.configuration.state}"
@@ -341,13 +339,6 @@ class Driver:
         if self._broken is None:
             with suppress(BaseException):
                 self._save()
-
-    def _with_deadlines(self, run: Run, commands: tuple[Command, ...]) -> Run:
-        """Give the run with an entry for each timer that is started."""
-        for armed in (command for command in commands if isinstance(command, ArmTimer)):
-            deadline_ms = self.clock.wall_ms() + armed.duration_ms
-            run = run.record(TimerEntry(armed.source, armed.event, deadline_ms))
-        return run
 
     # -- what goes out ------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ the effect it is for: whoever performs that effect again finds it, and goes on w
 import asyncio
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -127,7 +128,8 @@ class MachineGenerator(AsyncGeneratorInterface):
 
     def _begun(self, store: RunStore, run_id: str, key: str) -> _Held:
         started = {**self._started, "for": key}
-        run, commands = begin(self._machine, run_id, digest=digest(self._machine), started=started)
+        at_ms = time.time_ns() // 1_000_000
+        run, commands = begin(self._machine, run_id, digest=digest(self._machine), started=started, at_ms=at_ms)
         return _Held(run, Beginning(store, run_id, self._text), commands)
 
     @contextmanager

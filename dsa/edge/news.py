@@ -20,10 +20,11 @@ Timer = tuple[str, str]
 
 @attrs.frozen
 class News:
-    """Something for the run: an occurrence, the intent of the effect it answers, or the timer that fired."""
+    """Something for the run: an occurrence, the intent of the effect it answers, the place that its sender has named."""
 
     occurrence: Occurrence
     intent: Intent | None = None
+    at: str | None = None
 
 
 def came_before(left: Unfinished, machine: Machine, now_ms: int) -> tuple[tuple[News, ...], Mapping[Timer, int]]:

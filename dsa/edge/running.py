@@ -125,7 +125,8 @@ def take_up(
         limits = _limits(run.machine, budget or dict(first.started).get("budget") or ())
         binding = bind(first, run.machine)
         text = _document(recorded, run, binding)
-        run = answered(run, {key: _without_secrets(said, binding) for key, said in (answers or {}).items()})
+        said = {key: _without_secrets(each, binding) for key, each in (answers or {}).items()}
+        run = answered(run, said, time.time_ns() // 1_000_000)
         journal.append(run.ledger[len(recorded.entries) :])
         log, told = _logged(len(recorded.entries), recall, observe)
         with kept(root, run, text, told) as (artifacts, directory, watch):

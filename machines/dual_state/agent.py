@@ -7,6 +7,7 @@ and fields are the agent program's. Which state follows which stands in `machine
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from secrets import token_hex
+from time import time_ns
 from typing import Any
 
 import attrs
@@ -267,7 +268,11 @@ async def drive(
     machine: Machine, binding: Binding, artifacts: ArtifactStore, specification: str, observe: Observer
 ) -> Rest:
     """Run a machine in memory from its specification until it rests."""
-    run, commands = begin(machine, new_run_id(machine.name, entropy=token_hex(8)))  # no store refuses an id twice
+    run_id, at_ms = (
+        new_run_id(machine.name, entropy=token_hex(8)),
+        time_ns() // 1_000_000,
+    )  # no store refuses an id twice
+    run, commands = begin(machine, run_id, at_ms=at_ms)
     driver = Driver(run, binding, artifacts, commands=commands, observe=observe)
     return await driver.drive(Occurrence(SPECIFICATION, data=specification))
 

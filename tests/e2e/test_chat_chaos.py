@@ -21,7 +21,7 @@ from chats import CARS, CSV, SQL, scripted, sql
 from results import results_of
 
 from dsa.edge.runs import open_store
-from dsa.runtime.ledger import EffectEntry, RefusalEntry, RowEntry, TimerEntry
+from dsa.runtime.ledger import EffectEntry, RefusalEntry, RowEntry
 from machines.chat.conversation import conversation_of
 from machines.chat.session import Chat, Settings
 
@@ -150,7 +150,7 @@ TROUBLE = (
     Said(calls=(("run_sql", {"sql": SQL}), ("run_sql", {"sql": SQL}), ("run_python", {"code": CSV}), ("run_nothing", {}), ("run_python", {"code": ""}))),
     Said("no", status=400), sql("SELEC"), Said("See a.png."), Said("Done."), *[Said("It", finish="length")] * 4, sql(),
 )  # fmt: skip
-WITH_THE_ONE_BEFORE = (RowEntry, RefusalEntry, EffectEntry, TimerEntry)
+WITH_THE_ONE_BEFORE = (RowEntry, RefusalEntry, EffectEntry)
 
 
 def troubled(folder):

@@ -154,7 +154,7 @@ class Process:
         assert self.journal is not None, "it holds the run"
         run, _ = replayed(recorded)
         require_decidable(run.machine, unfinished(run), said.decided, said.answers)
-        run = answered(run, said.answers)
+        run = answered(run, said.answers, self._around.time.wall_ms())
         self.journal.append(run.ledger[len(recorded.entries) :])
         self._drive(said.sent, said.decided, run=run, binding=binding, left=unfinished(run))
 
