@@ -12,6 +12,8 @@ import attrs
 
 import dsa.edge.driver as driver_module
 import dsa.runs.runs as runs_module
+import dsa.runtime.fold as fold_module
+import dsa.runtime.run as run_module
 from dsa.edge.driver import Driver
 from dsa.edge.underway import UnderWay
 from dsa.meaning import Refusal
@@ -21,10 +23,11 @@ from dsa.runtime.intents import Intent
 from dsa.runtime.journal import LeaseLostError
 from dsa.runtime.ledger import DoubtEntry, RefusalEntry, ResultEntry
 from dsa.runtime.recovery import InFlight, Unfinished, unfinished
-from dsa.runtime.run import ArmTimer, Run
+from dsa.runtime.run import Run
 from dsa.testing.simulation import process as process_module
 from dsa.testing.simulation import store as store_module
 from dsa.testing.simulation.disk import File
+from dsa.testing.simulation.loop import VirtualClock
 from dsa.testing.simulation.store import DiskJournal, DiskStore
 from machines.dual_state import bindings
 
@@ -385,13 +388,22 @@ def a_timer_rings_too_early():
 
 @planted("parcels")
 def a_deadline_is_written_wrong():
-    real = Driver._with_deadlines
+    """It is counted from when its event came."""
+    real = VirtualClock.wall_ms
+    with patch.object(VirtualClock, "wall_ms", lambda self: real(self) + 1):
+        yield
 
-    def wrong(self, run, commands):
-        later = (attrs.evolve(c, duration_ms=c.duration_ms + 1) if isinstance(c, ArmTimer) else c for c in commands)
-        return real(self, run, tuple(later))
 
-    with patch.object(Driver, "_with_deadlines", wrong):
+@planted("parcels")
+def a_deadline_is_folded_wrong():
+    """Who takes a run up goes by it."""
+    real = run_module.timers_after
+
+    def early(move, timers, at_ms):
+        found = real(move, timers, at_ms)
+        return {timer: due if timer in timers else (at_ms + due) // 2 for timer, due in found.items()}
+
+    with patch.object(run_module, "timers_after", early), patch.object(fold_module, "timers_after", early):
         yield
 
 

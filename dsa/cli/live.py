@@ -4,6 +4,7 @@ Takes ledger entries as they are appended; prints to the console it is given and
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
@@ -26,12 +27,14 @@ from dsa.runtime.ledger import (
     ArtifactEntry,
     EffectEntry,
     Entry,
+    EventEntry,
+    MachineEntry,
     ResultEntry,
     RowEntry,
-    TimerEntry,
     VerdictEntry,
 )
 from dsa.runtime.moment import Moment
+from dsa.timers import ArmTimer, DropTimer, armed, timers_after
 
 _WORDS: dict[Outcome, str] = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}
 _STYLES = {"passed": "green", "rejected": "yellow", "fatal": "bold red", "error": "bold red"}
@@ -69,6 +72,7 @@ class Progress:
         self._quiet = quiet
         self._state = machine.entered(machine.initial)
         self._intents = Intents()
+        self._arrived = EventEntry(0, "")
         self._rows: list[Row] = []
         self._asked: Counter[str] = Counter()
         self._row_of: dict[str, int] = {}
@@ -111,25 +115,39 @@ class Progress:
                 self._judged(entry)
             case ResultEntry(key=key) if self._intents.effect(key) in _ATTEMPTING:
                 self._failed(entry)
+            case EventEntry():
+                self._arrived = entry
+                return
             case RowEntry(target=target):
                 self._state = target
+                self._waits(self._started(entry), self._arrived.at_ms)
                 return
-            case TimerEntry():
-                self._waits(entry)
+            case MachineEntry(at_ms=at_ms):
+                self._waits(armed(self._machine, self._machine.armed(self._state)), at_ms)
                 return
             case _:
                 return
         if self._live is not None:
             self._live.update(self._table(self._console.height - _MARGIN))
 
-    def _waits(self, entry: TimerEntry) -> None:
+    def _started(self, row: RowEntry) -> tuple[ArmTimer | DropTimer, ...]:
+        """Return what becomes of timers with a row that was taken for what has arrived."""
+        for each in self._machine.transitions:
+            is_there = each.event == self._arrived.event and each.source in self._machine.ancestry(row.source)
+            if is_there and (each.span.line if each.span else None) == row.line:
+                return timers_after(self._machine, row.source, each, row.target)
+        return ()
+
+    def _waits(self, timers: Iterable[ArmTimer | DropTimer], at_ms: int) -> None:
         """Say for what a run waits that will not wait for ever: otherwise nobody would know why nothing happens."""
         named = self._machine.event_named
         accepted = accepted_events(self._machine, self._state)
         outside = [event for event in accepted if event in named and named[event].origin == OUTSIDE]
-        if outside and not self._quiet:
-            told = f"waiting in {self._state} for: {', '.join(outside)}; {entry.event} is due {due(entry.deadline_ms)}"
-            self._console.print(Text(printable(told)), soft_wrap=True)
+        for timer in timers if outside and not self._quiet else ():
+            if isinstance(timer, ArmTimer):
+                waits = f"waiting in {self._state} for: {', '.join(outside)}"
+                told = f"{waits}; {timer.event} is due {due(at_ms + timer.duration_ms)}"
+                self._console.print(Text(printable(told)), soft_wrap=True)
 
     def _generated(self, entry: ArtifactEntry) -> None:
         row = Row(entry.step, entry.attempt, entry.artifact_id, seconds=entry.seconds)

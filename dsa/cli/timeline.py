@@ -28,7 +28,6 @@ from dsa.runtime.ledger import (
     RefusalEntry,
     ResultEntry,
     RowEntry,
-    TimerEntry,
     VerdictEntry,
 )
 from dsa.runtime.recovery import handling_of, unfinished
@@ -92,17 +91,15 @@ def heading(first: MachineEntry) -> Iterator[str]:
     yield " ".join(words)
 
 
-def told(
-    run_id: str, entries: Iterable[Entry], begun_ms: int | None = None, earlier: Iterable[Entry] = ()
-) -> Iterator[str]:
-    """Tell what happened, event by event, each with the seconds since the run was begun, if it is known when that was."""
+def told(run_id: str, entries: Iterable[Entry], begun_ms: int = 0, earlier: Iterable[Entry] = ()) -> Iterator[str]:
+    """Tell what happened, event by event, each with the seconds since the run was begun, if it is known when that was (not 0)."""
     entries = tuple(entries)
     found, intents = happenings(entries), Intents((*earlier, *entries))
     width = min(_WIDEST, max((len(_event(happening)) for happening in found if happening.event), default=0))
     for happening in found:
         if happening.event is not None:
             at_ms = happening.event.at_ms
-            since = "" if at_ms is None or begun_ms is None else f"{(at_ms - begun_ms) / 1000:>8.1f} s"
+            since = "" if not at_ms or not begun_ms else f"{(at_ms - begun_ms) / 1000:>8.1f} s"
             yield f"{happening.event.seq:>3}{since}  {_event(happening):<{width}}  {outcome_text(happening.outcome)}"
             if happening.event.key is None and happening.event.data not in (None, ""):
                 yield f"{_INDENT}data: {shortened(happening.event.data)}"
@@ -148,8 +145,6 @@ def entry_text(entry: Entry, run_id: str, intents: Intents) -> str:
             return _artifact(entry, run_id)
         case VerdictEntry():
             return _verdict(entry)
-        case TimerEntry(source=source, event=event):
-            return f"timer {event} of {source}, due {due(entry.deadline_ms)}"
         case DoubtEntry(key=key, effect=effect, handling=handling):
             why = "had failed" if handling == "again" else "was under way when the run was cut off"
             return f"resumed: {effect} {key} {why}; {HANDLED[handling]}"

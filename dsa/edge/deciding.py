@@ -48,11 +48,11 @@ def _require_answer(machine: Machine, flying: InFlight, occurrence: Occurrence) 
     require_known(machine, occurrence)
 
 
-def answered(run: Run, answers: Mapping[str, Occurrence]) -> Run:
-    """Record what somebody says that effects in doubt, by their keys, were answered with."""
+def answered(run: Run, answers: Mapping[str, Occurrence], at_ms: int) -> Run:
+    """Record what somebody says now that effects in doubt, by their keys, were answered with."""
     intents = {flying.intent.key: flying.intent for flying in unfinished(run).in_flight} if answers else {}
     for key, answer in answers.items():
         given = event_step(intents[key].effect, answer.event, verdicts=dict(answer.verdicts), data=answer.data)
         run = run.record(DoubtEntry(key, intents[key].effect, "done"))
-        run = run.record(result_of(intents[key], [given]))
+        run = run.record(result_of(intents[key], [given], at_ms=at_ms))
     return run

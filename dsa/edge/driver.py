@@ -24,7 +24,7 @@ from dsa.edge.outside import FromOutside
 from dsa.edge.performing import Performer
 from dsa.edge.underway import UnderWay
 from dsa.errors import OccurrenceError
-from dsa.meaning import Occurrence, Refusal, Taken, require_known, step
+from dsa.meaning import Configuration, Occurrence, Refusal, Taken, require_known, step
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.budgets import Limit, Meter
 from dsa.runtime.inbox import error_text, outcome_text
@@ -36,11 +36,10 @@ from dsa.runtime.ledger import (
     Handling,
     Record,
     RefusalEntry,
-    TimerEntry,
 )
 from dsa.runtime.policies import Action, Step, error_step
 from dsa.runtime.recorded import IN_DOUBT
-from dsa.runtime.recovery import InFlight, Unfinished, handling_of, unfinished
+from dsa.runtime.recovery import InFlight, Unfinished, handling_of
 from dsa.runtime.redacting import RedactingArtifacts
 from dsa.runtime.rest import Failure, Rest
 from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, Stop
@@ -55,6 +54,14 @@ T = TypeVar("T")
 
 def _failure(intent: Intent, payload: dict[str, Any]) -> Failure:
     return Failure(intent.effect, intent.line, *code_and_message(payload), str(payload.get("at") or ""))
+
+
+def _became(run: Run, before: Configuration, given: Occurrence) -> Taken | Refusal:
+    """Return what became of an event from outside that was fed last."""
+    last = run.ledger[-1]
+    if isinstance(last, RefusalEntry):
+        return Refusal(last.reason, before, last.message, (), last.accepted)  # type: ignore[arg-type]  # one of ours
+    return step(run.machine, before, given)
 
 
 class Driver:
@@ -100,15 +107,14 @@ class Driver:
         self._broken: BaseException | None = None
         self._will_save = self._is_away = False
         self._show(run.ledger[: self._saved])
-        self.run = self._with_deadlines(run, commands)
 
-    def send(self, occurrence: Occurrence) -> None:
-        """Hand in an outside event, from the event loop's thread; it is taken when its turn comes.
+    def send(self, occurrence: Occurrence, at: str | None = None) -> None:
+        """Hand in an outside event, from the event loop's thread; it is taken when its turn comes, if its place is still `at`.
 
         OccurrenceError for an event that does not come from outside, or whose data is not what it has to be; TypeError or ValueError for
         data that is not JSON.
         """
-        self._tell(News(self._outside.read(self.run.machine, occurrence)))
+        self._tell(News(self._outside.read(self.run.machine, occurrence), at=at))
 
     def hand(
         self, occurrence: Occurrence, at: str | None = None, message: str | None = None
@@ -125,7 +131,7 @@ class Driver:
     @property
     def next_deadline_ms(self) -> int | None:
         """When the next timer is due, in milliseconds since 1970; None when none is armed."""
-        return min(unfinished(self.run).timers.values(), default=None)
+        return min(self.run.timers.values(), default=None)
 
     def write_to(self, journal: Journal) -> None:
         """Go on with another right to write the same run, which was given up at rest."""
@@ -225,7 +231,7 @@ class Driver:
         """Record that an effect in doubt counts as failed, or as done."""
         said = f"the run was cut off while it was under way; it counts as {'failed' if handling == 'fail' else 'done'}"
         steps = [error_step(intent.effect, IN_DOUBT, said)] if handling == "fail" else []
-        self.keep(result_of(intent, steps))
+        self.keep(result_of(intent, steps, at_ms=self.clock.wall_ms()))
         if intent.effect in self.run.machine.answers:
             self.hear(intent, answer_in(self.run.machine, intent.effect, steps))
         elif steps:
@@ -256,10 +262,10 @@ class Driver:
             self._failure = Failure(f"a guard that judges {occurrence.event}", line, type(error).__name__, said)
             return
         before = self.run.configuration
-        run, commands = self.run.feed(given, key, at_ms=self.clock.wall_ms())
+        run, commands = self.run.feed(given, key, at_ms=self.clock.wall_ms(), at=news.at)
         refused = run.ledger[-1]
-        self.run = self._with_deadlines(run, commands)
-        became = None if news.answer is None else step(run.machine, before, given)
+        self.run = run
+        became = None if news.answer is None else _became(run, before, given)
         self._save(() if news.message is None or became is None else ((news.message, outcome_text(became)),))
         if news.answer is not None and became is not None and not news.answer.done():
             news.answer.set_result(became)
@@ -353,13 +359,6 @@ class Driver:
         if self._broken is None:
             with suppress(BaseException):
                 self._save()
-
-    def _with_deadlines(self, run: Run, commands: tuple[Command, ...]) -> Run:
-        """Give the run with an entry for each timer that is started."""
-        for armed in (command for command in commands if isinstance(command, ArmTimer)):
-            deadline_ms = self.clock.wall_ms() + armed.duration_ms
-            run = run.record(TimerEntry(armed.source, armed.event, deadline_ms))
-        return run
 
     # -- what goes out ------------------------------------------------------------------------------------------
 

@@ -108,9 +108,9 @@ def occurrence_of(intent: Intent, answer: Occurrence | Step) -> Occurrence:
     return Occurrence(f"{intent.effect}.failed", data=answer.payload) if isinstance(answer, Step) else answer
 
 
-def result_of(intent: Intent, steps: list[Step], seconds: float = 0.0) -> ResultEntry:
-    """Give the record of what a policy gave, and how long it took."""
-    return ResultEntry(intent.key, [step.without_id() for step in steps], seconds)
+def result_of(intent: Intent, steps: list[Step], seconds: float = 0.0, at_ms: int = 0) -> ResultEntry:
+    """Give the record of what a policy gave, how long it took, and when it was over."""
+    return ResultEntry(intent.key, [step.without_id() for step in steps], seconds, at_ms)
 
 
 def steps_of(result: ResultEntry) -> list[Step]:

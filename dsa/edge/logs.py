@@ -26,7 +26,6 @@ from dsa.runtime.ledger import (
     RefusalEntry,
     ResultEntry,
     RowEntry,
-    TimerEntry,
     VerdictEntry,
 )
 from dsa.runtime.moment import Moment
@@ -107,9 +106,6 @@ def described(entry: Entry) -> tuple[str, int, Fields]:
             return "effect", logging.INFO, {"effect": entry.effect, "key": entry.key}
         case ArtifactEntry() | VerdictEntry() | ResultEntry():
             return _outcome(entry)
-        case TimerEntry():
-            timer = {"timer": entry.source, "event": entry.event, "deadline_ms": entry.deadline_ms}
-            return "timer", logging.DEBUG, timer
         case DoubtEntry():
             return "doubt", logging.WARNING, {"effect": entry.effect, "key": entry.key, "handling": entry.handling}
         case CallEntry():

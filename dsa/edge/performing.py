@@ -99,13 +99,13 @@ class Performer:
             spent = self._meter.exhausted(intent.effect)
             if spent is not None:
                 answer = error_step(intent.effect, BUDGET, f"its budget is spent: {spent}")
-                self._host.keep(result_of(intent, [answer]))
+                self._host.keep(result_of(intent, [answer], at_ms=self._clock.wall_ms()))
                 break
             began_s = self._clock.now_s()
             steps = await self._tried(intent.key, action, about, tries + number)
             answer = answer_in(machine, intent.effect, steps) if intent.effect in machine.answers else fault_in(steps)
             said = [*steps, answer] if isinstance(answer, Step) and answer not in steps else steps
-            result = result_of(intent, said, self._clock.now_s() - began_s)
+            result = result_of(intent, said, self._clock.now_s() - began_s, self._clock.wall_ms())
             if not isinstance(answer, Step) or ends_its_tries(about, result) or number == last:
                 (self._host.settle if intent.effect in machine.answers else self._host.keep)(result)
                 break

@@ -183,7 +183,7 @@ class Runs(RunArchive):
             if said.answers:
                 secrets = setup.binding.secrets
                 answers = {key: attrs.evolve(each, data=secrets.value(each.data)) for key, each in said.answers.items()}
-                run = answered(run, answers)
+                run = answered(run, answers, self._now_ms())
                 left = unfinished(run)
             journal.append(run.ledger[len(recorded.entries) :])
             return RunHandle(self._setting(on_moment), setup, run, journal, left=left)

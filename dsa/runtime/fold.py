@@ -5,7 +5,7 @@ stops at the event that led there: `dsa.runtime.run.replay` derives the entries 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dsa.compiled_step import Move, compiled_step
 from dsa.machine import Machine
@@ -21,26 +21,39 @@ from dsa.runtime.ledger import (
     RefusalEntry,
     ResultEntry,
     RowEntry,
-    TimerEntry,
     VerdictEntry,
 )
-from dsa.runtime.moves import SPECIFICATION, changes, keys_after, views_after
+from dsa.runtime.moves import (
+    SPECIFICATION,
+    changes,
+    deadlines,
+    keys_after,
+    places_after,
+    timers_after,
+    views_after,
+)
 from dsa.runtime.views import StepView
 
+if TYPE_CHECKING:
+    from dsa.runtime.run import Run
+
 #: Records that change nothing but the ledger.
-_ONLY_RECORDED: frozenset[type[Entry]] = frozenset({ResultEntry, TimerEntry, DoubtEntry, CallEntry, CallResultEntry})
+_ONLY_RECORDED: frozenset[type[Entry]] = frozenset({ResultEntry, DoubtEntry, CallEntry, CallResultEntry})
 
 
 class Fold:
     """Where a run is: the fields of `dsa.runtime.run.Run` and the parts of its configuration, put together when somebody asks."""
 
-    def __init__(self, machine: Machine, run_id: str) -> None:
+    def __init__(self, machine: Machine, run_id: str, at_ms: int) -> None:
         self.run_id = run_id
         first = start(machine)
         self.state, self.values, self.outstanding = first.state, first.values, first.outstanding
         self.seq = 0
         self.keys: Mapping[str, str] = {}
         self.specification: Any = None
+        self.timers = deadlines(machine, first.state, at_ms)
+        self.entered = 0
+        self.taken: Mapping[str, int] = {}
         self._compiled = compiled_step(machine)
         self._steps: Mapping[str, StepView] = {}
         self._said: dict[str, list[ArtifactEntry | VerdictEntry]] = {}  # since the views were put together
@@ -59,18 +72,13 @@ class Fold:
             self._said = {}
         return self._steps
 
-    def go_on_from(
-        self,
-        configuration: Configuration,
-        seq: int,
-        keys: Mapping[str, str],
-        steps: Mapping[str, StepView],
-        specification: Any,  # noqa: ANN401  (JSON)
-    ) -> None:
-        """Go on from where others have got."""
-        self.state, self.values = configuration.state, configuration.values
-        self.outstanding, self.seq, self.keys = configuration.outstanding, seq, keys
-        self._steps, self._said, self.specification = steps, {}, specification
+    def go_on_from(self, run: "Run") -> None:
+        """Go on from where a run has got."""
+        here = run.configuration
+        self.state, self.values, self.outstanding = here.state, here.values, here.outstanding
+        self.seq, self.keys, self.specification = run.seq, run.keys, run.specification
+        self._steps, self._said = run.steps, {}
+        self.timers, self.entered, self.taken = run.timers, run.entered, run.taken
 
     def take(self, entries: Sequence[Entry], position: int) -> int:
         """Fold entries from a position on; give the position of the first that was not folded."""
@@ -95,6 +103,8 @@ class Fold:
         seq = self.seq + 1
         if event.key is not None and (event.source is not None or event.key != self._key_answered(event)):
             return 0
+        if event.at is not None:
+            return 0
         outcome = self._compiled.move(self, event)
         if isinstance(outcome, Refusal):
             refused = RefusalEntry(outcome.reason, outcome.message, outcome.accepted)
@@ -116,6 +126,8 @@ class Fold:
             return 0
         self.state, self.values, self.outstanding, self.seq = move.target, values, move.outstanding, seq
         self.keys, self._steps = keys_after(move, self.keys, place), steps
+        self.timers = timers_after(move, self.timers, event.at_ms)
+        self.entered, self.taken = places_after(move, event, self.entered, self.taken)
         if move.event == SPECIFICATION:
             self.specification = event.data
         return end - position + 1

@@ -111,7 +111,7 @@ class MachineEntry:
     """Which machine runs: name, SHA-256 of its canonical text, parameter values. The first entry of every run.
 
     `started` says with what it was started, so that it can go on in the same way: file, model, seed and the like. `at_ms` is when, in
-    milliseconds since 1970; None where nobody looked at a clock.
+    milliseconds since 1970; 0 where nobody looked at a clock. What timers of the initial state are due by is counted from it.
     """
 
     run: str
@@ -119,7 +119,7 @@ class MachineEntry:
     digest: str
     parameters: tuple[tuple[str, Value], ...] = attrs.field(default=(), converter=_pairs)
     started: tuple[tuple[str, Any], ...] = attrs.field(default=(), converter=_pairs)
-    at_ms: int | None = None
+    at_ms: int = 0
 
 
 @attrs.frozen
@@ -134,12 +134,15 @@ class ChangeEntry:
     text: str
     parameters: tuple[tuple[str, Value], ...] = attrs.field(default=(), converter=_pairs)
     file: str | None = None
-    at_ms: int | None = None
+    at_ms: int = 0
 
 
 @attrs.frozen
 class EventEntry:
-    """An occurrence as it arrived. `seq` counts a run's events from 1; `key` is that of the effect it answers; `at_ms` as above."""
+    """An occurrence as it arrived. `seq` counts a run's events from 1; `key` is that of the effect it answers.
+
+    `at` is the place that the sender named (`dsa.runtime.run.place_of`). `at_ms` as above: timers that its row starts are due by it.
+    """
 
     seq: int
     event: str
@@ -147,7 +150,8 @@ class EventEntry:
     source: str | None = None
     data: Any = None
     key: str | None = None
-    at_ms: int | None = None
+    at_ms: int = 0
+    at: str | None = None
 
 
 @attrs.frozen
@@ -189,12 +193,13 @@ class EffectEntry:
 class ResultEntry:
     """What the policy of the effect with this key gave: its steps as JSON objects (seed 004) without ids, errors included.
 
-    An effect that is tried again after a failure has one for each try. `seconds` is how long this one took.
+    An effect that is tried again after a failure has one for each try. `seconds` is how long this one took, `at_ms` when it was over.
     """
 
     key: str
     steps: tuple[dict[str, Any], ...] = attrs.field(default=(), converter=_objects)
     seconds: float = 0.0
+    at_ms: int = 0
 
     @property
     def failed(self) -> bool:
@@ -272,15 +277,6 @@ class VerdictEntry:
 
 
 @attrs.frozen
-class TimerEntry:
-    """A timer was started. `deadline_ms` is when it is due, in milliseconds since 1970 (S11: a crash neither restarts nor loses it)."""
-
-    source: str
-    event: str
-    deadline_ms: int
-
-
-@attrs.frozen
 class DoubtEntry:
     """An effect was under way when the run was cut off: nobody knows whether it happened. `handling` is what is done about it."""
 
@@ -341,7 +337,7 @@ class CallResultEntry:
         return tuple(payload["usage"] for payload in own if isinstance(payload.get("usage"), dict))
 
 
-Record = ResultEntry | ArtifactEntry | VerdictEntry | TimerEntry | DoubtEntry | CallEntry | CallResultEntry
+Record = ResultEntry | ArtifactEntry | VerdictEntry | DoubtEntry | CallEntry | CallResultEntry
 Entry = MachineEntry | ChangeEntry | PolicyEntry | EventEntry | RowEntry | RefusalEntry | EffectEntry | Record
 
 _KINDS: dict[str, type[Entry]] = {
@@ -354,7 +350,6 @@ _KINDS: dict[str, type[Entry]] = {
     "result": ResultEntry,
     "artifact": ArtifactEntry,
     "verdict": VerdictEntry,
-    "timer": TimerEntry,
     "doubt": DoubtEntry,
     "policy": PolicyEntry,
     "call": CallEntry,

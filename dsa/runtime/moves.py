@@ -4,17 +4,28 @@ Takes the `Move` of the compiled step, which is the same for all runs of a machi
 """
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import attrs
 
 from dsa.compiled_step import Move
+from dsa.declarations import STAY
 from dsa.expr import Value
+from dsa.machine import Machine
 from dsa.runtime.intents import Intent
+from dsa.runtime.ledger import EventEntry
 from dsa.runtime.views import StepView
-from dsa.timers import ArmTimer, DropTimer
+from dsa.timers import ArmTimer, DropTimer, armed
 
 #: The event that brings a run its task.
 SPECIFICATION = "specification"
+
+
+#: When armed timers are due, in milliseconds since 1970, by source and event, in the order in which they were started.
+Timers = Mapping[tuple[str, str], int]
+
+
+_NOWHERE: Mapping[str, int] = MappingProxyType({})
 
 
 @attrs.frozen
@@ -38,6 +49,35 @@ def keys_after(move: Move, keys: Mapping[str, str], place: str) -> dict[str, str
         if has_answers:
             after[effect] = place + ordinal
     return after
+
+
+def timers_after(move: Move, timers: Timers, at_ms: int) -> Timers:
+    """Give the deadlines of what is armed after a move that was made at this time; what was started last stands last."""
+    if not move.timers:
+        return timers
+    after = dict(timers)
+    for command in move.timers:
+        after.pop((command.source, command.event), None)
+        if isinstance(command, ArmTimer):
+            after[command.source, command.event] = at_ms + command.duration_ms
+    return after
+
+
+def deadlines(machine: Machine, state: str, at_ms: int) -> Timers:
+    """Give the deadlines of the timers of a state that is entered at this time."""
+    started = armed(machine, () if state in machine.final_states else machine.armed(state))
+    return {(timer.source, timer.event): at_ms + timer.duration_ms for timer in started}
+
+
+def places_after(
+    move: Move, event: EventEntry, entered: int, taken: Mapping[str, int]
+) -> tuple[int, Mapping[str, int]]:
+    """Give the number of the event that entered the leaf, and those of the events from outside that were taken there since."""
+    if move.row.target != STAY:
+        return event.seq, _NOWHERE
+    if event.key is not None or event.source is not None:
+        return entered, taken
+    return entered, {**taken, event.event: event.seq}
 
 
 def changes(move: Move, before: tuple[Value, ...], after: tuple[Value, ...]) -> tuple[tuple[str, Value], ...]:

@@ -4,7 +4,7 @@ Takes a run that was replayed, gives what a driver goes on with. Pure, as everyt
 was looking is not known, and is called in doubt.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -21,8 +21,8 @@ from dsa.runtime.ledger import (
     EventEntry,
     Handling,
     ResultEntry,
-    TimerEntry,
 )
+from dsa.runtime.moves import Timers
 from dsa.runtime.recorded import open_calls
 from dsa.runtime.run import Run
 
@@ -57,7 +57,7 @@ class Unfinished:
 
     answered: tuple[tuple[Intent, ResultEntry], ...] = ()
     in_flight: tuple[InFlight, ...] = ()
-    timers: Mapping[tuple[str, str], int] = attrs.field(factory=dict)
+    timers: Timers = attrs.field(factory=dict)
 
 
 def unfinished(run: Run) -> Unfinished:
@@ -85,9 +85,7 @@ def unfinished(run: Run) -> Unfinished:
             calls = past.calls_in(intent.key, tries) if in_doubt else ()
             flying.append(InFlight(intent, past.events[seq].data, tries, in_doubt, calls, bool(results)))
             blocked = blocked if has_answers else seq  # the effects after it wait for it (S6)
-    armed = () if run.finished else run.machine.armed(run.configuration.state)
-    timers = {timer: deadline for timer, deadline in past.deadlines.items() if timer in armed}
-    return Unfinished(tuple(answered), tuple(flying), timers)
+    return Unfinished(tuple(answered), tuple(flying), run.timers)
 
 
 def handling_of(machine: Machine, flying: InFlight) -> Handling:
@@ -125,12 +123,11 @@ def declared(machine: Machine, effect: str) -> Effect:
 
 
 class _Past:
-    """A ledger's events by number, results and calls by key, deadlines by timer, and what was tried again since its last result."""
+    """A ledger's events by number, results and calls by key, and what was tried again since its last result."""
 
     def __init__(self, run: Run) -> None:
         self.events: dict[int, EventEntry] = {}
         self.results: dict[str, list[ResultEntry]] = {}
-        self.deadlines: dict[tuple[str, str], int] = {}
         self.tried_again: set[str] = set()
         self._calls: dict[str, list[CallEntry | CallResultEntry]] = {}
         for entry in run.ledger:
@@ -146,10 +143,6 @@ class _Past:
             self.tried_again.add(entry.key)
         elif type(entry) is CallEntry or type(entry) is CallResultEntry:
             self._calls.setdefault(entry.key, []).append(entry)
-        elif type(entry) is TimerEntry:
-            timer = entry.source, entry.event
-            self.deadlines.pop(timer, None)
-            self.deadlines[timer] = entry.deadline_ms
 
     def calls_in(self, key: str, tries: int) -> tuple[CallEntry, ...]:
         """Give the calls under way in an effect's try that are not simply made again; so many tries were made before."""

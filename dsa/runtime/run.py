@@ -29,7 +29,18 @@ from dsa.runtime.ledger import (
     RowEntry,
     VerdictEntry,
 )
-from dsa.runtime.moves import SPECIFICATION, Command, Stop, changes, keys_after, views_after
+from dsa.runtime.moves import (
+    SPECIFICATION,
+    Command,
+    Stop,
+    Timers,
+    changes,
+    deadlines,
+    keys_after,
+    places_after,
+    timers_after,
+    views_after,
+)
 from dsa.runtime.views import StepView
 from dsa.timers import ArmTimer, DropTimer, armed
 
@@ -44,6 +55,7 @@ __all__ = [
     "Stop",
     "begin",
     "derived",
+    "place_of",
     "replay",
 ]
 
@@ -61,7 +73,9 @@ class Run:
     """A machine under way. Made by `begin`; `feed` is the one door for events, `record` for what policies did.
 
     `keys` gives each outstanding effect's key; `steps` holds a view per step that has an artifact or a verdict;
-    `specification` is the data of the last event of that name that was taken.
+    `specification` is the data of the last event of that name that was taken. `timers` are the deadlines of what is armed, in milliseconds
+    since 1970, in the order of arming. `entered` is the number of the event that entered the leaf, `taken` that of each event from outside
+    which was taken there since and last (`place_of`).
     """
 
     machine: Machine = attrs.field(repr=lambda machine: machine.name)
@@ -72,6 +86,9 @@ class Run:
     keys: Mapping[str, str] = attrs.field(factory=dict)
     steps: Mapping[str, StepView] = attrs.field(factory=dict)
     specification: Any = None
+    timers: Timers = attrs.field(factory=dict)
+    entered: int = 0
+    taken: Mapping[str, int] = attrs.field(factory=dict)
 
     @property
     def finished(self) -> bool:
@@ -100,32 +117,35 @@ class Run:
         return self.steps.get(name) or StepView(name)
 
     def feed(
-        self, occurrence: Occurrence, key: str | None = None, *, at_ms: int | None = None
+        self, occurrence: Occurrence, key: str | None = None, *, at_ms: int = 0, at: str | None = None
     ) -> tuple["Run", tuple[Command, ...]]:
         """Take the row for an occurrence, or record why not; give the next run and what is to be done.
 
         `key` is the key of the effect that this answers: under another key than the outstanding one the answer is
-        late (S7). `at_ms` is when it arrived, for whoever reads the ledger. A refused event changes nothing but the ledger. Raises OccurrenceError as `step` does; then there
-        is nothing to record.
+        late (S7); so is an event whose sender names a place `at` that is not the event's place any more. `at_ms` is when it arrived. A refused event
+        changes nothing but the ledger. Raises OccurrenceError as `step` does; then there is nothing to record.
         """
         compiled, seq, given = compiled_step(self.machine), self.seq + 1, occurrence
-        outcome = self._late(given, key, compiled) or compiled.move(self.configuration, given)
-        arrived = EventEntry(seq, given.event, given.verdicts, given.source, given.data, key, at_ms)
+        outcome = self._late(given, key, at, compiled) or compiled.move(self.configuration, given)
+        arrived = EventEntry(seq, given.event, given.verdicts, given.source, given.data, key, at_ms, at)
         if isinstance(outcome, Refusal):
             refused = RefusalEntry(outcome.reason, outcome.message, outcome.accepted)
             return attrs.evolve(self, seq=seq, ledger=self.ledger.extend((arrived, refused))), ()
         return self._moved(*outcome, arrived)
 
-    def _late(self, occurrence: Occurrence, key: str | None, compiled: CompiledStep) -> Refusal | None:
-        if key is None or (
-            occurrence.source is None and key == self.keys.get(compiled.origins.get(occurrence.event, ""))
-        ):
+    def _late(self, occurrence: Occurrence, key: str | None, at: str | None, compiled: CompiledStep) -> Refusal | None:
+        event, why = occurrence.event, ""
+        if key is not None and (occurrence.source is not None or key != self.keys.get(compiled.origins.get(event, ""))):
+            why = f"{key} is not outstanding"
+        elif key is None and at is not None and at != (place := str(place_of(self, event))):
+            why = f"{event} was sent to place {at}, and its place is {place}"
+        if not why:
             return None
         require_known(self.machine, occurrence)
         if self.finished:
             return None
         accepted = accepted_events(self.machine, self.configuration.state)
-        return Refusal("late", self.configuration, f"{key} is not outstanding", (), accepted)
+        return Refusal("late", self.configuration, why, (), accepted)
 
     def _moved(self, move: Move, values: tuple[Value, ...], arrived: EventEntry) -> tuple["Run", tuple[Command, ...]]:
         seq, place = arrived.seq, f"{arrived.seq}/"
@@ -143,7 +163,9 @@ class Run:
         after = Configuration(move.target, values, move.outstanding)
         asked = [EffectEntry(intent.key, intent.effect) for intent in intents]
         ledger = self.ledger.extend((arrived, took, *asked))
-        moved = Run(self.machine, self.run_id, after, ledger, seq, keys, steps, specification)
+        timers = timers_after(move, self.timers, arrived.at_ms)
+        entered, taken = places_after(move, arrived, self.entered, self.taken)
+        moved = Run(self.machine, self.run_id, after, ledger, seq, keys, steps, specification, timers, entered, taken)
         stopped = [Stop(self.keys[effect], effect) for effect in move.stopped]
         return moved, (*stopped, *move.timers, *intents)
 
@@ -154,18 +176,32 @@ class Run:
             steps = {**steps, entry.step: self.step(entry.step).after((entry,))}
         ledger = self.ledger.append(entry)
         return Run(
-            self.machine, self.run_id, self.configuration, ledger, self.seq, self.keys, steps, self.specification
+            self.machine,
+            self.run_id,
+            self.configuration,
+            ledger,
+            self.seq,
+            self.keys,
+            steps,
+            self.specification,
+            self.timers,
+            self.entered,
+            self.taken,
         )
 
     def under(self, machine: Machine, change: ChangeEntry) -> "Run":
         """Go on under another machine, which has brought the run to where it is as its own has (`dsa diff` says whether it has).
 
-        State, values and what is under way stay; variables that the other machine alone has are at their initial values.
+        State, values and what is under way stay; variables that the other machine alone has are at their initial values, and timers that it
+        alone has are started.
         """
         values = dict(zip((variable.name for variable in machine.variables), machine.initial_values, strict=True))
         carried = tuple((values | self.values)[name] for name in values)
         configuration = attrs.evolve(self.configuration, values=carried)
-        return attrs.evolve(self, machine=machine, configuration=configuration, ledger=self.ledger.append(change))
+        ledger, started = self.ledger.append(change), deadlines(machine, configuration.state, change.at_ms)
+        timers = {timer: due for timer, due in self.timers.items() if timer in started}
+        timers |= {timer: due for timer, due in started.items() if timer not in timers}
+        return attrs.evolve(self, machine=machine, configuration=configuration, ledger=ledger, timers=timers)
 
 
 def begin(
@@ -174,15 +210,25 @@ def begin(
     *,
     digest: str = "",
     started: Mapping[str, Any] | None = None,
-    at_ms: int | None = None,
+    at_ms: int = 0,
 ) -> tuple[Run, tuple[Command, ...]]:
     """Start a run: nothing has happened, and the timers of the initial state are armed.
 
-    `digest` is the SHA-256 of the machine's canonical text, which only `dsa.lang` can write. `started` and `at_ms` are kept in the first entry.
+    `digest` is the SHA-256 of the machine's canonical text, which only `dsa.lang` can write. `started` and `at_ms`, which is when it starts, are kept in the first entry.
     """
     first = MachineEntry(run_id, machine.name, digest, machine.constants, started or {}, at_ms)
-    run = Run(machine, run_id, start(machine), Ledger((first,)))
-    return run, armed(machine, machine.armed(run.configuration.state))
+    here = start(machine)
+    run = Run(machine, run_id, here, Ledger((first,)), timers=deadlines(machine, here.state, at_ms))
+    return run, armed(machine, machine.armed(here.state))
+
+
+def place_of(run: Run, event: str) -> int:
+    """Return the place of an event from outside: which of the questions that it may answer a run asks now.
+
+    It is the number of the event that entered the leaf, or of this event's own last taking there, whichever is later. Rows with `=` as
+    target, timers and refusals move no other event's place.
+    """
+    return max(run.entered, run.taken.get(event, 0))
 
 
 def replay(
@@ -199,15 +245,15 @@ def replay(
     first = entries[0]
     run, _ = begin(machine, first.run, digest=first.digest, started=dict(first.started), at_ms=first.at_ms)
     _require_same(run.ledger, entries, 0)
-    fold, position = Fold(machine, first.run), 1
+    fold, position = Fold(machine, first.run, first.at_ms), 1
     while (position := fold.take(entries, position)) < len(entries):
         run = _closely(_run_at(machine, fold, Ledger()), entries, position, machine_of)
         if position + len(run.ledger) >= len(entries):
             return attrs.evolve(run, ledger=Ledger([*entries[:position], *run.ledger]))
         position += len(run.ledger)
         if run.machine is not machine:
-            machine, fold = run.machine, Fold(run.machine, first.run)
-        fold.go_on_from(run.configuration, run.seq, run.keys, run.steps, run.specification)
+            machine, fold = run.machine, Fold(run.machine, first.run, first.at_ms)
+        fold.go_on_from(run)
     return _run_at(machine, fold, Ledger(entries))
 
 
@@ -231,7 +277,19 @@ def derived(
 
 
 def _run_at(machine: Machine, fold: Fold, ledger: Ledger[Entry]) -> Run:
-    return Run(machine, fold.run_id, fold.configuration, ledger, fold.seq, fold.keys, fold.steps, fold.specification)
+    return Run(
+        machine,
+        fold.run_id,
+        fold.configuration,
+        ledger,
+        fold.seq,
+        fold.keys,
+        fold.steps,
+        fold.specification,
+        fold.timers,
+        fold.entered,
+        fold.taken,
+    )
 
 
 def _closely(
@@ -241,7 +299,7 @@ def _closely(
     entry = entries[position]
     if isinstance(entry, EventEntry):
         occurrence = Occurrence(entry.event, entry.verdicts, entry.source, entry.data)
-        run, _ = run.feed(occurrence, entry.key, at_ms=entry.at_ms)
+        run, _ = run.feed(occurrence, entry.key, at_ms=entry.at_ms, at=entry.at)
     elif isinstance(entry, Record):
         run = run.record(entry)
     elif isinstance(entry, ChangeEntry) and machine_of is not None:

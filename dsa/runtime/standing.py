@@ -11,9 +11,9 @@ import attrs
 from dsa.declarations import OUTSIDE
 from dsa.meaning import accepted_events
 from dsa.runtime.intents import Intent
-from dsa.runtime.ledger import EventEntry, RefusalEntry, ResultEntry, RowEntry
+from dsa.runtime.ledger import EventEntry, RefusalEntry, ResultEntry
 from dsa.runtime.recovery import InFlight, Unfinished, handling_of, unfinished
-from dsa.runtime.run import Run
+from dsa.runtime.run import Run, place_of
 
 Kind = Literal["finished", "waiting", "in doubt", "stopped", "cut off", "under way"]
 
@@ -63,18 +63,8 @@ def outside_events(run: Run) -> tuple[str, ...]:
 
 
 def places(run: Run) -> dict[str, str]:
-    """Return the outside events that a run waits for, each with its place, sorted by event.
-
-    The place is the number of the event that entered the present state, or of the event's own last taking there, whichever is later.
-    """
-    entered, taken = 0, dict[str, int]()
-    for event, row in pairwise(run.ledger):
-        if isinstance(event, EventEntry) and isinstance(row, RowEntry):
-            if row.source != row.target:
-                entered, taken = event.seq, {}
-            else:
-                taken[event.event] = event.seq
-    return {event: str(max(entered, taken.get(event, 0))) for event in outside_events(run)}
+    """Return the outside events that a run waits for, each with its place, sorted by event."""
+    return {event: str(place_of(run, event)) for event in outside_events(run)}
 
 
 def _failure(run: Run, left: Unfinished) -> str:

@@ -169,12 +169,12 @@ def first_difference(machine: Machine, entries: Iterable[Entry], own: Machine | 
     was = None if own is None else begin(own, entries[0].run)[0]
     for happening in happenings(entries):
         if happening.event is not None:
-            occurrence, key = happening.occurrence, happening.event.key
+            occurrence, key, at = happening.occurrence, happening.event.key, happening.event.at
             before, recorded = run, tuple[Command, ...](happening.intents)
             if was is not None:
-                was, recorded = was.feed(occurrence, key)
+                was, recorded = was.feed(occurrence, key, at=at)
             try:
-                run, commands = run.feed(occurrence, key)
+                run, commands = run.feed(occurrence, key, at=at)
             except OccurrenceError as fault:
                 return Difference(happening, recorded, before.configuration, fault=str(fault))
             if was is None:

@@ -52,9 +52,9 @@ class MachineCoverage:
         """Return the door for events that runs have from now on."""
 
         def feed(
-            run: Run, occurrence: Occurrence, key: str | None = None, *, at_ms: int | None = None
+            run: Run, occurrence: Occurrence, key: str | None = None, *, at_ms: int = 0, at: str | None = None
         ) -> tuple[Run, tuple[Command, ...]]:
-            after, commands = self._feed(run, occurrence, key, at_ms=at_ms)
+            after, commands = self._feed(run, occurrence, key, at_ms=at_ms, at=at)
             outcome = compiled_step(run.machine).step(run.configuration, occurrence)
             if isinstance(outcome, Taken) and not isinstance(after.ledger[-1], RefusalEntry):
                 self.hear(run.machine, occurrence, outcome.transition, outcome.configuration.state)

@@ -9,10 +9,10 @@ from dsa.errors import OccurrenceError
 from dsa.expr import Value
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, Refusal, step
-from dsa.runtime.ledger import ResultEntry, TimerEntry, dump_line, load_lines
+from dsa.runtime.ledger import ResultEntry, dump_line, load_lines
 from dsa.runtime.policies import error_step, event_step
 from dsa.runtime.recovery import unfinished
-from dsa.runtime.run import ArmTimer, Command, Intent, Run, begin, replay
+from dsa.runtime.run import Command, Intent, Run, begin, replay
 from dsa.testing.implementations import Answer, Refused, View, view_of
 from dsa.trace import show_occurrence
 
@@ -77,12 +77,9 @@ class Replayed:
         self._obey(commands)
 
     def _obey(self, commands: tuple[Command, ...]) -> None:
-        """Record the deadline of each timer that is started, and that what has no answers is done."""
+        """Record that what has no answers is done."""
         for command in commands:
-            if isinstance(command, ArmTimer):
-                due_ms = self._now_ms + command.duration_ms
-                self._run = self._run.record(TimerEntry(command.source, command.event, due_ms))
-            elif isinstance(command, Intent) and command.effect not in self._machine.answers:
+            if isinstance(command, Intent) and command.effect not in self._machine.answers:
                 self._run = self._run.record(ResultEntry(command.key))
 
 

@@ -191,6 +191,19 @@ def test_what_is_sent_is_taken_or_refused(door: Callable[[Test], None]) -> None:
     door(test)
 
 
+def test_answer_to_a_question_that_has_passed_is_refused_as_late(door: Callable[[Test], None]) -> None:
+    async def test(desk: Desk) -> None:
+        run = await desk.drafted()
+        rest = await run.rest()
+        late = await desk.runs.send(run.id, "approved", at="1")
+        assert isinstance(late, dsa.Refusal)
+        assert late.reason == "late"
+        assert isinstance(await desk.runs.send(run.id, "approved", at=rest.waits_for["approved"]), dsa.Taken)
+        assert desk.runs.get(run.id).run.outcome == "sent"
+
+    door(test)
+
+
 def test_what_cannot_be_sent_is_an_error_and_changes_nothing(door: Callable[[Test], None]) -> None:
     async def test(desk: Desk) -> None:
         run = await desk.drafted()

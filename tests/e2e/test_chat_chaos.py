@@ -22,7 +22,7 @@ from kept_runs import keep
 from results import results_of
 
 from dsa.runs.runs import open_runs
-from dsa.runtime.ledger import EffectEntry, RefusalEntry, RowEntry, TimerEntry
+from dsa.runtime.ledger import EffectEntry, RefusalEntry, RowEntry
 from machines.chat.conversation import conversation_of
 from machines.chat.session import Chat, Settings
 
@@ -152,7 +152,7 @@ TROUBLE = (
     Said(calls=(("run_sql", {"sql": SQL}), ("run_sql", {"sql": SQL}), ("run_python", {"code": CSV}), ("run_nothing", {}), ("run_python", {"code": ""}))),
     Said("no", status=400), sql("SELEC"), Said("See a.png."), Said("Done."), *[Said("It", finish="length")] * 4, sql(),
 )  # fmt: skip
-WITH_THE_ONE_BEFORE = (RowEntry, RefusalEntry, EffectEntry, TimerEntry)
+WITH_THE_ONE_BEFORE = (RowEntry, RefusalEntry, EffectEntry)
 
 
 def troubled(folder):

@@ -19,10 +19,10 @@ from dsa.runtime.ledger import (
     EffectEntry,
     Entry,
     EventEntry,
+    MachineEntry,
     RefusalEntry,
     ResultEntry,
     RowEntry,
-    TimerEntry,
     VerdictEntry,
 )
 from dsa.runtime.run import Run
@@ -67,7 +67,7 @@ class Facts:
         self.deeds = Deeds()
         self.entries: list[Entry] = []
         self.being_written: tuple[Entry, ...] = ()
-        self._written_s, self._written_wall_ms = time.now_s, time.wall_ms()
+        self._written_s, self.written_ms = time.now_s, time.wall_ms()
         self.epoch = 0
         self.configuration = start(self.machine)
         self.seq = 0
@@ -82,12 +82,13 @@ class Facts:
         self.cancelled: list[Intent] = []
         self.due_s: dict[Timer, float] = {}
         self.overdue: set[Timer] = set()
+        self.deadlines: dict[Timer, int] = {}
         self.expected: deque[Entry] = deque()
         self.row: int | None = None
         self.taken: list[Taken] = []
         self.occurrences: list[Occurrence] = []
         self.heard: dict[str, list[Taken | Refusal]] = {}
-        self._arm((), self.machine.armed(self.configuration.state))
+        self._arm((), self.machine.armed(self.configuration.state), self.written_ms)
 
     @property
     def finished(self) -> bool:
@@ -119,7 +120,7 @@ class Facts:
     def writes(self, entries: Iterable[Entry]) -> None:
         """Note that entries are being written now, as one append: whoever finds them later knows from when they are."""
         self.being_written = tuple(entries)
-        self._written_s, self._written_wall_ms = self.time.now_s, self.time.wall_ms()
+        self._written_s, self.written_ms = self.time.now_s, self.time.wall_ms()
 
     # -- entries that became durable, one after the other ---------------------------------------------------------
 
@@ -128,6 +129,8 @@ class Facts:
         self.entries.append(entry)
         self.intents.take(entry)
         match entry:
+            case MachineEntry():
+                self._arm((), tuple(self.due_s), entry.at_ms)
             case EventEntry():
                 self._happen(entry)
             case EffectEntry(key=key):
@@ -167,7 +170,7 @@ class Facts:
         self.configuration = after
         self.occurrences.append(Occurrence(event.event, event.verdicts, event.source))
         self.taken.append(outcome)
-        self._expect_timers(before.state, row)
+        self._arm_timers(before.state, row, event.at_ms)
 
     def _changed(self, after: Configuration) -> tuple[tuple[str, object], ...]:
         names = (variable.name for variable in self.machine.variables)
@@ -185,36 +188,35 @@ class Facts:
                 self.keys[effect] = key
             self.expected.append(EffectEntry(key, effect))
 
-    def _expect_timers(self, before: str, row: Transition) -> None:
-        """Note the timers that must be started, and forget those that are dropped (S11)."""
+    def _arm_timers(self, before: str, row: Transition, at_ms: int) -> None:
+        """Start the timers that the row starts, and forget those that are dropped (S11)."""
         after = self.configuration.state
         left = frozenset[str]() if row.target == STAY else sources_left(self.machine, before, after)
         kept = frozenset(self.machine.ancestry(before)) - left
         armed = self.machine.armed(after)
         again = [(row.source, row.event)] if row.is_timer and row.source in kept and not self.finished else []
         self.due_s = {timer: due for timer, due in self.due_s.items() if timer in armed and timer[0] in kept}
-        self._arm(again, (timer for timer in armed if timer[0] not in kept))
+        self._arm(again, (timer for timer in armed if timer[0] not in kept), at_ms)
 
-    def _arm(self, again: Iterable[Timer], entered: Iterable[Timer]) -> None:
+    def _arm(self, again: Iterable[Timer], entered: Iterable[Timer], at_ms: int) -> None:
         for timer in (*entered, *again):
             self.overdue.discard(timer)
             duration_ms = self.machine.rows_from[timer][0].duration_ms
             self.due_s[timer] = self._written_s + duration_ms / _MS
-            self.expected.append(TimerEntry(*timer, self._written_wall_ms + duration_ms))
+            self.deadlines[timer] = at_ms + duration_ms
 
     def resumed(self) -> None:
         """Reckon anew when timers are due: by the clock on the wall, as a process that takes the run up must (S11)."""
-        deadlines = {(e.source, e.event): e.deadline_ms for e in self.entries if isinstance(e, TimerEntry)}
         for timer in self.due_s:
-            self.due_s[timer] = self.time.now_s + max(0, deadlines[timer] - self.time.wall_ms()) / _MS
-        self.overdue = {timer for timer in self.due_s if deadlines[timer] < self.time.wall_ms()}
+            self.due_s[timer] = self.time.now_s + max(0, self.deadlines[timer] - self.time.wall_ms()) / _MS
+        self.overdue = {timer for timer in self.due_s if self.deadlines[timer] < self.time.wall_ms()}
 
     def restarted(self) -> None:
         """Forget timers of a run that was begun and never became durable."""
         self.writes(())
         self.expected.clear()
         self.due_s.clear()
-        self._arm((), self.machine.armed(self.configuration.state))
+        self._arm((), self.machine.armed(self.configuration.state), self.written_ms)
 
     # -- what is asked about effects -------------------------------------------------------------------------------
 

@@ -55,10 +55,11 @@ def test_an_effect_without_answers_has_been_done_or_not(doubted):
 
 
 def test_an_answer_is_recorded_as_a_persons_word_and_left_to_be_taken(doubted):
-    run = answered(doubted, {PAY: Occurrence("paid", data={"n": 1})})
+    run = answered(doubted, {PAY: Occurrence("paid", data={"n": 1})}, 7)
+    assert run.ledger[-1].at_ms == 7
     assert run.ledger[-2] == DoubtEntry(PAY, "pay", "done")
     (step,) = run.ledger[-1].steps
     assert (step["payload"]["event"], step["payload"]["data"]) == ("paid", {"n": 1})
     assert [intent.key for intent, _ in standing(run).left.answered] == [PAY]
     assert replay(run.machine, run.ledger) == run
-    assert answered(doubted, {}) is doubted
+    assert answered(doubted, {}, 7) is doubted

@@ -20,7 +20,6 @@ from dsa.runtime.ledger import (
     RefusalEntry,
     ResultEntry,
     RowEntry,
-    TimerEntry,
     VerdictEntry,
 )
 from dsa.runtime.policies import error_step
@@ -38,7 +37,6 @@ ENTRIES = [
     ResultEntry("1/1", (), 0.75),
     EventEntry(2, "verdict", {"g": "failed"}, None, None, "1/1"),
     RefusalEntry("late", "too late", ("approved", "rejected")),
-    TimerEntry("writing", "after 30s", 1_000),
     DoubtEntry("1/1", "tell", "retry"),
     ResultEntry("1/1", FAILED, 1.0),
     CallEntry("1/1", "1.1", "look", "d", {}),
@@ -59,7 +57,7 @@ def lines(*entries, level="debug", form="json"):
 def test_each_entry_is_a_line_that_says_what_it_says_but_no_texts():
     told = [json.loads(line) for line in lines(*ENTRIES)]
     assert [line.pop("kind") for line in told] == [
-        "machine", "event", "row", "effect", "artifact", "verdict", "result", "event", "refusal", "timer", "doubt", "result",
+        "machine", "event", "row", "effect", "artifact", "verdict", "result", "event", "refusal", "doubt", "result",
         "call", "call_result", "policy", "change",
     ]  # fmt: skip
     assert all(line.pop("time").endswith("Z") and line.pop("logger") == "dsa" for line in told)
@@ -75,7 +73,6 @@ def test_each_entry_is_a_line_that_says_what_it_says_but_no_texts():
         {"level": "info", **where, "effect": "query_llm", **key, "seconds": 0.75},
         {"level": "info", **where, "seq": 2, "event": "verdict", **key, "verdicts": {"g": "failed"}},
         {"level": "warning", **where, "seq": 2, "reason": "late", "accepted": ["approved", "rejected"]},
-        {"level": "debug", **where, "seq": 2, "timer": "writing", "event": "after 30s", "deadline_ms": 1000},
         {"level": "warning", **where, "seq": 2, "effect": "tell", **key, "handling": "retry"},
         {"level": "warning", **where, "seq": 2, "effect": "query_llm", **key, "seconds": 1.0, "code": "GONE"},
         {"level": "debug", **where, "seq": 2, "policy": "look", **key, "path": "1.1"},

@@ -23,7 +23,6 @@ from dsa.runtime.ledger import (
     MachineEntry,
     ResultEntry,
     RowEntry,
-    TimerEntry,
 )
 from dsa.runtime.recovery import unfinished
 from dsa.runtime.run import begin
@@ -70,7 +69,6 @@ def recorded(moves, *, text=TEXT):
         else:
             run, _ = run.feed(Occurrence("go", data={"said": OLD}), at_ms=2)
             seq = run.seq
-            run = run.record(TimerEntry("busy", "after 1h", 3_600_000))
             run = run.record(result(f"{seq}/1", "note"))
             key = run.keys["work"]
             if move == "doubt":
@@ -125,7 +123,7 @@ def test_a_run_is_branched_only_where_it_rests(moves, data):
         branched(whole, length, NEW)
 
 
-@pytest.mark.parametrize("kept", [EffectEntry, TimerEntry, "note", "work"], ids=str)
+@pytest.mark.parametrize("kept", [EffectEntry, "note", "work"], ids=str)
 def test_while_an_effect_is_under_way_a_branch_is_refused(kept):
     whole, _ = recorded(["go"])
     names = [entry.steps[0]["actor"] if isinstance(entry, ResultEntry) else type(entry) for entry in whole.entries]

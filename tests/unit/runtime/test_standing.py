@@ -4,7 +4,7 @@ import pytest
 from kept_runs import SHOP, begun
 
 from dsa.meaning import Occurrence
-from dsa.runtime.ledger import CallEntry, CallResultEntry, DoubtEntry, ResultEntry, TimerEntry
+from dsa.runtime.ledger import CallEntry, CallResultEntry, DoubtEntry, ResultEntry
 from dsa.runtime.policies import error_step, event_step
 from dsa.runtime.standing import outside_events, standing
 
@@ -98,9 +98,9 @@ def test_a_finished_run_may_have_something_left_to_do():
 
 def test_a_timer_goes_on():
     text = SHOP.replace("| resting | more       |", "| resting | after 2s   |").replace("| more     | outside |\n", "")
-    run = done(done(paid(text), "2/1"), "2/2").record(TimerEntry("resting", "after 2s", 17))
+    run = done(done(paid(text), "2/1"), "2/2")
     found = standing(run)
-    assert (found.kind, found.left.timers) == ("cut off", {("resting", "after 2s"): 17})
+    assert (found.kind, found.left.timers) == ("cut off", {("resting", "after 2s"): 2000})
 
 
 @pytest.mark.parametrize("run", [begun(), ordered(), paid()])

@@ -8,7 +8,7 @@ from kept_runs import SHOP, begun
 from dsa.edge.files import locate, read_text
 from dsa.lang import loads
 from dsa.meaning import Occurrence
-from dsa.runtime.ledger import ArtifactEntry, PolicyEntry, RefusalEntry, ResultEntry, RowEntry, TimerEntry
+from dsa.runtime.ledger import ArtifactEntry, DoubtEntry, PolicyEntry, RefusalEntry, ResultEntry, RowEntry
 from dsa.runtime.run import begin
 from dsa.runtime.timeline import (
     first_difference,
@@ -25,7 +25,7 @@ TIMED = SHOP.replace(
 def shopping(text=SHOP):
     """Order, pay; an event nobody expects; a late answer; the end."""
     run = begun(text)
-    run = run.record(TimerEntry("idle", "after 1s", 5))
+    run = run.record(DoubtEntry("0/1", "log", "again"))
     run, _ = run.feed(Occurrence("order", data="tea"))
     key = run.keys["pay"]
     run = run.record(ResultEntry("1/1"))
@@ -39,7 +39,7 @@ def shopping(text=SHOP):
 def test_each_event_stands_with_what_came_of_it():
     before, order, *_, paid = happenings(shopping().ledger)
     assert (before.event, before.outcome) == (None, None)
-    assert [type(entry) for entry in before.after] == [TimerEntry]
+    assert [type(entry) for entry in before.after] == [DoubtEntry]
     assert (order.event.event, order.outcome.target, order.occurrence.data) == ("order", "paying", "tea")
     assert [intent.effect for intent in order.intents] == ["log", "pay"]
     assert isinstance(order.after[-1], ResultEntry)

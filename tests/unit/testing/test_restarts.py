@@ -12,7 +12,7 @@ from repository import shipped_machines
 from dsa.edge.files import load
 from dsa.lang import loads
 from dsa.meaning import Occurrence, start
-from dsa.runtime.ledger import Ledger, ResultEntry, TimerEntry, load_lines
+from dsa.runtime.ledger import EventEntry, Ledger, ResultEntry, load_lines
 from dsa.runtime.run import replay
 from dsa.testing import (
     DisagreementError,
@@ -262,7 +262,7 @@ def reading_without(lost):
 def reading_later(text):
     """Read a ledger whose timers start again."""
     return Ledger(
-        attrs.evolve(entry, deadline_ms=entry.deadline_ms + 1) if isinstance(entry, TimerEntry) else entry
+        attrs.evolve(entry, at_ms=entry.at_ms + 1) if isinstance(entry, EventEntry) else entry
         for entry in load_lines(text)
     )
 
@@ -276,8 +276,8 @@ def replaying_with(**forgotten):
     ("name", "fault", "said"),
     [
         (
-            "load_lines",
-            reading_without(lambda entry: isinstance(entry, TimerEntry)),
+            "replay",
+            replaying_with(timers={}),
             "what is armed after a restart: tickets says after 4h of open, the implementation no timers",
         ),
         ("load_lines", reading_later, "the deadline of after 4h of open after a restart"),

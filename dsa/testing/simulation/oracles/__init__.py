@@ -9,7 +9,6 @@ from dsa.runtime.ledger import (
     RefusalEntry,
     ResultEntry,
     RowEntry,
-    TimerEntry,
     VerdictEntry,
 )
 from dsa.testing.simulation.oracles import effects, ledger, runs
@@ -44,10 +43,11 @@ AFTER_WRITE = (ledger.an_event_is_durable_with_all_that_follows,)
 WHILE_EXPECTED = (ledger.a_run_is_the_fold_of_its_events,)
 #: What is asked of an entry that is about to be folded, by its kind.
 ASKED_OF: dict[type[Entry], tuple[Oracle, ...]] = {
-    MachineEntry: (ledger.a_ledger_begins_with_its_machine,),
+    MachineEntry: (ledger.a_ledger_begins_with_its_machine, ledger.an_entry_says_when_it_was_written),
     EventEntry: (
         ledger.a_ledger_begins_with_its_machine,
         ledger.events_are_numbered_without_a_gap,
+        ledger.an_entry_says_when_it_was_written,
         effects.an_answer_is_fed_after_its_result_is_recorded,
         effects.events_from_outside_were_sent,
         effects.verdicts_are_what_guards_said,
@@ -61,7 +61,6 @@ ASKED_OF: dict[type[Entry], tuple[Oracle, ...]] = {
     ),
     RefusalEntry: (ledger.nothing_stands_there_that_nothing_led_to, ledger.a_refusal_changes_nothing),
     EffectEntry: (ledger.nothing_stands_there_that_nothing_led_to,),
-    TimerEntry: (ledger.nothing_stands_there_that_nothing_led_to,),
     ResultEntry: (
         effects.a_result_belongs_to_an_intent,
         effects.an_effect_has_one_result,

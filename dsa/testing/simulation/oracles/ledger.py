@@ -8,7 +8,7 @@ import attrs
 from dsa.declarations import Assign
 from dsa.expr import guards_read
 from dsa.meaning import Taken
-from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, RefusalEntry, RowEntry, TimerEntry
+from dsa.runtime.ledger import EffectEntry, Entry, EventEntry, MachineEntry, RefusalEntry, RowEntry
 from dsa.testing.simulation.facts import Facts, Reading, Writing
 from dsa.testing.simulation.oracles.basis import oracle
 
@@ -90,8 +90,8 @@ def _row(entry: RowEntry) -> tuple[object, ...]:
 
 
 @oracle("S10")
-def nothing_stands_there_that_nothing_led_to(facts: Facts, entry: RowEntry | RefusalEntry | TimerEntry) -> str | None:
-    """Rows, refusals, intents and timers come from events, or from the start."""
+def nothing_stands_there_that_nothing_led_to(facts: Facts, entry: RowEntry | RefusalEntry | EffectEntry) -> str | None:
+    """Rows, refusals and effects come from events."""
     return None if facts.expected else f"nothing leads to {shown(entry)}"
 
 
@@ -99,6 +99,14 @@ def nothing_stands_there_that_nothing_led_to(facts: Facts, entry: RowEntry | Ref
 def events_are_numbered_without_a_gap(facts: Facts, event: EventEntry) -> str | None:
     """Refused ones too."""
     return None if event.seq == facts.seq + 1 else f"event {event.seq} stands behind event {facts.seq}"
+
+
+@oracle("S11")
+def an_entry_says_when_it_was_written(facts: Facts, entry: MachineEntry | EventEntry) -> str | None:
+    """By the clock on the wall: what timers are due by is counted from it."""
+    if entry.at_ms == facts.written_ms:
+        return None
+    return f"{shown(entry)} says that it came at {entry.at_ms}, and was written at {facts.written_ms}"
 
 
 @oracle("S4")

@@ -5,10 +5,12 @@ import pytest
 from facts_of_runs import ABOUT, ASKED, BUSY, LEDGER, facts, fed, lived
 
 from dsa.meaning import Occurrence
-from dsa.runtime.ledger import RefusalEntry, RowEntry, TimerEntry
+from dsa.runtime.ledger import RefusalEntry, RowEntry
 from dsa.testing.simulation.facts import Reading, Writing
+from dsa.testing.simulation.loop import Time
 from dsa.testing.simulation.oracles import Oracle, ledger
 
+NOW_MS = Time().wall_ms()
 CHANGED = (*LEDGER[:2], attrs.evolve(LEDGER[2], target="idle"), *LEDGER[3:])
 #: Of `BUSY`: the answer is judged, and workflow state is set.
 FATAL, FAILED, PASSED = (fed("made", "1/2", seq=2, verdicts={"g": said}) for said in ("fatal", "failed", "passed"))
@@ -31,7 +33,8 @@ BROKEN = [
     (ledger.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), CHANGED[2]),
     (ledger.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), RefusalEntry("late", "")),
     (ledger.a_run_is_the_fold_of_its_events, facts(LEDGER[:3]), attrs.evolve(LEDGER[3], key="1/2")),
-    (ledger.a_run_is_the_fold_of_its_events, facts(ASKED[:6], BUSY), TimerEntry("making", "after 5s", 4_999)),
+    (ledger.an_entry_says_when_it_was_written, facts(LEDGER[:1]), attrs.evolve(LEDGER[1], at_ms=5)),
+    (ledger.an_entry_says_when_it_was_written, facts(()), attrs.evolve(LEDGER[0], at_ms=5)),
     (ledger.nothing_stands_there_that_nothing_led_to, facts(LEDGER[:4]), LEDGER[2]),
     (ledger.nothing_stands_there_that_nothing_led_to, facts(LEDGER[:4]), LEDGER[3]),
     (ledger.events_are_numbered_without_a_gap, facts(LEDGER[:4]), fed("stop", seq=3)),
@@ -56,6 +59,8 @@ KEPT = [
     (ledger.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), LEDGER[2]),
     (ledger.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), attrs.evolve(LEDGER[2], accepted={"a": "b"})),
     (ledger.a_run_is_the_fold_of_its_events, facts(LEDGER[:3]), LEDGER[3]),
+    (ledger.an_entry_says_when_it_was_written, facts(LEDGER[:1]), attrs.evolve(LEDGER[1], at_ms=NOW_MS)),
+    (ledger.an_entry_says_when_it_was_written, facts(()), LEDGER[0]),
     (ledger.nothing_stands_there_that_nothing_led_to, facts(LEDGER[:2]), LEDGER[2]),
     (ledger.events_are_numbered_without_a_gap, facts(LEDGER[:4]), fed("stop", seq=2)),
     (
