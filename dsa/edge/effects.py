@@ -105,7 +105,7 @@ def answer_in(machine: Machine, effect: str, steps: list[Step]) -> Occurrence | 
 
 def occurrence_of(intent: Intent, answer: Occurrence | Step) -> Occurrence:
     """Give an answer as it is, and a failure as the answer `E.failed`."""
-    return Occurrence(f"{intent.effect}.failed", data=answer.payload) if isinstance(answer, Step) else answer
+    return Occurrence(f"{intent.effect}.failed", data=answer.content) if isinstance(answer, Step) else answer
 
 
 def result_of(intent: Intent, steps: list[Step], seconds: float = 0.0, at_ms: int = 0) -> ResultEntry:

@@ -5,7 +5,7 @@ It knows none of them.
 """
 
 from collections.abc import Callable, Mapping
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any
 
 import attrs
@@ -34,35 +34,49 @@ def object_of(value: Any, kind: str, as_json: AsJson) -> dict[str, Any]:  # noqa
 
 
 def line_writer(cls: type[Any], kind: str, as_json: AsJson) -> Callable[[Any], str]:
-    """Give what writes values as `text_of(object_of(value, kind, as_json))` does, in half the time."""
+    """Return a function that writes values of a class as one line of JSON, without the fields that have their default."""
     fields, text_for = attrs.fields(cls), _TEXTS.get
-    slots = ",".join(f'"{field.name}":%s' for field in fields)
-    template = f'{{"kind":"{kind}",{slots}}}'
+    required = [field for field in fields if field.default is attrs.NOTHING]
     values = attrgetter(*(field.name for field in fields))
-    others = [(place, as_json[field.converter]) for place, field in enumerate(fields) if field.converter in as_json]
+    count = len(required)
+    template = ",".join([f'{{"kind":"{kind}"', *(f'"{field.name}":%s' for field in required)])
+    first = [(place, as_json[field.converter]) for place, field in enumerate(required) if field.converter in as_json]
+    others = [(f',"{field.name}":', _default(field), as_json.get(field.converter)) for field in fields[count:]]
 
     def write(value: Any) -> str:  # noqa: ANN401  (of this class)
-        given = [*values(value)]
-        for place, convert in others:
-            given[place] = convert(given[place])
-        return template % tuple([text_for(type(each), text_of)(each) for each in given])
+        given = [*values(value)] if count + len(others) > 1 else [values(value)]
+        for place, shape in first:
+            given[place] = shape(given[place])
+        text = template % tuple([text_for(type(each), text_of)(each) for each in given[:count]])
+        for (slot, default, convert), each in zip(others, given[count:], strict=True):
+            if each is not default and (each != default or type(each) is not type(default)):
+                content = each if convert is None else convert(each)
+                text += slot + text_for(type(content), text_of)(content)
+        return text + "}"
 
     return write
 
 
 def reader(cls: type[Any]) -> Callable[[Mapping[str, Any]], Any]:
-    """Give what reads values back. Fields may be missing that have a default; TypeError for others, and for strangers."""
+    """Return a function that reads values back. Fields may be missing that have a default; TypeError for others, and for strangers."""
     names = [field.name for field in attrs.fields(cls)]
-    values, count = itemgetter(*names), len(names) + 1
+    count = sum(field.default is attrs.NOTHING for field in attrs.fields(cls))
+    required, known = names[:count], frozenset((*names, "kind"))
+    optional = [(field.name, _default(field)) for field in attrs.fields(cls)[count:]]
 
     def read(written: Mapping[str, Any]) -> Any:  # noqa: ANN401  (one of this class)
+        if not written.keys() <= known:
+            raise TypeError(f"{cls.__name__} has no {', '.join(sorted(written.keys() - known))}")
+        get = written.get
         try:
-            return cls(*values(written)) if len(written) == count else _by_name(cls, written)
-        except KeyError:  # as many fields as there are, but others
-            return _by_name(cls, written)
+            return cls(*[written[name] for name in required], *[get(name, default) for name, default in optional])
+        except KeyError as missing:
+            raise TypeError(f"{cls.__name__} needs {missing}") from None
 
     return read
 
 
-def _by_name(cls: type[Any], written: Mapping[str, Any]) -> Any:  # noqa: ANN401  (one of this class)
-    return cls(**{name: value for name, value in written.items() if name != "kind"})
+def _default(field: "attrs.Attribute[Any]") -> Any:  # noqa: ANN401  (a field's)
+    """Return the value of a field that was not given."""
+    default: Any = field.default
+    return default.factory() if isinstance(default, attrs.Factory) else default  # type: ignore[arg-type]  # a class, whatever its stub says

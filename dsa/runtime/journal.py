@@ -15,7 +15,7 @@ from dsa.errors import DsaError
 from dsa.expr import Outcome
 from dsa.runtime.codec import AsJson, line_writer, reader
 from dsa.runtime.json_text import value_of
-from dsa.runtime.ledger import Entry, Ledger, dump_line
+from dsa.runtime.ledger import Entry, Ledger, commit_lines
 
 #: The longest entry or message that a store takes, in characters of its line of JSON.
 LONGEST_LINE = 16 * 2**20
@@ -214,7 +214,7 @@ def message_of(line: str) -> Message:
 
 def commit_line(run: str, entries: Sequence[Entry]) -> str:
     """Write the entries of a commit as one line of JSON. Raises TooLargeError; ValueError or TypeError if one is not JSON."""
-    lines = [dump_line(entry) for entry in entries]
+    lines = commit_lines(entries)
     for line in lines:
         if len(line) > LONGEST_LINE:
             _bounded(f"an entry of run {run}", line)

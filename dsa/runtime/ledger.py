@@ -383,6 +383,60 @@ def dump_line(entry: Entry) -> str:
     return _WRITERS[type(entry)](entry)
 
 
+def commit_lines(entries: Iterable[Entry]) -> list[str]:
+    """Write entries that become durable together, one line of JSON each.
+
+    What an answer brings stands in the result before it: its event says where (`same_as`) instead of saying it again.
+    """
+    lines, result = list[str](), None
+    for entry in entries:
+        if type(entry) is ResultEntry:
+            result = entry
+        elif type(entry) is EventEntry and result is not None and (place := _place_in(result, entry)):
+            lines.append(f'{dump_line(attrs.evolve(entry, data=None))[:-1]},"same_as":"{place}"}}')
+            continue
+        lines.append(dump_line(entry))
+    return lines
+
+
+def commit_entries(written: Iterable[dict[str, Any]]) -> list[Entry]:
+    """Read what `commit_lines` has written back from JSON objects. KeyError or TypeError when one is no entry."""
+    entries, result = list[Entry](), None
+    for each in written:
+        place = each.pop("same_as", None)
+        entry = from_json(each)
+        if place is not None:
+            assert isinstance(entry, EventEntry), "an event repeats what a result has"
+            entry = attrs.evolve(entry, data=_data_at(result, place))
+        elif type(entry) is ResultEntry:
+            result = entry
+        entries.append(entry)
+    return entries
+
+
+def _place_in(result: ResultEntry, event: EventEntry) -> str:
+    """Return where a result has the very data of an event that answers it, as a path; empty where it has not."""
+    if event.key != result.key or event.data is None:
+        return ""
+    for number, step in enumerate(result.steps):
+        if step["payload"] is event.data:
+            return f"steps.{number}.payload"
+        if step["payload"].get("data") is event.data:
+            return f"steps.{number}.payload.data"
+    return ""
+
+
+def _data_at(result: ResultEntry | None, place: str) -> Any:  # noqa: ANN401  (JSON)
+    """Return what stands at a place of a result. TypeError or KeyError where there is none."""
+    if result is None:
+        raise TypeError(f"no result has {place}")
+    _, number, *names = place.split(".")
+    found: Any = result.steps[int(number)]
+    for name in names:
+        found = found[name]
+    return found
+
+
 def load_lines(text: str) -> Ledger[Entry]:
     """Read a ledger written with `dump_line`, one entry a line."""
     return Ledger(from_json(json.loads(line)) for line in text.splitlines() if line)

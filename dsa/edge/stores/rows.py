@@ -18,7 +18,7 @@ import attrs
 from dsa.edge.stores.contents import apart, together
 from dsa.runtime.journal import DamageError, LeaseLostError, Recorded, commit_line, first_link, next_link
 from dsa.runtime.json_text import quoted, value_of
-from dsa.runtime.ledger import Entry, Ledger, from_json
+from dsa.runtime.ledger import Entry, Ledger, commit_entries
 
 #: A row of entries stands at its run's number times this, plus its position: one number, so that rows of a page's size fit on a page.
 SPAN = 2**36
@@ -191,7 +191,7 @@ def _verified(connection: sqlite3.Connection, row: RunRow, start: int, link: byt
         for (place, *_), value in zip(rows, _values(lines), strict=False):
             if place - first != position:
                 break
-            entries.extend(map(from_json, value))
+            entries.extend(commit_entries(value))
             position, count = start + len(entries), count + 1
     if count < len(rows):
         raise DamageError("from here on it is not what was written", row.run, position)
