@@ -50,7 +50,7 @@ class Story:
     def finish(self):
         """Go on until the run is finished; give how many faults fired."""
         while (ended := self.live()).last("rest") != "finished":
-            assert ended.last("rest") == "waiting", ended.told
+            assert ended.last("rest") == "in doubt", ended.told
             assert ended.last("asked"), ended.told
             assert self.lives < MOST_LIVES, ended.told
         assert ended.last("state") == "done"

@@ -4,16 +4,20 @@ Takes the folder of runs, the file that effects write, and where to stall: the n
 and waits for a line, or the number of a call on the store's files, at which it is stopped. Says how its run has ended.
 """
 
+import asyncio
 import sys
 from pathlib import Path
 
 import parcels
-from dsa.runs.running import perform
 from fault_shim import Fault
 from quick_time import hurry
 
+import dsa
 from dsa.edge.binding import Binding
 from dsa.errors import DsaError
+from dsa.meaning import Occurrence
+from dsa.runs.document import Document
+from dsa.runs.setup import Options
 
 
 def main(root, performed, stalls_at):
@@ -32,11 +36,18 @@ def main(root, performed, stalls_at):
 
         policies[stalls_at] = stall
     try:
-        end = perform(parcels.MACHINE, parcels.TEXT, Binding(policies), "a parcel", root=Path(root))
+        rest = asyncio.run(perform(root, Binding(policies)))
     except DsaError as fault:
         print(f"{type(fault).__name__}: {fault}", flush=True)
     else:
-        print(f"{end.rest.kind}: {end.rest.run.outcome}", flush=True)
+        print(f"{rest.kind}: {rest.run.outcome}", flush=True)
+
+
+async def perform(root, binding):
+    async with dsa.open_runs(root) as runs:
+        setup = runs.setup(Document(parcels.MACHINE, parcels.TEXT), Options(bindings=lambda *_: binding))
+        handle = runs.begin(setup)
+        return await handle.drive(Occurrence("specification", data="a parcel"))
 
 
 if __name__ == "__main__":

@@ -4,17 +4,22 @@ An order has the folder of the run, the number of the life, the run's id unless 
 boundary between two things that an effect does at which the life ends (0: at none).
 """
 
+import asyncio
 import os
 import signal
 from pathlib import Path
 
 import parcels
-from dsa.runs.running import perform, take_up
 from fault_shim import mark
 from nursery import answer_orders
 from quick_time import hurry
 
+import dsa
 from dsa.errors import DsaError
+from dsa.meaning import Occurrence
+from dsa.runs.document import Document
+from dsa.runs.runs import Resumption
+from dsa.runs.setup import Options
 from dsa.runtime.ledger import dump_line
 
 
@@ -31,30 +36,32 @@ class Life:
         if self.passed == self.order["boundary"]:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def recall(self, entry):
-        mark(f"{self.order['life']} {dump_line(entry)}")
+    def watch(self, moment, is_new):
+        """Mark every entry; tell those that are new, which ends the life where it was told."""
+        mark(f"{self.order['life']} {dump_line(moment.entry)}")
+        if is_new:
+            self.tell({"acknowledged": dump_line(moment.entry)})
+            self.between()
 
-    def observe(self, entry):
-        self.recall(entry)
-        self.tell({"acknowledged": dump_line(entry)})
-        self.between()
-
-    def rest(self):
+    async def rest(self):
         """Work on the run until it rests."""
         order = self.order
         binding = parcels.binding(Path(order["performed"]), order["life"], self.between, order["size"])
-        if order["run"] is None:
-            return perform(
-                parcels.MACHINE, parcels.TEXT, binding, "a parcel", root=self.root, observe=self.observe
-            ).rest
-        watch = {"observe": self.observe, "recall": self.recall}
-        return take_up(self.root, order["run"], lambda *_: binding, decided=order["decided"], **watch).rest
+        async with dsa.open_runs(self.root) as runs:
+            options = Options(bindings=lambda *_: binding)
+            if order["run"] is None:
+                setup = runs.setup(Document(parcels.MACHINE, parcels.TEXT), options)
+                handle = runs.begin(setup, on_moment=self.watch)
+                return await handle.drive(Occurrence("specification", data="a parcel"))
+            resumption = Resumption(decided=order["decided"])
+            handle = runs.hold(order["run"], options=options, resumption=resumption, on_moment=self.watch)
+            return await handle.drive(decided=order["decided"])
 
 
 def live(order, tell):
     life = Life(order, tell)
     try:
-        rest = life.rest()
+        rest = asyncio.run(life.rest())
     except (DsaError, OSError) as fault:
         tell({"fault": type(fault).__name__, "said": str(fault)})
     else:

@@ -1,5 +1,6 @@
 """Two processes on one run: one holds it; the other is refused, or takes it over from one that has stalled, which cannot write then."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -11,11 +12,12 @@ from pathlib import Path
 import parcels
 import pytest
 from artifact_runs import memory_folder
-from dsa.runs.running import take_up
 from fault_shim import preloaded
 
 import dsa
 from dsa.edge.stores.sqlite import SqliteStore
+from dsa.runs.runs import Resumption
+from dsa.runs.setup import Options
 from dsa.runtime.journal import HeldError, StoreError
 from dsa.runtime.ledger import DoubtEntry, ResultEntry
 
@@ -37,8 +39,14 @@ class Pair:
             return list(store.read(self.run).entries)
 
     def take_up(self, **how):
-        binding = parcels.binding(self.performed, 2, lambda: None)
-        return take_up(self.root, self.run, lambda *_: binding, **how).rest
+        binding, resumption = parcels.binding(self.performed, 2, lambda: None), Resumption(**how)
+
+        async def whole():
+            async with dsa.open_runs(self.root) as runs:
+                handle = runs.hold(self.run, options=Options(bindings=lambda *_: binding), resumption=resumption)
+                return await handle.drive(decided=resumption.decided)
+
+        return asyncio.run(whole())
 
     def times(self):
         """Give how often each effect happened that did so more than once; `weigh` is tried twice by itself."""
