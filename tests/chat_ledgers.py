@@ -85,7 +85,7 @@ class Told:
     def told(self, reason, results=None, **more):
         """An effect without answers has told something."""
         payload = {"text": f"because of {reason}", "reason": reason, "results": results or {}, **more}
-        step = {"id": f"{self._seq}/1/1", "policy": "p", "payload": payload}
+        step = {"actor": "effect", "type": "text", "payload": payload}
         self.entries.append(ResultEntry(f"{self._seq}/1", (step,)))
         return self
 

@@ -35,7 +35,7 @@ class Breaking:
         self.journal, self.countdown, self.late, self.is_dead = journal, countdown, late, False
         self.run, self.epoch = RUN, 0
 
-    def append(self, entries, *rest):
+    def append(self, entries, *rest, **taking):
         if self.is_dead:
             raise Crash
         if not entries:
@@ -44,7 +44,7 @@ class Breaking:
         self.is_dead = self.countdown == 0
         if self.is_dead and not self.late:
             raise Crash
-        self.journal.append(entries, *rest)
+        self.journal.append(entries, *rest, **taking)
         if self.is_dead:
             raise Crash
 

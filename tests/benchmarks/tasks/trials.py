@@ -16,11 +16,13 @@ from dsa.edge.binding import Binding
 from dsa.edge.sandbox import SandboxError
 from dsa.generators.seeds import derive_seed
 from dsa.machine import Machine
+from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTemplate
 from dsa.runtime.ledger import ArtifactEntry, VerdictEntry
 from dsa.runtime.rest import Rest
-from machines.dual_state.agent import drive
+from dsa.runtime.run import SPECIFICATION
+from machines.dual_state.agent import in_memory
 from machines.dual_state.bindings import effects
 from machines.dual_state.waiting import now
 
@@ -91,7 +93,8 @@ def perform(
     machine: Machine = task.machine.at(rmax=arm.attempts - 1)
     generators = {step.generator or "llm": asking for step in machine.steps}
     artifacts = MemoryArtifacts()
-    rest = now(drive(machine, Binding(effects, task.guards, generators), artifacts, "", lambda _entry: None))
+    handle = in_memory(machine, Binding(effects, task.guards, generators), artifacts, None)
+    rest = now(handle.drive(Occurrence(SPECIFICATION, data="")))
     accepted = _accepted(task, rest)
     artifact = artifacts.get_artifact(accepted) if accepted else None
     row = attrs.evolve(_row(task, arm, sample, own, rest), calls=asking.made)

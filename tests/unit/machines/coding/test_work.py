@@ -25,7 +25,7 @@ def ledger(tmp_path_factory):
     """The entries of a run of ten rounds."""
     with agent_at(tmp_path_factory.mktemp("work"), PACKAGE, acting(PACKAGE_PLAN, package)) as (agent, _):
         asyncio.run(agent.go_on())
-        return list(agent._driver.run.ledger)  # noqa: SLF001
+        return list(agent._handle.run.ledger)  # noqa: SLF001
 
 
 def facts(work):
