@@ -1,6 +1,6 @@
 """Many runs at once in one process on one store; started by test_many_runs.py.
 
-Takes the store's file and how many. All of them are in the middle of an effect at the same time. Prints what it took, as JSON.
+Takes the folder of runs and how many. All of them are in the middle of an effect at the same time. Prints what it took, as JSON.
 """
 
 import asyncio
@@ -15,15 +15,12 @@ from pathlib import Path
 import parcels
 from quick_time import hurry
 
+import dsa
 from dsa.edge.binding import Binding
-from dsa.edge.driver import Driver
-from dsa.edge.stores.sqlite import SqliteStore
-from dsa.lang import digest
 from dsa.meaning import Occurrence
-from dsa.runtime.artifacts import MemoryArtifacts
-from dsa.runtime.journal import Beginning
+from dsa.runs.document import Document
+from dsa.runs.setup import Options
 from dsa.runtime.policies import error_step, event_step
-from dsa.runtime.run import begin
 
 
 class Crowd:
@@ -53,24 +50,21 @@ class Crowd:
         return [event_step(effect, answer, data=f"answer to {key}")] if answer else []
 
 
-async def drive(store, name, crowd):
+async def drive(runs, name, crowd):
     """Drive one run; give how it ended."""
-    run, commands = begin(parcels.MACHINE, name, digest=digest(parcels.MACHINE))
-    journal = Beginning(store, name, parcels.TEXT)
-    driver = Driver(run, crowd.binding(), MemoryArtifacts(), commands=commands, journal=journal)
-    rest = await driver.drive(Occurrence("specification", data=name))
-    journal.release()
+    setup = runs.setup(Document(parcels.MACHINE, parcels.TEXT), Options(bindings=lambda *_: crowd.binding()))
+    rest = await runs.begin(setup, run_id=name).drive(Occurrence("specification", data=name))
     return rest.kind, len(rest.run.ledger)
 
 
-async def drive_all(path, size):
+async def drive_all(root, size):
     """Drive all of them, and say what it took."""
     crowd, memory_kb = Crowd(size), _memory_kb()
-    with SqliteStore(path) as store:
+    async with dsa.open_runs(root) as runs:
         began = time.perf_counter()
-        ends = await asyncio.gather(*(drive(store, f"r{number:05}", crowd) for number in range(size)))
+        ends = await asyncio.gather(*(drive(runs, f"r{number:05}", crowd) for number in range(size)))
         seconds = time.perf_counter() - began
-        entries = [len(store.read(name).entries) for name in store.runs()]
+        entries = [len(runs.get(name).recorded.entries) for name in runs.ids()]
     return {
         "finished": sum(kind == "finished" for kind, _ in ends),
         "entries": entries,
@@ -80,7 +74,7 @@ async def drive_all(path, size):
         "effects": crowd.times.total(),
         "seconds": seconds,
         "memory_kb": _memory_kb() - memory_kb,
-        "size_bytes": path.stat().st_size,
+        "size_bytes": (root / "ledger.db").stat().st_size,
     }
 
 

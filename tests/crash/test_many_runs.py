@@ -18,7 +18,7 @@ PROGRAM = Path(__file__).with_name("many_runs.py")
 def test_all_runs_finish(told, size):
     environment = {**os.environ, "PYTHONPATH": f"{Path(dsa.__file__).parent.parent}:{PROGRAM.parent.parent}"}
     with memory_folder() as folder:
-        command = [sys.executable, PROGRAM, folder / "ledger.db", str(size)]
+        command = [sys.executable, PROGRAM, folder / "runs", str(size)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
         assert done.returncode == 0, done.stderr
         took = json.loads(done.stdout)
