@@ -22,7 +22,6 @@ from dsa.machine import Machine, minima
 from dsa.runs.place import open_store
 from dsa.runs.record import OtherMachineError
 from dsa.runtime.journal import DamageError, RunStore
-from dsa.runtime.ledger import PolicyEntry
 
 
 @attrs.frozen
@@ -133,8 +132,6 @@ def judged(root: Path, machines: tuple[Machine, Machine], limits: Limits) -> Run
             kept = _kept(store, run)
             if isinstance(kept, str):
                 damaged[run] = kept
-            elif kept is None:
-                continue
             elif not _is_of(kept, machines[0]):
                 others += kept.standing.kind != "finished"
             elif kept.standing.kind == "finished":
@@ -144,11 +141,11 @@ def judged(root: Path, machines: tuple[Machine, Machine], limits: Limits) -> Run
     return Runs(root, tuple(flights), finished, others, damaged)
 
 
-def _kept(store: RunStore, run: str) -> Kept | str | None:
-    """Read a run; None when it has no machine, and what is the matter when it cannot be read."""
+def _kept(store: RunStore, run: str) -> Kept | str:
+    """Read a run; say why it cannot be read."""
     try:
         recorded = store.read(run)
-        return None if isinstance(recorded.entries[0], PolicyEntry) else replayed_run(recorded)
+        return replayed_run(recorded)
     except DamageError as fault:
         if fault.run is None:
             raise

@@ -26,6 +26,7 @@ from dsa.meaning import Occurrence
 from dsa.runs.runs import Resumption, open_runs
 from dsa.runs.setup import Options
 from dsa.runtime.ledger import Handling
+from dsa.runtime.policies import Step
 
 
 @attrs.frozen
@@ -34,7 +35,7 @@ class Said:
 
     sent: tuple[Occurrence, ...] = ()
     decided: Mapping[str, Handling] = attrs.field(factory=dict)
-    answers: Mapping[str, Occurrence] = attrs.field(factory=dict)
+    answers: Mapping[str, Occurrence | Step] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -66,7 +67,7 @@ def go_on(kept: Kept, root: Path, said: Said, manner: Manner) -> Performed:
         watching.watched(environment_secrets(watching.chosen)) as watched,
         progress_of(change.machine if change else kept.run.machine, terminal(), quiet=quiet) as progress,
     ):
-        watched.note("what is sent", [each.data for each in (*said.sent, *said.answers.values())])
+        watched.note("what is sent", [_said(each) for each in (*said.sent, *said.answers.values())])
         options = Options(manner.module, manner.model, budget=manner.budget, chosen=watching.chosen)
         change_entry = change.entry if change else lambda _run: None
         resumption = Resumption(said.decided, said.answers, change_entry, manner.take)
@@ -79,6 +80,10 @@ def go_on(kept: Kept, root: Path, said: Said, manner: Manner) -> Performed:
             progress.rests(directory)
         watched.rested(performed.rest)
         return performed
+
+
+def _said(each: Occurrence | Step) -> object:
+    return each.payload if isinstance(each, Step) else each.data
 
 
 def _note_changes(kept: Kept, directory: Path) -> None:

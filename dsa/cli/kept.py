@@ -20,7 +20,7 @@ from dsa.runs.folder import PART_OF
 from dsa.runs.place import DEFAULT_RUNS, open_store
 from dsa.runs.record import OtherMachineError, replayed
 from dsa.runtime.journal import DamageError, HeldError, Recorded, RunStore, StoreError
-from dsa.runtime.ledger import MachineEntry, PolicyEntry
+from dsa.runtime.ledger import MachineEntry
 from dsa.runtime.recorded import ReplayMismatchError
 from dsa.runtime.run import ReplayError, Run
 from dsa.runtime.standing import Standing, standing
@@ -99,10 +99,7 @@ def kept_of(root: Path, recorded: Recorded) -> Kept:
 
 
 def replayed_run(recorded: Recorded) -> Kept:
-    """Replay a recorded run. Raises OtherMachineError, MachineError; Ended for a run that has no machine, or that is not its machine's."""
-    first = recorded.entries[0]
-    if isinstance(first, PolicyEntry):
-        raise Ended(f"run {recorded.run} is one of the policy {first.policy}: it has no machine", UNREADABLE)
+    """Replay a recorded run. Raises OtherMachineError, MachineError; Ended for a run that is not its machine's."""
     try:
         run, begun = replayed(recorded)
     except ReplayError as fault:

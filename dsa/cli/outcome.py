@@ -18,18 +18,19 @@ from dsa.cli.faults import silence
 from dsa.cli.kept import line
 from dsa.cli.runner import Performed
 from dsa.cli.spent import plural, tokens_and_cost
-from dsa.cli.step_lines import shortened, text_said
+from dsa.cli.step_lines import shortened, step_text, text_said
 from dsa.cli.terminal import printable
-from dsa.cli.timeline import doubts, send_line
+from dsa.cli.timeline import asked_keys, asked_text, doubts, send_line
 from dsa.edge.binding import GENERATING_EFFECT
 from dsa.edge.effects import code_and_message
 from dsa.meaning import Occurrence
 from dsa.runs.folder import PART_WAITS
+from dsa.runs.one_policy import POLICY, answer_text, calls_of_policy, steps_given
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry, StepEntry, VerdictEntry
 from dsa.runtime.rest import Rest
 from dsa.runtime.run import Run
 from dsa.runtime.standing import outside_events
-from dsa.runtime.timeline import Refused, short_key
+from dsa.runtime.timeline import Refused
 from dsa.runtime.totals import Totals, totals
 from dsa.trace import show_occurrence
 
@@ -63,7 +64,7 @@ def headline(rest: Rest) -> str:
     if rest.failure is not None:
         return f"stopped: {rest.failure}"
     if rest.in_doubt:
-        return f"in doubt: {', '.join(f'{intent.effect} {short_key(intent.key)}' for intent in rest.in_doubt)}"
+        return f"in doubt: {asked_text(run, rest.in_doubt)}"
     if rest.kind == "waiting":
         outside = outside_events(run)
         return f"waiting in {run.configuration.state} for: {', '.join(outside) or 'nothing that can happen'}"
@@ -82,6 +83,9 @@ def _why(run: Run) -> str:
     what = show_occurrence(Occurrence(event.event, event.verdicts, event.source))
     is_failure = event.event.endswith(".failed") and isinstance(event.data, dict)
     said = f": {code_and_message(event.data)[1]}" if is_failure else ""
+    steps = steps_given(run)
+    if steps:
+        return f": {step_text(steps[-1])}"
     return f" by {what}{f' (line {step.line})' if step.line else ''}{said}"
 
 
@@ -109,6 +113,8 @@ def show(performed: Performed, console: Console, *, code: bool = True) -> None:
         console.print()
         console.print(Text(printable(judged.text)), soft_wrap=True)
     facts: dict[str, object] = {"artifacts": _artifacts(performed), "redacted": _redacted(performed.rest.run)}
+    if performed.rest.run.machine.name == POLICY:
+        facts = {"run": performed.directory}
     facts |= {
         "said": _said(performed.rest),
         "final": performed.final,
@@ -197,6 +203,12 @@ def spent(performed: Performed) -> Totals:
 def _spent(performed: Performed) -> str:
     sums = spent(performed)
     failed = f" ({sums.failed_calls} failed)" if sums.failed_calls else ""
+    calls = calls_of_policy(performed.rest.run)
+    if calls:
+        cached = sum(call.is_cached for call in calls)
+        models = f", {sums.calls} by models: {tokens_and_cost(sums)}" if sums.calls else ""
+        made = f"{plural(len(calls) - 1, 'call')}{f' ({cached} cached)' if cached else ''}"
+        return f"{made}{models}, {performed.seconds:.1f} s in all"
     return (
         f"{plural(sums.calls, 'model call')}{failed}, {tokens_and_cost(sums)}, {sums.model_seconds:.1f} s model, "
         f"{sums.guard_seconds:.1f} s guards, {performed.seconds:.1f} s in all"
@@ -216,9 +228,10 @@ def as_json(performed: Performed, refused: Sequence[Refused] = ()) -> str:
         "exit_code": exit_code(rest, refused),
         "failure": None if rest.failure is None else _failure(rest),
         "waits_for": outside_events(run) if rest.kind == "waiting" else [],
-        "in_doubt": [{"key": i.key, "effect": i.effect, "line": i.line} for i in rest.in_doubt],
+        "in_doubt": _in_doubt(rest),
         "refused": [_refused(each) for each in refused],
         "attempts": [_attempt(entry) for entry in run.ledger if isinstance(entry, VerdictEntry)],
+        **_of_policy(rest),
         "accepted": {artifact.step: artifact.content for artifact in performed.accepted},
         "redacted": [
             {"step": entry.step, "attempt": entry.attempt, "secrets": entry.redacted}
@@ -230,6 +243,32 @@ def as_json(performed: Performed, refused: Sequence[Refused] = ()) -> str:
         "totals": {**spent(performed).to_json(), "seconds": performed.seconds},
     }
     return json.dumps(written, indent=2)
+
+
+def _in_doubt(rest: Rest) -> list[dict[str, Any]]:
+    lines = {intent.key: intent.line for intent in rest.in_doubt}
+    asked = asked_keys(rest.run, rest.in_doubt).items()
+    return [{"key": key, "effect": name, "line": lines.get(key)} for key, name in asked]
+
+
+def _of_policy(rest: Rest) -> dict[str, Any]:
+    """Return what a policy gave, and its calls without what they gave; `dsa show --json` has that."""
+    steps, calls = steps_given(rest.run), calls_of_policy(rest.run)
+    if not calls:
+        return {}
+    written = [
+        {
+            "path": call.path,
+            "policy": call.policy,
+            "payload": call.payload,
+            "digest": call.digest,
+            "finished": call.steps is not None,
+            "cached": call.is_cached,
+        }
+        for call in calls
+    ]
+    answer = answer_text(steps) if steps is not None and rest.run.outcome == "succeeded" else None
+    return {"answer": answer, "steps": list(steps or ()), "calls": written}
 
 
 def _failure(rest: Rest) -> dict[str, Any]:

@@ -11,14 +11,12 @@ from dsa.cli.faults import JsonCommand
 from dsa.cli.kept import Kept, budget_option, kept_of, line, recorded_run, runs_option
 from dsa.cli.model import model_named
 from dsa.cli.outcome import exit_code, tell
-from dsa.cli.run_policy import Manner as PolicyManner
-from dsa.cli.run_policy import resume_policy
 from dsa.cli.runner import Performed
 from dsa.cli.terminal import say, terminal
 from dsa.cli.watching import Watching, watching_options
 from dsa.runs.folder import accepted_artifacts
 from dsa.runs.place import open_artifacts
-from dsa.runtime.ledger import Handling, PolicyEntry
+from dsa.runtime.ledger import Handling
 from dsa.runtime.rest import Rest
 from dsa.runtime.timeline import full_key
 
@@ -56,13 +54,10 @@ def command(
     """Go on with RUN where it was cut off, where a failure stopped it, or where an effect is in doubt.
 
     RUN is an id, a part of one, or `last`. It is bound as it was started. KEY is an effect's key as `dsa show` has it.
-    Exit codes as of `dsa run`.
+    KEY/PATH is a call that its policy had under way. Exit codes as of `dsa run`.
     """
     folder, recorded = Path(root), recorded_run(Path(root), run)
     given: dict[Handling, tuple[str, ...]] = {"retry": retried, "done": done, "fail": failed}
-    if isinstance(recorded.entries[0], PolicyEntry) and machine is None:
-        how = PolicyManner(folder, model, module, take, quiet, json_wanted, watching)
-        sys.exit(resume_policy(recorded, how, given, budget))
     kept = kept_of(folder, recorded)
     decided = _decided(kept, folder, given)
     if kept.standing.kind == "finished" and not decided:

@@ -1,6 +1,6 @@
 """`dsa run FILE [SPECIFICATION]`: run a machine with a model, every attempt checked by its guard and kept.
 
-`dsa run --policy NAME TEXT` runs a policy instead (`dsa.cli.run_policy`).
+`dsa run --policy NAME TEXT` runs a policy instead (`dsa.cli.policy_option`).
 """
 
 import sys
@@ -10,13 +10,13 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from dsa.cli.displays import progress_of
 from dsa.cli.faults import JsonCommand
 from dsa.cli.kept import budget_option, faults_told
-from dsa.cli.live import Progress
 from dsa.cli.model import model_named
 from dsa.cli.outcome import exit_code, tell
 from dsa.cli.parameters import parse_parameters
-from dsa.cli.run_policy import or_policy, require_text
+from dsa.cli.policy_option import AskedPolicy, or_policy, require_text
 from dsa.cli.runner import Performed, perform
 from dsa.cli.terminal import terminal
 from dsa.cli.watching import Watching, watching_options
@@ -28,6 +28,7 @@ from dsa.runs.bindings import DEFAULT_MODEL
 from dsa.runs.document import Document, first_event, takes_specification
 from dsa.runs.folder import new_run_id
 from dsa.runs.handle import RunHandle
+from dsa.runs.one_policy import POLICY, request
 from dsa.runs.place import DEFAULT_RUNS
 from dsa.runs.runs import Runs, open_runs
 from dsa.runs.setup import Options
@@ -66,6 +67,7 @@ def command(
     json_wanted: bool,
     quiet: bool,
     watching: Watching,
+    asked: AskedPolicy | None,
 ) -> None:
     """Run FILE, a machine document or the name of a shipped machine. `dsa run --policy NAME TEXT` runs a policy instead.
 
@@ -73,13 +75,14 @@ def command(
     when the machine has cases and no steps: then it is to make the cases' calls work. Exit code 0: succeeded; 1: failed; 3: a person is needed;
     2: FILE cannot be read or bound; 130: interrupted.
     """
+    file = file if asked is None else POLICY
     document = machine_document(file)
     machine = load(file if document == locate(file) else str(document)).at(parse_parameters(parameters))
     console = terminal()
     performed = run_with_model(
         machine,
         document,
-        asked_for(machine, specification),
+        asked_for(machine, specification) if asked is None else asked.text,
         model=model,
         seed=seed,
         root=Path(root),
@@ -88,6 +91,7 @@ def command(
         console=console,
         quiet=quiet or json_wanted,
         watching=watching,
+        asked=asked,
     )
     tell(performed, console, json_wanted=json_wanted)
     sys.exit(exit_code(performed.rest))
@@ -113,6 +117,7 @@ def run_with_model(
     budget: tuple[str, ...] = (),
     quiet: bool = False,
     watching: Watching | None = None,
+    asked: AskedPolicy | None = None,
 ) -> Performed:
     """Bind a machine and run it while its progress is shown. Raises Ended when there is no model, and at Ctrl-C."""
     run_id, watching = new_run_id(machine.name), watching or Watching()
@@ -120,17 +125,23 @@ def run_with_model(
     with (
         faults_told(root, lambda: directory if directory.is_dir() else None),
         watching.watched(environment_secrets(watching.chosen)) as watched,
-        Progress(machine, console, quiet=quiet or watching.is_logging) as progress,
+        progress_of(machine, console, quiet=quiet or watching.is_logging) as progress,
     ):
-        watched.note("the specification", specification)
-        options = Options(module, model, seed, budget=budget, chosen=watching.chosen)
+        watched.note("the specification" if asked is None else "TEXT", specification)
+        options = Options(
+            module, model, seed, budget=budget, chosen=watching.chosen, config=asked.config if asked else {}
+        )
 
         async def begin(runs: Runs) -> RunHandle:
             setup = runs.setup(Document(machine, text, path), options)
             for note in setup.binding.notes:
                 click.echo(note, err=True)
+            data: object = specification or None
+            if asked is not None:
+                policies = setup.binding.policies
+                data = request(policies[asked.policy].name, {"text": asked.text}, policies)
             handle = runs.begin(setup, run_id=run_id, on_moment=watched.observing(progress.on_moment))
-            handle.start(*first_event(machine, specification or None))
+            handle.start(*first_event(machine, data))
             return handle
 
         performed = perform(partial(open_runs, root), begin)

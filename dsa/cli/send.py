@@ -12,14 +12,13 @@ from dsa.cli.faults import UNREADABLE, Ended, JsonCommand
 from dsa.cli.kept import Kept, kept_of, recorded_run, runs_option
 from dsa.cli.model import model_named
 from dsa.cli.outcome import exit_code, tell
-from dsa.cli.run_policy import Manner as PolicyManner
-from dsa.cli.run_policy import send_policy
 from dsa.cli.terminal import terminal
 from dsa.cli.timeline import refusal_text
 from dsa.cli.watching import Watching, watching_options
 from dsa.declarations import OUTSIDE
+from dsa.edge.deciding import doubted_in
 from dsa.meaning import Occurrence
-from dsa.runtime.ledger import PolicyEntry
+from dsa.runtime.policies import ACTION_RESULT, TEXT, Step, action_result_step, text_step
 from dsa.runtime.timeline import full_key, refused_from_outside
 from dsa.words import closest
 
@@ -30,7 +29,12 @@ from dsa.words import closest
 @click.argument("data", required=False)
 @runs_option
 @click.option("--json-data", "json_data", metavar="JSON", help="The event's data as JSON, in place of DATA, a text.")
-@click.option("--answers", "key", metavar="KEY", help="EVENT is what this effect in doubt was answered with.")
+@click.option(
+    "--answers",
+    "key",
+    metavar="KEY",
+    help="EVENT is what this effect in doubt was answered with, or the type of the step that this call gave.",
+)
 @click.option("--take", is_flag=True, help="Take the run from a process that is alive and holds it.")
 @click.option("--model", callback=model_named, help="Another model than the run was started with.")
 @click.option("--with", "module", metavar="MODULE", help="Another module than the run was started with.")
@@ -58,12 +62,10 @@ def command(
     """
     folder, occurrence = Path(root), Occurrence(event, data=_data(data, json_data))
     recorded = recorded_run(folder, run)
-    if isinstance(recorded.entries[0], PolicyEntry):
-        how = PolicyManner(folder, model, module, take, quiet, json_wanted, watching)
-        sys.exit(send_policy(recorded, how, event, occurrence.data, key))
     kept = kept_of(folder, recorded)
-    said = Said(sent=(occurrence,)) if key is None else Said(answers={full_key(kept.run.run_id, key): occurrence})
-    _require_known(kept, event, answering=key is not None)
+    said = Said(sent=(occurrence,)) if key is None else Said(answers=_answer(kept, key, occurrence))
+    if key is None:
+        _require_known(kept, event, answering=False)
     if kept.standing.kind == "finished":
         raise Ended(f"run {kept.run.run_id} is finished ({kept.run.outcome}): it takes no more events", 1)
     performed = go_on(kept, folder, said, Manner(model, module, take, quiet or json_wanted, watching=watching))
@@ -94,6 +96,21 @@ def _data(text: str | None, written: str | None) -> Any:  # noqa: ANN401  (JSON)
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON")
+
+
+def _answer(kept: Kept, key: str, said: Occurrence) -> dict[str, Occurrence | Step]:
+    """Return what is said of an effect in doubt, an event, or of a call in it, a step. Raises UsageError and Ended."""
+    whole = full_key(kept.run.run_id, key)
+    call = doubted_in(kept.standing.left).get(whole)
+    if call is None:
+        _require_known(kept, said.event, answering=True)
+        return {whole: said}
+    if said.event == TEXT and isinstance(said.data, str):
+        return {whole: text_step(call.policy, said.data)}
+    if said.event == ACTION_RESULT and isinstance(said.data, dict):
+        return {whole: action_result_step(call.policy, said.data)}
+    forms = f"`{TEXT} \"..\"` or `{ACTION_RESULT} --json-data '{{..}}'`"
+    raise click.UsageError(f"what a call gave is written {forms}")
 
 
 def _require_known(kept: Kept, event: str, *, answering: bool) -> None:

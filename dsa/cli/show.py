@@ -12,7 +12,6 @@ from dsa.claims import Scenario
 from dsa.cli.displays import display_of
 from dsa.cli.faults import UNREADABLE, Ended, JsonCommand
 from dsa.cli.kept import Kept, faults_told, recorded_run, replayed_run, runs_option
-from dsa.cli.policy_story import policy_story
 from dsa.cli.step_lines import shortened
 from dsa.cli.terminal import say, terminal
 from dsa.cli.timeline import story
@@ -24,7 +23,7 @@ from dsa.runs.record import text_of
 from dsa.runtime.artifacts import Attempt, short_id, tree_of_attempts
 from dsa.runtime.counting import counters
 from dsa.runtime.journal import Recorded
-from dsa.runtime.ledger import MachineEntry, PolicyEntry, dump_line
+from dsa.runtime.ledger import MachineEntry, dump_line
 from dsa.runtime.timeline import Percept, percepts
 from dsa.tables import escaped, table_lines
 from dsa.testing.written import as_scenario
@@ -69,7 +68,6 @@ def command(run: str, root: str, form: str | None, *, json_wanted: bool) -> None
 
 def _lines(recorded: Recorded, root: Path, form: str | None) -> Iterator[str]:
     """Give what is asked for."""
-    first = recorded.entries[0]
     if form == "json":
         yield from map(dump_line, recorded.entries)
     elif form == "provenance":
@@ -83,8 +81,6 @@ def _lines(recorded: Recorded, root: Path, form: str | None) -> Iterator[str]:
             yield from diff_lines(recorded, root)
     elif form == "transcript":
         _show(recorded)
-    elif form is None and isinstance(first, PolicyEntry):
-        yield from policy_story(recorded, first, root)
     else:
         with faults_told(root):
             kept = replayed_run(recorded)

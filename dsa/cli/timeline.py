@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from dsa.cli.call_lines import HANDLED, tree_lines
 from dsa.cli.kept import Kept, line
 from dsa.cli.step_lines import SHORT_DIGEST, error_text, shortened, step_text, text_said
 from dsa.expr import show_value
+from dsa.runs.one_policy import POLICY, calls_of_policy
 from dsa.runtime.artifacts import short_id
 from dsa.runtime.ledger import (
     ArtifactEntry,
@@ -18,7 +20,6 @@ from dsa.runtime.ledger import (
     ChangeEntry,
     DoubtEntry,
     Entry,
-    Handling,
     IntentEntry,
     MachineEntry,
     RefusalEntry,
@@ -27,7 +28,7 @@ from dsa.runtime.ledger import (
     TimerEntry,
     VerdictEntry,
 )
-from dsa.runtime.recovery import handling_of, unfinished
+from dsa.runtime.recovery import asked_calls, handling_of, unfinished
 from dsa.runtime.run import Run
 from dsa.runtime.standing import outside_events
 from dsa.runtime.timeline import Happening, happenings, short_key
@@ -37,13 +38,6 @@ _WIDEST = 40
 _WORTH_SAYING_S = 0.05
 _INDENT = "     "
 _STAMP = "%Y%m%dT%H%M%S"
-HANDLED: dict[Handling, str] = {
-    "retry": "it is asked for again",
-    "ask": "somebody is asked",
-    "fail": "it counts as failed",
-    "done": "it counts as done",
-    "again": "it is asked for again",
-}
 _WORDS = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}
 
 
@@ -58,7 +52,10 @@ def started_at(run_id: str) -> str:
 
 def story(kept: Kept, root: Path) -> Iterator[str]:
     """Tell a run from its start to how it stands now."""
-    happened = list(told(kept.recorded.entries, kept.first.at_ms))
+    is_policy = kept.run.machine.name == POLICY
+    happened = list(
+        tree_lines(calls_of_policy(kept.run)) if is_policy else told(kept.recorded.entries, kept.first.at_ms)
+    )
     yield from heading(kept.first)
     yield from ["", *happened] if happened else []
     yield ""
@@ -69,8 +66,9 @@ def heading(first: MachineEntry) -> Iterator[str]:
     """Say which run this is and how it was started."""
     at = f" at {show_values(first.parameters)}" if first.parameters else ""
     yield f"run {first.run} of {first.name}{at}"
-    given = dict(first.started) | {"with": dict(first.started).get("module")}
-    options = [f"--{name} {given[name]}" for name in ("model", "seed", "with") if given.get(name) is not None]
+    started = dict(first.started)
+    given = started | {"with": started.get("module"), "over": (started.get("config") or {}).get("over")}
+    options = [f"--{name} {given[name]}" for name in ("model", "seed", "over", "with") if given.get(name) is not None]
     words = [f"started {started_at(first.run)}".rstrip(), *(["with", *options] if options else [])]
     yield " ".join(words)
 
@@ -207,6 +205,14 @@ def now(kept: Kept, root: Path) -> Iterator[str]:
         for name, view in run.steps.items()
         if view.accepted
     ]
+    cached = sum(call.is_cached for call in calls_of_policy(run))
+    if cached:
+        facts.append(
+            (
+                "cached",
+                f"{cached} of {len(calls_of_policy(run))} calls had given their steps when the run was resumed last",
+            )
+        )
     facts += _to_do(kept)
     facts += [
         ("timer", f"{event} of {source}, due {due(deadline_ms)}")
@@ -237,6 +243,9 @@ def _to_do(kept: Kept) -> Iterator[tuple[str, str]]:
             yield "to do", f"{name}, which was under way: {handled}"
         else:
             yield "to do", f"{name} again, which failed" if flying.has_failed else f"{name}, not begun yet"
+        for call in flying.calls:
+            handled = HANDLED[call.in_doubt]
+            yield "to do", f"{call.policy} {short_key(call.key)}/{call.path}, which was under way: {handled}"
     for intent, _ in standing.left.answered:
         yield "to do", f"take the answer of {intent.effect} {short_key(intent.key)}"
 
@@ -250,7 +259,7 @@ def how(kept: Kept) -> str:
         case "waiting":
             return f"waiting for: {', '.join(outside_events(run)) or 'nothing that can happen'}"
         case "in doubt":
-            return f"in doubt: {', '.join(f'{intent.effect} {short_key(intent.key)}' for intent in standing.asked)}"
+            return f"in doubt: {asked_text(run, standing.asked)}"
         case "stopped":
             return f"stopped: {shortened(standing.failure)}"
         case "under way":
@@ -269,20 +278,45 @@ def send_line(run: Run, directory: Path) -> str:
     return f"{line('send', directory, events[0] if len(events) == 1 else 'EVENT')} [DATA]"
 
 
-def doubts(run: Run, asked: Iterable[IntentEntry], directory: Path) -> Iterator[str]:
-    """Say of each effect in doubt what is not known, and give the commands that decide it."""
-    asked = tuple(asked)
-    within = {flying.intent.key: flying.calls for flying in unfinished(run).in_flight} if asked else {}
+def asked_text(run: Run, asked: Iterable[IntentEntry]) -> str:
+    """Name what somebody has to decide about: effects, or the calls in them."""
+    return ", ".join(f"{name} {key.removeprefix(f'{run.run_id}/')}" for key, name in asked_keys(run, asked).items())
+
+
+def asked_keys(run: Run, asked: Iterable[IntentEntry]) -> dict[str, str]:
+    """Return the keys of what somebody has to decide about, with the names of effects and policies."""
+    flying = {each.intent.key: each for each in unfinished(run).in_flight}
+    found: dict[str, str] = {}
     for intent in asked:
-        key, place = short_key(intent.key), "" if intent.line is None else f" (line {intent.line})"
-        calls = "".join(f", and in it {call.policy} {shortened(call.payload)}" for call in within.get(intent.key, ()))
-        yield f"in doubt: {intent.effect} {key}{place} was under way when the run was cut off{calls}"
-        ways = [("it has not happened", line("resume", directory, "--retry", key))]
-        answers = run.machine.answers.get(intent.effect)
-        if answers is None:
-            ways.append(("it has happened", line("resume", directory, "--done", key)))
+        calls = asked_calls(flying[intent.key])
+        is_whole = handling_of(run.machine, flying[intent.key], dict.fromkeys(calls, "retry")) == "ask"
+        found |= {intent.key: intent.effect} if is_whole else {key: call.policy for key, call in calls.items()}
+    return found
+
+
+def doubts(run: Run, asked: Iterable[IntentEntry], directory: Path) -> Iterator[str]:
+    """Say of each effect in doubt, or of each call in it, what is not known, and give the commands that decide it."""
+    flying = {each.intent.key: each for each in unfinished(run).in_flight}
+    for key, name in asked_keys(run, asked).items():
+        short = key.removeprefix(f"{run.run_id}/")
+        ways = [("it has not happened", line("resume", directory, "--retry", short))]
+        if key in flying:
+            intent, answers = flying[key].intent, run.machine.answers.get(name)
+            place = "" if intent.line is None else f" (line {intent.line})"
+            within = "".join(
+                f", and in it {c.policy} {shortened(c.payload)}" for c in asked_calls(flying[key]).values()
+            )
+            yield f"in doubt: {name} {short}{place} was under way when the run was cut off{within}"
+            if answers is None:
+                ways.append(("it has happened", line("resume", directory, "--done", short)))
+            else:
+                ways += [(f"it gave {event}", line("send", directory, event, "--answers", short)) for event in answers]
         else:
-            ways += [(f"it gave {event}", line("send", directory, event, "--answers", key)) for event in answers]
-        ways.append(("it has failed", line("resume", directory, "--fail", key)))
+            call = next(call for each in flying.values() for at, call in asked_calls(each).items() if at == key)
+            yield f"in doubt: {name} {short} was under way when the run was cut off: {shortened(call.payload)}"
+            gave = f"{line('send', directory, 'action_result', '--answers', short)} --json-data JSON"
+            done = line("resume", directory, "--done", short)
+            ways += [("it has happened", done), ("it gave something", gave)]
+        ways.append(("it has failed", line("resume", directory, "--fail", short)))
         width = max(len(way) for way, _ in ways)
         yield from (f"  {way:<{width}}  {command}" for way, command in ways)

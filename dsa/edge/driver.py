@@ -26,6 +26,7 @@ from dsa.edge.underway import UnderWay
 from dsa.meaning import Occurrence, Refusal, Taken, require_known, step
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.budgets import Limit, Meter
+from dsa.runtime.call_tree import CALL
 from dsa.runtime.journal import Journal
 from dsa.runtime.ledger import (
     DoubtEntry,
@@ -42,6 +43,7 @@ from dsa.runtime.recovery import InFlight, Unfinished, handling_of, unfinished
 from dsa.runtime.redacting import RedactingArtifacts
 from dsa.runtime.rest import Failure, Rest
 from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, Stop
+from dsa.runtime.timeline import short_key
 
 #: Reasons to refuse an answer or a timer that are no fault of the table (S4, S7).
 _HARMLESS = ("late", "finished")
@@ -52,7 +54,13 @@ T = TypeVar("T")
 
 
 def _failure(intent: IntentEntry, payload: dict[str, Any]) -> Failure:
-    return Failure(intent.effect, intent.line, *code_and_message(payload), str(payload.get("at") or ""))
+    call = payload.get(CALL)
+    what, line = (
+        (f"{call['policy']} {short_key(intent.key)}/{call['path']}", None)
+        if isinstance(call, dict)
+        else (intent.effect, intent.line)
+    )
+    return Failure(what, line, *code_and_message(payload), str(payload.get("at") or ""))
 
 
 class Driver:
@@ -180,9 +188,7 @@ class Driver:
 
     def _handling(self, flying: InFlight, decided: Mapping[str, Handling]) -> Handling:
         """Give what is done about an effect in flight."""
-        if not flying.in_doubt:
-            return "retry"
-        return decided.get(flying.intent.key) or handling_of(self.run.machine, flying)
+        return handling_of(self.run.machine, flying, decided)
 
     def _asked(self, left: Unfinished, decided: Mapping[str, Handling]) -> tuple[IntentEntry, ...]:
         """Give the effects about which somebody has to say what became of them."""
@@ -206,7 +212,7 @@ class Driver:
             if intent.key in cancelled:
                 continue  # its time was over before it could be begun again
             if handling == "retry" and self._may_begin:
-                await self._start(intent, action_for(self.run.machine, intent, flying.data), flying.tries)
+                await self._start(intent, action_for(self.run.machine, intent, flying.data), flying.tries, flying.root)
             elif handling != "retry":
                 self._settle(intent, handling)
 
@@ -355,22 +361,22 @@ class Driver:
                     self._drop_timer(source, event)
                     self._under_way.arm(source, event, duration_ms / 1000)
 
-    async def _start(self, intent: IntentEntry, action: Action, tries: int = 0) -> None:
+    async def _start(self, intent: IntentEntry, action: Action, tries: int = 0, root: int = 1) -> None:
         self._save()
         if intent.effect not in self.run.machine.answers:
-            fault = await self._apart(partial(self._performer.perform, intent, action, tries))
+            fault = await self._apart(partial(self._performer.perform, intent, action, tries, root))
             if isinstance(fault, Step):
                 self._failure = _failure(intent, fault.payload)
         elif self._performer.is_eager(intent.effect):
-            self._under_way.start_here(intent.key, partial(self._answer, intent, action, tries))
+            self._under_way.start_here(intent.key, partial(self._answer, intent, action, tries, root))
         else:
-            self._under_way.start(intent.key, partial(self._answer, intent, action, tries))
+            self._under_way.start(intent.key, partial(self._answer, intent, action, tries, root))
             for _ in range(self._performer.rounds_to_begin(intent.effect)):
                 await asyncio.sleep(0)  # effects start in the order written (S6), and none after it was cancelled (S7)
 
-    async def _answer(self, intent: IntentEntry, action: Action, tries: int) -> None:
+    async def _answer(self, intent: IntentEntry, action: Action, tries: int, root: int) -> None:
         """Perform an effect that has answers, and tell the run."""
-        answer = await self._performer.perform(intent, action, tries)
+        answer = await self._performer.perform(intent, action, tries, root)
         assert answer is not None, "an effect with answers is answered or fails"
         self._under_way.ended(intent.key)
         self.hear(intent, answer)

@@ -22,7 +22,6 @@ from dsa.runtime.ledger import (
     EventEntry,
     IntentEntry,
     MachineEntry,
-    PolicyEntry,
     RefusalEntry,
     ResultEntry,
     StepEntry,
@@ -57,7 +56,7 @@ class LedgerLog:
 
     def _note(self, entry: Entry) -> None:
         match entry:
-            case MachineEntry() | PolicyEntry():
+            case MachineEntry():
                 self._run = entry.run
             case EventEntry():
                 self._seq = entry.seq
@@ -87,8 +86,6 @@ def described(entry: Entry) -> tuple[str, int, Fields]:
     match entry:
         case MachineEntry():
             return "machine", logging.INFO, {"machine": entry.name, "digest": entry.digest}
-        case PolicyEntry():
-            return "policy", logging.INFO, {"policy": entry.policy}
         case EventEntry():
             verdicts = {"verdicts": dict(entry.verdicts)} if entry.verdicts else {}
             return "event", logging.INFO, {"event": entry.event, "timer": entry.source, "key": entry.key, **verdicts}

@@ -56,12 +56,13 @@ class RunHandle:
         *,
         commands: tuple[Command, ...] = (),
         left: Unfinished | None = None,
+        known: int = 0,
     ) -> None:
         self._setting, self._setup, self._journal = setting, setup, journal
         self._is_held = True
         self._artifacts = setting.place.artifacts(run.run_id)
         self._folder = None if setting.place.root is None else RunFolder(setting.place.root, run, setup.text)
-        self._count, self._known = 0, 0 if left is None else len(run.ledger)
+        self._count, self._known = 0, known
         self._waiters: list[asyncio.Future[None]] = []
         self._task: asyncio.Task[None] | None = None
         self._rest: Rest | None = None

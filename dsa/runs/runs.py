@@ -9,8 +9,9 @@ from typing import Any, Self
 
 import attrs
 
+from dsa.edge.binding import Binding
 from dsa.edge.clock import Clock
-from dsa.edge.deciding import answered, require_decidable
+from dsa.edge.deciding import require_decidable, settled
 from dsa.edge.interrupts import run_to_end
 from dsa.edge.logs import LedgerLog
 from dsa.expr import Outcome
@@ -27,21 +28,25 @@ from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.journal import Beginning, HeldError, UnknownRunError
 from dsa.runtime.ledger import ChangeEntry, Handling
 from dsa.runtime.moment import Moment, OnMoment, to_all
+from dsa.runtime.policies import Step
 from dsa.runtime.recovery import unfinished
+from dsa.runtime.redacting import step_without
 from dsa.runtime.rest import Rest
 from dsa.runtime.run import Run, begin
+from dsa.runtime.secrets import Secrets
 
 
 @attrs.frozen
 class Resumption:
     """What is said to a run as it is taken up.
 
-    `decided` says what is done about effects in doubt, by their keys; `answers` are the events with which such effects were answered; `change`
-    may give another machine for the run; `take` takes it from a process that is alive and holds it.
+    `decided` says what is done about effects in doubt, and about calls that their policies had under way, by their keys (`KEY/PATH` for a call);
+    `answers` are the events with which such effects were answered, and the steps that such calls gave; `change` may give another machine for the
+    run; `take` takes it from a process that is alive and holds it.
     """
 
     decided: Mapping[str, Handling] = attrs.field(factory=dict)
-    answers: Mapping[str, Occurrence] = attrs.field(factory=dict)
+    answers: Mapping[str, Occurrence | Step] = attrs.field(factory=dict)
     change: Callable[[Run], ChangeEntry | None] = lambda _run: None
     take: bool = False
 
@@ -155,12 +160,11 @@ class Runs:
             require_decidable(record.run.machine, unfinished(record.run), said.decided, said.answers)
             setup = self._as_started(record, options or Options())
             secrets = setup.binding.secrets
-            answers = {key: attrs.evolve(each, data=secrets.value(each.data)) for key, each in said.answers.items()}
-            run = answered(record.run, answers)
+            run = settled(record.run, said.decided, {key: clean(secrets, each) for key, each in said.answers.items()})
             if setup.text != text_of(recorded.text, recorded.entries):
                 require_no_secret(setup.text, secrets)
             journal.append(run.ledger[len(recorded.entries) :])
-            return RunHandle(self._setting(on_moment), setup, run, journal, left=unfinished(run))
+            return RunHandle(self._setting(on_moment), setup, run, journal, left=unfinished(run), known=len(recorded.entries))
         except BaseException:
             journal.release()
             raise
@@ -200,6 +204,10 @@ class Runs:
     def get(self, run_id: str) -> RunRecord:
         """Read a run, whoever drives it. Raises UnknownRunError, DamageError, OtherMachineError, ReplayError."""
         return record_of(self._place.store.read(run_id))
+
+    def bound_again(self, run_id: str, options: Options | None = None) -> Binding:
+        """Bind a recorded run as it was started, but for what the options say. Raises what `get` does, and BindingError."""
+        return self._as_started(self.get(run_id), options or Options()).binding
 
     def artifacts(self, run_id: str) -> ArtifactStore:
         """Return what a run generated."""
@@ -301,6 +309,13 @@ def run(
             return await handle.rest(through_timers=True)
 
     return run_to_end(whole())
+
+
+def clean(secrets: Secrets, answer: Occurrence | Step) -> Occurrence | Step:
+    """Return what somebody says that an effect or a call gave, without secrets."""
+    if isinstance(answer, Step):
+        return step_without(secrets, answer)
+    return attrs.evolve(answer, data=secrets.value(answer.data))
 
 
 #: How long a follower of another process's run waits between two looks, in seconds.

@@ -23,7 +23,6 @@ from dsa.runtime.ledger import (
     EventEntry,
     IntentEntry,
     MachineEntry,
-    PolicyEntry,
     RefusalEntry,
     ResultEntry,
     StepEntry,
@@ -106,7 +105,7 @@ class Spans:
 
     def __init__(self, generating: str) -> None:
         self._generating = generating
-        self._first: MachineEntry | PolicyEntry | None = None
+        self._first: MachineEntry | None = None
         self._recalled = 0
         self._life: _Open | None = None
         self._event = ""
@@ -120,7 +119,7 @@ class Spans:
         """Take note of an entry of an earlier life."""
         self._recalled += 1
         match entry:
-            case MachineEntry() | PolicyEntry():
+            case MachineEntry():
                 self._first = entry
             case IntentEntry():
                 self._intents[entry.key] = entry
@@ -131,7 +130,7 @@ class Spans:
 
     def observe(self, entry: Entry, now_ns: int) -> list[Span]:
         """Take note of a new entry; give the spans that are over."""
-        if isinstance(entry, MachineEntry | PolicyEntry):
+        if isinstance(entry, MachineEntry):
             self._first = entry
         if self._life is None:
             self._life = _Open(now_ns)

@@ -42,9 +42,7 @@ def standing(run: Run, holder: str | None = None) -> Standing:
     left = unfinished(run)
     if holder is not None:
         return Standing("under way", left, holder=holder)
-    asked = tuple(
-        flying.intent for flying in left.in_flight if flying.in_doubt and handling_of(run.machine, flying) == "ask"
-    )
+    asked = tuple(flying.intent for flying in left.in_flight if handling_of(run.machine, flying) == "ask")
     if asked:
         return Standing("in doubt", left, asked)
     failure = _failure(run, left)

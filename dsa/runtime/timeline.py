@@ -18,7 +18,6 @@ from dsa.runtime.ledger import (
     EventEntry,
     IntentEntry,
     MachineEntry,
-    PolicyEntry,
     Record,
     RefusalEntry,
     StepEntry,
@@ -62,7 +61,7 @@ def happenings(entries: Iterable[Entry]) -> tuple[Happening, ...]:
                 event, outcome, after = entry, None, []
             case StepEntry() | RefusalEntry():
                 outcome = entry
-            case MachineEntry() | PolicyEntry():
+            case MachineEntry():
                 pass
             case _:
                 after.append(entry)

@@ -18,9 +18,9 @@ from dsa.cli.faults import INTERRUPTED, JsonCommand
 from dsa.cli.kept import budget_option, faults_told, find, runs_option
 from dsa.cli.model import model_named
 from dsa.cli.parameters import parse_parameters
-from dsa.cli.run_policy import absolute_script
 from dsa.cli.terminal import terminal
 from dsa.runs.place import open_store
+from dsa.runs.setup import absolute_script
 from machines.chat.conversation import Turn
 from machines.chat.counting import counters_of
 from machines.chat.display import Display

@@ -20,12 +20,12 @@ from dsa.cli.faults import Ended, JsonCommand
 from dsa.cli.kept import budget_option, faults_told, find, runs_option
 from dsa.cli.model import model_named
 from dsa.cli.parameters import parse_parameters
-from dsa.cli.run_policy import absolute_script
 from dsa.cli.terminal import terminal
 from dsa.edge.interrupts import interruptible
 from dsa.errors import ModelUnavailable
 from dsa.generators.names import LOCAL
 from dsa.runs.place import DEFAULT_RUNS, open_store
+from dsa.runs.setup import absolute_script
 from machines.coding.configuration import (
     MOST_PARALLEL,
     PARAMETERS,

@@ -10,8 +10,8 @@ from typing import Any
 import attrs
 
 from dsa.cli.parameters import parse_parameters
-from dsa.cli.run_policy import absolute_script
 from dsa.expr import Value
+from dsa.runs.setup import absolute_script
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import EventEntry, MachineEntry
 from machines.coding.configuration import PARAMETERS

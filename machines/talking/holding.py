@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import attrs
+from dsa.runs.running import kept
 
 from dsa.edge.binding import Binding
 from dsa.edge.driver import Driver
@@ -22,7 +23,6 @@ from dsa.machine import Machine
 from dsa.meaning import Occurrence
 from dsa.runs.folder import new_run_id
 from dsa.runs.place import open_store
-from dsa.runs.running import kept
 from dsa.runs.record import replayed
 from dsa.runtime.budgets import Limit, read_limit
 from dsa.runtime.journal import Beginning

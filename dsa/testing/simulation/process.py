@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import attrs
 
 from dsa.edge.binding import Binding
-from dsa.edge.deciding import answered, require_decidable
+from dsa.edge.deciding import require_decidable, settled
 from dsa.edge.driver import Driver
 from dsa.meaning import Occurrence
 from dsa.runs.record import replayed
@@ -155,7 +155,7 @@ class Process:
         assert self.journal is not None, "it holds the run"
         run, _ = replayed(recorded)
         require_decidable(run.machine, unfinished(run), said.decided, said.answers)
-        run = answered(run, said.answers)
+        run = settled(run, {}, said.answers)
         self.journal.append(run.ledger[len(recorded.entries) :])
         self._drive(said.sent, said.decided, run=run, binding=binding, left=unfinished(run))
 
