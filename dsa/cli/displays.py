@@ -14,7 +14,7 @@ from rich.console import Console
 from dsa.cli.call_lines import CallDisplay
 from dsa.cli.live import Progress
 from dsa.machine import Machine
-from dsa.runs.one_policy import POLICY
+from dsa.runtime.call_tree import POLICY
 from dsa.runtime.ledger import Entry
 from dsa.runtime.moment import Moment
 

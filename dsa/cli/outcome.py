@@ -25,7 +25,8 @@ from dsa.edge.binding import GENERATING_EFFECT
 from dsa.edge.effects import code_and_message
 from dsa.meaning import Occurrence
 from dsa.runs.folder import PART_WAITS
-from dsa.runs.one_policy import POLICY, answer_text, calls_of_policy, steps_given
+from dsa.runs.one_policy import answer_text, calls_of_policy, steps_given
+from dsa.runtime.call_tree import POLICY
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry, StepEntry, VerdictEntry
 from dsa.runtime.rest import Rest
 from dsa.runtime.run import Run

@@ -25,11 +25,12 @@ from dsa.edge.files import load, read_text
 from dsa.errors import DsaError, OccurrenceError, ParameterError
 from dsa.machine import Machine
 from dsa.runs import record
-from dsa.runs.one_policy import POLICY, replayed_policy
+from dsa.runs.one_policy import replayed_policy
 from dsa.runs.record import OtherMachineError
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
 from dsa.runtime.call_replay import LedgerEnds, Replayed
+from dsa.runtime.call_tree import POLICY
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import (
     Entry,

@@ -28,10 +28,11 @@ from dsa.runs.bindings import DEFAULT_MODEL
 from dsa.runs.document import Document, first_event, takes_specification
 from dsa.runs.folder import new_run_id
 from dsa.runs.handle import RunHandle
-from dsa.runs.one_policy import POLICY, request
+from dsa.runs.one_policy import request
 from dsa.runs.place import DEFAULT_RUNS
 from dsa.runs.runs import Runs, open_runs
 from dsa.runs.setup import Options
+from dsa.runtime.call_tree import POLICY
 from dsa.runtime.prompt import SPECIFICATION, placeholders
 
 

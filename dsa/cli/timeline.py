@@ -11,8 +11,9 @@ from dsa.cli.call_lines import HANDLED, tree_lines
 from dsa.cli.kept import Kept, line
 from dsa.cli.step_lines import SHORT_DIGEST, error_text, shortened, step_text, text_said
 from dsa.expr import show_value
-from dsa.runs.one_policy import POLICY, calls_of_policy
+from dsa.runs.one_policy import calls_of_policy
 from dsa.runtime.artifacts import short_id
+from dsa.runtime.call_tree import POLICY
 from dsa.runtime.ledger import (
     ArtifactEntry,
     CallEntry,

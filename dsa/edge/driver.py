@@ -26,7 +26,7 @@ from dsa.edge.underway import UnderWay
 from dsa.meaning import Occurrence, Refusal, Taken, require_known, step
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.budgets import Limit, Meter
-from dsa.runtime.call_tree import CALL
+from dsa.runtime.call_tree import call_named
 from dsa.runtime.journal import Journal
 from dsa.runtime.ledger import (
     DoubtEntry,
@@ -43,7 +43,6 @@ from dsa.runtime.recovery import InFlight, Unfinished, handling_of, unfinished
 from dsa.runtime.redacting import RedactingArtifacts
 from dsa.runtime.rest import Failure, Rest
 from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, Stop
-from dsa.runtime.timeline import short_key
 
 #: Reasons to refuse an answer or a timer that are no fault of the table (S4, S7).
 _HARMLESS = ("late", "finished")
@@ -54,13 +53,8 @@ T = TypeVar("T")
 
 
 def _failure(intent: IntentEntry, payload: dict[str, Any]) -> Failure:
-    call = payload.get(CALL)
-    what, line = (
-        (f"{call['policy']} {short_key(intent.key)}/{call['path']}", None)
-        if isinstance(call, dict)
-        else (intent.effect, intent.line)
-    )
-    return Failure(what, line, *code_and_message(payload), str(payload.get("at") or ""))
+    place, call = str(payload.get("at") or ""), call_named(intent.key, payload)
+    return Failure(intent.effect, intent.line, *code_and_message(payload), place, call)
 
 
 class Driver:

@@ -23,7 +23,8 @@ from dsa.expr import guards_read
 from dsa.generators.library import Nested, build_generator
 from dsa.guards.library import GeneratorOf, build_guard
 from dsa.machine import Machine
-from dsa.runs.one_policy import PERFORM, POLICY, perform
+from dsa.runs.one_policy import PERFORM, perform
+from dsa.runtime.call_tree import POLICY
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.policies import Answering, Policy
 from dsa.runtime.registry import Registry

@@ -5,14 +5,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dsa.runtime.call_replay import Replayed, replay_calls
-from dsa.runtime.call_tree import CallNode, calls_of
+from dsa.runtime.call_tree import POLICY, CallNode, calls_of
 from dsa.runtime.ledger import EventEntry
 from dsa.runtime.policies import Action, Payload, PolicyContext, Step, answering, event_step
 from dsa.runtime.registry import Registry
 from dsa.runtime.run import Run
 
-#: The name of the machine, and that of its effect.
-POLICY, PERFORM = "policy", "perform"
+#: The effect of the machine.
+PERFORM = "perform"
 
 
 def request(policy: str, payload: Payload, actions: Iterable[str], seed: Iterable[Step] = ()) -> dict[str, Any]:

@@ -164,7 +164,9 @@ class Runs:
             if setup.text != text_of(recorded.text, recorded.entries):
                 require_no_secret(setup.text, secrets)
             journal.append(run.ledger[len(recorded.entries) :])
-            return RunHandle(self._setting(on_moment), setup, run, journal, left=unfinished(run), known=len(recorded.entries))
+            return RunHandle(
+                self._setting(on_moment), setup, run, journal, left=unfinished(run), known=len(recorded.entries)
+            )
         except BaseException:
             journal.release()
             raise

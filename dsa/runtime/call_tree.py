@@ -11,6 +11,8 @@ import attrs
 from dsa.runtime.ledger import CallEntry, CallResultEntry, DoubtEntry, Entry, Handling, ResultEntry
 from dsa.runtime.recorded import open_calls, upwards
 
+#: The name of the shipped machine whose one effect asks a policy.
+POLICY = "policy"
 #: Where an error step of an effect says which call raised it: `{"policy": .., "path": ..}`.
 CALL = "call"
 
@@ -134,6 +136,12 @@ def raised_in(result: ResultEntry) -> str | None:
     """Return the path of the call that raised what an effect failed with; None where no call did."""
     call = result.steps[-1]["payload"].get(CALL) if result.failed else None
     return str(call["path"]) if isinstance(call, dict) else None
+
+
+def call_named(key: str, payload: Mapping[str, Any]) -> str:
+    """Name the call of the effect of this key that raised what an error step says, as `look 1/1/1.1.2`; empty where no call did."""
+    call = payload.get(CALL)
+    return f"{call['policy']} {'/'.join(key.rsplit('/', 2)[1:])}/{call['path']}" if isinstance(call, dict) else ""
 
 
 def doubted_calls(entries: Iterable[object], failed: str | None = None) -> tuple[CallEntry, ...]:

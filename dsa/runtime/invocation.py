@@ -15,7 +15,7 @@ from dsa.runtime.call_tree import call_key, doubted_calls
 from dsa.runtime.calls import CallRecord, Calls
 from dsa.runtime.ledger import CallEntry, CallResultEntry, Entry, Handling, Ledger, ResultEntry
 from dsa.runtime.policies import ACTION_CALL, ACTION_RESULT, Action, Payload, PolicyContext, Step, error_of
-from dsa.runtime.redacting import AnEntry, entry_without
+from dsa.runtime.redacting import entry_without
 from dsa.runtime.registry import Registry
 from dsa.runtime.secrets import Secrets
 
@@ -55,13 +55,11 @@ async def run(
     entries: list[Appended] = [*entries_of(ledger, run_id)]
 
     def write(entry: Appended) -> None:
-        append(entry)
-        entries.append(entry)
+        clean = entry if secrets is None else entry_without(secrets, entry)
+        append(clean)
+        entries.append(clean)
 
-    def write_clean(entry: AnEntry) -> None:
-        write(entry if secrets is None else entry_without(secrets, entry))
-
-    calls = Calls(policies, key=run_id, recorded=entries, append=write_clean, config=config, secrets=secrets)
+    calls = Calls(policies, key=run_id, recorded=entries, append=write, config=config, secrets=secrets)
     action = calls.kept(Action(known, payload, frozenset(policies if actions is None else actions)))
     begin_with = calls.without_secrets(seed)
 
@@ -72,7 +70,7 @@ async def run(
         await calls.perform(Action(OUTSIDE), outside, allowed=policies, with_ids=False)
     except Exception as error:
         if calls.crashed_in is not None:
-            write_clean(_failure(entries, run_id, calls.crashed_in, error))
+            write(_failure(entries, run_id, calls.crashed_in, error))
         raise
     return ledger_of(entries)
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import attrs
 
+from dsa.runtime.call_tree import POLICY
 from dsa.runtime.ledger import (
     PERSON,
     ArtifactEntry,
@@ -160,19 +161,16 @@ class Spans:
             return []
         unfinished = [self._called(*call, None, now_ns) for call in list(self._calls)]
         unfinished += [self._unfinished(key, now_ns) for key in list(self._open) if key in self._intents]
-        is_machine = isinstance(first, MachineEntry)
-        name = first.name if isinstance(first, MachineEntry) else first.policy
-        operation = "invoke_workflow" if is_machine else "invoke_agent"
         about: Attributes = {
-            "gen_ai.operation.name": operation,
-            "gen_ai.workflow.name" if is_machine else "gen_ai.agent.name": name,
+            "gen_ai.operation.name": "invoke_workflow",
+            "gen_ai.workflow.name": first.name,
             "dsa.run": first.run,
             "dsa.digest": first.digest,
             "dsa.entries_before": self._recalled,
         }
         links = [self._life_id(0)] if self._recalled else []
         life_span = self._span(
-            f"{operation} {name}",
+            f"invoke_workflow {first.name}",
             self._life_id(),
             None,
             attrs.evolve(life, attributes=about, links=links),
@@ -266,11 +264,13 @@ class Spans:
         )
         name = f"turn of {call.policy}"
         if call.payload is not None:  # a turn of a loop has none of its own
-            name = f"execute_tool {call.policy}"
-            about |= {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.policy}
+            is_agent = self._first is not None and self._first.name == POLICY and path.count(".") == 1
+            operation, kind = ("invoke_agent", "agent") if is_agent else ("execute_tool", "tool")
+            name = f"{operation} {call.policy}"
+            about |= {"gen_ai.operation.name": operation, f"gen_ai.{kind}.name": call.policy}
         error, failed = _failure(steps or ())
         caller = path.rpartition(".")[0]
-        parent = self._call_id(key, caller) if "." in caller else self._root_id(key)
+        parent = self._call_id(key, caller) if "." in caller else self._try_id(key)
         return self._span(name, self._call_id(key, path), parent, _Open(start_ns, about | failed), now_ns, error)
 
     def _span(
@@ -297,15 +297,11 @@ class Spans:
     def _try_id(self, key: str) -> str:
         return _span_id("try", key, self._tries.get(key, 0) + 1, self._recalled)
 
-    def _root_id(self, key: str) -> str:
-        """Give the span that the calls under a key belong to: an effect's try, or the life of a policy's run."""
-        return self._try_id(key) if key in self._intents else self._life_id()
-
     def _call_id(self, key: str, path: str) -> str:
         return _span_id("call", key, path, self._recalled)
 
     def _started_model(self) -> str:
-        started = dict(self._first.started) if isinstance(self._first, MachineEntry) else {}
+        started = {} if self._first is None else dict(self._first.started)
         return str(started.get("model") or "").partition(":")[0]
 
 

@@ -15,7 +15,6 @@ from dsa.runtime.ledger import (
     IntentEntry,
     Judgement,
     MachineEntry,
-    PolicyEntry,
     RefusalEntry,
     ResultEntry,
     StepEntry,
@@ -42,7 +41,6 @@ ENTRIES = [
     ResultEntry("r1/1/1", "tell", FAILED, 1.0),
     CallEntry("r1/1/1", "1.1", "look", "d", {}),
     CallResultEntry("r1/1/1", "1.1"),
-    PolicyEntry("r2", "search", "d"),
     ChangeEntry("letters2", "e" * 64, "# a document"),
 ]
 

@@ -1,8 +1,8 @@
 """What a ledger tells of a run of a policy: the tree of its calls, how it stands, what may be said of it."""
 
 import pytest
-
 from dsa.runtime.called import CallDoubtError, calls_of, policy_standing, require_decidable, settled
+
 from dsa.runtime.ledger import CallEntry, CallResultEntry, DoubtEntry, PolicyEntry, ResultEntry
 from dsa.runtime.policies import Action, action_call_step, action_result_step, error_step, text_step
 

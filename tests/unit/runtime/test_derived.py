@@ -6,13 +6,13 @@ import contextlib
 import attrs
 import pytest
 from calling import World, said
+from dsa.runs.policy_runs import derived_again
+from dsa.runtime.policy_run import run
 
 from dsa.errors import BindingError
-from dsa.runs.policy_runs import derived_again
 from dsa.runtime.decorators import invoke_action, loop_wrapper
 from dsa.runtime.ledger import CallResultEntry
 from dsa.runtime.policies import Action, action_call_step, text_step
-from dsa.runtime.policy_run import run
 from dsa.runtime.recorded import ReplayMismatchError
 from dsa.runtime.registry import Registry
 

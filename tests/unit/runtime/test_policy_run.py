@@ -3,11 +3,11 @@ import json
 from pathlib import Path
 
 import pytest
+from dsa.runtime.policy_run import answer_of, entries_of, in_doubt, ledger_of, run
 
 from dsa.errors import BindingError
 from dsa.runtime.ledger import CallEntry, CallResultEntry, Ledger, PolicyEntry, ResultEntry, from_json, to_json
 from dsa.runtime.policies import Action, text_step
-from dsa.runtime.policy_run import answer_of, entries_of, in_doubt, ledger_of, run
 from dsa.runtime.recorded import ReplayMismatchError
 from dsa.runtime.registry import Registry
 from dsa.runtime.secrets import Secrets
