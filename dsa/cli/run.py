@@ -28,7 +28,7 @@ from dsa.runs.bindings import DEFAULT_MODEL
 from dsa.runs.document import Document, first_event, takes_specification
 from dsa.runs.folder import new_run_id
 from dsa.runs.handle import RunHandle
-from dsa.runs.one_policy import request
+from dsa.runs.one_policy import request, require_policy
 from dsa.runs.place import DEFAULT_RUNS
 from dsa.runs.runs import Runs, open_runs
 from dsa.runs.setup import Options
@@ -139,8 +139,8 @@ def run_with_model(
                 click.echo(note, err=True)
             data: object = specification or None
             if asked is not None:
-                policies = setup.binding.policies
-                data = request(policies[asked.policy].name, {"text": asked.text}, policies)
+                data = request(asked.policy, {"text": asked.text}, setup.binding.policies)
+                require_policy(machine, data, setup.binding.policies)
             handle = runs.begin(setup, run_id=run_id, on_moment=watched.observing(progress.on_moment))
             handle.start(*first_event(machine, data))
             return handle

@@ -21,6 +21,7 @@ from dsa.runs.children import Machines
 from dsa.runs.document import Document, document_of, first_event
 from dsa.runs.folder import new_run_id
 from dsa.runs.handle import RunHandle, Setting
+from dsa.runs.one_policy import require_policy
 from dsa.runs.place import DEFAULT_RUNS, Place, opened_place, place_in_memory
 from dsa.runs.record import RunRecord, changed, record_of, require_no_secret, text_of
 from dsa.runs.setup import Options, Setup, Source, as_started, bound, limits_of, setup_of, skip_replies
@@ -105,8 +106,9 @@ class Runs:
         given = options or Options()
         given = attrs.evolve(given, bindings=bindings or given.bindings, model=model or given.model)
         document = document_of(file)
-        first = first_event(document.machine, data)
-        handle = self.begin(self.setup(document, given), run_id=run_id, on_moment=on_moment)
+        first, setup = first_event(document.machine, data), self.setup(document, given)
+        require_policy(document.machine, data, setup.binding.policies)
+        handle = self.begin(setup, run_id=run_id, on_moment=on_moment)
         handle.start(*first)
         return handle
 
@@ -159,6 +161,7 @@ class Runs:
             record = changed(record_of(recorded), said.change)
             require_decidable(record.run.machine, unfinished(record.run), said.decided, said.answers)
             setup = self._as_started(record, options or Options())
+            require_policy(record.run.machine, record.run.specification, setup.binding.policies)
             secrets = setup.binding.secrets
             run = settled(record.run, said.decided, {key: clean(secrets, each) for key, each in said.answers.items()})
             if setup.text != text_of(recorded.text, recorded.entries):

@@ -61,7 +61,7 @@ async def replay_calls(
     async def outside(_action: Action, context: PolicyContext) -> list[Step]:
         return await context.call(action, seed=seed)
 
-    await replay.compare(replay.record.root, partial(replay.perform, Action(OUTSIDE), outside, allowed=registry))
+    await replay.compare(replay.record.root, partial(replay.perform, Action(OUTSIDE), outside, allowed=[action.policy]))
     while replay.left:
         await replay.compare(*replay.left.popleft())
     return Replayed(replay.calls, tuple(sorted(replay.performed, key=place_of)), replay.ends_at)

@@ -67,7 +67,7 @@ async def run(
         return await context.call(action, seed=begin_with)
 
     try:
-        await calls.perform(Action(OUTSIDE), outside, allowed=policies, with_ids=False)
+        await calls.perform(Action(OUTSIDE), outside, allowed=[known], with_ids=False)
     except Exception as error:
         if calls.crashed_in is not None:
             write(_failure(entries, run_id, calls.crashed_in, error))

@@ -11,11 +11,11 @@ from pathlib import Path
 import parcels
 import pytest
 from artifact_runs import memory_folder
-from dsa.runs.running import take_up
 from fault_shim import preloaded
 
 import dsa
 from dsa.edge.stores.sqlite import SqliteStore
+from dsa.runs.running import take_up
 from dsa.runtime.journal import HeldError, StoreError
 from dsa.runtime.ledger import DoubtEntry, ResultEntry
 

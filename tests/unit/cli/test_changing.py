@@ -9,7 +9,8 @@ from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep, recorded, writ
 from dsa.errors import DocumentError
 from dsa.lang import digest, loads
 from dsa.meaning import Occurrence
-from dsa.runs.record import OtherMachineError, replayed
+from dsa.runs.record import OtherMachineError
+from dsa.runs.record import replayed
 from dsa.runtime.ledger import ChangeEntry, DoubtEntry, Ledger, PolicyEntry, StepEntry
 from dsa.runtime.run import ReplayError, replay
 

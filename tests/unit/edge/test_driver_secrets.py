@@ -1,7 +1,6 @@
 """A run keeps no secret, and nothing that had one passes, whatever the policies and guards behind it do."""
 
 import pytest
-from dsa.runs.running import perform, take_up
 from hands import driver_of, finish
 
 from dsa.edge.binding import Binding
@@ -11,6 +10,8 @@ from dsa.errors import BindingError
 from dsa.lang import dumps, loads
 from dsa.meaning import Occurrence
 from dsa.runs.bindings import bind
+from dsa.runs.running import perform
+from dsa.runs.running import take_up
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, Judgement, VerdictEntry, dump_line

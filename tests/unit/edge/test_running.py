@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from dsa.runs.running import perform, take_up
 from kept_runs import RUN, SHOP, begun, keep, recorded
 
 from dsa.edge.binding import Binding
@@ -11,7 +10,10 @@ from dsa.edge.deciding import DoubtError
 from dsa.errors import OccurrenceError
 from dsa.lang import loads
 from dsa.meaning import Occurrence
-from dsa.runs.record import OtherMachineError, replayed
+from dsa.runs.record import OtherMachineError
+from dsa.runs.running import perform
+from dsa.runs.record import replayed
+from dsa.runs.running import take_up
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import DoubtEntry, EventEntry, Ledger, ResultEntry
 from dsa.runtime.policies import event_step

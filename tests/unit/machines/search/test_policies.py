@@ -10,13 +10,13 @@ import warnings
 from pathlib import Path
 
 import pytest
-from dsa.runtime.policy_run import answer_of, ledger_of, run
 from kept_runs import dsa
 from stream_server import DROP, answered, events
 from stream_server import serving as streaming
 from stream_shapes import call_chunk, chunk, entry, finished
 
 from dsa.errors import DocumentError, GenerationError
+from dsa.runtime.invocation import answer_of, ledger_of, run
 from dsa.runtime.ledger import CallEntry, CallResultEntry
 from dsa.runtime.policies import text_step
 from machines.search.policies import registry

@@ -6,13 +6,13 @@ import sys
 from shutil import rmtree
 
 import pytest
-from dsa.runs.policy_runs import answer_text, begin, derived_again, take_up
-from dsa.runtime.called import CallDoubtError
 from kept_runs import keep
 
 from dsa.edge.binding import Binding
 from dsa.errors import BindingError, DocumentError
 from dsa.runs.place import open_store
+from dsa.runs.policy_runs import answer_text, begin, derived_again, take_up
+from dsa.runtime.called import CallDoubtError
 from dsa.runtime.journal import HeldError
 from dsa.runtime.ledger import CallResultEntry, DoubtEntry, PolicyEntry, ResultEntry, load_lines
 from dsa.runtime.policies import Action, action_result_step, error_step, text_step
