@@ -276,6 +276,7 @@ def _failure(rest: Rest) -> dict[str, Any]:
     assert rest.failure is not None, "only a stopped run has one"
     return {
         "what": rest.failure.what,
+        "call": rest.failure.call or None,
         "line": rest.failure.line,
         "code": rest.failure.code,
         "message": str(rest.failure),

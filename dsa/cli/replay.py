@@ -158,6 +158,8 @@ def _compared(replayed: Replayed) -> Iterator[str]:
     again = [f"{call.policy} {call.path}" for call in replayed.calls if call.path in replayed.performed]
     if again:
         yield f"performed again with recorded results, every request and every step is the same: {', '.join(again)}"
+    elif replayed.calls:
+        yield f"{replayed.calls[0].policy} called nobody: there is nothing to perform again"
     if replayed.ends_at is not None:
         yield f"the ledger ends at call {replayed.ends_at}"
 

@@ -86,7 +86,8 @@ def bound(
 ) -> Binding:
     """Bind every name of a machine. Raises BindingError and ModelUnavailable."""
     if callable(options.bindings):
-        return options.bindings(machine, {**started, "config": options.config})
+        model = absolute_script(options.model) if options.model else started.get("model")
+        return options.bindings(machine, {**started, "model": model, "config": options.config})
     return bind(
         machine,
         path=path,
