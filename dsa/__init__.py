@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from dsa.checks import check, explore
     from dsa.checks.odds.reckon import odds
     from dsa.checks.prove import prove
+    from dsa.edge.binding import Bindings
     from dsa.edge.files import load
     from dsa.lang import dumps, loads
     from dsa.machine import Machine
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
     from dsa.runs.handle import RunHandle
     from dsa.runs.runs import Runs, open_runs, run
     from dsa.runs.setup import Options
-    from dsa.runtime.moment import Moment
+    from dsa.runtime.inbox import Posted
+    from dsa.runtime.moment import Moment, Piece
     from dsa.runtime.policies import Action, PolicyContext, Step, answering, error_step, event_step, text_step
     from dsa.runtime.rest import Rest
     from dsa.targets import emit
@@ -37,6 +39,8 @@ _HOME = {
     "emit": "dsa.targets",
     "prove": "dsa.checks.prove",
     "Moment": "dsa.runtime.moment",
+    "Piece": "dsa.runtime.moment",
+    "Posted": "dsa.runtime.inbox",
     "Options": "dsa.runs.setup",
     "Rest": "dsa.runtime.rest",
     "RunHandle": "dsa.runs.handle",
@@ -44,6 +48,7 @@ _HOME = {
     "open_runs": "dsa.runs.runs",
     "run": "dsa.runs.runs",
     "Action": "dsa.runtime.policies",
+    "Bindings": "dsa.edge.binding",
     "PolicyContext": "dsa.runtime.policies",
     "Step": "dsa.runtime.policies",
     "answering": "dsa.runtime.policies",
@@ -54,12 +59,15 @@ _HOME = {
 
 __all__ = [
     "Action",
+    "Bindings",
     "Configuration",
     "Machine",
     "Moment",
     "Occurrence",
     "Options",
+    "Piece",
     "PolicyContext",
+    "Posted",
     "Refusal",
     "Rest",
     "RunHandle",

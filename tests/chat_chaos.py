@@ -5,24 +5,22 @@ Seeded, so that one conversation can be played alone. As a program it holds a co
 """
 
 import asyncio
-import json
 import os
 import signal
 import sys
+from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from random import Random
 
 import attrs
 from chats import CARS, told
 
 from dsa.meaning import Occurrence, Taken, start, step
-from dsa.runs.place import open_store
-from dsa.runs.record import replayed
-from dsa.runtime.ledger import DoubtEntry, EventEntry, IntentEntry, RefusalEntry, ResultEntry, StepEntry
+from dsa.runs.runs import open_runs
+from dsa.runtime.ledger import DoubtEntry, EffectEntry, EventEntry, RefusalEntry, ResultEntry, RowEntry
 from machines.chat.conversation import CALLED, REASONS, conversation_of
 from machines.chat.session import Chat, Settings
-from machines.talking.holding import StoppedError
+from machines.talking.sessions import StoppedError
 
 SAYINGS = (
     "Compare the horsepower by origin", "continue", "Plot it", "As a CSV, please", "run it again", "refine it", "\N{PARROT} \u202e what?", "no plot, please",
@@ -44,11 +42,14 @@ class Tally:
     faults: list = attrs.field(factory=list)
     due: list = attrs.field(factory=list)
 
-    def observe(self, entry):
+    def on_moment(self, moment, is_new):
         """Watch: count artifacts and results of SQL, and do what is due after so many entries."""
+        if not is_new:
+            return
+        entry = moment.entry
         before = self.entries[-1] if self.entries else None
         self.entries.append(entry)
-        if isinstance(entry, StepEntry) and before.event in {"sql_done", "python_done", "presented"}:
+        if isinstance(entry, RowEntry) and before.event in {"sql_done", "python_done", "presented"}:
             self.made += sum(each["equal_to"] is None for each in before.data.get("artifacts", ()))
             self.known += before.event == "sql_done"
         for wanted in [each for each in self.due if each[0] <= len(self.entries)]:
@@ -104,7 +105,7 @@ def _plan(chat, tally, rng):
     def send(event):
         data = {"text": "And this?"} if event == "message" else None
         tally.cancels += event == "cancelled"
-        chat._driver.send(Occurrence(event, data=data))  # noqa: SLF001  (what is sent at the wrong time, by whatever holds it)
+        chat.tell_soon(Occurrence(event, data=data))
 
     (plan,) = rng.choices(((), ("cancelled",), ("cancelled",) * 2, ("message",), ("cancelled", "message"), ("retried", "dismissed"), ("killed",)), (60, 14, 4, 8, 4, 4, 6))  # fmt: skip
     for event in plan:
@@ -145,18 +146,15 @@ async def lived(chat, tally, seed, turns):
 
 def judged(runs, run_id, turns):
     """Look at what the store has of a conversation, and give it. Everything that happened stands in it, and the table allowed it."""
-    with open_store(runs) as store:
-        recorded = store.read(run_id)
-    run, _ = replayed(recorded)
-    entries = list(recorded.entries)
-    follows_the_table(run.machine, entries)
+    with open_runs(runs, must_exist=True) as opened:
+        record = opened.get(run_id)
+    entries = list(record.recorded.entries)
+    follows_the_table(record.run.machine, entries)
     happened_once(entries)
     codes = {
         entry.steps[-1]["payload"].get("code") for entry in entries if isinstance(entry, ResultEntry) and entry.failed
     }
     assert not [code for code in codes if code[:1].isupper()], codes  # the name of a class: a fault of ours
-    copy = [json.loads(line) for line in (runs / run_id / "ledger.jsonl").read_text().splitlines()]
-    assert len(copy) == len(entries), "the ledger that people read lacks something"
     conversation = conversation_of(entries)
     said = [turn.text for turn in conversation.turns if turn.text.startswith("turn ")]
     assert [text.split(":")[0] for text in said] == [f"turn {number}" for number in range(1, turns + 1)]
@@ -175,14 +173,14 @@ def follows_the_table(machine, entries):
     configuration = start(machine)
     for entry, following in pairwise(entries):
         if not isinstance(entry, EventEntry):
-            assert not isinstance(following, StepEntry | RefusalEntry), "a step without an event"
+            assert not isinstance(following, RowEntry | RefusalEntry), "a step without an event"
             continue
-        assert isinstance(following, StepEntry | RefusalEntry)
+        assert isinstance(following, RowEntry | RefusalEntry)
         assert following.seq == entry.seq
         if isinstance(following, RefusalEntry) and following.reason == "late":
             continue
         taken = step(machine, configuration, Occurrence(entry.event, entry.verdicts, entry.source))
-        assert isinstance(taken, Taken) == isinstance(following, StepEntry), (entry.event, configuration.state)
+        assert isinstance(taken, Taken) == isinstance(following, RowEntry), (entry.event, configuration.state)
         if isinstance(taken, Taken):
             assert (following.source, following.target) == (configuration.state, taken.configuration.state)
             configuration = taken.configuration
@@ -193,11 +191,11 @@ def happened_once(entries):
     done, answered, asked = set(), set(), set()
     for entry, following in pairwise([*entries, None]):
         if isinstance(entry, ResultEntry):
-            assert entry.key not in done, f"{entry.effect} was done twice"
+            assert entry.key not in done, f"{entry.key} was done twice"
             done.add(entry.key)
         elif isinstance(entry, DoubtEntry):
             assert entry.key not in done, f"{entry.effect} was done, and in doubt"
-        elif isinstance(entry, EventEntry) and isinstance(following, StepEntry):
+        elif isinstance(entry, EventEntry) and isinstance(following, RowEntry):
             assert entry.key is None or entry.key not in answered
             answered.add(entry.key)
             if entry.event in CALLED:
@@ -215,7 +213,7 @@ def counted(entries, conversation, requests, orphans, **more):
         if name
         not in {"turn_cancelled", "turn_failed", "duplicate_artifact_prevented", "answer_cut_off", "answer_incomplete"}
     )
-    asked = sum(isinstance(entry, IntentEntry) and entry.effect == "ask_model" for entry in entries)
+    asked = sum(isinstance(entry, EffectEntry) and entry.effect == "ask_model" for entry in entries)
     return {
         "turns": len(conversation.turns), "events": len([e for e in entries if isinstance(e, EventEntry)]), "refused": refused, "failures": failures,
         "not made": not_made, "asked": asked, "requests": requests, "orphans": orphans, **more,
@@ -224,17 +222,16 @@ def counted(entries, conversation, requests, orphans, **more):
 
 def main(runs, model, seed, turns, *run_id):
     """Hold a conversation, or go on with one."""
-    tally, runs, is_ready = Tally(), Path(runs), []
+    tally = Tally()
 
-    def observe(entry):
-        tally.observe(entry)
-        if is_ready:
-            print(type(entry).__name__, flush=True)
+    def on_moment(moment, is_new):
+        tally.on_moment(moment, is_new)
+        if is_new:
+            print(type(moment.entry).__name__, flush=True)
 
-    how = {"observe": observe}
     settings = attrs.evolve(settings_of(int(seed), model), format="none")
-    with Chat.resume(*run_id, runs, **how) if run_id else Chat.begin(settings, runs, **how) as chat:
-        is_ready.append(True)
+    begin = partial(Chat.resume, *run_id) if run_id else partial(Chat.begin, settings)
+    with open_runs(runs) as opened, begin(opened, on_moment=on_moment) as chat:
         print("ready", flush=True)
         asyncio.run(lived(chat, tally, seed, int(turns)))
 

@@ -6,7 +6,7 @@
 import attrs
 from hypothesis import strategies as st
 
-from dsa.runtime.ledger import EventEntry, IntentEntry, RefusalEntry, ResultEntry, StepEntry
+from dsa.runtime.ledger import EffectEntry, EventEntry, RefusalEntry, ResultEntry, RowEntry
 from machines.chat.conversation import Conversation, conversation_of, refused
 from machines.chat.inventory import Made
 
@@ -33,13 +33,13 @@ class Told:
     def happens(self, event, data=None, **verdicts):
         """An event that is taken."""
         self._arrives(event, data, verdicts)
-        self.entries.append(StepEntry(self._seq, 1, "resting.completed", "working.planning"))
+        self.entries.append(RowEntry(1, "resting.completed", "working.planning"))
         return self
 
     def refuses(self, event, data=None, reason="invalid_state", **verdicts):
         """An event that is refused."""
         self._arrives(event, data, verdicts)
-        self.entries.append(RefusalEntry(self._seq, reason, "not now"))
+        self.entries.append(RefusalEntry(reason, "not now"))
         return self
 
     def _arrives(self, event, data, verdicts):
@@ -48,7 +48,7 @@ class Told:
 
     def asks(self):
         """The model is about to be asked."""
-        self.entries.append(IntentEntry(f"chat-1/{self._seq}/1", "ask_model", "message", 1, "a", "b"))
+        self.entries.append(EffectEntry(f"{self._seq}/1", "ask_model"))
         self.requests.append(len(self.entries))
         return self
 
@@ -85,8 +85,8 @@ class Told:
     def told(self, reason, results=None, **more):
         """An effect without answers has told something."""
         payload = {"text": f"because of {reason}", "reason": reason, "results": results or {}, **more}
-        step = {"id": f"chat-1/{self._seq}/1/1", "policy": "p", "payload": payload}
-        self.entries.append(ResultEntry(f"chat-1/{self._seq}/1", "effect", (step,)))
+        step = {"id": f"{self._seq}/1/1", "policy": "p", "payload": payload}
+        self.entries.append(ResultEntry(f"{self._seq}/1", (step,)))
         return self
 
     def skips(self, call_id, reason):

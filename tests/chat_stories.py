@@ -15,7 +15,7 @@ import machines.chat.resources as resources_module
 from dsa.edge.files import load
 from dsa.meaning import Occurrence
 from machines.chat.resources import let_go, resources_in
-from machines.chat.session import Settings, bound_in
+from machines.chat.session import Settings, bound
 from machines.chat.sql import Database
 
 
@@ -124,8 +124,8 @@ def play(machine, told, folder):
     machine = machine.at(**dict(told.bounds)) if told.bounds else machine
     player = Hanging(told.said, DONE)
     with _shared_data(), playing(player) as played:
-        started = {"model": played.model, "seed": 0, "config": Settings("x", (CARS,)).config()}
-        binding = with_faults(bound_in(folder)(machine, started), told.broken)
+        config = {**Settings("x", (CARS,)).config(), "runs": str(folder)}
+        binding = with_faults(bound(machine, {"model": played.model, "seed": 0, "config": config}), told.broken)
         chat = resources_in(binding.config, "r")
         chat.close = lambda: None
         does = [Occurrence(event, data={"text": told.text} if event == "message" else None) for event in told.does]

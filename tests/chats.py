@@ -8,6 +8,7 @@ from pathlib import Path
 from chat_server import Said, playing
 from vega_datasets import data as vega
 
+from dsa.runs.runs import open_runs
 from machines.chat.session import Chat, Settings
 
 CARS = Path(vega.cars.filepath)
@@ -60,7 +61,8 @@ def conversation(tmp_path, player, *, data=(CARS,), **settings):
     """Hold a conversation with a played model; gives it, and what the server has seen."""
     with (
         playing(player) as played,
-        Chat.begin(Settings(played.model, tuple(data), **settings), tmp_path / "runs") as chat,
+        open_runs(tmp_path / "runs") as runs,
+        Chat.begin(Settings(played.model, tuple(data), **settings), runs) as chat,
     ):
         yield chat, played
     assert played.faults == []

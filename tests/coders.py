@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import attrs
 from chat_server import Said, playing
 
+from dsa.runs.runs import open_runs
 from machines.coding.session import Agent, Settings
 
 LOST = "LOST"
@@ -213,15 +214,29 @@ def config_of(model, workspace, **more):
 
 
 @contextmanager
-def agent_at(
-    tmp_path, goal, player, *, plan=(), parameters=None, observe=lambda _: None, notice=lambda _: None, **config
-):
+def resumed(runs, run_id, **how):
+    """Take a run up that is kept in a folder."""
+    with open_runs(runs) as opened, Agent.resume(run_id, opened, **how) as agent:
+        yield agent
+
+
+def recorded(runs, run_id):
+    """Give the entries of a run that is kept in a folder."""
+    with open_runs(runs, must_exist=True) as opened:
+        return opened.recorded(run_id).entries
+
+
+@contextmanager
+def agent_at(tmp_path, goal, player, *, plan=(), parameters=None, on_moment=None, notice=lambda _: None, **config):
     """Begin with a played model; gives the agent, and what the server has seen."""
     workspace = tmp_path / "workspace"
     workspace.mkdir(exist_ok=True, parents=True)
     with playing(player) as played:
         settings = Settings(goal, config_of(played.model, workspace, **config), plan, parameters or {})
-        with Agent.begin(settings, tmp_path / "runs", observe=observe, notice=notice) as agent:
+        with (
+            open_runs(tmp_path / "runs") as runs,
+            Agent.begin(settings, runs, on_moment=on_moment, notice=notice) as agent,
+        ):
             yield agent, played
     assert played.faults == []
 

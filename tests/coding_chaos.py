@@ -7,10 +7,11 @@ import asyncio
 import os
 import signal
 import sys
-from pathlib import Path
+from functools import partial
 
 from coders import call, complete, config_of, tasks
 
+from dsa.runs.runs import open_runs
 from machines.coding.session import Agent, Settings
 
 GOAL = "Count to three, a line each, and say so in notes.md"
@@ -90,19 +91,19 @@ def main(runs, workspace, model, count, which, *run_id):
     """Work, and be killed after `count` entries that are durable, those of parts included."""
     left = int(count)
 
-    def observe(_entry):
+    def on_moment(_moment, is_new):
         nonlocal left
-        left -= 1
-        if left == 0:
+        left -= is_new
+        if left == 0 and is_new:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    runs = Path(runs)
     goal, _, _, config = GOALS[which]
     settings = Settings(goal, config_of(model, workspace, **config))
-    how = {"observe": observe, "watch_part": lambda _place, entry: observe(entry)}
-    with Agent.resume(*run_id, runs, **how) if run_id else Agent.begin(settings, runs, **how) as agent:
-        asyncio.run(agent.go_on())
-        print(agent.state, agent.values["rounds"])
+    with open_runs(runs) as opened:
+        begin = partial(Agent.resume, *run_id) if run_id else partial(Agent.begin, settings)
+        with begin(opened, on_moment=on_moment) as agent:
+            asyncio.run(agent.go_on())
+            print(agent.state, agent.values["rounds"])
 
 
 if __name__ == "__main__":

@@ -11,11 +11,10 @@ from chat_server import Said, playing
 from coders import call, complete, config_of, tasks
 from row_stories import HANGS, Hanging, as_text, lived, with_faults
 
-from dsa.edge.files import load
+from dsa.edge.files import load, locate
 from dsa.meaning import Occurrence
-from dsa.runs.place import open_store
+from dsa.runs.bindings import bind
 from machines.coding.resources import let_go, resources_in
-from machines.coding.session import bound_in
 
 
 @attrs.frozen
@@ -128,9 +127,9 @@ def play(machine, told, folder):
     player = Hanging(told.said, complete())
     with playing(player) as played:
         config = config_of(played.model, workspace, mode=told.mode, parallel=told.parallel)
-        started = {"model": played.model, "seed": 0, "config": config}
-        binding = with_faults(bound_in(runs)(machine, started), told.broken, dict(told.wrong))
-        open_store(runs).close()
+        config |= {"runs": str(runs), "budget": []}
+        binding = bind(machine, path=locate("coding"), model=played.model, seed=0, config=config)
+        binding = with_faults(binding, told.broken, dict(told.wrong))
         (runs / "r").mkdir()
         agent = resources_in(binding.config, "r")
         try:

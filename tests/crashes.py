@@ -35,7 +35,7 @@ class Breaking:
         self.journal, self.countdown, self.late, self.is_dead = journal, countdown, late, False
         self.run, self.epoch = RUN, 0
 
-    def append(self, entries):
+    def append(self, entries, *rest, **taking):
         if self.is_dead:
             raise Crash
         if not entries:
@@ -44,7 +44,7 @@ class Breaking:
         self.is_dead = self.countdown == 0
         if self.is_dead and not self.late:
             raise Crash
-        self.journal.append(entries)
+        self.journal.append(entries, *rest, **taking)
         if self.is_dead:
             raise Crash
 
@@ -76,7 +76,7 @@ class World:
         return [entry for entry in entries if isinstance(entry, ResultEntry) and entry.key == key]
 
     async def perform(self, action, _context):
-        key = action.payload["key"]
+        key = action.payload["key"].removeprefix(f"{RUN}/")
         assert all(result.failed for result in self.results(key)), f"{key} has a result and is performed again"
         if self.is_tired:
             await asyncio.get_running_loop().create_future()
@@ -92,7 +92,7 @@ def saying(seed):
     """Answer by chance, but the same for the same key and try."""
 
     def answer(key, tries, events, *, may_fail):
-        chance = random.Random(f"{seed} {key} {tries}")
+        chance = random.Random(f"{seed} {RUN}/{key} {tries}")
         if may_fail and chance.random() < 0.15:
             return [error_step("", "NO", "it failed")]
         return [event_step("", chance.choice(events), data={"key": key})] if events else []

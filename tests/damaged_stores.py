@@ -9,7 +9,7 @@ from contextlib import closing
 import attrs
 
 from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.journal import StoreError
+from dsa.runtime.journal import StoreError, Summary
 from dsa.runtime.ledger import EventEntry, MachineEntry
 
 FIRST = MachineEntry("r", "door", "0" * 64)
@@ -26,7 +26,8 @@ def append(journal, run, start=0, length=3, said="data"):
     """Append short entries, each with a long one, whose text lies apart from it; both runs have texts in common."""
     for number in range(start, start + length):
         journal.append([event(number, f"{said} {run} {number}")])
-        journal.append([event(number, "long " * 1_000 + str(number % 2))])
+        summary = Summary(status="waiting", state=said, machine=run, waits_for={"told": str(number)})
+        journal.append([event(number, "long " * 1_000 + str(number % 2))], summary)
 
 
 def write(path, **options):

@@ -296,9 +296,9 @@ def _fed(run: Run, occurrence: Occurrence, chance: random.Random) -> Run:
     """Feed an event under the key of what it answers, or, at times, under one that is over."""
     event = run.machine.event_named.get(occurrence.event)
     origin = event.origin if event else "outside"
-    key = None if origin == "outside" else run.keys.get(origin, f"{RUN}/0/1")
+    key = None if origin == "outside" else run.keys.get(origin, "0/1")
     if key is not None and chance.random() < 0.1:
-        key = f"{RUN}/0/1"
+        key = "0/1"
     try:
         return run.feed(occurrence, key)[0]
     except OccurrenceError:  # it lacks verdicts there

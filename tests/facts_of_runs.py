@@ -5,7 +5,8 @@ from simulations import LETTER, written
 
 from dsa.edge.effects import result_of
 from dsa.meaning import Occurrence
-from dsa.runtime.ledger import EventEntry, IntentEntry, ResultEntry
+from dsa.runtime.intents import Intents
+from dsa.runtime.ledger import EventEntry, ResultEntry
 from dsa.runtime.policies import error_step, event_step
 from dsa.runtime.run import begin
 from dsa.testing.simulation.facts import Beginning, Facts
@@ -60,7 +61,7 @@ def lived(about, *moves):
             run, _ = run.feed(move)
             continue
         effect, answer = move
-        intent = next(e for e in tuple(run.ledger)[::-1] if isinstance(e, IntentEntry) and e.effect == effect)
+        intent = next(each for each in [*Intents(run.ledger).values()][::-1] if each.effect == effect)
         run = run.record(result(intent, answer))
         if answer:
             run, _ = run.feed(Occurrence(answer), intent.key)
@@ -70,10 +71,10 @@ def lived(about, *moves):
 #: A letter is drafted and posted; beside each entry is its place.
 LEDGER = lived(ABOUT, Occurrence("write"), ("draft", "written"), ("post", None))
 DRAFTED, POSTED = 4, 8  # the places of their results
-DRAFT, POST = (entry for entry in LEDGER if isinstance(entry, IntentEntry))
+DRAFT, POST = Intents(LEDGER).values()
 #: Three effects are asked for, none is performed.
 ASKED = lived(BUSY, Occurrence("go"))
-NOTE, MAKE, SEND = (entry for entry in ASKED if isinstance(entry, IntentEntry))
+NOTE, MAKE, SEND = Intents(ASKED).values()
 
 
 def facts(entries, about=ABOUT, limits=(), **known):

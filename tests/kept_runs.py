@@ -89,6 +89,11 @@ def recorded(root: Path, run: str = RUN):
         return store.read(run)
 
 
+def ledger_of(folder: Path):
+    """Give the entries of the run that a folder is a copy of."""
+    return recorded(folder.parent, folder.name).entries
+
+
 def begun(text: str = SHOP, run: str = RUN, file: Path | None = None, **parameters):
     """Begin a run of a document as the program does."""
     machine = loads(text).at(parameters)
@@ -99,9 +104,9 @@ def begun(text: str = SHOP, run: str = RUN, file: Path | None = None, **paramete
 def crashed_while(root: Path, *, doing: str, file: Path | None = None, run: str = RUN):
     """Keep a run of the shop that was cut off while it did something: `pay` or `mail`; give its ledger."""
     now, _ = begun(run=run, file=file).feed(Occurrence("order", data="tea"))
-    now = now.record(ResultEntry(f"{run}/1/1", "log"))
+    now = now.record(ResultEntry("1/1"))
     if doing == "mail":
-        now = now.record(ResultEntry(f"{run}/1/2", "pay", (event_step("pay", "paid").to_json(),)))
+        now = now.record(ResultEntry("1/2", (event_step("pay", "paid").without_id(),)))
         now, _ = now.feed(Occurrence("paid"), now.keys["pay"])
     keep(root, now.ledger, run=run)
     return now.ledger

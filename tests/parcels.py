@@ -74,7 +74,7 @@ def binding(log: Path, life: int, between: Callable[[], None], size: int = 6_000
     """Give policies that note what they do. `between` is called before and after an effect happens; `size` is that of the large answer."""
 
     async def happen(action, _context):
-        key, effect = action.payload["key"], action.policy
+        key, effect = action.payload["key"].partition("/")[2], action.policy
         between()
         file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         os.write(file, f"{life} {key}\n".encode())

@@ -11,11 +11,15 @@ from unittest.mock import patch
 import attrs
 
 import dsa.edge.driver as driver_module
+import dsa.runs.runs as runs_module
 from dsa.edge.driver import Driver
 from dsa.edge.underway import UnderWay
+from dsa.meaning import Refusal
+from dsa.runs.handle import RunHandle
 from dsa.runtime.budgets import Meter
+from dsa.runtime.intents import Intent
 from dsa.runtime.journal import LeaseLostError
-from dsa.runtime.ledger import DoubtEntry, IntentEntry, RefusalEntry, ResultEntry
+from dsa.runtime.ledger import DoubtEntry, RefusalEntry, ResultEntry
 from dsa.runtime.recovery import InFlight, Unfinished, unfinished
 from dsa.runtime.run import ArmTimer, Run
 from dsa.testing.simulation import process as process_module
@@ -38,7 +42,7 @@ def planted(document):
 
 def left_otherwise(change):
     """Have a process find other things left to do than there are."""
-    return patch.object(process_module, "unfinished", lambda run: change(run, unfinished(run)))
+    return patch.object(runs_module, "unfinished", lambda run: change(run, unfinished(run)))
 
 
 # -- the store ----------------------------------------------------------------------------------------------------------
@@ -122,6 +126,45 @@ def writing_goes_on_after_the_store_has_failed():
         yield
 
 
+@planted("counting")
+def a_run_that_rests_is_not_released():
+    with patch.object(RunHandle, "release", lambda _self: None):
+        yield
+
+
+@planted("counting")
+def a_process_goes_on_from_where_it_was_and_not_from_where_others_have_got():
+    real = RunHandle._hold
+
+    def hold(self):
+        if not self._is_held:
+            self._journal, _ = self._setting.place.store.hold(self.id)
+            self._is_held = True
+            self._driver.write_to(self._journal)
+        real(self)
+
+    with patch.object(RunHandle, "_hold", hold):
+        yield
+
+
+@planted("counting")
+def a_process_goes_on_without_holding_the_run_again():
+    with patch.object(RunHandle, "_hold", lambda _self: None):
+        yield
+
+
+@planted("letter")
+def a_sender_is_told_something_else():
+    real = RunHandle.hand
+
+    async def hand(self, occurrence, at=None):
+        await real(self, occurrence, at)
+        return Refusal("late", self.run.configuration, "")
+
+    with patch.object(RunHandle, "hand", hand):
+        yield
+
+
 def _require_alive(self):
     if not self.is_alive:
         raise process_module.KilledError
@@ -134,7 +177,7 @@ def _require_alive(self):
 def an_event_is_written_without_what_follows_from_it():
     real = DiskJournal.append
 
-    def append(self, entries):
+    def append(self, entries, *rest):
         for entry in entries:
             real(self, (entry,))
 
@@ -268,7 +311,7 @@ def an_effect_is_asked_for_twice():
 
     def feed(self, *given, **named):
         run, commands = real(self, *given, **named)
-        intents = [command for command in commands if isinstance(command, IntentEntry)]
+        intents = [command for command in commands if isinstance(command, Intent)]
         doubled = [attrs.evolve(intent, key=f"{intent.key}0") for intent in intents[:1]]
         return attrs.evolve(run, ledger=run.ledger.extend(doubled)), (*commands, *doubled)
 

@@ -10,7 +10,7 @@ from dsa.expr import show_value
 from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import GuardInterface, GuardResult
-from dsa.runtime.ledger import EventEntry, IntentEntry, RefusalEntry, StepEntry
+from dsa.runtime.ledger import EffectEntry, EventEntry, RefusalEntry, RowEntry
 from dsa.runtime.run import begin
 from dsa.testing.doubles import StillClock
 
@@ -50,10 +50,10 @@ def story(rest):
                 lines.append(" ".join(filter(None, (event, said))) + ":")
             case RefusalEntry(reason=reason):
                 lines[-1] += f" refused {reason}"
-            case StepEntry(target=target, changed=changed):
+            case RowEntry(target=target, changed=changed):
                 shown = "".join(f", {name} = {show_value(value)}" for name, value in changed)
                 lines[-1] += f" -> {target}{shown}"
-            case IntentEntry(effect=effect):
+            case EffectEntry(effect=effect):
                 head, arrow, tail = lines[-1].partition(" -> ")
                 lines[-1] = f"{head} {effect}{arrow}{tail}"
     return "\n".join([*lines, rest.kind if rest.failure is None else str(rest.failure)])

@@ -11,7 +11,7 @@ from played import story
 from dsa.edge.driver import Driver
 from dsa.meaning import Occurrence, Taken, start, step
 from dsa.runtime.artifacts import MemoryArtifacts
-from dsa.runtime.ledger import EventEntry, StepEntry
+from dsa.runtime.ledger import EventEntry, RowEntry
 from dsa.runtime.policies import Answering, event_step
 from dsa.runtime.run import begin
 from dsa.testing.doubles import StillClock
@@ -121,7 +121,7 @@ def rows_taken(machine, rest):
     """Give the positions of the rows that a run has taken."""
     configuration, found = start(machine), set()
     for entry, following in pairwise(rest.run.ledger):
-        if isinstance(entry, EventEntry) and isinstance(following, StepEntry):
+        if isinstance(entry, EventEntry) and isinstance(following, RowEntry):
             taken = step(machine, configuration, Occurrence(entry.event, entry.verdicts, entry.source))
             assert isinstance(taken, Taken)
             found.add(next(n for n, row in enumerate(machine.transitions) if row is taken.transition))

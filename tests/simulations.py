@@ -84,7 +84,20 @@ PAIR = """# pair
 | half | left_done | | idle |
 | half | right_done | | idle |
 """
+#: It rests after every event, and is taken up again and again.
+COUNTING = """# counting
+## Variables
+| variable | domain | initial |
+| - | - | - |
+| n | 0..140 | 0 |
+## Transitions
+| source | event | if | update | target |
+| - | - | - | - | - |
+| here | more | n < 140 | n += 1 | = |
+| here | more | else | | there |
+"""
 WRITTEN = {
+    "counting": COUNTING,
     "pair": PAIR,
     "letter": LETTER,
     "parcels": parcels.TEXT,

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import parcels
 
 from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.ledger import DoubtEntry, IntentEntry, ResultEntry, dump_line
+from dsa.runtime.ledger import DoubtEntry, EffectEntry, ResultEntry, dump_line
 
 MOST_LIVES = 8
 
@@ -69,7 +69,7 @@ class Story:
         """No effect happens without its intent, nor again once its result is recorded; what was in doubt is reported, and handled as declared."""
         done = list(parcels.performed(self.performed))
         now, earlier = {key for life, key in done if life == self.lives}, times(done, before=self.lives)
-        assert now <= {entry.key for entry in self.entries if isinstance(entry, IntentEntry)}, "done without an intent"
+        assert now <= {entry.key for entry in self.entries if isinstance(entry, EffectEntry)}, "done without an intent"
         over = {entry.key for entry in before if isinstance(entry, ResultEntry) and not entry.failed}
         assert not now & over, "a result was recorded, and its effect was performed again"
         recorded, reported = results(before), {doubt.key: doubt for doubt in doubts(new)}
@@ -82,7 +82,7 @@ class Story:
         """Each time an effect happened there is a result of it, or it was reported that it may happen again."""
         happened, recorded = times(parcels.performed(self.performed)), results(self.entries)
         again = Counter(doubt.key for doubt in doubts(self.entries) if doubt.handling == "retry")
-        for intent in (entry for entry in self.entries if isinstance(entry, IntentEntry)):
+        for intent in (entry for entry in self.entries if isinstance(entry, EffectEntry)):
             assert happened[intent.key] <= recorded[intent.key] + again[intent.key], intent
             assert recorded[intent.key] > 0, f"{intent} has no result"
             assert intent.effect != "charge" or happened[intent.key] == 1, "a person who looks makes it exactly once"

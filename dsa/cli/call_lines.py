@@ -10,6 +10,7 @@ from dsa.cli.step_lines import SHORT_DIGEST, error_text, shortened, step_text
 from dsa.cli.terminal import printable
 from dsa.runtime.call_tree import CallNode, calls_of
 from dsa.runtime.ledger import CallEntry, CallResultEntry, DoubtEntry, Entry, Handling, ResultEntry
+from dsa.runtime.moment import Moment
 
 HANDLED: dict[Handling, str] = {
     "retry": "it is asked for again",
@@ -63,9 +64,15 @@ class CallDisplay:
         self._entries: list[Entry] = []
         self._policies: dict[str, str] = {}
         self._shown: dict[str, int] = {}
+        self._is_quiet = False
 
-    def observe(self, entry: Entry) -> None:
-        """Show what has happened."""
+    def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
+        """Show what happened; what was there before the run was taken up is only noted."""
+        is_quiet, self._is_quiet = self._is_quiet, not is_new
+        self._take(moment.entry)
+        self._is_quiet = is_quiet
+
+    def _take(self, entry: Entry) -> None:
         self._entries.append(entry)
         match entry:
             case CallEntry(path=path, policy=policy):
@@ -75,7 +82,7 @@ class CallDisplay:
                     if step["id"].rpartition("/")[0] == path:
                         self._print(path, step_text(step))
             case DoubtEntry(key=key) | ResultEntry(key=key):
-                self._note("/".join(key.split("/")[:3]))
+                self._note("/".join(key.split("/")[:2]))
 
     def _note(self, key: str) -> None:
         for call in calls_of(self._entries, key):
@@ -84,6 +91,8 @@ class CallDisplay:
             self._shown[call.path] = len(call.happened)
 
     def _print(self, path: str, said: str) -> None:
+        if self._is_quiet:
+            return
         text = printable(f"{path:<7}  {self._policies.get(path, '')}: {said}")
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 

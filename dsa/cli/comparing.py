@@ -15,13 +15,13 @@ from dsa.checks.differ_rows import changes, same_control
 from dsa.checks.engines.found import Limits
 from dsa.cli.faults import Ended
 from dsa.cli.fitting import Fit, Fitting
-from dsa.cli.kept import Kept, faults_told, replayed_run
+from dsa.cli.kept import machine_record, opened
 from dsa.errors import ParameterError
 from dsa.expr import Value
 from dsa.machine import Machine, minima
-from dsa.runs.place import open_store
-from dsa.runs.record import OtherMachineError
-from dsa.runtime.journal import DamageError, RunStore
+from dsa.runs import runs as door
+from dsa.runs.record import OtherMachineError, RunRecord
+from dsa.runtime.journal import DamageError
 
 
 @attrs.frozen
@@ -36,7 +36,7 @@ class Compared:
 class Flight:
     """A run in flight, and whether it may go on under the new machine."""
 
-    kept: Kept
+    record: RunRecord
     fit: Fit
 
 
@@ -127,25 +127,24 @@ def judged(root: Path, machines: tuple[Machine, Machine], limits: Limits) -> Run
     """Judge the runs of the old machine that are kept in a folder. Raises Ended, and DocumentError when no run is kept there."""
     fitting, flights, damaged = Fitting(machines[1], limits), list[Flight](), dict[str, str]()
     finished = others = 0
-    with faults_told(root), open_store(root, must_exist=True) as store:
-        for run in store.runs():
-            kept = _kept(store, run)
-            if isinstance(kept, str):
-                damaged[run] = kept
-            elif not _is_of(kept, machines[0]):
-                others += kept.standing.kind != "finished"
-            elif kept.standing.kind == "finished":
+    with opened(root) as runs:
+        for run in runs.ids():
+            record = _record(runs, run)
+            if isinstance(record, str):
+                damaged[run] = record
+            elif not _is_of(record, machines[0]):
+                others += record.standing.kind != "finished"
+            elif record.standing.kind == "finished":
                 finished += 1
             else:
-                flights.append(Flight(kept, fitting.judge(kept.run)))
+                flights.append(Flight(record, fitting.judge(record.run)))
     return Runs(root, tuple(flights), finished, others, damaged)
 
 
-def _kept(store: RunStore, run: str) -> Kept | str:
+def _record(runs: door.Runs, run: str) -> RunRecord | str:
     """Read a run; say why it cannot be read."""
     try:
-        recorded = store.read(run)
-        return replayed_run(recorded)
+        return machine_record(runs.recorded(run))
     except DamageError as fault:
         if fault.run is None:
             raise
@@ -156,13 +155,13 @@ def _kept(store: RunStore, run: str) -> Kept | str:
         return fault.message
 
 
-def _is_of(kept: Kept, machine: Machine) -> bool:
+def _is_of(record: RunRecord, machine: Machine) -> bool:
     """Tell whether a run is one of a machine, whatever that claims of itself by now."""
     try:
-        there = machine.at(dict(kept.first.parameters))
+        there = machine.at(dict(record.first.parameters))
     except ParameterError:
         return False
-    return without_claims(kept.run.machine) == without_claims(there)
+    return without_claims(record.run.machine) == without_claims(there)
 
 
 def without_claims(machine: Machine) -> Machine:

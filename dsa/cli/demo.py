@@ -4,15 +4,19 @@ import sys
 from pathlib import Path
 
 import click
+from rich.console import Console
 from rich.text import Text
 
-from dsa.cli.model import model_named
+from dsa.cli.faults import JsonCommand, tell_json
 from dsa.cli.outcome import headline, show
-from dsa.cli.run import run_with_model
+from dsa.cli.run import Start, default_specification
+from dsa.cli.run_json import performed_report
+from dsa.cli.run_options import RunOptions, run_options
+from dsa.cli.runner import Performed
 from dsa.cli.terminal import terminal
-from dsa.cli.watching import Watching, watching_options
-from dsa.edge.files import load, locate
-from dsa.runs.bindings import DEFAULT_MODEL
+from dsa.cli.watching import watching_options
+from dsa.edge.files import load, locate, read_text
+from dsa.runs.document import Document
 from dsa.runs.place import DEFAULT_RUNS
 
 #: Each document, how it should end, and what it shows.
@@ -22,36 +26,36 @@ SHOWN = (
 )
 
 
-@click.command("demo")
-@click.option(
-    "--model",
-    default=DEFAULT_MODEL,
-    callback=model_named,
-    show_default=True,
-    help="local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name.",
-)
+@click.command("demo", cls=JsonCommand)
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed gives other texts and attempts.")
 @click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
 @watching_options
-def command(model: str, seed: int, root: str, *, watching: Watching) -> None:
+@run_options
+def command(seed: int, root: str, options: RunOptions) -> None:
     """Run the shipped katas. Exit code 0 when each document ended as announced, else 1."""
-    console = terminal()
-    as_announced = True
+    console, ended = terminal(), list[Performed]()
     for name, expected, shows in SHOWN:
-        machine = load(name)
-        announced = f" {shows}; this should end: {expected}"
-        console.print(Text.assemble((f"{machine.name}:", "bold"), announced), soft_wrap=True)
-        path, folder = locate(name), Path(root)
-        performed = run_with_model(
-            machine, path, "", model=model, seed=seed, root=folder, console=console, watching=watching
-        )
-        show(performed, console)
-        ended = performed.rest.kind == "finished" and performed.rest.run.outcome == expected
-        if not ended:
-            told = f"announced: {expected}; it ended: {headline(performed.rest)}"
-            console.print(Text(told, "bold red"), soft_wrap=True)
-        as_announced &= ended
-        console.print()
-        if performed.rest.kind == "stopped":
+        machine = load(name).at(dict(options.parameters))
+        if not options.json_wanted:
+            announced = f" {shows}; this should end: {expected}"
+            console.print(Text.assemble((f"{machine.name}:", "bold"), announced), soft_wrap=True)
+        document = Document(machine, read_text(locate(name)), locate(name))
+        ended.append(Start(document, default_specification(machine), Path(root), seed).run(options, console))
+        if not options.json_wanted:
+            _show(ended[-1], expected, console)
+        if ended[-1].rest.kind == "stopped":
             break  # without a model the other one has nothing to show either
-    sys.exit(0 if as_announced else 1)
+    outcomes = [performed.rest.outcome for performed in ended]
+    code = int(outcomes != [expected for _, expected, _ in SHOWN])
+    if options.json_wanted:
+        tell_json({"runs": [performed_report(each).to_json() for each in ended], "exit_code": code})
+    sys.exit(code)
+
+
+def _show(performed: Performed, expected: str, console: Console) -> None:
+    """Print how a run ended, and that it should have ended otherwise if so."""
+    show(performed, console)
+    if performed.rest.outcome != expected:
+        told = f"announced: {expected}; it ended: {headline(performed.rest)}"
+        console.print(Text(told, "bold red"), soft_wrap=True)
+    console.print()

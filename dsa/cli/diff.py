@@ -314,7 +314,7 @@ def refusal(machine: Machine, refused: Refusal, occurrence: Occurrence) -> str:
 
 def flight_lines(flight: Flight, files: tuple[str, str]) -> Iterator[Line]:
     """Tell whether a run may go on, and why not; or what it does otherwise from here on."""
-    fit, run = flight.fit, flight.kept.run
+    fit, run = flight.fit, flight.record.run
     events = sum(isinstance(entry, EventEntry) for entry in run.ledger)
     yield (
         fit.verdict,
@@ -500,7 +500,7 @@ def _runs_json(runs: Runs) -> dict[str, Any]:
 
 
 def _flight_json(flight: Flight) -> dict[str, Any]:
-    fit, run = flight.fit, flight.kept.run
+    fit, run = flight.fit, flight.record.run
     told: dict[str, Any] = {
         "run": run.run_id,
         "verdict": fit.verdict,

@@ -1,6 +1,6 @@
 """How a run is shown while it goes on, and afterwards: by its machine's own display where it has one, else attempt by attempt.
 
-A display is made of a console, is given ledger entries, shows what a run that rests asks of people, and ends the line that it has begun (entry
+A display is made of a console, is given moments, shows what a run that rests asks of people, and ends the line that it has begun (entry
 points `dsa.displays`).
 """
 
@@ -15,15 +15,14 @@ from dsa.cli.call_lines import CallDisplay
 from dsa.cli.live import Progress
 from dsa.machine import Machine
 from dsa.runtime.call_tree import POLICY
-from dsa.runtime.ledger import Entry
 from dsa.runtime.moment import Moment
 
 
 class Display(Protocol):
     """What shows runs of one machine."""
 
-    def observe(self, entry: Entry) -> None:
-        """Show what has happened."""
+    def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
+        """Show what happened; what was there before the run was taken up is only noted."""
 
     def rests(self, directory: Path, /) -> None:
         """Show what the run asks of people, whole, if it has come to rest at a question; `directory` is its own."""
@@ -45,14 +44,15 @@ def display_of(machine: str, console: Console) -> Display | None:
 def progress_of(machine: Machine, console: Console, *, quiet: bool) -> "Progress | OwnProgress":
     """Give what shows a run that is taken up."""
     display = None if quiet else display_of(machine.name, console)
-    return Progress(machine, console, quiet=quiet) if display is None else OwnProgress(display, console)
+    return Progress(machine, console, quiet=quiet) if display is None else OwnProgress(display)
 
 
 class OwnProgress:
-    """A display as what drives a run uses it: what has been before is taken note of, and not shown."""
+    """A display as what drives a run uses it."""
 
-    def __init__(self, display: Display, console: Console) -> None:
-        self._display, self._console = display, console
+    def __init__(self, display: Display) -> None:
+        self._display = display
+        self.on_moment = display.on_moment
 
     def __enter__(self) -> Self:
         return self
@@ -61,12 +61,6 @@ class OwnProgress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._display.end()
-
-    def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
-        """Show a moment; one that was there before the run went on is only noted."""
-        self._console.quiet = not is_new
-        self._display.observe(moment.entry)
-        self._console.quiet = False
 
     def rests(self, directory: Path) -> None:
         """Show what the run asks of people."""

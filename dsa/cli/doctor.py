@@ -25,11 +25,10 @@ from dsa.edge.environment import environment_secrets
 from dsa.edge.files import shipped
 from dsa.edge.render import renderer
 from dsa.edge.sandbox import FEATURES, ladder, limits
-from dsa.edge.stores.sqlite import SqliteStore
 from dsa.edge.telemetry import ENDPOINTS
-from dsa.errors import ModelUnavailable, install_hint
+from dsa.errors import DocumentError, ModelUnavailable, install_hint
 from dsa.generators.local import model_path
-from dsa.runtime.journal import StoreError
+from dsa.runs.place import opened_place
 from dsa.runtime.secrets import SHAPES
 
 _NAME = "dual-state-agents"
@@ -153,8 +152,8 @@ def _no_ledger(root: Path) -> str:
     there = next(each for each in (root.absolute(), *root.absolute().parents) if each.exists())
     try:
         with tempfile.TemporaryDirectory(dir=there, prefix=".dsa-doctor-") as folder:
-            SqliteStore(Path(folder) / "ledger.db").close()
-    except (OSError, StoreError) as fault:
+            opened_place(folder).close()
+    except (OSError, DocumentError) as fault:
         return str(fault)
     return ""
 

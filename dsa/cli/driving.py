@@ -11,18 +11,19 @@ from typing import Any
 import attrs
 import click
 
-from dsa.cli.changing import change_to
+from dsa.cli.changing import change_of
 from dsa.cli.displays import OwnProgress, progress_of
-from dsa.cli.kept import Kept, faults_told
+from dsa.cli.kept import faults_told
+from dsa.cli.run_options import RunOptions
 from dsa.cli.runner import Performed, perform
 from dsa.cli.terminal import terminal
-from dsa.cli.watching import Watching
 from dsa.edge.environment import environment_secrets
 from dsa.edge.files import load
 from dsa.errors import DsaError
 from dsa.lang import digest
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
+from dsa.runs.record import RunRecord
 from dsa.runs.runs import Resumption, open_runs
 from dsa.runs.setup import Options
 from dsa.runtime.ledger import Handling
@@ -40,41 +41,37 @@ class Said:
 
 @attrs.frozen
 class Manner:
-    """How to go on: with another model, module or budget than at the start (empty: the same), taken from a living process, shown or not.
+    """How to go on: otherwise than at the start as `options` say, taken from a living process, under the document `machine` from now on."""
 
-    `watching` adds to what was chosen at the start. `machine` names another document under which the run goes on from now on.
-    """
-
-    model: str | None = None
-    module: str | None = None
+    options: RunOptions
     take: bool = False
-    quiet: bool = False
-    budget: tuple[str, ...] = ()
-    watching: Watching = attrs.field(factory=Watching)
     machine: str | None = None
 
 
-def go_on(kept: Kept, root: Path, said: Said, manner: Manner) -> Performed:
+def go_on(record: RunRecord, root: Path, said: Said, manner: Manner) -> Performed:
     """Take a run up and drive it until it rests. Raises Ended, and what `Runs.resume` raises of a user's mistakes."""
-    directory = root / kept.run.run_id
-    change = change_to(manner.machine) if manner.machine is not None else None
+    directory, options = root / record.run.run_id, manner.options
+    change = change_of(record, manner.machine, options.parameters)
     if change is None:
-        _note_changes(kept, directory)
-    watching = manner.watching.continuing(dict(kept.first.started))
-    quiet = manner.quiet or watching.is_logging
+        _note_changes(record, directory)
+    watching = options.watching.continuing(dict(record.first.started))
     with (
         faults_told(root, lambda: directory),
         watching.watched(environment_secrets(watching.chosen)) as watched,
-        progress_of(change.machine if change else kept.run.machine, terminal(), quiet=quiet) as progress,
+        progress_of(
+            change.machine if change else record.run.machine, terminal(), quiet=options.shows_nothing
+        ) as progress,
     ):
-        watched.note("what is sent", [_said(each) for each in (*said.sent, *said.answers.values())])
-        options = Options(manner.module, manner.model, budget=manner.budget, chosen=watching.chosen)
-        change_entry = change.entry if change else lambda _run: None
-        resumption = Resumption(said.decided, said.answers, change_entry, manner.take)
-        how: dict[str, Any] = {"options": options, "resumption": resumption}
-        how["on_moment"] = watched.observing(progress.on_moment)
+        watched.note("what is sent", [_data(each) for each in (*said.sent, *said.answers.values())])
+        how: dict[str, Any] = {
+            "options": Options(options.module, options.model, budget=options.budget, chosen=watching.chosen),
+            "resumption": Resumption(
+                said.decided, said.answers, change.entry if change else lambda _run: None, manner.take
+            ),
+            "on_moment": watched.observing(progress.on_moment),
+        }
         performed = perform(
-            partial(open_runs, root, must_exist=True), lambda runs: runs.resume(kept.run.run_id, *said.sent, **how)
+            partial(open_runs, root, must_exist=True), lambda runs: runs.resume(record.run.run_id, *said.sent, **how)
         )
         if isinstance(progress, OwnProgress):
             progress.rests(directory)
@@ -82,24 +79,24 @@ def go_on(kept: Kept, root: Path, said: Said, manner: Manner) -> Performed:
         return performed
 
 
-def _said(each: Occurrence | Step) -> object:
+def _data(each: Occurrence | Step) -> object:
     return each.payload if isinstance(each, Step) else each.data
 
 
-def _note_changes(kept: Kept, directory: Path) -> None:
+def _note_changes(record: RunRecord, directory: Path) -> None:
     """Say on standard error that the document reads otherwise now: the run keeps to the one that it began with."""
-    file = dict(kept.first.started).get("file")
+    file = dict(record.first.started).get("file")
     if not file:
         return
     try:
-        now = _control(load(file).at(dict(kept.first.parameters)))
+        now = _control(load(file).at(dict(record.first.parameters)))
     except (DsaError, OSError):
         now = ""  # gone, or no machine any more
-    if now != _control(kept.run.machine):
+    if now != _control(record.run.machine):
         own = directory / "machine.md"
         click.echo(
             f"{file} is not as it was; the run goes on with its own copy, {own} (dsa diff {own} {file}; "
-            f"dsa resume {kept.run.run_id} --machine {file} goes on with the file, if the run fits it)",
+            f"dsa resume {record.run.run_id} --machine {file} goes on with the file, if the run fits it)",
             err=True,
         )
 

@@ -22,6 +22,8 @@ def silence(stream: TextIO | None) -> None:
 
 
 _LOST: list[str] = []
+#: Where the folder of the run is noted that a command is about.
+_RUN = "dsa.run"
 
 
 def note_lost(fault: Exception) -> None:
@@ -53,6 +55,19 @@ class Ended(click.ClickException):
         click.echo(self.message, file, err=file is None)
 
 
+def note_run(folder: Path) -> None:
+    """Note which run the command is about: with `--json` it is told of, even when the command fails."""
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.meta[_RUN] = folder
+
+
+def noted_run(context: click.Context) -> Path | None:
+    """Return the folder of the run that a command is about, if it has come to know it."""
+    folder: Path | None = context.meta.get(_RUN)
+    return folder
+
+
 class JsonCommand(click.Command):
     """A command whose `--json` prints one object on standard output whatever happens; a message goes beside it."""
 
@@ -69,7 +84,7 @@ class JsonCommand(click.Command):
             return super().make_context(info_name, args, parent, **extra)
         except click.ClickException as fault:
             if wanted:
-                tell_json(fault_as_json(fault))
+                tell_json(self.fault_json(None, fault))
             raise
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  (click's signature)
@@ -83,8 +98,12 @@ class JsonCommand(click.Command):
         except (DsaError, OSError, click.ClickException) as raised:
             fault = raised
         if ctx.params.get("json_wanted"):
-            tell_json(fault_as_json(fault))
+            tell_json(self.fault_json(ctx, fault))
         raise fault
+
+    def fault_json(self, ctx: click.Context | None, fault: Exception) -> dict[str, Any]:  # noqa: ARG002  (for `RunCommand`)
+        """Return the object of a command that failed; `ctx` is None when its arguments could not be read."""
+        return fault_as_json(fault)
 
 
 json_option = click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
@@ -105,8 +124,8 @@ def message_of(fault: Exception) -> str:
 
 
 def fault_as_json(fault: Exception) -> dict[str, Any]:
-    """Return a fault as the object that a run would have printed."""
-    code = getattr(fault, "exit_code", UNREADABLE)
+    """Return a fault as an object. Its code is the name of what was raised, or the kind again."""
+    code, cause = getattr(fault, "exit_code", UNREADABLE), fault.__cause__ if isinstance(fault, Ended) else fault
     directory = getattr(fault, "directory", None)
     kind = {INTERRUPTED: "interrupted", UNREADABLE: "unreadable"}.get(code, "stopped")
     return {
@@ -116,7 +135,7 @@ def fault_as_json(fault: Exception) -> dict[str, Any]:
         "failure": {
             "what": None,
             "line": None,
-            "code": kind if isinstance(fault, Ended) else type(fault).__name__,
+            "code": kind if cause is None else type(cause).__name__,
             "message": message_of(fault),
         },
         "directory": None if directory is None else str(directory),

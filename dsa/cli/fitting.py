@@ -10,6 +10,7 @@ Takes recorded runs and two machines, gives a `Fit` for each run. A run is *comp
 What it does from there may still be something else: that is what tables are changed for. It is told beside the verdict.
 """
 
+from collections.abc import Mapping
 from typing import Literal
 
 import attrs
@@ -18,16 +19,15 @@ from dsa.checks.differ import Comparison, compare
 from dsa.checks.differ_faults import Prospect, Trouble, prospect
 from dsa.checks.differ_pairs import Both, Pair
 from dsa.checks.engines.found import Limits
-from dsa.edge.effects import answer_in
+from dsa.edge.effects import answer_in, steps_of
 from dsa.errors import ParameterError
 from dsa.expr import Value
 from dsa.machine import Machine, step_of
 from dsa.meaning import Configuration, Occurrence, Taken, start, step
-from dsa.runtime.ledger import Entry, Ledger, StepEntry
-from dsa.runtime.policies import Step
+from dsa.runtime.ledger import Entry, Ledger, RowEntry
 from dsa.runtime.recovery import unfinished
 from dsa.runtime.run import Run
-from dsa.runtime.timeline import Difference, first_difference, happenings, short_key
+from dsa.runtime.timeline import Difference, first_difference, happenings
 
 Verdict = Literal["compatible", "incompatible", "UNKNOWN"]
 #: Configurations that one search looks at, unless told otherwise; each takes about a kilobyte.
@@ -53,10 +53,13 @@ class Fit:
 
 
 class Fitting:
-    """Judges the runs of one machine against another. What does not depend on a run's history is found once."""
+    """Judges the runs of one machine against another. What does not depend on a run's history is found once.
 
-    def __init__(self, new: Machine, limits: Limits) -> None:
-        self._new, self._limits = new, limits
+    `parameters` are those that the new machine is to have otherwise than a run.
+    """
+
+    def __init__(self, new: Machine, limits: Limits, parameters: Mapping[str, Value] | None = None) -> None:
+        self._new, self._limits, self._parameters = new, limits, parameters or {}
         self._pairs: dict[tuple[tuple[str, Value], ...], Pair] = {}
         self._futures: dict[tuple[Pair, Both], tuple[Comparison, Prospect]] = {}
 
@@ -81,7 +84,7 @@ class Fitting:
     def _pair(self, own: Machine) -> Pair:
         parameters = tuple(own.constants.items())
         if parameters not in self._pairs or self._pairs[parameters].old.machine != own:
-            self._pairs[parameters] = Pair(own, self._new.at(own.constants))
+            self._pairs[parameters] = Pair(own, self._new.at({**own.constants, **self._parameters}))
         return self._pairs[parameters]
 
     def _ahead(self, pair: Pair, here: Both) -> Fit:
@@ -103,7 +106,7 @@ def derived(machine: Machine, entries: Ledger[Entry]) -> Configuration:
     """Give where a machine is after the recorded events, each of which it takes, or refuses, as it was taken or refused."""
     here = start(machine)
     for happening in happenings(entries):
-        if isinstance(happening.outcome, StepEntry):
+        if isinstance(happening.outcome, RowEntry):
             taken = step(machine, here, happening.occurrence)
             assert isinstance(taken, Taken), "it takes what was taken"
             here = taken.configuration
@@ -129,12 +132,12 @@ def _lost(run: Run, new: Machine) -> str:
     for effect, key in sorted(run.keys.items()):
         lost = [event for event in run.machine.answers[effect] if event not in new.answers.get(effect, ())]
         if lost:
-            return f"{effect} {short_key(key)} is under way, and may be answered with {lost[0]}, which is no answer of it there"
+            return f"{effect} {key} is under way, and may be answered with {lost[0]}, which is no answer of it there"
     for intent, result in unfinished(run).answered:
-        steps = [Step(**said) for said in result.steps]
+        steps = steps_of(result)
         mine, theirs = (answer_in(machine, intent.effect, steps) for machine in (run.machine, new))
         if isinstance(mine, Occurrence) and not isinstance(theirs, Occurrence):
-            return f"{intent.effect} {short_key(intent.key)} was answered, and the answer is not taken yet: {theirs.payload['message']}"
+            return f"{intent.effect} {intent.key} was answered, and the answer is not taken yet: {theirs.payload['message']}"
     return ""
 
 

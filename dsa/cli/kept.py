@@ -1,32 +1,31 @@
-"""Runs that are kept, as several commands need them: which one is meant, what it holds, what is the matter when it cannot be read.
+"""Recorded runs as several commands need them: which one is meant, what it holds, why it cannot be read.
 
-Takes what a user wrote for RUN and `--runs`, gives recorded and replayed runs; every fault becomes a sentence and an exit code.
+Takes what a user wrote for RUN and `--runs`, returns recorded and replayed runs; every fault becomes a sentence and an exit code.
 """
 
-import difflib
+import asyncio
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-import attrs
 import click
 
-from dsa.cli.faults import INTERRUPTED, UNREADABLE, Ended
+from dsa.cli.faults import INTERRUPTED, UNREADABLE, Ended, note_run
 from dsa.edge.git import ArtifactStoreError
 from dsa.errors import GenerationError
 from dsa.runs.folder import PART_OF
-from dsa.runs.place import DEFAULT_RUNS, open_store
-from dsa.runs.record import OtherMachineError, replayed
-from dsa.runtime.journal import DamageError, HeldError, Recorded, RunStore, StoreError
-from dsa.runtime.ledger import MachineEntry
+from dsa.runs.place import DEFAULT_RUNS
+from dsa.runs.record import OtherMachineError, RunRecord, record_of
+from dsa.runs.runs import Runs, open_runs
+from dsa.runtime.journal import DamageError, HeldError, Recorded, StoreError
 from dsa.runtime.recorded import ReplayMismatchError
-from dsa.runtime.run import ReplayError, Run
-from dsa.runtime.standing import Standing, standing
+from dsa.runtime.run import ReplayError
+from dsa.words import nearest
 
 LAST = "last"
-_NEAREST = 3
+_SHOWN = 3
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -44,22 +43,22 @@ def budget_option(command: _Command) -> _Command:
     return click.option("--budget", multiple=True, metavar="LIMIT", help=said)(command)
 
 
-@attrs.frozen
-class Kept:
-    """A run of a machine as it is now: what is recorded, what that amounts to, how it stands."""
+@contextmanager
+def opened(root: Path) -> Iterator[Runs]:
+    """Open the runs of a folder to read them. Raises Ended, and DocumentError when no run is kept there."""
+    with faults_told(root):
+        runs = open_runs(root, must_exist=True)
+        try:
+            yield runs
+        finally:
+            asyncio.run(runs.close())
 
-    recorded: Recorded
-    first: MachineEntry
-    run: Run
-    standing: Standing
 
-
-def find(store: RunStore, wanted: str, root: Path) -> str:
-    """Give the id of the run that a user means: an id, a part of just one, its folder, or `last`. Raises Ended.
+def find(ids: Sequence[str], wanted: str, root: Path) -> str:
+    """Return the id of the run that a user means, one of `ids`: an id, a part of just one, its folder, or `last`. Raises Ended.
 
     Runs that are a part of another one are meant when they are named, or a part of their name that the other has not.
     """
-    ids = store.runs()
     wanted = wanted.rstrip("/").rpartition("/")[2]  # a shell completes the name of a run's folder
     if wanted in ids:
         return wanted
@@ -68,7 +67,7 @@ def find(store: RunStore, wanted: str, root: Path) -> str:
     whole, _, part = wanted.partition(PART_OF)
     if whole == LAST:
         newest = next((run for run in reversed(ids) if PART_OF not in run), ids[-1])
-        return find(store, f"{newest}{PART_OF}{part}", root) if part else newest
+        return find(ids, f"{newest}{PART_OF}{part}", root) if part else newest
     named = [run for run in ids if wanted in run]
     found = [run for run in named if PART_OF not in run] or named
     if len(found) == 1:
@@ -77,34 +76,36 @@ def find(store: RunStore, wanted: str, root: Path) -> str:
         raise Ended(
             f"'{wanted}' is a part of {len(found)} runs in {root}: {_some(found)}; write more of it", UNREADABLE
         )
-    near = difflib.get_close_matches(wanted, ids, n=_NEAREST, cutoff=0.3) or list(ids[-_NEAREST:])
-    raise Ended(f"there is no run '{wanted}' in {root}; nearest: {_some(near)}; `dsa runs` lists them all", UNREADABLE)
+    meant = nearest(wanted, (LAST, *ids))
+    hint = f"did you mean '{meant}'?" if meant else f"the newest: {_some(ids[-_SHOWN:])};"
+    raise Ended(f"there is no run '{wanted}' in {root}; {hint} `dsa runs` lists them all", UNREADABLE)
 
 
-def _some(runs: list[str]) -> str:
-    more = f" and {len(runs) - _NEAREST} more" if len(runs) > _NEAREST else ""
-    return ", ".join(runs[:_NEAREST]) + more
+def _some(runs: Sequence[str]) -> str:
+    more = f" and {len(runs) - _SHOWN} more" if len(runs) > _SHOWN else ""
+    return ", ".join(runs[:_SHOWN]) + more
 
 
 def recorded_run(root: Path, wanted: str) -> Recorded:
     """Read the run that a user means. Raises Ended, and DocumentError when no run is kept there."""
-    with faults_told(root), open_store(root, must_exist=True) as store:
-        return store.read(find(store, wanted, root))
+    with opened(root) as runs:
+        found = find(runs.ids(), wanted, root)
+        note_run(root / found)
+        return runs.recorded(found)
 
 
-def kept_of(root: Path, recorded: Recorded) -> Kept:
+def told_record(root: Path, recorded: Recorded) -> RunRecord:
     """Replay the run of a machine that was read. Raises Ended."""
     with faults_told(root):
-        return replayed_run(recorded)
+        return machine_record(recorded)
 
 
-def replayed_run(recorded: Recorded) -> Kept:
-    """Replay a recorded run. Raises OtherMachineError, MachineError; Ended for a run that is not its machine's."""
+def machine_record(recorded: Recorded) -> RunRecord:
+    """Replay a recorded run. Raises OtherMachineError; Ended for a run that is not its machine's."""
     try:
-        run, begun = replayed(recorded)
+        return record_of(recorded)
     except ReplayError as fault:
         raise Ended(f"damaged: run {recorded.run}, {fault}", 1) from fault
-    return Kept(recorded, begun, run, standing(run, recorded.holder))
 
 
 @contextmanager

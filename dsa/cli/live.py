@@ -21,12 +21,13 @@ from dsa.edge.binding import GENERATING_EFFECT
 from dsa.expr import Outcome
 from dsa.machine import Machine, step_of
 from dsa.meaning import accepted_events
+from dsa.runtime.intents import Intents
 from dsa.runtime.ledger import (
     ArtifactEntry,
+    EffectEntry,
     Entry,
-    IntentEntry,
     ResultEntry,
-    StepEntry,
+    RowEntry,
     TimerEntry,
     VerdictEntry,
 )
@@ -67,6 +68,7 @@ class Progress:
         self._console = console
         self._quiet = quiet
         self._state = machine.entered(machine.initial)
+        self._intents = Intents()
         self._rows: list[Row] = []
         self._asked: Counter[str] = Counter()
         self._row_of: dict[str, int] = {}
@@ -97,18 +99,19 @@ class Progress:
         self._quiet = quiet
 
     def _show(self, entry: Entry) -> None:
+        self._intents.take(entry)
         match entry:
-            case IntentEntry(effect=effect, target=target) if effect == GENERATING_EFFECT:
-                step = step_of(self._machine, target)
+            case EffectEntry(effect=effect) if effect == GENERATING_EFFECT:
+                step = step_of(self._machine, self._state)
                 self._asked[step] += 1
                 self._rows.append(Row(step, self._asked[step]))
             case ArtifactEntry():
                 self._generated(entry)
             case VerdictEntry():
                 self._judged(entry)
-            case ResultEntry(effect=effect) if effect in _ATTEMPTING:
+            case ResultEntry(key=key) if self._intents.effect(key) in _ATTEMPTING:
                 self._failed(entry)
-            case StepEntry(target=target):
+            case RowEntry(target=target):
                 self._state = target
                 return
             case TimerEntry():

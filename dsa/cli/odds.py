@@ -18,11 +18,15 @@ from dsa.checks.odds.reckon import Reckoning, show_parameters
 from dsa.checks.odds.recorded import Independence, recorded
 from dsa.checks.odds.target import Needed, curve, varied
 from dsa.cli.faults import JsonCommand, json_option, tell_json
+from dsa.cli.kept import opened
 from dsa.cli.parameters import parse_parameters
+from dsa.cli.run_json import story_lines
 from dsa.edge.files import load
 from dsa.edge.plot import Labels, Point, plot, require_format
 from dsa.edge.recordings import digests, recordings
 from dsa.machine import Machine
+from dsa.runs.place import LEDGER
+from dsa.runtime.ledger import MachineEntry
 from dsa.tables import aligned
 
 #: So many values are plotted beyond the smallest, and so many at most.
@@ -104,11 +108,20 @@ def command(file: str, *, target: float | None, json_wanted: bool, **given: Any)
     sys.exit(int(answer.failed or not drawn))
 
 
+def _recordings(path: Path) -> list[tuple[str, str]]:
+    """Read the runs of machines in a folder of runs, or recorded lines in files. Raises Ended and DocumentError."""
+    if not (path / LEDGER).is_file():
+        return recordings(path)
+    with opened(path) as runs:
+        found = [runs.recorded(run_id) for run_id in runs.ids()]
+        return [(each.run, "\n".join(story_lines(each))) for each in found if isinstance(each.entries[0], MachineEntry)]
+
+
 def _answered(machine: Machine, target: float | None, given: Mapping[str, Any]) -> OddsAnswer:
     if given["picture"]:
         require_format(given["picture"])
     machine = machine.at(parse_parameters(given["parameters"]))
-    seen = recorded(machine, recordings(given["runs"]), digests) if given["runs"] else None
+    seen = recorded(machine, _recordings(given["runs"]), digests) if given["runs"] else None
     return odds_answer(
         machine,
         target=target,

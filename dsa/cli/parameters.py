@@ -1,9 +1,10 @@
 """Options that several commands take: `--param NAME=VALUE`, `--time-limit S`, and choices."""
 
+import json
 import math
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -62,3 +63,30 @@ def _value(text: str) -> Value:
     if text in ("true", "false"):
         return text == "true"
     return int(text) if _NUMBER.fullmatch(text) else text
+
+
+def read_data(written: str, option: str = "--data") -> Any:  # noqa: ANN401  (JSON)
+    """Read what an event brings: JSON, or a text; what begins as an object, a list or a string of JSON has to be one.
+
+    Raises click.UsageError for what is neither.
+    """
+    require_text(written, option)
+    try:
+        return json.loads(written, parse_constant=_refuse)
+    except (ValueError, RecursionError) as fault:
+        if written.lstrip().startswith(("{", "[", '"')):
+            raise click.UsageError(f"{option} begins as JSON and is not valid: {fault}") from fault
+        return written
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def require_text(given: str, what: str) -> str:
+    """Return what stands on the command line. Raises UsageError for bytes that are not characters."""
+    try:
+        given.encode("utf-8")
+    except UnicodeEncodeError as fault:
+        raise click.UsageError(f"{what} is not UTF-8 text") from fault
+    return given

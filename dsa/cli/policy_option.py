@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import click
 
+from dsa.cli.parameters import require_text
 from dsa.edge.files import read_text
 from dsa.errors import DocumentError
 from dsa.generators.names import SCRIPTED
@@ -34,9 +35,9 @@ def or_policy(command: Callable[..., None]) -> Callable[..., None]:
                 raise click.UsageError("--over goes with --policy NAME")
             if given["file"] is None:
                 raise click.UsageError("Missing argument 'FILE', or --policy NAME.")
-            command(**given, asked=None)
+            command(**given, policy=None)
         else:
-            command(**given, asked=AskedPolicy(policy, _text(given), _config(over, given["model"])))
+            command(**given, policy=AskedPolicy(policy, _text(given), _config(over, given["model"])))
 
     return run
 
@@ -49,24 +50,17 @@ def _text(given: Mapping[str, Any]) -> str:
         raise click.UsageError(f"--policy takes one TEXT and no FILE; {said}")
     if text is None or not text.strip():
         raise click.UsageError('--policy needs a TEXT, what the policy is asked: dsa run --policy NAME "..."')
+    if given["data"] is not None:
+        raise click.UsageError("--data goes with FILE: a policy is asked a TEXT")
     return require_text(text, "TEXT")
 
 
-def require_text(given: str, what: str) -> str:
-    """Return what stands on the command line. Raises UsageError for bytes that are not characters."""
-    try:
-        given.encode("utf-8")
-    except UnicodeEncodeError as fault:
-        raise click.UsageError(f"{what} is not UTF-8 text") from fault
-    return given
-
-
-def _config(over: str | None, model: str) -> dict[str, Any]:
+def _config(over: str | None, model: str | None) -> dict[str, Any]:
     """Return what policies can read of the command line beside model and seed. DocumentError for a folder or script that cannot be read."""
     folder = Path(over or ".")
     if not folder.is_dir():
         missing = "is not a folder" if folder.exists() else "there is no such folder"
         raise DocumentError(str(folder), f"{missing}; --over names the one that is searched")
-    if model.startswith(SCRIPTED):
+    if model is not None and model.startswith(SCRIPTED):
         read_text(model.removeprefix(SCRIPTED))
     return {"over": str(folder.absolute())}

@@ -17,34 +17,34 @@ import click
 from dsa.checks.conjuncts import rows_at, show_false
 from dsa.checks.places import show_row
 from dsa.cli.faults import UNREADABLE, Ended, JsonCommand
-from dsa.cli.kept import Kept, faults_told, kept_of, recorded_run, replayed_run, runs_option
+from dsa.cli.kept import faults_told, machine_record, recorded_run, runs_option, told_record
 from dsa.cli.replayed import replayed
 from dsa.cli.terminal import say
 from dsa.cli.timeline import outcome_text
 from dsa.edge.files import load, read_text
 from dsa.errors import DsaError, OccurrenceError, ParameterError
 from dsa.machine import Machine
-from dsa.runs import record
+from dsa.runs import record as records
 from dsa.runs.one_policy import replayed_policy
-from dsa.runs.record import OtherMachineError
+from dsa.runs.record import OtherMachineError, RunRecord
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
 from dsa.runtime.call_replay import LedgerEnds, Replayed
 from dsa.runtime.call_tree import POLICY
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import (
+    EffectEntry,
     Entry,
     EventEntry,
-    IntentEntry,
     Ledger,
     MachineEntry,
     RefusalEntry,
-    StepEntry,
+    RowEntry,
     dump_line,
-    load_lines,
     to_json,
 )
-from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, Stop, derived
+from dsa.runtime.moment import load_story
+from dsa.runtime.run import ArmTimer, Command, DropTimer, Intent, Run, Stop, derived
 from dsa.runtime.timeline import Difference, first_difference
 from dsa.trace import show_occurrence, show_values
 
@@ -73,16 +73,16 @@ def command(run: str, root: str, file: str | None, module: str | None, *, json_w
 
 def _derived(recorded: Recorded, folder: Path, module: str | None, *, json_wanted: bool) -> int:
     """Derive a run again from its events, and what policies called from the results of their calls; give the exit code."""
-    kept = kept_of(folder, recorded)
-    if kept.run.machine.name == POLICY:
+    record = told_record(folder, recorded)
+    if record.run.machine.name == POLICY:
         with faults_told(folder):
-            return _again(kept, _calls_again(kept, folder, module), json_wanted=json_wanted)
+            return _again(record, _calls_again(record, folder, module), json_wanted=json_wanted)
     if module is not None:
         raise click.UsageError("--with goes with a run of a policy: a machine's run is derived from its events alone")
-    return _again(kept, json_wanted=json_wanted)
+    return _again(record, json_wanted=json_wanted)
 
 
-def _calls_again(kept: Kept, folder: Path, module: str | None) -> Replayed:
+def _calls_again(record: RunRecord, folder: Path, module: str | None) -> Replayed:
     """Perform again what called others in a run of a policy, bound as it was started or by another module."""
 
     async def replaying() -> Replayed:
@@ -90,27 +90,27 @@ def _calls_again(kept: Kept, folder: Path, module: str | None) -> Replayed:
         handler = loop.default_exception_handler
         loop.set_exception_handler(lambda _loop, about: None if _ends_it(about.get("exception")) else handler(about))
         async with open_runs(folder, must_exist=True) as runs:
-            binding = runs.bound_again(kept.run.run_id, Options(module))
-        return await replayed_policy(kept.run, binding.policies, binding.config)
+            binding = runs.bound_again(record.run.run_id, Options(module))
+        return await replayed_policy(record.run, binding.policies, binding.config)
 
     return asyncio.run(replaying())
 
 
 def _ends_it(error: BaseException | None) -> bool:
-    """Tell whether this is told anyhow, so that nobody need hear of it from a task that a policy has left to itself."""
+    """Return whether this is told anyhow, so that nobody need hear of it from a task that a policy has left to itself."""
     return isinstance(error, LedgerEnds | DsaError)
 
 
 def _of_file(name: str, file: str | None, *, json_wanted: bool) -> int:
-    """Check a file against a table: the copy of a run's ledger, or a trace."""
+    """Check a file against a table: a run's story, as `dsa show --jsonl` prints it, or a trace."""
     if file is None:
         raise click.UsageError(f"{name} is a recorded trace: --against FILE names the table that it is to fit")
     text = read_text(name)
     if '"kind":"machine"' in text.lstrip().partition("\n")[0]:
         try:
-            entries = load_lines(text)
+            entries = load_story(text)
         except (ValueError, KeyError, TypeError) as fault:
-            raise Ended(f"{name} begins like a run's ledger, and is none", UNREADABLE) from fault
+            raise Ended(f"{name} begins like a run's story, and is not one", UNREADABLE) from fault
         return _against(name, entries, file, None, json_wanted=json_wanted)
     return replayed((file,), name, json_wanted=json_wanted)
 
@@ -118,7 +118,7 @@ def _of_file(name: str, file: str | None, *, json_wanted: bool) -> int:
 def _own(recorded: Recorded) -> Machine | None:
     """Give the machine that a run is of; None when this version of dsa reads it otherwise."""
     try:
-        return replayed_run(recorded).run.machine
+        return machine_record(recorded).run.machine
     except OtherMachineError:
         return None
 
@@ -126,10 +126,10 @@ def _own(recorded: Recorded) -> Machine | None:
 # -- the same again ---------------------------------------------------------------------------------------------------
 
 
-def _again(kept: Kept, calls: Replayed | None = None, *, json_wanted: bool) -> int:
+def _again(record: RunRecord, calls: Replayed | None = None, *, json_wanted: bool) -> int:
     """Compare a run's ledger with what its machine makes of its events, byte by byte; give the exit code."""
-    run, _ = record.replayed(kept.recorded, derived)
-    pairs = zip(kept.recorded.entries, run.ledger, strict=True)
+    run, _ = records.replayed(record.recorded, derived)
+    pairs = zip(record.recorded.entries, run.ledger, strict=True)
     for position, (written, made) in enumerate(pairs):
         if dump_line(written) != dump_line(made):
             raise Ended(
@@ -185,7 +185,7 @@ def projection(run: Run) -> dict[str, Any]:
 
 def _counts(entries: Iterable[Entry]) -> dict[str, int]:
     found = {"entries": 0, "events": 0, "rows": 0, "refused": 0, "effects": 0}
-    kinds = {EventEntry: "events", StepEntry: "rows", RefusalEntry: "refused", IntentEntry: "effects"}
+    kinds = {EventEntry: "events", RowEntry: "rows", RefusalEntry: "refused", EffectEntry: "effects"}
     for entry in entries:
         found["entries"] += 1
         if type(entry) in kinds:
@@ -250,16 +250,16 @@ def _would(difference: Difference) -> str:
     return did if difference.row is None else f"{show_row(difference.row)}: {did.partition(': ')[2] or did}"
 
 
-def _did(outcome: StepEntry | RefusalEntry | None, commands: tuple[Command, ...]) -> str:
+def _did(outcome: RowEntry | RefusalEntry | None, commands: tuple[Command, ...]) -> str:
     """Say what a table did with an event."""
-    accepted = "".join(f", accepts {step}" for step, _ in outcome.accepted) if isinstance(outcome, StepEntry) else ""
+    accepted = "".join(f", accepts {step}" for step, _ in outcome.accepted) if isinstance(outcome, RowEntry) else ""
     done = f"; {', '.join(map(_command, commands))}" if commands else ""
     return f"{outcome_text(outcome)}{accepted}{done}"
 
 
 def _command(command: Command) -> str:
     match command:
-        case IntentEntry(effect=effect):
+        case Intent(effect=effect):
             return effect
         case Stop(effect=effect):
             return f"stop {effect}"

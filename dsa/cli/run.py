@@ -4,24 +4,30 @@
 """
 
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import attrs
 import click
 from rich.console import Console
 
 from dsa.cli.displays import progress_of
-from dsa.cli.faults import JsonCommand
-from dsa.cli.kept import budget_option, faults_told
-from dsa.cli.model import model_named
-from dsa.cli.outcome import exit_code, tell
-from dsa.cli.parameters import parse_parameters
-from dsa.cli.policy_option import AskedPolicy, or_policy, require_text
+from dsa.cli.faults import note_run
+from dsa.cli.kept import faults_told
+from dsa.cli.outcome import tell
+from dsa.cli.parameters import read_data, require_text
+from dsa.cli.policy_option import AskedPolicy, or_policy
+from dsa.cli.run_json import RunCommand, exit_code
+from dsa.cli.run_options import RunOptions, run_options
 from dsa.cli.runner import Performed, perform
 from dsa.cli.terminal import terminal
-from dsa.cli.watching import Watching, watching_options
-from dsa.edge.environment import environment_secrets
+from dsa.cli.watching import Watched, watching_options
+from dsa.edge.binding import Binding
 from dsa.edge.files import load, locate, read_text
+from dsa.generators.local import LocalGenerator
 from dsa.lang import machine_of
 from dsa.machine import Machine
 from dsa.runs.bindings import DEFAULT_MODEL
@@ -33,42 +39,28 @@ from dsa.runs.place import DEFAULT_RUNS
 from dsa.runs.runs import Runs, open_runs
 from dsa.runs.setup import Options
 from dsa.runtime.call_tree import POLICY
+from dsa.runtime.moment import Moment
 from dsa.runtime.prompt import SPECIFICATION, placeholders
 
 
-@click.command("run", cls=JsonCommand)
+@click.command("run", cls=RunCommand)
 @click.argument("file", required=False, metavar="FILE")
 @click.argument("specification", required=False)
-@click.option(
-    "--model",
-    default=DEFAULT_MODEL,
-    callback=model_named,
-    show_default=True,
-    help="local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name.",
-)
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed gives other texts.")
-@click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Set a parameter, such as rmax=5.")
+@click.option("--data", metavar="DATA", help="What the first event brings, in place of SPECIFICATION: JSON, or a text.")
 @click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
-@click.option("--with", "module", metavar="MODULE", help="Bind names with this module, not bindings.py beside FILE.")
-@budget_option
 @watching_options
-@click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
-@click.option("--quiet", is_flag=True, help="Print no progress.")
 @or_policy
+@run_options
 def command(
     file: str,
     specification: str | None,
-    model: str,
-    seed: int,
-    parameters: tuple[str, ...],
-    root: str,
-    module: str | None,
-    budget: tuple[str, ...],
     *,
-    json_wanted: bool,
-    quiet: bool,
-    watching: Watching,
-    asked: AskedPolicy | None,
+    seed: int,
+    data: str | None,
+    root: str,
+    options: RunOptions,
+    policy: AskedPolicy | None,
 ) -> None:
     """Run FILE, a machine document or the name of a shipped machine. `dsa run --policy NAME TEXT` runs a policy instead.
 
@@ -76,25 +68,17 @@ def command(
     when the machine has cases and no steps: then it is to make the cases' calls work. Exit code 0: succeeded; 1: failed; 3: a person is needed;
     2: FILE cannot be read or bound; 130: interrupted.
     """
-    file = file if asked is None else POLICY
+    file = file if policy is None else POLICY
     document = machine_document(file)
-    machine = load(file if document == locate(file) else str(document)).at(parse_parameters(parameters))
+    machine = load(file if document == locate(file) else str(document)).at(dict(options.parameters))
+    asked: object = policy
+    if policy is None:
+        asked = asked_for(machine, specification) if data is None else start_data(machine, specification, data)
     console = terminal()
-    performed = run_with_model(
-        machine,
-        document,
-        asked_for(machine, specification) if asked is None else asked.text,
-        model=model,
-        seed=seed,
-        root=Path(root),
-        module=module,
-        budget=budget,
-        console=console,
-        quiet=quiet or json_wanted,
-        watching=watching,
-        asked=asked,
+    performed = Start(Document(machine, read_text(document), document), asked, Path(root), seed).run(
+        options, console, is_model_told=True
     )
-    tell(performed, console, json_wanted=json_wanted)
+    tell(performed, console, json_wanted=options.json_wanted)
     sys.exit(exit_code(performed.rest))
 
 
@@ -105,58 +89,97 @@ def machine_document(file: str) -> Path:
     return path if named is None else locate(named[0], path.parent)
 
 
-def run_with_model(
-    machine: Machine,
-    path: Path,
-    specification: str,
-    *,
-    model: str,
-    seed: int,
-    root: Path,
-    console: Console,
-    module: str | None = None,
-    budget: tuple[str, ...] = (),
-    quiet: bool = False,
-    watching: Watching | None = None,
-    asked: AskedPolicy | None = None,
-) -> Performed:
-    """Bind a machine and run it while its progress is shown. Raises Ended when there is no model, and at Ctrl-C."""
-    run_id, watching = new_run_id(machine.name), watching or Watching()
-    directory, text = root / run_id, read_text(path)
-    with (
-        faults_told(root, lambda: directory if directory.is_dir() else None),
-        watching.watched(environment_secrets(watching.chosen)) as watched,
-        progress_of(machine, console, quiet=quiet or watching.is_logging) as progress,
-    ):
-        watched.note("the specification" if asked is None else "TEXT", specification)
-        options = Options(
-            module, model, seed, budget=budget, chosen=watching.chosen, config=asked.config if asked else {}
-        )
+@attrs.frozen
+class Start:
+    """A run to be started: a document, what its first event brings (None: nothing), where it is kept, its seed.
 
-        async def begin(runs: Runs) -> RunHandle:
-            setup = runs.setup(Document(machine, text, path), options)
-            for note in setup.binding.notes:
-                click.echo(note, err=True)
-            data: object = specification or None
-            if asked is not None:
-                data = request(asked.policy, {"text": asked.text}, setup.binding.policies)
-                require_policy(machine, data, setup.binding.policies)
-            handle = runs.begin(setup, run_id=run_id, on_moment=watched.observing(progress.on_moment))
-            handle.start(*first_event(machine, data))
-            return handle
+    `data` may be a policy that is asked: then it brings the request.
+    """
 
-        performed = perform(partial(open_runs, root), begin)
-        watched.rested(performed.rest)
-        return performed
+    document: Document
+    data: Any
+    root: Path
+    seed: int
+
+    def run(self, options: RunOptions, console: Console, *, is_model_told: bool = False) -> Performed:
+        """Run the document while its progress is shown. Raises Ended when there is no model, and at Ctrl-C.
+
+        `is_model_told`: print which model is taken when none was chosen.
+        """
+        machine, watching = self.document.machine, options.watching
+        run_id = new_run_id(machine.name)
+        directory = self.root / run_id
+        with (
+            faults_told(self.root, lambda: directory if directory.is_dir() else None),
+            progress_of(machine, console, quiet=options.shows_nothing) as progress,
+            ExitStack() as opened,
+        ):
+            watchers = list[Watched]()
+
+            def on_moment(moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
+                if moment.number == 1:
+                    note_run(directory)
+                progress.on_moment(moment, is_new)
+
+            async def begin(runs: Runs) -> RunHandle:
+                setup = runs.setup(self.document, self._options(options))
+                for note in (*setup.binding.notes, *(_model_note(setup.binding, options) if is_model_told else ())):
+                    click.echo(note, err=True)
+                watched = opened.enter_context(watching.watched(setup.binding.secrets))  # a module may name more
+                watched.note(*self._noted())
+                watchers.append(watched)
+                first = first_event(machine, self._brought(setup.binding))
+                handle = runs.begin(setup, run_id=run_id, on_moment=watched.observing(on_moment))
+                handle.start(*first)
+                return handle
+
+            performed = perform(partial(open_runs, self.root), begin)
+            watchers[0].rested(performed.rest)
+            return performed
+
+    def _options(self, options: RunOptions) -> Options:
+        config = self.data.config if isinstance(self.data, AskedPolicy) else {}
+        chosen = options.watching.chosen
+        return Options(options.module, options.model, self.seed, budget=options.budget, chosen=chosen, config=config)
+
+    def _noted(self) -> tuple[str, object]:
+        """Return what is searched for secrets, and its name."""
+        return ("TEXT", self.data.text) if isinstance(self.data, AskedPolicy) else ("the specification", self.data)
+
+    def _brought(self, binding: Binding) -> object:
+        """Return the data of the first event. Raises BindingError for a policy that is not there."""
+        if not isinstance(self.data, AskedPolicy):
+            return self.data
+        data = request(self.data.policy, {"text": self.data.text}, binding.policies)
+        require_policy(self.document.machine, data, binding.policies)
+        return data
 
 
-def asked_for(machine: Machine, given: str | None) -> str:
-    """Give the specification: what the command line says, else what the machine does with.
+def _model_note(binding: Binding, options: RunOptions) -> Iterator[str]:
+    """Say which model is asked when nobody has chosen one."""
+    if options.model is None and any(isinstance(each, LocalGenerator) for each in binding.generators.values()):
+        yield f"model: {DEFAULT_MODEL}, the built-in one; --model takes another"
+
+
+def start_data(machine: Machine, specification: str | None, written: str) -> Any:  # noqa: ANN401  (JSON)
+    """Return what a run's first event brings. Raises click.UsageError for a SPECIFICATION beside it, and where no event brings it."""
+    if specification is not None:
+        raise click.UsageError("SPECIFICATION and --data are two ways to say the same: give one")
+    data = read_data(written)
+    try:
+        first_event(machine, data)
+    except ValueError as fault:
+        raise click.UsageError(str(fault)) from fault
+    return data
+
+
+def asked_for(machine: Machine, given: str | None) -> str | None:
+    """Return the specification: what the command line says, else what the machine does with; None for a machine that takes none.
 
     Raises click.UsageError when the machine takes none, when it needs one, and for what is no text.
     """
     if given is None or not given.strip():
-        return default_specification(machine)
+        return default_specification(machine) or None
     if not takes_specification(machine):
         raise click.UsageError(f"{machine.name} has no event '{SPECIFICATION}' from outside: it takes no SPECIFICATION")
     return require_text(given, "SPECIFICATION")

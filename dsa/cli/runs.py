@@ -8,12 +8,12 @@ import attrs
 import click
 
 from dsa.cli.faults import Ended, JsonCommand
-from dsa.cli.kept import faults_told, replayed_run, runs_option
+from dsa.cli.kept import machine_record, opened, runs_option
 from dsa.cli.terminal import say
 from dsa.cli.timeline import asked_keys, how, started_at
-from dsa.runs.place import open_store
 from dsa.runs.record import OtherMachineError
-from dsa.runtime.journal import DamageError, Recorded, RunStore
+from dsa.runs.runs import Runs
+from dsa.runtime.journal import DamageError, Recorded
 from dsa.runtime.ledger import EventEntry, MachineEntry
 from dsa.runtime.standing import outside_events
 
@@ -57,9 +57,9 @@ class Listed:
 def command(root: str, *, json_wanted: bool) -> None:
     """List the runs that are kept: machine, state, how they stand, how many events, when they were started (UTC)."""
     folder = Path(root)
-    with faults_told(folder), open_store(folder, must_exist=True) as store:
-        found = [listed(store, run) for run in store.runs()]
-        lost = store.lost()
+    with opened(folder) as runs:
+        found = [listed(runs, run) for run in runs.ids()]
+        lost = runs.lost()
     if json_wanted:
         say(json.dumps([each.to_json() for each in found], indent=2))
     elif not found and not lost:
@@ -88,10 +88,10 @@ def _say_table(found: list[Listed]) -> None:
         say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def listed(store: RunStore, run: str) -> Listed:
+def listed(runs: Runs, run: str) -> Listed:
     """Look at one run; what is the matter with a damaged one becomes its line."""
     try:
-        recorded = store.read(run)
+        recorded = runs.recorded(run)
     except DamageError as fault:
         if fault.run is None:
             raise
@@ -105,16 +105,16 @@ def _of_machine(recorded: Recorded) -> Listed:
     taken = [entry for entry in recorded.entries if isinstance(entry, EventEntry)]
     events, about = len(taken), _text_in(taken[0].data) if taken else None
     try:
-        kept = replayed_run(recorded)
+        record = machine_record(recorded)
     except OtherMachineError as fault:
         return Listed(recorded.run, "other machine", str(fault), first.name, events=events, about=about)
     except Ended as fault:
         return Listed(recorded.run, "damaged", fault.message, first.name, events=events, about=about)
-    run, stands = kept.run, kept.standing
+    run, stands = record.run, record.standing
     return Listed(
         recorded.run,
         stands.kind,
-        how(kept),
+        how(record),
         first.name,
         run.configuration.state,
         run.outcome if stands.kind == "finished" else None,

@@ -10,27 +10,29 @@ import click
 
 from dsa.claims import Scenario
 from dsa.cli.displays import display_of
-from dsa.cli.faults import UNREADABLE, Ended, JsonCommand
-from dsa.cli.kept import Kept, faults_told, recorded_run, replayed_run, runs_option
+from dsa.cli.faults import UNREADABLE, Ended, tell_json
+from dsa.cli.kept import faults_told, machine_record, opened, recorded_run, runs_option
+from dsa.cli.run_json import RunCommand, RunReport, recorded_report, story_lines
 from dsa.cli.step_lines import shortened
 from dsa.cli.terminal import say, terminal
 from dsa.cli.timeline import story
 from dsa.expr import Value
 from dsa.lang import loads, scenario_text
 from dsa.machine import Machine
-from dsa.runs.place import open_artifacts
-from dsa.runs.record import text_of
+from dsa.runs.record import RunRecord, text_of
+from dsa.runs.runs import open_runs
 from dsa.runtime.artifacts import Attempt, short_id, tree_of_attempts
 from dsa.runtime.counting import counters
 from dsa.runtime.journal import Recorded
-from dsa.runtime.ledger import MachineEntry, dump_line
+from dsa.runtime.ledger import MachineEntry
+from dsa.runtime.moment import Moment
 from dsa.runtime.timeline import Percept, percepts
 from dsa.tables import escaped, table_lines
 from dsa.testing.written import as_scenario
 from dsa.trace import show_occurrence, show_values
 
 
-@click.command("show", cls=JsonCommand)
+@click.command("show", cls=RunCommand)
 @click.argument("run")
 @runs_option
 @click.option(
@@ -53,26 +55,45 @@ from dsa.trace import show_occurrence, show_values
     help="Print a conversation or a coding run as it was shown while it went on.",
 )
 @click.option("--diff", "form", flag_value="diff", help="Print what a coding run has changed in its workspace.")
-@click.option("--json", "json_wanted", is_flag=True, help="Print the ledger, one JSON object a line.")
-def command(run: str, root: str, form: str | None, *, json_wanted: bool) -> None:
+@click.option("--jsonl", "form", flag_value="jsonl", help="Print the story, one entry a line as JSON.")
+@click.option("--after", type=click.IntRange(min=0), default=0, metavar="NUMBER", help="Go on after this entry.")
+@click.option("--json", "json_wanted", is_flag=True, help="Print how it stands and what it made as one JSON object.")
+def command(run: str, root: str, form: str | None, after: int, *, json_wanted: bool) -> None:
     """Tell what happened in RUN, event by event, and how it stands: what it waits for, what is in doubt and how to decide it.
 
     RUN is an id, a part of one, or `last`.
     """
     if form and json_wanted:
-        raise click.UsageError("--json prints the ledger: it goes with no other form")
+        raise click.UsageError("--json prints one object: it goes with no other form")
+    if after and (json_wanted or form not in {None, "jsonl"}):
+        raise click.UsageError("--after goes with the story, as text or with --jsonl")
     folder = Path(root)
-    for line in _lines(recorded_run(folder, run), folder, "json" if json_wanted else form):
-        say(line)
+    recorded = recorded_run(folder, run)
+    if json_wanted:
+        tell_json(_report(folder, recorded).to_json())
+    elif form is None:
+        with faults_told(folder):
+            record = machine_record(recorded)
+        for line in story(record, folder, after=after):
+            say(line)
+    else:
+        for line in _lines(recorded, folder, form, after):
+            say(line)
 
 
-def _lines(recorded: Recorded, root: Path, form: str | None) -> Iterator[str]:
-    """Give what is asked for."""
-    if form == "json":
-        yield from map(dump_line, recorded.entries)
+def _report(root: Path, recorded: Recorded) -> RunReport:
+    """Return what is told of a run as one object."""
+    with opened(root) as runs:
+        return recorded_report(runs, machine_record(recorded))
+
+
+def _lines(recorded: Recorded, root: Path, form: str | None, after: int) -> Iterator[str]:
+    """Return what is asked for."""
+    if form == "jsonl":
+        yield from story_lines(recorded, after)
     elif form == "provenance":
-        with faults_told(root):
-            attempts = open_artifacts(root, recorded.run).attempts()
+        with opened(root) as runs:
+            attempts = runs.artifacts(recorded.run).attempts()
         yield from provenance_lines(attempts)
     elif form == "counters":
         yield from counter_lines(recorded)
@@ -83,14 +104,8 @@ def _lines(recorded: Recorded, root: Path, form: str | None) -> Iterator[str]:
         _show(recorded)
     else:
         with faults_told(root):
-            kept = replayed_run(recorded)
-        match form:
-            case "scenario":
-                yield from scenario_lines(kept)
-            case "percepts":
-                yield from percept_lines(kept)
-            case _:
-                yield from story(kept, root)
+            record = machine_record(recorded)
+        yield from scenario_lines(record) if form == "scenario" else percept_lines(record)
 
 
 def counter_lines(recorded: Recorded) -> Iterator[str]:
@@ -106,7 +121,8 @@ def counter_lines(recorded: Recorded) -> Iterator[str]:
 def diff_lines(recorded: Recorded, root: Path) -> Iterator[str]:
     """Give what a run has changed outside, by its machine's own account. Raises Ended for a machine that has none."""
     told = _own("dsa.diffs", recorded, "only those of `dsa code` have a diff")
-    yield from told(recorded.entries, root / recorded.run).splitlines() or ["nothing was changed"]
+    with open_runs(root, must_exist=True) as runs:
+        yield from told(runs, recorded.run).splitlines() or ["nothing was changed"]
 
 
 def _show(recorded: Recorded) -> None:
@@ -118,8 +134,8 @@ def _show(recorded: Recorded) -> None:
             f"run {recorded.run} is of a machine that keeps no such account: only those of `dsa chat` and `dsa code` have a transcript",
             UNREADABLE,
         )
-    for entry in recorded.entries:
-        display.observe(entry)
+    for number, entry in enumerate(recorded.entries, 1):
+        display.on_moment(Moment(recorded.run, number, entry), is_new=True)
     display.end()
 
 
@@ -142,13 +158,13 @@ def _aligned(numbers: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {name:<{width}}  {number:.3f}" if isinstance(number, float) else f"  {name:<{width}}  {number}"
 
 
-def scenario_lines(kept: Kept) -> Iterator[str]:
+def scenario_lines(record: RunRecord) -> Iterator[str]:
     """Give a run as a Scenario section of its machine's spec. Raises Ended for a run that no scenario can tell."""
-    run, seen = kept.run, percepts(kept.run.machine, kept.run.ledger)
+    run, seen = record.run, percepts(record.run.machine, record.run.ledger)
     if not seen:
         raise Ended(f"nothing has happened yet in run {run.run_id}", 1)
-    default = loads(text_of(kept.recorded.text, kept.recorded.entries)).constants
-    changed = {name: value for name, value in kept.first.parameters if default[name] != value}
+    default = loads(text_of(record.recorded.text, record.recorded.entries)).constants
+    changed = {name: value for name, value in record.first.parameters if default[name] != value}
     written, left_out = _written(run.machine, seen, f"run {run.run_id}", changed)
     if written is None:
         why = "which of several timers of one duration is meant cannot be said"
@@ -174,7 +190,7 @@ def _written(
     return None, 0
 
 
-def percept_lines(kept: Kept) -> Iterator[str]:
+def percept_lines(record: RunRecord) -> Iterator[str]:
     """Give the table of what a run perceived and did."""
     rows = [
         (
@@ -183,7 +199,7 @@ def percept_lines(kept: Kept) -> Iterator[str]:
             seen.state,
             show_values(seen.changed),
         )
-        for seen in percepts(kept.run.machine, kept.run.ledger)
+        for seen in percepts(record.run.machine, record.run.ledger)
     ]
     yield from table_lines(("percept", "action", "state", "changed"), [tuple(map(escaped, row)) for row in rows])
 

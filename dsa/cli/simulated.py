@@ -11,8 +11,8 @@ import attrs
 
 from dsa.cli.timeline import entry_text, outcome_text
 from dsa.meaning import Occurrence
-from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, RefusalEntry, StepEntry, to_json
-from dsa.runtime.timeline import short_key
+from dsa.runtime.intents import Intents
+from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, RefusalEntry, RowEntry, to_json
 from dsa.testing.coverage import described
 from dsa.testing.simulation.campaign import Found, Outcome
 from dsa.testing.simulation.faults import FAULTS, Triple
@@ -98,7 +98,10 @@ def told(asked: Asked, subject: Subject, story: Told) -> Iterator[str]:
     """Tell a seed's story: rows of the table, what came of their effects, and what went wrong between them."""
     yield f"seed {story.seed} of {asked.file}, aimed at {_named(subject, story.aim)}"
     event: EventEntry | None = None
+    intents = Intents()
     for item in story.log:
+        if not isinstance(item, str):
+            intents.take(item)
         match item:
             case str():
                 yield f"{_INDENT}{item}"
@@ -106,17 +109,17 @@ def told(asked: Asked, subject: Subject, story: Told) -> Iterator[str]:
                 pass
             case EventEntry():
                 event = item
-            case StepEntry() | RefusalEntry() if event is not None:
+            case RowEntry() | RefusalEntry() if event is not None:
                 yield f"{event.seq:>3}  {_event(event)}  {outcome_text(item)}"
             case _:
-                yield f"{_INDENT}{entry_text(item)}"
+                yield f"{_INDENT}{entry_text(item, RUN, intents)}"
     broken = story.violation
     yield f"broken: {broken}" if broken else f"all oracles kept; {story.rows} rows, {story.lives} processes"
     yield f"again: {asked.again(story.seed)}"
 
 
 def _event(event: EventEntry) -> str:
-    answered = "" if event.key is None else f" (of {short_key(event.key)})"
+    answered = "" if event.key is None else f" (of {event.key})"
     return f"{show_occurrence(Occurrence(event.event, event.verdicts, event.source))}{answered}"
 
 

@@ -3,39 +3,45 @@
 Takes recorded and replayed runs, gives lines without colours; the same ledger gives the same lines. It reads no clock.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from dsa.cli.call_lines import HANDLED, tree_lines
-from dsa.cli.kept import Kept, line
+from dsa.cli.kept import line
 from dsa.cli.step_lines import SHORT_DIGEST, error_text, shortened, step_text, text_said
 from dsa.expr import show_value
 from dsa.runs.one_policy import calls_of_policy
+from dsa.runs.record import RunRecord
 from dsa.runtime.artifacts import short_id
-from dsa.runtime.call_tree import POLICY
+from dsa.runtime.call_tree import POLICY, call_key
+from dsa.runtime.intents import Intent, Intents
 from dsa.runtime.ledger import (
     ArtifactEntry,
     CallEntry,
     CallResultEntry,
     ChangeEntry,
     DoubtEntry,
+    EffectEntry,
     Entry,
-    IntentEntry,
+    EventEntry,
+    Ledger,
     MachineEntry,
     RefusalEntry,
     ResultEntry,
-    StepEntry,
+    RowEntry,
     TimerEntry,
     VerdictEntry,
 )
-from dsa.runtime.recovery import asked_calls, handling_of, unfinished
+from dsa.runtime.recovery import InFlight, asked_calls, handling_of, unfinished
 from dsa.runtime.run import Run
 from dsa.runtime.standing import outside_events
-from dsa.runtime.timeline import Happening, happenings, short_key
+from dsa.runtime.timeline import Happening, happenings
 from dsa.trace import show_occurrence, show_values
 
 _WIDEST = 40
+#: How many entries a page has at least, if there are as many.
+PAGE = 1000
 _WORTH_SAYING_S = 0.05
 _INDENT = "     "
 _STAMP = "%Y%m%dT%H%M%S"
@@ -51,16 +57,33 @@ def started_at(run_id: str) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def story(kept: Kept, root: Path) -> Iterator[str]:
-    """Tell a run from its start to how it stands now."""
-    is_policy = kept.run.machine.name == POLICY
-    happened = list(
-        tree_lines(calls_of_policy(kept.run)) if is_policy else told(kept.recorded.entries, kept.first.at_ms)
-    )
-    yield from heading(kept.first)
+def story(record: RunRecord, root: Path, *, after: int = 0) -> Iterator[str]:
+    """Tell a run from the entry after this one to how it stands now; of a long one the next page, and the command for what follows.
+
+    Of a run of a policy this is the whole tree of its calls.
+    """
+    is_policy = record.run.machine.name == POLICY
+    happened = list(tree_lines(calls_of_policy(record.run)) if is_policy else _page(record, root, after))
+    yield from heading(record.first)
     yield from ["", *happened] if happened else []
     yield ""
-    yield from now(kept, root)
+    yield from now(record, root)
+
+
+def _page(record: RunRecord, root: Path, after: int) -> Iterator[str]:
+    """Tell what happened in the next page of a run."""
+    entries = record.recorded.entries
+    end = _page_end(entries, after)
+    yield from told(record.run.run_id, entries[after:end], record.first.at_ms, entries[:after])
+    if end < len(entries):
+        more = line("show", root / record.run.run_id, "--after", str(end))
+        yield f"{_INDENT}.. entries {after + 1} to {end} of {len(entries)}; `{more}` goes on"
+
+
+def _page_end(entries: Ledger[Entry], after: int) -> int:
+    """Return the number of the last entry of a page: pages end before an event."""
+    least = after + PAGE
+    return next((place for place in range(least, len(entries)) if isinstance(entries[place], EventEntry)), len(entries))
 
 
 def heading(first: MachineEntry) -> Iterator[str]:
@@ -74,9 +97,12 @@ def heading(first: MachineEntry) -> Iterator[str]:
     yield " ".join(words)
 
 
-def told(entries: Iterable[Entry], begun_ms: int | None = None) -> Iterator[str]:
+def told(
+    run_id: str, entries: Iterable[Entry], begun_ms: int | None = None, earlier: Iterable[Entry] = ()
+) -> Iterator[str]:
     """Tell what happened, event by event, each with the seconds since the run was begun, if it is known when that was."""
-    found = happenings(entries)
+    entries = tuple(entries)
+    found, intents = happenings(entries), Intents((*earlier, *entries))
     width = min(_WIDEST, max((len(_event(happening)) for happening in found if happening.event), default=0))
     for happening in found:
         if happening.event is not None:
@@ -86,20 +112,20 @@ def told(entries: Iterable[Entry], begun_ms: int | None = None) -> Iterator[str]
             if happening.event.key is None and happening.event.data not in (None, ""):
                 yield f"{_INDENT}data: {shortened(happening.event.data)}"
         for entry in happening.after:
-            yield f"{_INDENT}{entry_text(entry)}"
+            yield f"{_INDENT}{entry_text(entry, run_id, intents)}"
 
 
 def _event(happening: Happening) -> str:
     event = happening.event
     assert event is not None, "something happened"
-    answered = "" if event.key is None else f" (of {short_key(event.key)})"
+    answered = "" if event.key is None else f" (of {event.key})"
     return f"{show_occurrence(happening.occurrence)}{answered}"
 
 
-def outcome_text(outcome: StepEntry | RefusalEntry | None) -> str:
+def outcome_text(outcome: RowEntry | RefusalEntry | None) -> str:
     """Say what the table made of an event: the row, or why not."""
     match outcome:
-        case StepEntry(line=at, source=source, target=target, changed=changed):
+        case RowEntry(line=at, source=source, target=target, changed=changed):
             where = "" if at is None else f"line {at}: "
             return f"{where}{source} -> {target}{''.join(f', {name} = {show_value(value)}' for name, value in changed)}"
         case RefusalEntry():
@@ -113,30 +139,30 @@ def refusal_text(refusal: RefusalEntry) -> str:
     return f"refused: {refusal.reason} ({refusal.message}){accepted}"
 
 
-def entry_text(entry: Entry) -> str:
-    """Say what was recorded, in one line."""
+def entry_text(entry: Entry, run_id: str, intents: Intents) -> str:
+    """Say what was recorded, in one line; `intents` are those of the run as far as it is told."""
     match entry:
         case ChangeEntry(file=file):
             where = "another document" if file is None else file
             return f"goes on under {where}: {entry.name}, {entry.digest[:SHORT_DIGEST]}"
-        case IntentEntry(key=key, effect=effect):
-            return f"asks for {effect} {short_key(key)}"
+        case EffectEntry(key=key, effect=effect):
+            return f"asks for {effect} {key}"
         case ResultEntry():
-            return _result(entry)
+            return _result(entry, intents.effect(entry.key))
         case ArtifactEntry():
-            return _artifact(entry)
+            return _artifact(entry, run_id)
         case VerdictEntry():
             return _verdict(entry)
         case TimerEntry(source=source, event=event):
             return f"timer {event} of {source}, due {due(entry.deadline_ms)}"
         case DoubtEntry(key=key, effect=effect, handling=handling):
             why = "had failed" if handling == "again" else "was under way when the run was cut off"
-            return f"resumed: {effect} {short_key(key)} {why}; {HANDLED[handling]}"
+            return f"resumed: {effect} {key} {why}; {HANDLED[handling]}"
         case CallEntry(key=key, path=path, policy=policy, payload=payload):
             asked = f"{policy}, a turn" if payload is None else f"{policy} {shortened(payload)}"
-            return f"  {short_key(key)} calls {path} {asked}  {entry.digest[:SHORT_DIGEST]}"
+            return f"  {key} calls {path} {asked}  {entry.digest[:SHORT_DIGEST]}"
         case CallResultEntry(key=key, path=path):
-            return f"  {short_key(key)} call {path}: {_given(entry)}"
+            return f"  {key} call {path}: {_given(entry)}"
     return type(entry).__name__
 
 
@@ -148,8 +174,8 @@ def _given(entry: CallResultEntry) -> str:
     return "gave what those below it gave" if entry.steps else "gave nothing"
 
 
-def _result(entry: ResultEntry) -> str:
-    name = f"{entry.effect} {short_key(entry.key)}"
+def _result(entry: ResultEntry, effect: str) -> str:
+    name = f"{effect} {entry.key}"
     for step in entry.steps:
         payload = step["payload"]
         if payload.get("error") is True:
@@ -171,11 +197,11 @@ def _retried(entry: ResultEntry) -> str:
     )
 
 
-def _artifact(entry: ArtifactEntry) -> str:
+def _artifact(entry: ArtifactEntry, run_id: str) -> str:
     by = ", ".join(filter(None, (entry.author, entry.model)))
     made = f" by {by}" if by else ""
     flag = f", redacted: {', '.join(entry.redacted)}" if entry.redacted else ""
-    name = short_id(entry.artifact_id, entry.key.rsplit("/", 2)[0])
+    name = short_id(entry.artifact_id, run_id)
     stored = f"artifact {name}{made}, {entry.seconds:.1f} s{flag}"
     return f"{entry.step} attempt {entry.attempt}: {stored}"
 
@@ -197,24 +223,21 @@ def due(deadline_ms: int) -> str:
 # -- how it stands ----------------------------------------------------------------------------------------------------
 
 
-def now(kept: Kept, root: Path) -> Iterator[str]:
+def now(record: RunRecord, root: Path) -> Iterator[str]:
     """Say how a run stands, what it waits for, what is in doubt and how to decide it."""
-    run, standing, directory = kept.run, kept.standing, root / kept.run.run_id
-    facts = [("now", how(kept)), ("state", run.configuration.state), ("values", show_values(run.values.items()))]
+    run, standing, directory = record.run, record.standing, root / record.run.run_id
+    facts = [("now", how(record)), ("state", run.configuration.state), ("values", show_values(run.values.items()))]
     facts += [
         ("accepted", f"{name}: artifact {short_id(view.accepted, run.run_id)}")
         for name, view in run.steps.items()
         if view.accepted
     ]
-    cached = sum(call.is_cached for call in calls_of_policy(run))
+    calls = calls_of_policy(run)
+    cached = sum(call.is_cached for call in calls)
     if cached:
-        facts.append(
-            (
-                "cached",
-                f"{cached} of {len(calls_of_policy(run))} calls had given their steps when the run was resumed last",
-            )
-        )
-    facts += _to_do(kept)
+        given = f"{cached} of {len(calls)} calls had given their steps when the run was resumed last"
+        facts.append(("cached", given))
+    facts += _to_do(record)
     facts += [
         ("timer", f"{event} of {source}, due {due(deadline_ms)}")
         for (source, event), deadline_ms in standing.left.timers.items()
@@ -229,14 +252,14 @@ def now(kept: Kept, root: Path) -> Iterator[str]:
     yield from doubts(run, standing.asked, directory)
 
 
-def _to_do(kept: Kept) -> Iterator[tuple[str, str]]:
+def _to_do(record: RunRecord) -> Iterator[tuple[str, str]]:
     """Say what is pending in a run that somebody has, else what whoever resumes it does."""
-    run, standing = kept.run, kept.standing
+    run, standing = record.run, record.standing
     if standing.kind == "under way":
-        yield from (("pending", f"{effect} {short_key(key)}") for effect, key in run.keys.items())
+        yield from (("pending", f"{effect} {key}") for effect, key in run.keys.items())
         return
     for flying in standing.left.in_flight:
-        name = f"{flying.intent.effect} {short_key(flying.intent.key)}"
+        name = f"{flying.intent.effect} {flying.intent.key}"
         if flying.intent in standing.asked:
             continue
         if flying.in_doubt:
@@ -246,14 +269,14 @@ def _to_do(kept: Kept) -> Iterator[tuple[str, str]]:
             yield "to do", f"{name} again, which failed" if flying.has_failed else f"{name}, not begun yet"
         for call in flying.calls:
             handled = HANDLED[call.in_doubt]
-            yield "to do", f"{call.policy} {short_key(call.key)}/{call.path}, which was under way: {handled}"
+            yield "to do", f"{call.policy} {call_key(call.key, call.path)}, which was under way: {handled}"
     for intent, _ in standing.left.answered:
-        yield "to do", f"take the answer of {intent.effect} {short_key(intent.key)}"
+        yield "to do", f"take the answer of {intent.effect} {intent.key}"
 
 
-def how(kept: Kept) -> str:
+def how(record: RunRecord) -> str:
     """Say in a few words how a run stands."""
-    standing, run = kept.standing, kept.run
+    standing, run = record.standing, record.run
     match standing.kind:
         case "finished":
             return f"finished: {run.outcome}"
@@ -279,14 +302,14 @@ def send_line(run: Run, directory: Path) -> str:
     return f"{line('send', directory, events[0] if len(events) == 1 else 'EVENT')} [DATA]"
 
 
-def asked_text(run: Run, asked: Iterable[IntentEntry]) -> str:
+def asked_text(run: Run, asked: Sequence[Intent]) -> str:
     """Name what somebody has to decide about: effects, or the calls in them."""
-    return ", ".join(f"{name} {key.removeprefix(f'{run.run_id}/')}" for key, name in asked_keys(run, asked).items())
+    return ", ".join(f"{name} {key}" for key, name in asked_keys(run, asked).items())
 
 
-def asked_keys(run: Run, asked: Iterable[IntentEntry]) -> dict[str, str]:
+def asked_keys(run: Run, asked: Sequence[Intent]) -> dict[str, str]:
     """Return the keys of what somebody has to decide about, with the names of effects and policies."""
-    flying = {each.intent.key: each for each in unfinished(run).in_flight}
+    flying = _flying(run) if asked else {}
     found: dict[str, str] = {}
     for intent in asked:
         calls = asked_calls(flying[intent.key])
@@ -295,29 +318,42 @@ def asked_keys(run: Run, asked: Iterable[IntentEntry]) -> dict[str, str]:
     return found
 
 
-def doubts(run: Run, asked: Iterable[IntentEntry], directory: Path) -> Iterator[str]:
+def doubts(run: Run, asked: Sequence[Intent], directory: Path) -> Iterator[str]:
     """Say of each effect in doubt, or of each call in it, what is not known, and give the commands that decide it."""
-    flying = {each.intent.key: each for each in unfinished(run).in_flight}
-    for key, name in asked_keys(run, asked).items():
-        short = key.removeprefix(f"{run.run_id}/")
-        ways = [("it has not happened", line("resume", directory, "--retry", short))]
-        if key in flying:
-            intent, answers = flying[key].intent, run.machine.answers.get(name)
-            place = "" if intent.line is None else f" (line {intent.line})"
-            within = "".join(
-                f", and in it {c.policy} {shortened(c.payload)}" for c in asked_calls(flying[key]).values()
-            )
-            yield f"in doubt: {name} {short}{place} was under way when the run was cut off{within}"
-            if answers is None:
-                ways.append(("it has happened", line("resume", directory, "--done", short)))
-            else:
-                ways += [(f"it gave {event}", line("send", directory, event, "--answers", short)) for event in answers]
-        else:
-            call = next(call for each in flying.values() for at, call in asked_calls(each).items() if at == key)
-            yield f"in doubt: {name} {short} was under way when the run was cut off: {shortened(call.payload)}"
-            gave = f"{line('send', directory, 'action_result', '--answers', short)} --json-data JSON"
-            done = line("resume", directory, "--done", short)
-            ways += [("it has happened", done), ("it gave something", gave)]
-        ways.append(("it has failed", line("resume", directory, "--fail", short)))
+    flying = _flying(run) if asked else {}
+    for key in asked_keys(run, asked):
+        heading, gave = (
+            _effect_in_doubt(run, flying[key], directory)
+            if key in flying
+            else _call_in_doubt(flying.values(), key, directory)
+        )
+        yield f"in doubt: {heading}"
+        ways = [("it has not happened", line("resume", directory, "--retry", key)), *gave]
+        ways.append(("it has failed", line("resume", directory, "--fail", key)))
         width = max(len(way) for way, _ in ways)
         yield from (f"  {way:<{width}}  {command}" for way, command in ways)
+
+
+def _flying(run: Run) -> dict[str, InFlight]:
+    return {each.intent.key: each for each in unfinished(run).in_flight}
+
+
+def _effect_in_doubt(run: Run, flying: InFlight, directory: Path) -> tuple[str, list[tuple[str, str]]]:
+    """Say what is not known of an effect, and give the commands for what it may have done."""
+    intent, key = flying.intent, flying.intent.key
+    place = "" if intent.line is None else f" (line {intent.line})"
+    within = "".join(f", and in it {call.policy} {shortened(call.payload)}" for call in asked_calls(flying).values())
+    answers = run.machine.answers.get(intent.effect)
+    if answers is None:
+        ways = [("it has happened", line("resume", directory, "--done", key))]
+    else:
+        ways = [(f"it gave {event}", line("send", directory, event, "--answers", key)) for event in answers]
+    return f"{intent.effect} {key}{place} was under way when the run was cut off{within}", ways
+
+
+def _call_in_doubt(flying: Iterable[InFlight], key: str, directory: Path) -> tuple[str, list[tuple[str, str]]]:
+    """Say what is not known of a call, and give the commands for what it may have done."""
+    call = next(call for each in flying for at, call in asked_calls(each).items() if at == key)
+    gave = f"{line('send', directory, 'action_result', '--answers', key)} --data JSON"
+    ways = [("it has happened", line("resume", directory, "--done", key)), ("it gave something", gave)]
+    return f"{call.policy} {key} was under way when the run was cut off: {shortened(call.payload)}", ways

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 import attrs
 import click
 
+from dsa.cli.parameters import Word
 from dsa.cli.terminal import patient
 from dsa.edge.logs import LEVELS, Form, log_to
 from dsa.edge.telemetry import Telemetry, TelemetryError, is_configured, traced
@@ -118,8 +119,8 @@ _OPTIONS = (
     click.option(
         "--not-secret", "spared", multiple=True, metavar="NAME", help="NAME is no secret, whatever it is called."
     ),
-    click.option("--log", "level", type=click.Choice(LEVELS), help="Log each ledger entry on standard error."),
-    click.option("--log-format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True),
+    click.option("--log", "level", type=Word(LEVELS), help="Log each ledger entry on standard error."),
+    click.option("--log-format", "form", type=Word(["text", "json"]), default="text", show_default=True),
     click.option(
         "--otel/--no-otel", default=None, help="Trace with OpenTelemetry; default: if its variables say where to."
     ),

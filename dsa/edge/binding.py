@@ -1,4 +1,4 @@
-"""Bindings: each effect's policy, each guard and each generator by the names of a table.
+"""Binding: each effect's policy, each guard and each generator by the names of a table.
 
 `dsa.runs.bindings` finds them; here is what the driver is handed.
 """
@@ -47,3 +47,6 @@ def effect_names(machine: Machine) -> Iterator[tuple[str, Span | None]]:
             if isinstance(item, Emit) and item.effect not in seen:
                 seen.add(item.effect)
                 yield item.effect, item.span or row.span
+
+
+Bindings = Binding

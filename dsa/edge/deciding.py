@@ -1,11 +1,10 @@
-"""What a person may say to a run that does not go on by itself: an event from outside, or what became of an effect in doubt.
+"""Decisions about effects in doubt, which people make.
 
 Takes a machine, what is left to do in its run, and what is said; gives the run in which it is recorded, or raises. It performs nothing.
 """
 
 from collections.abc import Mapping
 
-from dsa.declarations import OUTSIDE
 from dsa.edge.effects import result_of
 from dsa.errors import DsaError, OccurrenceError
 from dsa.machine import Machine
@@ -20,16 +19,6 @@ from dsa.runtime.run import Run
 
 class DoubtError(DsaError):
     """Raised when something is said about an effect that is not in doubt, or something that cannot be said of it."""
-
-
-def require_sendable(machine: Machine, occurrence: Occurrence) -> None:
-    """Raise OccurrenceError unless this is an event from outside."""
-    require_known(machine, occurrence)
-    outside = [event.name for event in machine.events if event.origin == OUTSIDE]
-    if occurrence.source is not None or occurrence.event not in outside:
-        raise OccurrenceError(
-            f"'{occurrence.event}' does not come from outside; what does: {', '.join(outside) or 'nothing'}"
-        )
 
 
 def require_decidable(

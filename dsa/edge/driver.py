@@ -9,7 +9,7 @@ durable.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -23,16 +23,18 @@ from dsa.edge.news import News, came_before, cancelled_by
 from dsa.edge.outside import FromOutside
 from dsa.edge.performing import Performer
 from dsa.edge.underway import UnderWay
+from dsa.errors import OccurrenceError
 from dsa.meaning import Occurrence, Refusal, Taken, require_known, step
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.budgets import Limit, Meter
 from dsa.runtime.call_tree import call_named
-from dsa.runtime.journal import Journal
+from dsa.runtime.inbox import error_text, outcome_text
+from dsa.runtime.intents import Intent
+from dsa.runtime.journal import Journal, Taking
 from dsa.runtime.ledger import (
     DoubtEntry,
     Entry,
     Handling,
-    IntentEntry,
     Record,
     RefusalEntry,
     TimerEntry,
@@ -52,7 +54,7 @@ _AT_A_TIME = 16
 T = TypeVar("T")
 
 
-def _failure(intent: IntentEntry, payload: dict[str, Any]) -> Failure:
+def _failure(intent: Intent, payload: dict[str, Any]) -> Failure:
     place, call = str(payload.get("at") or ""), call_named(intent.key, payload)
     return Failure(intent.effect, intent.line, *code_and_message(payload), place, call)
 
@@ -62,7 +64,7 @@ class Driver:
 
     `commands` are what `begin` gave beside the run, `left` is what a run that was cut off has left to do, `limits` are its budget. Every
     entry goes to the `journal`; `observe` is called with it once it is durable, first with those that the run comes with; `on_rest`
-    whenever nothing but timers is under way.
+    whenever nothing but timers is under way, `on_text` with the keys of calls and the pieces of text that they show.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Driver:
         clock: Clock | None = None,
         observe: Callable[[Entry], None] | None = None,
         on_rest: Callable[[], None] | None = None,
+        on_text: Callable[[str, str], None] | None = None,
     ) -> None:
         self.run = run
         self._guards = binding.guards
@@ -88,7 +91,7 @@ class Driver:
         meter = Meter(limits, run.machine.answers, binding.spenders)
         self._performer = Performer(self, binding, self._artifacts, self.clock, meter)
         self._journal = journal
-        self._observe, self._on_rest = observe, on_rest
+        self._observe, self._on_rest, self._on_text = observe, on_rest, on_text
         self._saved = 0 if left is None else len(run.ledger)
         self._left = left or Unfinished()
         self._inbox: deque[News] = deque()
@@ -109,13 +112,16 @@ class Driver:
         """
         self._tell(News(self._outside.read(self.run.machine, occurrence)))
 
-    def hand(self, occurrence: Occurrence, at: str | None = None) -> "asyncio.Future[Taken | Refusal]":
+    def hand(
+        self, occurrence: Occurrence, at: str | None = None, message: str | None = None
+    ) -> "asyncio.Future[Taken | Refusal]":
         """Hand in an outside event as `send` does; the future says what became of it, once that is durable.
 
-        `at` is the place of the question that it answers: when that has passed, the event is refused as late.
+        `at` is the place of the question that it answers: when that has passed, the event is refused as late. `message` is its id in the run's
+        inbox, which it leaves in the same commit.
         """
         answer: asyncio.Future[Taken | Refusal] = asyncio.get_running_loop().create_future()
-        self._tell(News(self._outside.read(self.run.machine, occurrence), at=at, answer=answer))
+        self._tell(News(self._outside.read(self.run.machine, occurrence), at=at, message=message, answer=answer))
         return answer
 
     @property
@@ -127,7 +133,7 @@ class Driver:
         """Go on with another right to write the same run, which was given up at rest."""
         self._journal = journal
 
-    def hear(self, intent: IntentEntry, answer: Occurrence | Step) -> None:
+    def hear(self, intent: Intent, answer: Occurrence | Step) -> None:
         """Take an answer of an effect, or its error step, whoever brings it; one that nobody waits for is refused as late (S7)."""
         self._tell(News(occurrence_of(intent, answer), intent))
 
@@ -184,7 +190,7 @@ class Driver:
         """Give what is done about an effect in flight."""
         return handling_of(self.run.machine, flying, decided)
 
-    def _asked(self, left: Unfinished, decided: Mapping[str, Handling]) -> tuple[IntentEntry, ...]:
+    def _asked(self, left: Unfinished, decided: Mapping[str, Handling]) -> tuple[Intent, ...]:
         """Give the effects about which somebody has to say what became of them."""
         return tuple(flying.intent for flying in left.in_flight if self._handling(flying, decided) == "ask")
 
@@ -206,7 +212,7 @@ class Driver:
             if intent.key in cancelled:
                 continue  # its time was over before it could be begun again
             if handling == "retry" and self._may_begin:
-                await self._start(intent, action_for(self.run.machine, intent, flying.data), flying.tries, flying.root)
+                await self._start(intent, action_for(self.run, intent, flying.data), flying.tries, flying.root)
             elif handling != "retry":
                 self._settle(intent, handling)
 
@@ -215,7 +221,7 @@ class Driver:
         """Tell whether nothing has happened after which nothing may be begun: no failure, no store that cannot be written."""
         return self._failure is None and self._broken is None
 
-    def _settle(self, intent: IntentEntry, handling: Handling) -> None:
+    def _settle(self, intent: Intent, handling: Handling) -> None:
         """Record that an effect in doubt counts as failed, or as done."""
         said = f"the run was cut off while it was under way; it counts as {'failed' if handling == 'fail' else 'done'}"
         steps = [error_step(intent.effect, IN_DOUBT, said)] if handling == "fail" else []
@@ -244,19 +250,30 @@ class Driver:
             require_known(self.run.machine, given)
         except Exception as error:  # noqa: BLE001  (guards are foreign code; one may say what it cannot say)
             said = self._secrets.text(str(error))
+            if news.message is not None:  # the sender is told; it stops no run, however often the message is taken up
+                self._refuse(news, OccurrenceError(f"a guard that judges '{occurrence.event}' failed: {said}"))
+                return
             self._failure = Failure(f"a guard that judges {occurrence.event}", line, type(error).__name__, said)
             return
         before = self.run.configuration
         run, commands = self.run.feed(given, key, at_ms=self.clock.wall_ms())
         refused = run.ledger[-1]
         self.run = self._with_deadlines(run, commands)
-        self._save()
-        if news.answer is not None and not news.answer.done():
-            news.answer.set_result(step(run.machine, before, given))
+        became = None if news.answer is None else step(run.machine, before, given)
+        self._save(() if news.message is None or became is None else ((news.message, outcome_text(became)),))
+        if news.answer is not None and became is not None and not news.answer.done():
+            news.answer.set_result(became)
         if isinstance(refused, RefusalEntry) and self._must_be_taken(given) and refused.reason not in _HARMLESS:
             what = f"{given.event} in {run.configuration.state}"
             self._failure = Failure(what, line, refused.reason, refused.message)
         await self._obey(commands, given.data)
+
+    def _refuse(self, news: News, error: OccurrenceError) -> None:
+        """Take a message that cannot be an event of the run out of its inbox."""
+        if self._journal is not None and news.message is not None:
+            self._journal.append((), taking=((news.message, error_text(error)),))
+        if news.answer is not None and not news.answer.done():
+            news.answer.set_exception(error)
 
     async def _with_verdicts(self, occurrence: Occurrence, key: str | None) -> Occurrence:
         """Give an occurrence with the verdicts that it is fed with; guards are asked for those that it has not brought."""
@@ -265,7 +282,7 @@ class Driver:
             return known
         return await self._apart(partial(with_exact_verdicts, self.run, occurrence, self._guards, self._artifacts))
 
-    def _unhandled(self, occurrence: Occurrence, intent: IntentEntry) -> bool:
+    def _unhandled(self, occurrence: Occurrence, intent: Intent) -> bool:
         """Tell whether this is a failure that no row names (S7)."""
         outstanding = self.run.keys.get(intent.effect) == intent.key
         failed = occurrence.event == f"{intent.effect}.failed"
@@ -274,15 +291,15 @@ class Driver:
     def _must_be_taken(self, occurrence: Occurrence) -> bool:
         return occurrence.source is not None or self.run.machine.event_named[occurrence.event].origin != OUTSIDE
 
-    def _save(self) -> None:
-        """Make the entries durable that are not, and show them."""
+    def _save(self, taking: Sequence[Taking] = ()) -> None:
+        """Make the entries durable that are not, and show them; messages that they came from leave the inbox in the same commit."""
         entries = self.run.ledger.after(self._saved)
         if not entries:
             return
         self._saved += len(entries)
         try:
             if self._journal is not None:
-                self._journal.append(entries)
+                self._journal.append(entries, taking=taking)
             self._show(entries)
         except BaseException as error:  # a policy that records would be blamed for it
             self._break(error)
@@ -310,6 +327,11 @@ class Driver:
         self.run = self.run.record(entry)
         if self._is_away:
             self._save()
+
+    def show(self, key: str, text: str) -> None:
+        """Show a piece of text that a policy has while it works; it is not recorded."""
+        if self._on_text is not None:
+            self._on_text(key, text)
 
     def require_able(self) -> None:
         """Raise what the store has raised, if it has failed: then no policy is called any more."""
@@ -344,9 +366,9 @@ class Driver:
     async def _obey(self, commands: tuple[Command, ...], data: object = None) -> None:
         for command in commands:
             match command:
-                case IntentEntry():
+                case Intent():
                     if self._may_begin:
-                        await self._start(command, action_for(self.run.machine, command, data))
+                        await self._start(command, action_for(self.run, command, data))
                 case Stop(key):
                     self._under_way.stop(key)
                 case DropTimer(source, event):
@@ -355,7 +377,7 @@ class Driver:
                     self._drop_timer(source, event)
                     self._under_way.arm(source, event, duration_ms / 1000)
 
-    async def _start(self, intent: IntentEntry, action: Action, tries: int = 0, root: int = 1) -> None:
+    async def _start(self, intent: Intent, action: Action, tries: int = 0, root: int = 1) -> None:
         self._save()
         if intent.effect not in self.run.machine.answers:
             fault = await self._apart(partial(self._performer.perform, intent, action, tries, root))
@@ -368,7 +390,7 @@ class Driver:
             for _ in range(self._performer.rounds_to_begin(intent.effect)):
                 await asyncio.sleep(0)  # effects start in the order written (S6), and none after it was cancelled (S7)
 
-    async def _answer(self, intent: IntentEntry, action: Action, tries: int, root: int) -> None:
+    async def _answer(self, intent: Intent, action: Action, tries: int, root: int) -> None:
         """Perform an effect that has answers, and tell the run."""
         answer = await self._performer.perform(intent, action, tries, root)
         assert answer is not None, "an effect with answers is answered or fails"

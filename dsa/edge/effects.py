@@ -16,11 +16,13 @@ from dsa.errors import OccurrenceError
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, require_known
 from dsa.runtime.budgets import BudgetSpentError
+from dsa.runtime.intents import Intent
 from dsa.runtime.json_text import quoted
-from dsa.runtime.ledger import IntentEntry, ResultEntry
+from dsa.runtime.ledger import ResultEntry
 from dsa.runtime.one_call import NoStepsError
 from dsa.runtime.policies import EVENT, Action, PayloadText, Step, canonical_json, canonical_value, error_of, error_step
 from dsa.runtime.recorded import ReplayMismatchError
+from dsa.runtime.run import Run
 
 BAD_ANSWER = "BAD_ANSWER"
 
@@ -30,11 +32,11 @@ T = TypeVar("T")
 _ERROR = canonical_json({"error": True})[1:-1]
 
 
-def action_for(machine: Machine, intent: IntentEntry, data: object) -> Action:
-    """Give the action of an intent; `data` is that of the event which caused it."""
-    place = f'"key":{quoted(intent.key)},"source":{quoted(intent.source)},"target":{quoted(intent.target)}'
+def action_for(run: Run, intent: Intent, data: object) -> Action:
+    """Give the action of an intent; `data` is that of the event which caused it. Its `key` names the run too: no other run has it."""
+    place = f'"key":{quoted(f"{run.run_id}/{intent.key}")},"source":{quoted(intent.source)},"target":{quoted(intent.target)}'
     payload = PayloadText(f'{{"data":{canonical_value(data)},"event":{quoted(intent.event)},{place}}}')
-    return Action(intent.effect, payload, answers_of(machine, intent.effect))
+    return Action(intent.effect, payload, answers_of(run.machine, intent.effect))
 
 
 def answers_of(machine: Machine, effect: str) -> frozenset[str]:
@@ -102,18 +104,19 @@ def answer_in(machine: Machine, effect: str, steps: list[Step]) -> Occurrence | 
     return occurrence
 
 
-def occurrence_of(intent: IntentEntry, answer: Occurrence | Step) -> Occurrence:
+def occurrence_of(intent: Intent, answer: Occurrence | Step) -> Occurrence:
     """Give an answer as it is, and a failure as the answer `E.failed`."""
     return Occurrence(f"{intent.effect}.failed", data=answer.payload) if isinstance(answer, Step) else answer
 
 
-def result_of(intent: IntentEntry, steps: list[Step], seconds: float = 0.0) -> ResultEntry:
-    """Give the record of what a policy gave, its steps numbered under the effect's key, and how long it took."""
-    written = [
-        {"id": f"{intent.key}/{number}", "actor": step.actor, "type": step.type, "payload": step.content}
-        for number, step in enumerate(steps, start=1)
-    ]
-    return ResultEntry(intent.key, intent.effect, written, seconds)
+def result_of(intent: Intent, steps: list[Step], seconds: float = 0.0) -> ResultEntry:
+    """Give the record of what a policy gave, and how long it took."""
+    return ResultEntry(intent.key, [step.without_id() for step in steps], seconds)
+
+
+def steps_of(result: ResultEntry) -> list[Step]:
+    """Give the steps of a result."""
+    return [Step(f"{result.key}/{number}", **step) for number, step in enumerate(result.steps, start=1)]
 
 
 @attrs.frozen

@@ -18,13 +18,13 @@ from dsa.runtime.ledger import (
     CallResultEntry,
     ChangeEntry,
     DoubtEntry,
+    EffectEntry,
     Entry,
     EventEntry,
-    IntentEntry,
     MachineEntry,
     RefusalEntry,
     ResultEntry,
-    StepEntry,
+    RowEntry,
     TimerEntry,
     VerdictEntry,
 )
@@ -34,8 +34,6 @@ from dsa.runtime.secrets import Secrets
 LOGGER = logging.getLogger("dsa")
 LOGGER.addHandler(logging.NullHandler())  # else Python would print warnings of a logger that nobody has configured
 
-#: What may be worth a warning; everything else is logged as information at most.
-_MAY_WARN = (RefusalEntry, DoubtEntry, ResultEntry, ArtifactEntry)
 LEVELS = ("debug", "info", "warning", "error")
 Form = Literal["text", "json"]
 Fields = dict[str, Any]
@@ -47,30 +45,31 @@ class LedgerLog:
     def __init__(self, logger: logging.Logger = LOGGER) -> None:
         self._logger = logger
         self._run, self._seq, self._state = "", 0, ""
+        self._effects: dict[str, str] = {}
 
     def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
         """Log what is new."""
-        self._note(moment.entry)
-        if is_new:
-            self._log(moment.entry)
+        self.take(moment.entry, is_new)
 
-    def _note(self, entry: Entry) -> None:
-        match entry:
-            case MachineEntry():
-                self._run = entry.run
-            case EventEntry():
-                self._seq = entry.seq
-            case StepEntry():
-                self._state = entry.target
-            case _:
-                pass
+    def take(self, entry: Entry, is_new: bool) -> None:  # noqa: FBT001  (as above)
+        """Log an entry if it is new."""
+        if type(entry) is EventEntry:  # in half the time of `match`: this sees every entry of every run
+            self._seq = entry.seq
+        elif type(entry) is RowEntry:
+            self._state = entry.target
+        elif type(entry) is EffectEntry:
+            self._effects[entry.key] = entry.effect
+        elif type(entry) is MachineEntry:
+            self._run = entry.run
+        if is_new and (self._logger.isEnabledFor(logging.INFO) or _may_warn(entry)):
+            self._log(entry)
 
     def _log(self, entry: Entry) -> None:
-        if not (isinstance(entry, _MAY_WARN) or self._logger.isEnabledFor(logging.INFO)):
-            return
         kind, level, fields = described(entry)
         if self._logger.isEnabledFor(level):
             where = {"run": self._run, "seq": self._seq, "state": self._state}
+            if isinstance(entry, ResultEntry):
+                where["effect"] = self._effects.get(entry.key, "")
             told = {name: value for name, value in (where | fields).items() if value not in (None, "", (), [])}
             self._logger.log(level, kind, extra={"dsa": {"kind": kind, **told}})
 
@@ -81,6 +80,13 @@ class LedgerLog:
         self._logger.error("stopped", extra={"dsa": told | more})
 
 
+def _may_warn(entry: Entry) -> bool:
+    """Return whether an entry may be worth a warning; everything else is logged as information at most."""
+    if type(entry) is ResultEntry:
+        return entry.failed
+    return isinstance(entry, RefusalEntry | DoubtEntry | ArtifactEntry)
+
+
 def described(entry: Entry) -> tuple[str, int, Fields]:
     """Give an entry's kind, the level at which it is logged, and what is said of it."""
     match entry:
@@ -89,13 +95,13 @@ def described(entry: Entry) -> tuple[str, int, Fields]:
         case EventEntry():
             verdicts = {"verdicts": dict(entry.verdicts)} if entry.verdicts else {}
             return "event", logging.INFO, {"event": entry.event, "timer": entry.source, "key": entry.key, **verdicts}
-        case StepEntry():
+        case RowEntry():
             changed = {"changed": dict(entry.changed)} if entry.changed else {}
-            return "step", logging.INFO, {"line": entry.line, "source": entry.source, **changed}
+            return "row", logging.INFO, {"line": entry.line, "source": entry.source, **changed}
         case RefusalEntry():
             return "refusal", logging.WARNING, {"reason": entry.reason, "accepted": list(entry.accepted)}
-        case IntentEntry():
-            return "intent", logging.INFO, {"effect": entry.effect, "key": entry.key, "line": entry.line}
+        case EffectEntry():
+            return "effect", logging.INFO, {"effect": entry.effect, "key": entry.key}
         case ArtifactEntry() | VerdictEntry() | ResultEntry():
             return _outcome(entry)
         case TimerEntry():
@@ -119,7 +125,7 @@ def _outcome(entry: ArtifactEntry | VerdictEntry | ResultEntry) -> tuple[str, in
         level = logging.WARNING if entry.failed else logging.INFO
         reasons = reasons_of(entry)
         more = {**({"code": codes[0]} if codes else {}), **({"reason": reasons[0]} if reasons else {})}
-        return "result", level, {"effect": entry.effect, **about, **more}
+        return "result", level, {**about, **more}
     about |= {"step": entry.step, "attempt": entry.attempt, "artifact": entry.artifact_id}
     if isinstance(entry, VerdictEntry):
         guards = {said.guard: said.outcome for said in entry.judgements}
@@ -148,8 +154,7 @@ class LogLines(logging.Formatter):
             return json.dumps(
                 {"time": at, "level": record.levelname.lower(), "logger": record.name, **fields}, default=str
             )
-        key = {"key": fields["key"].removeprefix(f"{fields.get('run')}/")} if "key" in fields else {}
-        words = " ".join(f"{name}={_plain(value)}" for name, value in (fields | key).items() if name != "kind")
+        words = " ".join(f"{name}={_plain(value)}" for name, value in fields.items() if name != "kind")
         return f"{at} {record.levelname:<7} {fields['kind']:<11} {words}"
 
     def _whole(self, record: logging.LogRecord) -> str:

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 
 import attrs
 
-from dsa.edge.effects import answer_in, occurrence_of
+from dsa.edge.effects import answer_in, occurrence_of, steps_of
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, Refusal, Taken
-from dsa.runtime.ledger import IntentEntry
-from dsa.runtime.policies import Step
+from dsa.runtime.intents import Intent
 from dsa.runtime.recovery import Unfinished
 from dsa.runtime.run import Run
 
@@ -24,12 +23,13 @@ Timer = tuple[str, str]
 class News:
     """Something for the run: an occurrence, the intent of the effect it answers, or the timer that fired.
 
-    `at` is the place of the question that an outside event answers; `answer` is for its sender, who waits for what becomes of it.
+    `at` is the place of the question that an outside event answers; `answer` is for its sender, who waits for what becomes of it; `message` is its id, if it was in the inbox.
     """
 
     occurrence: Occurrence
-    intent: IntentEntry | None = None
+    intent: Intent | None = None
     at: str | None = None
+    message: str | None = None
     answer: "asyncio.Future[Taken | Refusal] | None" = None
 
 
@@ -39,7 +39,7 @@ def came_before(left: Unfinished, machine: Machine, now_ms: int) -> tuple[tuple[
     Recorded results that were not taken come first, then the timers whose time is over: by their deadlines, those of one moment as they were started.
     """
     answered = [
-        News(occurrence_of(intent, answer_in(machine, intent.effect, [Step(**step) for step in result.steps])), intent)
+        News(occurrence_of(intent, answer_in(machine, intent.effect, steps_of(result))), intent)
         for intent, result in left.answered
     ]
     overdue = sorted((timer for timer, at_ms in left.timers.items() if at_ms < now_ms), key=left.timers.__getitem__)

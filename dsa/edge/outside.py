@@ -33,8 +33,8 @@ class FromOutside:
         canonical_json({"data": given.data})
         require_known(machine, given)
         if given.source is not None or machine.event_named[given.event].origin != OUTSIDE:
-            msg = f"'{given.event}' does not come from outside"
-            raise OccurrenceError(msg)
+            outside = ", ".join(event.name for event in machine.events if event.origin == OUTSIDE)
+            raise OccurrenceError(f"'{given.event}' does not come from outside; what does: {outside or 'nothing'}")
         data = self._secrets.value(self._data(given))
         return Occurrence(given.event, given.verdicts, given.source, data)
 

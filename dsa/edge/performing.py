@@ -20,12 +20,12 @@ from dsa.runtime.budgets import BUDGET, BudgetSpentError, Meter
 from dsa.runtime.call_tree import CALL
 from dsa.runtime.calls import CallRecord, Calls
 from dsa.runtime.content import GeneratorInterface, GuardInterface
+from dsa.runtime.intents import Intent
 from dsa.runtime.ledger import (
     ArtifactEntry,
     CallEntry,
     CallResultEntry,
     Entry,
-    IntentEntry,
     Record,
     VerdictEntry,
 )
@@ -51,6 +51,9 @@ class Host(Protocol):
 
     def settle(self, entry: Record) -> None:
         """Append what came of an effect whose answer the run is told next; it is durable with what follows from that, or before."""
+
+    def show(self, key: str, text: str) -> None:
+        """Show a piece of text that a policy has while it works."""
 
     def require_able(self) -> None:
         """Raise what the store has raised, if it has failed: then no policy is called any more."""
@@ -81,7 +84,7 @@ class Performer:
     def _what_policies_call(self) -> frozenset[str]:
         return frozenset(self._binding.policies)
 
-    async def perform(self, intent: IntentEntry, action: Action, tries: int, root: int) -> Occurrence | Step | None:
+    async def perform(self, intent: Intent, action: Action, tries: int, root: int) -> Occurrence | Step | None:
         """Perform an effect and record every try. `tries` were made before, all in vain; one more is always made. `root` is that of its calls.
 
         Gives its answer, an error step, or None when it has no answers and has not failed.
@@ -170,6 +173,7 @@ class Performer:
                 self._host.keep(recorded[-1])
         return Calls(
             self._binding.policies,
+            run_id=self._host.run.run_id,
             key=key,
             root=root,
             recorded=recorded,
@@ -237,9 +241,14 @@ class _Surroundings:
     def now_s(self) -> float:
         return self._clock.now_s()
 
+    def show(self, text: str, *, key: str = "") -> None:
+        self._host.show(key, self._binding.secrets.text(text))
+
     def record(self, entry: ArtifactEntry | VerdictEntry) -> None:
         if not isinstance(entry, ArtifactEntry | VerdictEntry):
             raise TypeError(f"a policy records artifacts and verdicts, not {type(entry).__name__}")
+        key = entry.key.removeprefix(f"{self.run.run_id}/")  # a policy knows its effect by a key that names the run
+        entry = attrs.evolve(entry, key=key) if key != entry.key else entry
         entry = entry_without(self._binding.secrets, entry)  # what is no JSON is refused while nothing has changed
         if isinstance(entry, VerdictEntry):
             view = self.run.step(entry.step)

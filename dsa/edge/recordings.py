@@ -1,7 +1,6 @@
-"""Recorded runs on disk: which files hold them, and what is in them.
+"""Recordings: files with recorded runs, such as `dsa show RUN --jsonl` prints, and the digests that a machine's runs may have.
 
-Takes a path, gives names and texts; what the lines mean is `dsa.checks.odds.recorded`'s affair. Knows also what digests a
-machine's runs may have.
+What the lines mean is `dsa.checks.odds.recorded`'s affair.
 """
 
 from pathlib import Path

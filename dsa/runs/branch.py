@@ -1,7 +1,6 @@
 """A run that begins as another one did: the same entries up to a place where nothing is under way, under a name of its own.
 
-Takes a recorded run, gives the entries of the branch. Keys name their run, so they are written anew; artifacts keep the ids that they once
-got. The fold is taken over them again, which finds out whether what was cut makes sense.
+Takes a recorded run, gives the entries of the branch: only the first names its run. Artifacts keep the ids that they once got. The fold is taken over them again, which finds out whether what was cut makes sense.
 """
 
 from collections.abc import Iterable
@@ -19,12 +18,8 @@ from dsa.runtime.ledger import (
     EventEntry,
     Ledger,
     MachineEntry,
-    RefusalEntry,
-    ResultEntry,
-    StepEntry,
+    RowEntry,
     VerdictEntry,
-    from_json,
-    to_json,
 )
 from dsa.runtime.recovery import unfinished
 
@@ -38,12 +33,11 @@ def branched(recorded: Recorded, length: int, name: str) -> Recorded:
     whole = len(recorded.entries)
     if not 1 <= length <= whole:
         raise BranchError(f"run {recorded.run} has {whole} entries; it cannot be branched after {length}")
-    entries = [_renamed(entry, recorded.run, name) for entry in recorded.entries[:length]]
-    first = entries[0]
+    first, *others = recorded.entries[:length]
     assert isinstance(first, MachineEntry), "a run of a machine begins with it"
     started = {**dict(first.started), "branched_from": {"run": recorded.run, "entries": length}}
-    entries[0] = attrs.evolve(first, started=started)
-    branch = attrs.evolve(recorded, run=name, entries=Ledger(entries), epoch=0, holder=None)
+    entries = Ledger[Entry]((attrs.evolve(first, run=name, started=started), *others))
+    branch = attrs.evolve(recorded, run=name, entries=entries, epoch=0, holder=None)
     run, _ = replayed(branch)
     if len(run.ledger) > length:
         raise BranchError(
@@ -67,29 +61,11 @@ def copy_artifacts(branch: Recorded, old: ArtifactStore, new: ArtifactStore) -> 
             new.record_verdict(entry)
 
 
-def _renamed(entry: Entry, old: str, new: str) -> Entry:
-    """Give an entry as the other run has it."""
-    written = to_json(entry)
-    if isinstance(entry, MachineEntry):
-        written["run"] = new
-    if isinstance(written.get("key"), str):
-        written["key"] = _name(written["key"], old, new)
-    if isinstance(entry, RefusalEntry):
-        written["message"] = _name(entry.message, old, new)  # of a late answer: it begins with the key
-    if isinstance(entry, ResultEntry):
-        written["steps"] = [{**step, "id": _name(step["id"], old, new)} for step in entry.steps]
-    return from_json(written)
-
-
-def _name(text: str, old: str, new: str) -> str:
-    return f"{new}{text.removeprefix(old)}" if text.startswith(f"{old}/") else text
-
-
 def length_before(entries: Iterable[Entry], event: str, number: int) -> int:
     """Give how many entries stand before the `number`th time that an event was taken, from 1; all of them where it was taken less often."""
     known, seen = list(entries), 0
     for at, (entry, following) in enumerate(pairwise(known)):
-        seen += isinstance(entry, EventEntry) and entry.event == event and isinstance(following, StepEntry)
+        seen += isinstance(entry, EventEntry) and entry.event == event and isinstance(following, RowEntry)
         if seen == number:
             return at
     return len(known)

@@ -6,7 +6,7 @@ import attrs
 
 from dsa.declarations import OUTSIDE
 from dsa.edge.files import load, locate, read_text
-from dsa.lang import dumps, machine_of
+from dsa.lang import dumps, loads, machine_of
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, accepted_events
 from dsa.runtime.run import SPECIFICATION
@@ -27,7 +27,8 @@ def document_of(file: str | Path | Machine) -> Document:
     Raises DocumentError and MachineError.
     """
     if isinstance(file, Machine):
-        return Document(file, dumps(file))
+        text = dumps(file)  # which the run keeps: its lines are those of the rows
+        return Document(loads(text, file.name).at(dict(file.constants)), text)
     path = locate(str(file))
     named = machine_of(read_text(path), str(file))
     found = path if named is None else locate(named[0], path.parent)

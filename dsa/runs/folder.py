@@ -1,7 +1,7 @@
 """The folder in which runs are kept, and what people find in it.
 
 `DIR/ledger.db` is what runs go on from, `DIR/artifacts.git` has what was generated. `DIR/<run id>/` is a copy to look at: `machine.md` (the text
-that runs), `ledger.jsonl` (one entry a line, written once it is durable), a file per artifact named after step, attempt and
+that runs), a file per artifact named after step, attempt and
 verdict, at the end the final code and the diagram. It is written as the run goes, and anew when the run is taken up again.
 """
 

@@ -14,6 +14,8 @@ from dsa.runtime.run import Run
 
 #: The effect of the machine.
 PERFORM = "perform"
+#: The key of the effect of a run of the machine: its only one.
+_KEY = "1/1"
 
 
 def request(policy: str, payload: Payload, actions: Iterable[str], seed: Iterable[Step] = ()) -> dict[str, Any]:
@@ -70,15 +72,10 @@ def answer_text(steps: Iterable[Mapping[str, Any]]) -> str:
 
 def calls_of_policy(run: Run) -> tuple[CallNode, ...]:
     """Return the calls of a run of the machine, in the order of their places; none of a run of another machine."""
-    return calls_of(run.ledger, _key(run)) if run.machine.name == POLICY else ()
-
-
-def _key(run: Run) -> str:
-    """Return the key of the effect of a run of the machine: its only one."""
-    return f"{run.run_id}/1/1"
+    return calls_of(run.ledger, _KEY) if run.machine.name == POLICY else ()
 
 
 async def replayed_policy(run: Run, policies: Registry, config: Mapping[str, Any]) -> Replayed:
     """Perform again what called others in a run, with nothing done to the world. Raises what `replay_calls` does."""
     asked, seed = _asked(run.specification)
-    return await replay_calls(run.ledger, policies, asked, seed=seed, key=_key(run), config=config)
+    return await replay_calls(run.ledger, policies, asked, seed=seed, run_id=run.run_id, key=_KEY, config=config)

@@ -1,12 +1,14 @@
 """The place where runs are kept: a folder with `ledger.db` and `artifacts.git`, or memory. Stores are opened here alone."""
 
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
 
 import attrs
 
-from dsa.edge.git import GitArtifacts
+from dsa.edge.git import GitArtifacts, remove_branch
 from dsa.edge.stores.memory import MemoryStore
 from dsa.edge.stores.sqlite import SqliteStore
 from dsa.errors import DocumentError
@@ -19,27 +21,50 @@ LEDGER, ARTIFACTS = "ledger.db", "artifacts.git"
 
 @attrs.frozen
 class Place:
-    """A store of runs and where their artifacts are; `root` is the folder of both, None in memory. `close` it in the end."""
+    """A store of runs and where their artifacts are; `root` is the folder of both, None in memory. `close` it in the end.
 
-    store: RunStore
+    `lost` counts runs that were kept here and cannot be found any more.
+    """
+
+    opened: Callable[[], RunStore]
     artifacts: Callable[[str], ArtifactStore]
     root: Path | None = None
     close: Callable[[], None] = lambda: None
+    lost: Callable[[], int] = lambda: 0
+
+    @property
+    def store(self) -> RunStore:
+        """The store, opened when it is wanted first. Raises DocumentError."""
+        return self.opened()
+
+    def forget(self, run_id: str) -> None:
+        """Delete what a removed run has left: its folder, and the branch of its artifacts."""
+        if self.root is not None:
+            remove_branch(self.root / ARTIFACTS, run_id)
+            shutil.rmtree(self.root / run_id, ignore_errors=True)
 
 
 def opened_place(where: str | Path, *, must_exist: bool = False) -> Place:
-    """Open a folder of runs, which is made where there is none, or `memory:`. Raises DocumentError."""
+    """Open a folder of runs, or `memory:`. A folder that is not there is made when the first run begins. Raises DocumentError."""
     if str(where) == MEMORY:
         return place_in_memory()
     root = Path(where)
-    store = open_store(root, must_exist=must_exist)
-    return Place(store, lambda run_id: open_artifacts(root, run_id), root, store.close)
+    opened = cache(partial(open_store, root, must_exist=must_exist))
+    if must_exist or root.exists():
+        opened()
+
+    def close() -> None:
+        if opened.cache_info().currsize:
+            opened().close()
+
+    return Place(opened, lambda run_id: open_artifacts(root, run_id), root, close, lambda: opened().lost())
 
 
 def place_in_memory(artifacts: ArtifactStore | None = None) -> Place:
     """Return a place that forgets everything with its process; `artifacts` are kept in the given store."""
     kept = artifacts or MemoryArtifacts()
-    return Place(MemoryStore(), lambda _run_id: kept)
+    store = MemoryStore()
+    return Place(lambda: store, lambda _run_id: kept)
 
 
 def open_store(root: Path, *, must_exist: bool = False) -> SqliteStore:

@@ -100,10 +100,9 @@ def record_of(recorded: Recorded) -> RunRecord:
     return RunRecord(recorded, first, run, standing(run, recorded.holder))
 
 
-def changed(record: RunRecord, change: Callable[[Run], ChangeEntry | None]) -> RunRecord:
-    """Let a run go on under another machine, if `change` gives one. Raises OtherMachineError."""
-    entry = change(record.run)
+def changed(run: Run, first: MachineEntry, change: Callable[[Run], ChangeEntry | None]) -> tuple[Run, MachineEntry]:
+    """Let a run go on under another machine, if `change` gives one; return it with its first entry. Raises OtherMachineError."""
+    entry = change(run)
     if entry is None:
-        return record
-    run = record.run.under(_machine_read(record.run.run_id, entry.text, entry), entry)
-    return attrs.evolve(record, run=run, first=_as_changed(record.first, entry))
+        return run, first
+    return run.under(_machine_read(run.run_id, entry.text, entry), entry), _as_changed(first, entry)

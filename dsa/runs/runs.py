@@ -2,8 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
+from secrets import token_hex
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,23 +14,30 @@ import attrs
 from dsa.edge.binding import Binding
 from dsa.edge.clock import Clock
 from dsa.edge.deciding import require_decidable, settled
+from dsa.edge.environment import environment_secrets
 from dsa.edge.interrupts import run_to_end
 from dsa.edge.logs import LedgerLog
+from dsa.edge.outside import FromOutside
 from dsa.expr import Outcome
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, Refusal, Taken
+from dsa.runs.archive import POLL_S, RunArchive
+from dsa.runs.branch import branched, copy_artifacts
 from dsa.runs.children import Machines
 from dsa.runs.document import Document, document_of, first_event
 from dsa.runs.folder import new_run_id
-from dsa.runs.handle import RunHandle, Setting
+from dsa.runs.handle import RunHandle
+from dsa.runs.held import Setting
+from dsa.runs.inbox import InboxReader
 from dsa.runs.one_policy import require_policy
 from dsa.runs.place import DEFAULT_RUNS, Place, opened_place, place_in_memory
-from dsa.runs.record import RunRecord, changed, record_of, require_no_secret, text_of
+from dsa.runs.record import changed, replayed, require_no_secret, text_of
 from dsa.runs.setup import Options, Setup, Source, as_started, bound, limits_of, setup_of, skip_replies
 from dsa.runtime.artifacts import ArtifactStore
-from dsa.runtime.journal import Beginning, HeldError, UnknownRunError
-from dsa.runtime.ledger import ChangeEntry, Handling
-from dsa.runtime.moment import Moment, OnMoment, to_all
+from dsa.runtime.inbox import Posted, delivered
+from dsa.runtime.journal import Beginning, HeldError, Message, UnknownRunError
+from dsa.runtime.ledger import ChangeEntry, Handling, MachineEntry
+from dsa.runtime.moment import OnMoment
 from dsa.runtime.policies import Step
 from dsa.runtime.recovery import unfinished
 from dsa.runtime.redacting import step_without
@@ -52,7 +61,7 @@ class Resumption:
     take: bool = False
 
 
-class Runs:
+class Runs(RunArchive):
     """The runs of one place. `open_runs` makes it; leaving its `async with` interrupts what it drives, in order.
 
     It belongs to one event loop and its thread; any number of runs go on side by side. `bindings` says how the runs that it takes up are
@@ -62,8 +71,11 @@ class Runs:
     def __init__(
         self, place: Place, *, bindings: Source | Mapping[str, Source] | None = None, clock: Clock | None = None
     ) -> None:
-        self._place, self._bindings, self._clock = place, bindings, clock
-        self._handles: dict[str, RunHandle] = {}
+        super().__init__(place)
+        self._bindings, self._clock = bindings, clock
+        self._held: dict[str, RunHandle] = {}
+        self._inbox = InboxReader(self._held)
+        self._sources: dict[str, Source] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -73,16 +85,24 @@ class Runs:
     ) -> None:
         await self.close()
 
-    async def close(self) -> None:
-        """Interrupt every run that is driven here, newest first, and close the place."""
-        for handle in reversed(tuple(self._handles.values())):
-            await handle.interrupt()
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the place, for who only reads, or drives runs in tasks of its own that are over."""
+        assert not any(handle.is_driven for handle in self._held.values()), "`async with` interrupts what is driven"
+        for handle in reversed(tuple(self._held.values())):
+            handle.release()
         self._place.close()
 
-    @property
-    def root(self) -> Path | None:
-        """The folder where the runs are kept; None in memory."""
-        return self._place.root
+    async def close(self) -> None:
+        """Interrupt every run that is driven here, newest first, and close the place."""
+        for handle in reversed(tuple(self._held.values())):
+            await handle.interrupt()
+        await self._inbox.stop()
+        self._place.close()
 
     # -- driving ----------------------------------------------------------------------------------------------------------
 
@@ -100,8 +120,8 @@ class Runs:
         """Start a run of a document, or of a shipped machine, and go on with it in the background.
 
         `data` comes with the event that the run begins with: `specification`, or the only one from outside that may come first. `bindings` is a
-        module's name or file, or a `dsa.Bindings`; without it `bindings.py` beside the document is used. `options` says more. Raises
-        DocumentError, MachineError, BindingError, ModelUnavailable, BudgetError, SecretError, ValueError; then there is no run.
+        module's name or file, or a `dsa.Binding`; without it `bindings.py` beside the document is used. `options` says more. Raises
+        DocumentError, MachineError, BindingError, ModelUnavailable, BudgetError, SecretError, StoreError, ValueError; then there is no run.
         """
         given = options or Options()
         given = attrs.evolve(given, bindings=bindings or given.bindings, model=model or given.model)
@@ -110,6 +130,7 @@ class Runs:
         require_policy(document.machine, data, setup.binding.policies)
         handle = self.begin(setup, run_id=run_id, on_moment=on_moment)
         handle.start(*first)
+        await handle.exists()
         return handle
 
     def setup(self, document: Document, options: Options) -> Setup:
@@ -154,22 +175,26 @@ class Runs:
     ) -> RunHandle:
         """Take up a run that nothing drives yet. Raises what `resume` does."""
         said = resumption or Resumption()
-        if run_id in self._handles and self._handles[run_id].is_driven:
+        if run_id in self._held:
             raise HeldError(run_id, "this process")
         journal, recorded = self._place.store.hold(run_id, take=said.take)
         try:
-            record = changed(record_of(recorded), said.change)
-            require_decidable(record.run.machine, unfinished(record.run), said.decided, said.answers)
-            setup = self._as_started(record, options or Options())
-            require_policy(record.run.machine, record.run.specification, setup.binding.policies)
-            secrets = setup.binding.secrets
-            run = settled(record.run, said.decided, {key: clean(secrets, each) for key, each in said.answers.items()})
-            if setup.text != text_of(recorded.text, recorded.entries):
-                require_no_secret(setup.text, secrets)
-            journal.append(run.ledger[len(recorded.entries) :])
-            return RunHandle(
-                self._setting(on_moment), setup, run, journal, left=unfinished(run), known=len(recorded.entries)
-            )
+            run, first = changed(*replayed(recorded), said.change)
+            left = unfinished(run)
+            require_decidable(run.machine, left, said.decided, said.answers)
+            text = text_of(recorded.text, run.ledger)
+            setup = self._as_started(run, first, text, options or Options())
+            if not run.finished:
+                require_policy(run.machine, run.specification, setup.binding.policies)
+            if len(run.ledger) != len(recorded.entries):  # its text is another one now
+                require_no_secret(text, setup.binding.secrets)
+            if said.decided or said.answers:
+                answers = {key: _clean(setup.binding.secrets, each) for key, each in said.answers.items()}
+                run = settled(run, said.decided, answers)
+                left = unfinished(run)
+            known = len(recorded.entries)
+            journal.append(run.ledger[known:])
+            return RunHandle(self._setting(on_moment), setup, run, journal, left=left, known=known)
         except BaseException:
             journal.release()
             raise
@@ -182,72 +207,87 @@ class Runs:
         *,
         verdicts: Mapping[str, Outcome] | None = None,
         at: str | None = None,
-    ) -> Taken | Refusal:
+        patience_s: float = 10.0,
+    ) -> Taken | Refusal | Posted:
         """Send an event to a run, and wait until it is taken or refused. A run that rests is taken up, and goes on here.
 
-        Raises what `resume` and `RunHandle.send` do.
+        `at` names the question that this answers (`rest.waits_for[event]`); without it, it is the one that the run waits with now. An event for a
+        run that another process holds goes to its inbox; after `patience_s` seconds it is still there. Raises what `resume` and
+        `RunHandle.send` do.
         """
-        handle = self._handles.get(run_id) or self.hold(run_id)
-        return await handle.send(event, data, verdicts=verdicts, at=at)
+        occurrence = Occurrence(event, verdicts or {}, data=data)
+        handle = self._known.get(run_id)
+        try:
+            return await (handle or self.hold(run_id)).hand(occurrence, at)
+        except HeldError:
+            return await self._post(run_id, occurrence, at, patience_s)
 
-    async def interrupt(self, run_id: str) -> None:
-        """Stop driving a run; the ledger keeps it. Raises UnknownRunError for a run that is not driven here."""
-        if run_id not in self._handles:
-            raise UnknownRunError(f"run {run_id} is not driven here")
-        await self._handles[run_id].interrupt()
-
-    # -- reading ----------------------------------------------------------------------------------------------------------
-
-    def ids(self) -> tuple[str, ...]:
-        """Return the ids of all runs, in the order they were begun."""
-        return self._place.store.runs()
-
-    def handle(self, run_id: str) -> RunHandle | None:
-        """Return the run if this process has it in hand."""
-        return self._handles.get(run_id)
-
-    def get(self, run_id: str) -> RunRecord:
-        """Read a run, whoever drives it. Raises UnknownRunError, DamageError, OtherMachineError, ReplayError."""
-        return record_of(self._place.store.read(run_id))
+    async def _post(
+        self, run_id: str, occurrence: Occurrence, at: str | None, patience_s: float
+    ) -> Taken | Refusal | Posted:
+        """Put an event into a run's inbox, and wait for what becomes of it; take the run up when its holder has let go of it."""
+        store, record = self._place.store, self.get(run_id)
+        secrets = environment_secrets(as_started(record.first, Options()).chosen)
+        occurrence = FromOutside(Binding({}, secrets=secrets)).read(record.run.machine, occurrence)
+        at = at or store.summary(run_id).summary.waits_for.get(occurrence.event)
+        message = Message(token_hex(16), occurrence.event, occurrence.verdicts, occurrence.data, at, self._now_ms())
+        store.post(run_id, message)
+        deadline_s = time.monotonic() + patience_s
+        while time.monotonic() < deadline_s:
+            outcome = store.outcome_of(message.id)
+            if outcome is not None:
+                return Posted(run_id, message.id, delivered(outcome))
+            if store.summary(run_id).holder is None:
+                with suppress(HeldError):
+                    self.hold(run_id).start()
+            await asyncio.sleep(POLL_S)
+        return Posted(run_id, message.id)
 
     def bound_again(self, run_id: str, options: Options | None = None) -> Binding:
         """Bind a recorded run as it was started, but for what the options say. Raises what `get` does, and BindingError."""
-        return self._as_started(self.get(run_id), options or Options()).binding
+        recorded = self.recorded(run_id)
+        run, first = replayed(recorded)
+        return self._as_started(
+            run, first, text_of(recorded.text, run.ledger), options or Options(), even_over=True
+        ).binding
 
-    def artifacts(self, run_id: str) -> ArtifactStore:
-        """Return what a run generated."""
-        return self._place.artifacts(run_id)
+    def branch(self, run_id: str, length: int, new_id: str = "") -> str:
+        """Make a run that begins as another one did, with its first `length` entries and what it generated until then; return its id.
 
-    async def follow(self, run_id: str, *, after: int = 0) -> AsyncIterator[Moment]:
-        """Iterate over what happened in a run after the first `after` entries, and over what happens, until it is finished."""
-        while True:
-            entries = self._place.store.read(run_id).entries
-            for entry in entries[after:]:
-                after += 1
-                yield Moment(run_id, after, entry)
-            if self._is_finished(run_id):
-                return
-            await asyncio.sleep(POLL_S)
+        Raises BranchError where something was under way then, UnknownRunError, StoreError.
+        """
+        recorded = self._place.store.read(run_id)
+        machine = self.get(run_id).first.name
+        name = new_id or new_run_id(machine)
+        new = branched(recorded, length, name)
+        copy_artifacts(new, self._place.artifacts(run_id), self._place.artifacts(name))
+        self._place.store.create(name, new.text, list(new.entries)).release()
+        return name
 
-    def _is_finished(self, run_id: str) -> bool:
-        handle = self._handles.get(run_id)
-        return handle.run.finished if handle is not None else self.get(run_id).run.finished
+    async def interrupt(self, run_id: str) -> None:
+        """Stop driving a run; the ledger keeps it. Raises UnknownRunError for a run that is not driven here."""
+        if run_id not in self._held:
+            raise UnknownRunError(f"run {run_id} is not driven here")
+        await self._held[run_id].interrupt()
 
     # -- within -----------------------------------------------------------------------------------------------------------
 
-    def _as_started(self, record: RunRecord, options: Options) -> Setup:
-        """Bind a recorded run as it was started, but for what is to be otherwise."""
-        machine, known = record.run.machine, dict(record.first.started)
+    def _as_started(
+        self, run: Run, first: MachineEntry, text: str, options: Options, *, even_over: bool = False
+    ) -> Setup:
+        """Bind a recorded run as it was started, but for what is to be otherwise; one that is over only where that is asked for."""
+        machine, known = run.machine, dict(first.started)
         if options.bindings is None:
-            options = attrs.evolve(options, bindings=self._bindings_of(machine.name))
-        now = as_started(record.first, options)
+            source = self._sources.get(run.run_id) or self._bindings_of(machine.name)
+            options = attrs.evolve(options, bindings=source)
+        now = as_started(first, options)
         path = Path(known["file"]) if known.get("file") else None
         now = attrs.evolve(now, config={**now.config, **self._config})
-        binding = bound(machine, now, path, self._nested(now, path), known)
+        is_over = not even_over and run.finished and not unfinished(run).in_flight
+        binding = Binding({}) if is_over else bound(machine, now, path, self._nested(now, path), known)
         if options.model is None:
-            skip_replies(binding, record.run.ledger)
-        text = text_of(record.recorded.text, record.run.ledger)
-        return Setup(machine, binding, text, record.first.digest, known, limits_of(machine, now.budget))
+            skip_replies(binding, run.ledger)
+        return Setup(machine, binding, text, first.digest, known, limits_of(machine, now.budget))
 
     def _bindings_of(self, machine: str) -> Source | None:
         given = self._bindings
@@ -264,10 +304,10 @@ class Runs:
 
     def _setting(self, on_moment: OnMoment | None) -> Setting:
         if self.root is None:
-            return Setting(self._place, self._clock, on_moment, self._handles)
-        log = LedgerLog()
-        watch = log.on_moment if on_moment is None else to_all(log.on_moment, on_moment)
-        return Setting(self._place, self._clock, watch, self._handles, log)
+            return Setting(self._place, self._clock, on_moment, self._held, None, self._known, self._sources)
+        return Setting(
+            self._place, self._clock, on_moment, self._held, LedgerLog(), self._known, self._sources, self._inbox
+        )
 
     def _now_ms(self) -> int:
         return time.time_ns() // 1_000_000 if self._clock is None else self._clock.wall_ms()
@@ -313,15 +353,15 @@ def run(
             handle = await runs.start(file, data, **how)
             return await handle.rest(through_timers=True)
 
-    return run_to_end(whole())
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return run_to_end(whole())
+    raise RuntimeError("dsa.run has an event loop of its own: inside one, use `async with dsa.open_runs(..) as runs`")
 
 
-def clean(secrets: Secrets, answer: Occurrence | Step) -> Occurrence | Step:
+def _clean(secrets: Secrets, answer: Occurrence | Step) -> Occurrence | Step:
     """Return what somebody says that an effect or a call gave, without secrets."""
     if isinstance(answer, Step):
         return step_without(secrets, answer)
     return attrs.evolve(answer, data=secrets.value(answer.data))
-
-
-#: How long a follower of another process's run waits between two looks, in seconds.
-POLL_S = 0.01

@@ -44,7 +44,10 @@ class Options:
 
 @attrs.frozen
 class Setup:
-    """A machine with its text and bindings, its limits, and what its first entry keeps (`started`)."""
+    """A machine with its text and bindings, its limits, and what its first entry keeps (`started`).
+
+    `source` gave the bindings, where no other process could find it: this one needs it when it takes the run up again.
+    """
 
     machine: Machine
     binding: Binding
@@ -52,6 +55,7 @@ class Setup:
     digest: str = ""
     started: Mapping[str, Any] = attrs.field(factory=dict)
     limits: tuple[Limit, ...] = ()
+    source: Source | None = None
 
 
 def setup_of(document: Document, options: Options, nested: Nested, config: Mapping[str, Any] | None = None) -> Setup:
@@ -74,7 +78,8 @@ def setup_of(document: Document, options: Options, nested: Nested, config: Mappi
         started["config"] = dict(options.config)
     known = attrs.evolve(options, config={**options.config, **(config or {})})
     binding = bound(machine, known, document.path, nested, started)
-    return Setup(machine, binding, document.text, digest(machine), started, limits)
+    source = None if isinstance(options.bindings, str | Path) else options.bindings
+    return Setup(machine, binding, document.text, digest(machine), started, limits, source)
 
 
 def bound(
@@ -84,19 +89,20 @@ def bound(
     nested: Nested,
     started: Mapping[str, Any],
 ) -> Binding:
-    """Bind every name of a machine. Raises BindingError and ModelUnavailable."""
+    """Bind every name of a machine; policies read the budget beside the settings. Raises BindingError and ModelUnavailable."""
+    model, seed = options.model or DEFAULT_MODEL, options.seed or 0
+    config = {**options.config, "budget": list(options.budget)}
     if callable(options.bindings):
-        model = absolute_script(options.model) if options.model else started.get("model")
-        return options.bindings(machine, {**started, "model": model, "config": options.config})
+        return options.bindings(machine, {**started, "model": model, "seed": seed, "config": config})
     return bind(
         machine,
         path=path,
         module=options.bindings,
-        model=options.model or DEFAULT_MODEL,
-        seed=options.seed or 0,
+        model=model,
+        seed=seed,
         chosen=options.chosen,
         nested=nested,
-        config=options.config,
+        config=config,
     )
 
 
@@ -117,11 +123,10 @@ def as_started(first: MachineEntry, now: Options) -> Options:
 
 def skip_replies(binding: Binding, entries: Iterable[Entry]) -> None:
     """Let scripts go on after the replies that a run has had of them."""
-    for entry in entries:
-        if isinstance(entry, ArtifactEntry):
-            generator = binding.generators.get(entry.author)
-            if isinstance(generator, ScriptedGenerator):
-                generator.skip(entry.step)
+    scripts = {name: each for name, each in binding.generators.items() if isinstance(each, ScriptedGenerator)}
+    for entry in entries if scripts else ():
+        if isinstance(entry, ArtifactEntry) and entry.author in scripts:
+            scripts[entry.author].skip(entry.step)
 
 
 def limits_of(machine: Machine, budget: Sequence[str]) -> tuple[Limit, ...]:

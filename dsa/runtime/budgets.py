@@ -11,7 +11,8 @@ from math import inf
 import attrs
 
 from dsa.errors import DsaError
-from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, DoubtEntry, Entry, IntentEntry, Ledger, ResultEntry
+from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, DoubtEntry, EffectEntry, Entry, Ledger, ResultEntry
+from dsa.words import closest
 
 UNITS = ("calls", "tokens", "usd", "seconds")
 _WHOLE = ("calls", "tokens")
@@ -52,7 +53,7 @@ def read_limit(text: str, effects: Iterable[str]) -> Limit:
         written = f"write UNIT=NUMBER or EFFECT.UNIT=NUMBER, UNIT one of {', '.join(UNITS)}"
         raise BudgetError(f"'{text}' is no budget: {written}")
     if effect and effect not in known:
-        raise BudgetError(f"'{text}' is no budget: there is no effect '{effect}'; the effects are: {', '.join(known)}")
+        raise BudgetError(f"'{text}' is no budget: there is no effect '{effect}'; {closest(effect, known)}")
     try:
         most = float(amount)
     except ValueError:
@@ -89,9 +90,10 @@ class Meter:
 
     def _observe(self, entry: Entry) -> None:
         match entry:
-            case IntentEntry(key=key, effect=effect):
+            case EffectEntry(key=key, effect=effect):
                 self._effect_of[key] = effect
-            case ResultEntry(effect=effect, seconds=seconds) if not was_refused(entry):
+            case ResultEntry(key=key, seconds=seconds) if not was_refused(entry):
+                effect = self._effect_of[key]
                 self._add(effect, {"calls": 1, "seconds": seconds})
                 for usage in entry.usage:
                     self._add(effect, _taken(usage))

@@ -48,6 +48,7 @@ async def replay_calls(
     action: Action,
     *,
     seed: Iterable[Step] = (),
+    run_id: str = "",
     key: str = "",
     config: Mapping[str, Any] | None = None,
 ) -> Replayed:
@@ -56,7 +57,7 @@ async def replay_calls(
     Raises ReplayMismatchError at the first that is another one, also where a policy raises something now; BindingError for a policy that is
     not registered any more.
     """
-    replay = _CallReplay(registry, tuple(entries), key, config)
+    replay = _CallReplay(registry, tuple(entries), run_id, key, config)
 
     async def outside(_action: Action, context: PolicyContext) -> list[Step]:
         return await context.call(action, seed=seed)
@@ -71,11 +72,11 @@ class _CallReplay(Calls):
     """Calls of which every one is recorded: those that called others are put aside, to be performed by themselves."""
 
     def __init__(
-        self, registry: Registry, entries: Sequence[Entry], key: str, config: Mapping[str, Any] | None
+        self, registry: Registry, entries: Sequence[Entry], run_id: str, key: str, config: Mapping[str, Any] | None
     ) -> None:
         begun = [e for e in entries if isinstance(e, CallEntry) and e.key == key]
         root = int(begun[-1].path.partition(".")[0]) if begun else 1
-        super().__init__(registry, key=key, root=root, recorded=entries, config=config)
+        super().__init__(registry, run_id=run_id, key=key, root=root, recorded=entries, config=config)
         self.calls = calls_of(entries, key)
         self.left: deque[tuple[str, Callable[[], Awaitable[list[Step]]]]] = deque()
         self.performed: list[str] = []

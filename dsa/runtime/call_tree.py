@@ -141,7 +141,7 @@ def raised_in(result: ResultEntry) -> str | None:
 def call_named(key: str, payload: Mapping[str, Any]) -> str:
     """Name the call of the effect of this key that raised what an error step says, as `look 1/1/1.1.2`; empty where no call did."""
     call = payload.get(CALL)
-    return f"{call['policy']} {'/'.join(key.rsplit('/', 2)[1:])}/{call['path']}" if isinstance(call, dict) else ""
+    return f"{call['policy']} {call_key(key, call['path'])}" if isinstance(call, dict) else ""
 
 
 def doubted_calls(entries: Iterable[object], failed: str | None = None) -> tuple[CallEntry, ...]:

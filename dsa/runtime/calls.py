@@ -41,7 +41,7 @@ CallRecord = CallEntry | CallResultEntry
 class Calls:
     """All calls that are made under one key: by one policy, by those it calls, and so on.
 
-    `recorded` is what the ledger has of them, entries of other keys and roots may be among it; `root` is the path that the
+    The keys that policies see begin with `run_id`, those of the entries do not. `recorded` is what the ledger has of them, entries of other keys and roots may be among it; `root` is the path that the
     first policy has: the number of the try. `append` is given every entry before anybody sees what it says; what it
     raises ends the run. `surroundings` is what a machine gives to its policies. `secrets` are in no entry, and in nothing that a policy is
     given of another one; but a policy may call another one with them. Raises ReplayMismatchError for entries that no run has written.
@@ -51,6 +51,7 @@ class Calls:
         self,
         registry: Registry,
         *,
+        run_id: str = "",
         key: str = "",
         root: int = 1,
         recorded: Iterable[object] = (),
@@ -61,6 +62,7 @@ class Calls:
     ) -> None:
         self.registry = registry
         self.key = key
+        self.name = "/".join(part for part in (run_id, key) if part)
         self.config: Mapping[str, Any] = MappingProxyType(dict(config or {}))
         self.record = Record(recorded, key, str(root))
         self._append = append
@@ -72,6 +74,11 @@ class Calls:
     def crashed_in(self) -> str | None:
         """The path of the policy in which a crash began; None when nothing has crashed."""
         return self._fault.paths[0] if self._fault is not None and self._fault.is_crash else None
+
+    @property
+    def is_watched(self) -> bool:
+        """Return whether there is a run around the calls, which somebody may watch."""
+        return self._surroundings is not None
 
     @property
     def surroundings(self) -> Surroundings:
@@ -336,7 +343,7 @@ class _Scope:
 
     @property
     def key(self) -> str:
-        return f"{self._calls.key}/{self.path}" if self._calls.key else self.path
+        return f"{self._calls.name}/{self.path}" if self._calls.name else self.path
 
     @property
     def run(self) -> Run:
@@ -357,6 +364,10 @@ class _Scope:
 
     def record(self, entry: ArtifactEntry | VerdictEntry) -> None:
         self._calls.surroundings.record(entry)
+
+    def show(self, text: str, *, key: str = "") -> None:
+        if self._calls.is_watched:
+            self._calls.surroundings.show(text, key=key or self.key)
 
 
 #: Makes one call, for a caller that waits for it.

@@ -20,6 +20,7 @@ _TEXTS: dict[type, Callable[[Any], str]] = {
     int: int.__repr__,
     type(None): lambda _: "null",
     dict: lambda each: text_of(each) if each else "{}",
+    tuple: lambda each: text_of(each) if each else "[]",
 }
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dsa.runtime.intents import Intents
 from dsa.runtime.ledger import DoubtEntry, Entry, EventEntry, RefusalEntry, ResultEntry
 
 
@@ -16,15 +17,17 @@ def counters(entries: Iterable[Entry]) -> dict[str, dict[str, int]]:
     found: dict[str, Counter[str]] = {
         kind: Counter() for kind in ("events", "refused", "effects", "failed", "in doubt", "reasons", "rescues")
     }
+    intents = Intents()
     for entry in entries:
+        intents.take(entry)
         match entry:
             case EventEntry(event=event, data=data):
                 found["events"][event] += 1
                 found["rescues"].update(_rescues(data))
             case RefusalEntry(reason=reason):
                 found["refused"][reason] += 1
-            case ResultEntry(effect=effect):
-                found["failed" if entry.failed else "effects"][effect] += 1
+            case ResultEntry(key=key):
+                found["failed" if entry.failed else "effects"][intents.effect(key)] += 1
                 found["reasons"].update(reasons_of(entry))
             case DoubtEntry(effect=effect):
                 found["in doubt"][effect] += 1

@@ -15,12 +15,12 @@ from dsa.runtime.ledger import (
     CallEntry,
     CallResultEntry,
     DoubtEntry,
+    EffectEntry,
     Entry,
     EventEntry,
-    IntentEntry,
     RefusalEntry,
     ResultEntry,
-    StepEntry,
+    RowEntry,
     TimerEntry,
     VerdictEntry,
 )
@@ -97,12 +97,12 @@ class Fold:
             return 0
         outcome = self._compiled.move(self, event)
         if isinstance(outcome, Refusal):
-            refused = RefusalEntry(seq, outcome.reason, outcome.message, outcome.accepted)
+            refused = RefusalEntry(outcome.reason, outcome.message, outcome.accepted)
             if event.seq != seq or position == len(entries) or entries[position] != refused:
                 return 0
             self.seq = seq
             return 2
-        (move, values), place, steps = outcome, f"{self.run_id}/{seq}/", self._steps
+        (move, values), place, steps = outcome, f"{seq}/", self._steps
         accepted: tuple[tuple[str, str], ...] = ()
         if move.finalises is not None or move.revokes or move.event == SPECIFICATION:
             steps, accepted = views_after(move, self.steps)
@@ -110,8 +110,8 @@ class Fold:
         if not (
             end <= len(entries)
             and event.seq == seq
-            and _is_step(entries[position], seq, move, changes(move, self.values, values), accepted)
-            and _are_intents(entries, position + 1, place, move)
+            and _is_row(entries[position], move, changes(move, self.values, values), accepted)
+            and _are_effects(entries, position + 1, place, move)
         ):
             return 0
         self.state, self.values, self.outstanding, self.seq = move.target, values, move.outstanding, seq
@@ -124,10 +124,9 @@ class Fold:
         return self.keys.get(self._compiled.origins.get(event.event, ""))
 
 
-def _is_step(entry: Entry, seq: int, move: Move, changed: object, accepted: object) -> bool:
+def _is_row(entry: Entry, move: Move, changed: object, accepted: object) -> bool:
     return (
-        type(entry) is StepEntry
-        and entry.seq == seq
+        type(entry) is RowEntry
         and entry.line == move.line
         and entry.source == move.source
         and entry.target == move.target
@@ -136,19 +135,11 @@ def _is_step(entry: Entry, seq: int, move: Move, changed: object, accepted: obje
     )
 
 
-def _are_intents(entries: Sequence[Entry], position: int, place: str, move: Move) -> bool:
+def _are_effects(entries: Sequence[Entry], position: int, place: str, move: Move) -> bool:
     """Tell whether the effects that a move starts stand from a position on."""
     for ordinal, effect, _ in move.started:
-        intent = entries[position]
-        if not (
-            type(intent) is IntentEntry
-            and intent.effect == effect
-            and intent.key == place + ordinal
-            and intent.line == move.line
-            and intent.event == move.event
-            and intent.source == move.source
-            and intent.target == move.target
-        ):
+        asked = entries[position]
+        if not (type(asked) is EffectEntry and asked.effect == effect and asked.key == place + ordinal):
             return False
         position += 1
     return True

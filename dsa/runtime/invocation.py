@@ -78,7 +78,7 @@ async def run(
 def _failure(entries: Iterable[Appended], run_id: str, path: str, error: BaseException) -> ResultEntry:
     """Return the record of what a policy raised."""
     names = [entry.policy for entry in entries if isinstance(entry, CallEntry) and entry.path == path]
-    return ResultEntry(call_key(run_id, path), names[-1], [error_of(names[-1], error).to_json()])
+    return ResultEntry(call_key(run_id, path), [error_of(names[-1], error).without_id()])
 
 
 def answer_of(ledger: Iterable[Step]) -> list[Step]:

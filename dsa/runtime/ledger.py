@@ -151,14 +151,13 @@ class EventEntry:
 
 
 @attrs.frozen
-class StepEntry:
-    """The row taken, from which state to which, and what changed.
+class RowEntry:
+    """The row taken for the event before, from which state to which, and what changed.
 
     `accepted` are the artifacts that the row finalised, as pairs of step and artifact id: those of the steps whose
     workflow variable it set.
     """
 
-    seq: int
     line: int | None
     source: str
     target: str
@@ -168,38 +167,32 @@ class StepEntry:
 
 @attrs.frozen
 class RefusalEntry:
-    """Why an event changed nothing (S4)."""
+    """Why the event before changed nothing (S4)."""
 
-    seq: int
     reason: str
     message: str
     accepted: tuple[str, ...] = attrs.field(default=(), converter=_strings)
 
 
 @attrs.frozen
-class IntentEntry:
-    """An effect to be performed. `key` is `run/seq/ordinal`, the same in every replay.
+class EffectEntry:
+    """The row before asks for an effect. `key` is `SEQ/ORDINAL`: the number of the row's event, the place among its effects.
 
-    `event` and `line` are those of the row that emitted it, `source` and `target` the states before and after.
+    `dsa.runtime.intents` has it with its row.
     """
 
     key: str
     effect: str
-    event: str
-    line: int | None
-    source: str
-    target: str
 
 
 @attrs.frozen
 class ResultEntry:
-    """What the policy of an effect gave: its steps as JSON objects (seed 004), errors included.
+    """What the policy of the effect with this key gave: its steps as JSON objects (seed 004) without ids, errors included.
 
     An effect that is tried again after a failure has one for each try. `seconds` is how long this one took.
     """
 
     key: str
-    effect: str
     steps: tuple[dict[str, Any], ...] = attrs.field(default=(), converter=_objects)
     seconds: float = 0.0
 
@@ -330,15 +323,15 @@ class CallResultEntry:
 
 
 Record = ResultEntry | ArtifactEntry | VerdictEntry | TimerEntry | DoubtEntry | CallEntry | CallResultEntry
-Entry = MachineEntry | ChangeEntry | EventEntry | StepEntry | RefusalEntry | IntentEntry | Record
+Entry = MachineEntry | ChangeEntry | EventEntry | RowEntry | RefusalEntry | EffectEntry | Record
 
 _KINDS: dict[str, type[Entry]] = {
     "machine": MachineEntry,
     "change": ChangeEntry,
     "event": EventEntry,
-    "step": StepEntry,
+    "row": RowEntry,
     "refusal": RefusalEntry,
-    "intent": IntentEntry,
+    "effect": EffectEntry,
     "result": ResultEntry,
     "artifact": ArtifactEntry,
     "verdict": VerdictEntry,

@@ -1,11 +1,12 @@
 """Moments: what happened in a run, one durable ledger entry each, as those who watch it get them."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
 
-from dsa.runtime.ledger import Entry, to_json
+from dsa.runtime.ledger import Entry, Ledger, from_json, to_json
 
 
 @attrs.frozen
@@ -27,6 +28,27 @@ class Moment:
         return {"run": self.run, "number": self.number, **to_json(self.entry)}
 
 
+@attrs.frozen
+class Piece:
+    """A piece of text that a policy showed while it worked; `key` is that of its call. It is in no ledger."""
+
+    run: str
+    key: str
+    text: str
+
+
+def load_story(text: str) -> Ledger[Entry]:
+    """Read what happened in one run, one moment a line as JSON. ValueError, KeyError or TypeError when it is not that."""
+    return Ledger(_entry(json.loads(line)) for line in text.splitlines() if line)
+
+
+def _entry(moment: Mapping[str, Any]) -> Entry:
+    beside = {"number"} if moment["kind"] in _NAMED else {"run", "number"}
+    return from_json({name: value for name, value in moment.items() if name not in beside})
+
+
+#: The kinds of entries that name their run themselves.
+_NAMED = frozenset({"machine", "policy"})
 #: Called with each moment once it is durable; `is_new` is False for those that were there before the run was taken up.
 OnMoment = Callable[[Moment, bool], None]
 

@@ -9,7 +9,7 @@ import attrs
 
 from dsa.compiled_step import Move
 from dsa.expr import Value
-from dsa.runtime.ledger import IntentEntry
+from dsa.runtime.intents import Intent
 from dsa.runtime.views import StepView
 from dsa.timers import ArmTimer, DropTimer
 
@@ -26,7 +26,7 @@ class Stop:
 
 
 #: What the driver is to do, in this order: stop, drop, arm, then perform the intents as S6 says.
-Command = Stop | DropTimer | ArmTimer | IntentEntry
+Command = Stop | DropTimer | ArmTimer | Intent
 
 
 def keys_after(move: Move, keys: Mapping[str, str], place: str) -> dict[str, str]:

@@ -154,6 +154,10 @@ class Step:
         name = self.id if step_id is None else step_id
         return {"id": name, "actor": self.actor, "type": self.type, "payload": value_of(self._payload)}
 
+    def without_id(self) -> dict[str, Any]:
+        """Return the step as a ledger keeps it in a result: its id follows from the effect's key and its place."""
+        return {"actor": self.actor, "type": self.type, "payload": self.content}
+
     def canonical(self) -> str:
         """Give one line of text that is equal for equal steps alone."""
         return f"{json.dumps([self.id, self.actor, self.type])}{self._payload}"
@@ -251,6 +255,9 @@ class Surroundings(Protocol):
 
     def record(self, entry: ArtifactEntry | VerdictEntry) -> None:
         """Append to the run's ledger at once, so that a later failure loses nothing."""
+
+    def show(self, text: str, *, key: str = "") -> None:
+        """Show a piece of text, such as of a model's answer, to whoever watches the run. It is not recorded. `key` is the call's own."""
 
 
 class PolicyContext(Surroundings, Protocol):

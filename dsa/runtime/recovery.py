@@ -13,6 +13,7 @@ from dsa.declarations import Effect
 from dsa.machine import Machine
 from dsa.runtime.budgets import was_refused
 from dsa.runtime.call_tree import call_key, doubted_calls, raised_in
+from dsa.runtime.intents import Intent, Intents, seq_of
 from dsa.runtime.ledger import (
     CallEntry,
     CallResultEntry,
@@ -20,7 +21,6 @@ from dsa.runtime.ledger import (
     Entry,
     EventEntry,
     Handling,
-    IntentEntry,
     ResultEntry,
     TimerEntry,
 )
@@ -39,7 +39,7 @@ class InFlight:
     first part of their paths: the number of the try that is made, or gone on with because it was a call of it that failed.
     """
 
-    intent: IntentEntry
+    intent: Intent
     data: Any
     tries: int
     in_doubt: bool
@@ -56,7 +56,7 @@ class Unfinished:
     order in which they were started.
     """
 
-    answered: tuple[tuple[IntentEntry, ResultEntry], ...] = ()
+    answered: tuple[tuple[Intent, ResultEntry], ...] = ()
     in_flight: tuple[InFlight, ...] = ()
     timers: Mapping[tuple[str, str], int] = attrs.field(factory=dict)
 
@@ -64,7 +64,7 @@ class Unfinished:
 def unfinished(run: Run) -> Unfinished:
     """Read what is left to do. A failure that no row takes is to be tried again, as a person asks who resumes the run."""
     past = _Past(run)
-    answered: list[tuple[IntentEntry, ResultEntry]] = []
+    answered: list[tuple[Intent, ResultEntry]] = []
     flying: list[InFlight] = []
     blocked = -1
     for intent in _open(run):
@@ -134,11 +134,6 @@ def declared(machine: Machine, effect: str) -> Effect:
     return machine.effect_named.get(effect) or Effect(effect)
 
 
-def seq_of(key: str) -> int:
-    """Give the number of the event that caused an effect, from the effect's key."""
-    return int(key.rsplit("/", 2)[1])
-
-
 class _Past:
     """A ledger's events by number, results and calls by key, deadlines by timer, and what was tried again since its last result."""
 
@@ -189,10 +184,8 @@ class _Past:
         return goes_on, doubted_calls([call for call in calls if call.path.startswith(f"{goes_on}.")], failed)
 
 
-def _open(run: Run) -> Iterator[IntentEntry]:
+def _open(run: Run) -> Iterator[Intent]:
     """Give the effects that may have something left to do, in the order they were asked for."""
-    for entry in run.ledger:
-        if isinstance(entry, IntentEntry) and (
-            entry.effect not in run.machine.answers or run.keys.get(entry.effect) == entry.key
-        ):
-            yield entry
+    for key, intent in Intents(run.ledger).items():
+        if intent.effect not in run.machine.answers or run.keys.get(intent.effect) == key:
+            yield intent

@@ -7,7 +7,7 @@ from typing import Literal
 import attrs
 
 from dsa.runtime.content import Artifact
-from dsa.runtime.ledger import IntentEntry
+from dsa.runtime.intents import Intent
 from dsa.runtime.run import Run
 from dsa.runtime.standing import places
 
@@ -53,7 +53,7 @@ class Rest:
     kind: Kind
     run: Run
     failure: Failure | None = None
-    in_doubt: tuple[IntentEntry, ...] = ()
+    in_doubt: tuple[Intent, ...] = ()
     due_ms: int | None = None
     accepted: tuple[Artifact, ...] = ()
 

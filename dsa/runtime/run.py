@@ -15,17 +15,18 @@ from dsa.expr import Value
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Refusal, accepted_events, require_known, start
 from dsa.runtime.fold import Fold
+from dsa.runtime.intents import Intent
 from dsa.runtime.ledger import (
     ArtifactEntry,
     ChangeEntry,
+    EffectEntry,
     Entry,
     EventEntry,
-    IntentEntry,
     Ledger,
     MachineEntry,
     Record,
     RefusalEntry,
-    StepEntry,
+    RowEntry,
     VerdictEntry,
 )
 from dsa.runtime.moves import SPECIFICATION, Command, Stop, changes, keys_after, views_after
@@ -37,6 +38,7 @@ __all__ = [
     "ArmTimer",
     "Command",
     "DropTimer",
+    "Intent",
     "ReplayError",
     "Run",
     "Stop",
@@ -110,7 +112,7 @@ class Run:
         outcome = self._late(given, key, compiled) or compiled.move(self.configuration, given)
         arrived = EventEntry(seq, given.event, given.verdicts, given.source, given.data, key, at_ms)
         if isinstance(outcome, Refusal):
-            refused = RefusalEntry(seq, outcome.reason, outcome.message, outcome.accepted)
+            refused = RefusalEntry(outcome.reason, outcome.message, outcome.accepted)
             return attrs.evolve(self, seq=seq, ledger=self.ledger.extend((arrived, refused))), ()
         return self._moved(*outcome, arrived)
 
@@ -126,20 +128,21 @@ class Run:
         return Refusal("late", self.configuration, f"{key} is not outstanding", (), accepted)
 
     def _moved(self, move: Move, values: tuple[Value, ...], arrived: EventEntry) -> tuple["Run", tuple[Command, ...]]:
-        seq, place = arrived.seq, f"{self.run_id}/{arrived.seq}/"
+        seq, place = arrived.seq, f"{arrived.seq}/"
         keys = keys_after(move, self.keys, place)
         steps, accepted = views_after(move, self.steps)
         changed = changes(move, self.configuration.values, values)
-        took = StepEntry(seq, move.line, move.source, move.target, changed, accepted)
+        took = RowEntry(move.line, move.source, move.target, changed, accepted)
         intents = tuple(
             [
-                IntentEntry(place + ordinal, effect, move.event, move.line, move.source, move.target)
+                Intent(place + ordinal, effect, move.event, move.line, move.source, move.target)
                 for ordinal, effect, _ in move.started
             ]
         )
         specification = arrived.data if arrived.event == SPECIFICATION else self.specification
         after = Configuration(move.target, values, move.outstanding)
-        ledger = self.ledger.extend((arrived, took, *intents))
+        asked = [EffectEntry(intent.key, intent.effect) for intent in intents]
+        ledger = self.ledger.extend((arrived, took, *asked))
         moved = Run(self.machine, self.run_id, after, ledger, seq, keys, steps, specification)
         stopped = [Stop(self.keys[effect], effect) for effect in move.stopped]
         return moved, (*stopped, *move.timers, *intents)

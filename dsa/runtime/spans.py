@@ -13,6 +13,7 @@ from typing import Any, Literal
 import attrs
 
 from dsa.runtime.call_tree import POLICY
+from dsa.runtime.intents import Intents
 from dsa.runtime.ledger import (
     PERSON,
     ArtifactEntry,
@@ -20,13 +21,13 @@ from dsa.runtime.ledger import (
     CallResultEntry,
     ChangeEntry,
     DoubtEntry,
+    EffectEntry,
     Entry,
     EventEntry,
-    IntentEntry,
     MachineEntry,
     RefusalEntry,
     ResultEntry,
-    StepEntry,
+    RowEntry,
     VerdictEntry,
 )
 
@@ -110,7 +111,7 @@ class Spans:
         self._recalled = 0
         self._life: _Open | None = None
         self._event = ""
-        self._intents: dict[str, IntentEntry] = {}
+        self._intents = Intents()
         self._tries: dict[str, int] = {}
         self._open: dict[str, _Open] = {}
         self._calls: dict[tuple[str, str], tuple[CallEntry, int]] = {}
@@ -119,11 +120,10 @@ class Spans:
     def recall(self, entry: Entry) -> None:
         """Take note of an entry of an earlier life."""
         self._recalled += 1
+        self._intents.take(entry)
         match entry:
             case MachineEntry():
                 self._first = entry
-            case IntentEntry():
-                self._intents[entry.key] = entry
             case ResultEntry():
                 self._tries[entry.key] = self._tries.get(entry.key, 0) + 1
             case _:
@@ -135,12 +135,12 @@ class Spans:
             self._first = entry
         if self._life is None:
             self._life = _Open(now_ns)
+        self._intents.take(entry)
         self._tell_of(entry, now_ns)
         match entry:
             case DoubtEntry():
                 self._open[entry.key] = _Open(now_ns)
-            case IntentEntry():
-                self._intents[entry.key] = entry
+            case EffectEntry():
                 self._open[entry.key] = _Open(now_ns)
             case ArtifactEntry() | VerdictEntry():
                 self._note(entry, now_ns)
@@ -187,7 +187,7 @@ class Spans:
         match entry:
             case EventEntry():
                 self._event = entry.event
-            case StepEntry():
+            case RowEntry():
                 about = {"event": self._event, "line": entry.line, "source": entry.source, "target": entry.target}
                 self._tell("dsa.transition", now_ns, about)
             case RefusalEntry():
@@ -231,7 +231,7 @@ class Spans:
         work = self._open.pop(entry.key, None) or _Open(now_ns - round(entry.seconds * 1e9))
         error, failed = _failure(entry.steps)
         work.attributes |= failed
-        span = self._effect(entry.key, entry.effect, work, now_ns, error)
+        span = self._effect(entry.key, work, now_ns, error)
         self._tries[entry.key] = self._tries.get(entry.key, 0) + 1
         return span
 
@@ -239,10 +239,11 @@ class Spans:
         """Give the span of an effect that has no result: it was cancelled, or the process stops."""
         work = self._open.pop(key)
         work.attributes["dsa.unfinished"] = True
-        return self._effect(key, self._intents[key].effect, work, now_ns, None)
+        return self._effect(key, work, now_ns, None)
 
-    def _effect(self, key: str, effect: str, work: _Open, now_ns: int, error: str | None) -> Span:
+    def _effect(self, key: str, work: _Open, now_ns: int, error: str | None) -> Span:
         intent = self._intents.get(key)
+        effect = self._intents.effect(key)
         work.attributes |= _attributes({"effect": effect, "key": key, "try": self._tries.get(key, 0) + 1})
         if intent is not None:
             work.attributes |= _attributes(
@@ -283,22 +284,25 @@ class Spans:
         error: str | None,
         kind: Literal["internal", "client"] = "internal",
     ) -> Span:
-        assert self._first is not None, "a run begins with its first entry"
-        trace = trace_id_of(self._first.run)
+        trace = trace_id_of(self._run)
         events, links = tuple(work.events), tuple(dict.fromkeys(work.links))
         return Span(name, trace, span_id, parent, work.start_ns, now_ns, kind, work.attributes, events, links, error)
 
     # -- ids ----------------------------------------------------------------------------------------------------------
 
-    def _life_id(self, recalled: int | None = None) -> str:
+    @property
+    def _run(self) -> str:
         assert self._first is not None, "a run begins with its first entry"
-        return _span_id("life", self._first.run, self._recalled if recalled is None else recalled)
+        return self._first.run
+
+    def _life_id(self, recalled: int | None = None) -> str:
+        return _span_id("life", self._run, self._recalled if recalled is None else recalled)
 
     def _try_id(self, key: str) -> str:
-        return _span_id("try", key, self._tries.get(key, 0) + 1, self._recalled)
+        return _span_id("try", self._run, key, self._tries.get(key, 0) + 1, self._recalled)
 
     def _call_id(self, key: str, path: str) -> str:
-        return _span_id("call", key, path, self._recalled)
+        return _span_id("call", self._run, key, path, self._recalled)
 
     def _started_model(self) -> str:
         started = {} if self._first is None else dict(self._first.started)

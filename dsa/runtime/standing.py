@@ -11,10 +11,10 @@ import attrs
 from dsa.declarations import OUTSIDE
 from dsa.meaning import accepted_events
 from dsa.runtime.call_tree import call_named
-from dsa.runtime.ledger import EventEntry, IntentEntry, RefusalEntry, ResultEntry, StepEntry
+from dsa.runtime.intents import Intent
+from dsa.runtime.ledger import EventEntry, RefusalEntry, ResultEntry, RowEntry
 from dsa.runtime.recovery import InFlight, Unfinished, handling_of, unfinished
 from dsa.runtime.run import Run
-from dsa.runtime.timeline import short_key
 
 Kind = Literal["finished", "waiting", "in doubt", "stopped", "cut off", "under way"]
 
@@ -33,7 +33,7 @@ class Standing:
 
     kind: Kind
     left: Unfinished
-    asked: tuple[IntentEntry, ...] = ()
+    asked: tuple[Intent, ...] = ()
     failure: str = ""
     holder: str | None = None
 
@@ -68,7 +68,7 @@ def places(run: Run) -> dict[str, str]:
     """
     entered, taken = 0, dict[str, int]()
     for event, row in pairwise(run.ledger):
-        if isinstance(event, EventEntry) and isinstance(row, StepEntry):
+        if isinstance(event, EventEntry) and isinstance(row, RowEntry):
             if row.source != row.target:
                 entered, taken = event.seq, {}
             else:
@@ -85,15 +85,15 @@ def _failure(run: Run, left: Unfinished) -> str:
     refused = _refused(run) if left.answered else {}
     for intent, _ in left.answered:
         if intent.key in refused:
-            return f"{intent.effect} {short_key(intent.key)}{_line(intent)}: no row takes its answer ({refused[intent.key]})"
+            return f"{intent.effect} {intent.key}{_line(intent)}: no row takes its answer ({refused[intent.key]})"
     return ""
 
 
 def _named(flying: InFlight) -> str:
-    return f"{flying.intent.effect} {short_key(flying.intent.key)}{_line(flying.intent)}"
+    return f"{flying.intent.effect} {flying.intent.key}{_line(flying.intent)}"
 
 
-def _line(intent: IntentEntry) -> str:
+def _line(intent: Intent) -> str:
     return "" if intent.line is None else f" (line {intent.line})"
 
 

@@ -13,14 +13,14 @@ from dsa.errors import OccurrenceError
 from dsa.expr import Value
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
+from dsa.runtime.intents import Intent, Intents
 from dsa.runtime.ledger import (
     Entry,
     EventEntry,
-    IntentEntry,
     MachineEntry,
     Record,
     RefusalEntry,
-    StepEntry,
+    RowEntry,
 )
 from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, begin
 
@@ -33,13 +33,14 @@ class Happening:
     """
 
     event: EventEntry | None
-    outcome: StepEntry | RefusalEntry | None
+    outcome: RowEntry | RefusalEntry | None
     after: tuple[Entry, ...] = ()
 
     @property
-    def intents(self) -> tuple[IntentEntry, ...]:
+    def intents(self) -> tuple[Intent, ...]:
         """The effects that the row asked for."""
-        return tuple(entry for entry in self.after if isinstance(entry, IntentEntry))
+        entries = (self.event, self.outcome, *self.after)
+        return tuple(Intents(entry for entry in entries if entry is not None).values())
 
     @property
     def occurrence(self) -> Occurrence:
@@ -52,14 +53,14 @@ def happenings(entries: Iterable[Entry]) -> tuple[Happening, ...]:
     """Give a run's events with all that came of them; what stands before the first event comes first, if there is anything."""
     found: list[Happening] = []
     event: EventEntry | None = None
-    outcome: StepEntry | RefusalEntry | None = None
+    outcome: RowEntry | RefusalEntry | None = None
     after: list[Entry] = []
     for entry in entries:
         match entry:
             case EventEntry():
                 found.append(Happening(event, outcome, tuple(after)))
                 event, outcome, after = entry, None, []
-            case StepEntry() | RefusalEntry():
+            case RowEntry() | RefusalEntry():
                 outcome = entry
             case MachineEntry():
                 pass
@@ -82,23 +83,13 @@ def refused_from_outside(run: Run, since: int) -> tuple[Refused, ...]:
     """Give the events from outside that a run has refused; `since` is the first entry that is looked at."""
     state, found = start(run.machine).state, list[Refused]()
     for position, entry in enumerate(run.ledger):
-        if isinstance(entry, StepEntry):
+        if isinstance(entry, RowEntry):
             state = entry.target
         elif isinstance(entry, RefusalEntry) and position > since:
             event = run.ledger[position - 1]
             assert isinstance(event, EventEntry), "a refusal stands behind its event"
             found += [Refused(event, entry, state)] if event.key is None and event.source is None else []
     return tuple(found)
-
-
-def short_key(key: str) -> str:
-    """Give an effect's key without its run: `3/1`, the first effect of the third event."""
-    return "/".join(key.rsplit("/", 2)[1:])
-
-
-def full_key(run_id: str, key: str) -> str:
-    """Give an effect's key with its run, whether or not it was written with it."""
-    return key if key.startswith(f"{run_id}/") else f"{run_id}/{key}"
 
 
 # -- what the table saw -----------------------------------------------------------------------------------------------
@@ -125,7 +116,7 @@ def percepts(machine: Machine, entries: Iterable[Entry]) -> tuple[Percept, ...]:
         if happening.event is None:
             continue
         result, recorded = _stepped(machine, here, happening.occurrence), happening.outcome
-        if isinstance(recorded, StepEntry):
+        if isinstance(recorded, RowEntry):
             assert isinstance(result, Taken), "the ledger is one of this machine"
             here = result.configuration
             found.append(Percept(happening.occurrence, result.transition.effects, here.state, recorded.changed))
@@ -157,7 +148,7 @@ class Difference:
     happening: Happening
     commands: tuple[Command, ...]
     here: Configuration
-    outcome: StepEntry | RefusalEntry | None = None
+    outcome: RowEntry | RefusalEntry | None = None
     instead: tuple[Command, ...] = ()
     row: Transition | None = None
     fault: str = ""
@@ -186,20 +177,20 @@ def first_difference(machine: Machine, entries: Iterable[Entry], own: Machine | 
             except OccurrenceError as fault:
                 return Difference(happening, recorded, before.configuration, fault=str(fault))
             if was is None:
-                commands = tuple(command for command in commands if isinstance(command, IntentEntry))
+                commands = tuple(command for command in commands if isinstance(command, Intent))
             outcome = _outcome(run, before)
             if _told(outcome, commands) != _told(happening.outcome, recorded):
                 taken = _stepped(machine, before.configuration, occurrence)
-                row = taken.transition if isinstance(taken, Taken) and isinstance(outcome, StepEntry) else None
+                row = taken.transition if isinstance(taken, Taken) and isinstance(outcome, RowEntry) else None
                 return Difference(happening, recorded, before.configuration, outcome, commands, row)
         run, was = _with(run, happening.after), was and _with(was, happening.after)
     return None
 
 
-def _outcome(run: Run, before: Run) -> StepEntry | RefusalEntry:
+def _outcome(run: Run, before: Run) -> RowEntry | RefusalEntry:
     """Give what stands behind the event that a run was fed last."""
     outcome = run.ledger[len(before.ledger) + 1]
-    assert isinstance(outcome, StepEntry | RefusalEntry), "an event is followed by what became of it"
+    assert isinstance(outcome, RowEntry | RefusalEntry), "an event is followed by what became of it"
     return outcome
 
 
@@ -209,15 +200,15 @@ def _with(run: Run, entries: Iterable[Entry]) -> Run:
     return run
 
 
-def _told(outcome: StepEntry | RefusalEntry | None, commands: tuple[Command, ...]) -> object:
+def _told(outcome: RowEntry | RefusalEntry | None, commands: tuple[Command, ...]) -> object:
     """Give what must be the same: the effects in their order; what is stopped, and which timers run from zero or no more, in any order.
 
     A timer that is dropped and started again at once runs from zero, as one does that is started again.
     """
     if isinstance(outcome, RefusalEntry):
         return outcome.reason
-    intents = tuple(attrs.evolve(command, line=None) for command in commands if isinstance(command, IntentEntry))
-    others = {command for command in commands if not isinstance(command, IntentEntry)}
+    intents = tuple(attrs.evolve(command, line=None) for command in commands if isinstance(command, Intent))
+    others = {command for command in commands if not isinstance(command, Intent)}
     started = {(command.source, command.event) for command in others if isinstance(command, ArmTimer)}
     again = {DropTimer(source, event) for source, event in started}
     return outcome and attrs.evolve(outcome, line=None), intents, frozenset(others - again)

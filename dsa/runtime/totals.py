@@ -6,6 +6,7 @@ from typing import Any
 import attrs
 
 from dsa.runtime.budgets import number, was_refused
+from dsa.runtime.intents import Intents
 from dsa.runtime.ledger import PERSON, ArtifactEntry, CallResultEntry, Entry, ResultEntry, VerdictEntry
 
 
@@ -36,8 +37,9 @@ def totals(ledger: Iterable[Entry], generating: str) -> Totals:
     A policy that another one has called counts when it says what it took; its seconds are not known. So does an effect whose event brings its
     `usage`, as those of conversations do.
     """
-    sums = Totals()
+    sums, intents = Totals(), Intents()
     for entry in ledger:
+        intents.take(entry)
         if isinstance(entry, ArtifactEntry) and entry.author != PERSON:
             sums = _with_call(sums, entry)
         elif isinstance(entry, CallResultEntry):
@@ -46,14 +48,14 @@ def totals(ledger: Iterable[Entry], generating: str) -> Totals:
         elif isinstance(entry, VerdictEntry):
             sums = attrs.evolve(sums, guard_seconds=sums.guard_seconds + entry.seconds)
         elif isinstance(entry, ResultEntry):
-            sums = _with_result(sums, entry, generating)
+            sums = _with_result(sums, entry, generates=intents.effect(entry.key) == generating)
     return sums
 
 
-def _with_result(sums: Totals, entry: ResultEntry, generating: str) -> Totals:
+def _with_result(sums: Totals, entry: ResultEntry, *, generates: bool) -> Totals:
     """Add what an effect says that it took of a model; one that generates artifacts says it in them, unless it has failed."""
     if entry.failed:
-        return _with_failure(sums, entry) if entry.effect == generating and not was_refused(entry) else sums
+        return _with_failure(sums, entry) if generates and not was_refused(entry) else sums
     for usage in entry.usage:
         sums = attrs.evolve(_with_usage(sums, usage), model_seconds=sums.model_seconds + entry.seconds)
     return sums

@@ -9,10 +9,10 @@ from dsa.errors import OccurrenceError
 from dsa.expr import Value
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, Refusal, step
-from dsa.runtime.ledger import IntentEntry, ResultEntry, TimerEntry, dump_line, load_lines
+from dsa.runtime.ledger import ResultEntry, TimerEntry, dump_line, load_lines
 from dsa.runtime.policies import error_step, event_step
 from dsa.runtime.recovery import unfinished
-from dsa.runtime.run import ArmTimer, Command, Run, begin, replay
+from dsa.runtime.run import ArmTimer, Command, Intent, Run, begin, replay
 from dsa.testing.implementations import Answer, Refused, View, view_of
 from dsa.trace import show_occurrence
 
@@ -82,16 +82,16 @@ class Replayed:
             if isinstance(command, ArmTimer):
                 due_ms = self._now_ms + command.duration_ms
                 self._run = self._run.record(TimerEntry(command.source, command.event, due_ms))
-            elif isinstance(command, IntentEntry) and command.effect not in self._machine.answers:
-                self._run = self._run.record(ResultEntry(command.key, command.effect))
+            elif isinstance(command, Intent) and command.effect not in self._machine.answers:
+                self._run = self._run.record(ResultEntry(command.key))
 
 
 def _result(key: str, effect: str, occurrence: Occurrence) -> ResultEntry:
     """Give the record of what an effect's policy gave when the effect is answered so."""
     failed = occurrence.event == f"{effect}.failed"
     given = (
-        error_step(effect, "FAILED", "it failed", step_id=f"{key}/1")
+        error_step(effect, "FAILED", "it failed")
         if failed
-        else event_step(effect, occurrence.event, verdicts=dict(occurrence.verdicts), step_id=f"{key}/1")
+        else event_step(effect, occurrence.event, verdicts=dict(occurrence.verdicts))
     )
-    return ResultEntry(key, effect, (given.to_json(),))
+    return ResultEntry(key, (given.without_id(),))

@@ -4,25 +4,25 @@ import os
 import shutil
 from pathlib import Path
 
-from dsa.runs.branch import branched, copy_artifacts, length_before
+from dsa.runs.branch import length_before
 from dsa.runs.folder import new_run_id
-from dsa.runs.place import open_artifacts, open_store
+from dsa.runs.runs import Runs
 from machines.chat.session import NAME
 
 
-def branch(runs: Path, run_id: str, turn: int) -> str:
-    """Make a branch of a conversation after a turn (0: before the first), and give its name.
+def branch(runs: Runs, run_id: str, turn: int) -> str:
+    """Make a branch of a conversation after a turn (0: before the first), and return its id.
 
     What was made until then goes with it. Raises BranchError where the conversation did not rest, UnknownRunError.
     """
-    name = new_run_id(NAME)
-    with open_store(runs, must_exist=True) as store:
-        recorded = store.read(run_id)
-        new = branched(recorded, length_before(recorded.entries, "message", turn + 1), name)
-        _copy(runs / run_id, runs / name)
-        copy_artifacts(new, open_artifacts(runs, run_id), open_artifacts(runs, name))
-        store.create(name, new.text, list(new.entries)).release()
-    return name
+    assert runs.root is not None, "conversations are kept in a folder"
+    name, length = new_run_id(NAME), length_before(runs.recorded(run_id).entries, "message", turn + 1)
+    try:
+        _copy(runs.root / run_id, runs.root / name)
+        return runs.branch(run_id, length, name)
+    except BaseException:
+        shutil.rmtree(runs.root / name, ignore_errors=True)
+        raise
 
 
 def _copy(old: Path, new: Path) -> None:

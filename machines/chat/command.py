@@ -19,8 +19,7 @@ from dsa.cli.kept import budget_option, faults_told, find, runs_option
 from dsa.cli.model import model_named
 from dsa.cli.parameters import parse_parameters
 from dsa.cli.terminal import terminal
-from dsa.runs.place import open_store
-from dsa.runs.setup import absolute_script
+from dsa.runs.runs import open_runs
 from machines.chat.conversation import Turn
 from machines.chat.counting import counters_of
 from machines.chat.display import Display
@@ -65,13 +64,14 @@ def command(
         raise click.UsageError(_AS_BEGUN)
     if any(not text.strip() for text in asked) or (json_wanted and not asked):
         raise click.UsageError("say something: --ask TEXT")
-    runs, display = Path(root), Display(terminal())
+    folder, display = Path(root), Display(terminal())
     how: dict[str, Any] = {} if json_wanted else {
-        "observe": display.observe, "listen": display.listen, "notice": display.notice,
+        "on_moment": display.on_moment, "listen": display.listen, "notice": display.notice,
     }  # fmt: skip
-    with faults_told(runs, lambda: None):
+    with faults_told(folder), open_runs(folder, must_exist=resumed is not None) as runs:
         if resumed is not None:
-            chat = Chat.resume(_named(runs, resumed), runs, model=said["model"], take=take, **how)
+            resumed = find(runs.ids(), resumed, folder)
+            chat = Chat.resume(resumed, runs, model=said["model"], take=take, **how)
         else:
             chat = Chat.begin(_settings(said), runs, **how)
             if not json_wanted:
@@ -81,14 +81,14 @@ def command(
             if asked:
                 code = _asked(runner, chat, asked, display, json_wanted=json_wanted)
             else:
-                code = Talk(chat, display, runs).hold(lambda work: _heard(runner, chat, work))
+                code = Talk(chat, display).hold(lambda work: _heard(runner, chat, work))
     sys.exit(code)
 
 
 def _settings(said: Mapping[str, Any]) -> Settings:
     """Put together what the command line says."""
     return Settings(
-        absolute_script(said["model"] or ""),
+        said["model"] or "",
         said["data"],
         said["seed"],
         said["format_"],
@@ -97,11 +97,6 @@ def _settings(said: Mapping[str, Any]) -> Settings:
         parse_parameters(said["parameters"]),
         budget=said["budget"],
     )
-
-
-def _named(runs: Path, wanted: str) -> str:
-    with open_store(runs, must_exist=True) as store:
-        return find(store, wanted, runs)
 
 
 def _asked(runner: asyncio.Runner, chat: Chat, asked: tuple[str, ...], display: Display, *, json_wanted: bool) -> int:

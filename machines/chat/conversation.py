@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from dsa.runtime.ledger import Entry, EventEntry, ResultEntry, StepEntry
+from dsa.runtime.ledger import Entry, EventEntry, ResultEntry, RowEntry
 from machines.chat.inventory import Inventory, made_from
 from machines.talking.answers import free_id, part_of, refused
 from machines.talking.names import name_told
@@ -118,7 +118,7 @@ class Conversation:
             self.taken += 1
             if isinstance(entry, EventEntry):
                 self._arrived = entry
-            elif isinstance(entry, StepEntry) and self._arrived is not None:
+            elif isinstance(entry, RowEntry) and self._arrived is not None:
                 self._happened(self._arrived)  # what was refused has changed nothing
             elif isinstance(entry, ResultEntry):
                 self._told(entry)

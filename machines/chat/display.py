@@ -1,6 +1,6 @@
 """A conversation on a terminal: the model's text as it comes, a line for each call and what came of it, badges for what was not done.
 
-Takes ledger entries and pieces of text in the order in which they come. It writes; it decides nothing.
+Takes moments and pieces of text in the order in which they come. It writes; it decides nothing.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dsa.cli.terminal import printable
-from dsa.runtime.ledger import Entry, EventEntry, RefusalEntry, ResultEntry, StepEntry
+from dsa.runtime.ledger import Entry, EventEntry, RefusalEntry, ResultEntry, RowEntry
+from dsa.runtime.moment import Moment
 from machines.chat.conversation import DONE, FAILED, REASONS
 from machines.chat.sql import TableInfo
 
@@ -37,7 +38,7 @@ _BADGES = {
 
 
 class Display:
-    """Shows a conversation. Give its methods to `Chat` as `observe`, `listen` and `notice`."""
+    """Shows a conversation. Give its methods to `Chat` as `on_moment`, `listen` and `notice`."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -62,18 +63,23 @@ class Display:
         """Show why the model is asked again."""
         self._line(f"model: {text}", "yellow")
 
-    def observe(self, entry: Entry) -> None:
-        """Show what has happened."""
+    def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
+        """Show what has happened; what was there before the conversation was taken up is only noted."""
+        self._console.quiet = not is_new
+        self._show(moment.entry)
+        self._console.quiet, self._is_in_line = False, self._is_in_line and is_new
+
+    def _show(self, entry: Entry) -> None:
         if isinstance(entry, EventEntry):
             self._arrived = entry
-        elif isinstance(entry, StepEntry) and self._arrived is not None:
+        elif isinstance(entry, RowEntry) and self._arrived is not None:
             self._happened(self._arrived, entry)
         elif isinstance(entry, RefusalEntry) and self._arrived is not None and self._arrived.key is None:
             self._line(f"not now: {self._arrived.event} is not taken ({entry.reason})", "yellow")
         elif isinstance(entry, ResultEntry):
             self._told(entry)
 
-    def _happened(self, event: EventEntry, step: StepEntry) -> None:
+    def _happened(self, event: EventEntry, step: RowEntry) -> None:
         data: Any = event.data
         before, after = (state.rpartition(".")[2] for state in (step.source, step.target))
         if event.event in {"asked", "answered", "cut_off"} and data.get("content") and not self._text:
@@ -123,7 +129,7 @@ class Display:
                 self._line(f"[{_BADGES[told['reason']]}] {told['reason']}: {text}", "yellow")
             if entry.failed and isinstance(told, dict) and told.get("error") is True:
                 self._failed = str(told.get("message"))
-                self._line(f"[failed] {entry.effect}: {_short(self._failed, _LONGEST_ERROR)}", "red")
+                self._line(f"[failed] {step['actor']}: {_short(self._failed, _LONGEST_ERROR)}", "red")
 
     def _line(self, text: str, style: str) -> None:
         self.end()
@@ -147,11 +153,10 @@ class Display:
 class Transcript(Display):
     """Shows a conversation with what was said in it: nobody types it here."""
 
-    def observe(self, entry: Entry) -> None:
-        """Show what has happened."""
+    def _show(self, entry: Entry) -> None:
         if isinstance(entry, EventEntry) and isinstance(entry.data, dict) and entry.event == "message":
             self.say(f"> {entry.data['text']}")
-        super().observe(entry)
+        super()._show(entry)
 
 
 def _short(text: str, most: int = _LONGEST_CALL) -> str:

@@ -113,6 +113,6 @@ class Resources:
             self._database = None
 
 
-_known = Known(Resources)
-resources_in = _known.of
-let_go = _known.let_go
+KNOWN = Known(Resources)
+resources_in = KNOWN.of
+let_go = KNOWN.let_go

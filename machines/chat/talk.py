@@ -29,8 +29,8 @@ HELP = """\
 class Talk:
     """A conversation with somebody at a terminal."""
 
-    def __init__(self, chat: Chat, display: Display, runs: Path) -> None:
-        self._chat, self._display, self._runs = chat, display, runs
+    def __init__(self, chat: Chat, display: Display) -> None:
+        self._chat, self._display = chat, display
 
     def hold(self, perform: Perform, read: Callable[[str], str] = input) -> int:
         """Read and say lines until the user leaves. Gives the exit code."""
@@ -64,18 +64,18 @@ class Talk:
             elif name in _TELLING:
                 perform(self._chat.tell(_TELLING[name]))
             elif name in _SHOWING:
-                self._display.say(_SHOWING[name](self._chat, self._runs, rest.strip()))
+                self._display.say(_SHOWING[name](self._chat, rest.strip()))
             else:
                 self._display.say(f"there is no {name}\n{HELP}")
         except (DsaError, OSError) as error:
             self._display.say(str(error))
 
 
-def _state(chat: Chat, _runs: Path, _rest: str) -> str:
+def _state(chat: Chat, _rest: str) -> str:
     return f"{chat.state}   {', '.join(f'{name} = {show_value(value)}' for name, value in chat.values.items())}"
 
 
-def _artifacts(chat: Chat, _runs: Path, _rest: str) -> str:
+def _artifacts(chat: Chat, _rest: str) -> str:
     lines = []
     for each in chat.conversation.inventory:
         also = "".join(f"; also {alias}" for alias, _ in each.aliases)
@@ -84,24 +84,24 @@ def _artifacts(chat: Chat, _runs: Path, _rest: str) -> str:
     return "\n".join(lines) or "nothing was made yet"
 
 
-def _counters(chat: Chat, _runs: Path, _rest: str) -> str:
+def _counters(chat: Chat, _rest: str) -> str:
     return json.dumps(counters_of(chat.conversation), indent=2)
 
 
-def _cancel(_chat: Chat, _runs: Path, _rest: str) -> str:
+def _cancel(_chat: Chat, _rest: str) -> str:
     return "no turn goes on; Ctrl-C stops one that does"
 
 
-def _branch(chat: Chat, runs: Path, rest: str) -> str:
+def _branch(chat: Chat, rest: str) -> str:
     turns = len(chat.conversation.turns)
     if rest and not (rest.isdigit() and int(rest) <= turns):
         return f"/branch takes the number of a turn, 0 to {turns}, not '{rest}'"
     number = int(rest) if rest else turns
-    name = branch(runs, chat.run_id, number)
+    name = branch(chat.runs, chat.run_id, number)
     return f"{name} is this conversation up to the end of turn {number}; go on with it: dsa chat --resume {name}"
 
 
-def _export(chat: Chat, _runs: Path, rest: str) -> str:
+def _export(chat: Chat, rest: str) -> str:
     folder = Path(rest or f"{chat.run_id}-export")
     conversation, files = chat.conversation, chat.resources.files
     names = ["conversation.md", *map(files.name_of, conversation.inventory)]
@@ -116,12 +116,12 @@ def _export(chat: Chat, _runs: Path, rest: str) -> str:
     return f"{len(conversation.inventory)} files and conversation.md are in {folder}"
 
 
-def _help(_chat: Chat, _runs: Path, _rest: str) -> str:
+def _help(_chat: Chat, _rest: str) -> str:
     return HELP
 
 
 _TELLING = {"/retry": "retried", "/dismiss": "dismissed", "/end": "ended"}
-_SHOWING: dict[str, Callable[[Chat, Path, str], str]] = {
+_SHOWING: dict[str, Callable[[Chat, str], str]] = {
     "/state": _state,
     "/artifacts": _artifacts,
     "/counters": _counters,

@@ -24,7 +24,8 @@ from dsa.cli.terminal import terminal
 from dsa.edge.interrupts import interruptible
 from dsa.errors import ModelUnavailable
 from dsa.generators.names import LOCAL
-from dsa.runs.place import DEFAULT_RUNS, open_store
+from dsa.runs.place import DEFAULT_RUNS
+from dsa.runs.runs import Runs, open_runs
 from dsa.runs.setup import absolute_script
 from machines.coding.configuration import (
     MOST_PARALLEL,
@@ -138,25 +139,25 @@ def command(
         raise click.UsageError("GOAL is empty: say in a sentence what is to be reached")
     if resumed and fresh:
         raise click.UsageError("--resume goes on with a run, --fresh begins anew with a GOAL: say one of them")
-    runs, display = Path(root), Display(terminal())
+    folder, display = Path(root), Display(terminal())
     how: dict[str, Any] = {} if json_wanted else {
-        "observe": display.observe, "listen": display.listen, "notice": display.notice,
-        "watch_part": display.observe_part,
+        "on_moment": display.on_moment, "listen": display.listen, "notice": display.notice,
     }  # fmt: skip
-    with faults_told(runs):
-        agent = _agent(goal, resumed, runs, said, how, take=take, fresh=fresh)
-        with agent:
-            if not json_wanted:
-                display.taken_up(agent.own_work, agent.bounds, agent.open_parts)
+    with faults_told(folder), open_runs(folder, must_exist=resumed is not None) as runs:
+        if resumed is not None:
+            resumed = find(runs.ids(), resumed, folder)
+        with _agent(goal, resumed, runs, said, how, take=take, fresh=fresh) as agent:
+            if agent.own_work.goal and not json_wanted:
+                display.taken_up(agent.own_work.goal)
             code = _worked(agent, display, is_quiet=json_wanted)
-            _report(agent, display, code, runs, is_json=json_wanted)
+            _report(agent, display, code, folder, is_json=json_wanted)
     sys.exit(code)
 
 
 def _agent(
     goal: str,
     resumed: str | None,
-    runs: Path,
+    runs: Runs,
     said: Mapping[str, Any],
     how: Mapping[str, Any],
     *,
@@ -165,10 +166,7 @@ def _agent(
 ) -> Agent:
     """Begin, or take up what was cut off."""
     workspace = said["workspace"].resolve()
-    if resumed is not None:
-        with open_store(runs, must_exist=True) as store:
-            resumed = find(store, resumed, runs)
-    elif not fresh:
+    if resumed is None and not fresh:
         resumed = unfinished_run(goal, workspace, runs)
     if resumed is not None:
         _require_as_begun(runs, resumed, _explicit({**said, "workspace": str(workspace)}))
@@ -189,10 +187,9 @@ def _explicit(said: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in said.items() if source(name) is ParameterSource.COMMANDLINE}
 
 
-def _require_as_begun(runs: Path, run_id: str, said: Mapping[str, Any]) -> None:
+def _require_as_begun(runs: Runs, run_id: str, said: Mapping[str, Any]) -> None:
     """Raise Ended for an option that would have to be ignored, for the run was begun with another one, and where its folder is gone or odd."""
-    with open_store(runs, must_exist=True) as store:
-        begun = begun_of(store.read(run_id))
+    begun = begun_of(runs.recorded(run_id))
     if begun is None:
         return
     try:

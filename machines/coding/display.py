@@ -1,6 +1,6 @@
 """The work on a terminal: the model's text as it comes, a line for each call and what came of it, tasks as they are completed.
 
-Takes ledger entries and pieces of text in the order in which they come. It writes; it decides nothing.
+Takes moments and pieces of text in the order in which they come. It writes; it decides nothing.
 """
 
 from collections.abc import Mapping
@@ -14,14 +14,15 @@ from dsa.cli.kept import line as pasted
 from dsa.cli.spent import dollars, plural
 from dsa.cli.terminal import printable
 from dsa.expr import Value
-from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, ResultEntry, StepEntry
+from dsa.runs.folder import PART_OF
+from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, ResultEntry, RowEntry
+from dsa.runtime.moment import Moment
 from machines.coding.shown import LONGEST, arguments_shown, remarks_on, short, text_of
 from machines.coding.standing import REASONS
 from machines.coding.work import Work
 from machines.talking.answers import is_left_out
 
 _MOST_LINES = 12
-_NO_PARTS: Mapping[str, Work] = {}
 _PAUSING = frozenset({"decompose", "ask_model", "work_apart"})
 _STYLES = {
     "call_looping": "red",
@@ -33,11 +34,11 @@ _STYLES = {
 
 
 class Display:
-    """Shows the work. Give its methods to `Agent` as `observe`, `listen`, `notice` and `watch_part`. `part` is the place of the part that it shows."""
+    """Shows the work. Give its methods to `Agent` as `on_moment`, `listen` and `notice`. `part` is the place of the part that it shows."""
 
     def __init__(self, console: Console, part: str = "") -> None:
         self._console, self._part = console, part
-        self._parts: dict[str, Display] = {}
+        self._run, self._parts = "", dict[str, Display]()
         self._arrived: EventEntry | None = None
         self._is_in_line = self._has_text = False
         self._bounds: Mapping[str, Value] = {}
@@ -54,30 +55,31 @@ class Display:
         self._has_text = True
         self._is_in_line = not text.endswith("\n") if text else self._is_in_line
 
-    def taken_up(self, work: Work, bounds: Mapping[str, Value], parts: Mapping[str, Work] = _NO_PARTS) -> None:
-        """Say at what the work is done, and count from what it has taken before, as its own ledger tells it; `bounds` are the run's.
-
-        What `parts` that are not over have taken is counted with them: the event by which they end brings all of it.
-        """
-        self._bounds = bounds
-        self._tokens, self._usd, self._seconds = _tokens(work), work.usage.get("cost_usd", 0.0), work.seconds
-        for place, part in parts.items():
-            self._parts[place] = Display(self._console, place)
-            self._parts[place].taken_up(part, {**bounds, "max_rounds": bounds["max_turns"]})
-        if work.goal and not self._part:
-            self._line(f"goal: {work.goal}", "bold")
+    def taken_up(self, goal: str) -> None:
+        """Say at what the work is done."""
+        self._line(f"goal: {goal}", "bold")
 
     def notice(self, text: str) -> None:
         """Show why the model is asked again, or what cannot be written down."""
         self._line(text, "yellow")
 
-    def observe(self, entry: Entry) -> None:
-        """Show what has happened."""
+    def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
+        """Show what has happened in the run or in a part of it; what was there before it was taken up is only counted."""
+        self._run = self._run or moment.run
+        place = moment.run.removeprefix(f"{self._run}{PART_OF}")
+        if place != self._run:
+            self._parts.setdefault(place, Display(self._console, place)).on_moment(moment, is_new)
+            return
+        self._console.quiet = not is_new
+        self._show(moment.entry)
+        self._console.quiet, self._is_in_line = False, self._is_in_line and is_new
+
+    def _show(self, entry: Entry) -> None:
         if isinstance(entry, MachineEntry):
             self._bounds = dict(entry.parameters)
         elif isinstance(entry, EventEntry):
             self._arrived = entry
-        elif isinstance(entry, StepEntry) and self._arrived is not None:
+        elif isinstance(entry, RowEntry) and self._arrived is not None:
             data: Any = self._arrived.data if isinstance(self._arrived.data, dict) else {}
             self._asked = None  # whatever has happened since, the question is answered
             self._happened(self._arrived.event, data, entry)
@@ -85,11 +87,7 @@ class Display:
             self._seconds += entry.seconds
             self._told(entry)
 
-    def observe_part(self, place: str, entry: Entry) -> None:
-        """Show what has happened in a part."""
-        self._parts.setdefault(place, Display(self._console, place)).observe(entry)
-
-    def _happened(self, event: str, data: Any, step: StepEntry) -> None:  # noqa: ANN401  (JSON)
+    def _happened(self, event: str, data: Any, step: RowEntry) -> None:  # noqa: ANN401  (JSON)
         usage = data.get("usage") or {}
         self._tokens += sum(usage.get(name) or 0 for name in ("prompt_tokens", "completion_tokens"))
         self._usd += usage.get("cost_usd") or 0
@@ -138,7 +136,7 @@ class Display:
     def _told(self, entry: ResultEntry) -> None:
         for step in entry.steps:
             told = step["payload"]
-            if entry.effect == "ask_approval" and not entry.failed:
+            if step["actor"] == "ask_approval" and not entry.failed:
                 self._asked = str(told.get("diff", ""))
             if isinstance(told, dict) and told.get("reason") in REASONS and not self._is_told_elsewhere(told["reason"]):
                 self._line(
@@ -147,9 +145,9 @@ class Display:
                 )
             if isinstance(told, dict) and (left := _not_made(told)):
                 self._line(f"  {plural(left, 'call')} behind it {'was' if left == 1 else 'were'} not made", "yellow")
-            is_told_later = entry.effect in _PAUSING  # by the pause that follows
+            is_told_later = step["actor"] in _PAUSING  # by the pause that follows
             if entry.failed and isinstance(told, dict) and told.get("error") is True and not is_told_later:
-                self._line(f"[failed] {entry.effect}: {short(str(told.get('message')), 2 * LONGEST)}", "red")
+                self._line(f"[failed] {step['actor']}: {short(str(told.get('message')), 2 * LONGEST)}", "red")
 
     def _is_told_elsewhere(self, reason: str) -> bool:
         return bool(self._part) and reason == "goal_complete"

@@ -6,70 +6,55 @@ part. One that was cut off goes on from its ledger.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from itertools import chain
 from math import floor
-from pathlib import Path
 from typing import Any
 
 import attrs
 
-from dsa.edge.binding import Binding
-from dsa.edge.driver import Driver
 from dsa.errors import GenerationError
-from dsa.expr import Value
 from dsa.meaning import Occurrence
+from dsa.runs.runs import Runs, open_runs
+from dsa.runs.setup import Options, limits_of
 from dsa.runtime.budgets import UNITS, Meter
 from dsa.runtime.journal import UnknownRunError
-from dsa.runtime.ledger import Entry
 from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step
 from machines.coding.gathering import kept_parts, name_of
 from machines.coding.loops import Did, together
 from machines.coding.plan import Task
-from machines.coding.resources import Resources, let_go, resources_in
-from machines.coding.session import NAME, PAUSED, bound_in
+from machines.coding.resources import KNOWN, Resources
+from machines.coding.session import NAME, PAUSED
 from machines.coding.summary import added, note_of, summary_of
 from machines.coding.telling import read
 from machines.coding.work import Work
-from machines.talking.holding import Held, begun, limits_of, taken_up
+from machines.talking.sessions import Session, begun, taken_up
 from machines.talking.texts import as_unicode
 
 
-@attrs.frozen
-class _Share:
-    """What each part is given: its settings, and its bounds."""
-
-    config: Mapping[str, Any]
-    parameters: Mapping[str, Value]
-
-
-@attrs.frozen
-class _Part:
-    """A part that is held: its driver, and what its policies work with."""
-
-    driver: Driver
-    resources: Resources
+class _Part(Session[Resources]):
+    """A part that is held."""
 
     @property
     def state(self) -> str:
         """Where it stands."""
-        return self.driver.run.configuration.state.rpartition(".")[2]
+        return self._handle.run.configuration.state.rpartition(".")[2]
 
     @property
     def work(self) -> Work:
         """What it has done."""
-        return self.resources.work(self.driver.run)
+        return self.resources.work(self._handle.run)
 
     async def go_on(self, goal: str, task: Task) -> str:
         """Work until it rests; gives why it is not over, or nothing."""
         planned = Occurrence("planned", data={"text": goal, "about": task.subtasks[0], "tasks": [task.to_json()]})
         first = {"idle": (planned,)} | dict.fromkeys(PAUSED, (Occurrence("again"),))
-        rest = await self.driver.drive(*first.get(self.state, ()))
+        rest = await self._handle.drive(*first.get(self.state, ()))
         if rest.failure is not None:
             return str(rest.failure)
-        return "" if self.driver.run.finished else self.work.paused_for or self.state
+        return "" if self.is_over else self.work.paused_for or self.state
 
 
 @attrs.frozen
@@ -84,14 +69,22 @@ class _Ended:
 class _Group:
     """The parts of one task: so many at a time, each knowing what the others have done."""
 
-    def __init__(self, tasks: Mapping[str, Task], work: Work, context: PolicyContext, agent: Resources) -> None:
-        self._tasks, self._goal, self._context, self._agent = tasks, work.goal, context, agent
+    def __init__(
+        self, tasks: Mapping[str, Task], work: Work, context: PolicyContext, agent: Resources, runs: Runs
+    ) -> None:
+        self._tasks, self._goal, self._whole, self._agent, self._runs = (
+            tasks,
+            work.goal,
+            context.run.run_id,
+            agent,
+            runs,
+        )
         self._share = _share(work, context, len(tasks))
         self._turns = asyncio.Semaphore(agent.parallel)
         self._done: dict[str, Callable[[], Iterable[Did]]] = {
             "": partial(together, tuple(work.past), tuple(work.past_apart))
         }
-        kept = kept_parts(Path(context.config["runs"]), context.run.run_id, tasks)
+        kept = kept_parts(runs, self._whole, tasks)
         self._done |= {place: partial(tuple, tuple(part.past)) for place, part in kept}
 
     async def ended(self) -> list[_Ended]:
@@ -106,7 +99,7 @@ class _Group:
     async def _one(self, place: str) -> _Ended:
         task = self._tasks[place]
         async with self._turns:
-            with _held(place, self._share, self._context, self._agent) as part:
+            with self._held(place) as part:
                 _ = part.work  # one that was cut off has done something already
                 self._done[place] = lambda: part.resources.past
                 part.resources.others = partial(self._done_beside, place)
@@ -115,8 +108,22 @@ class _Group:
                 finally:
                     await part.resources.model.aclose()
                 self._done[place] = partial(tuple, part.resources.past)
-                told = summary_of(place, part.driver.run.run_id, part.work, part.state)
+                told = summary_of(place, part.run_id, part.work, part.state)
                 return _Ended(told, part.work.usage, fault)
+
+    def _held(self, place: str) -> _Part:
+        """Take a part up, or begin it."""
+
+        def prepare(resources: Resources) -> None:
+            resources.notice = lambda text: self._agent.notice(f"{place}: {text}")
+
+        run_id, watch = name_of(self._whole, place), self._agent.watch_part
+        try:
+            options = Options(model=self._share.model, budget=self._share.budget)
+            handle = taken_up(self._runs, run_id, NAME, options, take=True, on_moment=watch)  # by who holds the whole
+        except UnknownRunError:
+            handle = begun(self._runs, NAME, self._share, run_id=run_id, on_moment=watch)
+        return _Part(handle, KNOWN, prepare)
 
     def _done_beside(self, place: str) -> tuple[Did, ...]:
         return together((), chain.from_iterable(done() for at, done in self._done.items() if at != place))
@@ -131,7 +138,8 @@ async def work_apart(action: Action, context: PolicyContext) -> list[Step]:
         for place, chapter, subtask in work.places
         if subtask.status == "apart"
     }
-    ended = await _Group(tasks, work, context, agent).ended()
+    async with _runs_of(agent) as runs:
+        ended = await _Group(tasks, work, context, agent, runs).ended()
     if any(each.fault for each in ended):
         raise GenerationError(_not_over(ended), "part_not_over")
     told = [each.told for each in ended]
@@ -150,55 +158,31 @@ def _not_over(ended: Iterable[_Ended]) -> str:
     return "; ".join(f"{', '.join(of)}: {fault}" for fault, of in places.items())
 
 
-def _share(work: Work, context: PolicyContext, count: int) -> _Share:
-    """Divide what is left of the budget, and give each the rounds of a subtask."""
-    bounds, run = context.run.machine.constants, context.run
-    parameters: dict[str, Value] = {**bounds, "max_rounds": bounds["max_turns"]}
-    meter = Meter(limits_of(run.machine, {"config": context.config}), run.machine.answers)
+@asynccontextmanager
+async def _runs_of(agent: Resources) -> AsyncIterator[Runs]:
+    """Give the runs beside that of an agent; without a session they are opened for the time being."""
+    if agent.runs is not None:
+        yield agent.runs
+        return
+    async with open_runs(agent.config["runs"]) as runs:
+        yield runs
+
+
+def _share(work: Work, context: PolicyContext, count: int) -> Options:
+    """Divide what is left of the budget, and give each part the settings of the whole and the rounds of a subtask."""
+    bounds, run, config = context.run.machine.constants, context.run, context.config
+    meter = Meter(limits_of(run.machine, config["budget"]), run.machine.answers)
     meter.follow(run.ledger)
     budget = [
         f"{f'{each.effect}.' if each.effect else ''}{each.unit}={_part_of(each.unit, each.most / count)}"
         for each in meter.left()
     ]
-    settings = {name: value for name, value in context.config.items() if name not in {"runs", "parallel"}}
-    of_part = {
-        "part_of": run.run_id,
-        "budget": budget,
-        "allowed": sorted(work.allowed),
-        "files_before": work.files_written,
-    }
-    return _Share({**settings, **of_part}, parameters)
+    of_part = {"part_of": run.run_id, "allowed": sorted(work.allowed), "files_before": work.files_written}
+    settings = {name: value for name, value in config.items() if name not in {"runs", "parallel", "budget"}}
+    parameters = {**bounds, "max_rounds": bounds["max_turns"]}
+    return Options(None, config["model"], config.get("seed"), parameters, budget, config={**settings, **of_part})
 
 
 def _part_of(unit: str, amount: float) -> str:
     assert unit in UNITS, "a limit has one of these units"
     return str(floor(amount)) if unit in {"calls", "tokens"} else f"{amount:.9f}"
-
-
-@contextmanager
-def _held(place: str, share: _Share, context: PolicyContext, agent: Resources) -> Iterator[_Part]:
-    """Take a part up, or begin it."""
-    runs, made = Path(context.config["runs"]), list[Resources]()
-    run_id = name_of(context.run.run_id, place)
-    bind = bound_in(runs, context.config["model"])
-
-    def prepare(binding: Binding, run_id: str, undone: ExitStack) -> None:
-        made.append(resources_in(binding.config, run_id))
-        made[-1].notice = lambda text: agent.notice(f"{place}: {text}")
-        undone.callback(let_go, made[-1])
-
-    def observe(entry: Entry) -> None:
-        agent.watch_part(place, entry)
-
-    def begin() -> Held:
-        started = {"model": context.config["model"], "seed": context.config.get("seed") or 0, "config": share.config}
-        return begun(NAME, share.parameters, started, bind, prepare, runs=runs, observe=observe, run_id=run_id)
-
-    try:
-        held = taken_up(  # who holds the run may take its parts
-            run_id, NAME, bind, prepare, runs=runs, observe=observe, take=True, budget=share.config["budget"]
-        )
-    except UnknownRunError:
-        held = begin()
-    with held.undone:
-        yield _Part(held.driver, made[-1])

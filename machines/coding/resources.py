@@ -8,7 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dsa.runtime.ledger import Entry
+from dsa.runs.runs import Runs
+from dsa.runtime.moment import OnMoment
 from dsa.runtime.run import Run
 from machines.coding.loops import Did
 from machines.coding.messages import CONTEXT_TOKENS
@@ -18,7 +19,6 @@ from machines.talking.known import Known
 from machines.talking.model import Model, Wanted, model_of
 
 Listener = Callable[[str], object]
-PartObserver = Callable[[str, Entry], object]
 #: `ask_model` and `decompose` have 10 minutes: what came of an answer has to be there before.
 _ANSWER_S = 580.0
 #: Beside the messages there has to be room for what is said of the tools, and for the answer.
@@ -29,8 +29,8 @@ MODES = ("ask", "auto-edit", "full-auto", "read-only")
 class Resources:
     """Everything of one run. `config` is what it was started with, `folder` its own folder.
 
-    `listen` is called with the model's text as it comes, `notice` with why a model that failed is asked again, `watch_part` with the place of a part and what its ledger is given, `others` gives what
-    was done by those who work beside this run.
+    `listen` is called with the model's text as it comes, `notice` with why a model that failed is asked again, `watch_part` with the moments of its parts, `others` gives what
+    was done by those who work beside this run. `runs` are those of the session that holds it; None where no session does.
     """
 
     def __init__(self, config: Mapping[str, Any], folder: Path) -> None:
@@ -39,7 +39,8 @@ class Resources:
         self._work = Work()
         self.listen: Listener = lambda _text: None
         self.notice: Listener = lambda _text: None
-        self.watch_part: PartObserver = lambda _place, _entry: None
+        self.watch_part: OnMoment | None = None
+        self.runs: Runs | None = None
         self.others: Callable[[], Iterable[Did]] = tuple
 
     def work(self, run: Run) -> Work:
@@ -123,6 +124,6 @@ class Resources:
             self.toolbox.close()
 
 
-_known = Known(Resources)
-resources_in = _known.of
-let_go = _known.let_go
+KNOWN = Known(Resources)
+resources_in = KNOWN.of
+let_go = KNOWN.let_go

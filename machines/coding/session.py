@@ -3,29 +3,27 @@
 It rests at a final state, or where a person is asked. Everything that was acknowledged is in the ledger, so a process that is killed loses nothing.
 """
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from dsa.edge.binding import Binding
-from dsa.edge.files import locate
 from dsa.expr import Value
-from dsa.machine import Machine
 from dsa.meaning import Occurrence
-from dsa.runs.bindings import bind
 from dsa.runs.folder import PART_OF
-from dsa.runs.place import DEFAULT_RUNS, open_store
+from dsa.runs.handle import RunHandle
+from dsa.runs.runs import Runs
+from dsa.runs.setup import Options
 from dsa.runtime.journal import Recorded
-from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, StepEntry
-from machines.coding.gathering import gathered, open_parts
+from dsa.runtime.ledger import EventEntry, MachineEntry, RowEntry
+from dsa.runtime.moment import Moment, OnMoment
+from machines.coding.gathering import gathered
 from machines.coding.plan import Task
 from machines.coding.projection import Projection
-from machines.coding.resources import MODES, Listener, PartObserver, Resources, let_go, resources_in
+from machines.coding.resources import KNOWN, MODES, Listener, Resources
 from machines.coding.work import Work
-from machines.talking.holding import Bind, Held, Holder, Observer, WrongRunError, begun, taken_up
+from machines.talking.sessions import Session, WrongRunError, begun, taken_up
 
 NAME = "coding"
 #: Where the model could not be asked: `again` tries it again.
@@ -46,66 +44,95 @@ class Settings:
     tasks: tuple[Task, ...] = ()
     parameters: Mapping[str, Value] = attrs.field(factory=dict)
 
+    def options(self) -> Options:
+        """Return how the run is started."""
+        config = dict(self.config)
+        budget = config.pop("budget", ())
+        return Options(None, config["model"], config.get("seed"), self.parameters, budget, config=config)
 
-class Agent(Holder):
+    def first(self) -> Occurrence:
+        """Return the event that the run begins with."""
+        tasks = {"tasks": [task.to_json() for task in self.tasks]} if self.tasks else {}
+        return Occurrence("planned" if self.tasks else "goal", data={"text": self.goal, **tasks})
+
+
+class _Rounds:
+    """Passes moments on, and calls `on_round` after each round that begins."""
+
+    def __init__(self, on_moment: OnMoment | None) -> None:
+        self._on_moment = on_moment
+        self.on_round: Callable[[], None] = lambda: None
+
+    def __call__(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
+        if self._on_moment is not None:
+            self._on_moment(moment, is_new)
+        if is_new and isinstance(moment.entry, EventEntry) and moment.entry.event == "probed":
+            self.on_round()
+
+
+class Agent(Session[Resources]):
     """The work on one goal; `begin` and `resume` make it.
 
-    `observe` is called with every ledger entry once it is durable, `listen` with the model's text as it comes, `notice` with why a model that failed is
-    asked again and with what cannot be written down, `watch_part` with the place of a part and each entry of its ledger.
+    It is kept in `runs`. `on_moment` is called with every moment of its run and of the parts of it, `listen` with the model's text as it comes, `notice`
+    with why a model that failed is asked again and with what cannot be written down.
     """
 
     command = "dsa code"
 
     def __init__(
         self,
-        held: Held,
-        resources: Resources,
-        projection: Projection,
+        runs: Runs,
+        handle: RunHandle,
+        listen: Listener,
         notice: Listener,
-        first: tuple[Occurrence, ...],
+        on_moment: OnMoment | None,
+        *,
+        is_new: bool,
     ) -> None:
-        super().__init__(held)
-        self.resources = resources
-        self._projection, self._notice, self._untold = projection, notice, ""
-        self._first = first
+        def prepare(resources: Resources) -> None:
+            resources.listen, resources.notice = listen, lambda text: notice(f"model: {text}")
+            resources.runs, resources.watch_part = runs, on_moment
+            _ = resources.model, resources.toolbox
+            if is_new:
+                _ = resources.toolbox.tools  # servers of others start here, or say why not
+
+        super().__init__(handle, KNOWN, prepare)
+        self._runs, self._notice, self._untold = runs, notice, ""
+        self._projection = Projection(Path(handle.config["workspace"]))
+        self._first: tuple[Occurrence, ...] = ()
 
     @classmethod
     def begin(
         cls,
         settings: Settings,
-        runs: Path = Path(DEFAULT_RUNS),
+        runs: Runs,
         *,
-        observe: Observer = lambda _entry: None,
+        on_moment: OnMoment | None = None,
         listen: Listener = lambda _text: None,
         notice: Listener = lambda _text: None,
-        watch_part: PartObserver = lambda _place, _entry: None,
     ) -> "Agent":
         """Begin. Raises ModelUnavailable, ToolError and ValueError for tools that cannot be had, BindingError, StoreError, BudgetError."""
-        config = dict(settings.config)
-        _require_fit_for_parts(config)
-        if fault := Projection(Path(config["workspace"])).fault():
+        _require_fit_for_parts(settings.config)
+        if fault := Projection(Path(settings.config["workspace"])).fault():
             raise ValueError(fault)
-        made = _Made(listen, notice, observe, watch_part, is_new=True)
-        started = {"model": config["model"], "seed": config.get("seed") or 0, "config": config}
-        held = begun(NAME, settings.parameters, started, bound_in(runs), made, runs=runs, observe=made.watch)
-        goal: dict[str, Any] = {"text": settings.goal}
-        if settings.tasks:
-            goal["tasks"] = [task.to_json() for task in settings.tasks]
-        return made.agent(held, Occurrence("planned" if settings.tasks else "goal", data=goal))
+        rounds = _Rounds(on_moment)
+        handle = begun(runs, NAME, settings.options(), on_moment=rounds)
+        agent = cls(runs, handle, listen, notice, on_moment, is_new=True)
+        agent._first, rounds.on_round = (settings.first(),), agent.project
+        return agent
 
     @classmethod
     def resume(
         cls,
         run_id: str,
-        runs: Path = Path(DEFAULT_RUNS),
+        runs: Runs,
         *,
         model: str | None = None,
         budget: Sequence[str] = (),
         take: bool = False,
-        observe: Observer = lambda _entry: None,
+        on_moment: OnMoment | None = None,
         listen: Listener = lambda _text: None,
         notice: Listener = lambda _text: None,
-        watch_part: PartObserver = lambda _place, _entry: None,
     ) -> "Agent":
         """Take up the work again, with another model or another budget for all of it where they are given.
 
@@ -114,16 +141,17 @@ class Agent(Holder):
         whole, _, part = run_id.partition(PART_OF)
         if part:
             raise WrongRunError(f"run {run_id} is a part of {whole}: go on with that one")
-        made = _Made(listen, notice, observe, watch_part)
-        held = taken_up(
-            run_id, NAME, bound_in(runs, model, budget), made, runs=runs, observe=made.watch, take=take, budget=budget
-        )
-        return made.agent(held)
+        rounds = _Rounds(on_moment)
+        options = Options(model=model, budget=budget)
+        handle = taken_up(runs, run_id, NAME, options, take=take, on_moment=rounds)
+        agent = cls(runs, handle, listen, notice, on_moment, is_new=False)
+        rounds.on_round = agent.project
+        return agent
 
     @property
     def state(self) -> str:
         """Where it stands, without the states around it."""
-        return self._driver.run.configuration.state.rpartition(".")[2]
+        return self._handle.run.configuration.state.rpartition(".")[2]
 
     @property
     def is_paused(self) -> bool:
@@ -133,7 +161,7 @@ class Agent(Holder):
     @property
     def bounds(self) -> Mapping[str, Value]:
         """The bounds of the run by their names."""
-        return self._driver.run.machine.constants
+        return self._handle.run.machine.constants
 
     @property
     def asks(self) -> Mapping[str, Any] | None:
@@ -149,20 +177,15 @@ class Agent(Holder):
     @property
     def work(self) -> Work:
         """What the ledger says of the work, and those of parts that are not over."""
-        run, work = self._driver.run, self.own_work
+        run, work = self._handle.run, self.own_work
         if not any(subtask.status == "apart" for _, _, subtask in work.places):
             return work
-        return gathered(run.ledger, Path(self.resources.config["runs"]), run.run_id)
+        return gathered(run.ledger, self._runs, run.run_id)
 
     @property
     def own_work(self) -> Work:
         """What the ledger says of the work: of parts only once all of a group are over."""
-        return self.resources.work(self._driver.run)
-
-    @property
-    def open_parts(self) -> Mapping[str, Work]:
-        """The work of parts whose group is not over, by their places."""
-        return open_parts(self.own_work, Path(self.resources.config["runs"]), self.run_id)
+        return self.resources.work(self._handle.run)
 
     async def go_on(self) -> None:
         """Work until it rests: at the end, where somebody is asked, or where the model could not be asked.
@@ -216,67 +239,20 @@ def _require_fit_for_parts(config: Mapping[str, Any]) -> None:
         )
 
 
-class _Made:
-    """Makes what the work needs, lets go of it at the end, and writes the projection after each round."""
-
-    def __init__(
-        self, listen: Listener, notice: Listener, observe: Observer, watch_part: PartObserver, *, is_new: bool = False
-    ) -> None:
-        self._listen, self._notice, self._observe = listen, notice, observe
-        self._watch_part, self._is_new = watch_part, is_new
-        self._agent: Agent | None = None
-
-    def __call__(self, binding: Binding, run_id: str, undone: ExitStack) -> None:
-        """Make it."""
-        self.resources = resources_in(binding.config, run_id)
-        self.resources.listen, self.resources.notice = self._listen, lambda text: self._notice(f"model: {text}")
-        self.resources.watch_part = self._watch_part
-        undone.callback(let_go, self.resources)
-        _ = self.resources.model, self.resources.toolbox
-        if self._is_new:
-            _ = self.resources.toolbox.tools  # servers of others start here, or say why not
-        self.projection = Projection(Path(binding.config["workspace"]))
-
-    def watch(self, entry: Entry) -> None:
-        """Pass an entry on; a round that begins is written down for people."""
-        self._observe(entry)
-        if self._agent is not None and isinstance(entry, EventEntry) and entry.event == "probed":
-            self._agent.project()
-
-    def agent(self, held: Held, *first: Occurrence) -> Agent:
-        """Give the agent."""
-        self._agent = Agent(held, self.resources, self.projection, self._notice, first)
-        return self._agent
-
-
-def bound_in(runs: Path, model: str | None = None, budget: Sequence[str] = ()) -> Bind:
-    """Bind the coding machine, with another model or budget if one is named."""
-
-    def bound(machine: Machine, started: Mapping[str, Any]) -> Binding:
-        config = {**started["config"], "runs": str(runs.absolute()), **({"budget": list(budget)} if budget else {})}
-        answering = model or started["model"]
-        return bind(machine, path=locate(NAME), model=answering, seed=started["seed"], config=config)
-
-    return bound
-
-
 def _config_of(recorded: Recorded) -> Mapping[str, Any]:
     first = recorded.entries[0]
     config = dict(first.started).get("config") if isinstance(first, MachineEntry) else None
     return config if isinstance(config, Mapping) else {}
 
 
-def unfinished_run(goal: str, workspace: Path, runs: Path) -> str | None:
+def unfinished_run(goal: str, workspace: Path, runs: Runs) -> str | None:
     """Name the newest run of this goal in this workspace that is not over (seed 003: resume when the goal matches)."""
-    if not runs.is_dir():
-        return None
-    with open_store(runs) as store:
-        for run_id in reversed(store.runs()):
-            if f"-{NAME}" not in f"-{run_id}" or PART_OF in run_id:
-                continue
-            recorded = store.read(run_id)
-            if _config_of(recorded).get("workspace") == str(workspace) and _is_open(recorded, goal):
-                return run_id
+    for run_id in reversed(runs.ids()):
+        if f"-{NAME}" not in f"-{run_id}" or PART_OF in run_id:
+            continue
+        recorded = runs.recorded(run_id)
+        if _config_of(recorded).get("workspace") == str(workspace) and _is_open(recorded, goal):
+            return run_id
     return None
 
 
@@ -286,5 +262,5 @@ def _is_open(recorded: Recorded, goal: str) -> bool:
         entry.data for entry in recorded.entries if isinstance(entry, EventEntry) and entry.event in {"goal", "planned"}
     )
     said = next(events, None)
-    ends = [entry.target for entry in recorded.entries if isinstance(entry, StepEntry)]
+    ends = [entry.target for entry in recorded.entries if isinstance(entry, RowEntry)]
     return isinstance(said, Mapping) and said.get("text") == goal and (not ends or ends[-1] not in EXIT)

@@ -24,7 +24,7 @@ _OPTIONS = ("mode", "seed", "parallel", "network", "json_mode", "test_first", "w
 
 @attrs.frozen
 class Begun:
-    """With what a run was begun: its settings, its bounds, its goal, and its tasks where a template gave them."""
+    """With what a run was begun: its settings, the budget among them, its bounds, its goal, and its tasks where a template gave them."""
 
     config: Mapping[str, Any]
     parameters: Mapping[str, Value]
@@ -39,9 +39,9 @@ def begun_of(recorded: Recorded) -> Begun | None:
         return None
     said: Any = next((entry.data for entry in recorded.entries if isinstance(entry, EventEntry)), None)
     given = said if isinstance(said, Mapping) else {}
-    return Begun(
-        dict(first.started).get("config") or {}, dict(first.parameters), given.get("text", ""), given.get("tasks") or ()
-    )
+    started = dict(first.started)
+    config = {**started.get("config", {}), "budget": started.get("budget")}
+    return Begun(config, dict(first.parameters), given.get("text", ""), given.get("tasks") or ())
 
 
 def fault_of(begun: Begun, said: Mapping[str, Any], settings: Mapping[str, Any], tasks: Sequence[Task]) -> str:

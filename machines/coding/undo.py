@@ -1,22 +1,21 @@
 """`dsa undo RUN`, and what `dsa show RUN --diff` shows: what a run has changed in its workspace.
 
-Takes a run's ledger and the history of its workspace that lies in the run's folder; a part's lies in that of the whole. What somebody else has changed meanwhile is left alone, and told.
+Takes runs and the id of one. The history of its workspace lies in the run's folder; a part's lies in that of the whole. What somebody else has changed meanwhile is left alone, and told.
 """
 
 import json
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from dsa.cli.faults import Ended
-from dsa.cli.kept import faults_told, recorded_run, runs_option
+from dsa.cli.kept import faults_told, find, runs_option
 from dsa.edge.sandbox.commands import stop
 from dsa.errors import DsaError
 from dsa.runs.folder import PART_OF
-from dsa.runs.place import open_store
-from dsa.runtime.ledger import Entry, MachineEntry, StepEntry
+from dsa.runs.runs import Runs, open_runs
+from dsa.runtime.ledger import Entry, Ledger, MachineEntry, RowEntry
 from machines.coding.gathering import gathered
 from machines.coding.history import History, Undone
 from machines.coding.session import EXIT
@@ -29,15 +28,15 @@ _SHORT = 12
 _WAIT_S = 30.0
 
 
-def diff(entries: Iterable[Entry], folder: Path) -> str:
-    """Give what a run has changed, as `git diff` writes it; `folder` is the run's own. Raises DsaError where the history is not there."""
-    work, history = _changed(tuple(entries), folder)
+def diff(runs: Runs, run_id: str) -> str:
+    """Give what a run has changed, as `git diff` writes it. Raises DsaError where the history is not there."""
+    work, history = _changed(runs, run_id)
     return "".join(history.diff(first, last) for first, last in work.spans) if history else ""
 
 
-def undone(entries: Iterable[Entry], folder: Path) -> list[Undone]:
+def undone(runs: Runs, run_id: str) -> list[Undone]:
     """Put back what a run has changed, the last change first. Raises DsaError where the history or the workspace is not there, or another run works in it."""
-    work, history = _changed(tuple(entries), folder)
+    work, history = _changed(runs, run_id)
     if history is None:
         return []
     with (
@@ -47,15 +46,13 @@ def undone(entries: Iterable[Entry], folder: Path) -> list[Undone]:
         return [history.undo(first, last, work.made) for first, last in reversed(work.spans)]
 
 
-def _changed(entries: Sequence[Entry], folder: Path) -> tuple[Work, History | None]:
+def _changed(runs: Runs, run_id: str) -> tuple[Work, History | None]:
     """Give the work, and the history where it has changed something: also by a call that was cut off, unless the run goes on."""
-    work = _work(entries, folder)
+    work = _work(runs, run_id)
     if not work.spans and not work.under_way:
         return work, None
-    history = _opened(entries, folder)
-    with open_store(folder.parent, must_exist=True) as store:
-        goes_on = store.read(folder.name.partition(PART_OF)[0]).holder is not None
-    for key in () if goes_on else work.under_way:
+    history = _opened(runs, run_id)
+    for key in () if _goes_on(runs, run_id) else work.under_way:
         call = history.cut_off(key)
         if call is not None and call.before != call.after:
             work.span(call.before, call.after)
@@ -63,18 +60,25 @@ def _changed(entries: Sequence[Entry], folder: Path) -> tuple[Work, History | No
     return work, history
 
 
-def _work(entries: Sequence[Entry], folder: Path) -> Work:
+def _goes_on(runs: Runs, run_id: str) -> bool:
+    """Return whether somebody works at a run, or at the whole that it is a part of."""
+    return any(runs.recorded(name).holder is not None for name in (run_id, run_id.partition(PART_OF)[0]))
+
+
+def _work(runs: Runs, run_id: str) -> Work:
+    entries = runs.recorded(run_id).entries
     first = entries[0]
     if not isinstance(first, MachineEntry) or first.name != "coding":
         raise DsaError("this is no run of the coding machine")
-    return gathered(entries, folder.parent, folder.name)
+    return gathered(entries, runs, run_id)
 
 
-def _opened(entries: Sequence[Entry], folder: Path) -> History:
-    first = entries[0]
+def _opened(runs: Runs, run_id: str) -> History:
+    first = runs.recorded(run_id).entries[0]
     assert isinstance(first, MachineEntry), "a run of the coding machine"
+    assert runs.root is not None, "it is kept in a folder"
     config: Any = dict(first.started)["config"]
-    folder = folder.parent / config.get("part_of", folder.name)  # of all parts the whole keeps it
+    folder = runs.root / config.get("part_of", run_id)  # of all parts the whole keeps it
     if not (folder / "history").is_dir():
         raise DsaError(f"{folder}: nothing is kept here of what the run has changed")
     workspace = Path(config["workspace"])
@@ -92,14 +96,12 @@ def command(run: str, root: str, *, json_wanted: bool) -> None:
 
     A file that somebody has changed since is left alone, and named. Exit code 0: all was put back; 1: not all of it.
     """
-    runs = Path(root)
-    recorded = recorded_run(runs, run)
-    whole = recorded.run.partition(PART_OF)[0]
-    if recorded.holder is not None or recorded_run(runs, whole).holder is not None:
-        raise Ended(f"run {whole} goes on: stop it first", 1)
-    with faults_told(runs):
-        entries, folder = tuple(recorded.entries), runs / recorded.run
-        work, done = _work(entries, folder), undone(entries, folder)
+    with faults_told(Path(root)), open_runs(root, must_exist=True) as runs:
+        run = find(runs.ids(), run, Path(root))
+        if _goes_on(runs, run):
+            raise Ended(f"run {run.partition(PART_OF)[0]} goes on: stop it first", 1)
+        work, done = _work(runs, run), undone(runs, run)
+        is_over = _is_over(runs.recorded(run).entries)
     commits = [
         call.result["commit"][:_SHORT] for call in work.calls if call.tool == "git_commit" and call.status == "done"
     ]
@@ -108,7 +110,7 @@ def command(run: str, root: str, *, json_wanted: bool) -> None:
     removed = [path for undo in done for path in undo.removed]
     if json_wanted:
         left = [{"path": each.path, "reason": each.reason} for each in conflicts]
-        click.echo(json.dumps({"run": recorded.run, "restored": restored, "removed": removed, "left_alone": left}))
+        click.echo(json.dumps({"run": run, "restored": restored, "removed": removed, "left_alone": left}))
     else:
         for text, paths in (("restored", restored), ("removed", removed)):
             for path in paths:
@@ -116,14 +118,14 @@ def command(run: str, root: str, *, json_wanted: bool) -> None:
         for each in conflicts:
             click.echo(shown(f"left alone: {each.path} ({each.reason})"))
         if not (conflicts or restored or removed):
-            click.echo(f"run {recorded.run} has left no file to put back")
+            click.echo(f"run {run} has left no file to put back")
         for commit in commits:
             click.echo(f"the commit {commit} stays: undo puts back files, git its own history")
-        if not _is_over(entries):
+        if not is_over:
             click.echo("the run is not over: where it is taken up, it does not know that this was undone", err=True)
     raise SystemExit(1 if conflicts else 0)
 
 
-def _is_over(entries: Sequence[Entry]) -> bool:
-    last = next((entry.target for entry in reversed(entries) if isinstance(entry, StepEntry)), "")
+def _is_over(entries: Ledger[Entry]) -> bool:
+    last = next((entry.target for entry in reversed(entries) if isinstance(entry, RowEntry)), "")
     return last in EXIT

@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from dsa.runtime.ledger import DoubtEntry, Entry, EventEntry, IntentEntry, ResultEntry, StepEntry
+from dsa.runtime.ledger import DoubtEntry, EffectEntry, Entry, EventEntry, MachineEntry, ResultEntry, RowEntry
 from machines.coding.loops import KEPT, WINDOW, Did, did_of, tool_of
 from machines.coding.plan import Task, fallback, tasks_from
 from machines.coding.standing import REASONS, Called, Chapter, Subtask
@@ -54,6 +54,7 @@ class Work:
         self._open: dict[str, Called] = {}
         self._parts: dict[str, dict[str, Any]] = {}
         self._ids: set[str] = set()
+        self._run = ""
         self._arrived: EventEntry | None = None
 
     def take(self, entries: Iterable[Entry]) -> None:
@@ -62,23 +63,29 @@ class Work:
             self.taken += 1
             if isinstance(entry, EventEntry):
                 self._arrived = entry
-            elif isinstance(entry, StepEntry) and self._arrived is not None:
+            elif isinstance(entry, RowEntry) and self._arrived is not None:
                 self._happened(self._arrived, entry.target)  # what was refused has changed nothing
             elif isinstance(entry, ResultEntry):
                 self.seconds += entry.seconds
-                if not entry.failed and entry.key in self.under_way:
-                    self.under_way.remove(entry.key)
+                if not entry.failed and (key := self._key(entry.key)) in self.under_way:
+                    self.under_way.remove(key)
                 self._told(entry)
             elif isinstance(entry, DoubtEntry):
-                self.doubts.add(entry.key)
-            elif isinstance(entry, IntentEntry):
+                self.doubts.add(self._key(entry.key))
+            elif isinstance(entry, EffectEntry):
                 self._intended(entry)
+            elif isinstance(entry, MachineEntry):
+                self._run = entry.run
 
-    def _intended(self, entry: IntentEntry) -> None:
+    def _key(self, key: str) -> str:
+        """Return an effect's key as its policy sees it: parts are other runs, with keys of their own."""
+        return f"{self._run}/{key}"
+
+    def _intended(self, entry: EffectEntry) -> None:
         if entry.effect == "ask_approval" and self.current is not None:
             self.current.status = "waiting for approval"
         elif entry.effect == "run_tool":  # one call at a time: those before it are over
-            self.under_way = [entry.key]
+            self.under_way = [self._key(entry.key)]
 
     # -- what is read -------------------------------------------------------------------------------------------------
 

@@ -12,13 +12,15 @@ from typing import Any
 import attrs
 
 from dsa.edge.binding import Binding
-from dsa.edge.driver import Driver
 from dsa.edge.files import load
 from dsa.errors import DsaError
 from dsa.expr import Value
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
 from dsa.runs.folder import new_run_id
+from dsa.runs.handle import RunHandle
+from dsa.runs.runs import runs_in_memory
+from dsa.runs.setup import Setup
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import (
     Artifact,
@@ -29,17 +31,15 @@ from dsa.runtime.content import (
     PromptTemplate,
     verdict_of,
 )
-from dsa.runtime.ledger import Entry
-from dsa.runtime.recovery import unfinished
+from dsa.runtime.moment import OnMoment
 from dsa.runtime.rest import Failure, Rest
-from dsa.runtime.run import SPECIFICATION, Run, begin
+from dsa.runtime.run import SPECIFICATION, Run
 from machines.dual_state.bindings import effects
 from machines.dual_state.dag import ArtifactDAGInterface, handed_in, store_of
 from machines.dual_state.states import EnvironmentState, WorkflowState
 from machines.dual_state.waiting import now
 
 Precondition = Callable[[WorkflowState], bool]
-Observer = Callable[[Entry], None]
 
 #: An artifact that was turned down, and why.
 Rejected = tuple[Artifact, str]
@@ -137,8 +137,8 @@ def _require(what: str, given: object, method: str, hint: str) -> None:
 class DualStateAgent:
     """One action pair with retries: it drives the shipped machine `dual_state`.
 
-    `rmax` counts the retries after the first attempt. `constraints` is Omega. `observe` is called with each entry of the ledger.
-    `run` is the run as it last stood.
+    `rmax` counts the retries after the first attempt. `constraints` is Omega. `on_moment` is called with each moment of the
+    run; `run` is the run as it last stood.
     """
 
     def __init__(
@@ -148,9 +148,9 @@ class DualStateAgent:
         rmax: int = 3,
         constraints: str = "",
         *,
-        observe: Observer = lambda _entry: None,
+        on_moment: OnMoment | None = None,
     ) -> None:
-        self._pair, self._dag, self._observe = action_pair, artifact_dag, observe
+        self._pair, self._dag, self._on_moment = action_pair, artifact_dag, on_moment
         self._machine = _table(rmax, constraints)
         self._generator = Asking(action_pair)
         self.run: Run | None = None
@@ -196,7 +196,8 @@ class DualStateAgent:
         self._generator = Asking(self._pair, used)
         binding = Binding(effects, {_GUARD: Judging(self._pair.guard, used)}, {_GENERATOR: self._generator})
         artifacts = Scoped(store, tuple(artifact.artifact_id for artifact in used.values()))
-        rest = await drive(self._machine, binding, artifacts, specification, self._observe)
+        handle = in_memory(self._machine, binding, artifacts, self._on_moment)
+        rest = await handle.drive(Occurrence(SPECIFICATION, data=specification))
         self.run = rest.run
         return self._outcome(rest, store)
 
@@ -264,19 +265,10 @@ def _table(rmax: int, constraints: str) -> Machine:
     return attrs.evolve(load("dual_state").at({"rmax": rmax}), constraints=constraints)
 
 
-async def drive(
-    machine: Machine, binding: Binding, artifacts: ArtifactStore, specification: str, observe: Observer
-) -> Rest:
-    """Run a machine in memory from its specification until it rests."""
-    run, commands = begin(machine, new_run_id(machine.name, entropy=token_hex(8)))  # no store refuses an id twice
-    driver = Driver(run, binding, artifacts, commands=commands, observe=observe)
-    return await driver.drive(Occurrence(SPECIFICATION, data=specification))
-
-
-async def go_on(run: Run, binding: Binding, artifacts: ArtifactStore, answer: Occurrence, observe: Observer) -> Rest:
-    """Go on with a run in memory that waits for a person."""
-    driver = Driver(run, binding, artifacts, left=unfinished(run), observe=observe)
-    return await driver.drive(answer)
+def in_memory(machine: Machine, binding: Binding, artifacts: ArtifactStore, on_moment: OnMoment | None) -> RunHandle:
+    """Return a new run that no disk keeps but for its artifacts."""
+    run_id = new_run_id(machine.name, entropy=token_hex(8))  # no store refuses an id twice
+    return runs_in_memory(artifacts).begin(Setup(machine, binding), run_id=run_id, on_moment=on_moment)
 
 
 def workflow_state_of(run: Run, variables: Mapping[str, str]) -> WorkflowState:

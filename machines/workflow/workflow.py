@@ -14,16 +14,16 @@ from dsa.edge.binding import Binding
 from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
+from dsa.runs.handle import RunHandle
 from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface
+from dsa.runtime.moment import OnMoment
 from dsa.runtime.rest import Rest
-from dsa.runtime.run import Run
+from dsa.runtime.run import SPECIFICATION, Run
 from machines.dual_state.agent import (
     ActionPair,
     Asking,
-    Observer,
     Rejected,
-    drive,
-    go_on,
+    in_memory,
     rejected_in,
     workflow_state_of,
 )
@@ -98,16 +98,17 @@ class Workflow:
         rmax: int = 3,
         constraints: str = "",
         *,
-        observe: Observer = lambda _entry: None,
+        on_moment: OnMoment | None = None,
     ) -> None:
         _require_table(steps, rmax)
         self._steps, self._rmax, self._constraints = tuple(steps), rmax, constraints
-        self._store, self._observe = store_of(artifact_dag), observe
+        self._store, self._on_moment = store_of(artifact_dag), on_moment
         self._guards: dict[str, GuardInterface] = {step.guard_id: step.action_pair.guard for step in steps}
         self._generators: dict[str, GeneratorInterface] = {
             f"of_{step.guard_id}": Asking(step.action_pair) for step in steps
         }
         self.run: Run | None = None
+        self._handle: RunHandle | None = None
 
     @property
     def document(self) -> str:
@@ -145,8 +146,8 @@ class Workflow:
 
     async def execute_async(self, specification: str) -> WorkflowResult:
         """Do what `execute` does, in the event loop of the caller."""
-        rest = await drive(self._machine(), self._binding(), self._store, specification, self._observe)
-        return self._result(rest)
+        self._handle = in_memory(self._machine(), self._binding(), self._store, self._on_moment)
+        return self._result(await self._handle.drive(Occurrence(SPECIFICATION, data=specification)))
 
     def answer(self, event: str, data: object = None) -> WorkflowResult:
         """Answer an escalation: `approved`, `rejected` (data: why), `amended` (data: `{"content": ..}`), `granted`, `aborted`.
@@ -157,10 +158,9 @@ class Workflow:
 
     async def answer_async(self, event: str, data: object = None) -> WorkflowResult:
         """Do what `answer` does, in the event loop of the caller."""
-        if self.run is None or not self.run.configuration.state.startswith("escalated"):
+        if self._handle is None or not self._handle.run.configuration.state.startswith("escalated"):
             raise RuntimeError("no escalation waits for an answer; execute the workflow first")
-        answer = Occurrence(event, data=data)
-        return self._result(await go_on(self.run, self._binding(), self._store, answer, self._observe))
+        return self._result(await self._handle.drive(Occurrence(event, data=data)))
 
     def _machine(self) -> Machine:
         return attrs.evolve(loads(self.document), constraints=self._constraints)

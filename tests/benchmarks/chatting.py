@@ -25,6 +25,7 @@ from chat_server import Said, playing
 from chats import CARS, steps_since_user
 from timing import verdict
 
+from dsa.runs.runs import open_runs
 from machines.chat.calls import TOOLS
 from machines.chat.messages import INSTRUCTIONS
 from machines.chat.python import FrameSource, Interpreter
@@ -191,7 +192,11 @@ def measured(what: str, count: int) -> list[list[float]]:
         (folder / "data").mkdir()
 
         async def work() -> list[list[float]]:
-            with Database([CARS], folder / "data") as database, Chat.begin(Settings(model, (CARS,)), folder) as chat:
+            with (
+                Database([CARS], folder / "data") as database,
+                open_runs(folder) as runs,
+                Chat.begin(Settings(model, (CARS,)), runs) as chat,
+            ):
                 bare = Bare(model, database, chat.resources.interpreter)
                 try:
                     return await both(chat, bare, what, count)
@@ -220,13 +225,13 @@ def bench_chat_turns() -> None:
 async def turns(model: str, folder: Path) -> list[tuple[tuple[float, float], tuple[float, float]]]:
     """Give rounds of what a late and an early turn take, each behind four turns of its conversation, so that both are as warm."""
     settings, taken, said = Settings(model, (CARS,)), [], 0
-    with Chat.begin(settings, folder) as long:
+    with open_runs(folder) as runs, Chat.begin(settings, runs) as long:
         for said in range(1, LATE - EARLY + 1):
             await long.say(f"sql 1 {said}")
         for _ in range(TURN_ROUNDS):
             late = await timed_fifth(long, said)
             said += EARLY
-            with Chat.begin(settings, folder) as short:
+            with Chat.begin(settings, runs) as short:
                 taken.append((late, await timed_fifth(short, 0)))
         made = len(long.conversation.inventory)
     assert made == said, f"{made} artifacts in {said} turns: not each has made one"

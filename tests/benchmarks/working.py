@@ -23,6 +23,7 @@ from chat_server import Said, playing
 from coders import config_of, tasks
 from timing import verdict
 
+from dsa.runs.runs import open_runs
 from dsa.runtime.ledger import EventEntry
 from machines.coding.calls import TOOLS
 from machines.coding.messages import INSTRUCTIONS
@@ -68,9 +69,9 @@ class Marks:
     def __init__(self):
         self.taken = []
 
-    def observe(self, entry):
+    def on_moment(self, moment, _is_new):
         """Note a probe."""
-        if isinstance(entry, EventEntry) and entry.event == "probed":
+        if isinstance(moment.entry, EventEntry) and moment.entry.event == "probed":
             self.taken.append((time.perf_counter(), time.process_time()))
 
     def rounds_ms(self):
@@ -93,7 +94,11 @@ def worked(model, what, rounds):
     with memory_folder() as folder:
         config = config_of(model, filled(folder))
         bounds = {"max_rounds": rounds, "max_turns": rounds}
-        with Agent.begin(Settings(what, config, parameters=bounds), folder / "runs", observe=marks.observe) as agent:
+        settings = Settings(what, config, parameters=bounds)
+        with (
+            open_runs(folder / "runs") as runs,
+            Agent.begin(settings, runs, on_moment=marks.on_moment) as agent,
+        ):
             gc.collect()
             asyncio.run(agent.go_on())
             assert agent.values["rounds"] == rounds, agent.state

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import parcels
+from dsa.runs.running import perform
 from fault_shim import Fault
 from quick_time import hurry
 
 from dsa.edge.binding import Binding
 from dsa.errors import DsaError
-from dsa.runs.running import perform
 
 
 def main(root, performed, stalls_at):

@@ -9,13 +9,12 @@ import signal
 from pathlib import Path
 
 import parcels
+from dsa.runs.running import perform, take_up
 from fault_shim import mark
 from nursery import answer_orders
 from quick_time import hurry
 
 from dsa.errors import DsaError
-from dsa.runs.running import perform
-from dsa.runs.running import take_up
 from dsa.runtime.ledger import dump_line
 
 

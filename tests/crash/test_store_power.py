@@ -16,7 +16,7 @@ from power_cuts import Disk, all_kept, kept_up_to, nothing_kept, some_kept
 from store_lives import Story
 
 from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.ledger import IntentEntry, dump_line
+from dsa.runtime.ledger import EffectEntry, dump_line
 
 #: How many syncs a story of no faults has.
 SYNCS = 19
@@ -83,7 +83,7 @@ class Cuts:
         lines = [dump_line(entry) for entry in found]
         for said in self.said.values():
             assert lines[: len(said)] == said, f"cut {self.cuts}: {len(said)} acknowledged, {len(lines)} there"
-        intents = {entry.key for entry in found if isinstance(entry, IntentEntry)}
+        intents = {entry.key for entry in found if isinstance(entry, EffectEntry)}
         assert {key for _, key in parcels.performed(image / "performed.txt")} <= intents, f"cut {self.cuts}"
 
     def _resume(self, image):

@@ -11,15 +11,16 @@ from pathlib import Path
 import parcels
 import pytest
 from artifact_runs import memory_folder
+from dsa.runs.running import take_up
 from fault_shim import preloaded
 
 import dsa
 from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runs.running import take_up
 from dsa.runtime.journal import HeldError, StoreError
 from dsa.runtime.ledger import DoubtEntry, ResultEntry
 
 IN_A_WRITE = 60  # the call on the store's files at which a process is stopped
+IN_ITS_WRITE = 40  # the same, when the files are there already
 VICTIM = Path(__file__).with_name("stalled_victim.py")
 
 
@@ -117,7 +118,7 @@ def test_a_process_that_is_stopped_while_it_writes_keeps_nobody_waiting_for_ever
 
 
 def test_who_has_the_file_open_is_not_kept_waiting_for_ever_either():
-    with stalled(IN_A_WRITE) as pair:
+    with stalled(IN_ITS_WRITE) as pair:
         pair.root.mkdir(exist_ok=True)
         with SqliteStore(pair.path, lock_patience_s=0.05) as store:
             os.waitpid(pair.process.pid, os.WUNTRACED)

@@ -18,9 +18,11 @@ from chat_chaos import Tally, counted, judged, lived, settings_of
 from chat_mischief import mischief
 from chat_server import Said, playing
 from chats import CARS, CSV, SQL, scripted, sql
+from kept_runs import keep
+from results import results_of
 
-from dsa.runs.place import open_store
-from dsa.runtime.ledger import IntentEntry, RefusalEntry, ResultEntry, StepEntry, TimerEntry
+from dsa.runs.runs import open_runs
+from dsa.runtime.ledger import EffectEntry, RefusalEntry, RowEntry, TimerEntry
 from machines.chat.conversation import conversation_of
 from machines.chat.session import Chat, Settings
 
@@ -47,7 +49,8 @@ def test_whatever_model_and_user_do_each_turn_ends_and_the_table_decides(tmp_pat
 
     with (
         playing(player) as played,
-        Chat.begin(settings_of(seed, played.model), tmp_path, observe=tally.observe) as chat,
+        open_runs(tmp_path) as runs,
+        Chat.begin(settings_of(seed, played.model), runs, on_moment=tally.on_moment) as chat,
     ):
         asyncio.run(lived(chat, tally, seed, TURNS))
         last_state, turns = chat.state, chat.conversation.turns
@@ -62,7 +65,7 @@ def test_whatever_model_and_user_do_each_turn_ends_and_the_table_decides(tmp_pat
     assert entries == tally.entries
     assert conversation.turns == turns == conversation_of(entries).turns
     assert list(conversation.inventory) == list(live.inventory)
-    steps = [entry for entry in entries if isinstance(entry, StepEntry)]
+    steps = [entry for entry in entries if isinstance(entry, RowEntry)]
     assert steps[-1].target == last_state
     figures(
         "chat chaos",
@@ -97,8 +100,8 @@ def runs_in(folder):
     """Name the runs that a store has, if there is one."""
     if not (folder / "ledger.db").exists():
         return []
-    with open_store(folder) as store:
-        return list(store.runs())
+    with open_runs(folder) as runs:
+        return list(runs.ids())
 
 
 def left_running(folder):
@@ -132,7 +135,7 @@ def test_killed_at_any_moment_and_resumed_each_turn_ends_and_nothing_is_done_twi
     (run_id,) = runs_in(tmp_path)
     entries, conversation = judged(tmp_path, run_id, TURNS_OF_LIVES)
     assert played.faults == []
-    answered = sum(isinstance(entry, ResultEntry) and entry.effect == "ask_model" for entry in entries)
+    answered = len(results_of(entries, "ask_model"))
     cancelled = conversation.reasons["turn_cancelled"]
     assert len(played.requests) <= answered + kills + cancelled + 2 * (did["status"] + did["garbage"])
     assert left_running(tmp_path) == []
@@ -149,7 +152,7 @@ TROUBLE = (
     Said(calls=(("run_sql", {"sql": SQL}), ("run_sql", {"sql": SQL}), ("run_python", {"code": CSV}), ("run_nothing", {}), ("run_python", {"code": ""}))),
     Said("no", status=400), sql("SELEC"), Said("See a.png."), Said("Done."), *[Said("It", finish="length")] * 4, sql(),
 )  # fmt: skip
-WITH_THE_ONE_BEFORE = (StepEntry, RefusalEntry, IntentEntry, TimerEntry)
+WITH_THE_ONE_BEFORE = (RowEntry, RefusalEntry, EffectEntry, TimerEntry)
 
 
 def troubled(folder):
@@ -162,11 +165,11 @@ def troubled(folder):
         settings = Settings(played.model, (CARS,), parameters={"max_rounds": 4, "max_refusals": 4})
         stops = []
 
-        def observe(entry):
-            if stops and isinstance(entry, IntentEntry) and entry.effect == "run_sql":
+        def on_moment(moment, _is_new):
+            if stops and isinstance(moment.entry, EffectEntry) and moment.entry.effect == "run_sql":
                 asyncio.get_running_loop().call_soon(chat.cancel)
 
-        with Chat.begin(settings, folder, observe=observe) as chat:
+        with open_runs(folder) as runs, Chat.begin(settings, runs, on_moment=on_moment) as chat:
             asyncio.run(chat.say("Compare the horsepower"))
             assert chat.has_failed
             asyncio.run(chat.tell("retried"))
@@ -174,8 +177,8 @@ def troubled(folder):
             stops.append(True)
             assert asyncio.run(chat.say("Do it from scratch")).calls[-1].status == "turn_cancelled"
             run_id = chat.run_id
-    with open_store(folder) as store:
-        return store.read(run_id)
+    with open_runs(folder) as runs:
+        return runs.recorded(run_id)
 
 
 def cuts(entries):
@@ -200,11 +203,10 @@ def test_cut_off_behind_any_entry_it_goes_on_and_takes_the_next_message(tmp_path
             if is_known and not everywhere:
                 continue
             number += 1
-            runs = tmp_path / str(count)
-            shutil.copytree(tmp_path / "whole" / recorded.run, runs / recorded.run)
-            with open_store(runs) as store:
-                store.create(recorded.run, recorded.text, list(recorded.entries[:count])).release()
-            with Chat.resume(recorded.run, runs, model=played.model) as chat:
+            folder = tmp_path / str(count)
+            shutil.copytree(tmp_path / "whole" / recorded.run, folder / recorded.run)
+            keep(folder, recorded.entries[:count], recorded.text, recorded.run)
+            with open_runs(folder) as runs, Chat.resume(recorded.run, runs, model=played.model) as chat:
                 try:
                     asyncio.run(goes_on(chat))
                 except Exception as error:  # noqa: BLE001  (whatever it is, the other places are tried too)

@@ -13,7 +13,7 @@ from chat_server import Said, playing
 from chats import CARS, PLOT, conversation, following, names, python, say, scripted, sql, steps_since_user
 
 from dsa.runs.branch import BranchError
-from dsa.runs.place import open_store
+from dsa.runs.runs import open_runs
 from dsa.runtime.journal import HeldError
 from machines.chat.branches import branch
 from machines.chat.session import Chat
@@ -48,13 +48,13 @@ def test_killed_in_the_middle_of_an_answer_it_is_asked_again_and_nothing_else_is
         until(lambda: hanging)
         process.kill()
         process.communicate()
-        with open_store(tmp_path) as store:
-            (run_id,) = store.runs()
-        with Chat.resume(run_id, tmp_path) as chat:
-            turn = asyncio.run(chat.go_on())
-            assert turn.answer == "See hp.png."
-            assert [call.status for call in turn.calls] == ["done", "done"]
-            assert chat.state == "resting.completed"
+        with open_runs(tmp_path) as runs:
+            (run_id,) = runs.ids()
+            with Chat.resume(run_id, runs) as chat:
+                turn = asyncio.run(chat.go_on())
+                assert turn.answer == "See hp.png."
+                assert [call.status for call in turn.calls] == ["done", "done"]
+                assert chat.state == "resting.completed"
     assert played.faults == []
     assert len(played.requests) == 4  # one of them twice
     assert played.requests[at]["messages"] == played.requests[at + 1]["messages"]
@@ -102,20 +102,30 @@ def test_a_call_without_a_result_never_reaches_a_provider(tmp_path):
     assert result["error"]["code"] == "interrupted"
 
 
-def test_another_process_is_refused_and_may_take_it(tmp_path):
-    with conversation(tmp_path, following(sql())) as (chat, _):
+def test_another_process_is_refused_while_a_turn_goes_on_and_may_go_on_with_it_afterwards(tmp_path):
+    def asked_by_another(body, number):
+        if number == 1:
+            with open_runs(tmp_path / "runs") as others, pytest.raises(HeldError):
+                Chat.resume(chat.run_id, others)
+        return following(sql())(body, number)
+
+    with conversation(tmp_path, asked_by_another) as (chat, played):
         say(chat, "How many?")
-        with pytest.raises(HeldError):
-            Chat.resume(chat.run_id, tmp_path / "runs")
+        assert len(played.requests) == 2
+        with open_runs(tmp_path / "runs") as others, Chat.resume(chat.run_id, others) as other:
+            say(other, "And now?")
+        assert [turn.text for turn in chat.conversation.turns] == ["How many?"]
+        say(chat, "continue")
+        assert [turn.text for turn in chat.conversation.turns] == ["How many?", "And now?", "continue"]
 
 
 def test_a_branch_goes_on_from_the_end_of_a_turn(tmp_path):
     with conversation(tmp_path, following(sql(), python(PLOT), answer="See hp.png.")) as (chat, played):
         say(chat, "Compare horsepower by origin", "continue")
-        before = branch(tmp_path / "runs", chat.run_id, 0)
-        after = branch(tmp_path / "runs", chat.run_id, 1)
+        before = branch(chat.runs, chat.run_id, 0)
+        after = branch(chat.runs, chat.run_id, 1)
         for name, turns in ((before, 0), (after, 1)):
-            with Chat.resume(name, tmp_path / "runs") as other:
+            with Chat.resume(name, chat.runs) as other:
                 assert len(other.conversation.turns) == turns
                 assert say(other, "And now?").answer == "See hp.png."
                 assert [each.split("_")[0] for each in names(other)] == ["cars", "hp.png"]
@@ -135,7 +145,9 @@ def test_a_conversation_cannot_be_branched_in_the_middle_of_a_turn(tmp_path):
         until(lambda: len(played.requests) == 2)
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    with open_store(tmp_path) as store:
-        (run_id,) = store.runs()
-    with pytest.raises(BranchError, match="had effects under way"):
-        branch(tmp_path, run_id, 1)
+    with open_runs(tmp_path) as runs:
+        (run_id,) = runs.ids()
+        with pytest.raises(BranchError, match="had effects under way"):
+            branch(runs, run_id, 1)
+        assert runs.ids() == (run_id,)
+    assert [path.name for path in tmp_path.glob("*-chat-*")] == [run_id]

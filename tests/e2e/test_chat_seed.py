@@ -21,8 +21,8 @@ from chats import (
     told,
 )
 
-from dsa.runs.place import open_store
-from dsa.runtime.ledger import EventEntry, RefusalEntry, StepEntry
+from dsa.runs.runs import open_runs
+from dsa.runtime.ledger import EventEntry, RefusalEntry, RowEntry
 from machines.chat.counting import counters_of
 from machines.chat.inventory import REUSE
 
@@ -87,12 +87,12 @@ def test_g3_state_transition_validity(tmp_path):
     with conversation(tmp_path, following(*ANALYSIS)) as (chat, _):
         say(chat, "Compare horsepower by origin")
         run_id = chat.run_id
-    with open_store(tmp_path / "runs") as store:
-        entries = list(store.read(run_id).entries)
+    with open_runs(tmp_path / "runs") as runs:
+        entries = list(runs.recorded(run_id).entries)
     moves = [
         (entry.source.rpartition(".")[2], entry.target.rpartition(".")[2])
         for entry in entries
-        if isinstance(entry, StepEntry)
+        if isinstance(entry, RowEntry)
     ]
     changes = [move for move in moves if move[0] != move[1]]
     assert changes == [
@@ -112,8 +112,8 @@ def test_g3_an_invalid_transition_is_rejected_with_a_code_and_moves_nothing(tmp_
         asyncio.run(chat.tell("retried"))  # there is nothing to try again
         assert chat.state == "resting.completed"
         run_id = chat.run_id
-    with open_store(tmp_path / "runs") as store:
-        refused = [entry for entry in store.read(run_id).entries if isinstance(entry, RefusalEntry)]
+    with open_runs(tmp_path / "runs") as runs:
+        refused = [entry for entry in runs.recorded(run_id).entries if isinstance(entry, RefusalEntry)]
     assert [entry.reason for entry in refused] == ["invalid_state"]
 
 
@@ -275,11 +275,14 @@ def test_e4_state_transitions_are_explicit_and_observable(tmp_path):
 
     with (
         playing(following(*ANALYSIS)) as played,
-        Chat.begin(Settings(played.model, (CARS,)), tmp_path, observe=seen.append) as chat,
+        open_runs(tmp_path) as runs,
+        Chat.begin(
+            Settings(played.model, (CARS,)), runs, on_moment=lambda moment, _is_new: seen.append(moment.entry)
+        ) as chat,
     ):
         say(chat, "Compare horsepower by origin")
     events = [entry.event for entry in seen if isinstance(entry, EventEntry)]
-    steps = [entry for entry in seen if isinstance(entry, StepEntry)]
+    steps = [entry for entry in seen if isinstance(entry, RowEntry)]
     assert len(events) == len(steps)  # each event has a row
     assert all(entry.line is not None for entry in steps)
     assert events[:4] == ["message", "asked", "sql_call", "sql_done"]

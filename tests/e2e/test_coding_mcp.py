@@ -77,7 +77,7 @@ def test_its_arguments_are_its_own_whatever_they_are_called(tmp_path):
 
     told = Console(file=io.StringIO(), width=500)
     player = acting(PLAN, lambda view: complete() if view.done else asked)
-    with agent_at(tmp_path, "Look", player, mcp=servers(), observe=Display(told).observe) as (agent, _):
+    with agent_at(tmp_path, "Look", player, mcp=servers(), on_moment=Display(told).on_moment) as (agent, _):
         work = worked(agent)
     for name, value in more:
         assert f"words__lookup  {json.dumps({'key': 'dsa', name: value}, sort_keys=True)}\n" in told.file.getvalue()

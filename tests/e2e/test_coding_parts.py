@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 from chat_server import Said, playing
-from coders import acting, agent_at, call, complete, config_of, forgetful, tasks, worked
+from coders import acting, agent_at, call, complete, config_of, forgetful, resumed, tasks, worked
 
-from dsa.runs.place import open_store
+from dsa.runs.runs import open_runs
 from dsa.runtime.ledger import EventEntry
-from machines.coding.session import Agent, Settings, WrongRunError, unfinished_run
+from machines.coding.session import Agent, Settings, unfinished_run
 from machines.coding.undo import diff, undone
+from machines.talking.sessions import WrongRunError
 
 GOAL = "Write two files"
 
@@ -38,8 +39,8 @@ def writing(view):
 
 def parts_of(tmp_path, agent):
     """Give the entries of the parts by their names."""
-    with open_store(tmp_path / "runs") as store:
-        return {run: store.read(run).entries for run in store.runs() if run.startswith(f"{agent.run_id}+")}
+    with open_runs(tmp_path / "runs") as runs:
+        return {run: runs.recorded(run).entries for run in runs.ids() if run.startswith(f"{agent.run_id}+")}
 
 
 def events_of(entries, name):
@@ -117,17 +118,13 @@ def test_a_circle_that_is_shared_between_parts_is_seen(tmp_path, again):
         name = "shared.txt" if again == "the same" else view.subtask.split()[-1]
         return call("write_file", path=name, content="x\n")
 
-    def watch(place, entry):
-        if isinstance(entry, EventEntry) and entry.event == "tool_done":
-            done.append(place)
+    def watch(moment, _is_new):
+        if "+" in moment.run and isinstance(moment.entry, EventEntry) and moment.entry.event == "tool_done":
+            done.append(moment.run)
 
-    config = {"parallel": 3}
-    with playing(forgetful(plan, act)) as played:
-        (tmp_path / "workspace").mkdir()
-        settings = Settings(GOAL, config_of(played.model, tmp_path / "workspace", **config))
-        with Agent.begin(settings, tmp_path / "runs", watch_part=watch) as agent:
-            work = worked(agent)
-            reasons = [subtask.reason for subtask in work.chapters[0].subtasks]
+    with agent_at(tmp_path, GOAL, forgetful(plan, act), parallel=3, on_moment=watch) as (agent, _):
+        work = worked(agent)
+        reasons = [subtask.reason for subtask in work.chapters[0].subtasks]
     assert agent.state == "escalated"
     assert reasons == ["its calls went round in circles"] * 3
     assert len(done) == 6 if again != "the same" else 2 <= len(done) <= 4, (
@@ -179,7 +176,7 @@ def test_a_budget_is_divided_among_them(tmp_path):
         assert len(played.requests) == 1 + 2 * 2
         run_id = agent.run_id
     with playing(forgetful(BOTH, lambda _view: complete(success=False))) as played:
-        with Agent.resume(run_id, tmp_path / "runs", model=played.model, budget=["ask_model.calls=7"]) as agent:
+        with resumed(tmp_path / "runs", run_id, model=played.model, budget=["ask_model.calls=7"]) as agent:
             worked(agent)
             assert agent.state == "escalated"
         assert len(played.requests) == 2
@@ -203,34 +200,44 @@ def test_nobody_is_asked_for_leave_in_a_part(tmp_path):
 
 def test_a_script_cannot_play_several(tmp_path):
     settings = Settings(GOAL, config_of("scripted:script.md", tmp_path, parallel=2))
-    with pytest.raises(ValueError, match="a script cannot play several models"):
-        Agent.begin(settings, tmp_path / "runs")
+    with open_runs(tmp_path / "runs") as runs:
+        with pytest.raises(ValueError, match="a script cannot play several models"):
+            Agent.begin(settings, runs)
+        assert runs.ids() == ()
 
 
 def test_what_they_have_changed_is_shown_and_undone_as_the_runs_own(tmp_path):
     with agent_at(tmp_path, GOAL, forgetful(BOTH, writing), parallel=2) as (agent, _):
         worked(agent)
         run_id = agent.run_id
-    with open_store(tmp_path / "runs") as store:
-        entries = store.read(run_id).entries
-    shown = diff(entries, tmp_path / "runs" / run_id)
-    assert "+a.txt" in shown
-    assert "+b.txt" in shown
-    undone(entries, tmp_path / "runs" / run_id)
+    with open_runs(tmp_path / "runs") as runs:
+        shown = diff(runs, run_id)
+        assert "+a.txt" in shown
+        assert "+b.txt" in shown
+        undone(runs, run_id)
     assert sorted(path.name for path in (tmp_path / "workspace").glob("*.txt")) == []
 
 
 def test_what_one_part_has_changed_is_shown_and_undone_by_itself(tmp_path):
-    with agent_at(tmp_path, GOAL, forgetful(BOTH, writing), parallel=2) as (agent, _):
-        worked(agent)
-        name = f"{agent.run_id}+1.2"
-        entries = parts_of(tmp_path, agent)[name]
+    refused = []
+
+    def undo(name):
         asked = [Path(sys.executable).with_name("dsa"), "undo", name, "--runs", tmp_path / "runs"]
-        held = subprocess.run(asked, capture_output=True, text=True, check=False)
-        assert (held.returncode, f"run {agent.run_id} goes on" in held.stderr) == (1, True)
-    shown = diff(entries, tmp_path / "runs" / name)
+        return subprocess.run(asked, capture_output=True, text=True, check=False)
+
+    def act(view):
+        if view.gave("write_file"):
+            refused.append(undo(f"{agent.run_id}+1.2"))
+        return writing(view)
+
+    with agent_at(tmp_path, GOAL, forgetful(BOTH, act), parallel=2) as (agent, _):
+        worked(agent)
+    name = f"{agent.run_id}+1.2"
+    assert [(each.returncode, f"run {agent.run_id} goes on" in each.stderr) for each in refused] == [(1, True)] * 2
+    with open_runs(tmp_path / "runs") as runs:
+        shown = diff(runs, name)
     assert ("+a.txt" in shown, "+b.txt" in shown) == (False, True)
-    over = subprocess.run(asked, capture_output=True, text=True, check=False)
+    over = undo(name)
     assert (over.returncode, over.stdout) == (0, "removed: b.txt\n")
     assert [path.name for path in (tmp_path / "workspace").glob("*.txt")] == ["a.txt"]
 
@@ -253,10 +260,9 @@ def test_what_parts_have_done_counts_and_is_undone_before_all_are_over(tmp_path,
             assert (agent.state, sorted(agent.work.files_written)) == ("cancelled", ["a.txt", "b.txt"])
     lines = (tmp_path / "workspace" / "agent_ledger.log").read_text().splitlines()
     assert sorted(line for line in lines if "WRITE" in line) == ["WRITE a.txt", "WRITE b.txt"]
-    with open_store(tmp_path / "runs") as store:
-        entries = store.read(run_id).entries
-    assert "+b.txt" in diff(entries, tmp_path / "runs" / run_id)
-    undone(entries, tmp_path / "runs" / run_id)
+    with open_runs(tmp_path / "runs") as runs:
+        assert "+b.txt" in diff(runs, run_id)
+        undone(runs, run_id)
     assert sorted(path.name for path in (tmp_path / "workspace").glob("*.txt")) == []
 
 
@@ -321,9 +327,10 @@ def test_stopped_while_they_work_the_run_is_over_and_nothing_is_held(tmp_path):
         assert agent.state == "cancelled"
         parts = parts_of(tmp_path, agent)
         assert len(parts) == 2
-    assert unfinished_run(GOAL, tmp_path / "workspace", tmp_path / "runs") is None
-    with pytest.raises(WrongRunError, match=f"is a part of {agent.run_id}"):
-        Agent.resume(next(iter(parts)), tmp_path / "runs")
+    with open_runs(tmp_path / "runs") as runs:
+        assert unfinished_run(GOAL, tmp_path / "workspace", runs) is None
+        with pytest.raises(WrongRunError, match=f"is a part of {agent.run_id}"):
+            Agent.resume(next(iter(parts)), runs)
 
 
 def test_where_the_model_fails_they_go_on_later_and_what_is_done_stays_done(tmp_path):

@@ -13,9 +13,9 @@ import attrs
 import coding_chaos
 import pytest
 from chat_server import Said, playing
-from coders import LOST, acting, agent_at, call, complete, config_of, forgetful, tasks, worked
+from coders import LOST, acting, agent_at, call, complete, config_of, forgetful, recorded, resumed, tasks, worked
 
-from dsa.runs.place import open_store
+from dsa.runs.runs import open_runs
 from dsa.runtime.ledger import EventEntry, ResultEntry
 from machines.coding.session import Agent, unfinished_run
 
@@ -30,17 +30,17 @@ CUTS_TOGETHER = [pytest.param(count, marks=[] if count % 11 == 7 else full) for 
 def life(runs, workspace, model, count, which="alone"):
     """Work in a process of its own, which ends itself after so many entries."""
     program = Path(coding_chaos.__file__)
-    with open_store(runs) as store:
-        known = [run_id for run_id in store.runs() if "+" not in run_id]
+    with open_runs(runs) as opened:
+        known = [run_id for run_id in opened.ids() if "+" not in run_id]
     command = [sys.executable, program, runs, workspace, model, str(count), which, *known]
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=120)
 
 
 def judged(runs, workspace, played):
     """Say what must hold of any such work: it is done, nothing was done twice, every request was sound."""
-    with open_store(runs) as store:
-        for run_id in store.runs():
-            entries = store.read(run_id).entries
+    with open_runs(runs) as opened:
+        for run_id in opened.ids():
+            entries = opened.recorded(run_id).entries
             done = Counter(entry.key for entry in entries if isinstance(entry, ResultEntry))
             assert set(done.values()) == {1}, "an effect was done twice"
     assert [path.name for path in workspace.iterdir() if "~" in path.name or path.name.endswith(".tmp")] == []
@@ -107,9 +107,9 @@ def test_killed_in_the_middle_of_a_command_it_is_told_so_and_nothing_runs_on(tmp
             time.sleep(0.01)
         process.kill()
         process.wait()
-        with open_store(runs) as store:
-            (run_id,) = store.runs()
-        with Agent.resume(run_id, runs) as agent:
+        with open_runs(runs) as opened:
+            (run_id,) = opened.ids()
+        with resumed(runs, run_id) as agent:
             asyncio.run(agent.go_on())
             assert agent.state == "goal_complete", [(call.tool, call.result) for call in agent.work.calls]
     assert (workspace / "done.txt").read_text() == "1\n"
@@ -143,14 +143,15 @@ def test_the_same_goal_in_the_same_folder_is_taken_up_and_another_is_not(tmp_pat
             time.sleep(0.01)
         process.kill()
         process.wait()
-    found = unfinished_run(coding_chaos.GOAL, workspace, runs)
-    assert found is not None
-    assert unfinished_run("another goal", workspace, runs) is None
-    assert unfinished_run(coding_chaos.GOAL, tmp_path, runs) is None
-    with playing(player) as played, Agent.resume(found, runs, model=played.model) as agent:
-        asyncio.run(agent.go_on())
-        assert agent.state == "goal_complete"
-    assert unfinished_run(coding_chaos.GOAL, workspace, runs) is None
+    with open_runs(runs) as opened, playing(player) as played:
+        found = unfinished_run(coding_chaos.GOAL, workspace, opened)
+        assert found is not None
+        assert unfinished_run("another goal", workspace, opened) is None
+        assert unfinished_run(coding_chaos.GOAL, tmp_path, opened) is None
+        with Agent.resume(found, opened, model=played.model) as agent:
+            asyncio.run(agent.go_on())
+            assert agent.state == "goal_complete"
+        assert unfinished_run(coding_chaos.GOAL, workspace, opened) is None
 
 
 def test_blocked_calls_and_the_probe_survive(tmp_path):
@@ -159,7 +160,7 @@ def test_blocked_calls_and_the_probe_survive(tmp_path):
         work = worked(agent)
         run_id, blocked = agent.run_id, work.blocked
     assert len(blocked) == 1
-    with Agent.resume(run_id, tmp_path / "runs") as agent:
+    with resumed(tmp_path / "runs", run_id) as agent:
         assert (agent.work.blocked, agent.work.probe["files_exist"]) == (blocked, ["a.txt"])
         assert [each.refused for each in agent.work.past] == [False, False, True]
 
@@ -203,7 +204,7 @@ def test_a_budget_of_the_whole_run_pauses_it_wherever_it_is_spent(tmp_path, budg
         assert work.waiting() == ()  # what an answer has asked for is done
         run_id = agent.run_id
         agent.close()
-        with Agent.resume(run_id, tmp_path / "runs", model=played.model, budget=["calls=1000"]) as again:
+        with resumed(tmp_path / "runs", run_id, model=played.model, budget=["calls=1000"]) as again:
             asyncio.run(again.go_on())
             assert (again.state, again.work.errors) == ("goal_complete", [])
 
@@ -216,5 +217,6 @@ def test_budgets_hold_and_survive(tmp_path):
         work = worked(agent)
         assert (agent.state, agent.values["rounds"], len(played.requests)) == ("paused", 3, 4)
         assert work.reasons["paused"] == 1
-        events = [entry for entry in agent._driver.run.ledger if isinstance(entry, EventEntry)]  # noqa: SLF001
+        entries = recorded(tmp_path / "runs", agent.run_id)
+        events = [entry for entry in entries if isinstance(entry, EventEntry)]
         assert "budget" in events[-1].data["message"]

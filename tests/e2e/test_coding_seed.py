@@ -25,6 +25,7 @@ from coders import (
     worked,
 )
 
+from dsa.runs.runs import open_runs
 from machines.coding import policies
 from machines.coding.plan import template
 from machines.coding.undo import diff, undone
@@ -118,12 +119,13 @@ def test_undo_puts_everything_back_and_leaves_what_others_changed(tmp_path):
     (workspace / "kept.txt").write_text("mine\n")
     with agent_at(tmp_path, PACKAGE, acting(PACKAGE_PLAN, package)) as (agent, _):
         worked(agent)
-        entries, folder = list(agent._driver.run.ledger), tmp_path / "runs" / agent.run_id  # noqa: SLF001
-    shown = diff(entries, folder)
+    with open_runs(tmp_path / "runs") as runs:
+        shown = diff(runs, agent.run_id)
     assert "+    return a + b" in shown
     assert "kept.txt" not in shown
     (workspace / "tests" / "test_mathx.py").write_text("# somebody else was here\n")
-    done = undone(entries, folder)
+    with open_runs(tmp_path / "runs") as runs:
+        done = undone(runs, agent.run_id)
     assert [each.path for undo in done for each in undo.conflicts] == ["tests/test_mathx.py"]
     assert files_of(workspace) == ["kept.txt", "tests/test_mathx.py"]
 

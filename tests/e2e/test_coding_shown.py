@@ -7,16 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 from chat_server import Said
-from coders import acting, agent_at, call, complete, forgetful, tasks, worked
+from coders import acting, agent_at, call, complete, forgetful, resumed, tasks, worked
+from kept_runs import dsa
 from rich.console import Console
 
-from dsa.cli.runs import listed
-from dsa.runs.place import open_store
+from dsa.runtime.ledger import EventEntry, RowEntry
+from dsa.runtime.moment import Moment
 from machines.coding.display import Display
 from machines.coding.shown import short
-from machines.coding.work import Work
 
 SERVER = str(Path(__file__).parent.parent / "mcp_server.py")
 PLAN = tasks(("Do it", "run_cmd what there is"))
@@ -32,7 +33,7 @@ def shown(tmp_path, act, **config):
     """Work, and give the screen, the ledger for people and the state."""
     file = io.StringIO()
     display = Display(Console(file=file, width=200, color_system=None))
-    with agent_at(tmp_path, "Do it", acting(PLAN, act), observe=display.observe, **config) as (agent, _):
+    with agent_at(tmp_path, "Do it", acting(PLAN, act), on_moment=display.on_moment, **config) as (agent, _):
         worked(agent)
         assert agent.state == "goal_complete"
     return file.getvalue(), (tmp_path / "workspace" / "agent_ledger.log").read_text()
@@ -63,18 +64,39 @@ def test_how_a_command_ended_is_shown_and_logged(tmp_path, program, screen, line
 
 
 def test_tokens_are_counted_on_when_work_is_taken_up(tmp_path):
-    before, lines = Work(), []
-    before.usage.update(prompt_tokens=1_000, completion_tokens=234, cost_usd=0.5)
-    for is_taken_up in (False, True):
-        file = io.StringIO()
-        display = Display(Console(file=file, width=200, color_system=None))
-        act = at_once(("list_dir", {}))
-        with agent_at(tmp_path / str(is_taken_up), "Do it", acting(PLAN, act), observe=display.observe) as (agent, _):
-            display.taken_up(before if is_taken_up else Work(), agent.bounds)
-            worked(agent)
-        lines.append(next(line for line in file.getvalue().splitlines() if line.startswith("round 1")))
-    first, then = [re.sub(r"\d+\.\d s", "T s", line) for line in lines]
-    assert (first, then) == ("round 1 of 24, T s so far", "round 1 of 24, T s, 1,234 tokens, $0.50 so far")
+    plan, files = acting(PLAN, at_once(("list_dir", {}))), [io.StringIO(), io.StringIO()]
+    first, then = (Display(Console(file=file, width=200, color_system=None)) for file in files)
+
+    def costs(body, number):
+        return attrs.evolve(plan(body, number), tokens=617)
+
+    budget = ["ask_model.calls=1"]
+    with agent_at(tmp_path, "Do it", costs, budget=budget, on_moment=first.on_moment) as (agent, played):
+        assert worked(agent).paused_for
+        again = {"model": played.model, "budget": ["ask_model.calls=9"], "on_moment": then.on_moment}
+        with resumed(tmp_path / "runs", agent.run_id, **again) as other:
+            worked(other)
+            assert other.state == "goal_complete"
+    before, behind = ([line for line in file.getvalue().splitlines() if line.startswith("round")] for file in files)
+    told = [re.sub(r"\d+\.\d s", "T s", line) for line in (*before, *behind)]
+    rounds = ["round 1 of 24, T s, 617 tokens so far", *["round 2 of 24, T s, 1,234 tokens so far"] * 2]
+    assert told == rounds  # the round in which the budget was spent is begun again
+
+
+def test_money_is_counted_on_when_work_is_taken_up():
+    usage = {"prompt_tokens": 1_000, "completion_tokens": 234, "cost_usd": 0.5}
+    file = io.StringIO()
+    display = Display(Console(file=file, width=200, color_system=None))
+    answered = (EventEntry(1, "asked", data={"usage": usage}), RowEntry(1, "working.thinking", "working.calling"))
+    probed = (
+        EventEntry(2, "probed", data={}),
+        RowEntry(1, "working.probing", "working.thinking", changed=(("rounds", 2),)),
+    )
+    for number, (entry, is_new) in enumerate(
+        [*((each, False) for each in answered), *((each, True) for each in probed)], 1
+    ):
+        display.on_moment(Moment("r", number, entry), is_new)
+    assert file.getvalue() == "round 2, 0.0 s, 1,234 tokens, $0.50 so far\n"
 
 
 def test_a_commit_is_shown_and_logged_and_what_git_says_too(tmp_path):
@@ -193,6 +215,5 @@ def test_in_the_list_of_runs_a_part_is_about_its_subtask(tmp_path):
     plan[0]["independent"] = True
     with agent_at(tmp_path, "Do it", forgetful(plan, lambda _: complete(success=False)), parallel=2) as (agent, _):
         worked(agent)
-    with open_store(tmp_path / "runs") as store:
-        told = sorted(str(listed(store, run).about) for run in store.runs())
+    told = sorted(each["about"] for each in json.loads(dsa("runs", "--json", "--runs", str(tmp_path / "runs")).stdout))
     assert told == ["Do it", "write_file a.txt", "write_file b.txt"]

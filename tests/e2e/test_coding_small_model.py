@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 from coders import config_of
 
+from dsa.runs.runs import open_runs
 from machines.coding.session import EXIT, Agent, Settings
 
 ROUNDS, TOKENS, CONTEXT = 12, 96, 500
@@ -34,7 +35,8 @@ def test_whatever_it_asks_for_each_run_ends_as_declared_and_stays_inside(tmp_pat
     before = state_of(tmp_path, (workspace, runs))
     rounds = ROUNDS if number else 3
     config = config_of("local", workspace, json_mode=True, max_tokens=TOKENS, context_tokens=CONTEXT, temperature=1.0) | {"seed": number}  # fmt: skip
-    with Agent.begin(Settings(GOALS[number], config, parameters={"max_rounds": rounds}), runs) as agent:
+    settings = Settings(GOALS[number], config, parameters={"max_rounds": rounds})
+    with open_runs(runs) as opened, Agent.begin(settings, opened) as agent:
         asyncio.run(agent.go_on())
         work, state = agent.work, agent.state
         assert agent.is_over, (state, work.paused_for)

@@ -5,12 +5,11 @@ import io
 import re
 
 import attrs
-from coders import agent_at, call, complete, forgetful, tasks
+from coders import agent_at, call, complete, forgetful, recorded, resumed, tasks
 from rich.console import Console
 
-from dsa.runs.place import open_store
+from dsa.runtime.moment import Moment
 from machines.coding.display import Display, totals
-from machines.coding.session import Agent
 
 PLAN = [*tasks(("Both", "write_file a.txt", "write_file b.txt")), *tasks(("Then", "read_file a.txt"))]
 PLAN[0]["independent"] = True
@@ -38,9 +37,7 @@ def test_tokens_of_parts_are_counted_once(tmp_path):
         run_id = agent.run_id
         agent.close()
         more = {"model": played.model, "budget": ["tokens=50000"]}
-        watched = {"observe": display.observe, "watch_part": display.observe_part}
-        with Agent.resume(run_id, tmp_path / "runs", **more, **watched) as again:
-            display.taken_up(again.own_work, again.bounds, again.open_parts)
+        with resumed(tmp_path / "runs", run_id, **more, on_moment=display.on_moment) as again:
             asyncio.run(again.go_on())
             assert again.state == "goal_complete"
             assert len(played.requests) == 7
@@ -51,7 +48,6 @@ def test_tokens_of_parts_are_counted_once(tmp_path):
     assert (counted(last, "3 rounds"), spent["prompt_tokens"] + spent["completion_tokens"]) == ([7_000], 7_000)
     transcript = io.StringIO()
     told = Display(Console(file=transcript, width=200, color_system=None))
-    with open_store(tmp_path / "runs") as store:
-        for entry in store.read(run_id).entries:
-            told.observe(entry)
+    for number, entry in enumerate(recorded(tmp_path / "runs", run_id), 1):
+        told.on_moment(Moment(run_id, number, entry), is_new=True)
     assert counted(transcript.getvalue(), "round")[-1] == 6_000

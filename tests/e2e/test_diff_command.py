@@ -10,7 +10,7 @@ import pytest
 from kept_runs import recorded
 
 from dsa.edge.files import locate, read_text
-from dsa.runtime.ledger import ChangeEntry, IntentEntry, StepEntry
+from dsa.runtime.ledger import ChangeEntry, EffectEntry, RowEntry
 
 PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
 AGENT = read_text(locate("dual_state"))
@@ -108,9 +108,9 @@ def test_a_table_is_edited_while_a_run_is_in_flight(dsa, tmp_path):
     after = recorded(tmp_path / ".dsa", run).entries
     assert after[: len(before)] == before[:]
     assert isinstance(after[len(before)], ChangeEntry)
-    steps = [entry for entry in after if isinstance(entry, StepEntry)]
+    steps = [entry for entry in after if isinstance(entry, RowEntry)]
     assert [entry.line for entry in steps] == [46, 47, 49, 49, 50], "from there on, lines of the new document"
-    keys = [entry.key for entry in after if isinstance(entry, IntentEntry)]
+    keys = [entry.key for entry in after if isinstance(entry, EffectEntry)]
     assert len(keys) == len(set(keys))
     assert dsa("replay", "last").stdout.splitlines()[1].startswith("derived again, every entry is the same")
     assert "goes on under " in dsa("show", "last").stdout

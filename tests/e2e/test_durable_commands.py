@@ -173,7 +173,7 @@ def test_what_is_shown_is_the_same_in_every_process(dsa, tmp_path):
             ["show", "--percepts"],
             ["show", "--as-scenario"],
             ["show", "--provenance"],
-            ["show", "--json"],
+            ["show", "--jsonl"],
             ["replay"],
             ["replay", "--json"],
         ]
@@ -219,7 +219,7 @@ def test_anybody_may_stop_reading_and_any_character_can_be_shown(dsa, tmp_path):
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as gone:
-        for command in (["show", "last"], ["show", "last", "--json"], ["runs"], ["replay", "last"]):
+        for command in (["show", "last"], ["show", "last", "--jsonl"], ["runs"], ["replay", "last"]):
             done = subprocess.run(
                 [*PROGRAM, *command], cwd=tmp_path, stdout=gone, stderr=subprocess.PIPE, check=False, timeout=120
             )

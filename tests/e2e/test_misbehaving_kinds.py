@@ -11,12 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from kept_runs import dsa
+from kept_runs import dsa, ledger_of
 from misbehaving import HANDLED, UNHANDLED, document, module
 
 from dsa.guards.feedback import MOST_CHARACTERS
 from dsa.lang import loads
-from dsa.runtime.ledger import load_lines
 from dsa.runtime.run import replay
 
 PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
@@ -81,7 +80,7 @@ def kept(told):
     directory = Path(told["directory"])
     verified = dsa("replay", directory.name)
     assert verified.exit_code == 0, verified.output
-    entries = load_lines((directory / "ledger.jsonl").read_text(encoding="utf-8"))
+    entries = ledger_of(directory)
     return replay(loads((directory / "machine.md").read_text(encoding="utf-8")), entries), entries
 
 

@@ -143,7 +143,7 @@ def test_its_runs_can_be_looked_at_and_the_last_one_is_the_whole(folder):
     (name,) = (path.name for path in (folder.path / ".dsa").glob("*+1.1"))
     part = folder.dsa("show", name)
     assert "prose attempt 1: passed" in part
-    assert json.loads(folder.dsa("show", name, "--json").splitlines()[0])["started"]["for"].endswith("/1/1")
+    assert json.loads(folder.dsa("show", name, "--jsonl").splitlines()[0])["started"]["for"].endswith("/1/1")
     folder.dsa("replay", name)
     folder.dsa("replay", "last")
     assert re.search(r"^\S+\+1\.1 .*succeeded", folder.dsa("runs"), re.MULTILINE)

@@ -10,7 +10,10 @@ import threading
 from contextlib import contextmanager
 
 import pytest
+from kept_runs import ledger_of
 from secret_places import places, written
+
+from dsa.runtime.ledger import dump_line
 
 PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
 #: One with everything that has to be written otherwise somewhere, one that is known by its shape alone, one that somebody names.
@@ -76,6 +79,7 @@ DOCUMENT = """# leaks
 
 BINDINGS = '''
 import base64, logging, os
+
 from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface, GuardResult, Usage
 from dsa.runtime.ledger import Judgement, VerdictEntry
 from dsa.runtime.policies import Action, error_step, event_step, text_step
@@ -205,8 +209,8 @@ def kept(world):
 
 
 def ledger(world):
-    (path,) = (world.folder / ".dsa").glob("*/ledger.jsonl")
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    (folder,) = (world.folder / ".dsa").glob("*-*-*")
+    return [json.loads(dump_line(entry)) for entry in ledger_of(folder)]
 
 
 def test_what_models_guards_policies_and_people_say_is_kept_without_secrets(world):
@@ -228,6 +232,7 @@ def test_what_models_guards_policies_and_people_say_is_kept_without_secrets(worl
     world("replay", "last")
     world("show", "last")
     world("show", "last", "--json")
+    world("show", "last", "--jsonl")
     world("show", "last", "--provenance")
     assert kept(world) == []
 
@@ -239,7 +244,7 @@ def test_a_text_with_a_secret_waits_for_a_person_who_is_told(world):
     assert re.search(r"^redacted  g 3 had AWKWARD_KEY, WORD, openai-key: it is kept", told, re.MULTILINE)
     amended = json.dumps({"content": f"better: {AWKWARD}"})
     told, noted = world(
-        "send", "last", "amended", "--json-data", amended, "--log", "info", "--log-format", "json", codes=(3,)
+        "send", "last", "amended", "--data", amended, "--log", "info", "--log-format", "json", codes=(3,)
     )
     assert "note: what is sent has a secret in it; the run, and its model, get [secret AWKWARD_KEY]" in noted
     assert "redacted  g 4 had AWKWARD_KEY" in told
@@ -277,7 +282,7 @@ def test_an_answer_that_a_person_gives_is_kept_without_secrets(world):
     key = re.search(r"--retry (\S+)", told)[1]
     told, noted = world("send", "last", "told", AWKWARD, "--answers", key, "--otel")
     assert "note: what is sent has a secret in it" in noted
-    assert ledger(world)[-1]["kind"] in {"step", "result"}
+    assert ledger(world)[-1]["kind"] in {"row", "result"}
     assert kept(world) == []
 
 

@@ -121,7 +121,7 @@ def test_opentelemetry_is_not_even_imported_when_nobody_asks(dsa, tmp_path):
 def test_log_lines_go_to_standard_error_and_the_result_to_standard_output(dsa):
     done = dsa("run", "dual_state", "--model", "scripted:replies.md", "--log", "info", "--log-format", "json")
     told = [json.loads(line) for line in done.stderr.splitlines()]
-    assert [line["kind"] for line in told[:5]] == ["machine", "event", "step", "intent", "artifact"]
+    assert [line["kind"] for line in told[:5]] == ["machine", "event", "row", "effect", "artifact"]
     assert done.stdout.splitlines()[0] == "succeeded", "log lines take the place of progress"
     verdict = next(line for line in told if line["kind"] == "verdict")
     assert (verdict["verdict"], verdict["seq"], verdict["state"]) == ("passed", 2, "validating")
@@ -143,7 +143,7 @@ def test_a_run_goes_on_with_the_secrets_that_were_chosen_at_its_start(dsa, tmp_p
     assert "the specification has a secret in it; the run, and its model, get [secret WORD]" in done.stderr
     (tmp_path / "replies.md").write_text("```\n'TICKET-12'\n```\n\n```\ndef add(a, b): return 'TICKET-13'\n```\n")
     done = dsa("resume", "last", "--quiet", **world)
-    kept = next((tmp_path / ".dsa").glob("*/ledger.jsonl")).read_text()
+    kept = dsa("show", "last", "--jsonl").stdout
     assert "[secret WORD] no-secret-at-all" in kept
     assert "TICKET-1" not in kept
     assert kept.count("[secret pattern-1]") >= 2

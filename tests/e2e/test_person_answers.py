@@ -13,9 +13,10 @@ import time
 
 import pytest
 from kept_runs import recorded
+from results import results_of
 
 from dsa.runs.place import open_artifacts
-from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry, StepEntry
+from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry, RowEntry
 
 PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
 
@@ -123,7 +124,7 @@ ANSWERS = {
         "good g_test",
     ),
     "amended": (
-        ("amended", "--json-data", json.dumps({"content": WRITTEN})),
+        ("amended", "--data", json.dumps({"content": WRITTEN})),
         [f"judge {WRITTEN}"],
         GOOD_IMPL,
         "succeeded",
@@ -156,7 +157,7 @@ def test_an_answer_survives_its_process(tmp_path, event):
     assert events.count(event) == 1
     keys = [entry.key for entry in entries if isinstance(entry, ResultEntry)]
     assert len(keys) == len(set(keys)), "each effect has one result"
-    accepted = dict(pair for entry in entries if isinstance(entry, StepEntry) for pair in entry.accepted)
+    accepted = dict(pair for entry in entries if isinstance(entry, RowEntry) for pair in entry.accepted)
     assert world.content(accepted["g_test"]) == tests, "exactly what was approved is what is used"
     told = world.dsa("show", "last")
     assert event in told
@@ -167,7 +168,7 @@ def test_an_answer_survives_its_process(tmp_path, event):
 
 def test_an_amended_artifact_is_a_persons(tmp_path):
     world = World(tmp_path)
-    world.killed_after("send", "last", "amended", "--json-data", json.dumps({"content": WRITTEN}))
+    world.killed_after("send", "last", "amended", "--data", json.dumps({"content": WRITTEN}))
     world.dsa("resume", "last")
     mine = [entry for entry in world.entries if isinstance(entry, ArtifactEntry) and entry.author == "person"]
     assert {world.content(entry.artifact_id) for entry in mine} == {WRITTEN}
@@ -187,7 +188,7 @@ def test_an_abort_survives_its_process(tmp_path):
     )
     entries = world.entries
     assert [entry.event for entry in entries if isinstance(entry, EventEntry)].count("aborted") == 1
-    assert [entry.effect for entry in entries if isinstance(entry, ResultEntry)].count("reply_failure") == 1
+    assert len(results_of(entries, "reply_failure")) == 1
     assert "finished: failed" in world.dsa("show", "last")
     world.dsa("replay", "last")
 
@@ -195,12 +196,12 @@ def test_an_abort_survives_its_process(tmp_path):
 def test_an_amendment_may_be_a_plain_text(tmp_path):
     world = World(tmp_path)
     assert "succeeded" in world.dsa("send", "last", "amended", WRITTEN)
-    accepted = dict(pair for entry in world.entries if isinstance(entry, StepEntry) for pair in entry.accepted)
+    accepted = dict(pair for entry in world.entries if isinstance(entry, RowEntry) for pair in entry.accepted)
     assert world.content(accepted["g_test"]) == WRITTEN
 
 
 @pytest.mark.parametrize(
-    "data", [(), ("",), ("--json-data", '{"content": 3}'), ("--json-data", "3"), ("--json-data", '{"text": "x"}')]
+    "data", [(), ("",), ("--data", '{"content": 3}'), ("--data", "3"), ("--data", '{"text": "x"}')]
 )
 def test_an_amendment_without_a_text_is_refused_and_nothing_has_happened(tmp_path, data):
     world = World(tmp_path)

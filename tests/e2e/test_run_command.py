@@ -6,13 +6,14 @@ import sys
 
 import pytest
 from click.testing import CliRunner
+from kept_runs import ledger_of
 
 from dsa.cli.demo import command as demo
 from dsa.cli.run import command as run
 from dsa.cli.run import default_specification
 from dsa.edge.files import load
 from dsa.lang import loads
-from dsa.runtime.ledger import load_lines
+from dsa.runtime.ledger import ResultEntry
 from dsa.runtime.run import replay
 
 GOOD, BAD = "def add(a, b):\n    return a + b\n", "def add(a, b):\n    return a - b\n"
@@ -48,11 +49,11 @@ def test_a_run_that_succeeds(invoke, tmp_path):
     assert "2 made, 1 rejected" in result.output
     assert "2 model calls, tokens unknown" in result.output
     kept = directory(tmp_path)
-    assert {path.name for path in kept.iterdir()} >= {"machine.md", "ledger.jsonl", "g-1-rejected.py", "g-2-passed.py"}
+    assert {path.name for path in kept.iterdir()} >= {"machine.md", "g-1-rejected.py", "g-2-passed.py"}
     assert (kept / "final.py").read_text() == GOOD
     assert "<svg" in (kept / "diagram.svg").read_text()
     machine = loads((kept / "machine.md").read_text())
-    assert replay(machine, load_lines((kept / "ledger.jsonl").read_text())).outcome == "succeeded"
+    assert replay(machine, ledger_of(kept)).outcome == "succeeded"
 
 
 def test_a_run_that_exhausts_its_retries(invoke, tmp_path):
@@ -98,7 +99,7 @@ def test_a_model_that_fails_is_one_sentence_and_nothing_is_lost(invoke, tmp_path
     assert "Traceback" not in result.output
     kept = directory(tmp_path)
     assert (kept / "g-1-rejected.py").exists()
-    assert load_lines((kept / "ledger.jsonl").read_text())[-1].effect == "query_llm"
+    assert isinstance(ledger_of(kept)[-1], ResultEntry)
 
 
 def test_json_is_one_object_and_nothing_else(invoke):

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from kept_runs import ledger_of
 
 from dsa.cli.parameters import parse_parameters
 from dsa.cli.terminal import printable
 from dsa.edge.files import load, locate, read_text
 from dsa.lang import digest, loads
-from dsa.runtime.ledger import load_lines
 from dsa.runtime.run import replay
 
 PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
@@ -109,7 +109,7 @@ def test_ctrl_c_keeps_what_was_done_and_exits_with_130(dsa, tmp_path, json_wante
     assert done.returncode == 130
     (kept,) = (tmp_path / ".dsa").glob("*-*-*")
     assert f"interrupted; what was done so far is kept in .dsa/{kept.name}" in done.stderr.decode()
-    ledger = load_lines((kept / "ledger.jsonl").read_text())
+    ledger = ledger_of(kept)
     assert replay(loads((kept / "machine.md").read_text()), ledger).step("g").attempts == 1
     assert (kept / "g-1-rejected.py").exists()
     if json_wanted:
@@ -126,7 +126,7 @@ def test_a_reader_that_goes_away_changes_nothing(dsa, tmp_path, arguments, rmax,
         done = dsa("dual_state", "--param", f"rmax={rmax}", *SCRIPTED, *arguments, stdout=gone, stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (code, b"")
     (kept,) = (tmp_path / ".dsa").glob("*-*-*")
-    assert replay(load("dual_state").at(rmax=rmax), load_lines((kept / "ledger.jsonl").read_text())).outcome == outcome
+    assert replay(load("dual_state").at(rmax=rmax), ledger_of(kept)).outcome == outcome
     assert (kept / "diagram.svg").exists()
 
 
@@ -175,7 +175,7 @@ def test_a_spec_runs_the_machine_that_it_names(dsa, tmp_path):
     (kept,) = (tmp_path / ".dsa").glob("*-*-*")
     text = (kept / "machine.md").read_text()
     assert text == (tmp_path / "here" / "m.md").read_text()
-    first = load_lines((kept / "ledger.jsonl").read_text())[0]
+    first = ledger_of(kept)[0]
     assert first.digest == digest(loads(text).at(dict(first.parameters)))
 
 
@@ -189,7 +189,7 @@ def test_runs_at_once_in_one_folder_do_not_meet(dsa, tmp_path):
     ]
     assert [process.wait(120) for process in processes] == [0, 0, 0]
     machine = load("dual_state")
-    outcomes = [replay(machine, load_lines((run / "ledger.jsonl").read_text())).outcome for run in folder.glob("*-*-*")]
+    outcomes = [replay(machine, ledger_of(run)).outcome for run in folder.glob("*-*-*")]
     assert outcomes == ["succeeded"] * 3
 
 

@@ -5,11 +5,12 @@ import threading
 
 import pytest
 from click.testing import CliRunner
+from kept_runs import ledger_of
 from stream_server import HANG, serving
 from wire_formats import FORMATS, OPENAI
 
 from dsa.cli.main import program
-from dsa.runtime.ledger import ArtifactEntry, ResultEntry, load_lines
+from dsa.runtime.ledger import ArtifactEntry, ResultEntry
 
 pytest.importorskip("litellm", reason="the extra `llm` is not installed")
 
@@ -60,7 +61,7 @@ def run(tmp_path, monkeypatch):
         (tmp_path / "adder.md").write_text(text + more)
         result = CliRunner().invoke(program, ["run", "adder.md", "def add(a, b)"])
         (directory,) = (tmp_path / ".dsa").glob("*-*-*")
-        return result, load_lines((directory / "ledger.jsonl").read_text()), directory
+        return result, ledger_of(directory), directory
 
     return call
 

@@ -123,7 +123,7 @@ def test_json_of_a_seed_has_its_story(dsa):
         "fault": "kill",
     }
     kinds = [each["kind"] for each in told["story"] if not isinstance(each, str)]
-    drafted, posted = ["event", "step", "intent", "result"], ["event", "step", "intent", "doubt", "result"]
+    drafted, posted = ["event", "row", "effect", "result"], ["event", "row", "effect", "doubt", "result"]
     assert kinds == ["machine", *drafted, *posted]
     assert "!! sync fails, unsynced" in told["story"]
     assert len(told["oracles"]) == 41

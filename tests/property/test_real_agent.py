@@ -22,7 +22,7 @@ from dsa.guards.compose import AllOf
 from dsa.meaning import Occurrence, Refusal
 from dsa.runtime.artifacts import MemoryArtifacts, identified
 from dsa.runtime.content import GuardInterface, GuardResult
-from dsa.runtime.ledger import ArtifactEntry, EventEntry, IntentEntry, StepEntry, VerdictEntry
+from dsa.runtime.ledger import ArtifactEntry, EffectEntry, EventEntry, RowEntry, VerdictEntry
 from dsa.runtime.run import begin, replay
 from dsa.runtime.views import StepView
 from dsa.testing.doubles import StillClock, Texts
@@ -143,7 +143,7 @@ def require_definition_4(run):
     """Workflow state changes only when guards have passed, or a person has approved."""
     workflow = set(run.sigma)
     for event, after in zip(run.ledger, list(run.ledger)[1:], strict=False):
-        if isinstance(after, StepEntry) and workflow & {variable for variable, _ in after.changed}:
+        if isinstance(after, RowEntry) and workflow & {variable for variable, _ in after.changed}:
             assert isinstance(event, EventEntry)
             said = {outcome for _, outcome in event.verdicts}
             assert event.event == "approved" or said == {"passed"}, f"{event} changed {after.changed}"
@@ -157,7 +157,7 @@ def require_escalation(run):
             waiting = True
         elif isinstance(entry, EventEntry) and entry.event in PERSON:
             waiting = False
-        elif isinstance(entry, IntentEntry):
+        elif isinstance(entry, EffectEntry):
             assert not (waiting and entry.effect == "query_llm"), "a fatal artifact was refined"
 
 

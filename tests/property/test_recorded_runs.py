@@ -12,14 +12,14 @@ from property.test_recovery import LIVES, lived
 from dsa.checks.mutants import mutants
 from dsa.checks.scenarios import run_scenarios
 from dsa.cli.faults import Ended
-from dsa.cli.kept import Kept
 from dsa.cli.show import percept_lines, scenario_lines
 from dsa.cli.timeline import story
 from dsa.errors import OccurrenceError
 from dsa.lang import dumps, loads
 from dsa.meaning import Occurrence
+from dsa.runs.record import RunRecord
 from dsa.runtime.journal import Recorded
-from dsa.runtime.ledger import EventEntry, IntentEntry, Ledger, MachineEntry, Record, RefusalEntry, StepEntry
+from dsa.runtime.ledger import EffectEntry, EventEntry, Ledger, MachineEntry, Record, RefusalEntry, RowEntry
 from dsa.runtime.run import begin, replay
 from dsa.runtime.standing import standing
 from dsa.runtime.timeline import first_difference
@@ -29,14 +29,14 @@ from dsa.testing.strategies import machines
 def kept(machine, entries):
     entries = Ledger([attrs.evolve(entries[0], parameters=machine.constants), *list(entries)[1:]])
     run = replay(machine, entries)
-    return Kept(Recorded("r", dumps(machine), entries, 1), entries[0], run, standing(run))
+    return RunRecord(Recorded("r", dumps(machine), entries, 1), entries[0], run, standing(run))
 
 
 def whole_prefixes(entries):
     """Give every ledger that a crash can leave: an event, its row and what it asks for are written together."""
     for length in range(1, len(entries) + 1):
         following = entries[length] if length < len(entries) else None
-        if not isinstance(following, StepEntry | RefusalEntry | IntentEntry):
+        if not isinstance(following, RowEntry | RefusalEntry | EffectEntry):
             yield Ledger(list(entries)[:length])
 
 
@@ -54,7 +54,7 @@ def by_hand(machine, entries):
             if [without_line(each) for each in derived] != [without_line(each) for each in recorded]:
                 return entry.seq
             following = position + 1 + len(derived)
-            if following < len(entries) and isinstance(entries[following], IntentEntry):
+            if following < len(entries) and isinstance(entries[following], EffectEntry):
                 return entry.seq
         elif isinstance(entry, Record):
             run = run.record(entry)

@@ -13,7 +13,7 @@ from dsa.declarations import OUTSIDE
 from dsa.edge.files import load
 from dsa.edge.stores.memory import MemoryStore
 from dsa.meaning import Occurrence
-from dsa.runtime.ledger import DoubtEntry, EventEntry, ResultEntry, StepEntry
+from dsa.runtime.ledger import DoubtEntry, EventEntry, ResultEntry, RowEntry
 from dsa.runtime.run import begin, replay
 from dsa.runtime.timeline import happenings
 from dsa.testing.strategies import machines
@@ -34,7 +34,7 @@ def lived(machine, seed, crashes, *, threads=True):
 
 def what_happened(ledger):
     """What the table sees: events with their verdicts, rows, results; not how often the run was cut off."""
-    return [entry for entry in ledger if isinstance(entry, EventEntry | StepEntry | ResultEntry)]
+    return [entry for entry in ledger if isinstance(entry, EventEntry | RowEntry | ResultEntry)]
 
 
 def most_outstanding(machine, ledger):

@@ -78,7 +78,7 @@ def a_record(chance, run):
         [
             ArtifactEntry(key, step, 1, name, "digest"),
             VerdictEntry(key, step, 1, name, said * chance.randint(1, 2)),
-            ResultEntry(key, "e", ({"type": "event", "payload": {"n": 1}},)),
+            ResultEntry(key, ({"type": "event", "payload": {"n": 1}},)),
             TimerEntry("s", "after 5s", 17),
             DoubtEntry(key, "e", "retry"),
         ]
@@ -98,7 +98,7 @@ def played(machine, chance, occurrence_in, length):
         event = machine.event_named.get(occurrence.event)
         key = run.keys.get(event.origin) if event and occurrence.source is None else None
         try:
-            run, _ = run.feed(occurrence, chance.choice([key] * 8 + [None, "r/1/1"]), at_ms=chance.choice([None, 5]))
+            run, _ = run.feed(occurrence, chance.choice([key] * 8 + [None, "1/1"]), at_ms=chance.choice([None, 5]))
         except OccurrenceError:
             continue
     return run

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from dsa.errors import OccurrenceError
 from dsa.meaning import Taken, start, step
-from dsa.runtime.ledger import IntentEntry, dump_line, load_lines
+from dsa.runtime.intents import Intent
+from dsa.runtime.ledger import dump_line, load_lines
 from dsa.runtime.run import ArmTimer, DropTimer, Stop, begin, replay
 from dsa.testing.strategies import machines, occurrences
 
@@ -28,7 +29,7 @@ class World:
                     self.timers.discard((source, event))
                 case ArmTimer(source, event):
                     self.timers.add((source, event))
-                case IntentEntry(key=key, effect=effect) if effect in self.machine.answers:
+                case Intent(key=key, effect=effect) if effect in self.machine.answers:
                     self.effects[key] = effect
 
     def answered(self, key):

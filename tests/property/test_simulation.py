@@ -171,17 +171,7 @@ def test_a_long_way_is_no_loop_without_end():
 
 
 def test_a_run_may_rest_as_often_as_its_way_is_long():
-    counting = written("""# counting
-## Variables
-| variable | domain | initial |
-| - | - | - |
-| n | 0..140 | 0 |
-## Transitions
-| source | event | if | update | target |
-| - | - | - | - | - |
-| here | more | n < 140 | n += 1 | = |
-| here | more | else | | there |
-""")
+    counting = subject("counting")
     far = range(len(counting.triples) // 2, len(counting.triples), 4)
     outcome = simulate(counting, far)
     assert outcome.found == []

@@ -1,6 +1,6 @@
 """Recorded attempts: what guards said in runs that have been, and whether they said it independently.
 
-Takes lines of JSON: a run's ledger (`ledger.jsonl`), a trace (a step a line, with `event`, `verdicts`, `state`), or one attempt a line, `{"run": "a", "guard": "g", "verdict": "passed"}`.
+Takes lines of JSON: a run's story (`dsa show RUN --jsonl`), a trace (a step a line, with `event`, `verdicts`, `state`), or one attempt a line, `{"run": "a", "guard": "g", "verdict": "passed"}`.
 Gives attempts with their retry numbers, and a test of the assumption under every number that the odds come to.
 """
 
@@ -116,11 +116,13 @@ class _Reader:
             self._require_same(name, machine)
         run = str(first.get("run", name))
         self._by_run.setdefault(run, [])
-        taken = {entry.get("seq"): entry for entry in entries if entry.get("kind") == "step"}
+        last, event = "", dict[str, Any]()
         for entry in entries:
-            if entry.get("kind") == "event" and entry.get("seq") in taken:
-                self._verdicts(run, entry, name)
-        last = str(list(taken.values())[-1].get("target")) if taken else ""
+            if entry.get("kind") == "event":
+                event = dict(entry)
+            elif entry.get("kind") == "row":
+                self._verdicts(run, event, name)
+                last = str(entry.get("target"))
         constants = self._machine.constants
         if last and first.get("parameters", constants) == constants:
             self._ended[last] = self._ended.get(last, 0) + 1

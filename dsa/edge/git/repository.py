@@ -69,3 +69,10 @@ def run_ids(path: Path | str) -> tuple[str, ...]:
     require_repository(repository)
     refs = run_git(repository, "for-each-ref", "--format=%(refname)", f"{RUNS}/").decode("ascii").splitlines()
     return tuple(sorted(name_of(ref.removeprefix(f"{RUNS}/").split("/")) for ref in refs))
+
+
+def remove_branch(path: Path | str, run_id: str) -> None:
+    """Remove the branch of a run, if there is one; what only it had is gone with git's next garbage collection."""
+    repository = Path(path)
+    if (repository / "HEAD").is_file():
+        run_git(repository, "update-ref", "-d", Branch(repository, run_id, 0).name)

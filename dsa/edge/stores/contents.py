@@ -11,7 +11,10 @@ from collections.abc import Callable
 
 #: Lines up to this length stay as they are; in longer ones, texts from the second length on are kept apart (characters).
 LONG_LINE, LONG_TEXT = 4_096, 1_024
-_REFERENCE = re.compile(r"\$+content")
+_KEY = re.compile(r"\$+content")
+#: A reference, and a key that looks like one, in a line. Quotes within texts are escaped, so neither is found in a text.
+_REFERENCE = re.compile(r'\{"\$content":"([0-9a-f]{64})"\}')
+_ESCAPED = re.compile(r'([{,]")\$(\$+content":)')
 
 
 def address(text: str) -> bytes:
@@ -30,24 +33,17 @@ def apart(line: str) -> tuple[str, dict[bytes, str]]:
             texts[address(value)] = value
             return {"$content": address(value).hex()}
         if isinstance(value, dict):
-            return {f"${key}" if _REFERENCE.fullmatch(key) else key: short(item) for key, item in value.items()}
+            return {f"${key}" if _KEY.fullmatch(key) else key: short(item) for key, item in value.items()}
         return [short(item) for item in value] if isinstance(value, list) else value
 
     shortened = _dumps(short(json.loads(line)))
     return (shortened, texts) if texts else (line, {})
 
 
-def together(line: str, text_at: Callable[[bytes], str]) -> str:
-    """Undo `apart`; `text_at` gives the text at an address."""
-
-    def whole(value: object) -> object:
-        if isinstance(value, dict):
-            if value.keys() == {"$content"}:
-                return text_at(bytes.fromhex(value["$content"]))
-            return {key[1:] if _REFERENCE.fullmatch(key) else key: whole(item) for key, item in value.items()}
-        return [whole(item) for item in value] if isinstance(value, list) else value
-
-    return _dumps(whole(json.loads(line)))
+def together(line: str, quoted_at: Callable[[bytes], str]) -> str:
+    """Undo `apart`; `quoted_at` gives the text at an address, as JSON."""
+    whole = _REFERENCE.sub(lambda found: quoted_at(bytes.fromhex(found[1])), line)
+    return _ESCAPED.sub(r"\1\2", whole) if _ESCAPED.search(line) else whole
 
 
 def _dumps(value: object) -> str:

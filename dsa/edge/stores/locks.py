@@ -25,8 +25,7 @@ class Holder:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
         for left in folder.iterdir():
-            with suppress(PermissionError):  # another user's, whose next process removes it
-                is_alive(folder, left.name)
+            is_alive(folder, left.name)
         self.name = f"process {os.getpid()} on {socket.gethostname().replace('/', '_')} ({token_hex(6)})"
         self._path = folder / self.name
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
@@ -39,11 +38,13 @@ class Holder:
 
 
 def is_alive(folder: Path, name: str) -> bool:
-    """Tell whether a holder is alive. One that is not leaves no file behind afterwards."""
+    """Return whether a holder is alive, or may be. One that is not leaves no file behind where that can be removed."""
     try:
-        file = os.open(folder / name, os.O_RDWR)
+        file = os.open(folder / name, os.O_RDONLY)
     except FileNotFoundError:
         return False
+    except PermissionError:  # another user's, whose next process removes it if it is not alive
+        return True
     try:
         lives = not locked(file, shared=True)  # shared: two who ask at once do not take each other for it
         if not lives:
@@ -64,17 +65,17 @@ class Turn:
 
     SQLite would take turns by itself, but some of its versions (3.7.0 to 3.51.2) can damage a file when one connection writes while
     another one checkpoints; they never do so at the same time here. Who has to wait longer than `patience_s` is told: a process that
-    is stopped (SIGSTOP) while it writes would keep all others waiting.
+    is stopped (SIGSTOP) while it writes would keep all others waiting. A `shared` turn is for those who only want nobody to write.
     """
 
-    def __init__(self, path: Path, patience_s: float) -> None:
-        self._path, self._patience_s = path, patience_s
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    def __init__(self, path: Path, patience_s: float, *, shared: bool = False) -> None:
+        self._path, self._patience_s, self._shared = path, patience_s, shared
+        self._file = os.open(path, os.O_RDONLY) if shared else os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
 
     def take(self) -> None:
         """Wait for the turn. Raises TimeoutError."""
         deadline_s = time.monotonic() + self._patience_s
-        while not locked(self._file):
+        while not locked(self._file, shared=self._shared):
             if time.monotonic() > deadline_s:
                 raise TimeoutError(
                     f"another process has been writing to it for {self._patience_s:g} s; is it stopped? "

@@ -86,10 +86,10 @@ class Acts:
         if intended.source is not None:
             return process.loop.next_s < inf and self._wake(process)
         if self.is_outside(intended):
-            if facts.position >= self._plan.longest or process.sent_at == facts.position or process.driver is None:
+            if facts.position >= self._plan.longest or process.sent_at == facts.position:
                 return False
             process.sent_at = facts.position
-            process.driver.send(self._story.sending(intended))
+            process.send(self._story.sending(intended))
             return True
         effect = facts.machine.event_named[intended.event].origin
         call = next((call for call in calls if call.key == facts.keys.get(effect)), None)

@@ -5,14 +5,16 @@ Takes what a process does, gives nothing; the first oracle that is broken stays 
 
 from collections.abc import Callable, Sequence
 
+from dsa.meaning import Occurrence, Refusal, Taken
 from dsa.runtime.budgets import BUDGET
 from dsa.runtime.ledger import Entry, ResultEntry
 from dsa.runtime.recorded import IN_DOUBT
 from dsa.runtime.rest import Rest
-from dsa.testing.simulation.facts import Beginning, Facts, Reading, Resting, Writing
+from dsa.testing.simulation.facts import Answering, Beginning, Facts, Reading, Resting, Writing
 from dsa.testing.simulation.oracles import (
     AFTER_WRITE,
     ASKED_OF,
+    AT_ANSWER,
     AT_BEGIN,
     AT_END,
     AT_FAULT,
@@ -91,6 +93,10 @@ class Court:
         """The driver shows an entry."""
         if process.seen >= len(self._facts.entries) or self._facts.entries[process.seen] is not entry:
             self._judge(AT_SHOW, (process.seen, entry))
+
+    def answered(self, occurrence: Occurrence, answer: Taken | Refusal) -> None:
+        """Somebody who sent an event is told what became of it."""
+        self._judge(AT_ANSWER, Answering(occurrence.event, answer))
 
     def idle(self, under_way: Sequence[str]) -> None:
         """Nothing can run before the world does something; effects are under way under these keys."""

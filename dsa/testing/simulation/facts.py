@@ -12,21 +12,22 @@ import attrs
 from dsa.declarations import OUTSIDE, STAY, Transition
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, accepted_events, start
 from dsa.runtime.budgets import Limit, was_refused
+from dsa.runtime.intents import Intent, Intents
 from dsa.runtime.ledger import (
     ArtifactEntry,
     DoubtEntry,
+    EffectEntry,
     Entry,
     EventEntry,
-    IntentEntry,
     RefusalEntry,
     ResultEntry,
-    StepEntry,
+    RowEntry,
     TimerEntry,
     VerdictEntry,
 )
 from dsa.runtime.run import Run
 from dsa.testing.simulation.loop import Time
-from dsa.testing.simulation.subject import RUN, Subject
+from dsa.testing.simulation.subject import Subject
 from dsa.timers import sources_left
 
 Timer = tuple[str, str]
@@ -72,19 +73,20 @@ class Facts:
         self.seq = 0
         self.fed: Counter[str] = Counter()
         self.keys: dict[str, str] = {}
-        self.intents: dict[str, IntentEntry] = {}
+        self.intents = Intents()
         self.row_of_key: dict[str, int] = {}
         self.results: dict[str, list[ResultEntry]] = {}
         self.doubts: dict[str, list[DoubtEntry]] = {}
         self.judged: dict[str, VerdictEntry] = {}
         self.latest: dict[str, str] = {}
-        self.cancelled: list[IntentEntry] = []
+        self.cancelled: list[Intent] = []
         self.due_s: dict[Timer, float] = {}
         self.overdue: set[Timer] = set()
         self.expected: deque[Entry] = deque()
         self.row: int | None = None
         self.taken: list[Taken] = []
         self.occurrences: list[Occurrence] = []
+        self.heard: dict[str, list[Taken | Refusal]] = {}
         self._arm((), self.machine.armed(self.configuration.state))
 
     @property
@@ -124,11 +126,11 @@ class Facts:
     def fold(self, entry: Entry) -> None:
         """Take an entry as written."""
         self.entries.append(entry)
+        self.intents.take(entry)
         match entry:
             case EventEntry():
                 self._happen(entry)
-            case IntentEntry(key=key):
-                self.intents[key] = entry
+            case EffectEntry(key=key):
                 self.row_of_key[key] = self.row if self.row is not None else -1
             case ResultEntry(key=key):
                 self.results.setdefault(key, []).append(entry)
@@ -146,20 +148,22 @@ class Facts:
         self.seq = event.seq
         self.fed[event.event] += event.key is None
         outcome = self.outcome_of(event)
+        if event.key is None:
+            self.heard.setdefault(event.event, []).append(outcome)
         if isinstance(outcome, Refusal):
             accepted = accepted_events(self.machine, self.configuration.state)
-            self.expected.append(RefusalEntry(event.seq, outcome.reason, "", accepted))
+            self.expected.append(RefusalEntry(outcome.reason, "", accepted))
             return
         self.row = self.row_of(outcome)
         before, after, row = self.configuration, outcome.configuration, outcome.transition
         line = row.span.line if row.span else None
-        self.expected.append(StepEntry(event.seq, line, before.state, after.state, self._changed(after)))
+        self.expected.append(RowEntry(line, before.state, after.state, self._changed(after)))
         origin = None if event.source is not None else self.machine.event_named[event.event].origin
         for effect in outcome.cancelled:
             if effect != origin and effect in self.keys:
                 self.cancelled.append(self.intents[self.keys[effect]])
         self.keys = {e: k for e, k in self.keys.items() if e != origin and e not in outcome.cancelled}
-        self._expect_intents(event, outcome, line)
+        self._expect_effects(event.seq, outcome)
         self.configuration = after
         self.occurrences.append(Occurrence(event.event, event.verdicts, event.source))
         self.taken.append(outcome)
@@ -170,16 +174,16 @@ class Facts:
         pairs = zip(names, self.configuration.values, after.values, strict=True)
         return tuple((name, now) for name, was, now in pairs if was != now)
 
-    def _expect_intents(self, event: EventEntry, taken: Taken, line: int | None) -> None:
+    def _expect_effects(self, seq: int, taken: Taken) -> None:
         """Note the effects that must be asked for: those emitted last and not cancelled by the row itself (S7)."""
-        answers, before, after = self.machine.answers, self.configuration.state, taken.configuration
+        answers, after = self.machine.answers, taken.configuration
         for ordinal, effect in enumerate(taken.effects, start=1):
             if effect in answers and (effect not in after.outstanding or effect in taken.effects[ordinal:]):
                 continue
-            key = f"{RUN}/{event.seq}/{ordinal}"
+            key = f"{seq}/{ordinal}"
             if effect in answers:
                 self.keys[effect] = key
-            self.expected.append(IntentEntry(key, effect, event.event, line, before, after.state))
+            self.expected.append(EffectEntry(key, effect))
 
     def _expect_timers(self, before: str, row: Transition) -> None:
         """Note the timers that must be started, and forget those that are dropped (S11)."""
@@ -260,6 +264,14 @@ class Beginning:
 
 
 @attrs.frozen
+class Answering:
+    """Somebody who sent an event from outside is told what became of it."""
+
+    event: str
+    answer: Taken | Refusal
+
+
+@attrs.frozen
 class Writing:
     """Entries became durable under an epoch, by a process that may write or has been told that it may not."""
 
@@ -275,4 +287,4 @@ class Resting:
     kind: str
     code: str
     run: Run
-    in_doubt: tuple[IntentEntry, ...]
+    in_doubt: tuple[Intent, ...]

@@ -12,11 +12,13 @@ import attrs
 
 from dsa.declarations import OUTSIDE
 from dsa.machine import Machine
+from dsa.meaning import Configuration
 from dsa.testing.graph import Graph, Move
 
 Boundary = Literal[
-    "before", "unsynced", "durable", "performing", "performed", "result unsynced", "recorded", "resting", "recovering"
-]
+    "before", "unsynced", "durable", "performing", "performed", "result unsynced", "recorded", "resting", "releasing",
+    "recovering", "after hold",
+]  # fmt: skip
 Fault = Literal[
     "kill", "power cut", "write fails", "sync fails", "damage", "takeover", "second holder", "clock forward",
     "clock back", "lost answer", "failure", "garbled answer", "doubled answer", "late answer", "stray event",
@@ -35,7 +37,9 @@ BOUNDARIES: dict[Boundary, str] = {
     "result unsynced": "its result is written, not synced",
     "recorded": "its result is on the disk, nothing that follows from it has begun",
     "resting": "nothing that the row asked for is under way",
+    "releasing": "the run has come to rest, and its process lets go of it",
     "recovering": "the next process takes the run up",
+    "after hold": "a process holds the run, the next one or the same again, and has not gone on with it",
 }
 #: The faults that make sense at each.
 FITTING: dict[Boundary, tuple[Fault, ...]] = {
@@ -47,7 +51,9 @@ FITTING: dict[Boundary, tuple[Fault, ...]] = {
     "result unsynced": (*_ENDS, "sync fails"),
     "recorded": _ENDS,
     "resting": (*_ENDS, *_OTHERS, "late answer"),
+    "releasing": (*_ENDS, "write fails", "sync fails", "takeover"),
     "recovering": (*_ENDS, "write fails", "sync fails", "damage"),
+    "after hold": (*_ENDS, "takeover", "second holder"),
 }
 #: What each fault does.
 FAULTS: dict[Fault, str] = {
@@ -102,6 +108,12 @@ class RowFacts:
         answers = self.graph.machine.answers
         return tuple(m for m in self.moves if not answers.keys() & set(started(self.graph, m)))
 
+    @cached_property
+    def releasing(self) -> tuple[Move, ...]:
+        """The moves after which a run rests, so that its process lets go of it."""
+        graph, resting = self.graph, set(self.resting)
+        return tuple(m for m in self.moves if m in resting and _rests(graph, graph.configurations[m.target]))
+
     @property
     def is_answer(self) -> bool:
         """Tell whether the row is for an answer of an effect."""
@@ -118,6 +130,8 @@ class RowFacts:
             moves = self.cancelling if fault == "late answer" else self.resting
             if fault.startswith("clock"):
                 moves = tuple(move for move in moves if not self._is_final(move))
+        elif boundary == "releasing":
+            moves = self.releasing
         else:
             moves = self.moves
         if fault == "doubled answer" and not self.is_answer:
@@ -156,6 +170,12 @@ def started(graph: Graph, move: Move) -> tuple[str, ...]:
 def _cancelled(graph: Graph, move: Move) -> frozenset[str]:
     before, after = graph.configurations[move.source].outstanding, graph.configurations[move.target].outstanding
     return before - after - {_origin(graph.machine, move)}
+
+
+def _rests(graph: Graph, where: Configuration) -> bool:
+    """Return whether a run rests there: it is over, or no effect is awaited and no timer runs."""
+    machine = graph.machine
+    return where.state in machine.final_states or not (where.outstanding or machine.armed(where.state))
 
 
 def _origin(machine: Machine, move: Move) -> str | None:

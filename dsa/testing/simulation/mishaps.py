@@ -6,9 +6,9 @@ Is told of every boundary that a process passes; where a fault is due it makes i
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from dsa.meaning import Occurrence, Taken
+from dsa.meaning import Occurrence, Refusal, Taken
 from dsa.runtime.budgets import BUDGET
-from dsa.runtime.journal import StoreError
+from dsa.runtime.journal import Recorded, StoreError
 from dsa.runtime.ledger import DoubtEntry, Entry, EventEntry, ResultEntry
 from dsa.runtime.rest import Rest
 from dsa.testing.simulation.faults import Boundary, Fault, outside_events
@@ -79,6 +79,19 @@ class Mishaps:
                 self._require_space(process)
             self._strike(process, "recovering", self._facts.row, stage, ())
 
+    def held(self, process: Process, recorded: Recorded) -> None:
+        """Judge what was read of a run that is held, and let something go wrong before anything is done with it."""
+        self._story.court.read(tuple(recorded.entries), recorded.epoch)
+        if not process.is_quiet:
+            self._strike(process, "after hold", self._facts.row, "durable", ())
+
+    def releasing(self, process: Process, stage: Stage) -> None:
+        """Let something go wrong as a run is released."""
+        if not (process.is_quiet or process.is_stale):
+            if stage == "before":
+                self._require_space(process)
+            self._strike(process, "releasing", self._facts.row, stage, ())
+
     def begins(self, process: Process, key: str, effect: str) -> None:
         """Judge that a policy is called."""
         self._story.court.began(process, key, effect)
@@ -88,6 +101,14 @@ class Mishaps:
         self._story.court.shown(process, entry)
         if self._story.is_broken:
             raise KilledError
+
+    def answered(self, occurrence: Occurrence, answer: Taken | Refusal) -> None:
+        """Judge what a sender is told."""
+        self._story.court.answered(occurrence, answer)
+
+    def failed(self, fault: BaseException) -> None:
+        """Judge what a sender met."""
+        self._story.court.failed(fault)
 
     def _passing(self, entries: Sequence[Entry]) -> list[tuple[Boundaries, int | None]]:
         """Give the boundaries of an append, with the rows that they belong to: a result is mostly written with the row that follows."""
@@ -125,6 +146,8 @@ class Mishaps:
         match fault:
             case "takeover":
                 self._take_over(process)
+            case "second holder":
+                self._ask_for_it(process)
             case "write fails":
                 self._is_full = self._chance.happens(30, "full")
                 process.may_write = False
@@ -165,18 +188,24 @@ class Mishaps:
         rival.is_quiet = True
         process.rival, process.is_stale = rival, True
         self._facts.deeds.was_taken = True
-        recorded = rival.hold(take=True)
-        self._story.court.read(tuple(recorded.entries), recorded.epoch)
+        rival.take_up(Said(), take=True)
         rival.is_quiet = False
-        self._story.start(rival, recorded, Said())
+        rival.drive()
+
+    def _ask_for_it(self, process: Process) -> None:
+        """Have another process ask for the run: it is given to one at a time, and to anybody while nobody holds it."""
+        other, has_run = self._story.new_process(), process.has_run
+        other.is_quiet = True
+        if other.may_hold() is has_run:
+            self._story.court.failed("two processes hold one run" if has_run else "nobody may hold a run that rests")
 
     def _doubled(self, process: Process, entries: Sequence[Entry]) -> bool:
         """Have an answer arrive once more; tell whether this is one."""
         event = next((entry for entry in entries if isinstance(entry, EventEntry)), None)
-        if event is None or event.key is None or process.driver is None:
+        if event is None or event.key is None:
             return False
         self._facts.deeds.unplanned = True
-        process.driver.hear(self._facts.intents[event.key], Occurrence(event.event, event.verdicts, data=event.data))
+        process.hear(self._facts.intents[event.key], Occurrence(event.event, event.verdicts, data=event.data))
         return True
 
     # -- what goes wrong while a process waits ------------------------------------------------------------------------------
@@ -190,7 +219,7 @@ class Mishaps:
         return fault is not None and self._made(process, boundary, fault, own)
 
     def at_rest(self, process: Process, rest: Rest) -> None:
-        """Let something go wrong after the driver has rested."""
+        """Let something go wrong after the run has come to rest."""
         fault = self._strikes.due("resting", self._facts.row)
         if fault is None or (rest.in_doubt and fault == "late answer"):
             return
@@ -198,12 +227,11 @@ class Mishaps:
             self._story.stray = self._stray()
             self._came("resting", self._facts.row, fault)
         elif self._made(process, "resting", fault, []) and fault == "late answer":
-            process.drive_again()
+            process.drive()
 
     def _made(self, process: Process, boundary: Boundary, fault: Fault, own: list[Call]) -> bool:
         """Make a fault, if it can be made now; tell whether it was."""
-        facts, driver = self._facts, process.driver
-        assert driver is not None, "it drives"
+        facts = self._facts
         late = facts.cancelled[-1] if facts.cancelled and not facts.finished else None
         if (fault == "late answer" and late is None) or (fault == "stray event" and not outside_events(facts.machine)):
             return False
@@ -214,18 +242,17 @@ class Mishaps:
                 if process.ending is None and process.rival is not None:
                     self._story.live(process.rival, self._chance.one_of(_AHEAD, "ahead"))
             case "second holder":
-                if not self._story.new_process().is_refused():
-                    self._story.court.failed("two processes hold one run")
+                self._ask_for_it(process)
             case "clock forward" | "clock back":
                 by_ms = self._chance.one_of(_SET_BY_MS, "clock")
                 self._story.time.set_by_ms += by_ms if fault == "clock forward" else -by_ms
             case "stray event":
-                driver.send(self._story.sending(self._stray()))
+                process.send(self._story.sending(self._stray()))
             case "late answer":
                 assert late is not None, "something was cancelled"
                 facts.deeds.unplanned = True
                 event = self._chance.one_of(facts.machine.answers[late.effect], "late")
-                driver.hear(late, Occurrence(event, data={"late": late.key}))
+                process.hear(late, Occurrence(event, data={"late": late.key}))
             case "lost answer" | "failure" | "garbled answer":
                 self._fail(own[0], fault)
             case _:

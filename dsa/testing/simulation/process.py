@@ -1,7 +1,7 @@
-"""One simulated process: the real driver of one run, on a loop of its own, with the store and the world that it meets.
+"""Processes: one has the runs open on the simulated disk, drives the run on a loop of its own, and meets the world.
 
-Takes what the store gives for a run, drives it until it rests, dies, or can write no more. Who watches is told at every boundary of an
-append, and may end the process there.
+Runs are begun, held and driven through the door, as by every other program. The one who watches is told at every boundary of an append, of
+holding and of releasing, and may end the process there.
 """
 
 import asyncio
@@ -11,17 +11,18 @@ from typing import Any, Protocol
 import attrs
 
 from dsa.edge.binding import Binding
-from dsa.edge.deciding import require_decidable, settled
-from dsa.edge.driver import Driver
-from dsa.meaning import Occurrence
-from dsa.runs.record import replayed
+from dsa.meaning import Occurrence, Refusal, Taken
+from dsa.runs.handle import NotTakenError, RunHandle
+from dsa.runs.place import Place
+from dsa.runs.runs import Resumption, Runs
+from dsa.runs.setup import Setup
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.budgets import Limit
-from dsa.runtime.journal import Beginning, HeldError, Journal, Recorded, StoreError
+from dsa.runtime.intents import Intent
+from dsa.runtime.journal import HeldError, Recorded, StoreError
 from dsa.runtime.ledger import Entry, Handling
-from dsa.runtime.recovery import unfinished
+from dsa.runtime.moment import Moment
 from dsa.runtime.rest import Rest
-from dsa.runtime.run import begin
 from dsa.testing.simulation.disk import File
 from dsa.testing.simulation.faults import Boundary
 from dsa.testing.simulation.loop import Time, VirtualClock, VirtualLoop
@@ -45,16 +46,32 @@ class Watch(Protocol):
     def holding(self, process: "Process", stage: Stage, epoch: int) -> None:
         """Tell of a run that is being held."""
 
+    def held(self, process: "Process", recorded: Recorded) -> None:
+        """Tell of a run that is held, and read as this."""
+
+    def releasing(self, process: "Process", stage: Stage) -> None:
+        """Tell of a run that is being released."""
+
     def begins(self, process: "Process", key: str, effect: str) -> None:
         """Tell of a policy that is called."""
 
     def shown(self, process: "Process", entry: Entry) -> None:
         """Tell of an entry that the driver shows."""
 
+    def answered(self, occurrence: Occurrence, answer: Taken | Refusal) -> None:
+        """Tell of an event from outside of which its sender is told what became."""
+
+    def failed(self, fault: BaseException) -> None:
+        """Tell of a sender who met what nobody foresaw."""
+
 
 @attrs.frozen
 class Surroundings:
-    """What all processes of a story share. `is_alive` tells whether the process of a name lives, `is_shown` whether somebody watches the run."""
+    """What all processes of a story share.
+
+    `bind` gives what a process binds to the names of the table; `is_alive` says whether the process of a name lives, `is_shown` whether somebody
+    watches the run.
+    """
 
     subject: Subject
     time: Time
@@ -62,6 +79,7 @@ class Surroundings:
     artifacts: ArtifactStore
     limits: tuple[Limit, ...]
     watch: Watch
+    bind: Callable[["Process"], Binding]
     is_alive: Callable[[str], bool]
     is_shown: bool
 
@@ -76,26 +94,30 @@ class Said:
 
 
 class Process:
-    """A process that drives the run. `ending` is how its driver rested, or what it raised; None while it is at work.
+    """A process that drives the run. `ending` is how the run rested there, or what it raised; None while it is at work.
 
     `may_write` turns false when its store fails or says that another process has the run; `is_stale` when another one has it and
-    this one may not know. `rival` is that other one. `is_quiet` keeps faults away while it takes the run over.
+    this one may not know. `rival` is that other one. `has_run` says that it holds the run. `is_quiet` keeps faults away while it takes the run
+    over.
     """
 
     def __init__(self, number: int, around: Surroundings) -> None:
         self.name, self.number = f"process {number}", number
         self.is_alive = self.may_write = True
-        self.is_stale = self.is_quiet = False
+        self.is_stale = self.is_quiet = self.has_run = False
         self.rival: Process | None = None
         self.ending: Rest | BaseException | None = None
-        self.driver: Driver | None = None
-        self.journal: Journal | None = None
         self.passing: list[tuple[Boundaries, int | None]] = []
         self.sent_at = -1
         self.seen = 0
         self.loop = VirtualLoop(around.time)  # type: ignore[abstract]  # what it lacks raises NotImplementedError
-        self._clock = VirtualClock(around.time)
         self._around = around
+        store: Any = DiskStore(around.files, self, around.is_alive)  # it drives runs, and lists none
+        place = Place(lambda: store, lambda _run_id: around.artifacts)
+        binder = lambda _machine, _started: around.bind(self)  # noqa: E731  (a function in an argument)
+        self._runs = Runs(place, bindings=binder, clock=VirtualClock(around.time))
+        self._on_moment = self._show if around.is_shown else None
+        self._handle: RunHandle | None = None
         self._task: asyncio.Task[Rest] | None = None
 
     # -- what its store tells it --------------------------------------------------------------------------------------
@@ -111,15 +133,32 @@ class Process:
 
     def durable(self, epoch: int, entries: Sequence[Entry]) -> None:
         """They are on the disk for good."""
+        self.has_run = True
         self._around.watch.appending(self, "durable", entries, epoch)
 
     def refused(self) -> None:
         """Somebody else holds the run."""
-        self.may_write = False
+        self.may_write = self.has_run = False
 
     def holding(self, stage: Stage, epoch: int) -> None:
         """The run is being held."""
+        self._require_able()
         self._around.watch.holding(self, stage, epoch)
+
+    def held(self, recorded: Recorded) -> None:
+        """The run is held, and this is what was read."""
+        self.has_run = True
+        self._around.watch.held(self, recorded)
+
+    @property
+    def may_release(self) -> bool:
+        """Return whether it lives, and its store has not failed."""
+        return self.is_alive and self.may_write
+
+    def releasing(self, stage: Stage) -> None:
+        """The run is being released."""
+        self.has_run = stage != "durable"
+        self._around.watch.releasing(self, stage)
 
     def begins(self, key: str, effect: str) -> None:
         """A policy is called."""
@@ -131,51 +170,60 @@ class Process:
         if not self.may_write:
             raise StoreError("this handle is closed; open the file again")
 
-    def _show(self, entry: Entry) -> None:
-        self._around.watch.shown(self, entry)
+    def _show(self, moment: Moment, _is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
+        if moment.number != self.seen + 1:
+            raise AssertionError(f"entry {moment.number} is shown after entry {self.seen}")
+        self._around.watch.shown(self, moment.entry)
         self.seen += 1
 
     # -- its life -----------------------------------------------------------------------------------------------------
 
-    def begin(self, binding: Binding, sent: tuple[Occurrence, ...]) -> None:
+    def begin(self, sent: tuple[Occurrence, ...]) -> None:
         """Begin the run, as `dsa run` does."""
-        subject = self._around.subject
-        at_ms = self._around.time.wall_ms()
-        run, commands = begin(subject.machine, RUN, digest=subject.digest, at_ms=at_ms)
-        self.journal = Beginning(self._store(), RUN, subject.text)
-        self._drive(sent, {}, run=run, binding=binding, commands=commands)
+        subject, limits = self._around.subject, self._around.limits
+        started = {"budget": list(map(_written, limits))} if limits else {}
+        setup = Setup(subject.machine, self._around.bind(self), subject.text, subject.digest, started, limits)
+        self._handle = self._runs.begin(setup, run_id=RUN, on_moment=self._on_moment)
+        self.drive(*sent)
 
-    def hold(self, *, take: bool = False) -> Recorded:
-        """Become the run's writer. Raises what the store raises, and KilledError."""
-        self.journal, recorded = self._store().hold(RUN, take=take)
-        return recorded
+    def take_up(self, said: Said, *, take: bool = False) -> None:
+        """Hold the run, as `dsa resume` and `dsa send` do. Raises what these raise, and KilledError."""
+        resumption = Resumption(said.decided, said.answers, take=take)
+        self._handle = self._runs.hold(RUN, resumption=resumption, on_moment=self._on_moment)
 
-    def take_up(self, recorded: Recorded, binding: Binding, said: Said) -> None:
-        """Go on with the run that it holds, as `dsa resume` and `dsa send` do. Raises what these raise."""
-        assert self.journal is not None, "it holds the run"
-        run, _ = replayed(recorded)
-        require_decidable(run.machine, unfinished(run), said.decided, said.answers)
-        run = settled(run, {}, said.answers)
-        self.journal.append(run.ledger[len(recorded.entries) :])
-        self._drive(said.sent, said.decided, run=run, binding=binding, left=unfinished(run))
-
-    def _drive(self, sent: tuple[Occurrence, ...], decided: Mapping[str, Handling], **given: Any) -> None:  # noqa: ANN401  (the driver's)
-        around = self._around
-        self.driver = Driver(
-            artifacts=around.artifacts,
-            journal=self.journal,
-            limits=around.limits,
-            clock=self._clock,
-            observe=self._show if around.is_shown else None,
-            **given,
-        )
-        self._task = self.loop.create_task(self.driver.drive(*sent, decided=decided))
-
-    def drive_again(self, *sent: Occurrence) -> None:
-        """Let the driver go on after it has rested."""
-        assert self.driver is not None, "it has rested"
+    def drive(self, *sent: Occurrence, decided: Mapping[str, Handling] | None = None) -> None:
+        """Drive the run that it holds, or that it has driven until it rested."""
         self.ending = None
-        self._task = self.loop.create_task(self.driver.drive(*sent))
+        self._task = self.loop.create_task(self.handle.drive(*sent, decided=decided))
+
+    @property
+    def handle(self) -> RunHandle:
+        """Its run."""
+        assert self._handle is not None, "it has begun the run, or taken it up"
+        return self._handle
+
+    @property
+    def has_rested(self) -> bool:
+        """Return whether the run came to rest there in order, so that it can go on with it."""
+        return self.may_release and not self.is_stale and isinstance(self.ending, Rest)
+
+    def send(self, occurrence: Occurrence) -> None:
+        """Send an event to the run that it drives; its sender waits for what becomes of it."""
+        self.loop.create_task(self._sent(occurrence))
+
+    async def _sent(self, occurrence: Occurrence) -> None:
+        try:
+            answer = await self.handle.hand(occurrence)
+        except NotTakenError:
+            return
+        except Exception as fault:  # noqa: BLE001  (whatever it is, it is found)
+            self._around.watch.failed(fault)
+        else:
+            self._around.watch.answered(occurrence, answer)
+
+    def hear(self, intent: Intent, answer: Occurrence) -> None:
+        """Have an answer of an effect arrive, once more or too late."""
+        self.handle.hear(intent, answer)
 
     def play(self, idle: Callable[[], bool]) -> None:
         """Run until it ends or `idle` gives False; then `ending` says how, or is None."""
@@ -197,19 +245,16 @@ class Process:
         self.die()
         self.play(lambda: False)
 
-    def release(self) -> None:
-        """Give up the right to write, as a process does that ends in order."""
-        if self.is_alive and self.journal is not None:
-            self.journal.release()
-        self.is_alive = False
-
-    def is_refused(self) -> bool:
-        """Ask for the run without taking it, while another process has it; tell whether that was refused."""
+    def may_hold(self) -> bool:
+        """Ask for the run without taking it from anybody, and let go of it again; return whether it was given."""
         try:
-            self._store().hold(RUN)
+            held = self._runs.hold(RUN)
         except HeldError:
-            return True
-        return False
+            return False
+        held.release()
+        return True
 
-    def _store(self) -> DiskStore:
-        return DiskStore(self._around.files, self, self._around.is_alive)
+
+def _written(limit: Limit) -> str:
+    """Return a limit as `--budget` takes it."""
+    return f"{limit.effect}{'.' if limit.effect else ''}{limit.unit}={limit.most:g}"

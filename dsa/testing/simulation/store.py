@@ -1,7 +1,7 @@
 """A `RunStore` on the simulated disk: the real lines, chain and epochs, in frames that say whether they are whole.
 
 An append is one frame and one sync. What a crash left of a frame that was never synced is cut off when the run is next held; a frame
-that is not what was written and has a good one behind it is damage. Others are told of every stage of an append, and may end it there.
+that is not what was written and has a good one behind it is damage. There are no lists of runs here and no inbox, so summaries are not kept. Others are told of every stage of an append, and may end it there.
 """
 
 import json
@@ -19,6 +19,8 @@ from dsa.runtime.journal import (
     LeaseLostError,
     Recorded,
     StoreError,
+    Summary,
+    Taking,
     UnknownRunError,
     first_link,
     next_link,
@@ -40,6 +42,10 @@ class Owner(Protocol):
 
     name: str
 
+    @property
+    def may_release(self) -> bool:
+        """Return whether it lives and its store has not failed."""
+
     def before(self, entries: Sequence[Entry]) -> None:
         """Entries are about to be written; none of them is."""
 
@@ -54,6 +60,12 @@ class Owner(Protocol):
 
     def holding(self, stage: Stage, epoch: int) -> None:
         """The run is about to be held under an epoch (`before`), that is written (`unsynced`), the run is held (`durable`)."""
+
+    def held(self, recorded: Recorded) -> None:
+        """The run is held and read: whoever asked for it is about to go on with it."""
+
+    def releasing(self, stage: Stage) -> None:
+        """The run is about to be released (`before`), that is written (`unsynced`), nobody holds it (`durable`)."""
 
 
 @attrs.frozen
@@ -74,7 +86,7 @@ class DiskStore:
     def __init__(self, files: dict[str, File], owner: Owner, is_alive: Callable[[str], bool]) -> None:
         self._files, self._owner, self._is_alive = files, owner, is_alive
 
-    def create(self, run: str, text: str, entries: Sequence[Entry]) -> "DiskJournal":
+    def create(self, run: str, text: str, entries: Sequence[Entry], summary: Summary | None = None) -> "DiskJournal":  # noqa: ARG002  (not kept)
         """Begin a run. Raises StoreError when there is one of that id."""
         file = self._files.setdefault(run, File())
         if file.content and contents(run, file) is not None:
@@ -85,7 +97,9 @@ class DiskStore:
         journal.write(f"new 1 {len(text)} {self._owner.name}\n{text}", entries)
         return journal
 
-    def hold(self, run: str, *, take: bool = False) -> tuple["DiskJournal", Recorded]:
+    def hold(
+        self, run: str, *, take: bool = False, known: Recorded | None = None  # noqa: ARG002  (all is read)
+    ) -> tuple["DiskJournal", Recorded]:  # fmt: skip
         """Become the writer of a run, and read it. Raises UnknownRunError, HeldError, DamageError."""
         file, found = self._found(run)
         if found.holder is not None and self._is_alive(found.holder) and not take:
@@ -99,7 +113,9 @@ class DiskStore:
         file.sync()
         journal = DiskJournal(file, self._owner, run, found.link, epoch)
         self._owner.holding("durable", epoch)
-        return journal, Recorded(run, found.text, Ledger(found.entries), epoch, self._owner.name)
+        recorded = Recorded(run, found.text, Ledger(found.entries), epoch, self._owner.name)
+        self._owner.held(recorded)
+        return journal, recorded
 
     def read(self, run: str) -> Recorded:
         """Read a run, whoever writes it. Raises UnknownRunError or DamageError."""
@@ -124,10 +140,10 @@ class DiskJournal:
 
     def __init__(self, file: File, owner: Owner, run: str, link: bytes, epoch: int) -> None:
         self.run, self.epoch = run, epoch
-        self._file, self._owner, self._link = file, owner, link
+        self._file, self._owner, self.head = file, owner, link
         self._end = len(file.content)
 
-    def append(self, entries: Sequence[Entry]) -> None:
+    def append(self, entries: Sequence[Entry], summary: Summary | None = None, taking: Sequence[Taking] = ()) -> None:  # noqa: ARG002  (not kept)
         """Write entries, all or none of them; they are durable when this returns. Raises LeaseLostError or StoreError."""
         if entries:
             self._owner.before(entries)
@@ -136,12 +152,12 @@ class DiskJournal:
 
     def write(self, head: str, entries: Sequence[Entry]) -> None:
         """Write a frame that begins with a head and has entries, and have it on the disk."""
-        lines, link = [], self._link
+        lines, link = [], self.head
         for line in map(dump_line, entries):
             link = next_link(link, self.epoch, line)
             lines.append(line)
         self._file.write(_frame(head + "\n".join((*lines, link.hex()))))
-        self._end, self._link = len(self._file.content), link
+        self._end, self.head = len(self._file.content), link
         self._owner.unsynced(entries)
         self._file.sync()
         self._owner.durable(self.epoch, entries)
@@ -155,15 +171,20 @@ class DiskJournal:
                     raise LeaseLostError(self.run)
             self._end = len(self._file.content)
 
-    def release(self) -> None:
-        """Give up the right to write; somebody else's is not touched."""
+    def release(self, summary: Summary | None = None) -> None:  # noqa: ARG002  (not kept)
+        """Give up the right to write; somebody else's is not touched. Raises StoreError."""
+        if not self._owner.may_release:
+            return  # whoever comes next finds this holder dead
+        self._owner.releasing("before")
         try:
             self.require_lease()
         except LeaseLostError:
             return
         self._file.write(_frame(f"free {self.epoch}"))
+        self._owner.releasing("unsynced")
         self._file.sync()
         self._end = len(self._file.content)
+        self._owner.releasing("durable")
 
 
 def _frame(body: str) -> bytes:

@@ -13,8 +13,9 @@ import attrs
 from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.budgets import BUDGET
-from dsa.runtime.journal import DamageError, LeaseLostError, Recorded, StoreError, UnknownRunError
-from dsa.runtime.ledger import Entry, Handling, IntentEntry
+from dsa.runtime.intents import Intent
+from dsa.runtime.journal import DamageError, HeldError, LeaseLostError, StoreError, UnknownRunError
+from dsa.runtime.ledger import Entry, Handling
 from dsa.runtime.rest import Rest
 from dsa.testing.simulation.acts import Acts
 from dsa.testing.simulation.court import Court
@@ -73,7 +74,9 @@ class Story:
         self._acts = Acts(self)
         limits, files, alive = self.plan.limits, self.files, self._is_alive
         is_shown = self.plan.chance.happens(25, "shown")
-        self._around = Surroundings(subject, self.time, files, MemoryArtifacts(), limits, self.mishaps, alive, is_shown)
+        self._around = Surroundings(
+            subject, self.time, files, MemoryArtifacts(), limits, self.mishaps, self.world.binding, alive, is_shown
+        )
 
     def tell(self, what: str | Sequence[Entry]) -> None:
         """Add to the log what happened."""
@@ -147,7 +150,7 @@ class Story:
         is_sent = first is not None and self._acts.is_outside(first) and self.plan.sends_first
         sent = (self.sending(first),) if first is not None and is_sent else ()
         process.sent_at = 0 if sent else -1
-        process.begin(self.world.binding(process), sent)
+        process.begin(sent)
         return process
 
     def sending(self, occurrence: Occurrence) -> Occurrence:
@@ -162,7 +165,7 @@ class Story:
         """Give the process that goes on with the run after one has ended; None when the story is over."""
         ending = process.ending
         if process.rival is not None:
-            process.release()
+            process.is_alive = False
             return process.rival
         if self.is_over:
             return None
@@ -171,7 +174,7 @@ class Story:
         if process.is_alive and not isinstance(ending, StoreError | KilledError):
             self.court.failed(ending if ending is not None else "a process goes no further, and nothing can wake it")
             return None
-        if isinstance(ending, LeaseLostError):
+        if isinstance(ending, LeaseLostError | HeldError):
             self.court.failed("a process was told that another one has the run, and there is none")
         process.is_alive = False
         return self._taken_up(Said())
@@ -179,40 +182,52 @@ class Story:
     def _after_rest(self, process: Process, rest: Rest) -> Process | None:
         stray, self.stray = self.stray, None
         if stray is not None or not process.is_alive:
-            process.release()
             return self._taken_up(Said((self.sending(stray),) if stray is not None else ()))
         if rest.kind == "stopped":
-            process.release()
             spent = rest.failure is not None and rest.failure.code == BUDGET
-            return None if spent else self._taken_up(Said())
+            return None if spent else self._gone_on(process, Said())
         if rest.in_doubt:
-            process.release()
-            return self._taken_up(self._decided(rest.in_doubt))
+            return self._gone_on(process, self._decided(rest.in_doubt))
         following = self.plan.intended(self.facts.position, self.facts.configuration)
         if rest.kind == "finished" or following is None or self.facts.position >= self.plan.longest:
-            process.release()
             return None
         sent = self.sending(following)
-        if self.plan.chance.happens(50, "again", self.facts.position):
-            process.sent_at = self.facts.position
-            process.drive_again(sent)
+        again = self._again(process)
+        if again is None:
+            return self._taken_up(Said((sent,)), sent_at=self.facts.position)
+        again.sent_at = self.facts.position
+        again.drive(sent)
+        return again
+
+    def _gone_on(self, process: Process, said: Said) -> Process | None:
+        """Have a run that was stopped, or is in doubt, gone on with: by the process in which it rests, or by a new one."""
+        if said.answers or self.plan.chance.happens(50, "same", len(self.processes)):
+            return self._taken_up(said)
+        process.drive(decided=said.decided)
+        return process
+
+    def _again(self, process: Process) -> Process | None:
+        """Return which of the processes in which the run has rested goes on with it; None when a new one does."""
+        position, chance = self.facts.position, self.plan.chance
+        if chance.happens(50, "again", position):
             return process
-        process.release()
-        return self._taken_up(Said((sent,)), sent_at=self.facts.position)
+        rested = [each for each in self.processes.values() if each.has_rested and each is not process]
+        return chance.one_of(rested, "which", position) if rested and chance.happens(50, "another", position) else None
 
     def _taken_up(self, said: Said, *, sent_at: int = -1) -> Process | None:
         """Have the run taken up by a new process, as often as it takes."""
         self.time.now_s += self.plan.chance.one_of(_PAUSES_S, "pause", len(self.processes))
         while not self.is_broken and len(self.processes) <= self._most_lives:
             process = self.new_process()
-            recorded = self._held(process)
-            if recorded is None and not self.facts.entries and not self.facts.being_written:
+            is_held = self._held(process, said)
+            if not is_held and not self.facts.entries and not self.facts.being_written:
                 return self._begun()
-            if recorded is not None and said == Said():
+            if is_held and said == Said():
                 said = self._brought()
                 sent_at = self.facts.position if said.sent else -1
-            if recorded is not None and self.start(process, recorded, said):
+            if is_held:
                 process.sent_at = sent_at
+                process.drive(*said.sent, decided=said.decided)
                 return process
             said = Said()
         return None
@@ -227,50 +242,37 @@ class Story:
             Said((self.sending(following),)) if self.plan.chance.happens(25, "brought", len(self.processes)) else Said()
         )
 
-    def _held(self, process: Process) -> Recorded | None:
-        """Hold the run with a process; None when it died, the disk failed, or there is no run."""
+    def _held(self, process: Process, said: Said) -> bool:
+        """Hold the run with a process; return whether it has it, and not when it died, the disk failed, or there is no run."""
         undo = self.mishaps.damaged()
         try:
-            recorded = process.hold()
+            process.take_up(said)
         except DamageError:
             if undo is None:
                 self.court.failed("the ledger is damaged, and nobody has damaged it")
             else:
                 undo()
             self._lost(process, "the ledger is damaged")
-            return None
+            return False
         except (StoreError, KilledError) as ending:
             if isinstance(ending, UnknownRunError):
                 self.court.read((), 0)
             self._lost(process, str(ending))
-            return None
+            return False
         except Exception as ending:  # noqa: BLE001  (whatever it is, it is found)
             self.court.failed(ending)
-            return None
+            return False
         if undo is not None:
             self.court.failed("a byte of the ledger is another one, and it was read as if it were not")
-        self.court.read(tuple(recorded.entries), recorded.epoch)
-        return recorded
+        return True
 
     def _lost(self, process: Process, why: str) -> None:
         process.is_alive = False
         self.tell(f"{process.name} ends{': ' if why else ''}{why}")
 
-    def start(self, process: Process, recorded: Recorded, said: Said) -> bool:
-        """Let a process take up what it holds; tell whether it has come so far."""
-        try:
-            process.take_up(recorded, self.world.binding(process), said)
-        except (StoreError, KilledError) as ending:
-            self._lost(process, str(ending))
-            return False
-        except Exception as ending:  # noqa: BLE001  (whatever it is, it is found)
-            self.court.failed(ending)
-            return False
-        return True
-
     # -- what a person says -----------------------------------------------------------------------------------------------
 
-    def _decided(self, asked: Sequence[IntentEntry]) -> Said:
+    def _decided(self, asked: Sequence[Intent]) -> Said:
         """Look into the world, and say of each effect in doubt what became of it."""
         decided: dict[str, Handling] = {}
         answers: dict[str, Occurrence] = {}
@@ -288,7 +290,7 @@ class Story:
             else:
                 decided[intent.key] = said  # type: ignore[assignment]  # one of three words, as it stands here
             deeds.decided[intent.key].append(said)
-            self.tell(f"somebody says of {intent.effect} {intent.key.partition('/')[2]} in doubt: {said}")
+            self.tell(f"somebody says of {intent.effect} {intent.key} in doubt: {said}")
         return Said((), decided, answers)
 
     def _answer_of(self, effect: str, known: Sequence[str]) -> str:

@@ -10,7 +10,10 @@ from dsa.testing.simulation.faults import FITTING, Boundary, Fault, Triple
 from dsa.testing.simulation.plan import Plan
 from dsa.testing.simulation.store import Stage
 
-#: Where in taking a run up a fault may strike; others may at every stage.
+#: The boundaries that have several stages, and where in them a fault may strike; others may at every stage.
+_STAGED: tuple[Boundary, ...] = ("recovering", "releasing")
+#: The boundaries that only a run passes that is taken up.
+_RECOVERING: tuple[Boundary, ...] = ("recovering", "after hold")
 _STAGE_OF: dict[Fault, Stage] = {"damage": "before", "write fails": "before", "sync fails": "unsynced"}
 _STAGES: tuple[Stage, ...] = ("before", "unsynced", "durable")
 
@@ -41,14 +44,14 @@ class Strikes:
         self._visits += 1
         aim = self._aim
         if not self._has_struck and row == aim.row:
-            if boundary == aim.boundary and (boundary != "recovering" or stage == self._stage):
+            if boundary == aim.boundary and (boundary not in _STAGED or stage == self._stage):
                 return aim.fault
-            if boundary == "durable" and aim.boundary == "recovering" and not self._was_cut:
+            if boundary == "durable" and aim.boundary in _RECOVERING and not self._was_cut:
                 self._was_cut = True
                 return "kill"  # so that there is something to recover from
         if self._visits not in self._further:
             return None
-        fitting = [fault for fault in FITTING[boundary] if boundary != "recovering" or _fits(fault, stage)]
+        fitting = [fault for fault in FITTING[boundary] if boundary not in _STAGED or _fits(fault, stage)]
         return self._chance.one_of(fitting, "further", self._visits)
 
     def came(self, boundary: Boundary, row: int | None, fault: Fault) -> None:

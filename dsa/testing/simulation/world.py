@@ -22,6 +22,7 @@ from dsa.runtime.policies import Action, PolicyContext, Step, error_step, event_
 from dsa.runtime.secrets import Secrets
 from dsa.testing.simulation.facts import Facts
 from dsa.testing.simulation.plan import Plan
+from dsa.testing.simulation.subject import RUN
 
 Fate = Literal["answers", "fails", "garbled", "lost"]
 #: The code of a failure that the world made.
@@ -99,7 +100,7 @@ class World:
         return [call for call in self.calls if call.caller is caller]
 
     async def _perform(self, caller: Caller, action: Action, context: PolicyContext) -> list[Step]:
-        key, effect = context.key.rpartition("/")[0], action.policy  # of this try
+        key, effect = context.key.rpartition("/")[0].removeprefix(f"{RUN}/"), action.policy  # of this try
         call, deeds = Call(caller, key, effect), self._deeds
         if caller.is_alive:
             caller.begins(key, effect)
@@ -113,7 +114,7 @@ class World:
         if call.fate == "fails":
             return self._gave(key, MADE, [error_step(effect, MADE, "it failed, as the seed has it")])
         deeds.happened[key] += 1
-        self._tell(f"{effect} {'/'.join(key.rsplit('/', 2)[1:])} happens")
+        self._tell(f"{effect} {key} happens")
         if call.fate == "garbled":
             return self._gave(key, BAD_ANSWER, self._garbled(effect, key))
         if call.fate == "lost":

@@ -9,9 +9,8 @@ from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep, recorded, writ
 from dsa.errors import DocumentError
 from dsa.lang import digest, loads
 from dsa.meaning import Occurrence
-from dsa.runs.record import OtherMachineError
-from dsa.runs.record import replayed
-from dsa.runtime.ledger import ChangeEntry, DoubtEntry, Ledger, StepEntry
+from dsa.runs.record import OtherMachineError, replayed
+from dsa.runtime.ledger import ChangeEntry, DoubtEntry, Ledger, RowEntry
 from dsa.runtime.run import ReplayError, replay
 
 ROOT = Path(".dsa")
@@ -48,7 +47,7 @@ def test_a_compatible_run_goes_on_under_another_document(shop):
     )
     assert entries[: len(before)] == before[:]
     assert dsa("send", "last", "more").exit_code == 1
-    (last,) = [entry for entry in recorded(ROOT).entries[-4:] if isinstance(entry, StepEntry)]
+    (last,) = [entry for entry in recorded(ROOT).entries[-4:] if isinstance(entry, RowEntry)]
     assert (last.line, last.target) == (36, "failed"), "lines are those of the new document"
     assert done() == ["log", "log"]
 
@@ -92,7 +91,7 @@ def test_a_run_that_does_not_fit_is_refused_and_nothing_has_changed(shop):
         "event 2, paid in paying:\n"
         "  recorded  line 31: paying -> resting; mail, log\n"
         "  bad.md    line 31 (paying | paid | resting): paying -> resting; log, mail\n"
-        "(`dsa diff` tells all that differs; without --machine the run goes on under its own document)\n"
+        "(`dsa diff` tells all that differs; by itself the run goes on under its own document)\n"
     )
     assert recorded(ROOT).entries == before
     assert not Path("done.txt").exists()

@@ -11,7 +11,6 @@ from dsa.cli.faults import Ended
 from dsa.cli.kept import faults_told, find, line
 from dsa.edge.git import ArtifactStoreError
 from dsa.errors import DocumentError
-from dsa.runs.place import open_store
 from dsa.runtime.journal import HeldError, StoreError
 
 OTHER = "20260131T120001-shop-bbbbbb"
@@ -31,21 +30,20 @@ def root(tmp_path, monkeypatch):
     (RUN, RUN), ("last", OTHER), ("aaa", RUN), ("120001", OTHER), (f".dsa/{RUN}", RUN), (f"/somewhere/{RUN}/", RUN),
 ])  # fmt: skip
 def test_a_run_is_named_by_its_id_a_part_of_it_its_folder_or_last(root, wanted, found):
-    with open_store(root) as store:
-        assert find(store, wanted, root) == found
+    assert find((RUN, OTHER), wanted, root) == found
 
 
 def test_a_part_of_the_last_run_is_named_by_its_place(root):
     keep(root, begun(run=f"{OTHER}+1.2").ledger, run=f"{OTHER}+1.2")
-    with open_store(root) as store:
-        assert (find(store, "last", root), find(store, "last+1.2", root)) == (OTHER, f"{OTHER}+1.2")
+    ids = (RUN, OTHER, f"{OTHER}+1.2")
+    assert (find(ids, "last", root), find(ids, "last+1.2", root)) == (OTHER, f"{OTHER}+1.2")
     assert dsa("show", "last+3.1").exit_code == 2
 
 
 @pytest.mark.parametrize(("wanted", "said"), [
     ("shop", "'shop' is a part of 2 runs in .dsa: 20260131T120000-shop-aaaaaa, 20260131T120001-shop-bbbbbb; write more of it"),
-    ("20260131T120000-shop-aaaabb", f"there is no run '20260131T120000-shop-aaaabb' in .dsa; nearest: {RUN}"),
-    ("?", f"there is no run '?' in .dsa; nearest: {RUN}, {OTHER}; `dsa runs` lists them all"),
+    ("20260131T120000-shop-aaaabb", f"there is no run '20260131T120000-shop-aaaabb' in .dsa; did you mean '{RUN}'?"),
+    ("?", f"there is no run '?' in .dsa; the newest: {RUN}, {OTHER}; `dsa runs` lists them all"),
 ])  # fmt: skip
 def test_what_is_no_run_or_several_is_said_with_the_nearest(root, wanted, said):
     result = dsa("show", wanted)
@@ -57,8 +55,7 @@ def test_the_last_of_one_second_is_the_one_that_was_begun_last(tmp_path):
     runs = ["20260131T120000-b-1", "20260131T120000-c-1", "20260131T120000-a-1", "20260131T120000-a-1+3.1"]
     for run in runs:
         keep(tmp_path, [begun(run=run).ledger[0]], run=run)
-    with open_store(tmp_path) as store:
-        assert find(store, "last", tmp_path) == "20260131T120000-a-1"
+    assert find(runs, "last", tmp_path) == "20260131T120000-a-1"
     listed = json.loads(dsa("runs", "--runs", tmp_path, "--json").stdout)
     assert [each["run"] for each in listed] == runs
 

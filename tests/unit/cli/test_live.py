@@ -1,10 +1,11 @@
 import io
 
+from moments import show_to
 from rich.console import Console
 
 from dsa.cli.live import Progress
 from dsa.edge.files import load
-from dsa.runtime.ledger import ArtifactEntry, IntentEntry, Judgement, ResultEntry, VerdictEntry
+from dsa.runtime.ledger import ArtifactEntry, EffectEntry, Judgement, ResultEntry, RowEntry, VerdictEntry
 from dsa.runtime.policies import error_step
 
 MACHINE = load("workflow")
@@ -12,16 +13,16 @@ MACHINE = load("workflow")
 
 def attempt(step, number, outcome, feedback=""):
     target = f"generating.{step}"
-    yield IntentEntry(f"r/{number}/1", "query_llm", "artifact", 1, "idle", target)
-    yield ArtifactEntry(f"r/{number}/1", step, number, f"{step}{number}", "", seconds=1.25)
-    yield VerdictEntry(f"r/{number}/2", step, number, f"{step}{number}", [Judgement(step, outcome, feedback)], 0.25)
+    yield RowEntry(1, "idle", target)
+    yield EffectEntry(f"{number}/1", "query_llm")
+    yield ArtifactEntry(f"{number}/1", step, number, f"{step}{number}", "", seconds=1.25)
+    yield VerdictEntry(f"{number}/2", step, number, f"{step}{number}", [Judgement(step, outcome, feedback)], 0.25)
 
 
 def shown(entries, *, terminal=False, quiet=False, height=24, width=72):
     console = Console(file=io.StringIO(), force_terminal=terminal, width=width, height=height, color_system=None)
     with Progress(MACHINE, console, quiet=quiet) as progress:
-        for entry in entries:
-            progress.observe(entry)
+        show_to(progress.on_moment, *entries)
     return console.file.getvalue()
 
 
@@ -47,8 +48,8 @@ def test_quiet_is_quiet():
 
 def test_a_call_that_failed_is_shown():
     fault = error_step("query_llm", "timeout", "too slow").to_json()
-    first = next(attempt("g_test", 1, "passed"))
-    assert "error" in shown([first, ResultEntry("r/1/1", "query_llm", (fault,))])
+    row, first, *_ = attempt("g_test", 1, "passed")
+    assert "error" in shown([row, first, ResultEntry("1/1", (fault,))])
 
 
 def test_on_a_terminal_the_whole_table_stands_there_in_the_end():
@@ -78,13 +79,13 @@ def test_feedback_cannot_steer_the_terminal():
 
 def test_another_effect_that_fails_ends_no_attempt():
     fault = error_step("notify", "gone", "no mail").to_json()
-    first, *rest = attempt("g_test", 1, "passed")
-    assert "passed" in shown([first, ResultEntry("r/1/2", "notify", (fault,)), *rest])
-    assert "no mail" not in shown([first, ResultEntry("r/1/2", "notify", (fault,)), *rest])
+    row, first, *rest = attempt("g_test", 1, "passed")
+    assert "passed" in shown([row, first, ResultEntry("1/2", (fault,)), *rest])
+    assert "no mail" not in shown([row, first, ResultEntry("1/2", (fault,)), *rest])
 
 
 def test_a_try_that_failed_and_the_next_are_both_shown():
     fault = error_step("query_llm", "timeout", "too slow").to_json()
-    first, *rest = attempt("g_test", 1, "passed")
-    lines = shown([first, ResultEntry("r/1/1", "query_llm", (fault,)), *rest]).splitlines()
+    row, first, *rest = attempt("g_test", 1, "passed")
+    lines = shown([row, first, ResultEntry("1/1", (fault,)), *rest]).splitlines()
     assert [line.split()[2:4] for line in lines] == [["1", "error"], ["1", "passed"]]

@@ -30,8 +30,8 @@ def events():
     ([], None),
     (["green tea"], "green tea"),
     ([""], ""),
-    (["--json-data", '{"tea": ["green", 2.5, null]}'], {"tea": ["green", 2.5, None]}),
-    (["--json-data", '"text"'], "text"),
+    (["--data", '{"tea": ["green", 2.5, null]}'], {"tea": ["green", 2.5, None]}),
+    (["--data", '"text"'], "text"),
 ])  # fmt: skip
 def test_an_event_is_handed_over_with_its_data_and_the_run_goes_on(arguments, data):
     result = dsa("send", "last", "order", *arguments)
@@ -43,11 +43,11 @@ def test_an_event_is_handed_over_with_its_data_and_the_run_goes_on(arguments, da
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    (["text", "--json-data", "1"], "two ways to say the same"),
-    (["--json-data", "{"], "--json-data is not JSON"),
-    (["--json-data", "[NaN]"], "NaN is no JSON"),
-    (["--json-data", "[" * 100_000], "--json-data is not JSON"),
-    (["\udcff"], "the data is not UTF-8 text"),
+    (["text", "--data", "1"], "two ways to say the same"),
+    (["--data", "{"], "--data begins as JSON and is not valid"),
+    (["--data", "[NaN]"], "NaN is not JSON"),
+    (["--data", "[" * 100_000], "--data begins as JSON and is not valid"),
+    (["\udcff"], "DATA is not UTF-8 text"),
 ])  # fmt: skip
 def test_data_that_is_none_is_refused_before_anything_happens(arguments, said):
     result = dsa("send", "last", "order", *arguments)
@@ -115,8 +115,8 @@ def test_an_answer_settles_a_doubt(shop):
     assert isinstance(dsa("send", "last", "paid", "--answers", "7/7").exception, DoubtError)
     assert isinstance(dsa("send", "last", "order", "--answers", "1/2").exception, OccurrenceError)
     assert "did you mean 'declined'?" in dsa("send", "last", "decline", "--answers", "1/2").stderr
-    result = dsa("send", "last", "declined", "--json-data", '{"by": "phone"}', "--answers", "1/2")
+    result = dsa("send", "last", "declined", "--data", '{"by": "phone"}', "--answers", "1/2")
     assert (result.exit_code, result.stderr) == (1, "")
     assert result.stdout.startswith("failed by declined (line 32)\n")
     (answer,) = (entry for entry in recorded(ROOT, run).entries if isinstance(entry, EventEntry) and entry.key)
-    assert (answer.event, answer.key, answer.data) == ("declined", f"{run}/1/2", {"by": "phone"})
+    assert (answer.event, answer.key, answer.data) == ("declined", "1/2", {"by": "phone"})

@@ -1,5 +1,7 @@
 """`dsa show`: the timeline, and the same run in other forms."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -18,12 +20,13 @@ from dsa.runtime.ledger import (
     CallEntry,
     CallResultEntry,
     DoubtEntry,
+    EventEntry,
     Judgement,
     ResultEntry,
     TimerEntry,
     VerdictEntry,
-    load_lines,
 )
+from dsa.runtime.moment import load_story
 from dsa.runtime.policies import (
     Action,
     action_call_step,
@@ -57,16 +60,14 @@ def agent_run():
     run, _ = begin(machine, RUN, digest=digest(machine), started=started, at_ms=1_000)
     run, _ = run.feed(Occurrence("specification", data="make\nf"), at_ms=1_000)
     stored = ArtifactEntry(run.keys["query_llm"], "g", 1, "a" * 64, "b" * 64, (), "llm", "tiny", 1.5)
-    run = run.record(stored).record(
-        ResultEntry(stored.key, "query_llm", (event_step("query_llm", "artifact").to_json(),), 1.6)
-    )
+    run = run.record(stored).record(ResultEntry(stored.key, (event_step("query_llm", "artifact").without_id(),), 1.6))
     run, _ = run.feed(Occurrence("artifact"), run.keys["query_llm"], at_ms=2_700)
     key = run.keys["execute_guard"]
     run = run.record(VerdictEntry(key, "g", 1, "a" * 64, [Judgement("g", "failed", "it\nis 2")]))
     run, _ = run.feed(Occurrence("verdict", {"g": "failed"}), key, at_ms=2_800)
     key = run.keys["query_llm"]
-    run = run.record(ResultEntry(f"{RUN}/3/1", "refine_context"))
-    run = run.record(ResultEntry(key, "query_llm", (error_step("query_llm", "timeout", "no answer").to_json(),)))
+    run = run.record(ResultEntry("3/1"))
+    run = run.record(ResultEntry(key, (error_step("query_llm", "timeout", "no answer").without_id(),)))
     return run.record(DoubtEntry(key, "query_llm", "again"))
 
 
@@ -136,9 +137,9 @@ TIMED = SHOP.replace("| resting | more       |           |", "| resting | after 
 def test_timers_refusals_and_late_answers_are_told():
     run, _ = begun(TIMED).feed(Occurrence("order"))
     key = run.keys["pay"]
-    run = run.record(ResultEntry(f"{RUN}/1/1", "log"))
+    run = run.record(ResultEntry("1/1"))
     run, _ = run.feed(Occurrence("order"))
-    run, _ = run.feed(Occurrence("paid"), "old/0/1")
+    run, _ = run.feed(Occurrence("paid"), "0/1")
     run, _ = run.feed(Occurrence("paid"), key)
     run = run.record(TimerEntry("resting", "after 2s", 1_769_860_802_345))
     keep(ROOT, run.ledger, TIMED)
@@ -148,7 +149,7 @@ def test_timers_refusals_and_late_answers_are_told():
         in told
     )
     assert (
-        "  3  paid (of 0/1)  refused: late (old/0/1 is not outstanding); accepted there: declined, paid, pay.failed\n"
+        "  3  paid (of 0/1)  refused: late (0/1 is not outstanding); accepted there: declined, paid, pay.failed\n"
         in told
     )
     assert "     timer after 2s of resting, due 2026-01-31 12:00:02.345 UTC\n" in told
@@ -176,9 +177,40 @@ def test_nothing_that_a_model_or_a_person_wrote_steers_the_terminal():
     assert line == "     data: \\x1b[2J next \\u202e" + "x" * 69 + "..."
 
 
-def test_json_is_the_ledger():
+def test_jsonl_is_the_story_one_entry_a_line():
     entries = crashed_while(ROOT, doing="mail")
-    assert load_lines(shown("--json")) == entries == recorded(ROOT).entries
+    assert load_story(shown("--jsonl")) == entries == recorded(ROOT).entries
+    numbered = [json.loads(line) for line in shown("--jsonl", "--after", "3").splitlines()]
+    assert [(line["run"], line["number"]) for line in numbered] == [(RUN, at) for at in range(4, len(entries) + 1)]
+
+
+def test_a_long_story_is_told_in_pages(monkeypatch):
+    monkeypatch.setattr("dsa.cli.timeline.PAGE", 4)
+    entries = crashed_while(ROOT, doing="mail")
+    first = shown()
+    assert "1  order" in first
+    assert "2  paid" not in first
+    (more,) = re.findall(r"\.\. entries 1 to (\d+) of (\d+); `dsa show (\S+) --after (\d+)` goes on", first)
+    assert more == (more[0], str(len(entries)), RUN, more[0])
+    assert isinstance(entries[int(more[0])], EventEntry), "pages end before an event"
+    second = shown("--after", more[0])
+    assert "1  order" not in second
+    assert "2  paid" in second
+    assert "goes on" not in second
+    assert first.splitlines()[-3:] == second.splitlines()[-3:], "each says how it stands"
+
+
+def test_json_is_one_object_of_how_the_run_stands():
+    crashed_while(ROOT, doing="pay")
+    told = json.loads(shown("--json"))
+    assert (told["run"], told["kind"], told["state"], told["exit_code"]) == (RUN, "in doubt", "paying", 0)
+    assert [each["effect"] for each in told["in_doubt"]] == ["pay"]
+
+
+@pytest.mark.parametrize("form", ["--json", "--percepts"])
+def test_pages_are_of_the_story_alone(form):
+    keep(ROOT, begun().ledger)
+    assert dsa("show", "last", form, "--after", "1").exit_code == 2
 
 
 @pytest.mark.parametrize("form", ["--percepts", "--as-scenario", "--provenance"])
@@ -217,7 +249,7 @@ def test_refused_and_late_events_are_in_it_where_a_scenario_can_say_them():
     run, _ = begun(TIMED).feed(Occurrence("order"))
     key = run.keys["pay"]
     run, _ = run.feed(Occurrence("order"))
-    run, _ = run.feed(Occurrence("paid"), "old/0/1")
+    run, _ = run.feed(Occurrence("paid"), "0/1")
     run, _ = run.feed(Occurrence("paid"), key)
     run, _ = run.feed(Occurrence("declined"))
     run, _ = run.feed(Occurrence("after 2s", source="resting"))
@@ -310,7 +342,7 @@ def test_attempts_stand_below_what_they_refine():
 # -- runs of policies -------------------------------------------------------------------------------------------------
 
 
-KEY = f"{RUN}/1/1"
+KEY = "1/1"
 
 
 def given(path, *steps):
@@ -334,7 +366,7 @@ def test_a_run_of_a_policy_is_told_as_the_tree_of_its_calls():
     )
     read = CallEntry(KEY, "1.1.1.2", "read", "3" * 64, {"file": "a\nb"})
     about = {"call": {"policy": "read", "path": "1.1.1.2"}}
-    failed = ResultEntry(KEY, "perform", [error_step("perform", "OSError", "no\nroute", about=about).to_json()])
+    failed = ResultEntry(KEY, [error_step("perform", "OSError", "no\nroute", about=about).without_id()])
     again = DoubtEntry(KEY, "perform", "again")
     lost = CallEntry(KEY, "1.1.1.2.1", "slow", "4" * 64, {})
     result = given("1.1.1.2", gone, action_result_step("read", {"lines": 2}), agreed)
@@ -372,6 +404,6 @@ to do   model 1/1/1.1.1, which was under way: it is asked for again
 go on   dsa resume {RUN}
 """
     )
-    assert len(load_lines(shown("--json"))) == 15
+    assert len(load_story(shown("--jsonl"))) == 15
     assert shown("--provenance") == "nothing was generated\n"
     assert "| specification | perform | performing |" in shown("--as-scenario")

@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 from hands import TWO_AT_ONCE, Hands, driver_of, finish, refusals
+from results import results_of
 
+from dsa.edge.effects import steps_of
 from dsa.errors import OccurrenceError
 from dsa.meaning import Occurrence
-from dsa.runtime.ledger import ResultEntry
 from dsa.runtime.policies import Step, event_step
 from dsa.runtime.run import replay
 from dsa.testing.doubles import StillClock
@@ -132,8 +133,8 @@ def test_steps_are_numbered_under_the_key_of_their_effect():
         return driver.run
 
     run = finish(play())
-    result = next(entry for entry in run.ledger if isinstance(entry, ResultEntry) and entry.effect == "left")
-    assert [step["id"] for step in result.steps] == ["r/1/2/1", "r/1/2/2"]
+    result = results_of(run.ledger, "left")[0]
+    assert [step.id for step in steps_of(result)] == ["1/2/1", "1/2/2"]
 
 
 def test_data_that_is_no_json_is_refused_before_anything_happens():

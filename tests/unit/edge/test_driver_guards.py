@@ -10,8 +10,8 @@ from dsa.meaning import Occurrence
 from dsa.runtime.content import GuardInterface, GuardResult
 from dsa.runtime.ledger import (
     ArtifactEntry,
+    EffectEntry,
     EventEntry,
-    IntentEntry,
     VerdictEntry,
 )
 from dsa.runtime.run import replay
@@ -128,9 +128,9 @@ def test_a_generator_that_raises_is_a_failure_of_query_llm(text, kind):
 def test_the_artifact_is_recorded_before_its_guard_runs_and_the_verdict_after():
     rest, _, _ = run_agent(UNHANDLED, ["one", "two"], ["no", GuardResult(passed=False, feedback="never", fatal=True)])
     kinds = [
-        entry.effect if isinstance(entry, IntentEntry) else type(entry).__name__
+        entry.effect if isinstance(entry, EffectEntry) else type(entry).__name__
         for entry in rest.run.ledger
-        if isinstance(entry, IntentEntry | ArtifactEntry | VerdictEntry)
+        if isinstance(entry, EffectEntry | ArtifactEntry | VerdictEntry)
     ]
     once = ["query_llm", "ArtifactEntry", "execute_guard", "VerdictEntry"]
     assert kinds == [*once, "refine_context", *once]

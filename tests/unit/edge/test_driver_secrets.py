@@ -1,5 +1,7 @@
 """A run keeps no secret, and nothing that had one passes, whatever the policies and guards behind it do."""
 
+from pathlib import Path
+
 import pytest
 from hands import driver_of, finish
 
@@ -10,8 +12,9 @@ from dsa.errors import BindingError
 from dsa.lang import dumps, loads
 from dsa.meaning import Occurrence
 from dsa.runs.bindings import bind
-from dsa.runs.running import perform
-from dsa.runs.running import take_up
+from dsa.runs.document import Document
+from dsa.runs.runs import open_runs
+from dsa.runs.setup import Options
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, Judgement, VerdictEntry, dump_line
@@ -145,10 +148,24 @@ def test_what_a_guard_raises_as_an_event_arrives_is_told_without_secrets():
     assert (rest.kind, rest.failure.message) == ("stopped", "401 for '[secret THE_TOKEN]'")
 
 
+def drive(root, document, effects, *sent, run_id=None):
+    """Drive a new run of a document, or the one of this id, until it rests."""
+
+    async def driven():
+        options = Options(lambda _machine, _started: Binding(effects))
+        async with open_runs(root) as runs:
+            if run_id is None:
+                handle = runs.begin(runs.setup(document, options))
+                return await handle.drive(*sent)
+            return await (await runs.resume(run_id, *sent, options=options)).rest()
+
+    return finish(driven())
+
+
 def test_what_a_run_is_started_with_is_kept_without_secrets(tmp_path):
-    started = {"file": f"/home/{WORD}/machine.md", "budget": []}
-    performed = perform(WAITING, dumps(WAITING), Binding({"make": make}), None, root=tmp_path, started=started)
-    assert dict(performed.rest.run.ledger[0].started)["file"] == "/home/[secret THE_TOKEN]/machine.md"
+    document = Document(WAITING, dumps(WAITING), Path(f"/home/{WORD}/machine.md"))
+    rest = drive(tmp_path, document, {"make": make})
+    assert dict(rest.run.ledger[0].started)["file"] == "/home/[secret THE_TOKEN]/machine.md"
 
 
 def test_a_document_with_a_secret_is_refused_before_anything_is_kept(tmp_path):
@@ -157,7 +174,7 @@ def test_a_document_with_a_secret_is_refused_before_anything_is_kept(tmp_path):
     with pytest.raises(
         SecretError, match=rf"line {lines} of the document has the secret THE_TOKEN .*--not-secret THE_TOKEN"
     ):
-        perform(WAITING, text, Binding({"make": make}), None, root=tmp_path / "runs")
+        drive(tmp_path / "runs", Document(WAITING, text), {"make": make})
     assert not (tmp_path / "runs").exists()
 
 
@@ -168,13 +185,13 @@ def test_who_goes_on_without_the_secret_knows_what_had_it(tmp_path, monkeypatch)
         raise ConnectionError("no power")
 
     effects = {**forging(f"key = '{WORD}'"), "execute_guard": cut_off}
-    performed = perform(MACHINE, read_text(locate("dual_state")), Binding(effects), "x", root=tmp_path)
-    assert performed.rest.kind == "stopped"
+    document = Document(MACHINE, read_text(locate("dual_state")))
+    rest = drive(tmp_path, document, effects, Occurrence("specification", data="x"))
+    assert rest.kind == "stopped"
     monkeypatch.delenv("THE_TOKEN")
     again = {**forging("fine"), "query_llm": forging("key = '[secret THE_TOKEN]'")["query_llm"]}
-    performed = take_up(tmp_path, performed.rest.run.run_id, lambda *_: Binding(again))
-    assert performed.rest.run.outcome == "failed"
-    assert performed.rest.run.sigma == {"satisfied": False}
+    rest = drive(tmp_path, document, again, run_id=rest.run.run_id)
+    assert (rest.run.outcome, rest.run.sigma) == ("failed", {"satisfied": False})
 
 
 def test_what_a_module_raises_as_it_is_imported_is_told_without_secrets(tmp_path):

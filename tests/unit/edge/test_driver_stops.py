@@ -2,9 +2,9 @@
 
 import pytest
 from hands import HOLES, TWO_AT_ONCE, Hands, driver_of, finish
+from results import results_of
 
 from dsa.meaning import Occurrence
-from dsa.runtime.ledger import ResultEntry
 from dsa.runtime.policies import error_step, event_step
 from dsa.runtime.run import replay
 from dsa.testing.doubles import StillClock
@@ -54,7 +54,7 @@ def test_an_answer_that_is_none_is_a_failure_of_the_effect(steps):
     assert rest.kind == "stopped"
     assert rest.failure.what == "left"
     assert rest.failure.code in {"BAD_ANSWER", "GONE"}
-    results = [entry for entry in rest.run.ledger if isinstance(entry, ResultEntry) and entry.effect == "left"]
+    results = results_of(rest.run.ledger, "left")
     assert any(step["payload"].get("error") for step in results[0].steps)
 
 

@@ -6,6 +6,7 @@ from itertools import chain
 
 import pytest
 from hands import finish
+from results import results_of
 
 from dsa.edge.binding import Binding
 from dsa.edge.driver import Driver
@@ -14,7 +15,8 @@ from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.budgets import Limit
 from dsa.runtime.content import GuardInterface, GuardResult
-from dsa.runtime.ledger import IntentEntry, ResultEntry, to_json
+from dsa.runtime.intents import Intents
+from dsa.runtime.ledger import EffectEntry, ResultEntry, to_json
 from dsa.runtime.policies import answering, event_step
 from dsa.runtime.run import begin
 from dsa.testing.doubles import StillClock
@@ -57,10 +59,14 @@ class Writes:
     run, epoch = "r", 1
 
     def __init__(self):
-        self.appends = []
+        self.appends, self.intents = [], Intents()
 
     def append(self, entries):
-        self.appends.append([f"{to_json(entry)['kind']} {getattr(entry, 'effect', '')}".strip() for entry in entries])
+        self.appends.append([f"{to_json(entry)['kind']} {self._effect(entry)}".strip() for entry in entries])
+
+    def _effect(self, entry):
+        self.intents.take(entry)
+        return self.intents.effect(entry.key) if isinstance(entry, EffectEntry | ResultEntry) else ""
 
     def entries(self, after=0):
         return list(chain.from_iterable(self.appends[after:]))
@@ -109,10 +115,10 @@ def test_what_came_of_an_effect_is_written_with_what_follows(is_eager, waits):
     driver, writes = driver_of(effects)
     assert finish(driver.drive(Occurrence("go"))).kind == "finished"
     assert writes.appends[:2] == [
-        ["machine", "event", "step", "intent make"],
-        ["result make", "event", "step", "intent check", "intent log"],
+        ["machine", "event", "row", "effect make"],
+        ["result make", "event", "row", "effect check", "effect log"],
     ]
-    assert sorted(writes.entries(after=2)) == ["event", "result check", "result log", "step"]
+    assert sorted(writes.entries(after=2)) == ["event", "result check", "result log", "row"]
 
 
 @pytest.mark.parametrize("is_eager", [False, True])
@@ -133,7 +139,7 @@ def test_nothing_begins_before_it_is_written(is_eager):
     finish(driver.drive(Occurrence("go")))
     assert [name for name, _ in begun] == ["make", "check"]
     for name, written in begun:
-        assert f"intent {name}" in written
+        assert f"effect {name}" in written
     assert "result make" in begun[1][1]
 
 
@@ -284,7 +290,7 @@ def test_an_eager_policy_that_waits_is_stopped_like_any_other():
         driver, _ = driver_of({"make": make, "check": answer("checked", is_eager=True)})
         driving = asyncio.create_task(driver.drive(Occurrence("go")))
         await asyncio.sleep(0.01)
-        assert any(isinstance(entry, IntentEntry) for entry in driver.run.ledger)
+        assert any(isinstance(entry, EffectEntry) for entry in driver.run.ledger)
         driving.cancel()
         await asyncio.gather(driving, return_exceptions=True)
 
@@ -363,8 +369,7 @@ def test_a_call_counts_before_it_is_written():
     driver = Driver(run, Binding(effects), MemoryArtifacts(), commands=commands, limits=limits, clock=StillClock())
     rest = asyncio.run(driver.drive(Occurrence("go")))
     codes = {
-        entry.effect: [step["payload"].get("code") for step in entry.steps]
-        for entry in rest.run.ledger
-        if isinstance(entry, ResultEntry)
+        effect: [step["payload"].get("code") for entry in results_of(rest.run.ledger, effect) for step in entry.steps]
+        for effect in ("first", "second")
     }
     assert codes == {"first": [None], "second": ["BUDGET"]}

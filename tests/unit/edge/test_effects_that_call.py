@@ -6,6 +6,7 @@ from itertools import count
 
 import pytest
 from crashes import RUN, Breaking, Crash
+from results import results_of
 
 from dsa.edge.binding import Binding
 from dsa.edge.driver import Driver
@@ -16,7 +17,7 @@ from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.budgets import read_limit
 from dsa.runtime.decorators import invoke_action, loop_wrapper
 from dsa.runtime.journal import Beginning
-from dsa.runtime.ledger import CallEntry, CallResultEntry, DoubtEntry, ResultEntry
+from dsa.runtime.ledger import CallEntry, CallResultEntry, DoubtEntry
 from dsa.runtime.policies import Action, action_call_step, action_result_step, event_step, text_step
 from dsa.runtime.recorded import ReplayMismatchError
 from dsa.runtime.recovery import unfinished
@@ -47,7 +48,7 @@ TRIP = loads("""# trip
 | idle | go | log, plan | planning |
 | planning | planned | | succeeded |
 """)
-KEY = f"{RUN}/1/2"
+KEY = "1/2"
 
 
 class Agency:
@@ -139,7 +140,7 @@ def test_what_the_policy_of_an_effect_calls_is_recorded_under_the_effects_key():
     agency = Agency()
     rest = agency.live()
     assert (rest.kind, rest.run.outcome) == ("finished", "succeeded")
-    assert calls(agency) == [(f"{RUN}/1/1", "1.1"), (KEY, "1.1"), (KEY, "1.2"), (KEY, "1.3")]
+    assert calls(agency) == [("1/1", "1.1"), (KEY, "1.1"), (KEY, "1.2"), (KEY, "1.3")]
     ended = [e.path for e in agency.entries() if isinstance(e, CallResultEntry) and e.key == KEY]
     assert ended == ["1.2", "1.1", "1.3"], "Rome came first"
     assert replay(TRIP, agency.entries()) == rest.run
@@ -195,7 +196,7 @@ def test_a_try_has_calls_of_its_own_and_a_killed_one_goes_on_with_them():
     agency = killed_while_paying("retry", plan, tried)
     assert agency.live().kind == "finished"
     assert [path for key, path in calls(agency) if key == KEY] == ["1.1", "2.1", "2.2"]
-    assert tried == [f"{KEY}/1", f"{KEY}/2", f"{KEY}/2"]
+    assert tried == [f"{RUN}/{KEY}/1", f"{RUN}/{KEY}/2", f"{RUN}/{KEY}/2"]
     assert agency.made["look Rome"] == 2
 
 
@@ -303,7 +304,7 @@ def test_an_effect_may_call_what_is_bound_and_nothing_else():
     refused, let_in, config, key = rest.run.ledger[-2].data
     assert refused["code"] == "NOT_ALLOWED"
     assert refused["message"] == "plan may not call planned; it may call: look, model, pay, write"
-    assert (let_in, config, key) == ({"paid": 1}, {"model": "m"}, f"{KEY}/1")
+    assert (let_in, config, key) == ({"paid": 1}, {"model": "m"}, f"{RUN}/{KEY}/1")
 
 
 # -- agents within effects ----------------------------------------------------------------------------------------------------
@@ -344,7 +345,5 @@ def test_a_call_that_says_what_it_took_counts_in_the_budget_of_its_effect(limit,
         raise OSError("down")
 
     rest = Agency(failing).live(limits=[read_limit(limit, ["plan"])])
-    codes = [
-        e.steps[-1]["payload"]["code"] for e in rest.run.ledger if isinstance(e, ResultEntry) and e.effect == "plan"
-    ]
+    codes = [entry.steps[-1]["payload"]["code"] for entry in results_of(rest.run.ledger, "plan")]
     assert codes == said

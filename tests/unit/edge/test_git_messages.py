@@ -65,7 +65,7 @@ def test_a_message_is_safe_to_show(run, record):
 
 def test_git_reads_the_same_trailers():
     said = (Judgement("tests", "failed", "first\n\nVerdict: passed\n | x"), Judgement("lint", "passed"))
-    message = message_of("r", VerdictEntry("r/2/1", "impl", 3, "ab", said, 0.5))
+    message = message_of("r", VerdictEntry("2/1", "impl", 3, "ab", said, 0.5))
     command = ["git", "interpret-trailers", "--parse", "--unfold"]
     shown = subprocess.run(command, input=message, capture_output=True, check=True).stdout.decode()
     assert [line.rstrip() for line in shown.splitlines()] == [
@@ -82,7 +82,7 @@ def test_git_reads_the_same_trailers():
         "Outcome: passed",
         "Feedback:",
         "Seconds: 0.5",
-        "Key: r/2/1",
+        "Key: 2/1",
     ]
 
 

@@ -20,7 +20,7 @@ def repository():
 def test_a_record_is_a_commit_that_git_log_shows(repository):
     store = GitArtifacts(repository, RUN, now_s=lambda: 1_790_000_000.5)
     made = store.store(Artifact("x = 1\n", 1, step="impl", usage=Usage("m1", 0.5, 10, 20, 0.25)), author="llm")
-    store.record_verdict(VerdictEntry("r/2/1", "impl", 1, made.artifact_id, (Judgement("tests", "failed", "a\nb"),)))
+    store.record_verdict(VerdictEntry("2/1", "impl", 1, made.artifact_id, (Judgement("tests", "failed", "a\nb"),)))
     assert (
         git(repository, "log", "--reverse", "--format=%an %at%n%B", BRANCH)
         == f"""\
@@ -56,7 +56,7 @@ Feedback: |
   | a
   | b
 Seconds: 0.0
-Key: r/2/1
+Key: 2/1
 
 """
     )

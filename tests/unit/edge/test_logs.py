@@ -3,6 +3,7 @@ import json
 import logging
 
 import pytest
+from moments import show_to
 
 from dsa.edge.logs import LOGGER, LedgerLog, described, log_to
 from dsa.runtime.ledger import (
@@ -11,13 +12,13 @@ from dsa.runtime.ledger import (
     CallResultEntry,
     ChangeEntry,
     DoubtEntry,
+    EffectEntry,
     EventEntry,
-    IntentEntry,
     Judgement,
     MachineEntry,
     RefusalEntry,
     ResultEntry,
-    StepEntry,
+    RowEntry,
     TimerEntry,
     VerdictEntry,
 )
@@ -29,18 +30,18 @@ FAILED = (error_step("tell", "GONE", "a long story").to_json(),)
 ENTRIES = [
     MachineEntry("r1", "letters", "d" * 64),
     EventEntry(1, "specification", data="a text of a person"),
-    StepEntry(1, 33, "idle", "writing", {"retries": 1}),
-    IntentEntry("r1/1/1", "query_llm", "specification", 33, "idle", "writing"),
-    ArtifactEntry("r1/1/1", "g", 1, "a" * 64, "b" * 64, (), "llm", "m", 0.25, 12, 3, redacted=("A_KEY",)),
-    VerdictEntry("r1/1/1", "g", 1, "a" * 64, [Judgement("g", "failed", "a text of a guard")], 0.5),
-    ResultEntry("r1/1/1", "query_llm", (), 0.75),
-    EventEntry(2, "verdict", {"g": "failed"}, None, None, "r1/1/1"),
-    RefusalEntry(2, "late", "too late", ("approved", "rejected")),
+    RowEntry(33, "idle", "writing", {"retries": 1}),
+    EffectEntry("1/1", "query_llm"),
+    ArtifactEntry("1/1", "g", 1, "a" * 64, "b" * 64, (), "llm", "m", 0.25, 12, 3, redacted=("A_KEY",)),
+    VerdictEntry("1/1", "g", 1, "a" * 64, [Judgement("g", "failed", "a text of a guard")], 0.5),
+    ResultEntry("1/1", (), 0.75),
+    EventEntry(2, "verdict", {"g": "failed"}, None, None, "1/1"),
+    RefusalEntry("late", "too late", ("approved", "rejected")),
     TimerEntry("writing", "after 30s", 1_000),
-    DoubtEntry("r1/1/1", "tell", "retry"),
-    ResultEntry("r1/1/1", "tell", FAILED, 1.0),
-    CallEntry("r1/1/1", "1.1", "look", "d", {}),
-    CallResultEntry("r1/1/1", "1.1"),
+    DoubtEntry("1/1", "tell", "retry"),
+    ResultEntry("1/1", FAILED, 1.0),
+    CallEntry("1/1", "1.1", "look", "d", {}),
+    CallResultEntry("1/1", "1.1"),
     ChangeEntry("letters2", "e" * 64, "# a document"),
 ]
 
@@ -49,25 +50,24 @@ def lines(*entries, level="debug", form="json"):
     """What is written of entries."""
     stream, log = io.StringIO(), LedgerLog()
     with log_to(stream, level, form, SECRETS):
-        for entry in entries:
-            log.observe(entry)
+        show_to(log.on_moment, *entries)
     return stream.getvalue().splitlines()
 
 
 def test_each_entry_is_a_line_that_says_what_it_says_but_no_texts():
     told = [json.loads(line) for line in lines(*ENTRIES)]
     assert [line.pop("kind") for line in told] == [
-        "machine", "event", "step", "intent", "artifact", "verdict", "result", "event", "refusal", "timer", "doubt", "result",
-        "call", "call_result", "policy", "change",
+        "machine", "event", "row", "effect", "artifact", "verdict", "result", "event", "refusal", "timer", "doubt", "result",
+        "call", "call_result", "change",
     ]  # fmt: skip
     assert all(line.pop("time").endswith("Z") and line.pop("logger") == "dsa" for line in told)
-    key, where = {"key": "r1/1/1"}, {"run": "r1", "seq": 1, "state": "writing"}
+    key, where = {"key": "1/1"}, {"run": "r1", "seq": 1, "state": "writing"}
     about = {"step": "g", "attempt": 1, "artifact": "a" * 64}
     assert told == [
         {"level": "info", "run": "r1", "seq": 0, "machine": "letters", "digest": "d" * 64},
         {"level": "info", "run": "r1", "seq": 1, "event": "specification"},
         {"level": "info", **where, "line": 33, "source": "idle", "changed": {"retries": 1}},
-        {"level": "info", **where, "effect": "query_llm", **key, "line": 33},
+        {"level": "info", **where, "effect": "query_llm", **key},
         {"level": "warning", **where, **key, "seconds": 0.25, **about, "model": "m", "prompt_tokens": 12, "completion_tokens": 3, "redacted": ["A_KEY"]},
         {"level": "info", **where, **key, "seconds": 0.5, **about, "verdict": "failed", "guards": {"g": "failed"}},
         {"level": "info", **where, "effect": "query_llm", **key, "seconds": 0.75},
@@ -75,22 +75,21 @@ def test_each_entry_is_a_line_that_says_what_it_says_but_no_texts():
         {"level": "warning", **where, "seq": 2, "reason": "late", "accepted": ["approved", "rejected"]},
         {"level": "debug", **where, "seq": 2, "timer": "writing", "event": "after 30s", "deadline_ms": 1000},
         {"level": "warning", **where, "seq": 2, "effect": "tell", **key, "handling": "retry"},
-        {"level": "warning", **where, "seq": 2, "effect": "tell", **key, "seconds": 1.0, "code": "GONE"},
+        {"level": "warning", **where, "seq": 2, "effect": "query_llm", **key, "seconds": 1.0, "code": "GONE"},
         {"level": "debug", **where, "seq": 2, "policy": "look", **key, "path": "1.1"},
         {"level": "debug", **where, "seq": 2, **key, "path": "1.1"},
-        {"level": "info", "run": "r2", "seq": 2, "state": "writing", "policy": "search"},
-        {"level": "info", "run": "r2", "seq": 2, "state": "writing", "machine": "letters2", "digest": "e" * 64},
+        {"level": "info", **where, "seq": 2, "machine": "letters2", "digest": "e" * 64},
     ]  # fmt: skip
 
 
 def test_as_text_a_line_has_words_and_pairs_with_keys_as_people_read_them():
     first, second = lines(ENTRIES[0], ENTRIES[3], form="text")
     assert first.split(maxsplit=3)[1:3] == ["INFO", "machine"]
-    assert second.endswith("intent      run=r1 seq=0 effect=query_llm key=1/1 line=33")
+    assert second.endswith("effect      run=r1 seq=0 effect=query_llm key=1/1")
 
 
 @pytest.mark.parametrize(("level", "kinds"), [
-    ("info", 13), ("warning", 4), ("error", 0),
+    ("info", 12), ("warning", 4), ("error", 0),
 ])  # fmt: skip
 def test_a_level_leaves_out_what_is_below_it(level, kinds):
     assert len(lines(*ENTRIES, level=level)) == kinds
@@ -107,9 +106,8 @@ def test_bad_news_are_warnings_and_all_kinds_are_known():
 def test_what_was_there_before_is_not_logged_again_but_known():
     stream, log = io.StringIO(), LedgerLog()
     with log_to(stream, "info", "json", SECRETS):
-        for entry in ENTRIES[:3]:
-            log.recall(entry)
-        log.observe(ENTRIES[3])
+        show_to(log.on_moment, *ENTRIES[:3], is_new=False)
+        show_to(log.on_moment, ENTRIES[3])
     (line,) = stream.getvalue().splitlines()
     assert {"run": "r1", "seq": 1, "state": "writing"}.items() <= json.loads(line).items()
 
@@ -117,7 +115,7 @@ def test_what_was_there_before_is_not_logged_again_but_known():
 def test_a_failure_that_stops_a_run_is_an_error():
     stream, log = io.StringIO(), LedgerLog()
     with log_to(stream, "error", "json", SECRETS):
-        log.observe(ENTRIES[0])
+        show_to(log.on_moment, ENTRIES[0])
         log.stopped("tell", 34, "GONE", "it says opensesame")
     line = json.loads(stream.getvalue())
     assert (line["level"], line["what"], line["line"], line["message"]) == (
@@ -145,14 +143,13 @@ def test_what_others_log_below_dsa_is_written_too_without_secrets():
 
 def test_who_configures_nothing_sees_nothing_and_who_does_sees_records(capfd, caplog):
     log = LedgerLog()
-    for entry in ENTRIES:
-        log.observe(entry)
+    show_to(log.on_moment, *ENTRIES)
     log.stopped("tell", None, "GONE", "x")
     assert capfd.readouterr() == ("", "")
     with caplog.at_level(logging.INFO, "dsa"):
-        log.observe(ENTRIES[2])
+        show_to(log.on_moment, ENTRIES[2])
     record = caplog.records[-1]
-    assert (record.name, record.getMessage(), record.dsa["state"]) == ("dsa", "step", "writing")
+    assert (record.name, record.getMessage(), record.dsa["state"]) == ("dsa", "row", "writing")
 
 
 def test_afterwards_the_logger_is_as_it_was():

@@ -8,18 +8,28 @@ import pytest
 pytest.importorskip("opentelemetry.sdk", reason="the extra `otel` is not installed")
 
 from collecting import attributes, collector
+from moments import show_to
 
 from dsa.edge.telemetry import Telemetry, TelemetryError, is_configured, traced
-from dsa.runtime.ledger import ArtifactEntry, IntentEntry, Judgement, MachineEntry, ResultEntry, VerdictEntry
+from dsa.runtime.ledger import (
+    ArtifactEntry,
+    EffectEntry,
+    EventEntry,
+    Judgement,
+    MachineEntry,
+    ResultEntry,
+    RowEntry,
+    VerdictEntry,
+)
 from dsa.runtime.policies import error_step
 from dsa.runtime.secrets import Secrets
 from dsa.runtime.spans import trace_id_of
 
 FIRST = MachineEntry("r1", "letters", "d" * 64)
-WRITES = IntentEntry("r1/1/1", "query_llm", "specification", 33, "idle", "writing")
-MADE = ArtifactEntry("r1/1/1", "g", 1, "a" * 64, "b" * 64, (), "llm", "openai/m", 1.0, 12, 3, redacted=("A_KEY",))
-JUDGED = VerdictEntry("r1/1/1", "g", 1, "a" * 64, [Judgement("g", "failed", "no")])
-RESULT = ResultEntry("r1/1/1", "query_llm", (error_step("query_llm", "timeout", "too late").to_json(),), 1.5)
+WRITES = EventEntry(1, "specification"), RowEntry(33, "idle", "writing"), EffectEntry("1/1", "query_llm")
+MADE = ArtifactEntry("1/1", "g", 1, "a" * 64, "b" * 64, (), "llm", "openai/m", 1.0, 12, 3, redacted=("A_KEY",))
+JUDGED = VerdictEntry("1/1", "g", 1, "a" * 64, [Judgement("g", "failed", "no")])
+RESULT = ResultEntry("1/1", (error_step("query_llm", "timeout", "too late").without_id(),), 1.5)
 NONE = Secrets({}, ())
 
 
@@ -32,14 +42,13 @@ def trace(monkeypatch, address, *entries, secrets=NONE, patience_s=60.0):
     monkeypatch.setattr("dsa.edge.telemetry._PATIENCE_S", patience_s)
     told = []
     with traced(secrets, told.append) as telemetry:
-        for entry in entries:
-            telemetry.observe(entry)
+        show_to(telemetry.on_moment, *entries)
     return told
 
 
 def test_spans_come_to_the_collector_as_otlp(monkeypatch):
     with collector() as (collected, address):
-        assert trace(monkeypatch, address, FIRST, WRITES, MADE, JUDGED, RESULT) == []
+        assert trace(monkeypatch, address, FIRST, *WRITES, MADE, JUDGED, RESULT) == []
     assert collected.paths == ["/v1/traces"]
     (call,), (life,) = collected.named("chat m"), collected.named("invoke_workflow letters")
     assert call.trace_id.hex() == life.trace_id.hex() == trace_id_of("r1")
@@ -55,12 +64,11 @@ def test_spans_come_to_the_collector_as_otlp(monkeypatch):
 
 def test_a_second_life_is_linked_to_the_first(monkeypatch):
     with collector() as (collected, address):
-        trace(monkeypatch, address, FIRST, WRITES)
+        trace(monkeypatch, address, FIRST, *WRITES)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
         with traced(NONE, print) as telemetry:
-            telemetry.recall(FIRST)
-            telemetry.recall(WRITES)
-            telemetry.observe(RESULT)
+            show_to(telemetry.on_moment, FIRST, WRITES, is_new=False)
+            show_to(telemetry.on_moment, RESULT)
     first, second = collected.named("invoke_workflow letters")
     assert first.trace_id == second.trace_id
     assert [link.span_id for link in second.links] == [first.span_id]
@@ -79,7 +87,7 @@ def test_the_resource_is_what_the_variables_say_without_secrets(monkeypatch):
 def test_a_collector_that_is_not_there_is_told_and_not_waited_for(monkeypatch, capfd):
     server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
     server.server_close()
-    (told,) = trace(monkeypatch, f"http://127.0.0.1:{server.server_port}", FIRST, WRITES, RESULT)
+    (told,) = trace(monkeypatch, f"http://127.0.0.1:{server.server_port}", FIRST, *WRITES, RESULT)
     assert told.startswith("2 of 2 spans were not delivered: ")
     assert capfd.readouterr() == ("", "")
     assert logging.getLogger("opentelemetry").handlers == []
@@ -90,7 +98,7 @@ def test_a_collector_that_never_answers_is_given_up(monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "60")
     with collector() as (collected, address):
         collected.hang = threading.Event()
-        (told,) = trace(monkeypatch, address, FIRST, WRITES, RESULT, patience_s=0.5)
+        (told,) = trace(monkeypatch, address, FIRST, *WRITES, RESULT, patience_s=0.5)
     assert told.startswith("2 of 2 spans were not delivered")
 
 
@@ -106,7 +114,7 @@ def test_a_collector_that_refuses_is_told(monkeypatch):
 def test_spans_of_what_an_error_ended_say_so():
     spans = []
     telemetry = Telemetry(spans.append, now_ns=lambda: 5)
-    telemetry.observe(FIRST)
+    show_to(telemetry.on_moment, FIRST)
     telemetry.close("query_llm failed")
     telemetry.close()
     assert [(span.error, span.start_ns, span.end_ns) for span in spans] == [("query_llm failed", 5, 5)]

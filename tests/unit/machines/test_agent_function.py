@@ -10,7 +10,8 @@ import pytest
 from dsa.generators.scripted import ScriptedGenerator
 from dsa.guards import ForbiddenGuard, TDDTestGuard
 from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface, GuardResult, PromptTemplate
-from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry, StepEntry, VerdictEntry
+from dsa.runtime.intents import Intents
+from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry, RowEntry, VerdictEntry
 from machines import (
     ActionPair,
     DualStateAgent,
@@ -77,14 +78,14 @@ class Story:
     """What a run perceived and did, as the agent function's tables write it: pairs of percept and action."""
 
     def __init__(self, run, guards):
-        self._guards = guards
+        self._guards, self._effects = guards, Intents(run.ledger)
         self._names, self._rejected, self._sigma, self.rows = {}, {}, {}, []
         self._percept, self._verdict = "", None
         for entry in run.ledger:
             match entry:
                 case EventEntry():
                     self._perceive(entry)
-                case StepEntry(changed=changed):
+                case RowEntry(changed=changed):
                     self._sigma |= {self._guard(name): value for name, value in changed if self._guard(name)}
                 case ArtifactEntry(step=step, artifact_id=made):
                     of = "a" if step == "g" else f"a_{step.removeprefix('g_')}"
@@ -111,20 +112,23 @@ class Story:
                 self._percept = f"({sign}, {self._verdict.feedback or '-'})"
 
     def _act(self, result):
-        payload, action = (result.steps[0]["payload"] if result.steps else {}), _ACTIONS.get(result.effect)
-        if result.effect == "execute_guard":
+        payload, action = (
+            (result.steps[0]["payload"] if result.steps else {}),
+            _ACTIONS.get(effect := self._effects.effect(result.key)),
+        )
+        if effect == "execute_guard":
             judged = self._verdict
             given = self._guards[judged.step].given[judged.artifact_id]
             deps = ", ".join(f"{name}: {self._names[used.artifact_id]}" for name, used in given.items())
             action = f"EXECUTE-GUARD({self._names[judged.artifact_id]}, deps={{{deps}}})"
-        elif result.effect == "reply_to_user":
+        elif effect == "reply_to_user":
             action = f"REPLY-TO-USER({self._names[payload['artifact_id']]})"
-        elif result.effect == "reply_failure":
+        elif effect == "reply_failure":
             action = "REPLY-TO-USER(failure, provenance)"
-        elif result.effect == "escalate_to_user":
+        elif effect == "escalate_to_user":
             action = f"ESCALATE-TO-USER({self._names[payload['artifact_id']]}, {payload['text']})"
         self.rows.append((self._percept, action))
-        self._after(result.effect)
+        self._after(effect)
 
     def _after(self, effect):
         """What the agent knows after an action of its own is the next percept."""

@@ -175,7 +175,7 @@ def test_a_run_cut_off_after_it_was_resumed_goes_on_with_the_same_calls(tmp_path
     trip, rest = stopped(tmp_path)
     run = rest.run.run_id
     rmtree(tmp_path / run)
-    keep_on = DoubtEntry(f"{run}/1/1", "perform", "again")
+    keep_on = DoubtEntry("1/1", "perform", "again")
     rmtree(tmp_path)
     keep(tmp_path, [*rest.run.ledger, keep_on], locate("policy").read_text(), run)
     trip.did.clear()
@@ -195,17 +195,17 @@ def test_nothing_is_done_before_somebody_has_said_what_became_of_a_call(tmp_path
     trip, run = cut_off(tmp_path, pay="ask")
     before = entries_in(tmp_path, run)
     rest = trip.resume(tmp_path, run)
-    assert (rest.kind, [intent.key for intent in rest.in_doubt], trip.did) == ("in doubt", [f"{run}/1/1"], [])
+    assert (rest.kind, [intent.key for intent in rest.in_doubt], trip.did) == ("in doubt", ["1/1"], [])
     assert record(tmp_path, run).standing.kind == "in doubt"
     for key in ("1/1/1.1.1", "1.1.3"):
-        with pytest.raises(DoubtError, match=rf"in doubt: {run}/1/1, {run}/{PAY}"):
+        with pytest.raises(DoubtError, match=rf"in doubt: 1/1, {PAY}"):
             trip.resume(tmp_path, run, decided={f"{run}/{key}": "retry"})
     with pytest.raises(DoubtError, match="decided twice"):
-        trip.resume(tmp_path, run, decided={f"{run}/{PAY}": "fail"}, answers={f"{run}/{PAY}": text_step("pay", "x")})
+        trip.resume(tmp_path, run, decided={f"{PAY}": "fail"}, answers={f"{PAY}": text_step("pay", "x")})
     with pytest.raises(OccurrenceError, match="a call gives a step"):
-        trip.resume(tmp_path, run, answers={f"{run}/{PAY}": Occurrence("gave")})
+        trip.resume(tmp_path, run, answers={f"{PAY}": Occurrence("gave")})
     with pytest.raises(DoubtError, match="is an effect"):
-        trip.resume(tmp_path, run, answers={f"{run}/1/1": text_step("pay", "x")})
+        trip.resume(tmp_path, run, answers={"1/1": text_step("pay", "x")})
     assert entries_in(tmp_path, run) == before
 
 
@@ -221,8 +221,7 @@ SAID = {
 @pytest.mark.parametrize(("said", "did", "told"), SAID.values(), ids=SAID)
 def test_what_somebody_says_of_a_call_is_done(tmp_path, said, did, told):
     trip, run = cut_off(tmp_path, pay="ask")
-    whole = {what: {f"{run}/{key}": about for key, about in each.items()} for what, each in said.items()}
-    rest = trip.resume(tmp_path, run, **whole)
+    rest = trip.resume(tmp_path, run, **said)
     assert (rest.kind, trip.did) == ("finished", did)
     assert told in answer(rest)
 
@@ -236,9 +235,9 @@ def test_what_is_said_of_one_call_stays_said_while_another_is_in_doubt(tmp_path)
     ]
     rmtree(tmp_path)
     keep(tmp_path, kept, locate("policy").read_text(), run)
-    gave = {f"{run}/1/1/1.1.1": text_step("look", "Oslo has snow")}
+    gave = {"1/1/1.1.1": text_step("look", "Oslo has snow")}
     assert trip.resume(tmp_path, run, answers=gave).kind == "in doubt"
-    rest = trip.resume(tmp_path, run, decided={f"{run}/1/1/1.1.2": "retry"})
+    rest = trip.resume(tmp_path, run, decided={"1/1/1.1.2": "retry"})
     assert (answer(rest), trip.did) == ("Oslo has snow; Rome is fine; paid 5; local", ["Rome", "pay"])
 
 
@@ -258,7 +257,7 @@ def test_beside_a_call_that_raised_another_may_be_in_doubt(tmp_path):
     assert record(tmp_path, run).standing.kind == "in doubt"
     assert trip.resume(tmp_path, run).kind == "in doubt"
     trip.did.clear()
-    key = f"{run}/1/1/{looked.path}"
+    key = f"1/1/{looked.path}"
     assert trip.resume(tmp_path, run, decided={key: "retry"}).kind == "finished"
     assert sorted(trip.did) == ["Oslo", "pay"]
 
@@ -342,7 +341,7 @@ def test_no_secret_is_kept_wherever_it_was(tmp_path):
     assert b"[secret TOKEN]" in kept
     assert secret.encode() not in kept
     trip, run = cut_off(tmp_path / "other", pay="ask")
-    given = {f"{run}/{PAY}": action_result_step("pay", {"paid": secret})}
+    given = {f"{PAY}": action_result_step("pay", {"paid": secret})}
     rest = trip.resume(tmp_path / "other", run, answers=given)
     assert answer(rest) == "Oslo is fine; Rome is fine; paid [secret TOKEN]; local"
     assert secret not in json.dumps([str(entry) for entry in rest.run.ledger])

@@ -30,7 +30,7 @@ def stores(request, tmp_path):
     return store, lambda: store
 
 
-def verdict(artifact, outcome="failed", feedback="", key="r/2/1", guard="tests"):
+def verdict(artifact, outcome="failed", feedback="", key="2/1", guard="tests"):
     said = (Judgement(guard, outcome, feedback),)
     return VerdictEntry(key, artifact.step, artifact.version, artifact.artifact_id, said, 0.25)
 
@@ -119,7 +119,7 @@ def test_text_that_is_no_unicode_has_an_identity_too():
 def test_what_was_said_last_counts_and_nothing_said_is_no_verdict(stores):
     store, look = stores
     one, two = store.store(Artifact("1", 1, step="g")), store.store(Artifact("2", 2, step="g"))
-    said = [verdict(one, "passed"), verdict(one, "failed", "a person says no", "r/5/1", "person")]
+    said = [verdict(one, "passed"), verdict(one, "failed", "a person says no", "5/1", "person")]
     for entry in said:
         store.record_verdict(entry)
     first, second = look().attempts()

@@ -3,7 +3,7 @@
 import pytest
 
 from dsa.runtime.budgets import BudgetError, Limit, Meter, read_limit
-from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, DoubtEntry, IntentEntry, Ledger, ResultEntry
+from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, DoubtEntry, EffectEntry, Ledger, ResultEntry
 
 LEDGERS = {}
 EFFECTS = ("query_llm", "execute_guard", "log")
@@ -20,6 +20,12 @@ def spend(counted, *entries):
     told = LEDGERS[id(counted)] = LEDGERS.get(id(counted), Ledger()).extend(entries)
     counted.follow(told)
     return counted
+
+
+LOG, ASK, CHECK = (
+    EffectEntry(f"1/{place}", effect) for place, effect in ((1, "log"), (2, "query_llm"), (3, "execute_guard"))
+)
+LOGGED, GENERATED, CHECKED = (ResultEntry(asked.key) for asked in (LOG, ASK, CHECK))
 
 
 def generated(key, **usage):
@@ -48,7 +54,7 @@ def test_a_limit_is_read(text, limit):
         ("calls=-1", "'-1' is no number from 0"),
         ("calls=inf", "'inf' is no number from 0"),
         ("hours=3", "UNIT one of calls, tokens, usd, seconds"),
-        ("query.calls=3", "there is no effect 'query'; the effects are: execute_guard, log, query_llm"),
+        ("query.calls=3", "there is no effect 'query'; did you mean 'query_llm'?"),
     ],
 )
 def test_what_is_no_limit_is_said(text, why):
@@ -58,17 +64,17 @@ def test_what_is_no_limit_is_said(text, why):
 
 def test_what_was_spent_in_all_stops_those_that_are_said_to_spend():
     limits = [read_limit(text, EFFECTS) for text in ("calls=1", "execute_guard.calls=2")]
-    counted = spend(Meter(limits, ["query_llm", "execute_guard"], ["query_llm"]), ResultEntry("1", "execute_guard", []))
+    counted = spend(Meter(limits, ["query_llm", "execute_guard"], ["query_llm"]), CHECK, CHECKED)
     assert counted.exhausted("query_llm") == limits[0]
     assert counted.exhausted("execute_guard") is None
-    spend(counted, ResultEntry("2", "execute_guard", []))
+    spend(counted, CHECKED)
     assert counted.exhausted("execute_guard") == limits[1]
 
 
 def test_every_try_counts_also_those_that_failed_or_were_cut_off():
     counted = meter("query_llm.calls=4")
-    spend(counted, IntentEntry("k", "query_llm", "e", 1, "a", "b"), ResultEntry("k", "query_llm", (ERROR,)))
-    spend(counted, DoubtEntry("k", "query_llm", "again"), ResultEntry("k", "query_llm"))
+    spend(counted, EffectEntry("k", "query_llm"), ResultEntry("k", (ERROR,)))
+    spend(counted, DoubtEntry("k", "query_llm", "again"), ResultEntry("k"))
     assert counted.exhausted("query_llm") is None
     spend(counted, DoubtEntry("k", "query_llm", "retry"))
     assert counted.exhausted("query_llm") is None
@@ -77,30 +83,28 @@ def test_every_try_counts_also_those_that_failed_or_were_cut_off():
     counted.ends("query_llm")
     assert counted.exhausted("query_llm") is None
     assert counted.exhausted("execute_guard") is None
-    spend(counted, ResultEntry("k", "query_llm"))
+    spend(counted, ResultEntry("k"))
     assert counted.exhausted("query_llm") is not None
 
 
 def test_a_try_that_the_budget_refused_does_not_count():
     counted = meter("calls=1")
-    spend(counted, ResultEntry("k", "query_llm", (REFUSED,)))
+    spend(counted, ResultEntry("k", (REFUSED,)))
     assert counted.exhausted("query_llm") is None
 
 
 def test_the_whole_run_counts_effects_with_answers_and_limits_them_only():
     counted = meter("calls=2", "log.calls=1")
-    spend(counted, ResultEntry("k", "log"), ResultEntry("k", "query_llm"))
+    spend(counted, LOG, ASK, CHECK, LOGGED, GENERATED)
     assert counted.exhausted("execute_guard") is None
     assert str(counted.exhausted("log")) == "at most 1 call of log"
-    spend(counted, ResultEntry("k", "execute_guard"))
+    spend(counted, CHECKED)
     assert str(counted.exhausted("execute_guard")) == "at most 2 calls in all"
 
 
 def test_tokens_and_money_are_those_of_the_effect_that_generated():
     counted = meter("query_llm.tokens=100", "usd=1")
-    spend(
-        counted, IntentEntry("k", "query_llm", "e", 1, "a", "b"), generated("k", prompt_tokens=60, completion_tokens=30)
-    )
+    spend(counted, EffectEntry("k", "query_llm"), generated("k", prompt_tokens=60, completion_tokens=30))
     assert counted.exhausted("query_llm") is None
     spend(counted, generated("k", prompt_tokens=10), generated("k"), generated("by a person", prompt_tokens=999))
     assert counted.exhausted("query_llm").unit == "tokens"
@@ -112,10 +116,10 @@ def test_tokens_and_money_are_those_of_the_effect_that_generated():
 def test_seconds_that_are_left_are_a_time_limit():
     counted = meter("query_llm.seconds=10", "seconds=12")
     assert counted.seconds_left("query_llm") == 10
-    spend(counted, ResultEntry("k", "execute_guard", seconds=5), ResultEntry("k", "query_llm", seconds=1))
+    spend(counted, ASK, CHECK, ResultEntry(ASK.key, seconds=4), ResultEntry(CHECK.key, seconds=1))
     assert counted.seconds_left("query_llm") == 6
     assert counted.seconds_left("log") == float("inf")
-    spend(counted, ResultEntry("k", "execute_guard", seconds=6))
+    spend(counted, ResultEntry(CHECK.key, seconds=7))
     assert counted.exhausted("query_llm").most == 12
 
 
@@ -125,21 +129,21 @@ def called(key, *usages, path="1.1", made_by="1.1"):
 
 
 def test_a_called_policy_counts_for_its_effect_where_it_says_what_it_took():
-    intent = IntentEntry("r/1/1", "query_llm", "go", 1, "a", "b")
+    intent = EffectEntry("1/1", "query_llm")
     usage = {"prompt_tokens": 30, "completion_tokens": 10, "cost_usd": 0.5}
     for limit in ("calls=1", "query_llm.calls=1", "tokens=40", "usd=0.5", "query_llm.tokens=40"):
-        counted = spend(meter(limit), intent, called("r/1/1"), called("other", usage))
+        counted = spend(meter(limit), intent, called("1/1"), called("other", usage))
         assert counted.exhausted("query_llm") is None
-        assert str(spend(counted, called("r/1/1", usage)).exhausted("query_llm")).startswith("at most")
-    counted = spend(meter("calls=1"), intent, called("r/1/1", usage, path="1"))
+        assert str(spend(counted, called("1/1", usage)).exhausted("query_llm")).startswith("at most")
+    counted = spend(meter("calls=1"), intent, called("1/1", usage, path="1"))
     assert counted.exhausted("query_llm") is None, "passed on, it was counted where it was made"
 
 
 @pytest.mark.parametrize("said", [None, "many", True, -5, float("inf"), [1]])
 def test_what_is_no_number_is_nothing(said):
-    intent = IntentEntry("r/1/1", "query_llm", "go", 1, "a", "b")
+    intent = EffectEntry("1/1", "query_llm")
     usage = {"prompt_tokens": said, "cost_usd": said}
-    counted = spend(meter("tokens=1", "usd=0.1"), intent, called("r/1/1", usage), called("r/1/1"))
+    counted = spend(meter("tokens=1", "usd=0.1"), intent, called("1/1", usage), called("1/1"))
     assert counted.exhausted("query_llm") is None
 
 
@@ -147,9 +151,9 @@ def test_what_is_left_is_told_as_limits():
     counted = meter("query_llm.calls=4", "usd=0.5", "calls=1")
     spend(
         counted,
-        IntentEntry("1", "query_llm", "e", 1, "s", "t"),
+        EffectEntry("1", "query_llm"),
         generated("1", cost_usd=0.2),
-        ResultEntry("1", "query_llm"),
+        ResultEntry("1"),
     )
-    spend(counted, IntentEntry("2", "execute_guard", "e", 1, "s", "t"), ResultEntry("2", "execute_guard"))
+    spend(counted, EffectEntry("2", "execute_guard"), ResultEntry("2"))
     assert counted.left() == (Limit("calls", 3, "query_llm"), Limit("usd", 0.3), Limit("calls", 0))

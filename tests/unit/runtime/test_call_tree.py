@@ -6,7 +6,7 @@ from dsa.runtime.call_tree import call_key, call_named, calls_of, doubted_calls
 from dsa.runtime.ledger import CallEntry, CallResultEntry, DoubtEntry, ResultEntry
 from dsa.runtime.policies import Action, action_call_step, action_result_step, error_step, text_step
 
-KEY = "r/1/1"
+KEY = "1/1"
 
 
 def begun(path, policy="look", in_doubt="retry", key=KEY):
@@ -19,7 +19,7 @@ def ended(path, *steps):
 
 def failed(path, policy="look"):
     about = {"call": {"policy": policy, "path": path}}
-    return ResultEntry(KEY, "perform", [error_step("perform", "GONE", "no route", about=about).to_json()])
+    return ResultEntry(KEY, [error_step("perform", "GONE", "no route", about=about).without_id()])
 
 
 def resumed(handling="retry", path=None):
@@ -92,7 +92,7 @@ def test_the_call_that_raised_is_named_with_its_key():
     payload = failed("1.1.2").steps[0]["payload"]
     assert call_named(KEY, payload) == "look 1/1/1.1.2"
     assert call_named(KEY, {}) == ""
-    assert (call_key(KEY, "1.1"), call_key("", "1.1")) == ("r/1/1/1.1", "1.1")
+    assert (call_key(KEY, "1.1"), call_key("", "1.1")) == ("1/1/1.1", "1.1")
 
 
 DOUBTS = {

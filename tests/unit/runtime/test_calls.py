@@ -19,12 +19,12 @@ def test_a_call_is_recorded_as_it_begins_and_as_it_ends(world):
     async def main(action, context):
         return [text_step("main", await said(context, "a"))]
 
-    (step,) = world.run(main, key="r/1/1")
+    (step,) = world.run(main, key="1/1")
     action = Action("echo", {"text": "a", "rounds": 0})
     given = {"id": "1.1/1", "actor": "echo", "type": "text", "payload": {"text": "a"}}
     assert world.entries == [
-        CallEntry("r/1/1", "1.1", "echo", action.digest, action.payload),
-        CallResultEntry("r/1/1", "1.1", [given]),
+        CallEntry("1/1", "1.1", "echo", action.digest, action.payload),
+        CallResultEntry("1/1", "1.1", [given]),
     ]
     assert (step.id, step.payload) == ("1/1", {"text": "a"})
 
@@ -65,9 +65,9 @@ def test_a_call_has_a_key_that_no_other_has_and_every_replay(world):
         await asyncio.gather(context.call(Action("twice")), context.call(Action("twice")))
         return [text_step("main", context.key)]
 
-    assert world.run(main, key="r/3/1")[0].payload == {"text": "r/3/1/1"}
-    assert world.run(main, key="r/3/1", root=2)[0].payload == {"text": "r/3/1/2"}
-    assert keys == ["r/3/1/1.1", "r/3/1/1.2", "r/3/1/2.1", "r/3/1/2.2"]
+    assert world.run(main, key="3/1")[0].payload == {"text": "3/1/1"}
+    assert world.run(main, key="3/1", root=2)[0].payload == {"text": "3/1/2"}
+    assert keys == ["3/1/1.1", "3/1/1.2", "3/1/2.1", "3/1/2.2"]
 
 
 def test_a_policy_has_its_own_ledger_of_calls_and_results(world):

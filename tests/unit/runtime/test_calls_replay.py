@@ -208,12 +208,12 @@ def test_entries_of_other_keys_and_other_tries_are_none_of_ours(world):
     async def main(action, context):
         return await context.call(Action("echo", {"text": "a"}))
 
-    world.run(main, key="r/1/1")
-    world.run(main, key="r/1/1", root=2, entries=world.entries)
-    world.run(main, key="r/2/1", entries=world.entries)
+    world.run(main, key="1/1")
+    world.run(main, key="1/1", root=2, entries=world.entries)
+    world.run(main, key="2/1", entries=world.entries)
     assert [(entry.key, entry.path) for entry in world.entries[::2]] == [
-        ("r/1/1", "1.1"),
-        ("r/1/1", "2.1"),
-        ("r/2/1", "1.1"),
+        ("1/1", "1.1"),
+        ("1/1", "2.1"),
+        ("2/1", "1.1"),
     ]
     assert world.called == ["a", "a", "a"]

@@ -2,12 +2,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsa.runtime.counting import counters, reasons_of
-from dsa.runtime.ledger import DoubtEntry, EventEntry, IntentEntry, MachineEntry, RefusalEntry, ResultEntry, StepEntry
+from dsa.runtime.ledger import DoubtEntry, EffectEntry, EventEntry, MachineEntry, RefusalEntry, ResultEntry, RowEntry
 
 
 def result(effect, *payloads):
-    steps = tuple({"id": f"r/1/1/{at}", "policy": effect, "payload": payload} for at, payload in enumerate(payloads, 1))
-    return ResultEntry("r/1/1", effect, steps)
+    steps = tuple({"id": f"1/1/{at}", "policy": effect, "payload": payload} for at, payload in enumerate(payloads, 1))
+    return ResultEntry("1/1", steps)
 
 
 def event(name, data=None):
@@ -18,13 +18,13 @@ def test_every_kind_of_thing_is_counted_by_name():
     entries = [
         MachineEntry("r", "m", "d"),
         event("go"),
-        StepEntry(1, 1, "a", "b"),
-        IntentEntry("r/1/1", "work", "go", 1, "a", "b"),
+        RowEntry(1, "a", "b"),
+        EffectEntry("1/1", "work"),
         result("work", {"text": "done"}),
         result("work", {"error": True, "code": "E", "message": "no"}),
-        DoubtEntry("r/1/1", "work", "retry"),
+        DoubtEntry("1/1", "work", "retry"),
         event("go"),
-        RefusalEntry(2, "late", "no"),
+        RefusalEntry("late", "no"),
     ]
     assert counters(entries) == {
         "events": {"go": 2},

@@ -166,7 +166,7 @@ def test_what_a_policy_raises_is_the_last_entry_with_the_call_in_which_it_began(
     with pytest.raises(ConnectionError):
         performed("agent", {"text": "hi"}, broken, run_id="r", append=entries.append)
     failure = entries[-1]
-    assert (type(failure), failure.key, failure.effect) == (ResultEntry, "r/1.1.1", "upper")
+    assert (type(failure), failure.key, failure.steps[0]["actor"]) == (ResultEntry, "r/1.1.1", "upper")
     said = {"error": True, "code": "ConnectionError", "message": "no route"}
     assert failure.steps[0]["payload"] == {**said, "at": f"{Path(__file__).name}:{upper.__code__.co_firstlineno + 2}"}
     assert entries_of(ledger_of(entries), "r") == entries[:-1]

@@ -26,5 +26,5 @@ def test_it_depends_on_what_is_outstanding():
 
 def test_keys_begin_with_the_place_of_the_row_that_starts_their_effects():
     move, values = moved(start(MACHINE), "specification")
-    assert keys_after(move, {"other": "r/0/1"}, "r/1/") == {"other": "r/0/1", "query_llm": "r/1/1"}
+    assert keys_after(move, {"other": "0/1"}, "1/") == {"other": "0/1", "query_llm": "1/1"}
     assert changes(move, (False, 0), values) == ()

@@ -46,10 +46,10 @@ def test_a_request_is_compared_without_secrets_so_that_another_key_replays_the_s
 
 @pytest.mark.parametrize("entry", [
     MachineEntry("r", "m", "d", {"n": 1}, {"file": f"/home/{WORD}/x.md", "seed": 0}),
-    EventEntry(1, "e", {"g": "passed"}, None, {WORD: [WORD]}, "r/1/1"),
-    ResultEntry("r/1/1", "tell", [{"id": "1", "actor": "a", "type": "t", "payload": {"text": WORD}}], 0.5),
-    ArtifactEntry("r/1/1", "g", 1, "id", "digest", ("p",), f"by {WORD}", WORD, 0.5, 3, None, 0.1, WORD),
-    VerdictEntry("r/1/1", "g", 1, "id", [Judgement("g", "failed", f"not {WORD}"), Judgement("h", "passed")], 0.5),
+    EventEntry(1, "e", {"g": "passed"}, None, {WORD: [WORD]}, "1/1"),
+    ResultEntry("1/1", [{"id": "1", "actor": "a", "type": "t", "payload": {"text": WORD}}], 0.5),
+    ArtifactEntry("1/1", "g", 1, "id", "digest", ("p",), f"by {WORD}", WORD, 0.5, 3, None, 0.1, WORD),
+    VerdictEntry("1/1", "g", 1, "id", [Judgement("g", "failed", f"not {WORD}"), Judgement("h", "passed")], 0.5),
 ])  # fmt: skip
 def test_an_entry_is_cleaned_wherever_it_has_texts(entry):
     clean = entry_without(SECRETS, entry)

@@ -7,16 +7,16 @@ from dsa.machine import step_of
 from dsa.meaning import Occurrence
 from dsa.runtime.ledger import (
     ArtifactEntry,
+    EffectEntry,
     EventEntry,
-    IntentEntry,
     Judgement,
     RefusalEntry,
-    StepEntry,
+    RowEntry,
     VerdictEntry,
     dump_line,
     load_lines,
 )
-from dsa.runtime.run import ArmTimer, DropTimer, ReplayError, Stop, begin, replay
+from dsa.runtime.run import ArmTimer, DropTimer, Intent, ReplayError, Stop, begin, replay
 
 LOOP = """# loop
 ## Parameters
@@ -81,12 +81,12 @@ def started(data="Psi"):
 def test_effects_come_back_under_stable_keys_with_the_line_of_their_row():
     run, commands = started()
     line = next(row.span.line for row in MACHINE.transitions if row.source == "idle")
-    assert commands == (IntentEntry("r/1/1", "query_llm", "specification", line, "idle", "generating"),)
-    assert run.keys == {"query_llm": "r/1/1"}
+    assert commands == (Intent("1/1", "query_llm", "specification", line, "idle", "generating"),)
+    assert run.keys == {"query_llm": "1/1"}
     assert list(run.ledger)[1:] == [
         EventEntry(1, "specification", data="Psi"),
-        StepEntry(1, line, "idle", "generating"),
-        commands[0],
+        RowEntry(line, "idle", "generating"),
+        EffectEntry("1/1", "query_llm"),
     ]
 
 
@@ -94,21 +94,21 @@ def test_effects_without_answers_have_keys_and_are_not_outstanding():
     run, _ = started()
     run, _ = run.feed(Occurrence("artifact"))
     run, commands = run.feed(Occurrence("verdict", {"g": "passed"}))
-    assert [command.key for command in commands] == ["r/3/1", "r/3/2"]
+    assert [command.key for command in commands] == ["3/1", "3/2"]
     assert run.keys == {}
 
 
 def test_an_answer_under_another_key_is_late_and_changes_nothing():
     first, _ = started()
     second, commands = first.feed(Occurrence("again"))
-    assert commands[0] == Stop("r/1/1", "query_llm")
-    assert commands[1].key == "r/2/1"
-    late, nothing = second.feed(Occurrence("artifact"), "r/1/1")
+    assert commands[0] == Stop("1/1", "query_llm")
+    assert commands[1].key == "2/1"
+    late, nothing = second.feed(Occurrence("artifact"), "1/1")
     assert nothing == ()
     assert late.configuration == second.configuration
     assert late.keys == second.keys
-    assert late.ledger[-1] == RefusalEntry(3, "late", "r/1/1 is not outstanding", ("again", "artifact"))
-    taken, _ = late.feed(Occurrence("artifact"), "r/2/1")
+    assert late.ledger[-1] == RefusalEntry("late", "1/1 is not outstanding", ("again", "artifact"))
+    taken, _ = late.feed(Occurrence("artifact"), "2/1")
     assert taken.configuration.state == "validating"
 
 
@@ -140,8 +140,8 @@ def test_the_key_of_another_effect_is_no_excuse():
 def test_an_effect_that_its_own_row_cancels_never_starts():
     run, _ = begin(PAIR, "r")
     run, commands = run.feed(Occurrence("go"))
-    assert [command.key for command in commands] == ["r/1/2", "r/1/3"]
-    assert run.keys == {"right": "r/1/2", "left": "r/1/3"}
+    assert [command.key for command in commands] == ["1/2", "1/3"]
+    assert run.keys == {"right": "1/2", "left": "1/3"}
 
 
 def test_a_refusal_is_recorded_and_changes_nothing_else():
@@ -219,7 +219,7 @@ def test_a_ledger_of_another_table_is_refused_at_the_entry_that_differs():
     rows = [attrs.evolve(r, target="passed") if r.event == "artifact" else r for r in MACHINE.transitions]
     with pytest.raises(ReplayError) as caught:
         replay(attrs.evolve(MACHINE, transitions=tuple(rows)), run.ledger)
-    assert isinstance(run.ledger[caught.value.position], StepEntry)
+    assert isinstance(run.ledger[caught.value.position], RowEntry)
 
 
 def test_a_ledger_with_an_entry_too_many_is_refused():

@@ -5,22 +5,22 @@ from dsa.runtime.ledger import (
     CallEntry,
     CallResultEntry,
     DoubtEntry,
+    EffectEntry,
     EventEntry,
-    IntentEntry,
     Judgement,
     MachineEntry,
     RefusalEntry,
     ResultEntry,
-    StepEntry,
+    RowEntry,
     VerdictEntry,
 )
 from dsa.runtime.policies import error_step
 from dsa.runtime.spans import Spans, trace_id_of
 
 FIRST = MachineEntry("r1", "letters", "d" * 64, {}, {"model": "openai/gpt-4o"})
-WRITES = IntentEntry("r1/1/1", "query_llm", "specification", 33, "idle", "writing")
+WRITES = EventEntry(1, "specification"), RowEntry(33, "idle", "writing"), EffectEntry("1/1", "query_llm")
 MADE = ArtifactEntry(
-    "r1/1/1", "g", 1, "a" * 64, "b" * 64, (), "llm", "openai/gpt-4o", 1.0, 12, 3, 0.01, "gpt-4o-2026", ("A_KEY",)
+    "1/1", "g", 1, "a" * 64, "b" * 64, (), "llm", "openai/gpt-4o", 1.0, 12, 3, 0.01, "gpt-4o-2026", ("A_KEY",)
 )
 FAILED = error_step("query_llm", "rate_limit", "slow down").to_json()
 
@@ -46,9 +46,9 @@ class Told:
 
 
 def test_a_call_of_a_model_has_the_attributes_of_the_genai_conventions():
-    (span,) = Told()(FIRST, WRITES, MADE, ResultEntry("r1/1/1", "query_llm", (), 1.5))
+    (span,) = Told()(FIRST, *WRITES, MADE, ResultEntry("1/1", (), 1.5))
     assert (span.name, span.kind, span.error) == ("chat gpt-4o", "client", None)
-    assert (span.start_ns, span.end_ns) == (2 * 10**9, 4 * 10**9)
+    assert (span.start_ns, span.end_ns) == (4 * 10**9, 6 * 10**9)
     assert span.attributes == {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "openai",
@@ -58,7 +58,7 @@ def test_a_call_of_a_model_has_the_attributes_of_the_genai_conventions():
         "gen_ai.usage.output_tokens": 3,
         "dsa.cost_usd": 0.01,
         "dsa.effect": "query_llm",
-        "dsa.key": "r1/1/1",
+        "dsa.key": "1/1",
         "dsa.try": 1,
         "dsa.event": "specification",
         "dsa.line": 33,
@@ -78,8 +78,8 @@ def test_a_call_of_a_model_has_the_attributes_of_the_genai_conventions():
     ("SmolLM2-135M-Instruct", "in_process", "SmolLM2-135M-Instruct", "internal"),
 ])  # fmt: skip
 def test_providers_are_called_as_the_conventions_call_them(model, provider, name, kind):
-    made = ArtifactEntry("r1/1/1", "g", 1, "a" * 64, "b" * 64, (), "llm", model)
-    (span,) = Told()(FIRST, WRITES, made, ResultEntry("r1/1/1", "query_llm"))
+    made = ArtifactEntry("1/1", "g", 1, "a" * 64, "b" * 64, (), "llm", model)
+    (span,) = Told()(FIRST, *WRITES, made, ResultEntry("1/1"))
     assert (span.name, span.kind) == (f"chat {name}", kind)
     assert span.attributes["gen_ai.provider.name"] == provider
     assert "gen_ai.usage.input_tokens" not in span.attributes
@@ -88,10 +88,10 @@ def test_providers_are_called_as_the_conventions_call_them(model, provider, name
 def test_each_try_is_a_span_and_a_failed_one_says_why():
     told = Told()(
         FIRST,
-        WRITES,
-        ResultEntry("r1/1/1", "query_llm", (FAILED,), 0.2),
+        *WRITES,
+        ResultEntry("1/1", (FAILED,), 0.2),
         MADE,
-        ResultEntry("r1/1/1", "query_llm", (), 0.5),
+        ResultEntry("1/1", (), 0.5),
     )
     first, second = told
     assert (first.error, first.attributes["error.type"], first.attributes["dsa.try"]) == ("slow down", "rate_limit", 1)
@@ -102,13 +102,9 @@ def test_each_try_is_a_span_and_a_failed_one_says_why():
 
 
 def test_what_guards_say_are_events_of_their_effect_which_is_linked_to_the_model_call():
-    judges = IntentEntry("r1/2/1", "execute_guard", "artifact", 34, "writing", "judging")
-    said = VerdictEntry(
-        "r1/2/1", "g", 1, "a" * 64, [Judgement("syntax", "passed"), Judgement("g", "failed", "x" * 2000)]
-    )
-    made, judged = Told()(
-        FIRST, WRITES, MADE, ResultEntry("r1/1/1", "query_llm"), judges, said, ResultEntry("r1/2/1", "execute_guard")
-    )
+    judges = (EventEntry(2, "artifact"), RowEntry(34, "writing", "judging"), EffectEntry("2/1", "execute_guard"))
+    said = VerdictEntry("2/1", "g", 1, "a" * 64, [Judgement("syntax", "passed"), Judgement("g", "failed", "x" * 2000)])
+    made, judged = Told()(FIRST, *WRITES, MADE, ResultEntry("1/1"), *judges, said, ResultEntry("2/1"))
     assert (judged.name, judged.kind, judged.links) == ("execute_guard", "internal", (made.span_id,))
     passed, failed = judged.events
     about = {"dsa.step": "g", "dsa.attempt": 1, "dsa.artifact": "a" * 64}
@@ -121,12 +117,10 @@ def test_a_life_has_the_rows_and_refusals_as_events_and_is_the_parent_of_effects
     told = Told()
     told(
         FIRST,
-        EventEntry(1, "specification"),
-        StepEntry(1, 33, "idle", "writing"),
-        WRITES,
-        ResultEntry("r1/1/1", "query_llm"),
+        *WRITES,
+        ResultEntry("1/1"),
     )
-    told(EventEntry(2, "specification"), RefusalEntry(2, "invalid_state", "no row", ("approved",)))
+    told(EventEntry(2, "specification"), RefusalEntry("invalid_state", "no row", ("approved",)))
     effect, life = told.close("query_llm failed: no")
     assert effect.parent_id == life.span_id
     assert (life.name, life.parent_id, life.links, life.error) == (
@@ -157,16 +151,16 @@ def test_a_life_has_the_rows_and_refusals_as_events_and_is_the_parent_of_effects
 
 def test_both_lives_of_a_run_are_one_trace_and_the_second_knows_the_first():
     first = Told()
-    first(FIRST, WRITES)
+    first(FIRST, *WRITES)
     unfinished, life = first.close()
     assert (unfinished.name, unfinished.attributes["dsa.unfinished"]) == ("chat gpt-4o", True)
 
-    second = Told(FIRST, WRITES)
-    second(DoubtEntry("r1/1/1", "query_llm", "retry"), MADE, ResultEntry("r1/1/1", "query_llm"))
+    second = Told(FIRST, *WRITES)
+    second(DoubtEntry("1/1", "query_llm", "retry"), MADE, ResultEntry("1/1"))
     again, later = second.close()
     assert {span.trace_id for span in (unfinished, life, again, later)} == {trace_id_of("r1")}
     assert later.links == (life.span_id,)
-    assert later.attributes["dsa.entries_before"] == 2
+    assert later.attributes["dsa.entries_before"] == 4
     assert len({span.span_id for span in (unfinished, life, again, later)}) == 4
     assert (again.start_ns, again.parent_id) == (10**9, later.span_id)
     assert later.events[0].name == "dsa.in_doubt"
@@ -174,7 +168,7 @@ def test_both_lives_of_a_run_are_one_trace_and_the_second_knows_the_first():
 
 def test_ids_are_those_that_the_trace_context_knows():
     told = Told()
-    told(FIRST, WRITES)
+    told(FIRST, *WRITES)
     for span in told.close():
         assert len(bytes.fromhex(span.trace_id)) == 16
         assert len(bytes.fromhex(span.span_id)) == 8
@@ -182,7 +176,7 @@ def test_ids_are_those_that_the_trace_context_knows():
 
 
 def test_calls_are_spans_below_what_called_them():
-    key, tell = "r1/1/1", IntentEntry("r1/1/1", "tell", "e", 1, "a", "b")
+    key, tell = "1/1", (EventEntry(1, "e"), RowEntry(1, "a", "b"), EffectEntry("1/1", "tell"))
     calls = [
         CallEntry(key, "1.1", "ask", "d", {}),
         CallEntry(key, "1.1.1", "look", "d", {}),
@@ -193,24 +187,24 @@ def test_calls_are_spans_below_what_called_them():
         CallResultEntry(key, "1.1.2"),
         CallResultEntry(key, "1.1"),
     ]
-    look, turn, ask, effect = Told()(FIRST, tell, *calls, *given, ResultEntry(key, "tell"))
+    look, turn, ask, effect = Told()(FIRST, *tell, *calls, *given, ResultEntry(key))
     assert (look.name, look.error, look.attributes["error.type"]) == ("execute_tool look", "nothing there", "GONE")
     assert look.attributes["gen_ai.tool.name"] == "look"
     assert (turn.name, "gen_ai.tool.name" in turn.attributes) == ("turn of ask", False)
     assert (look.parent_id, turn.parent_id, ask.parent_id) == (ask.span_id, ask.span_id, effect.span_id)
 
 
-ASKED = (MachineEntry("r2", "policy", "d"), IntentEntry("r2/1/1", "perform", "specification", 24, "idle", "performing"))
+ASKED = (MachineEntry("r2", "policy", "d"), RowEntry(24, "idle", "performing"), EffectEntry("1/1", "perform"))
 
 
 def test_a_policy_that_is_asked_is_an_agent_and_its_calls_are_below_it():
     told = Told()
     look, agent = told(
         *ASKED,
-        CallEntry("r2/1/1", "1.1", "search", "d", {}),
-        CallEntry("r2/1/1", "1.1.1", "look", "d", {}),
-        CallResultEntry("r2/1/1", "1.1.1"),
-        CallResultEntry("r2/1/1", "1.1"),
+        CallEntry("1/1", "1.1", "search", "d", {}),
+        CallEntry("1/1", "1.1.1", "look", "d", {}),
+        CallResultEntry("1/1", "1.1.1"),
+        CallResultEntry("1/1", "1.1"),
     )
     effect, life = told.close()[-2:]
     assert (agent.name, agent.attributes["gen_ai.agent.name"]) == ("invoke_agent search", "search")
@@ -220,10 +214,10 @@ def test_a_policy_that_is_asked_is_an_agent_and_its_calls_are_below_it():
 
 def test_a_call_that_nobody_waits_for_any_more_is_unfinished():
     told = Told()
-    told(*ASKED, CallEntry("r2/1/1", "1.1", "look", "d", {}), CallEntry("r2/1/1", "1.1.1", "look", "d", {}))
+    told(*ASKED, CallEntry("1/1", "1.1", "look", "d", {}), CallEntry("1/1", "1.1.1", "look", "d", {}))
     _, call, _, life = told.close("interrupted")
     assert (call.name, call.attributes["dsa.unfinished"], life.error) == ("execute_tool look", True, "interrupted")
 
 
 def test_a_life_in_which_nothing_happens_has_no_span():
-    assert Told(FIRST, WRITES).close() == []
+    assert Told(FIRST, *WRITES).close() == []

@@ -8,15 +8,13 @@ from kept_runs import SHOP, begun
 from dsa.edge.files import locate, read_text
 from dsa.lang import loads
 from dsa.meaning import Occurrence
-from dsa.runtime.ledger import ArtifactEntry, CallEntry, RefusalEntry, ResultEntry, StepEntry, TimerEntry
+from dsa.runtime.ledger import ArtifactEntry, CallEntry, RefusalEntry, ResultEntry, RowEntry, TimerEntry
 from dsa.runtime.run import begin
 from dsa.runtime.timeline import (
     first_difference,
-    full_key,
     happenings,
     percepts,
     refused_from_outside,
-    short_key,
 )
 
 TIMED = SHOP.replace(
@@ -30,7 +28,7 @@ def shopping(text=SHOP):
     run = run.record(TimerEntry("idle", "after 1s", 5))
     run, _ = run.feed(Occurrence("order", data="tea"))
     key = run.keys["pay"]
-    run = run.record(ResultEntry(f"{run.run_id}/1/1", "log"))
+    run = run.record(ResultEntry("1/1"))
     if "| more " in text:
         run, _ = run.feed(Occurrence("more"))
     run, _ = run.feed(Occurrence("paid"), key="another")
@@ -52,11 +50,6 @@ def test_before_the_first_event_there_may_be_nothing():
     assert happenings(begun().ledger) == ()
     run, _ = begun().feed(Occurrence("order"))
     assert len(happenings(run.ledger)) == 1
-
-
-def test_keys_are_written_with_and_without_their_run():
-    assert short_key("20260131T120000-a/b-1/12/3") == "12/3"
-    assert full_key("r", "12/3") == full_key("r", "r/12/3") == "r/12/3"
 
 
 def test_what_was_refused_is_told_with_its_state():
@@ -185,7 +178,7 @@ def test_artifacts_are_taken_along():
 
 def test_accepted_artifacts_are_compared():
     run, _ = begun().feed(Occurrence("order"))
-    entries = [attrs.evolve(e, accepted=(("g", "x"),)) if isinstance(e, StepEntry) else e for e in run.ledger]
+    entries = [attrs.evolve(e, accepted=(("g", "x"),)) if isinstance(e, RowEntry) else e for e in run.ledger]
     assert first_difference(run.machine, entries).happening.event.seq == 1
 
 

@@ -3,9 +3,27 @@ import pytest
 from dsa.errors import GenerationError
 from dsa.runtime.budgets import Meter, read_limit
 from dsa.runtime.content import Usage
-from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, Judgement, Ledger, ResultEntry, VerdictEntry
+from dsa.runtime.ledger import (
+    ArtifactEntry,
+    CallResultEntry,
+    EffectEntry,
+    EventEntry,
+    Judgement,
+    Ledger,
+    ResultEntry,
+    RowEntry,
+    VerdictEntry,
+)
 from dsa.runtime.policies import error_of, error_step
 from dsa.runtime.totals import totals
+
+#: A row asks for both effects.
+ASKED = (
+    EventEntry(1, "go"),
+    RowEntry(1, "a", "b"),
+    EffectEntry("1/1", "query_llm"),
+    EffectEntry("1/2", "execute_guard"),
+)
 
 
 def call(author="llm", prompt=10, completion=5, cost=0.25, seconds=1.5):
@@ -20,16 +38,16 @@ def test_everything_is_added_up_and_people_cost_nothing():
 
 
 def test_what_is_unknown_is_not_called_nothing():
-    failed = ResultEntry("k", "query_llm", (error_step("query_llm", "X", "y").to_json(),))
-    other = ResultEntry("k", "execute_guard", (error_step("execute_guard", "X", "y").to_json(),))
-    sums = totals([call(prompt=None), call(cost=None), call(), failed, other], "query_llm")
+    failed = ResultEntry("1/1", (error_step("query_llm", "X", "y").without_id(),))
+    other = ResultEntry("1/2", (error_step("execute_guard", "X", "y").without_id(),))
+    sums = totals([*ASKED, call(prompt=None), call(cost=None), call(), failed, other], "query_llm")
     assert (sums.calls, sums.failed_calls, sums.uncounted_calls) == (4, 1, 1)
     assert sums.cost_usd is None
 
 
 def test_a_call_that_the_budget_refused_was_none():
-    refused = ResultEntry("k", "query_llm", (error_step("query_llm", "BUDGET", "spent").to_json(),))
-    sums = totals([call(), refused], "query_llm")
+    refused = ResultEntry("1/1", (error_step("query_llm", "BUDGET", "spent").without_id(),))
+    sums = totals([*ASKED, call(), refused], "query_llm")
     assert (sums.calls, sums.failed_calls, sums.cost_usd) == (1, 0, 0.25)
 
 
@@ -48,17 +66,17 @@ def test_a_called_policy_that_says_what_it_took_counts_once():
 
 def test_an_answer_that_was_of_no_use_is_paid_for():
     cut_off = GenerationError("it was cut off", "cut_off", Usage("m", 2.0, 30, 160, 0.5))
-    failed = ResultEntry("k", "query_llm", (error_of("query_llm", cut_off).to_json(),), seconds=2.1)
-    sums = totals([call(), failed], "query_llm")
+    failed = ResultEntry("1/1", (error_of("query_llm", cut_off).without_id(),), seconds=2.1)
+    sums = totals([*ASKED, call(), failed], "query_llm")
     assert (sums.calls, sums.failed_calls, sums.uncounted_calls) == (2, 1, 0)
     assert (sums.prompt_tokens, sums.completion_tokens, sums.cost_usd, sums.model_seconds) == (40, 165, 0.75, 3.5)
     meter = Meter([read_limit("tokens=190", ["query_llm"])], ["query_llm"])
     assert meter.exhausted("query_llm") is None
-    meter.follow(Ledger([failed]))
+    meter.follow(Ledger([*ASKED, failed]))
     assert meter.exhausted("query_llm") is not None
 
 
 def test_a_failure_that_says_nothing_of_what_it_took_is_unknown():
-    failed = ResultEntry("k", "query_llm", (error_of("query_llm", GenerationError("no", "refused")).to_json(),))
-    assert totals([failed], "query_llm").cost_usd is None
+    failed = ResultEntry("1/1", (error_of("query_llm", GenerationError("no", "refused")).without_id(),))
+    assert totals([*ASKED, failed], "query_llm").cost_usd is None
     assert "usage" not in failed.steps[0]["payload"]

@@ -106,12 +106,12 @@ def test_the_lines_of_a_ledger_are_what_it_comes_back_from():
     run.feed(Occurrence("specification"))
     run.feed(Occurrence("artifact"))
     assert [json.loads(line)["kind"] for line in run.text.splitlines()] == [
-        "machine", "event", "step", "intent", "result", "event", "step", "intent",
+        "machine", "event", "row", "effect", "result", "event", "row", "effect",
     ]  # fmt: skip
     before = run.view()
     run.restart()
     assert run.view() == before
-    assert before.keys == {"execute_guard": "run/2/1"}
+    assert before.keys == {"execute_guard": "2/1"}
 
 
 def test_a_deadline_is_that_of_the_last_start_of_its_timer():
@@ -283,7 +283,7 @@ def replaying_with(**forgotten):
         ("load_lines", reading_later, "the deadline of after 4h of open after a restart"),
         (
             "load_lines",
-            reading_without(lambda entry: isinstance(entry, ResultEntry) and entry.effect == "note"),
+            reading_without(lambda entry: isinstance(entry, ResultEntry) and entry.key == "2/2"),
             "what is pending after a restart: tickets says draft, ring, the implementation draft, note, ring",
         ),
         (

@@ -2,13 +2,13 @@
 
 from dsa.runtime.ledger import (
     DoubtEntry,
+    EffectEntry,
     Entry,
     EventEntry,
-    IntentEntry,
     MachineEntry,
     RefusalEntry,
     ResultEntry,
-    StepEntry,
+    RowEntry,
     TimerEntry,
     VerdictEntry,
 )
@@ -18,6 +18,7 @@ from dsa.testing.simulation.oracles.basis import Oracle, Violation
 __all__ = [
     "AFTER_WRITE",
     "ASKED_OF",
+    "AT_ANSWER",
     "AT_BEGIN",
     "AT_END",
     "AT_FAULT",
@@ -54,12 +55,12 @@ ASKED_OF: dict[type[Entry], tuple[Oracle, ...]] = {
         effects.what_is_overdue_comes_before_what_is_sent,
         effects.a_run_meets_what_it_would_have_met,
     ),
-    StepEntry: (
+    RowEntry: (
         ledger.nothing_stands_there_that_nothing_led_to,
         ledger.workflow_state_changes_on_passed_verdicts_only,
     ),
     RefusalEntry: (ledger.nothing_stands_there_that_nothing_led_to, ledger.a_refusal_changes_nothing),
-    IntentEntry: (ledger.nothing_stands_there_that_nothing_led_to,),
+    EffectEntry: (ledger.nothing_stands_there_that_nothing_led_to,),
     TimerEntry: (ledger.nothing_stands_there_that_nothing_led_to,),
     ResultEntry: (
         effects.a_result_belongs_to_an_intent,
@@ -83,6 +84,8 @@ AT_BEGIN = (
 )
 #: The driver shows an entry.
 AT_SHOW = (ledger.only_what_is_durable_is_shown,)
+#: Somebody is told what became of an event.
+AT_ANSWER = (effects.a_sender_is_told_what_became_of_it,)
 #: Nothing can run before the world does something.
 AT_IDLE = (effects.what_is_cancelled_is_stopped,)
 #: Time is about to pass, until a process wakes.
@@ -108,6 +111,7 @@ ORACLES: tuple[Oracle, ...] = tuple(
             *(each for oracles in ASKED_OF.values() for each in oracles),
             *AT_BEGIN,
             *AT_SHOW,
+            *AT_ANSWER,
             *AT_IDLE,
             *AT_WAKE,
             *AT_REST,

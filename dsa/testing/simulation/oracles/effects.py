@@ -5,9 +5,10 @@ from math import inf
 
 from dsa.meaning import Occurrence, Taken
 from dsa.runtime.budgets import BUDGET
-from dsa.runtime.ledger import DoubtEntry, EventEntry, IntentEntry, ResultEntry, VerdictEntry
+from dsa.runtime.intents import Intent
+from dsa.runtime.ledger import DoubtEntry, EventEntry, ResultEntry, VerdictEntry
 from dsa.runtime.recorded import IN_DOUBT
-from dsa.testing.simulation.facts import Beginning, Facts
+from dsa.testing.simulation.facts import Answering, Beginning, Facts
 from dsa.testing.simulation.oracles.basis import oracle
 
 _SLACK_S = 1e-6
@@ -108,7 +109,7 @@ def a_budget_counts_every_call(facts: Facts, begun: Beginning) -> str | None:
 
 
 def _name(begun: Beginning) -> str:
-    return f"{begun.effect} {'/'.join(begun.key.rsplit('/', 2)[1:])}"
+    return f"{begun.effect} {begun.key}"
 
 
 # -- what is recorded of it ---------------------------------------------------------------------------------------------
@@ -116,15 +117,14 @@ def _name(begun: Beginning) -> str:
 
 @oracle("P6")
 def a_result_belongs_to_an_intent(facts: Facts, result: ResultEntry) -> str | None:
-    """Of the same effect."""
-    intent = facts.intents.get(result.key)
-    return None if intent is not None and intent.effect == result.effect else f"nothing asked for {_of(result)}"
+    """Of its key."""
+    return None if result.key in facts.intents else f"nothing asked for {result.key}"
 
 
 @oracle("P3")
 def an_effect_has_one_result(facts: Facts, result: ResultEntry) -> str | None:
     """Beside those of its failed tries."""
-    return f"{_of(result)} has two results" if facts.is_answered(result.key) else None
+    return f"{_of(facts, result)} has two results" if facts.is_answered(result.key) else None
 
 
 @oracle("P3")
@@ -139,11 +139,11 @@ def a_result_is_what_came_back(facts: Facts, result: ResultEntry) -> str | None:
         return None
     if said == BUDGET and any(facts.spent(limit, with_doubts=True) >= limit.most for limit in facts.limits):
         return None
-    return f"{_of(result)} is recorded as '{said}'; what came back: {', '.join(given) or 'nothing'}"
+    return f"{_of(facts, result)} is recorded as '{said}'; what came back: {', '.join(given) or 'nothing'}"
 
 
 def _time_is_over(facts: Facts, result: ResultEntry) -> bool:
-    limit_ms = facts.subject.declared(result.effect).time_limit_ms
+    limit_ms = facts.subject.declared(facts.intents.effect(result.key)).time_limit_ms
     begun_s = facts.deeds.begun_s.get(result.key, inf)
     return limit_ms is not None and facts.time.now_s >= begun_s + limit_ms / 1000 - _SLACK_S
 
@@ -173,8 +173,8 @@ def a_verdict_is_what_the_guard_said(facts: Facts, verdict: VerdictEntry) -> str
     return None
 
 
-def _of(result: ResultEntry) -> str:
-    return f"{result.effect} {'/'.join(result.key.rsplit('/', 2)[1:])}"
+def _of(facts: Facts, result: ResultEntry) -> str:
+    return f"{facts.intents.effect(result.key)} {result.key}"
 
 
 def said_by(result: ResultEntry) -> str:
@@ -197,7 +197,7 @@ def an_answer_is_fed_after_its_result_is_recorded(facts: Facts, event: EventEntr
     results = facts.results.get(event.key)
     if not results:
         return f"{event.event} was fed, and no result of {event.key} stands before it"
-    said = said_by(results[-1]) if not results[-1].failed else f"{results[-1].effect}.failed"
+    said = said_by(results[-1]) if not results[-1].failed else f"{facts.intents.effect(event.key)}.failed"
     return None if said == event.event else f"{event.event} was fed, and the result says {said}"
 
 
@@ -210,6 +210,14 @@ def events_from_outside_were_sent(facts: Facts, event: EventEntry) -> str | None
     return (
         None if fed < facts.deeds.sent[event.event] else f"{event.event} was fed {fed + 1} times and not sent so often"
     )
+
+
+@oracle("S10")
+def a_sender_is_told_what_became_of_it(facts: Facts, told: Answering) -> str | None:
+    """Taken, or refused why, once that is durable."""
+    if told.answer in facts.heard.get(told.event, ()):
+        return None
+    return f"the sender of {told.event} is told {told.answer}, and no durable event came to that"
 
 
 @oracle("S2")
@@ -280,7 +288,7 @@ def a_run_meets_what_it_would_have_met(facts: Facts, event: EventEntry) -> str |
     return None if wanted == (event.event, event.verdicts) else f"{event.event} {event.verdicts} came, and not {wanted}"
 
 
-def asked_for(facts: Facts) -> list[IntentEntry]:
+def asked_for(facts: Facts) -> list[Intent]:
     """Give the effects without answers that were asked for and are not done; one whose budget is spent will not be."""
     return [
         intent

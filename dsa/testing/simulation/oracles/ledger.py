@@ -8,10 +8,9 @@ import attrs
 from dsa.declarations import Assign
 from dsa.expr import guards_read
 from dsa.meaning import Taken
-from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, RefusalEntry, StepEntry, TimerEntry
+from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, RefusalEntry, RowEntry, TimerEntry
 from dsa.testing.simulation.facts import Facts, Reading, Writing
 from dsa.testing.simulation.oracles.basis import oracle
-from dsa.testing.simulation.subject import RUN
 
 # -- what a process reads as it takes a run up ------------------------------------------------------------------------
 
@@ -76,22 +75,22 @@ def a_run_is_the_fold_of_its_events(facts: Facts, entry: Entry) -> str | None:
     if isinstance(entry, MachineEntry):
         return None
     expected = facts.expected[0]
-    if isinstance(entry, StepEntry) and isinstance(expected, StepEntry):
+    if isinstance(entry, RowEntry) and isinstance(expected, RowEntry):
         same = _row(entry) == _row(expected)
     elif isinstance(entry, RefusalEntry) and isinstance(expected, RefusalEntry):
-        same = (entry.seq, entry.reason, entry.accepted) == (expected.seq, expected.reason, expected.accepted)
+        same = (entry.reason, entry.accepted) == (expected.reason, expected.accepted)
     else:
         same = entry == expected
     return None if same else f"the table gives {_told(expected)}, the ledger has {_told(entry)}"
 
 
-def _row(entry: StepEntry) -> tuple[object, ...]:
+def _row(entry: RowEntry) -> tuple[object, ...]:
     """Give what the table alone says of a row; which artifacts it has accepted is not its to know."""
-    return entry.seq, entry.line, entry.source, entry.target, entry.changed
+    return entry.line, entry.source, entry.target, entry.changed
 
 
 @oracle("S10")
-def nothing_stands_there_that_nothing_led_to(facts: Facts, entry: StepEntry | RefusalEntry | TimerEntry) -> str | None:
+def nothing_stands_there_that_nothing_led_to(facts: Facts, entry: RowEntry | RefusalEntry | TimerEntry) -> str | None:
     """Rows, refusals, intents and timers come from events, or from the start."""
     return None if facts.expected else f"nothing leads to {shown(entry)}"
 
@@ -103,14 +102,14 @@ def events_are_numbered_without_a_gap(facts: Facts, event: EventEntry) -> str | 
 
 
 @oracle("S4")
-def a_refusal_changes_nothing(facts: Facts, entry: RefusalEntry) -> str | None:
-    """No intent and no timer stands behind it."""
+def a_refusal_changes_nothing(facts: Facts, _entry: RefusalEntry) -> str | None:
+    """It stands behind its event, and no effect and no timer behind it."""
     last = facts.entries[-1]
-    return None if isinstance(last, EventEntry) and last.seq == entry.seq else f"a refusal stands behind {shown(last)}"
+    return None if isinstance(last, EventEntry) else f"a refusal stands behind {shown(last)}"
 
 
 @oracle("S9")
-def workflow_state_changes_on_passed_verdicts_only(facts: Facts, entry: StepEntry) -> str | None:
+def workflow_state_changes_on_passed_verdicts_only(facts: Facts, entry: RowEntry) -> str | None:
     """Definition 4, over what was recorded: a row that sets workflow state had only passed verdicts to read."""
     taken, occurrence = facts.taken[-1], facts.occurrences[-1]
     if not occurrence.verdicts and occurrence.event not in facts.machine.judged_events:
@@ -142,7 +141,7 @@ def shown(entry: Entry) -> str:
     """Name an entry in a few words: `the result query_llm 1/1`."""
     word = type(entry).__name__.removesuffix("Entry").lower()
     name = next((said for field in ("effect", "event", "reason") if (said := getattr(entry, field, None))), "")
-    key = (getattr(entry, "key", None) or "").removeprefix(f"{RUN}/")
+    key = getattr(entry, "key", None) or ""
     return " ".join(filter(None, ("the", word, name, key)))
 
 

@@ -19,15 +19,15 @@ def ledger(*events, name="chain", run="r1", final="succeeded", refused=(), param
         lines.append({"kind": "event", "seq": seq, "event": "verdict", "verdicts": verdicts})
         last = final if seq == len(events) else "generating.a"
         if seq in refused:
-            lines.append({"kind": "refusal", "seq": seq, "reason": "late", "message": ""})
+            lines.append({"kind": "refusal", "reason": "late", "message": ""})
         else:
-            lines.append({"kind": "step", "seq": seq, "line": 3, "source": "validating.a", "target": last})
+            lines.append({"kind": "row", "line": 3, "source": "validating.a", "target": last})
     return "\n".join(map(json.dumps, lines)) + "\n"
 
 
 def test_a_ledger_is_read_as_attempts_with_retry_numbers():
     found = recorded(
-        MACHINE, [("ledger.jsonl", ledger({"a": "failed"}, {"a": "failed"}, {"a": "passed"}, {"b": "passed"}))]
+        MACHINE, [("story.jsonl", ledger({"a": "failed"}, {"a": "failed"}, {"a": "passed"}, {"b": "passed"}))]
     )
     assert found.attempts == (
         Attempt("r1", "a", 0, "failed"),

@@ -13,7 +13,7 @@ import pytest
 from damaged_stores import RUNS, add, bits, drop, flipped, put, rows, swap
 
 from dsa.edge.stores.contents import address
-from dsa.edge.stores.sqlite import _END, _SPAN, _End, _Row
+from dsa.edge.stores.rows import END, SPAN, EndRow, RunRow
 
 ENTRY = ("epoch", "short", "line", "link")
 BOOKKEEPING = ("run", "machine", "epoch", "holder", "seal")
@@ -26,17 +26,17 @@ def run_of(row):
 
 def number_of(key):
     """Give the number of the run that an entry belongs to."""
-    return key["place"] // _SPAN
+    return key["place"] // SPAN
 
 
 def at(number, position):
     """Give the key of a row of entries."""
-    return {"place": number * _SPAN + position}
+    return {"place": number * SPAN + position}
 
 
 def without_ends(found):
     """Give the rows that hold entries: behind those of each run stands one that seals its end."""
-    return [(key, columns) for key, columns in found if key["place"] % _SPAN != _END]
+    return [(key, columns) for key, columns in found if key["place"] % SPAN != END]
 
 
 # -- rows ---------------------------------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ def test_the_end_cut_off_is_noticed_however_long_it_is(after, stored):
 
 def shorten(store, entries, cut):
     """Cut the end off, and say that there is no more."""
-    put(store, "entries", at(1, _END), {"line": str(len(entries) - cut)})
+    put(store, "entries", at(1, END), {"line": str(len(entries) - cut)})
     for key in entries[-cut:]:
         drop(store, "entries", key)
 
@@ -99,7 +99,7 @@ def test_every_two_texts_that_are_swapped_are_noticed(after, stored):
 
 def test_a_whole_run_in_the_place_of_another_is_noticed(after):
     def renumber(store):
-        for table, column, span in (("entries", "place", _SPAN), ("runs", "number", 1)):
+        for table, column, span in (("entries", "place", SPAN), ("runs", "number", 1)):
             store.execute(f"UPDATE {table} SET {column} = {column} + 10 * {span} WHERE {column} < 2 * {span}")
             store.execute(f"UPDATE {table} SET {column} = {column} - {span} WHERE {column} < 3 * {span}")
             store.execute(f"UPDATE {table} SET {column} = {column} - 9 * {span} WHERE {column} >= 10 * {span}")
@@ -133,11 +133,11 @@ def test_what_is_kept_of_a_run_is_sealed(after, column, values):
         ("short", (1, 2, -1, 0.5)),
         ("line", ("", "6", "8", "7 ", "[]")),
         ("link", (bytes(32), b"", "seal")),
-        ("place", tuple(at(1, position)["place"] for position in (7, 8, _END - 1, 3 * _SPAN))),
+        ("place", tuple(at(1, position)["place"] for position in (7, 8, END - 1, 3 * SPAN))),
     ],
 )
 def test_the_end_of_a_run_is_sealed(after, column, values):
-    end = at(1, _END)
+    end = at(1, END)
     for value in values:
         assert after(lambda store, value=value: put(store, "entries", end, {column: value})) == {"run 0"}
 
@@ -146,7 +146,7 @@ def test_the_end_of_a_run_is_sealed(after, column, values):
 def row(stored):
     """What is kept of the first run as a whole, as the store has it in hand."""
     _, columns = stored("runs")[0]
-    return _Row(**{name: value for name, value in columns.items() if name != "seal"})
+    return RunRow(**{name: value for name, value in columns.items() if name != "seal"})
 
 
 @pytest.mark.parametrize("seal_too", [False, True])
@@ -171,9 +171,9 @@ def test_the_entries_of_another_run_under_a_new_seal_are_noticed(after, stored, 
     def edit(store):
         for key, columns in without_ends(stored("entries")):
             if number_of(key) == 2:
-                put(store, "entries", at(1, key["place"] % _SPAN), {name: columns[name] for name in ENTRY})
+                put(store, "entries", at(1, key["place"] % SPAN), {name: columns[name] for name in ENTRY})
                 last = columns["link"]
-        put(store, "entries", at(1, _END), {"link": _End(1, 1, 7, last).seal})
+        put(store, "entries", at(1, END), {"link": EndRow(1, 1, 7, last).seal})
         put(store, "runs", {"number": 1}, {"machine": taken.machine, "seal": taken.seal})
 
     assert after(edit) == {"run 0"}
@@ -206,7 +206,7 @@ def test_the_end_of_the_same_run_in_another_file_is_noticed(after, stored, other
 
         def edit(store, start=start):
             for key, columns in theirs:
-                if at(1, start)["place"] <= key["place"] < at(1, _END)["place"]:
+                if at(1, start)["place"] <= key["place"] < at(1, END)["place"]:
                     put(store, "entries", key, columns)
 
         assert after(edit) == ({"run 0"} if start <= 6 else set())
@@ -214,14 +214,14 @@ def test_the_end_of_the_same_run_in_another_file_is_noticed(after, stored, other
 
 def test_an_entry_too_many_is_noticed(after, stored, other):
     for _, columns in (*stored("entries"), *rows(other, "entries")):
-        for position in (7, 2**30, _END - 1):
+        for position in (7, 2**30, END - 1):
             more = {**columns, **at(1, position)}
             assert after(lambda store, more=more: add(store, "entries", more)) == {"run 0"}
 
 
 def test_what_seals_the_end_of_the_same_run_in_another_file_is_noticed(after, other):
     for key, columns in rows(other, "entries"):
-        if key["place"] % _SPAN == _END:
+        if key["place"] % SPAN == END:
             assert after(lambda store, key=key, columns=columns: put(store, "entries", key, columns)) == {
                 run_of((key, columns))
             }

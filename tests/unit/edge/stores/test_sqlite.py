@@ -6,11 +6,12 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from copy import copy
 
 import pytest
 
 from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.journal import HeldError, LeaseLostError, StoreError
+from dsa.runtime.journal import HeldError, LeaseLostError, Message, StoreError, Summary
 from dsa.runtime.ledger import EventEntry, MachineEntry
 
 FIRST = MachineEntry("r1", "door", "0" * 64)
@@ -89,6 +90,21 @@ def test_a_stalled_process_that_was_taken_over_cannot_write(path, child):
     assert events_of(path) == ["child", "taker"]
 
 
+def test_writer_that_does_not_know_what_it_has_written_does_not_write_over_it(path):
+    """Ctrl-C between the commit and what is remembered of it."""
+    with SqliteStore(path) as store:
+        journal, _ = store.hold("r1")
+        interrupted = copy(journal)
+        journal.append([event(1, "a")])
+        for data in ("b", "b" * 10_000):
+            with pytest.raises(LeaseLostError):
+                interrupted.append([event(1, data)])
+        journal.append([event(2, "c")], Summary(status="finished"))
+        interrupted.release(Summary(status="interrupted"))
+        assert list(store.read("r1").entries) == [FIRST, event(1, "a"), event(2, "c")]
+        assert (store.summary("r1").status, store.read("r1").holder) == ("finished", None)
+
+
 def test_several_processes_write_different_runs_of_one_file(tmp_path):
     writer = """
 import sys, pathlib
@@ -105,6 +121,93 @@ with SqliteStore(pathlib.Path(sys.argv[1])) as store:
         assert process.wait(timeout=60) == 0
     with SqliteStore(path) as store:
         assert [len(store.read(name).entries) for name in names] == [200] * 4
+
+
+def test_messages_that_processes_post_at_once_all_arrive_while_another_one_holds_the_run(path, child):
+    sender = """
+import sys, pathlib
+from dsa.edge.stores.sqlite import SqliteStore
+from dsa.runtime.journal import Message
+with SqliteStore(pathlib.Path(sys.argv[1])) as store:
+    for number in range(100):
+        store.post("r1", Message(f"{sys.argv[2]} {number}", "told", data=number))
+        store.post("r1", Message(f"both {number}", "told", data=number))
+"""
+    for process in [subprocess.Popen([sys.executable, "-c", sender, path, name]) for name in ("one", "other")]:
+        assert process.wait(timeout=60) == 0
+    with SqliteStore(path) as store:
+        waiting = store.waiting_messages("r1")
+        assert str(child.pid) in store.read("r1").holder
+    assert sorted(message.id for message in waiting) == sorted(
+        f"{name} {number}" for name in ("one", "other", "both") for number in range(100)
+    )
+    for name in ("one", "other", "both"):
+        assert [message.data for message in waiting if message.id.startswith(name)] == list(range(100))
+
+
+def test_what_another_process_writes_is_seen_by_who_polls(path):
+    with SqliteStore(path) as store, SqliteStore(path) as other:
+        assert (store.version("r1"), store.waiting_messages("r1")) == (1, ())
+        journal, _ = other.hold("r1")
+        journal.append([event(1)])
+        assert store.version("r1") == 2
+        other.post("r1", Message("m1", "told"))
+        assert [message.id for message in store.waiting_messages("r1")] == ["m1"]
+        journal.append([event(2)], taking=[("m1", "null")])
+        assert (store.version("r1"), store.waiting_messages("r1")) == (3, ())
+
+
+REMOVER = """
+import os, pathlib, signal, sys
+from dsa.edge.stores.sqlite import SqliteStore
+store, killed_at, seen = SqliteStore(pathlib.Path(sys.argv[1])), int(sys.argv[2]), 0
+def statement(_):
+    global seen
+    seen += 1
+    if seen == killed_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+store._database._connection.set_trace_callback(statement)
+store.remove("r1")
+print(seen)
+"""
+
+
+def test_run_whose_removal_was_killed_is_there_or_gone(path):
+    with SqliteStore(path) as store:
+        journal, _ = store.hold("r1")
+        journal.append([event(1, "long " * 2_000)], Summary(status="finished"))
+        store.post("r1", Message("m1", "told"))
+        journal.release()
+        whole = list(store.read("r1").entries)
+    kept, gone = 0, 0
+    while True:
+        command = [sys.executable, "-c", REMOVER, path, str(kept + 1)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        with SqliteStore(path) as store:
+            assert store.lost() == 0
+            if store.runs() == ():
+                gone += 1
+                break
+            kept += 1
+            assert done.returncode == -signal.SIGKILL, done.stderr
+            assert (list(store.read("r1").entries), store.summary("r1").messages) == (whole, 1)
+            assert store.summary("r1").summary.status == "finished"
+    assert (done.returncode, done.stdout, gone) == (0, f"{kept}\n", 1)
+    assert kept > 4
+
+
+def test_removed_run_is_not_missed(path):
+    with SqliteStore(path) as store:
+        store.create("r2", "# door", [FIRST]).release()
+        store.remove("r2")
+        store.remove("r1")
+        assert (store.lost(), store.runs()) == (0, ())
+        assert store.create("r3", "", []).run == "r3"
+    with sqlite3.connect(path) as other:
+        other.execute("DELETE FROM runs WHERE run = 'r1'")
+    other.close()
+    with SqliteStore(path) as store:
+        assert store.lost() == 1
 
 
 def test_a_store_is_of_no_use_after_a_fault(path):

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from dsa.runtime.moment import Moment
 from machines.chat import display as display_module
 from machines.chat.conversation import REASONS
 from machines.chat.display import Display
@@ -13,12 +14,17 @@ from machines.chat.display import Display
 HOSTILE = "\x1b[2J\x1b]0;title\x07 \x9b31m \u202eabc [bold]x[/bold] [/]"
 
 
+def show(display, entries, *, is_new=True):
+    """Give a display moments of a run."""
+    for number, entry in enumerate(entries, 1):
+        display.on_moment(Moment("r", number, entry), is_new)
+
+
 def displayed(told=(), *, pieces=(), said=(), width=200):
     """Show entries, then pieces of text, then lines of our own, on a terminal; give what is written, without the colours."""
     file = io.StringIO()
     display = Display(Console(file=file, width=width, color_system=None))
-    for entry in told.entries if told else ():
-        display.observe(entry)
+    show(display, told.entries if told else ())
     for piece in pieces:
         display.listen(piece)
     for line in said:
@@ -180,12 +186,18 @@ def test_an_answer_that_was_not_listened_to_is_shown_once():
 def test_an_answer_that_was_listened_to_is_not_shown_again():
     file = io.StringIO()
     display = Display(Console(file=file, width=200, color_system=None))
-    for entry in Told().says("?").entries:
-        display.observe(entry)
+    show(display, Told().says("?").entries)
     display.listen("It is 42.")
-    for entry in Told().happens("answered", {"content": "It is 42."}).happens("presented", {"artifacts": []}).entries:
-        display.observe(entry)
+    show(display, Told().happens("answered", {"content": "It is 42."}).happens("presented", {"artifacts": []}).entries)
     assert file.getvalue().count("It is 42.") == 1
+
+
+def test_what_was_there_before_is_not_shown_and_leaves_no_line_open():
+    file = io.StringIO()
+    display = Display(Console(file=file, width=200, color_system=None))
+    show(display, Told().says("?").happens("answered", {"content": "It is 42."}).entries, is_new=False)
+    display.say("It goes on.")
+    assert file.getvalue() == "It goes on.\n"
 
 
 def test_lines_of_our_own_are_not_coloured_or_folded():

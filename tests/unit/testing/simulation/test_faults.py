@@ -20,8 +20,8 @@ def faults_at(row, boundary, about=LETTER):
 
 def test_the_triples_of_a_small_machine():
     counts = Counter(triple.row for triple in LETTER.triples)
-    assert counts == {WRITE: 33, WRITTEN: 39, STOP: 22}
-    assert len(set(LETTER.triples)) == len(LETTER.triples) == 94
+    assert counts == {WRITE: 37, WRITTEN: 48, STOP: 31}
+    assert len(set(LETTER.triples)) == len(LETTER.triples) == 116
 
 
 @pytest.mark.parametrize("row", [WRITE, WRITTEN, STOP])
@@ -31,6 +31,7 @@ def test_every_row_is_written_and_can_be_taken_up(row):
     assert faults_at(row, "unsynced") == ENDS | {"sync fails"}
     assert faults_at(row, "durable") == ENDS
     assert faults_at(row, "recovering") == ENDS | {"write fails", "sync fails", "damage"}
+    assert faults_at(row, "after hold") == ENDS | {"takeover", "second holder"}
 
 
 @pytest.mark.parametrize("row", [WRITE, WRITTEN])
@@ -48,7 +49,12 @@ def test_a_row_that_only_cancels_begins_nothing():
 
 
 def test_a_run_that_waits_for_the_row_does_not_rest():
-    assert faults_at(WRITE, "resting") == set()
+    assert faults_at(WRITE, "resting") == faults_at(WRITE, "releasing") == set()
+
+
+@pytest.mark.parametrize("row", [WRITTEN, STOP])
+def test_a_run_that_rests_is_released(row):
+    assert faults_at(row, "releasing") == ENDS | {"write fails", "sync fails", "takeover"}
 
 
 def test_where_a_run_is_over_no_clock_matters_and_nothing_is_late():

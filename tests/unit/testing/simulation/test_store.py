@@ -4,14 +4,14 @@ import attrs
 import pytest
 
 from dsa.runtime.journal import DamageError, HeldError, LeaseLostError, StoreError, UnknownRunError
-from dsa.runtime.ledger import EventEntry, MachineEntry, StepEntry
+from dsa.runtime.ledger import EventEntry, MachineEntry, RowEntry
 from dsa.testing.simulation.disk import File
 from dsa.testing.simulation.store import DiskStore, frames
 
 TEXT = "# a machine\n\nwith \ud800 half a character, and lines\nrows 1\n"
 FIRST = (MachineEntry("sim", "m", "digest"),)
-ROW = (EventEntry(1, "go", data="hej då\nrows 7"), StepEntry(1, 3, "a", "b"))
-NEXT = (EventEntry(2, "go"), StepEntry(2, 3, "b", "a"))
+ROW = (EventEntry(1, "go", data="hej då\nrows 7"), RowEntry(3, "a", "b"))
+NEXT = (EventEntry(2, "go"), RowEntry(3, "b", "a"))
 
 
 @attrs.define
@@ -21,6 +21,7 @@ class Owner:
     name: str = "process 1"
     heard: list = attrs.field(factory=list)
     ends: tuple = ()
+    may_release: bool = True
 
     def _hear(self, what):
         self.heard.append(what)
@@ -41,6 +42,12 @@ class Owner:
 
     def holding(self, stage, epoch):
         self._hear(f"holding {stage} {epoch}")
+
+    def held(self, recorded):
+        self._hear(f"held {len(recorded.entries)}")
+
+    def releasing(self, stage):
+        self._hear(f"releasing {stage}")
 
 
 @pytest.fixture
@@ -136,7 +143,7 @@ def test_an_epoch_ends_with_the_next(opened, alive):
         store.hold("sim")
     taken, recorded = store.hold("sim", take=True)
     assert (taken.epoch, recorded.epoch, recorded.holder) == (2, 2, "process 2")
-    assert other.heard == ["holding before 2", "holding unsynced 2", "holding durable 2"]
+    assert other.heard == ["holding before 2", "holding unsynced 2", "holding durable 2", "held 3"]
     with pytest.raises(LeaseLostError):
         journal.append(NEXT)
     assert owner.heard[-2:] == ["before", "refused"]

@@ -2,6 +2,7 @@
 
 import pytest
 from facts_of_runs import (
+    ABOUT,
     ASKED,
     BUSY,
     DRAFT,
@@ -19,10 +20,11 @@ from facts_of_runs import (
     result,
 )
 
-from dsa.meaning import Occurrence
+from dsa.meaning import Occurrence, start, step
 from dsa.runtime.budgets import BUDGET, Limit
 from dsa.runtime.ledger import ArtifactEntry, DoubtEntry, Judgement, VerdictEntry
 from dsa.runtime.recorded import IN_DOUBT
+from dsa.testing.simulation.facts import Answering
 from dsa.testing.simulation.oracles import Oracle, effects
 
 BEFORE, DURING, AFTER = LEDGER[:3], LEDGER[:4], LEDGER[: DRAFTED + 1]
@@ -31,9 +33,11 @@ DOUBT = DoubtEntry(DRAFT.key, "draft", "retry")
 FAILED, TIMED_OUT, SPENT = failed(DRAFT, "MADE"), failed(MAKE, "TimeoutError"), failed(DRAFT, BUDGET)
 LIMITS = (Limit("calls", 1, "draft"),)
 DONE = result(NOTE)
-VERDICT = VerdictEntry("sim/2/1", "poem", 2, "new", (Judgement("g", "passed"),))
-ATTEMPTS = [ArtifactEntry("sim/1/1", "poem", n, name, "digest") for n, name in enumerate(("old", "new"), start=1)]
+VERDICT = VerdictEntry("2/1", "poem", 2, "new", (Judgement("g", "passed"),))
+ATTEMPTS = [ArtifactEntry("1/1", "poem", n, name, "digest") for n, name in enumerate(("old", "new"), start=1)]
 TIMER = ("making", "after 5s")
+TAKEN = step(ABOUT.machine, start(ABOUT.machine), Occurrence("write"))
+REFUSED = step(ABOUT.machine, TAKEN.configuration, Occurrence("write"))
 RANG = fed("after 5s", source="making", seq=2)
 
 
@@ -95,12 +99,14 @@ BROKEN = [
         doubted(POST, "done"),
     ),
     (effects.what_is_in_doubt_is_handled_as_the_table_says, facts(DURING), doubted(DRAFT, "again")),
-    (effects.a_verdict_is_what_the_guard_said, facts(ATTEMPTS, said={("sim/2/1", "g"): "failed"}), VERDICT),
-    (effects.a_verdict_is_what_the_guard_said, facts(ATTEMPTS[:1], said={("sim/2/1", "g"): "passed"}), VERDICT),
+    (effects.a_verdict_is_what_the_guard_said, facts(ATTEMPTS, said={("2/1", "g"): "failed"}), VERDICT),
+    (effects.a_verdict_is_what_the_guard_said, facts(ATTEMPTS[:1], said={("2/1", "g"): "passed"}), VERDICT),
     (effects.an_answer_is_fed_after_its_result_is_recorded, facts(DURING), LEDGER[5]),
     (effects.an_answer_is_fed_after_its_result_is_recorded, facts((*DURING, FAILED)), LEDGER[5]),
     (effects.events_from_outside_were_sent, facts(LEDGER[:1]), LEDGER[1]),
     (effects.events_from_outside_were_sent, facts(DURING, sent={"write": 1}), fed("write", seq=2)),
+    (effects.a_sender_is_told_what_became_of_it, facts(DURING), Answering("stop", TAKEN)),
+    (effects.a_sender_is_told_what_became_of_it, facts(DURING), Answering("write", REFUSED)),
     (effects.verdicts_are_what_guards_said, facts(ASKED, BUSY), fed("made", MAKE.key, verdicts={"g": "passed"})),
     (
         effects.verdicts_are_what_guards_said,
@@ -162,10 +168,16 @@ KEPT = [
         doubted(DRAFT, "done"),
     ),
     (effects.what_is_in_doubt_is_handled_as_the_table_says, facts((*DURING, FAILED)), doubted(DRAFT, "again")),
-    (effects.a_verdict_is_what_the_guard_said, facts(ATTEMPTS, said={("sim/2/1", "g"): "passed"}), VERDICT),
+    (effects.a_verdict_is_what_the_guard_said, facts(ATTEMPTS, said={("2/1", "g"): "passed"}), VERDICT),
     (effects.an_answer_is_fed_after_its_result_is_recorded, facts(AFTER), LEDGER[5]),
-    (effects.an_answer_is_fed_after_its_result_is_recorded, facts(AFTER), fed("written", "sim/0/1", seq=2)),
+    (effects.an_answer_is_fed_after_its_result_is_recorded, facts(AFTER), fed("written", "0/1", seq=2)),
     (effects.events_from_outside_were_sent, facts(LEDGER[:1], sent={"write": 1}), LEDGER[1]),
+    (effects.a_sender_is_told_what_became_of_it, facts(DURING), Answering("write", TAKEN)),
+    (
+        effects.a_sender_is_told_what_became_of_it,
+        facts((*DURING, fed("write", seq=2))),
+        Answering("write", REFUSED),
+    ),
     (
         effects.verdicts_are_what_guards_said,
         facts(ASKED, BUSY, said={("", "g"): "passed"}),
@@ -212,6 +224,6 @@ def test_none_is_left_out():
 def test_verdicts_may_come_with_an_answer():
     answer = result(MAKE, "made")
     steps = [step | {"payload": step["payload"] | {"verdicts": {"g": "fatal"}}} for step in answer.steps]
-    known = facts((*ASKED, type(answer)(MAKE.key, "make", steps)), BUSY)
+    known = facts((*ASKED, type(answer)(MAKE.key, steps)), BUSY)
     assert effects.verdicts_are_what_guards_said.judge(known, fed("made", MAKE.key, verdicts={"g": "fatal"})) is None
     assert effects.verdicts_are_what_guards_said.judge(known, fed("made", MAKE.key, verdicts={"g": "passed"}))

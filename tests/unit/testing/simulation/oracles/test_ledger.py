@@ -5,14 +5,14 @@ import pytest
 from facts_of_runs import ABOUT, ASKED, BUSY, LEDGER, facts, fed, lived
 
 from dsa.meaning import Occurrence
-from dsa.runtime.ledger import RefusalEntry, StepEntry, TimerEntry
+from dsa.runtime.ledger import RefusalEntry, RowEntry, TimerEntry
 from dsa.testing.simulation.facts import Reading, Writing
 from dsa.testing.simulation.oracles import Oracle, ledger
 
 CHANGED = (*LEDGER[:2], attrs.evolve(LEDGER[2], target="idle"), *LEDGER[3:])
 #: Of `BUSY`: the answer is judged, and workflow state is set.
-FATAL, FAILED, PASSED = (fed("made", "sim/1/2", seq=2, verdicts={"g": said}) for said in ("fatal", "failed", "passed"))
-SET = StepEntry(2, None, "making", "making", {"good": True})
+FATAL, FAILED, PASSED = (fed("made", "1/2", seq=2, verdicts={"g": said}) for said in ("fatal", "failed", "passed"))
+SET = RowEntry(None, "making", "making", {"good": True})
 
 BROKEN = [
     (ledger.what_was_acknowledged_survives, facts(LEDGER[:4]), Reading(LEDGER[:3])),
@@ -29,14 +29,14 @@ BROKEN = [
     (ledger.a_ledger_begins_with_its_machine, facts(()), LEDGER[1]),
     (ledger.a_ledger_begins_with_its_machine, facts(LEDGER[:1]), LEDGER[0]),
     (ledger.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), CHANGED[2]),
-    (ledger.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), RefusalEntry(1, "late", "")),
-    (ledger.a_run_is_the_fold_of_its_events, facts(LEDGER[:3]), attrs.evolve(LEDGER[3], key="sim/1/2")),
+    (ledger.a_run_is_the_fold_of_its_events, facts(LEDGER[:2]), RefusalEntry("late", "")),
+    (ledger.a_run_is_the_fold_of_its_events, facts(LEDGER[:3]), attrs.evolve(LEDGER[3], key="1/2")),
     (ledger.a_run_is_the_fold_of_its_events, facts(ASKED[:6], BUSY), TimerEntry("making", "after 5s", 4_999)),
     (ledger.nothing_stands_there_that_nothing_led_to, facts(LEDGER[:4]), LEDGER[2]),
     (ledger.nothing_stands_there_that_nothing_led_to, facts(LEDGER[:4]), LEDGER[3]),
     (ledger.events_are_numbered_without_a_gap, facts(LEDGER[:4]), fed("stop", seq=3)),
     (ledger.events_are_numbered_without_a_gap, facts(LEDGER[:4]), fed("stop", seq=1)),
-    (ledger.a_refusal_changes_nothing, facts(LEDGER[:4]), RefusalEntry(1, "late", "")),
+    (ledger.a_refusal_changes_nothing, facts(LEDGER[:4]), RefusalEntry("late", "")),
     (ledger.workflow_state_changes_on_passed_verdicts_only, facts((*ASKED, FAILED), BUSY), SET),
     (ledger.only_what_is_durable_is_shown, facts(LEDGER[:4]), (4, LEDGER[4])),
     (ledger.only_what_is_durable_is_shown, facts(LEDGER[:4]), (2, LEDGER[3])),
@@ -60,8 +60,8 @@ KEPT = [
     (ledger.events_are_numbered_without_a_gap, facts(LEDGER[:4]), fed("stop", seq=2)),
     (
         ledger.a_refusal_changes_nothing,
-        facts((*LEDGER[:4], fed("written", "sim/0/1", seq=2))),
-        RefusalEntry(2, "late", ""),
+        facts((*LEDGER[:4], fed("written", "0/1", seq=2))),
+        RefusalEntry("late", ""),
     ),
     (ledger.workflow_state_changes_on_passed_verdicts_only, facts((*ASKED, PASSED), BUSY), SET),
     (

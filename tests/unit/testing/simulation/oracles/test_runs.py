@@ -15,7 +15,7 @@ WRITING = RUN.feed(Occurrence("write"))[0]
 WAITING, FINISHED = Resting("waiting", "", RUN, ()), Resting("finished", "", RUN, ())
 FROUGHT = written(LETTER + "\n## Properties\n- possible drafting\n- at most 1 draft\n- never done\n")
 SOUND = written(LETTER + "\n## Properties\n- possible drafting\n- at most 1 draft\n- post only after written\n")
-DOUBTED = attrs.evolve(WAITING, in_doubt=(DRAFT,))
+DOUBTED = Resting("in doubt", "", RUN, (DRAFT,))
 DURING, POSTING = LEDGER[:4], LEDGER[:POSTED]
 
 BROKEN = [

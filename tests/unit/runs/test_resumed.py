@@ -1,4 +1,4 @@
-"""A run taken up again, in process: who is told what, and what changes nothing."""
+"""Runs taken up again: who is told what, and what changes nothing."""
 
 import asyncio
 
@@ -10,16 +10,15 @@ from dsa.edge.deciding import DoubtError
 from dsa.errors import OccurrenceError
 from dsa.lang import loads
 from dsa.meaning import Occurrence
-from dsa.runs.record import OtherMachineError
-from dsa.runs.running import perform
-from dsa.runs.record import replayed
-from dsa.runs.running import take_up
+from dsa.runs.record import OtherMachineError, replayed
+from dsa.runs.runs import Resumption, open_runs
+from dsa.runs.setup import Options
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import DoubtEntry, EventEntry, Ledger, ResultEntry
 from dsa.runtime.policies import event_step
 from dsa.runtime.run import ReplayError
 
-PAY, MAIL = f"{RUN}/1/2", f"{RUN}/2/1"
+PAY, MAIL = "1/2", "2/1"
 
 
 class Shop:
@@ -28,7 +27,7 @@ class Shop:
     def __init__(self):
         self.did = []
 
-    def bind(self, _first, _machine):
+    def bind(self, _machine, _started):
         return Binding(dict.fromkeys(("log", "pay", "mail"), self.perform))
 
     async def perform(self, action, _context):
@@ -36,35 +35,47 @@ class Shop:
         await asyncio.sleep(0)
         return [event_step(action.policy, "paid")] if action.policy == "pay" else []
 
+    def resume(self, root, *sent, on_moment=None, **said):
+        """Take up the run and drive it until it rests."""
+
+        async def resumed():
+            async with open_runs(root) as runs:
+                how = {"options": Options(self.bind), "resumption": Resumption(**said), "on_moment": on_moment}
+                handle = await runs.resume(RUN, *sent, **how)
+                return await handle.rest(through_timers=True)
+
+        return asyncio.run(resumed())
+
 
 @pytest.fixture
 def doubted(tmp_path):
     """A folder with a run that was cut off while it paid."""
     run, _ = begun().feed(Occurrence("order"))
-    keep(tmp_path, run.record(ResultEntry(f"{RUN}/1/1", "log")).ledger)
+    keep(tmp_path, run.record(ResultEntry("1/1")).ledger)
     return tmp_path
 
 
 def test_nothing_goes_on_before_somebody_has_said_what_became_of_an_effect(doubted):
     shop, before = Shop(), recorded(doubted).entries
-    rest = take_up(doubted, RUN, shop.bind, sent=(Occurrence("more"),)).rest
-    assert (rest.kind, [intent.key for intent in rest.in_doubt], shop.did) == ("waiting", [PAY], [])
+    rest = shop.resume(doubted, Occurrence("more"))
+    assert (rest.kind, [intent.key for intent in rest.in_doubt], shop.did) == ("in doubt", [PAY], [])
     assert recorded(doubted).entries == before
 
 
-def test_what_was_there_is_recalled_and_what_comes_is_observed(doubted):
-    shop, old, new = Shop(), [], []
+def test_moments_that_were_there_are_told_from_new_ones(doubted):
+    shop, seen = Shop(), []
     before = recorded(doubted).entries
-    performed = take_up(doubted, RUN, shop.bind, decided={PAY: "retry"}, observe=new.append, recall=old.append)
+    rest = shop.resume(doubted, decided={PAY: "retry"}, on_moment=lambda *told: seen.append(told))
     assert shop.did == ["pay", "mail", "log"]
-    assert Ledger(old) == before
-    assert new[0] == DoubtEntry(PAY, "pay", "retry")
-    assert Ledger([*old, *new]) == performed.rest.run.ledger == recorded(doubted).entries
+    assert [(moment.run, moment.number) for moment, _ in seen] == [(RUN, at) for at in range(1, len(seen) + 1)]
+    assert Ledger([moment.entry for moment, is_new in seen if not is_new]) == before
+    assert next(moment.entry for moment, is_new in seen if is_new) == DoubtEntry(PAY, "pay", "retry")
+    assert Ledger([moment.entry for moment, _ in seen]) == rest.run.ledger == recorded(doubted).entries
 
 
 def test_an_answer_is_taken_and_the_effect_not_performed(doubted):
     shop = Shop()
-    rest = take_up(doubted, RUN, shop.bind, answers={PAY: Occurrence("paid", data={"by": "phone"})}).rest
+    rest = shop.resume(doubted, answers={PAY: Occurrence("paid", data={"by": "phone"})})
     assert (rest.kind, rest.run.configuration.state, shop.did) == ("waiting", "resting", ["mail", "log"])
     (paid,) = (entry for entry in rest.run.ledger if isinstance(entry, EventEntry) and entry.event == "paid")
     assert (paid.key, paid.data) == (PAY, {"by": "phone"})
@@ -73,8 +84,8 @@ def test_an_answer_is_taken_and_the_effect_not_performed(doubted):
 
 def test_an_event_is_sent_and_the_run_goes_on_to_its_end(doubted):
     shop = Shop()
-    take_up(doubted, RUN, shop.bind, decided={PAY: "retry"})
-    rest = take_up(doubted, RUN, shop.bind, sent=(Occurrence("more"),)).rest
+    shop.resume(doubted, decided={PAY: "retry"})
+    rest = shop.resume(doubted, Occurrence("more"))
     assert (rest.kind, rest.run.outcome) == ("finished", "succeeded")
 
 
@@ -82,16 +93,23 @@ def test_an_event_is_sent_and_the_run_goes_on_to_its_end(doubted):
     ({"decided": {MAIL: "retry"}}, DoubtError),
     ({"decided": {PAY: "done"}}, DoubtError),
     ({"answers": {PAY: Occurrence("order")}}, OccurrenceError),
-    ({"sent": (Occurrence("paid"),)}, OccurrenceError),
-    ({"sent": (Occurrence("nonsense"),)}, OccurrenceError),
 ])  # fmt: skip
 def test_what_cannot_be_said_changes_nothing(doubted, said, fault):
     before = recorded(doubted).entries
     with pytest.raises(fault):
-        take_up(doubted, RUN, Shop().bind, **said)
+        Shop().resume(doubted, **said)
     after = recorded(doubted)
     assert (after.entries, after.holder) == (before, None)
     assert not (doubted / RUN).exists()
+
+
+@pytest.mark.parametrize("event", ["paid", "nonsense"])
+def test_what_cannot_be_sent_changes_nothing(doubted, event):
+    before = recorded(doubted).entries
+    with pytest.raises(OccurrenceError):
+        Shop().resume(doubted, Occurrence(event))
+    after = recorded(doubted)
+    assert (after.entries, after.holder) == (before, None)
 
 
 def test_a_document_that_reads_otherwise_is_another_machine():
@@ -114,10 +132,17 @@ def test_a_ledger_that_is_not_its_machines_is_not_taken_for_one():
         replayed(Recorded(RUN, SHOP, Ledger([*entries, DoubtEntry("k", "pay", "ask")]), 1))
 
 
-def test_a_run_that_is_performed_can_be_taken_up_at_once(tmp_path):
+def test_a_new_run_can_be_taken_up_at_once(tmp_path):
     shop = Shop()
-    performed = perform(loads(SHOP), SHOP, shop.bind(None, None), None, root=tmp_path, started={"seed": 7})
-    run = performed.rest.run.run_id
-    assert dict(recorded(tmp_path, run).entries[0].started) == {"seed": 7}
-    rest = take_up(tmp_path, run, shop.bind, sent=(Occurrence("order"), Occurrence("more"))).rest
+
+    async def begun_and_resumed():
+        async with open_runs(tmp_path) as runs:
+            options = Options(shop.bind, seed=7)
+            first = await runs.start(loads(SHOP), options=options)
+            await first.rest()
+            assert dict(runs.get(first.id).first.started)["seed"] == 7
+            again = await runs.resume(first.id, Occurrence("order"), Occurrence("more"), options=options)
+            return await again.rest()
+
+    rest = asyncio.run(begun_and_resumed())
     assert [entry.event for entry in rest.run.ledger if isinstance(entry, EventEntry)] == ["order", "more", "paid"]

@@ -18,14 +18,12 @@ from dsa.runtime.content import GuardInterface, GuardResult
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import (
     DoubtEntry,
+    EffectEntry,
     EventEntry,
-    IntentEntry,
     MachineEntry,
     ResultEntry,
-    StepEntry,
+    RowEntry,
     TimerEntry,
-    from_json,
-    to_json,
 )
 from dsa.runtime.recovery import unfinished
 from dsa.runtime.run import begin
@@ -68,12 +66,12 @@ def recorded(moves, *, text=TEXT):
     rests = [len(run.ledger)]
     for move in moves:
         if move == "refused":
-            run, _ = run.feed(Occurrence("done", data=f"{OLD}/1/1"), f"{OLD}/999/1")
+            run, _ = run.feed(Occurrence("done", data=f"{OLD}/1/1"), "999/1")
         else:
             run, _ = run.feed(Occurrence("go", data={"said": OLD}), at_ms=2)
             seq = run.seq
             run = run.record(TimerEntry("busy", "after 1h", 3_600_000))
-            run = run.record(result(f"{OLD}/{seq}/1", "note"))
+            run = run.record(result(f"{seq}/1", "note"))
             key = run.keys["work"]
             if move == "doubt":
                 run = run.record(DoubtEntry(key, "work", "retry"))
@@ -87,28 +85,7 @@ def recorded(moves, *, text=TEXT):
 
 
 def result(key, effect):
-    steps = (
-        {"id": f"{key}/1", "policy": effect, "payload": {"of": key}},
-        {"id": "elsewhere-1", "policy": effect, "payload": {}},
-    )
-    return ResultEntry(key, effect, steps)
-
-
-def renamed(entry):
-    """Name a run as another one, said plainly: keys and names of steps begin with it; what was said stays as it was said."""
-
-    def name(text):
-        return NEW + text[len(OLD) :] if text == OLD or text.startswith(f"{OLD}/") else text
-
-    written = to_json(entry)
-    for field in ("run", "key"):
-        if isinstance(written.get(field), str):
-            written[field] = name(written[field])
-    if written["kind"] == "refusal":
-        written["message"] = name(written["message"])  # "KEY is not outstanding"
-    if written["kind"] == "result":
-        written["steps"] = [{**step, "id": name(step["id"])} for step in written["steps"]]
-    return from_json(written)
+    return ResultEntry(key, ({"actor": effect, "type": "text", "payload": {"of": key}},))
 
 
 lives = st.lists(st.sampled_from(["go", "refused", "late", "doubt"]), max_size=5)
@@ -121,8 +98,8 @@ def test_a_branch_is_its_original_under_another_name(moves, data):
     branch = branched(whole, length, NEW)
     first, *others = branch.entries
     about = {"seed": 0, "about": f"{OLD}/1/1", "branched_from": {"run": OLD, "entries": length}}
-    assert first == attrs.evolve(renamed(whole.entries[0]), started=about)
-    assert others == [renamed(entry) for entry in whole.entries[1:length]]
+    assert first == attrs.evolve(whole.entries[0], run=NEW, started=about)
+    assert others == list(whole.entries[1:length])
     assert (branch.run, branch.text, branch.epoch, branch.holder) == (NEW, TEXT, 0, None)
 
 
@@ -134,7 +111,7 @@ def test_a_branch_stands_where_its_original_stood_and_can_go_on(moves, data):
     was, _ = replayed(attrs.evolve(whole, entries=type(whole.entries)(whole.entries[:length])))
     assert (run.run_id, run.configuration, run.seq, run.keys) == (NEW, was.configuration, was.seq, was.keys)
     after, (*_, intent) = run.feed(Occurrence("go", data="on"))
-    assert (after.configuration.state, intent.key) == ("busy", f"{NEW}/{run.seq + 1}/2")
+    assert (after.configuration.state, intent.key) == ("busy", f"{run.seq + 1}/2")
 
 
 @given(lives, st.data())
@@ -148,10 +125,10 @@ def test_a_run_is_branched_only_where_it_rests(moves, data):
         branched(whole, length, NEW)
 
 
-@pytest.mark.parametrize("kept", [IntentEntry, TimerEntry, "note", "work"], ids=str)
+@pytest.mark.parametrize("kept", [EffectEntry, TimerEntry, "note", "work"], ids=str)
 def test_while_an_effect_is_under_way_a_branch_is_refused(kept):
     whole, _ = recorded(["go"])
-    names = [getattr(entry, "effect", "") if isinstance(entry, ResultEntry) else type(entry) for entry in whole.entries]
+    names = [entry.steps[0]["actor"] if isinstance(entry, ResultEntry) else type(entry) for entry in whole.entries]
     length = len(names) - names[::-1].index(kept)
     with pytest.raises(BranchError, match=f"run {OLD} had effects under way after {length} entries"):
         branched(whole, length, NEW)
@@ -186,15 +163,7 @@ def test_a_branch_of_a_branch_names_the_branch():
     first = third.entries[0]
     assert isinstance(first, MachineEntry)
     assert (first.run, dict(first.started)["branched_from"]) == ("loop-3", {"run": NEW, "entries": rests[1]})
-    assert [entry.key for entry in third.entries if isinstance(entry, IntentEntry)] == ["loop-3/1/1", "loop-3/1/2"]
-
-
-def test_a_run_whose_name_begins_like_another_s_is_not_renamed():
-    whole, rests = recorded(["go"])
-    other = result(f"{OLD}0/1/1", "note")
-    entries = type(whole.entries)([*whole.entries, other])
-    branch = branched(attrs.evolve(whole, entries=entries), rests[1] + 1, NEW)
-    assert branch.entries[-1] == other
+    assert [entry.key for entry in third.entries if isinstance(entry, EffectEntry)] == ["1/1", "1/2"]
 
 
 # -- artifacts ----------------------------------------------------------------------------------------------------------
@@ -232,7 +201,7 @@ def test_a_branch_finds_its_artifacts_under_their_ids_and_makes_its_own(tmp_path
     copy_artifacts(branch, old, new)
     [copied] = new.attempts()
     assert copied == attrs.evolve(old.attempts()[0], verdicts=copied.verdicts)
-    assert [(said.key.partition("/")[0], said.outcome) for said in copied.verdicts] == [(NEW, "fatal")]
+    assert [said.outcome for said in copied.verdicts] == ["fatal"]
     run, _ = replayed(branch)
     rest = asyncio.run(Driver(run, binding, new, left=unfinished(run)).drive(Occurrence("rejected", data="no")))
     assert rest.run.outcome == "succeeded", rest
@@ -269,4 +238,4 @@ def test_an_event_that_was_refused_is_not_counted():
 def test_an_event_that_never_came_is_after_everything():
     whole, _ = recorded(["go"])
     assert length_before(whole.entries, "never", 1) == len(whole.entries)
-    assert isinstance(whole.entries[-1], StepEntry)
+    assert isinstance(whole.entries[-1], RowEntry)

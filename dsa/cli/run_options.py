@@ -1,0 +1,76 @@
+"""The options that every command takes which lets a run go on, each with one meaning."""
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import attrs
+import click
+
+from dsa.cli.kept import budget_option
+from dsa.cli.model import model_named
+from dsa.cli.parameters import parse_parameters
+from dsa.cli.watching import Watching
+from dsa.expr import Value
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+@attrs.frozen
+class RunOptions:
+    """What was chosen for a run; of a recorded one, None and empty is as it was started.
+
+    `module` binds names, `parameters` are values by name, `budget` are limits, `watching` says what is secret, logged and traced.
+    """
+
+    model: str | None = None
+    module: str | None = None
+    parameters: Mapping[str, Value] = attrs.field(factory=dict)
+    budget: tuple[str, ...] = ()
+    quiet: bool = False
+    json_wanted: bool = False
+    watching: Watching = attrs.field(factory=Watching)
+
+    @property
+    def shows_nothing(self) -> bool:
+        """Return whether no progress is shown: nobody wants it, or log lines take its place."""
+        return self.quiet or self.json_wanted or self.watching.is_logging
+
+
+_OPTIONS = (
+    click.option(
+        "--model",
+        callback=model_named,
+        help="local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name. Without it: local, or that of the run.",
+    ),
+    click.option("--with", "module", metavar="MODULE", help="Bind names with this module, by its name or file."),
+    click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Set a parameter, such as rmax=5."),
+    budget_option,
+    click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else."),
+    click.option("--quiet", is_flag=True, help="Print no progress."),
+)
+
+
+def run_options(command: _Command) -> _Command:
+    """Add these options; the command gets them as one argument, `options`. `watching_options` goes above."""
+
+    @wraps(command)
+    def collected(
+        *,
+        model: str | None,
+        module: str | None,
+        parameters: tuple[str, ...],
+        budget: tuple[str, ...],
+        watching: Watching,
+        quiet: bool,
+        json_wanted: bool,
+        **given: Any,  # noqa: ANN401  (the command's own)
+    ) -> Any:  # noqa: ANN401
+        values = parse_parameters(parameters)
+        options = RunOptions(model, module, values, budget, quiet, json_wanted, watching)
+        return command(options=options, **given)
+
+    adding: Callable[..., Any] = collected
+    for option in reversed(_OPTIONS):
+        adding = option(adding)
+    return cast(_Command, adding)
