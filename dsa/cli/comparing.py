@@ -22,7 +22,6 @@ from dsa.machine import Machine, minima
 from dsa.runs import runs as door
 from dsa.runs.record import OtherMachineError, RunRecord
 from dsa.runtime.journal import DamageError
-from dsa.runtime.ledger import PolicyEntry
 
 
 @attrs.frozen
@@ -133,8 +132,6 @@ def judged(root: Path, machines: tuple[Machine, Machine], limits: Limits) -> Run
             record = _record(runs, run)
             if isinstance(record, str):
                 damaged[run] = record
-            elif record is None:
-                continue
             elif not _is_of(record, machines[0]):
                 others += record.standing.kind != "finished"
             elif record.standing.kind == "finished":
@@ -144,11 +141,10 @@ def judged(root: Path, machines: tuple[Machine, Machine], limits: Limits) -> Run
     return Runs(root, tuple(flights), finished, others, damaged)
 
 
-def _record(runs: door.Runs, run: str) -> RunRecord | str | None:
-    """Read a run; None when it has no machine, and what is the matter when it cannot be read."""
+def _record(runs: door.Runs, run: str) -> RunRecord | str:
+    """Read a run; say why it cannot be read."""
     try:
-        recorded = runs.recorded(run)
-        return None if isinstance(recorded.entries[0], PolicyEntry) else machine_record(recorded)
+        return machine_record(runs.recorded(run))
     except DamageError as fault:
         if fault.run is None:
             raise

@@ -11,8 +11,10 @@ from typing import Protocol, Self
 
 from rich.console import Console
 
+from dsa.cli.call_lines import CallDisplay
 from dsa.cli.live import Progress
 from dsa.machine import Machine
+from dsa.runtime.call_tree import POLICY
 from dsa.runtime.moment import Moment
 
 
@@ -31,6 +33,8 @@ class Display(Protocol):
 
 def display_of(machine: str, console: Console) -> Display | None:
     """Give the display of a machine, by its name; None where it has none."""
+    if machine == POLICY:
+        return CallDisplay(console)
     for point in entry_points(group="dsa.displays", name=machine):
         made: Display = point.load()(console)
         return made

@@ -27,6 +27,7 @@ from dsa.runs.record import RunRecord
 from dsa.runs.runs import Resumption, open_runs
 from dsa.runs.setup import Options
 from dsa.runtime.ledger import Handling
+from dsa.runtime.policies import Step
 
 
 @attrs.frozen
@@ -35,7 +36,7 @@ class Said:
 
     sent: tuple[Occurrence, ...] = ()
     decided: Mapping[str, Handling] = attrs.field(factory=dict)
-    answers: Mapping[str, Occurrence] = attrs.field(factory=dict)
+    answers: Mapping[str, Occurrence | Step] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -61,7 +62,7 @@ def go_on(record: RunRecord, root: Path, said: Said, manner: Manner) -> Performe
             change.machine if change else record.run.machine, terminal(), quiet=options.shows_nothing
         ) as progress,
     ):
-        watched.note("what is sent", [each.data for each in (*said.sent, *said.answers.values())])
+        watched.note("what is sent", [_data(each) for each in (*said.sent, *said.answers.values())])
         how: dict[str, Any] = {
             "options": Options(options.module, options.model, budget=options.budget, chosen=watching.chosen),
             "resumption": Resumption(
@@ -76,6 +77,10 @@ def go_on(record: RunRecord, root: Path, said: Said, manner: Manner) -> Performe
             progress.rests(directory)
         watched.rested(performed.rest)
         return performed
+
+
+def _data(each: Occurrence | Step) -> object:
+    return each.payload if isinstance(each, Step) else each.data
 
 
 def _note_changes(record: RunRecord, directory: Path) -> None:

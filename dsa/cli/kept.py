@@ -20,7 +20,6 @@ from dsa.runs.place import DEFAULT_RUNS
 from dsa.runs.record import OtherMachineError, RunRecord, record_of
 from dsa.runs.runs import Runs, open_runs
 from dsa.runtime.journal import DamageError, HeldError, Recorded, StoreError
-from dsa.runtime.ledger import PolicyEntry
 from dsa.runtime.recorded import ReplayMismatchError
 from dsa.runtime.run import ReplayError
 from dsa.words import nearest
@@ -102,10 +101,7 @@ def told_record(root: Path, recorded: Recorded) -> RunRecord:
 
 
 def machine_record(recorded: Recorded) -> RunRecord:
-    """Replay a recorded run. Raises OtherMachineError; Ended for a run that has no machine, or that is not its machine's."""
-    first = recorded.entries[0]
-    if isinstance(first, PolicyEntry):
-        raise Ended(f"run {recorded.run} is one of the policy {first.policy}: it has no machine", UNREADABLE)
+    """Replay a recorded run. Raises OtherMachineError; Ended for a run that is not its machine's."""
     try:
         return record_of(recorded)
     except ReplayError as fault:

@@ -14,11 +14,13 @@ from dsa.cli.kept import line
 from dsa.cli.run_json import ToJudge, exit_code, performed_report, redacted_attempts, spent, to_judge, waits_inside
 from dsa.cli.runner import Performed
 from dsa.cli.spent import plural, tokens_and_cost
-from dsa.cli.step_lines import shortened, text_said
+from dsa.cli.step_lines import shortened, step_text, text_said
 from dsa.cli.terminal import printable
-from dsa.cli.timeline import doubts, send_line
+from dsa.cli.timeline import asked_text, doubts, send_line
 from dsa.edge.effects import code_and_message
 from dsa.meaning import Occurrence
+from dsa.runs.one_policy import calls_of_policy, steps_given
+from dsa.runtime.call_tree import POLICY
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry, RowEntry, VerdictEntry
 from dsa.runtime.rest import Rest
 from dsa.runtime.run import Run
@@ -37,7 +39,7 @@ def headline(rest: Rest) -> str:
     if rest.failure is not None:
         return f"stopped: {rest.failure}"
     if rest.in_doubt:
-        return f"in doubt: {', '.join(f'{intent.effect} {intent.key}' for intent in rest.in_doubt)}"
+        return f"in doubt: {asked_text(run, rest.in_doubt)}"
     if rest.kind == "waiting":
         outside = outside_events(run)
         return f"waiting in {run.configuration.state} for: {', '.join(outside) or 'nothing that can happen'}"
@@ -46,6 +48,9 @@ def headline(rest: Rest) -> str:
 
 def _why(run: Run) -> str:
     """Say what brought a run to an end that is no success: the step whose verdict it was, or the event, with its row and its error."""
+    steps = steps_given(run)
+    if steps:
+        return f": {step_text(steps[-1])}"
     taken = (pair for pair in pairwise(tuple(run.ledger)[::-1]) if isinstance(pair[0], RowEntry))
     step, event = next(taken, (None, None))
     if not isinstance(step, RowEntry) or not isinstance(event, EventEntry):
@@ -83,6 +88,8 @@ def show(performed: Performed, console: Console, *, code: bool = True) -> None:
         console.print()
         console.print(Text(printable(_judged_text(judged))), soft_wrap=True)
     facts: dict[str, object] = {"artifacts": _artifacts(performed), "redacted": _redacted(performed.rest.run)}
+    if rest.run.machine.name == POLICY:
+        facts = {"run": performed.directory}
     facts |= {
         "said": _said(performed.rest),
         "final": performed.final,
@@ -141,6 +148,12 @@ def _redacted(run: Run) -> str | None:
 def _spent(performed: Performed) -> str:
     sums = spent(performed.rest.run)
     failed = f" ({sums.failed_calls} failed)" if sums.failed_calls else ""
+    calls = calls_of_policy(performed.rest.run)
+    if calls:
+        cached = sum(call.is_cached for call in calls)
+        models = f", {sums.calls} by models: {tokens_and_cost(sums)}" if sums.calls else ""
+        made = f"{plural(len(calls) - 1, 'call')}{f' ({cached} cached)' if cached else ''}"
+        return f"{made}{models}, {performed.seconds:.1f} s in all"
     return (
         f"{plural(sums.calls, 'model call')}{failed}, {tokens_and_cost(sums)}, {sums.model_seconds:.1f} s model, "
         f"{sums.guard_seconds:.1f} s guards, {performed.seconds:.1f} s in all"

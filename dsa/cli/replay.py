@@ -3,10 +3,11 @@
 Also checks a trace that any other program has recorded against a table.
 """
 
+import asyncio
 import hashlib
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,20 @@ import click
 from dsa.checks.conjuncts import rows_at, show_false
 from dsa.checks.places import show_row
 from dsa.cli.faults import UNREADABLE, Ended, JsonCommand
-from dsa.cli.kept import machine_record, recorded_run, runs_option, told_record
+from dsa.cli.kept import faults_told, machine_record, recorded_run, runs_option, told_record
 from dsa.cli.replayed import replayed
-from dsa.cli.run_policy import Manner, replay_policy
 from dsa.cli.terminal import say
 from dsa.cli.timeline import outcome_text
 from dsa.edge.files import load, read_text
-from dsa.errors import OccurrenceError, ParameterError
+from dsa.errors import DsaError, OccurrenceError, ParameterError
 from dsa.machine import Machine
 from dsa.runs import record as records
+from dsa.runs.one_policy import replayed_policy
 from dsa.runs.record import OtherMachineError, RunRecord
+from dsa.runs.runs import open_runs
+from dsa.runs.setup import Options
+from dsa.runtime.call_replay import LedgerEnds, Replayed
+from dsa.runtime.call_tree import POLICY
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import (
     EffectEntry,
@@ -33,7 +38,6 @@ from dsa.runtime.ledger import (
     EventEntry,
     Ledger,
     MachineEntry,
-    PolicyEntry,
     RefusalEntry,
     RowEntry,
     dump_line,
@@ -68,12 +72,33 @@ def command(run: str, root: str, file: str | None, module: str | None, *, json_w
 
 
 def _derived(recorded: Recorded, folder: Path, module: str | None, *, json_wanted: bool) -> int:
-    """Derive a run again: of a machine from its events, of a policy from the results of its calls; give the exit code."""
-    if isinstance(recorded.entries[0], PolicyEntry):
-        return replay_policy(recorded, Manner(folder, module=module, json_wanted=json_wanted))
+    """Derive a run again from its events, and what policies called from the results of their calls; give the exit code."""
+    record = told_record(folder, recorded)
+    if record.run.machine.name == POLICY:
+        with faults_told(folder):
+            return _again(record, _calls_again(record, folder, module), json_wanted=json_wanted)
     if module is not None:
         raise click.UsageError("--with goes with a run of a policy: a machine's run is derived from its events alone")
-    return _again(told_record(folder, recorded), json_wanted=json_wanted)
+    return _again(record, json_wanted=json_wanted)
+
+
+def _calls_again(record: RunRecord, folder: Path, module: str | None) -> Replayed:
+    """Perform again what called others in a run of a policy, bound as it was started or by another module."""
+
+    async def replaying() -> Replayed:
+        loop = asyncio.get_running_loop()
+        handler = loop.default_exception_handler
+        loop.set_exception_handler(lambda _loop, about: None if _ends_it(about.get("exception")) else handler(about))
+        async with open_runs(folder, must_exist=True) as runs:
+            binding = runs.bound_again(record.run.run_id, Options(module))
+        return await replayed_policy(record.run, binding.policies, binding.config)
+
+    return asyncio.run(replaying())
+
+
+def _ends_it(error: BaseException | None) -> bool:
+    """Return whether this is told anyhow, so that nobody need hear of it from a task that a policy has left to itself."""
+    return isinstance(error, LedgerEnds | DsaError)
 
 
 def _of_file(name: str, file: str | None, *, json_wanted: bool) -> int:
@@ -101,7 +126,7 @@ def _own(recorded: Recorded) -> Machine | None:
 # -- the same again ---------------------------------------------------------------------------------------------------
 
 
-def _again(record: RunRecord, *, json_wanted: bool) -> int:
+def _again(record: RunRecord, calls: Replayed | None = None, *, json_wanted: bool) -> int:
     """Compare a run's ledger with what its machine makes of its events, byte by byte; give the exit code."""
     run, _ = records.replayed(record.recorded, derived)
     pairs = zip(record.recorded.entries, run.ledger, strict=True)
@@ -114,14 +139,29 @@ def _again(record: RunRecord, *, json_wanted: bool) -> int:
     digest = hashlib.sha256("\n".join([*map(dump_line, run.ledger), json.dumps(found)]).encode()).hexdigest()
     counts = _counts(run.ledger)
     if json_wanted:
-        say(json.dumps({"run": run.run_id, "machine": run.machine.name, **counts, **found, "sha256": digest}, indent=2))
+        compared = {} if calls is None else {"calls": list(calls.performed), "ends_at": calls.ends_at}
+        facts = {"run": run.run_id, "machine": run.machine.name, **counts, **found, **compared, "sha256": digest}
+        say(json.dumps(facts, indent=2))
     else:
         say(f"run {run.run_id}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
         say(
             f"derived again, every entry is the same; {run.configuration.state}: {show_values(run.values.items()) or 'no variables'}"
         )
+        for each in () if calls is None else _compared(calls):
+            say(each)
         say(f"sha256 {digest}")
     return 0
+
+
+def _compared(replayed: Replayed) -> Iterator[str]:
+    """Say which calls were performed again."""
+    again = [f"{call.policy} {call.path}" for call in replayed.calls if call.path in replayed.performed]
+    if again:
+        yield f"performed again with recorded results, every request and every step is the same: {', '.join(again)}"
+    elif replayed.calls:
+        yield f"{replayed.calls[0].policy} called nobody: there is nothing to perform again"
+    if replayed.ends_at is not None:
+        yield f"the ledger ends at call {replayed.ends_at}"
 
 
 def projection(run: Run) -> dict[str, Any]:

@@ -11,14 +11,12 @@ from dsa.cli.kept import line, opened, recorded_run, runs_option, told_record
 from dsa.cli.outcome import tell
 from dsa.cli.run_json import RunCommand, exit_code
 from dsa.cli.run_options import RunOptions, run_options
-from dsa.cli.run_policy import Manner as PolicyManner
-from dsa.cli.run_policy import resume_policy
 from dsa.cli.runner import Performed
 from dsa.cli.terminal import say, terminal
 from dsa.cli.watching import watching_options
 from dsa.runs.folder import accepted_artifacts
 from dsa.runs.record import RunRecord
-from dsa.runtime.ledger import Handling, PolicyEntry
+from dsa.runtime.ledger import Handling
 from dsa.runtime.rest import Rest
 
 
@@ -46,13 +44,10 @@ def command(
     """Go on with RUN where it was cut off, where a failure stopped it, or where an effect is in doubt.
 
     RUN is an id, a part of one, or `last`. It is bound as it was started. KEY is an effect's key as `dsa show` has it.
-    Exit codes as of `dsa run`.
+    KEY/PATH is a call that its policy had under way. Exit codes as of `dsa run`.
     """
     folder, recorded = Path(root), recorded_run(Path(root), run)
     given: dict[Handling, tuple[str, ...]] = {"retry": retried, "done": done, "fail": failed}
-    if isinstance(recorded.entries[0], PolicyEntry) and machine is None:
-        how = policy_manner(folder, options, take=take)
-        sys.exit(resume_policy(recorded, how, given, options.budget))
     record = told_record(folder, recorded)
     decided = _decided(record, folder, given)
     if record.standing.kind == "finished" and not decided:
@@ -61,13 +56,6 @@ def command(
         performed = go_on(record, folder, Said(decided=decided), Manner(options, take, machine))
         tell(performed, terminal(), json_wanted=options.json_wanted)
     sys.exit(exit_code(performed.rest))
-
-
-def policy_manner(root: Path, options: RunOptions, *, take: bool) -> PolicyManner:
-    """Return how a run of a policy is gone on with. Raises UsageError for a parameter."""
-    if options.parameters:
-        raise click.UsageError("--param goes with a run of a machine: a policy has no parameters")
-    return PolicyManner(root, options.model, options.module, take, options.quiet, options.json_wanted, options.watching)
 
 
 def _told(record: RunRecord, root: Path, *, json_wanted: bool) -> Performed:

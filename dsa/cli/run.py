@@ -1,6 +1,6 @@
 """`dsa run FILE [SPECIFICATION]`: run a machine with a model, every attempt checked by its guard and kept.
 
-`dsa run --policy NAME TEXT` runs a policy instead (`dsa.cli.run_policy`).
+`dsa run --policy NAME TEXT` runs a policy instead (`dsa.cli.policy_option`).
 """
 
 import sys
@@ -14,14 +14,14 @@ import attrs
 import click
 from rich.console import Console
 
+from dsa.cli.displays import progress_of
 from dsa.cli.faults import note_run
 from dsa.cli.kept import faults_told
-from dsa.cli.live import Progress
 from dsa.cli.outcome import tell
 from dsa.cli.parameters import read_data, require_text
+from dsa.cli.policy_option import AskedPolicy, or_policy
 from dsa.cli.run_json import RunCommand, exit_code
 from dsa.cli.run_options import RunOptions, run_options
-from dsa.cli.run_policy import or_policy
 from dsa.cli.runner import Performed, perform
 from dsa.cli.terminal import terminal
 from dsa.cli.watching import Watched, watching_options
@@ -34,9 +34,11 @@ from dsa.runs.bindings import DEFAULT_MODEL
 from dsa.runs.document import Document, first_event, takes_specification
 from dsa.runs.folder import new_run_id
 from dsa.runs.handle import RunHandle
+from dsa.runs.one_policy import request, require_policy
 from dsa.runs.place import DEFAULT_RUNS
 from dsa.runs.runs import Runs, open_runs
 from dsa.runs.setup import Options
+from dsa.runtime.call_tree import POLICY
 from dsa.runtime.moment import Moment
 from dsa.runtime.prompt import SPECIFICATION, placeholders
 
@@ -51,7 +53,14 @@ from dsa.runtime.prompt import SPECIFICATION, placeholders
 @or_policy
 @run_options
 def command(
-    file: str, specification: str | None, *, seed: int, data: str | None, root: str, options: RunOptions
+    file: str,
+    specification: str | None,
+    *,
+    seed: int,
+    data: str | None,
+    root: str,
+    options: RunOptions,
+    policy: AskedPolicy | None,
 ) -> None:
     """Run FILE, a machine document or the name of a shipped machine. `dsa run --policy NAME TEXT` runs a policy instead.
 
@@ -59,9 +68,12 @@ def command(
     when the machine has cases and no steps: then it is to make the cases' calls work. Exit code 0: succeeded; 1: failed; 3: a person is needed;
     2: FILE cannot be read or bound; 130: interrupted.
     """
+    file = file if policy is None else POLICY
     document = machine_document(file)
     machine = load(file if document == locate(file) else str(document)).at(dict(options.parameters))
-    asked = asked_for(machine, specification) if data is None else start_data(machine, specification, data)
+    asked: object = policy
+    if policy is None:
+        asked = asked_for(machine, specification) if data is None else start_data(machine, specification, data)
     console = terminal()
     performed = Start(Document(machine, read_text(document), document), asked, Path(root), seed).run(
         options, console, is_model_told=True
@@ -79,7 +91,10 @@ def machine_document(file: str) -> Path:
 
 @attrs.frozen
 class Start:
-    """A run to be started: a document, what its first event brings (None: nothing), where it is kept, its seed."""
+    """A run to be started: a document, what its first event brings (None: nothing), where it is kept, its seed.
+
+    `data` may be a policy that is asked: then it brings the request.
+    """
 
     document: Document
     data: Any
@@ -96,7 +111,7 @@ class Start:
         directory = self.root / run_id
         with (
             faults_told(self.root, lambda: directory if directory.is_dir() else None),
-            Progress(machine, console, quiet=options.shows_nothing) as progress,
+            progress_of(machine, console, quiet=options.shows_nothing) as progress,
             ExitStack() as opened,
         ):
             watchers = list[Watched]()
@@ -111,10 +126,11 @@ class Start:
                 for note in (*setup.binding.notes, *(_model_note(setup.binding, options) if is_model_told else ())):
                     click.echo(note, err=True)
                 watched = opened.enter_context(watching.watched(setup.binding.secrets))  # a module may name more
-                watched.note("the specification", self.data)
+                watched.note(*self._noted())
                 watchers.append(watched)
+                first = first_event(machine, self._brought(setup.binding))
                 handle = runs.begin(setup, run_id=run_id, on_moment=watched.observing(on_moment))
-                handle.start(*first_event(machine, self.data))
+                handle.start(*first)
                 return handle
 
             performed = perform(partial(open_runs, self.root), begin)
@@ -122,7 +138,21 @@ class Start:
             return performed
 
     def _options(self, options: RunOptions) -> Options:
-        return Options(options.module, options.model, self.seed, budget=options.budget, chosen=options.watching.chosen)
+        config = self.data.config if isinstance(self.data, AskedPolicy) else {}
+        chosen = options.watching.chosen
+        return Options(options.module, options.model, self.seed, budget=options.budget, chosen=chosen, config=config)
+
+    def _noted(self) -> tuple[str, object]:
+        """Return what is searched for secrets, and its name."""
+        return ("TEXT", self.data.text) if isinstance(self.data, AskedPolicy) else ("the specification", self.data)
+
+    def _brought(self, binding: Binding) -> object:
+        """Return the data of the first event. Raises BindingError for a policy that is not there."""
+        if not isinstance(self.data, AskedPolicy):
+            return self.data
+        data = request(self.data.policy, {"text": self.data.text}, binding.policies)
+        require_policy(self.document.machine, data, binding.policies)
+        return data
 
 
 def _model_note(binding: Binding, options: RunOptions) -> Iterator[str]:

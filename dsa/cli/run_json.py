@@ -13,12 +13,15 @@ import click
 from dsa.cli.faults import INTERRUPTED, JsonCommand, fault_as_json, noted_run
 from dsa.cli.kept import machine_record, opened
 from dsa.cli.runner import Performed
+from dsa.cli.timeline import asked_keys
 from dsa.edge.binding import GENERATING_EFFECT
 from dsa.edge.effects import code_and_message
 from dsa.errors import DsaError
 from dsa.runs.folder import PART_WAITS, accepted_artifacts
+from dsa.runs.one_policy import answer_text, calls_of_policy, steps_given
 from dsa.runs.record import RunRecord
 from dsa.runs.runs import Runs
+from dsa.runtime.call_tree import call_named
 from dsa.runtime.content import Artifact
 from dsa.runtime.intents import Intent
 from dsa.runtime.journal import Recorded
@@ -67,13 +70,20 @@ class RunReport:
             "failure": self.failure,
             "holder": self.holder,
             "waits_for": list(outside_events(self.run)) if self.run is not None and self.kind == "waiting" else [],
-            "in_doubt": [{"key": each.key, "effect": each.effect, "line": each.line} for each in self.in_doubt],
+            "in_doubt": self._in_doubt(),
             "refused": [_refused(each) for each in self.refused],
             **self._made(),
+            **({} if self.run is None else _of_policy(self.run)),
             "directory": self.folder and str(self.folder),
             "diagram": str(diagram) if diagram is not None and diagram.exists() else None,
             "totals": self.run and {**spent(self.run).to_json(), "seconds": self.seconds},
         }
+
+    def _in_doubt(self) -> list[dict[str, Any]]:
+        """Return the effects, and calls in them, of which somebody has to say what became of them."""
+        lines = {intent.key: intent.line for intent in self.in_doubt}
+        asked = {} if self.run is None else asked_keys(self.run, self.in_doubt)
+        return [{"key": key, "effect": name, "line": lines.get(key)} for key, name in asked.items()]
 
     def _made(self) -> dict[str, Any]:
         """Return what the run has made, with every attempt."""
@@ -96,6 +106,7 @@ def performed_report(performed: Performed, refused: Sequence[Refused] = ()) -> R
     failure = None if rest.failure is None else attrs.asdict(rest.failure) | {"message": str(rest.failure)}
     if failure is not None:
         del failure["at"]
+        failure = {name: said for name, said in failure.items() if name != "call" or said}
     return RunReport(
         rest.kind,
         exit_code(rest, refused),
@@ -154,8 +165,10 @@ def _failure(run: Run, standing: Standing) -> dict[str, Any] | None:
     for flying in standing.left.in_flight:
         faults = [step["payload"] for step in results[flying.intent.key].steps] if flying.has_failed else []
         if faults and not flying.in_doubt:
+            call = call_named(flying.intent.key, faults[0])
             return {
                 **told,
+                **({"call": call} if call else {}),
                 "what": flying.intent.effect,
                 "line": flying.intent.line,
                 "code": code_and_message(faults[0])[0],
@@ -215,6 +228,26 @@ def redacted_attempts(run: Run) -> list[ArtifactEntry]:
 def spent(run: Run) -> Totals:
     """Add up what a run took."""
     return totals(run.ledger, GENERATING_EFFECT)
+
+
+def _of_policy(run: Run) -> dict[str, Any]:
+    """Return what a policy gave, and its calls without what they gave; nothing of a run of another machine."""
+    steps, calls = steps_given(run), calls_of_policy(run)
+    if not calls:
+        return {}
+    written = [
+        {
+            "path": call.path,
+            "policy": call.policy,
+            "payload": call.payload,
+            "digest": call.digest,
+            "finished": call.steps is not None,
+            "cached": call.is_cached,
+        }
+        for call in calls
+    ]
+    answer = answer_text(steps) if steps is not None and run.outcome == "succeeded" else None
+    return {"answer": answer, "steps": list(steps or ()), "calls": written}
 
 
 def _refused(each: Refused) -> dict[str, Any]:

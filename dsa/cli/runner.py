@@ -11,6 +11,7 @@ import attrs
 from dsa.edge.interrupts import run_to_end
 from dsa.edge.render import RenderError, svg
 from dsa.runs.handle import RunHandle
+from dsa.runs.one_policy import answer_text, steps_given
 from dsa.runs.runs import Runs
 from dsa.runtime.content import Artifact
 from dsa.runtime.rest import Rest
@@ -46,9 +47,15 @@ def perform(opened: Callable[[], Runs], begin: Callable[[Runs], Coroutine[Any, A
             rest = await handle.rest(through_timers=True)
             seconds = time.monotonic() - began
             assert handle.folder is not None, "commands keep their runs in a folder"
-            final, diagram = handle.folder.write_final(rest.accepted), None
+            final, diagram = handle.folder.write_final(rest.accepted, _answer(rest)), None
             with suppress(RenderError):
                 diagram = handle.folder.write_diagram(svg(emit(rest.run.machine, "dot")))
             return Performed(rest, handle.folder.path, final, diagram, seconds)
 
     return run_to_end(whole())
+
+
+def _answer(rest: Rest) -> str | None:
+    """Return what a policy that was asked said last; None where none has succeeded."""
+    steps = steps_given(rest.run) if rest.outcome == "succeeded" else None
+    return None if steps is None else answer_text(steps)

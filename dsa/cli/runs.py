@@ -9,14 +9,12 @@ import click
 
 from dsa.cli.faults import Ended, JsonCommand
 from dsa.cli.kept import machine_record, opened, runs_option
-from dsa.cli.policy_story import named, policy_how
 from dsa.cli.terminal import say
-from dsa.cli.timeline import how, started_at
+from dsa.cli.timeline import asked_keys, how, started_at
 from dsa.runs.record import OtherMachineError
 from dsa.runs.runs import Runs
-from dsa.runtime.called import policy_standing
 from dsa.runtime.journal import DamageError, Recorded
-from dsa.runtime.ledger import EventEntry, MachineEntry, PolicyEntry
+from dsa.runtime.ledger import EventEntry, MachineEntry
 from dsa.runtime.standing import outside_events
 
 _HEADER = ("run", "started", "events", "machine", "state", "how it stands", "about")
@@ -40,18 +38,13 @@ class Listed:
     holder: str | None = None
     waits_for: tuple[str, ...] = ()
     in_doubt: tuple[str, ...] = ()
-    policy: str | None = None
     about: str | None = None
 
     def cells(self) -> tuple[str, ...]:
         """Give what stands in the columns."""
         events = "" if self.events is None else str(self.events)
         started = started_at(self.run).removesuffix(" UTC")
-        return self.run, started, events, self._what, self.state or "", self.how, _short(self.about or "")
-
-    @property
-    def _what(self) -> str:
-        return self.machine or (f"policy {self.policy}" if self.policy else "")
+        return self.run, started, events, self.machine or "", self.state or "", self.how, _short(self.about or "")
 
     def to_json(self) -> dict[str, Any]:
         """Give the run as an object of JSON."""
@@ -103,12 +96,12 @@ def listed(runs: Runs, run: str) -> Listed:
         if fault.run is None:
             raise
         return Listed(run, "damaged", f"damaged: {fault}")
-    return _of_policy(recorded) if isinstance(recorded.entries[0], PolicyEntry) else _of_machine(recorded)
+    return _of_machine(recorded)
 
 
 def _of_machine(recorded: Recorded) -> Listed:
     first = recorded.entries[0]
-    assert isinstance(first, MachineEntry), "a run begins with its machine or its policy"
+    assert isinstance(first, MachineEntry), "a run begins with its machine"
     taken = [entry for entry in recorded.entries if isinstance(entry, EventEntry)]
     events, about = len(taken), _text_in(taken[0].data) if taken else None
     try:
@@ -128,28 +121,8 @@ def _of_machine(recorded: Recorded) -> Listed:
         events,
         stands.holder,
         outside_events(run) if stands.kind == "waiting" else (),
-        tuple(intent.key for intent in stands.asked),
+        tuple(asked_keys(run, stands.asked)),
         about=about,
-    )
-
-
-def _of_policy(recorded: Recorded) -> Listed:
-    """Say how a run stands that has no machine."""
-    first = recorded.entries[0]
-    assert isinstance(first, PolicyEntry), "the caller has looked"
-    stands = policy_standing(recorded.entries, recorded.holder)
-    outcome = None if stands.kind != "finished" else "failed" if stands.error else "succeeded"
-    under_way = ", ".join(named(call) for call, _ in stands.doubted)
-    return Listed(
-        recorded.run,
-        stands.kind,
-        policy_how(stands),
-        policy=first.policy,
-        state=under_way or None,
-        outcome=outcome,
-        holder=stands.holder,
-        in_doubt=tuple(f"{recorded.run}/{call.path}" for call in stands.asked),
-        about=_text_in(first.payload),
     )
 
 

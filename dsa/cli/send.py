@@ -11,17 +11,16 @@ from dsa.cli.faults import UNREADABLE, Ended
 from dsa.cli.kept import recorded_run, runs_option, told_record
 from dsa.cli.outcome import tell
 from dsa.cli.parameters import read_data, require_text
-from dsa.cli.resume import policy_manner
 from dsa.cli.run_json import RunCommand, exit_code
 from dsa.cli.run_options import RunOptions, run_options
-from dsa.cli.run_policy import send_policy
 from dsa.cli.terminal import terminal
 from dsa.cli.timeline import refusal_text
 from dsa.cli.watching import watching_options
 from dsa.declarations import OUTSIDE
+from dsa.edge.deciding import doubted_in
 from dsa.meaning import Occurrence
 from dsa.runs.record import RunRecord
-from dsa.runtime.ledger import PolicyEntry
+from dsa.runtime.policies import ACTION_RESULT, TEXT, Step, action_result_step, text_step
 from dsa.runtime.timeline import refused_from_outside
 from dsa.words import closest
 
@@ -32,7 +31,12 @@ from dsa.words import closest
 @click.argument("text", required=False, metavar="[DATA]")
 @runs_option
 @click.option("--data", metavar="DATA", help="What the event brings, in place of DATA, a text: JSON, or a text.")
-@click.option("--answers", "key", metavar="KEY", help="EVENT is what this effect in doubt was answered with.")
+@click.option(
+    "--answers",
+    "key",
+    metavar="KEY",
+    help="EVENT is what this effect in doubt was answered with, or the type of the step that this call gave.",
+)
 @click.option("--take", is_flag=True, help="Take the run from a process that is alive and holds it.")
 @watching_options
 @run_options
@@ -54,12 +58,10 @@ def command(
     folder = Path(root)
     recorded = recorded_run(folder, run)
     occurrence = Occurrence(event, data=_data(text, data))
-    if isinstance(recorded.entries[0], PolicyEntry):
-        how = policy_manner(folder, options, take=take)
-        sys.exit(send_policy(recorded, how, event, occurrence.data, key))
     record = told_record(folder, recorded)
-    said = Said(sent=(occurrence,)) if key is None else Said(answers={key: occurrence})
-    _require_known(record, event, answering=key is not None)
+    said = Said(sent=(occurrence,)) if key is None else Said(answers={key: _answer(record, key, occurrence)})
+    if key is None:
+        _require_known(record, event, answering=False)
     if record.standing.kind == "finished":
         raise Ended(f"run {record.run.run_id} is finished ({record.run.outcome}): it takes no more events", 1)
     performed = go_on(record, folder, said, Manner(options, take))
@@ -79,6 +81,20 @@ def _data(text: str | None, written: str | None) -> Any:  # noqa: ANN401  (JSON)
     if written is not None:
         return read_data(written)
     return None if text is None else require_text(text, "DATA")
+
+
+def _answer(record: RunRecord, key: str, said: Occurrence) -> Occurrence | Step:
+    """Return what is said of an effect in doubt, an event, or of a call in it, a step. Raises UsageError and Ended."""
+    call = doubted_in(record.standing.left).get(key)
+    if call is None:
+        _require_known(record, said.event, answering=True)
+        return said
+    if said.event == TEXT and isinstance(said.data, str):
+        return text_step(call.policy, said.data)
+    if said.event == ACTION_RESULT and isinstance(said.data, dict):
+        return action_result_step(call.policy, said.data)
+    forms = f"`{TEXT} \"..\"` or `{ACTION_RESULT} --data '{{..}}'`"
+    raise click.UsageError(f"what a call gave is written {forms}")
 
 
 def _require_known(record: RunRecord, event: str, *, answering: bool) -> None:

@@ -12,7 +12,6 @@ from dsa.claims import Scenario
 from dsa.cli.displays import display_of
 from dsa.cli.faults import UNREADABLE, Ended, tell_json
 from dsa.cli.kept import faults_told, machine_record, opened, recorded_run, runs_option
-from dsa.cli.policy_story import policy_story
 from dsa.cli.run_json import RunCommand, RunReport, recorded_report, story_lines
 from dsa.cli.step_lines import shortened
 from dsa.cli.terminal import say, terminal
@@ -23,10 +22,9 @@ from dsa.machine import Machine
 from dsa.runs.record import RunRecord, text_of
 from dsa.runs.runs import open_runs
 from dsa.runtime.artifacts import Attempt, short_id, tree_of_attempts
-from dsa.runtime.called import policy_standing
 from dsa.runtime.counting import counters
 from dsa.runtime.journal import Recorded
-from dsa.runtime.ledger import MachineEntry, PolicyEntry
+from dsa.runtime.ledger import MachineEntry
 from dsa.runtime.moment import Moment
 from dsa.runtime.timeline import Percept, percepts
 from dsa.tables import escaped, table_lines
@@ -73,7 +71,7 @@ def command(run: str, root: str, form: str | None, after: int, *, json_wanted: b
     recorded = recorded_run(folder, run)
     if json_wanted:
         tell_json(_report(folder, recorded).to_json())
-    elif form is None and isinstance(recorded.entries[0], MachineEntry):
+    elif form is None:
         with faults_told(folder):
             record = machine_record(recorded)
         for line in story(record, folder, after=after):
@@ -85,16 +83,12 @@ def command(run: str, root: str, form: str | None, after: int, *, json_wanted: b
 
 def _report(root: Path, recorded: Recorded) -> RunReport:
     """Return what is told of a run as one object."""
-    if isinstance(recorded.entries[0], PolicyEntry):
-        stands = policy_standing(recorded.entries, recorded.holder)
-        return RunReport(stands.kind, folder=root / recorded.run, holder=stands.holder)
     with opened(root) as runs:
         return recorded_report(runs, machine_record(recorded))
 
 
 def _lines(recorded: Recorded, root: Path, form: str | None, after: int) -> Iterator[str]:
     """Return what is asked for."""
-    first = recorded.entries[0]
     if form == "jsonl":
         yield from story_lines(recorded, after)
     elif form == "provenance":
@@ -108,8 +102,6 @@ def _lines(recorded: Recorded, root: Path, form: str | None, after: int) -> Iter
             yield from diff_lines(recorded, root)
     elif form == "transcript":
         _show(recorded)
-    elif form is None and isinstance(first, PolicyEntry):
-        yield from policy_story(recorded, first, root)
     else:
         with faults_told(root):
             record = machine_record(recorded)

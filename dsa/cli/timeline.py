@@ -3,15 +3,18 @@
 Takes recorded and replayed runs, gives lines without colours; the same ledger gives the same lines. It reads no clock.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from dsa.cli.call_lines import HANDLED, tree_lines
 from dsa.cli.kept import line
 from dsa.cli.step_lines import SHORT_DIGEST, error_text, shortened, step_text, text_said
 from dsa.expr import show_value
+from dsa.runs.one_policy import calls_of_policy
 from dsa.runs.record import RunRecord
 from dsa.runtime.artifacts import short_id
+from dsa.runtime.call_tree import POLICY, call_key
 from dsa.runtime.intents import Intent, Intents
 from dsa.runtime.ledger import (
     ArtifactEntry,
@@ -22,7 +25,6 @@ from dsa.runtime.ledger import (
     EffectEntry,
     Entry,
     EventEntry,
-    Handling,
     Ledger,
     MachineEntry,
     RefusalEntry,
@@ -30,7 +32,7 @@ from dsa.runtime.ledger import (
     RowEntry,
     VerdictEntry,
 )
-from dsa.runtime.recovery import handling_of, unfinished
+from dsa.runtime.recovery import InFlight, asked_calls, handling_of, unfinished
 from dsa.runtime.run import Run
 from dsa.runtime.standing import outside_events
 from dsa.runtime.timeline import Happening, happenings
@@ -42,13 +44,6 @@ PAGE = 1000
 _WORTH_SAYING_S = 0.05
 _INDENT = "     "
 _STAMP = "%Y%m%dT%H%M%S"
-HANDLED: dict[Handling, str] = {
-    "retry": "it is asked for again",
-    "ask": "somebody is asked",
-    "fail": "it counts as failed",
-    "done": "it counts as done",
-    "again": "it is asked for again",
-}
 _WORDS = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}
 
 
@@ -62,17 +57,26 @@ def started_at(run_id: str) -> str:
 
 
 def story(record: RunRecord, root: Path, *, after: int = 0) -> Iterator[str]:
-    """Tell a run from the entry after this one to how it stands now; of a long one the next page, and the command for what follows."""
-    entries = record.recorded.entries
-    end = _page_end(entries, after)
-    happened = list(told(record.run.run_id, entries[after:end], record.first.at_ms, entries[:after]))
+    """Tell a run from the entry after this one to how it stands now; of a long one the next page, and the command for what follows.
+
+    Of a run of a policy this is the whole tree of its calls.
+    """
+    is_policy = record.run.machine.name == POLICY
+    happened = list(tree_lines(calls_of_policy(record.run)) if is_policy else _page(record, root, after))
     yield from heading(record.first)
     yield from ["", *happened] if happened else []
+    yield ""
+    yield from now(record, root)
+
+
+def _page(record: RunRecord, root: Path, after: int) -> Iterator[str]:
+    """Tell what happened in the next page of a run."""
+    entries = record.recorded.entries
+    end = _page_end(entries, after)
+    yield from told(record.run.run_id, entries[after:end], record.first.at_ms, entries[:after])
     if end < len(entries):
         more = line("show", root / record.run.run_id, "--after", str(end))
         yield f"{_INDENT}.. entries {after + 1} to {end} of {len(entries)}; `{more}` goes on"
-    yield ""
-    yield from now(record, root)
 
 
 def _page_end(entries: Ledger[Entry], after: int) -> int:
@@ -85,8 +89,9 @@ def heading(first: MachineEntry) -> Iterator[str]:
     """Say which run this is and how it was started."""
     at = f" at {show_values(first.parameters)}" if first.parameters else ""
     yield f"run {first.run} of {first.name}{at}"
-    given = dict(first.started) | {"with": dict(first.started).get("module")}
-    options = [f"--{name} {given[name]}" for name in ("model", "seed", "with") if given.get(name) is not None]
+    started = dict(first.started)
+    given = started | {"with": started.get("module"), "over": (started.get("config") or {}).get("over")}
+    options = [f"--{name} {given[name]}" for name in ("model", "seed", "over", "with") if given.get(name) is not None]
     words = [f"started {started_at(first.run)}".rstrip(), *(["with", *options] if options else [])]
     yield " ".join(words)
 
@@ -222,6 +227,11 @@ def now(record: RunRecord, root: Path) -> Iterator[str]:
         for name, view in run.steps.items()
         if view.accepted
     ]
+    calls = calls_of_policy(run)
+    cached = sum(call.is_cached for call in calls)
+    if cached:
+        given = f"{cached} of {len(calls)} calls had given their steps when the run was resumed last"
+        facts.append(("cached", given))
     facts += _to_do(record)
     facts += [
         ("timer", f"{event} of {source}, due {due(deadline_ms)}")
@@ -252,6 +262,9 @@ def _to_do(record: RunRecord) -> Iterator[tuple[str, str]]:
             yield "to do", f"{name}, which was under way: {handled}"
         else:
             yield "to do", f"{name} again, which failed" if flying.has_failed else f"{name}, not begun yet"
+        for call in flying.calls:
+            handled = HANDLED[call.in_doubt]
+            yield "to do", f"{call.policy} {call_key(call.key, call.path)}, which was under way: {handled}"
     for intent, _ in standing.left.answered:
         yield "to do", f"take the answer of {intent.effect} {intent.key}"
 
@@ -265,7 +278,7 @@ def how(record: RunRecord) -> str:
         case "waiting":
             return f"waiting for: {', '.join(outside_events(run)) or 'nothing that can happen'}"
         case "in doubt":
-            return f"in doubt: {', '.join(f'{intent.effect} {intent.key}' for intent in standing.asked)}"
+            return f"in doubt: {asked_text(run, standing.asked)}"
         case "stopped":
             return f"stopped: {shortened(standing.failure)}"
         case "under way":
@@ -284,20 +297,58 @@ def send_line(run: Run, directory: Path) -> str:
     return f"{line('send', directory, events[0] if len(events) == 1 else 'EVENT')} [DATA]"
 
 
-def doubts(run: Run, asked: Iterable[Intent], directory: Path) -> Iterator[str]:
-    """Say of each effect in doubt what is not known, and give the commands that decide it."""
-    asked = tuple(asked)
-    within = {flying.intent.key: flying.calls for flying in unfinished(run).in_flight} if asked else {}
+def asked_text(run: Run, asked: Sequence[Intent]) -> str:
+    """Name what somebody has to decide about: effects, or the calls in them."""
+    return ", ".join(f"{name} {key}" for key, name in asked_keys(run, asked).items())
+
+
+def asked_keys(run: Run, asked: Sequence[Intent]) -> dict[str, str]:
+    """Return the keys of what somebody has to decide about, with the names of effects and policies."""
+    flying = _flying(run) if asked else {}
+    found: dict[str, str] = {}
     for intent in asked:
-        key, place = intent.key, "" if intent.line is None else f" (line {intent.line})"
-        calls = "".join(f", and in it {call.policy} {shortened(call.payload)}" for call in within.get(intent.key, ()))
-        yield f"in doubt: {intent.effect} {key}{place} was under way when the run was cut off{calls}"
-        ways = [("it has not happened", line("resume", directory, "--retry", key))]
-        answers = run.machine.answers.get(intent.effect)
-        if answers is None:
-            ways.append(("it has happened", line("resume", directory, "--done", key)))
-        else:
-            ways += [(f"it gave {event}", line("send", directory, event, "--answers", key)) for event in answers]
+        calls = asked_calls(flying[intent.key])
+        is_whole = handling_of(run.machine, flying[intent.key], dict.fromkeys(calls, "retry")) == "ask"
+        found |= {intent.key: intent.effect} if is_whole else {key: call.policy for key, call in calls.items()}
+    return found
+
+
+def doubts(run: Run, asked: Sequence[Intent], directory: Path) -> Iterator[str]:
+    """Say of each effect in doubt, or of each call in it, what is not known, and give the commands that decide it."""
+    flying = _flying(run) if asked else {}
+    for key in asked_keys(run, asked):
+        heading, gave = (
+            _effect_in_doubt(run, flying[key], directory)
+            if key in flying
+            else _call_in_doubt(flying.values(), key, directory)
+        )
+        yield f"in doubt: {heading}"
+        ways = [("it has not happened", line("resume", directory, "--retry", key)), *gave]
         ways.append(("it has failed", line("resume", directory, "--fail", key)))
         width = max(len(way) for way, _ in ways)
         yield from (f"  {way:<{width}}  {command}" for way, command in ways)
+
+
+def _flying(run: Run) -> dict[str, InFlight]:
+    return {each.intent.key: each for each in unfinished(run).in_flight}
+
+
+def _effect_in_doubt(run: Run, flying: InFlight, directory: Path) -> tuple[str, list[tuple[str, str]]]:
+    """Say what is not known of an effect, and give the commands for what it may have done."""
+    intent, key = flying.intent, flying.intent.key
+    place = "" if intent.line is None else f" (line {intent.line})"
+    within = "".join(f", and in it {call.policy} {shortened(call.payload)}" for call in asked_calls(flying).values())
+    answers = run.machine.answers.get(intent.effect)
+    if answers is None:
+        ways = [("it has happened", line("resume", directory, "--done", key))]
+    else:
+        ways = [(f"it gave {event}", line("send", directory, event, "--answers", key)) for event in answers]
+    return f"{intent.effect} {key}{place} was under way when the run was cut off{within}", ways
+
+
+def _call_in_doubt(flying: Iterable[InFlight], key: str, directory: Path) -> tuple[str, list[tuple[str, str]]]:
+    """Say what is not known of a call, and give the commands for what it may have done."""
+    call = next(call for each in flying for at, call in asked_calls(each).items() if at == key)
+    gave = f"{line('send', directory, 'action_result', '--answers', key)} --data JSON"
+    ways = [("it has happened", line("resume", directory, "--done", key)), ("it gave something", gave)]
+    return f"{call.policy} {key} was under way when the run was cut off: {shortened(call.payload)}", ways

@@ -9,8 +9,10 @@ from dsa.edge.effects import result_of
 from dsa.errors import DsaError, OccurrenceError
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, require_known
-from dsa.runtime.ledger import DoubtEntry, Handling
-from dsa.runtime.policies import event_step
+from dsa.runtime.call_tree import call_key
+from dsa.runtime.ledger import CallEntry, CallResultEntry, DoubtEntry, Handling
+from dsa.runtime.policies import Step, event_step
+from dsa.runtime.recorded import numbered, outcome_step
 from dsa.runtime.recovery import InFlight, Unfinished, unfinished
 from dsa.runtime.run import Run
 
@@ -20,26 +22,32 @@ class DoubtError(DsaError):
 
 
 def require_decidable(
-    machine: Machine, left: Unfinished, decided: Mapping[str, Handling], answers: Mapping[str, Occurrence]
+    machine: Machine, left: Unfinished, decided: Mapping[str, Handling], answers: Mapping[str, Occurrence | Step]
 ) -> None:
-    """Raise DoubtError or OccurrenceError unless all this can be said of effects in doubt."""
-    doubted = {flying.intent.key: flying for flying in left.in_flight if flying.in_doubt}
+    """Raise DoubtError or OccurrenceError unless all this can be said of effects in doubt, and of calls that their policies had under way."""
+    effects = {flying.intent.key: flying for flying in left.in_flight if flying.in_doubt}
+    calls = doubted_in(left)
     for key in (*decided, *answers):
-        if key not in doubted:
-            raise DoubtError(f"{key} is not in doubt; in doubt: {', '.join(doubted) or 'nothing'}")
+        if key not in effects and key not in calls:
+            raise DoubtError(f"{key} is not in doubt; in doubt: {', '.join([*effects, *calls]) or 'nothing'}")
     both = sorted(decided.keys() & answers.keys())
     if both:
         raise DoubtError(f"{both[0]} is decided twice")
     for key, handling in decided.items():
-        effect = doubted[key].intent.effect
+        effect = effects[key].intent.effect if key in effects else ""
         if handling == "done" and effect in machine.answers:
             said = ", ".join(machine.answers[effect])
             raise DoubtError(f"{effect} has answers, so it is not enough that it is done: say which it gave ({said})")
-    for key, occurrence in answers.items():
-        _require_answer(machine, doubted[key], occurrence)
+    for key, answer in answers.items():
+        if isinstance(answer, Occurrence):
+            _require_answer(machine, effects.get(key), answer)
+        elif key not in calls:
+            raise DoubtError(f"{key} is an effect: it is answered with an event, not with a step")
 
 
-def _require_answer(machine: Machine, flying: InFlight, occurrence: Occurrence) -> None:
+def _require_answer(machine: Machine, flying: InFlight | None, occurrence: Occurrence) -> None:
+    if flying is None:
+        raise OccurrenceError(f"'{occurrence.event}' is an event; a call gives a step: `text` or `action_result`")
     effect = flying.intent.effect
     known = machine.answers.get(effect, ())
     if occurrence.event not in known:
@@ -48,11 +56,31 @@ def _require_answer(machine: Machine, flying: InFlight, occurrence: Occurrence) 
     require_known(machine, occurrence)
 
 
-def answered(run: Run, answers: Mapping[str, Occurrence], at_ms: int) -> Run:
-    """Record what somebody says now that effects in doubt, by their keys, were answered with."""
-    intents = {flying.intent.key: flying.intent for flying in unfinished(run).in_flight} if answers else {}
+def doubted_in(left: Unfinished) -> Mapping[str, CallEntry]:
+    """Return the calls under way in the effects that a run has left, by their keys."""
+    return {call_key(call.key, call.path): call for flying in left.in_flight for call in flying.calls}
+
+
+def settled(run: Run, decided: Mapping[str, Handling], answers: Mapping[str, Occurrence | Step], at_ms: int) -> Run:
+    """Record what somebody says that effects in doubt were answered with, and what is done about calls and what they gave, by their keys.
+
+    A call that is made again has only that recorded.
+    """
+    left = unfinished(run) if decided or answers else Unfinished()
+    intents = {flying.intent.key: flying.intent for flying in left.in_flight}
     for key, answer in answers.items():
-        given = event_step(intents[key].effect, answer.event, verdicts=dict(answer.verdicts), data=answer.data)
-        run = run.record(DoubtEntry(key, intents[key].effect, "done"))
-        run = run.record(result_of(intents[key], [given], at_ms=at_ms))
+        if isinstance(answer, Occurrence):
+            given = event_step(intents[key].effect, answer.event, verdicts=dict(answer.verdicts), data=answer.data)
+            run = run.record(DoubtEntry(key, intents[key].effect, "done"))
+            run = run.record(result_of(intents[key], [given], at_ms=at_ms))
+    for key, call in doubted_in(left).items():
+        said = answers.get(key)
+        handling = "done" if key in answers else decided.get(key)
+        if handling is None:
+            continue
+        run = run.record(DoubtEntry(key, call.policy, handling))
+        if handling in {"fail", "done"}:
+            step = said if isinstance(said, Step) else outcome_step(call.policy, failed=handling == "fail")
+            steps = [given.to_json() for given in numbered([step], call.path)]
+            run = run.record(CallResultEntry(call.key, call.path, steps))
     return run

@@ -27,6 +27,7 @@ from dsa.errors import OccurrenceError
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, require_known, step
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.budgets import Limit, Meter
+from dsa.runtime.call_tree import call_named
 from dsa.runtime.inbox import error_text, outcome_text
 from dsa.runtime.intents import Intent
 from dsa.runtime.journal import Journal, Taking
@@ -53,7 +54,8 @@ T = TypeVar("T")
 
 
 def _failure(intent: Intent, payload: dict[str, Any]) -> Failure:
-    return Failure(intent.effect, intent.line, *code_and_message(payload), str(payload.get("at") or ""))
+    place, call = str(payload.get("at") or ""), call_named(intent.key, payload)
+    return Failure(intent.effect, intent.line, *code_and_message(payload), place, call)
 
 
 def _became(run: Run, before: Configuration, given: Occurrence) -> Taken | Refusal:
@@ -192,9 +194,7 @@ class Driver:
 
     def _handling(self, flying: InFlight, decided: Mapping[str, Handling]) -> Handling:
         """Give what is done about an effect in flight."""
-        if not flying.in_doubt:
-            return "retry"
-        return decided.get(flying.intent.key) or handling_of(self.run.machine, flying)
+        return handling_of(self.run.machine, flying, decided)
 
     def _asked(self, left: Unfinished, decided: Mapping[str, Handling]) -> tuple[Intent, ...]:
         """Give the effects about which somebody has to say what became of them."""
@@ -218,7 +218,7 @@ class Driver:
             if intent.key in cancelled:
                 continue  # its time was over before it could be begun again
             if handling == "retry" and self._may_begin:
-                await self._start(intent, action_for(self.run, intent, flying.data), flying.tries)
+                await self._start(intent, action_for(self.run, intent, flying.data), flying.tries, flying.root)
             elif handling != "retry":
                 self._settle(intent, handling)
 
@@ -376,22 +376,22 @@ class Driver:
                     self._drop_timer(source, event)
                     self._under_way.arm(source, event, duration_ms / 1000)
 
-    async def _start(self, intent: Intent, action: Action, tries: int = 0) -> None:
+    async def _start(self, intent: Intent, action: Action, tries: int = 0, root: int = 1) -> None:
         self._save()
         if intent.effect not in self.run.machine.answers:
-            fault = await self._apart(partial(self._performer.perform, intent, action, tries))
+            fault = await self._apart(partial(self._performer.perform, intent, action, tries, root))
             if isinstance(fault, Step):
                 self._failure = _failure(intent, fault.payload)
         elif self._performer.is_eager(intent.effect):
-            self._under_way.start_here(intent.key, partial(self._answer, intent, action, tries))
+            self._under_way.start_here(intent.key, partial(self._answer, intent, action, tries, root))
         else:
-            self._under_way.start(intent.key, partial(self._answer, intent, action, tries))
+            self._under_way.start(intent.key, partial(self._answer, intent, action, tries, root))
             for _ in range(self._performer.rounds_to_begin(intent.effect)):
                 await asyncio.sleep(0)  # effects start in the order written (S6), and none after it was cancelled (S7)
 
-    async def _answer(self, intent: Intent, action: Action, tries: int) -> None:
+    async def _answer(self, intent: Intent, action: Action, tries: int, root: int) -> None:
         """Perform an effect that has answers, and tell the run."""
-        answer = await self._performer.perform(intent, action, tries)
+        answer = await self._performer.perform(intent, action, tries, root)
         assert answer is not None, "an effect with answers is answered or fails"
         self._under_way.ended(intent.key)
         self.hear(intent, answer)

@@ -15,6 +15,7 @@ from dsa.edge.clock import Clock
 from dsa.errors import OccurrenceError
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, require_known
+from dsa.runtime.budgets import BudgetSpentError
 from dsa.runtime.intents import Intent
 from dsa.runtime.json_text import quoted
 from dsa.runtime.ledger import ResultEntry
@@ -59,7 +60,7 @@ async def attempted(effect: str, perform: Callable[[], Awaitable[list[Step]]]) -
     """
     try:
         return await perform()
-    except (KeyboardInterrupt, GeneratorExit, ReplayMismatchError):
+    except (KeyboardInterrupt, GeneratorExit, ReplayMismatchError, BudgetSpentError):
         raise
     except asyncio.CancelledError as error:
         task = asyncio.current_task()

@@ -22,7 +22,6 @@ from dsa.runtime.ledger import (
     Entry,
     EventEntry,
     MachineEntry,
-    PolicyEntry,
     RefusalEntry,
     ResultEntry,
     RowEntry,
@@ -59,7 +58,7 @@ class LedgerLog:
             self._state = entry.target
         elif type(entry) is EffectEntry:
             self._effects[entry.key] = entry.effect
-        elif isinstance(entry, MachineEntry | PolicyEntry):
+        elif type(entry) is MachineEntry:
             self._run = entry.run
         if is_new and (self._logger.isEnabledFor(logging.INFO) or _may_warn(entry)):
             self._log(entry)
@@ -92,8 +91,6 @@ def described(entry: Entry) -> tuple[str, int, Fields]:
     match entry:
         case MachineEntry():
             return "machine", logging.INFO, {"machine": entry.name, "digest": entry.digest}
-        case PolicyEntry():
-            return "policy", logging.INFO, {"policy": entry.policy}
         case EventEntry():
             verdicts = {"verdicts": dict(entry.verdicts)} if entry.verdicts else {}
             return "event", logging.INFO, {"event": entry.event, "timer": entry.source, "key": entry.key, **verdicts}

@@ -16,7 +16,8 @@ from dsa.edge.binding import Binding
 from dsa.edge.clock import Clock
 from dsa.edge.effects import TimeLimit, answer_in, attempted, fault_in, result_of, within
 from dsa.meaning import Occurrence
-from dsa.runtime.budgets import BUDGET, Meter
+from dsa.runtime.budgets import BUDGET, BudgetSpentError, Meter
+from dsa.runtime.call_tree import CALL
 from dsa.runtime.calls import CallRecord, Calls
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.intents import Intent
@@ -29,7 +30,7 @@ from dsa.runtime.ledger import (
     VerdictEntry,
 )
 from dsa.runtime.policies import Action, Answering, Step, error_of, error_step
-from dsa.runtime.recorded import IN_DOUBT, numbered, open_calls
+from dsa.runtime.recorded import numbered, open_calls, outcome_step
 from dsa.runtime.recovery import declared, ends_its_tries
 from dsa.runtime.redacting import RedactingArtifacts, artifact_flagged, entry_without, never_passed, step_without
 from dsa.runtime.run import Run
@@ -83,8 +84,8 @@ class Performer:
     def _what_policies_call(self) -> frozenset[str]:
         return frozenset(self._binding.policies)
 
-    async def perform(self, intent: Intent, action: Action, tries: int) -> Occurrence | Step | None:
-        """Perform an effect and record every try. `tries` were made before, all in vain; one more is always made.
+    async def perform(self, intent: Intent, action: Action, tries: int, root: int) -> Occurrence | Step | None:
+        """Perform an effect and record every try. `tries` were made before, all in vain; one more is always made. `root` is that of its calls.
 
         Gives its answer, an error step, or None when it has no answers and has not failed.
         """
@@ -102,7 +103,7 @@ class Performer:
                 self._host.keep(result_of(intent, [answer], at_ms=self._clock.wall_ms()))
                 break
             began_s = self._clock.now_s()
-            steps = await self._tried(intent.key, action, about, tries + number)
+            steps = await self._tried(intent.key, action, about, root + number)
             answer = answer_in(machine, intent.effect, steps) if intent.effect in machine.answers else fault_in(steps)
             said = [*steps, answer] if isinstance(answer, Step) and answer not in steps else steps
             result = result_of(intent, said, self._clock.now_s() - began_s, self._clock.wall_ms())
@@ -125,10 +126,10 @@ class Performer:
         """Tell how often the event loop goes round until a policy has begun: its effect is a task, and below a time limit so is the policy."""
         return 1 if self._limit_of(declared(self._host.run.machine, effect)) is None else 2
 
-    async def _tried(self, key: str, action: Action, about: Effect, tries: int) -> list[Step]:
+    async def _tried(self, key: str, action: Action, about: Effect, root: int) -> list[Step]:
         """Call the policy once; whatever it does, steps come of it (S7). Raises ReplayMismatchError."""
         policy = self._binding.effects[action.policy]
-        calls, limit = self._calls_under(key, tries), self._limit_of(about)
+        calls, limit = self._calls_under(about.name, key, root), self._limit_of(about)
         perform = partial(calls.perform, action, policy, allowed=self._allowed, with_ids=False)
         self._meter.begins(action.policy)
         try:
@@ -139,9 +140,12 @@ class Performer:
                 steps = await within(self._clock, limit, self._attempted(action.policy, perform))
             if fault_in(steps) is None:
                 return steps  # they come from a policy, and have no secrets any more
+            steps = self._with_call(steps, key, calls.crashed_in)
             return [step_without(self._binding.secrets, step) for step in steps]
         except TimeoutError as error:
             return [error_of(action.policy, error)]
+        except BudgetSpentError as error:
+            return [error_step(action.policy, BUDGET, str(error))]
         finally:
             self._meter.ends(action.policy)
 
@@ -150,30 +154,45 @@ class Performer:
         self._host.require_able()
         return await attempted(effect, perform)
 
-    def _calls_under(self, key: str, tries: int) -> Calls:
+    def _with_call(self, steps: list[Step], key: str, path: str | None) -> list[Step]:
+        """Say of what an effect's policy raised in which call that was, if one raised it."""
+        if path is None or "." not in path:
+            return steps
+        begun = (entry for entry in self._host.run.ledger if isinstance(entry, CallEntry))
+        policy = next(entry.policy for entry in begun if (entry.key, entry.path) == (key, path))
+        said = {**steps[-1].payload, CALL: {"policy": policy, "path": path}}
+        return [*steps[:-1], attrs.evolve(steps[-1], payload=said)]
+
+    def _calls_under(self, effect: str, key: str, root: int) -> Calls:
         """Give what makes the calls of one try, with what is recorded of them; those in doubt that count as failed are recorded so."""
-        recorded, root = list(self._calls.get(key, ())), f"{tries + 1}."
+        recorded = list(self._calls.get(key, ()))
         for call in open_calls(recorded) if recorded else ():
-            if call.in_doubt == "fail" and call.path.startswith(root):
-                said = error_step(
-                    call.policy, IN_DOUBT, "the run was cut off while it was under way; it counts as failed"
-                )
-                recorded.append(CallResultEntry(key, call.path, [numbered([said], call.path)[0].to_json()]))
+            if call.in_doubt == "fail" and call.path.startswith(f"{root}."):
+                (said,) = numbered([outcome_step(call.policy, failed=True)], call.path)
+                recorded.append(CallResultEntry(key, call.path, [said.to_json()]))
                 self._host.keep(recorded[-1])
         return Calls(
             self._binding.policies,
             run_id=self._host.run.run_id,
             key=key,
-            root=tries + 1,
+            root=root,
             recorded=recorded,
-            append=self._append,
+            append=partial(self._append, effect),
             config=self._binding.config,
             surroundings=self._surroundings,
             secrets=self._binding.secrets,
         )
 
-    def _append(self, entry: CallRecord) -> None:
-        """Record a call as it begins and as it ends. Before one of which somebody must say whether it happened is made, it is durable."""
+    def _append(self, effect: str, entry: CallRecord) -> None:
+        """Record a call as it begins and as it ends. Before one of which somebody must say whether it happened is made, it is durable.
+
+        Raises BudgetSpentError for a call of an effect whose budget is spent by the calls before it.
+        """
+        if isinstance(entry, CallEntry):
+            self._meter.follow(self._host.run.ledger)
+            spent = self._meter.spent(effect)
+            if spent is not None:
+                raise BudgetSpentError(f"its budget is spent: {spent}")
         if isinstance(entry, CallEntry) and entry.in_doubt == "retry":
             self._host.record(entry)
         else:

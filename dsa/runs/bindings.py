@@ -23,6 +23,8 @@ from dsa.expr import guards_read
 from dsa.generators.library import Nested, build_generator
 from dsa.guards.library import GeneratorOf, build_guard
 from dsa.machine import Machine
+from dsa.runs.one_policy import PERFORM, perform
+from dsa.runtime.call_tree import POLICY
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.policies import Answering, Policy
 from dsa.runtime.registry import Registry
@@ -78,16 +80,6 @@ def bind(
     return Binding(
         effects, guards, generators, secrets, given.policies, known, tuple(notes), _spenders(modules, machine)
     )
-
-
-def bind_policies(module: str | None = None, *, chosen: Chosen | None = None) -> Binding:
-    """Bind what a run of a policy needs: `policies` of a module, and those of the entry points, of which the nearest wins; secrets as `bind` does.
-
-    BindingError for a module that cannot be imported, or whose `policies` is no Registry.
-    """
-    modules = tuple(_modules("", None, module))
-    secrets = environment_secrets(_secret_names(modules) | (chosen or Chosen()))
-    return Binding({}, secrets=secrets, policies=_merged(modules).policies)
 
 
 def import_kinds(module: str | None = None) -> None:
@@ -227,6 +219,8 @@ def _modules(machine: str, path: Path | None, module: str | Path | Binding | Non
         yield _named(str(module))
     elif path is not None and (beside := path.parent / BINDINGS_FILE).is_file():
         yield _from_file(beside)
+    if machine == POLICY:
+        yield Binding({PERFORM: perform})
     found = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (point.name != machine, point.name))
     for point in found:
         yield _imported(point.module)

@@ -76,12 +76,13 @@ class RunFolder:
             raise DocumentError(str(self.path.parent), f"no run can be kept here: {fault.strerror or fault}") from fault
         self._is_made = True
 
-    def write_final(self, accepted: Sequence[Artifact]) -> Path | None:
-        """Write what the workflow made, one file; None when no step has passed."""
-        if not accepted:
+    def write_final(self, accepted: Sequence[Artifact], answer: str | None = None) -> Path | None:
+        """Write what the workflow made, or what the policy answered, one file; None when there is neither."""
+        if not accepted and answer is None:
             return None
         path = self.path / f"final{self._suffix}"
-        _write(path, final_text(list(accepted), code=self._suffix == _CODE_SUFFIX))
+        is_code = self._suffix == _CODE_SUFFIX
+        _write(path, final_text(list(accepted), code=is_code) if answer is None else f"{answer}\n")
         return path
 
     def write_diagram(self, svg: str) -> Path:

@@ -13,7 +13,7 @@ import attrs
 
 from dsa.edge.binding import Binding
 from dsa.edge.clock import Clock
-from dsa.edge.deciding import answered, require_decidable
+from dsa.edge.deciding import require_decidable, settled
 from dsa.edge.environment import environment_secrets
 from dsa.edge.interrupts import run_to_end
 from dsa.edge.logs import LedgerLog
@@ -29,6 +29,7 @@ from dsa.runs.folder import new_run_id
 from dsa.runs.handle import RunHandle
 from dsa.runs.held import Setting
 from dsa.runs.inbox import InboxReader
+from dsa.runs.one_policy import require_policy
 from dsa.runs.place import DEFAULT_RUNS, Place, opened_place, place_in_memory
 from dsa.runs.record import changed, replayed, require_no_secret, text_of
 from dsa.runs.setup import Options, Setup, Source, as_started, bound, limits_of, setup_of, skip_replies
@@ -37,21 +38,25 @@ from dsa.runtime.inbox import Posted, delivered
 from dsa.runtime.journal import Beginning, HeldError, Message, UnknownRunError
 from dsa.runtime.ledger import ChangeEntry, Handling, MachineEntry
 from dsa.runtime.moment import OnMoment
+from dsa.runtime.policies import Step
 from dsa.runtime.recovery import unfinished
+from dsa.runtime.redacting import step_without
 from dsa.runtime.rest import Rest
 from dsa.runtime.run import Run, begin
+from dsa.runtime.secrets import Secrets
 
 
 @attrs.frozen
 class Resumption:
     """What is said to a run as it is taken up.
 
-    `decided` says what is done about effects in doubt, by their keys; `answers` are the events with which such effects were answered; `change`
-    may give another machine for the run; `take` takes it from a process that is alive and holds it.
+    `decided` says what is done about effects in doubt, and about calls that their policies had under way, by their keys (`KEY/PATH` for a call);
+    `answers` are the events with which such effects were answered, and the steps that such calls gave; `change` may give another machine for the
+    run; `take` takes it from a process that is alive and holds it.
     """
 
     decided: Mapping[str, Handling] = attrs.field(factory=dict)
-    answers: Mapping[str, Occurrence] = attrs.field(factory=dict)
+    answers: Mapping[str, Occurrence | Step] = attrs.field(factory=dict)
     change: Callable[[Run], ChangeEntry | None] = lambda _run: None
     take: bool = False
 
@@ -121,8 +126,9 @@ class Runs(RunArchive):
         given = options or Options()
         given = attrs.evolve(given, bindings=bindings or given.bindings, model=model or given.model)
         document = document_of(file)
-        first = first_event(document.machine, data)
-        handle = self.begin(self.setup(document, given), run_id=run_id, on_moment=on_moment)
+        first, setup = first_event(document.machine, data), self.setup(document, given)
+        require_policy(document.machine, data, setup.binding.policies)
+        handle = self.begin(setup, run_id=run_id, on_moment=on_moment)
         handle.start(*first)
         await handle.exists()
         return handle
@@ -178,15 +184,17 @@ class Runs(RunArchive):
             require_decidable(run.machine, left, said.decided, said.answers)
             text = text_of(recorded.text, run.ledger)
             setup = self._as_started(run, first, text, options or Options())
+            if not run.finished:
+                require_policy(run.machine, run.specification, setup.binding.policies)
             if len(run.ledger) != len(recorded.entries):  # its text is another one now
                 require_no_secret(text, setup.binding.secrets)
-            if said.answers:
-                secrets = setup.binding.secrets
-                answers = {key: attrs.evolve(each, data=secrets.value(each.data)) for key, each in said.answers.items()}
-                run = answered(run, answers, self._now_ms())
+            if said.decided or said.answers:
+                answers = {key: _clean(setup.binding.secrets, each) for key, each in said.answers.items()}
+                run = settled(run, said.decided, answers, self._now_ms())
                 left = unfinished(run)
-            journal.append(run.ledger[len(recorded.entries) :])
-            return RunHandle(self._setting(on_moment), setup, run, journal, left=left)
+            known = len(recorded.entries)
+            journal.append(run.ledger[known:])
+            return RunHandle(self._setting(on_moment), setup, run, journal, left=left, known=known)
         except BaseException:
             journal.release()
             raise
@@ -235,6 +243,14 @@ class Runs(RunArchive):
             await asyncio.sleep(POLL_S)
         return Posted(run_id, message.id)
 
+    def bound_again(self, run_id: str, options: Options | None = None) -> Binding:
+        """Bind a recorded run as it was started, but for what the options say. Raises what `get` does, and BindingError."""
+        recorded = self.recorded(run_id)
+        run, first = replayed(recorded)
+        return self._as_started(
+            run, first, text_of(recorded.text, run.ledger), options or Options(), even_over=True
+        ).binding
+
     def branch(self, run_id: str, length: int, new_id: str = "") -> str:
         """Make a run that begins as another one did, with its first `length` entries and what it generated until then; return its id.
 
@@ -256,8 +272,10 @@ class Runs(RunArchive):
 
     # -- within -----------------------------------------------------------------------------------------------------------
 
-    def _as_started(self, run: Run, first: MachineEntry, text: str, options: Options) -> Setup:
-        """Bind a recorded run as it was started, but for what is to be otherwise."""
+    def _as_started(
+        self, run: Run, first: MachineEntry, text: str, options: Options, *, even_over: bool = False
+    ) -> Setup:
+        """Bind a recorded run as it was started, but for what is to be otherwise; one that is over only where that is asked for."""
         machine, known = run.machine, dict(first.started)
         if options.bindings is None:
             source = self._sources.get(run.run_id) or self._bindings_of(machine.name)
@@ -265,7 +283,7 @@ class Runs(RunArchive):
         now = as_started(first, options)
         path = Path(known["file"]) if known.get("file") else None
         now = attrs.evolve(now, config={**now.config, **self._config})
-        is_over = run.finished and not unfinished(run).in_flight
+        is_over = not even_over and run.finished and not unfinished(run).in_flight
         binding = Binding({}) if is_over else bound(machine, now, path, self._nested(now, path), known)
         if options.model is None:
             skip_replies(binding, run.ledger)
@@ -340,3 +358,10 @@ def run(
     except RuntimeError:
         return run_to_end(whole())
     raise RuntimeError("dsa.run has an event loop of its own: inside one, use `async with dsa.open_runs(..) as runs`")
+
+
+def _clean(secrets: Secrets, answer: Occurrence | Step) -> Occurrence | Step:
+    """Return what somebody says that an effect or a call gave, without secrets."""
+    if isinstance(answer, Step):
+        return step_without(secrets, answer)
+    return attrs.evolve(answer, data=secrets.value(answer.data))

@@ -26,6 +26,10 @@ class BudgetError(DsaError, ValueError):
     """Raised for a limit that cannot be read."""
 
 
+class BudgetSpentError(DsaError):
+    """Raised for a call that an effect's policy makes when the budget is spent."""
+
+
 @attrs.frozen
 class Limit:
     """At most so much of a unit, of one effect or of the whole run."""
@@ -93,7 +97,9 @@ class Meter:
                 self._add(effect, {"calls": 1, "seconds": seconds})
                 for usage in entry.usage:
                     self._add(effect, _taken(usage))
-            case DoubtEntry(effect=effect, handling=handling) if handling != "again":
+            case DoubtEntry(key=key, effect=effect, handling=handling) if (
+                handling != "again" and key in self._effect_of
+            ):
                 self._add(effect, {"calls": 1})
             case ArtifactEntry(key=key) if key in self._effect_of:
                 tokens = (entry.prompt_tokens or 0) + (entry.completion_tokens or 0)
@@ -129,6 +135,12 @@ class Meter:
         if not self._limits:
             return None
         return next((limit for limit in self._of(effect) if self._left(limit) <= 0), None)
+
+    def spent(self, effect: str) -> Limit | None:
+        """Give the limit that allows no further call within an effect that is under way, or None."""
+        if not self._limits:
+            return None
+        return next((limit for limit in self._of(effect) if self._spent[limit.effect, limit.unit] >= limit.most), None)
 
     def left(self) -> tuple[Limit, ...]:
         """Give the limits of what is left."""

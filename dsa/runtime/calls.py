@@ -117,7 +117,7 @@ class Calls:
         try:
             steps = await steps_from(policy, action, scope)
             scope.require_all_asked()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if not scope.abandoned:
                 self._broken(error, scope.path, is_crash=not isinstance(error, ReplayMismatchError))
             raise

@@ -286,29 +286,10 @@ class DoubtEntry:
 
 
 @attrs.frozen
-class PolicyEntry:
-    """Which policy runs, what it was asked, and what it may call: the first entry of a run that has no machine.
-
-    `digest` is that of the request; `seed` are the steps that its own ledger began with, `config` the settings that a
-    resumed run needs again. `in_doubt` is what is done about it when it was under way as the run was cut off; `at_ms` as above.
-    """
-
-    run: str
-    policy: str
-    digest: str
-    payload: dict[str, Any] = attrs.field(factory=dict)
-    actions: tuple[str, ...] = attrs.field(default=(), converter=_strings)
-    seed: tuple[dict[str, Any], ...] = attrs.field(default=(), converter=_objects)
-    config: dict[str, Any] = attrs.field(factory=dict)
-    in_doubt: Handling = "retry"
-    at_ms: int | None = None
-
-
-@attrs.frozen
 class CallEntry:
-    """A policy is about to be called by another. `key` is that of the effect or run, `path` the place among its calls.
+    """A policy is about to be called by another. `key` is that of the effect, `path` the place among its calls.
 
-    The path `1` is what the key stands for, `1.2` its second call, `1.2.1` the first call that this one makes. `digest`
+    The path `1` is the effect's first try, `1.2` its second call, `1.2.1` the first call that this one makes. `digest`
     is that of the request. The payload of a turn of a loop is None: it is that of the call it belongs to. `in_doubt` is what
     is done about the call when it was under way as the run was cut off, as its policy is registered.
     """
@@ -338,7 +319,7 @@ class CallResultEntry:
 
 
 Record = ResultEntry | ArtifactEntry | VerdictEntry | DoubtEntry | CallEntry | CallResultEntry
-Entry = MachineEntry | ChangeEntry | PolicyEntry | EventEntry | RowEntry | RefusalEntry | EffectEntry | Record
+Entry = MachineEntry | ChangeEntry | EventEntry | RowEntry | RefusalEntry | EffectEntry | Record
 
 _KINDS: dict[str, type[Entry]] = {
     "machine": MachineEntry,
@@ -351,7 +332,6 @@ _KINDS: dict[str, type[Entry]] = {
     "artifact": ArtifactEntry,
     "verdict": VerdictEntry,
     "doubt": DoubtEntry,
-    "policy": PolicyEntry,
     "call": CallEntry,
     "call_result": CallResultEntry,
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 from dsa.errors import DsaError
 from dsa.runtime.ledger import CallEntry, CallResultEntry
-from dsa.runtime.policies import ACTION_RESULT, TEXT, Action, Step, action_result_step
+from dsa.runtime.policies import ACTION_RESULT, TEXT, Action, Step, action_result_step, error_step
 
 #: The code of the error step of what was under way when its run was cut off, and counts as failed.
 IN_DOUBT = "IN_DOUBT"
@@ -111,6 +111,12 @@ def told(policy: str, payload: Mapping[str, Any] | None, digest: str) -> str:
     """Say in words what a request is; a turn has no payload of its own."""
     what = f"a turn of {policy}" if payload is None else f"{policy} with {payload}"
     return f"{what if len(what) <= _LONGEST else what[:_LONGEST] + '..'} ({digest[:12]})"
+
+
+def outcome_step(policy: str, *, failed: bool) -> Step:
+    """Make what stands for the result of a call that nobody has: that it has failed, or that it has happened."""
+    said = f"the run was cut off while it was under way; it counts as {'failed' if failed else 'done'}"
+    return error_step(policy, IN_DOUBT, said) if failed else action_result_step(policy, {"done": True, "message": said})
 
 
 def numbered(steps: Iterable[Step], path: str) -> list[Step]:

@@ -4,7 +4,7 @@ Takes a run that was replayed, gives what a driver goes on with. Pure, as everyt
 was looking is not known, and is called in doubt.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -12,6 +12,7 @@ import attrs
 from dsa.declarations import Effect
 from dsa.machine import Machine
 from dsa.runtime.budgets import was_refused
+from dsa.runtime.call_tree import call_key, doubted_calls, raised_in
 from dsa.runtime.intents import Intent, Intents, seq_of
 from dsa.runtime.ledger import (
     CallEntry,
@@ -23,7 +24,6 @@ from dsa.runtime.ledger import (
     ResultEntry,
 )
 from dsa.runtime.moves import Timers
-from dsa.runtime.recorded import open_calls
 from dsa.runtime.run import Run
 
 #: The code of a try that ran into a time limit.
@@ -35,8 +35,8 @@ class InFlight:
     """An effect to be performed: not begun, in doubt, or failed and to be tried again.
 
     `data` is that of the event which caused it, `tries` how often it was tried, all in vain; `has_failed` tells that it failed last, by a try or
-    because its budget was spent. `calls` are what its policy has called in this try and got no result of, as far as they are not
-    simply to be made again.
+    because its budget was spent. `calls` are what its policy has called and got no result of, and that nothing else decides about; `root` is the
+    first part of their paths: the number of the try that is made, or gone on with because it was a call of it that failed.
     """
 
     intent: Intent
@@ -45,6 +45,7 @@ class InFlight:
     in_doubt: bool
     calls: tuple[CallEntry, ...] = ()
     has_failed: bool = False
+    root: int = 1
 
 
 @attrs.frozen
@@ -82,20 +83,29 @@ def unfinished(run: Run) -> Unfinished:
         elif not is_over:
             unknown = last is not None and has_timed_out(last) and doubt_of(about) == "ask"
             in_doubt = unknown or (seq != blocked and (not exhausted or intent.key in past.tried_again))
-            calls = past.calls_in(intent.key, tries) if in_doubt else ()
-            flying.append(InFlight(intent, past.events[seq].data, tries, in_doubt, calls, bool(results)))
+            root, calls = past.calls_in(intent.key, has_stopped=exhausted)
+            flying.append(InFlight(intent, past.events[seq].data, tries, in_doubt, calls, bool(results), root))
             blocked = blocked if has_answers else seq  # the effects after it wait for it (S6)
     return Unfinished(tuple(answered), tuple(flying), run.timers)
 
 
-def handling_of(machine: Machine, flying: InFlight) -> Handling:
+def handling_of(machine: Machine, flying: InFlight, decided: Mapping[str, Handling] | None = None) -> Handling:
     """Give what the table says about an effect in doubt (column `in doubt`); of an actuator that says nothing, somebody is asked.
 
-    Somebody is asked, too, when it had called a policy that is registered so, and the table would have it called again.
+    Somebody is asked, too, when it had called a policy that is registered so, and the table would have it called again. `decided` is what
+    somebody has said, by the keys of effects and calls.
     """
-    handling = doubt_of(declared(machine, flying.intent.effect))
-    is_asked = handling == "retry" and any(call.in_doubt == "ask" for call in flying.calls)
+    decided = decided or {}
+    if flying.intent.key in decided:
+        return decided[flying.intent.key]
+    handling = doubt_of(declared(machine, flying.intent.effect)) if flying.in_doubt else "retry"
+    is_asked = handling == "retry" and any(key not in decided for key in asked_calls(flying))
     return "ask" if is_asked else handling
+
+
+def asked_calls(flying: InFlight) -> Mapping[str, CallEntry]:
+    """Give the calls of an effect about which somebody has to say what became of them, by their keys."""
+    return {call_key(call.key, call.path): call for call in flying.calls if call.in_doubt == "ask"}
 
 
 def doubt_of(about: Effect) -> Handling:
@@ -129,7 +139,7 @@ class _Past:
         self.events: dict[int, EventEntry] = {}
         self.results: dict[str, list[ResultEntry]] = {}
         self.tried_again: set[str] = set()
-        self._calls: dict[str, list[CallEntry | CallResultEntry]] = {}
+        self._tried: dict[str, list[CallEntry | CallResultEntry | ResultEntry | DoubtEntry]] = {}
         for entry in run.ledger:
             self._take(entry)
 
@@ -139,16 +149,32 @@ class _Past:
         elif type(entry) is ResultEntry:
             self.results.setdefault(entry.key, []).append(entry)
             self.tried_again.discard(entry.key)
+            self._tried.setdefault(entry.key, []).append(entry)
         elif type(entry) is DoubtEntry:
             self.tried_again.add(entry.key)
+            self._tried.setdefault(entry.key, []).append(entry)
         elif type(entry) is CallEntry or type(entry) is CallResultEntry:
-            self._calls.setdefault(entry.key, []).append(entry)
+            self._tried.setdefault(entry.key, []).append(entry)
 
-    def calls_in(self, key: str, tries: int) -> tuple[CallEntry, ...]:
-        """Give the calls under way in an effect's try that are not simply made again; so many tries were made before."""
-        under_way = open_calls(self._calls.get(key, ()))
-        root = f"{tries + 1}."
-        return tuple(call for call in under_way if call.path.startswith(root) and call.in_doubt != "retry")
+    def calls_in(self, key: str, *, has_stopped: bool) -> tuple[int, tuple[CallEntry, ...]]:
+        """Give the root of the try to be made of an effect, and the calls under way in it.
+
+        That is a new try, unless a call raised something that has stopped the run: then the others have what they gave, and only that one is made
+        again.
+        """
+        root, after, failed = 1, 1, None
+        calls: list[CallEntry | CallResultEntry] = []
+        for entry in self._tried.get(key, ()):
+            if isinstance(entry, ResultEntry):
+                if not was_refused(entry):
+                    root, after, failed = after, after + 1, raised_in(entry)
+            elif isinstance(entry, DoubtEntry):
+                after, failed = (root, None) if failed is not None and entry.handling == "again" else (after, failed)
+            else:
+                calls.append(entry)
+        failed = failed if has_stopped else None
+        goes_on = after if failed is None else root
+        return goes_on, doubted_calls([call for call in calls if call.path.startswith(f"{goes_on}.")], failed)
 
 
 def _open(run: Run) -> Iterator[Intent]:

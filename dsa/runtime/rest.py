@@ -18,7 +18,7 @@ Kind = Literal["finished", "waiting", "stopped", "in doubt", "interrupted"]
 
 @attrs.frozen
 class Failure:
-    """Why a run stopped before its end: the effect or event, the line of its row, the reason, where in the user's code.
+    """Why a run stopped before its end: the effect or event, the line of its row, the reason, where in the user's code, in which call.
 
     The run can go on from its ledger once the cause is gone.
     """
@@ -28,11 +28,13 @@ class Failure:
     code: str
     message: str
     at: str = ""
+    call: str = ""
 
     def __str__(self) -> str:
         place = f" (line {self.line})" if self.line is not None else ""
         kind = f"{self.code}: " if _RAISED.fullmatch(self.code) and self.code != TimeoutError.__name__ else ""
-        return f"{self.what}{place} failed: {kind}{self.message}{f' (at {self.at})' if self.at else ''}"
+        within = f" in {self.call}" if self.call else ""
+        return f"{self.what}{place} failed{within}: {kind}{self.message}{f' (at {self.at})' if self.at else ''}"
 
 
 @attrs.frozen

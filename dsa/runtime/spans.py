@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import attrs
 
+from dsa.runtime.call_tree import POLICY
 from dsa.runtime.intents import Intents
 from dsa.runtime.ledger import (
     PERSON,
@@ -24,7 +25,6 @@ from dsa.runtime.ledger import (
     Entry,
     EventEntry,
     MachineEntry,
-    PolicyEntry,
     RefusalEntry,
     ResultEntry,
     RowEntry,
@@ -107,7 +107,7 @@ class Spans:
 
     def __init__(self, generating: str) -> None:
         self._generating = generating
-        self._first: MachineEntry | PolicyEntry | None = None
+        self._first: MachineEntry | None = None
         self._recalled = 0
         self._life: _Open | None = None
         self._event = ""
@@ -122,7 +122,7 @@ class Spans:
         self._recalled += 1
         self._intents.take(entry)
         match entry:
-            case MachineEntry() | PolicyEntry():
+            case MachineEntry():
                 self._first = entry
             case ResultEntry():
                 self._tries[entry.key] = self._tries.get(entry.key, 0) + 1
@@ -131,7 +131,7 @@ class Spans:
 
     def observe(self, entry: Entry, now_ns: int) -> list[Span]:
         """Take note of a new entry; give the spans that are over."""
-        if isinstance(entry, MachineEntry | PolicyEntry):
+        if isinstance(entry, MachineEntry):
             self._first = entry
         if self._life is None:
             self._life = _Open(now_ns)
@@ -161,19 +161,16 @@ class Spans:
             return []
         unfinished = [self._called(*call, None, now_ns) for call in list(self._calls)]
         unfinished += [self._unfinished(key, now_ns) for key in list(self._open) if key in self._intents]
-        is_machine = isinstance(first, MachineEntry)
-        name = first.name if isinstance(first, MachineEntry) else first.policy
-        operation = "invoke_workflow" if is_machine else "invoke_agent"
         about: Attributes = {
-            "gen_ai.operation.name": operation,
-            "gen_ai.workflow.name" if is_machine else "gen_ai.agent.name": name,
+            "gen_ai.operation.name": "invoke_workflow",
+            "gen_ai.workflow.name": first.name,
             "dsa.run": first.run,
             "dsa.digest": first.digest,
             "dsa.entries_before": self._recalled,
         }
         links = [self._life_id(0)] if self._recalled else []
         life_span = self._span(
-            f"{operation} {name}",
+            f"invoke_workflow {first.name}",
             self._life_id(),
             None,
             attrs.evolve(life, attributes=about, links=links),
@@ -245,8 +242,8 @@ class Spans:
         return self._effect(key, work, now_ns, None)
 
     def _effect(self, key: str, work: _Open, now_ns: int, error: str | None) -> Span:
-        intent, first = self._intents.get(key), self._first
-        effect = first.policy if isinstance(first, PolicyEntry) else self._intents.effect(key)
+        intent = self._intents.get(key)
+        effect = self._intents.effect(key)
         work.attributes |= _attributes({"effect": effect, "key": key, "try": self._tries.get(key, 0) + 1})
         if intent is not None:
             work.attributes |= _attributes(
@@ -268,11 +265,13 @@ class Spans:
         )
         name = f"turn of {call.policy}"
         if call.payload is not None:  # a turn of a loop has none of its own
-            name = f"execute_tool {call.policy}"
-            about |= {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.policy}
+            is_agent = self._first is not None and self._first.name == POLICY and path.count(".") == 1
+            operation, kind = ("invoke_agent", "agent") if is_agent else ("execute_tool", "tool")
+            name = f"{operation} {call.policy}"
+            about |= {"gen_ai.operation.name": operation, f"gen_ai.{kind}.name": call.policy}
         error, failed = _failure(steps or ())
         caller = path.rpartition(".")[0]
-        parent = self._call_id(key, caller) if "." in caller else self._root_id(key)
+        parent = self._call_id(key, caller) if "." in caller else self._try_id(key)
         return self._span(name, self._call_id(key, path), parent, _Open(start_ns, about | failed), now_ns, error)
 
     def _span(
@@ -302,15 +301,11 @@ class Spans:
     def _try_id(self, key: str) -> str:
         return _span_id("try", self._run, key, self._tries.get(key, 0) + 1, self._recalled)
 
-    def _root_id(self, key: str) -> str:
-        """Give the span that the calls under a key belong to: an effect's try, or the life of a policy's run."""
-        return self._try_id(key) if key in self._intents else self._life_id()
-
     def _call_id(self, key: str, path: str) -> str:
         return _span_id("call", self._run, key, path, self._recalled)
 
     def _started_model(self) -> str:
-        started = dict(self._first.started) if isinstance(self._first, MachineEntry) else {}
+        started = {} if self._first is None else dict(self._first.started)
         return str(started.get("model") or "").partition(":")[0]
 
 

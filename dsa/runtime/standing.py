@@ -10,6 +10,7 @@ import attrs
 
 from dsa.declarations import OUTSIDE
 from dsa.meaning import accepted_events
+from dsa.runtime.call_tree import call_named
 from dsa.runtime.intents import Intent
 from dsa.runtime.ledger import EventEntry, RefusalEntry, ResultEntry
 from dsa.runtime.recovery import InFlight, Unfinished, handling_of, unfinished
@@ -42,9 +43,7 @@ def standing(run: Run, holder: str | None = None) -> Standing:
     left = unfinished(run)
     if holder is not None:
         return Standing("under way", left, holder=holder)
-    asked = tuple(
-        flying.intent for flying in left.in_flight if flying.in_doubt and handling_of(run.machine, flying) == "ask"
-    )
+    asked = tuple(flying.intent for flying in left.in_flight if handling_of(run.machine, flying) == "ask")
     if asked:
         return Standing("in doubt", left, asked)
     failure = _failure(run, left)
@@ -72,7 +71,7 @@ def _failure(run: Run, left: Unfinished) -> str:
     for flying in left.in_flight:
         if flying.has_failed and not flying.in_doubt:
             results = {entry.key: entry for entry in run.ledger if isinstance(entry, ResultEntry)}
-            return f"{_named(flying)} failed: {_message(results[flying.intent.key])}"
+            return f"{_named(flying)} failed{_message(results[flying.intent.key])}"
     refused = _refused(run) if left.answered else {}
     for intent, _ in left.answered:
         if intent.key in refused:
@@ -90,7 +89,8 @@ def _line(intent: Intent) -> str:
 
 def _message(result: ResultEntry) -> str:
     faults = [step["payload"] for step in result.steps if step["payload"].get("error") is True]
-    return str(faults[0].get("message") or "its policy gives no reason")
+    call = call_named(result.key, faults[0])
+    return f"{f' in {call}' if call else ''}: {faults[0].get('message') or 'its policy gives no reason'}"
 
 
 def _refused(run: Run) -> dict[str, str]:

@@ -18,7 +18,6 @@ from dsa.runtime.ledger import (
     Entry,
     EventEntry,
     MachineEntry,
-    PolicyEntry,
     Record,
     RefusalEntry,
     RowEntry,
@@ -63,7 +62,7 @@ def happenings(entries: Iterable[Entry]) -> tuple[Happening, ...]:
                 event, outcome, after = entry, None, []
             case RowEntry() | RefusalEntry():
                 outcome = entry
-            case MachineEntry() | PolicyEntry():
+            case MachineEntry():
                 pass
             case _:
                 after.append(entry)

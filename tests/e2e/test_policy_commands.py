@@ -16,7 +16,9 @@ from dsa.runtime.ledger import CallEntry, CallResultEntry
 PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
 
 #: The shipped policies, each of which writes down that it is performed before it is; the process ends where KILL says, before or after.
+#: Before it ends it waits once, as a policy does that asks a service.
 COUNTED = """
+import asyncio
 import os
 import signal
 
@@ -39,6 +41,7 @@ def counted(name):
             file.write(f"{name} {context.key.rpartition('/')[2]}\\n")
             file.flush()
             os.fsync(file.fileno())
+        await asyncio.sleep(0)
         end(f"before {name} {context.key.rpartition('/')[2]}")
         steps = await shipped.policy(action, context)
         end(f"after {name} {context.key.rpartition('/')[2]}")
@@ -58,7 +61,7 @@ SCRIPT = """
 Python 3.13 was released (news.md:3).
 ```
 """
-FLOW = ["llm_policy 1.1.1", "web_search_policy 1.1.2", "llm_policy 1.1.3"]
+FLOW = ["llm_policy 1.1.1.1", "web_search_policy 1.1.1.2", "llm_policy 1.1.1.3"]
 ASK = [
     "run",
     "--policy",
@@ -102,15 +105,15 @@ def performed(folder):
 def test_seed_004_from_the_command_line(dsa, tmp_path):
     done = dsa(*ASK)
     assert done.returncode == 0, done.stderr
-    assert "\nfinished\n\nPython 3.13 was released (news.md:3).\n" in done.stdout
+    assert "\nsucceeded\n\nPython 3.13 was released (news.md:3).\n" in done.stdout
     told = dsa("show", "last").stdout
     tree = [
-        r"1 +search_agent \{\"text\": \"What is the latest Python version\?\"\}  [0-9a-f]{12}\n",
-        r"1\.1 +llm_policy \{[^\n]*  [0-9a-f]{12}\n",
-        r"1\.1\.1 +llm_policy, a turn  [0-9a-f]{12}\n +assistant: Let me search\n +assistant asks for web_search_policy",
-        r'1\.1\.2 +web_search_policy \{"query": "Python version"\}  [0-9a-f]{12}\n +gave \{"left_out": 0,',
-        r"1\.1\.3 +llm_policy, a turn  [0-9a-f]{12}\n +assistant: Python 3\.13 was released",
-        "now  finished\n",
+        r"1\.1 +search_agent \{\"text\": \"What is the latest Python version\?\"\}  [0-9a-f]{12}\n",
+        r"1\.1\.1 +llm_policy \{[^\n]*  [0-9a-f]{12}\n",
+        r"1\.1\.1\.1 +llm_policy, a turn  [0-9a-f]{12}\n +assistant: Let me search\n +assistant asks for web_search_policy",
+        r'1\.1\.1\.2 +web_search_policy \{"query": "Python version"\}  [0-9a-f]{12}\n +gave \{"left_out": 0,',
+        r"1\.1\.1\.3 +llm_policy, a turn  [0-9a-f]{12}\n +assistant: Python 3\.13 was released",
+        "now    finished: succeeded\n",
     ]
     assert re.search(".*".join(tree), told, re.DOTALL), told
     assert dsa("replay", "last").returncode == 0
@@ -124,9 +127,9 @@ def test_a_killed_run_goes_on_and_no_recorded_call_is_performed_again(dsa, tmp_p
     at = FLOW.index(call)
     assert performed(tmp_path) == FLOW[: at + 1]
     policy, path = call.split()
-    assert re.search(rf"  policy search_agent  {policy} {re.escape(path)}  cut off ", dsa("runs").stdout, re.MULTILINE)
+    assert re.search("  policy +performing +cut off +search_agent: What is", dsa("runs").stdout, re.MULTILINE)
     told = dsa("show", "last").stdout
-    assert f"to do  {policy} {path}, which was under way: it is asked for again\n" in told
+    assert f"to do  {policy} 1/1/{path}, which was under way: it is asked for again\n" in told
     (tmp_path / "news" / "news.md").write_text("Python 4 was released.\n")  # what is recorded is not looked up again
 
     done = dsa("resume", "last")
@@ -137,7 +140,7 @@ def test_a_killed_run_goes_on_and_no_recorded_call_is_performed_again(dsa, tmp_p
     run = recorded(tmp_path / ".dsa", re.search(r"^run +\S+/(\S+)$", done.stdout, re.MULTILINE)[1])
     paths = [entry.path for entry in run.entries if isinstance(entry, CallEntry)]
     assert paths == sorted(set(paths))
-    searched = next(e for e in run.entries if isinstance(e, CallResultEntry) and e.path == "1.1.2")
+    searched = next(e for e in run.entries if isinstance(e, CallResultEntry) and e.path == "1.1.1.2")
     assert ("3.13" in str(searched.steps)) == (at == 2)
     told = dsa("show", "last").stdout
     assert len(re.findall("  cached$", told, re.MULTILINE)) == at
@@ -147,15 +150,15 @@ def test_a_killed_run_goes_on_and_no_recorded_call_is_performed_again(dsa, tmp_p
 
 
 def test_an_interrupted_run_says_how_to_go_on(dsa, tmp_path):
-    done = dsa(*ASK, "--with", "counted.py", KILL="before web_search_policy 1.1.2", SIGNAL="SIGINT")
+    done = dsa(*ASK, "--with", "counted.py", KILL="before web_search_policy 1.1.1.2", SIGNAL="SIGINT")
     assert done.returncode == 130
-    (run,) = (path.name for path in (tmp_path / ".dsa").glob("*-search_agent-*"))
+    (run,) = (path.name for path in (tmp_path / ".dsa").glob("*-policy-*"))
     assert f"interrupted; what was done so far is kept in .dsa/{run}: `dsa resume {run}` goes on" in done.stderr
     assert dsa("resume", run).returncode == 0
 
 
 def test_a_changed_policy_is_a_sentence_and_no_answer(dsa, tmp_path):
-    assert dsa(*ASK, "--with", "counted.py", KILL="before llm_policy 1.1.3").returncode == -signal.SIGKILL
+    assert dsa(*ASK, "--with", "counted.py", KILL="before llm_policy 1.1.1.3").returncode == -signal.SIGKILL
     text = (tmp_path / "counted.py").read_text()
     changed = (
         text
@@ -172,7 +175,7 @@ async def search_agent(action, context):
     for command in (["resume", "last"], ["replay", "last"]):
         done = dsa(*command)
         assert done.returncode == 1
-        assert done.stderr.startswith("call 1.1: the ledger has llm_policy with {'system': ")
+        assert done.stderr.startswith("call 1.1.1: the ledger has llm_policy with {'system': ")
         assert "; asked for is llm_policy with {'text': 'Which version?'} (" in done.stderr
         assert "Python 3.13" not in done.stdout
     assert performed(tmp_path) == before
@@ -207,12 +210,14 @@ def test_a_run_that_another_process_holds_is_refused_until_it_is_taken(dsa, tmp_
     ) as holder:
         assert holder.stdout.readline() == "holding\n"
         held = rf"held by process {holder.pid} on "
-        assert re.search(f"  hold 1  under way, {held}", dsa("runs").stdout)
-        assert re.search(f"now      under way, {held}.*\npending  hold 1\n", dsa("show", "last").stdout)
+        assert re.search(f"  policy +performing +under way, {held}", dsa("runs").stdout)
+        assert re.search(
+            f"now      under way, {held}.*\nstate    performing\npending  perform 1/1\n", dsa("show", "last").stdout
+        )
         done = dsa("resume", "last")
         assert done.returncode == 1
         assert re.search(f"{held}.*: that process is alive, and goes on with it; --take takes", done.stderr)
-        done = dsa("send", "last", "text", "tea", "--answers", "1", "--take")
+        done = dsa("send", "last", "text", "tea", "--answers", "1/1/1.1", "--take")
         assert (done.returncode, "\ntea\n" in done.stdout) == (0, True), done.stderr
         _, said = holder.communicate("coffee\n", timeout=60)
         assert holder.returncode == 1
@@ -261,18 +266,21 @@ effects = {"answer": answer}
 )
 
 
+WITHIN = [call.replace(" 1.1", " 1") for call in FLOW]
+
+
 @pytest.mark.parametrize("where", ["before web_search_policy 1.1.2", "after llm_policy 1.1.3"])
 def test_a_killed_effect_repeats_no_call_that_has_a_result(dsa, tmp_path, where):
     (tmp_path / "clerk.md").write_text(MACHINE)
     (tmp_path / "bindings.py").write_text(BINDINGS)
     assert dsa("run", "clerk.md", "--model", "scripted:script.md").returncode == 3
     assert dsa("send", "last", "question", "Which Python?", KILL=where).returncode == -signal.SIGKILL
-    at = FLOW.index(where.partition(" ")[2])
-    assert performed(tmp_path) == FLOW[: at + 1]
+    at = WITHIN.index(where.partition(" ")[2])
+    assert performed(tmp_path) == WITHIN[: at + 1]
     assert "to do  answer 1/1, which was under way: it is asked for again\n" in dsa("show", "last").stdout
     done = dsa("resume", "last")
     assert done.returncode == 0, done.stderr
-    assert performed(tmp_path) == [*FLOW[: at + 1], *FLOW[at:]]
+    assert performed(tmp_path) == [*WITHIN[: at + 1], *WITHIN[at:]]
     told = dsa("show", "last").stdout
     story = [
         "     asks for answer 1/1\n",

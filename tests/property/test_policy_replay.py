@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsa.runtime.decorators import invoke_action, loop_wrapper
+from dsa.runtime.invocation import answer_of, in_doubt, ledger_of, run
 from dsa.runtime.ledger import CallEntry, CallResultEntry, from_json, to_json
 from dsa.runtime.policies import Action, action_call_step, text_step
-from dsa.runtime.policy_run import answer_of, in_doubt, ledger_of, run
 from dsa.runtime.registry import Registry
 
 ALL = frozenset({"leaf", "tree", "model"})

@@ -10,7 +10,7 @@ from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep
 from dsa.edge.files import locate, read_text
 from dsa.errors import DocumentError, MachineError, ParameterError
 from dsa.meaning import Occurrence
-from dsa.runtime.ledger import PolicyEntry, ResultEntry
+from dsa.runtime.ledger import ResultEntry
 
 ROOT = Path(".dsa")
 AGENT = read_text(locate("dual_state"))
@@ -262,7 +262,6 @@ def test_other_runs_are_counted():
     other = SHOP.replace("# shop", "# store")
     keep(ROOT, begun(run="20260131T120000-shop-aaaaaa").ledger)
     keep(ROOT, begun(other, run="20260131T120001-store-bbbbbb").ledger, other, "20260131T120001-store-bbbbbb")
-    keep(ROOT, [PolicyEntry("20260131T120002-p", "search", "0" * 64)], "", "20260131T120002-p")
     finished, _ = begun(run="20260131T120003-shop-cccccc").feed(Occurrence("order"))
     for key in ("1/1", "1/2"):
         finished = finished.record(ResultEntry(key))

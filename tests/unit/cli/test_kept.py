@@ -8,11 +8,10 @@ import pytest
 from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep
 
 from dsa.cli.faults import Ended
-from dsa.cli.kept import faults_told, find, line, recorded_run, told_record
+from dsa.cli.kept import faults_told, find, line
 from dsa.edge.git import ArtifactStoreError
 from dsa.errors import DocumentError
 from dsa.runtime.journal import HeldError, StoreError
-from dsa.runtime.ledger import PolicyEntry
 
 OTHER = "20260131T120001-shop-bbbbbb"
 COMMANDS = [["show", "x"], ["resume", "x"], ["send", "x", "order"], ["replay", "x"], ["runs"]]
@@ -91,12 +90,6 @@ def test_another_machine_is_refused_and_how_to_compare_is_said(root, arguments):
     assert f"run {run} is one of another machine" in result.stderr
     assert f"`dsa diff .dsa/{run}/machine.md FILE`" in result.stderr
     assert f"`dsa replay {run} --against FILE`" in result.stderr
-
-
-def test_a_run_of_a_policy_has_no_machine(root):
-    keep(root, [PolicyEntry("p", "search", "0" * 64)], "", "20260131T120002-p")
-    with pytest.raises(Ended, match="one of the policy search: it has no machine"):
-        told_record(root, recorded_run(root, "last"))
 
 
 @pytest.mark.parametrize(("fault", "code", "said"), [

@@ -10,7 +10,7 @@ from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep
 import dsa.cli.replay as replay_command
 from dsa.edge.files import locate, read_text
 from dsa.meaning import Occurrence
-from dsa.runtime.ledger import ArtifactEntry, Judgement, Ledger, PolicyEntry, VerdictEntry
+from dsa.runtime.ledger import ArtifactEntry, Judgement, Ledger, VerdictEntry
 from dsa.runtime.run import replay
 
 ROOT = Path(".dsa")
@@ -155,13 +155,6 @@ def test_a_run_of_another_version_can_be_tried_on_a_table():
     keep(ROOT, entries, SHOP.replace("mail, log", "mail"))
     assert dsa("replay", "last").exit_code == 1
     assert dsa("replay", "last", "--against", "shop.md").exit_code == 0
-
-
-def test_a_run_of_a_policy_fits_no_table():
-    keep(ROOT, [PolicyEntry(RUN, "search", "0")], "")
-    result = dsa("replay", "last", "--against", "shop.md")
-    assert result.exit_code == 2
-    assert "search" in result.stderr
 
 
 # -- files ------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep, write_shop
 
 from dsa.meaning import Occurrence
 from dsa.runs.place import opened_place
-from dsa.runtime.ledger import PolicyEntry, ResultEntry
+from dsa.runtime.ledger import ResultEntry
 from dsa.runtime.policies import error_step
 
 ROOT = Path(".dsa")
@@ -178,11 +178,6 @@ def test_a_run_that_cannot_be_read_is_named(shop):
     keep(ROOT, begun(file=shop).ledger, SHOP.replace("mail, log", "mail"))
     found = told("resume", "last")
     assert (found["run"], found["machine"], found["kind"], found["exit_code"]) == (RUN, None, "stopped", 1)
-
-
-def test_a_run_without_a_machine_has_the_shape_too():
-    keep(ROOT, [PolicyEntry(RUN, "search", "0")], "")
-    assert told("show", "last")["machine"] is None
 
 
 def test_a_run_says_which_model_it_takes_when_none_was_chosen():

@@ -4,18 +4,41 @@ import json
 import sqlite3
 from pathlib import Path
 
-import attrs
 import pytest
 from kept_runs import SHOP, begun, crashed_while, dsa, keep
 
+from dsa.edge.files import load, locate, read_text
+from dsa.lang import digest
 from dsa.meaning import Occurrence
+from dsa.runs.one_policy import request
 from dsa.runs.place import open_store
-from dsa.runtime.ledger import CallEntry, CallResultEntry, PolicyEntry, ResultEntry
-from dsa.runtime.policies import error_step
+from dsa.runtime.ledger import CallEntry, CallResultEntry, ResultEntry
+from dsa.runtime.policies import error_step, text_step
+from dsa.runtime.run import begin
 
 
 def run_id(number, name="shop"):
     return f"20260131T12000{number}-{name}-{number}"
+
+
+def asked_policy(run, what):
+    """Give the ledger of a run of a policy that is at this point."""
+    machine, key = load("policy"), "1/1"
+    going, _ = begin(machine, run, digest=digest(machine))
+    data = request("search", {"text": "tea"}, ["read"])
+    going, _ = going.feed(Occurrence("specification", data=data))
+    call = CallEntry(key, "1.1", "search", "0", {}, (), "ask" if what == "in doubt" else "retry")
+    going = going.record(call)
+    if what == "finished":
+        step = text_step("search", "hot", step_id="1.1/1").to_json()
+        going = going.record(CallResultEntry(key, "1.1", [step]))
+        going, _ = going.feed(Occurrence("gave", data={"steps": [step]}), key)
+    if what == "stopped":
+        about = {"call": {"policy": "search", "path": "1.1"}}
+        going = going.record(
+            ResultEntry(key, [error_step("perform", "GONE", "no such file", about=about).without_id()])
+        )
+    return going.ledger
 
 
 @pytest.fixture
@@ -42,13 +65,8 @@ def root(tmp_path, monkeypatch):
     with sqlite3.connect(root / "ledger.db") as connection:
         number = connection.execute("SELECT number FROM runs WHERE run = ?", (run_id(5),)).fetchone()[0]
         connection.execute("UPDATE entries SET epoch = 9 WHERE place = ? << 36", (number,))
-    call, said = CallEntry("", "1.1", "read", "0"), error_step("read", "GONE", "no such file")
-    keep(root, [PolicyEntry(run_id(6, "p"), "search", "0"), call], "", run_id(6, "p"))
-    keep(root, [PolicyEntry(run_id(7, "p"), "search", "0"), call, CallResultEntry("", "1")], "", run_id(7, "p"))
-    asking = [PolicyEntry(run_id(8, "p"), "search", "0"), attrs.evolve(call, in_doubt="ask")]
-    keep(root, asking, "", run_id(8, "p"))
-    failed = ResultEntry(f"{run_id(9, 'p')}/1.1", [said.without_id()])
-    keep(root, [PolicyEntry(run_id(9, "p"), "search", "0"), call, failed], "", run_id(9, "p"))
+    for number, what in enumerate(["cut off", "finished", "in doubt", "stopped"], start=6):
+        keep(root, asked_policy(run_id(number, "p"), what), read_text(locate("policy")), run_id(number, "p"))
     return root
 
 
@@ -71,13 +89,13 @@ def test_every_run_has_a_line_the_newest_last(root):
         ["1", "shop", "paying", "cut off"],
         ["0", "shop", "", cells[4][4]],
         ["", "", "", f"damaged: run {run_id(5)}, entry 0: from here on it is not what was written"],
-        ["", "policy search", "read 1.1", "cut off"],
-        ["", "policy search", "", "finished"],
-        ["", "policy search", "read 1.1", "in doubt: read 1.1"],
-        ["", "policy search", "read 1.1", "stopped: read 1.1 failed: GONE: no such file"],
+        ["1", "policy", "performing", "cut off"],
+        ["2", "policy", "succeeded", "finished: succeeded"],
+        ["1", "policy", "performing", "in doubt: search 1/1/1.1"],
+        ["1", "policy", "performing", "stopped: perform 1/1 (line 24) failed in search 1/1/1.1: no such file"],
     ]
     assert "another machine" in cells[4][4]
-    assert [row[5] for row in cells] == ["", "", "tea", *[""] * 7]
+    assert [row[5] for row in cells] == ["", "", "tea", *[""] * 3, *["search: tea"] * 4]
 
 
 def test_programs_get_the_same_as_a_list(root):
@@ -89,8 +107,8 @@ def test_programs_get_the_same_as_a_list(root):
     assert told[0]["waits_for"] == ["order"]
     assert told[1]["outcome"] == "failed"
     assert told[2]["in_doubt"] == ["1/2"]
-    assert (told[6]["policy"], told[6]["machine"], told[6]["in_doubt"]) == ("search", None, [])
-    assert (told[7]["outcome"], told[8]["in_doubt"]) == ("succeeded", [f"{run_id(8, 'p')}/1.1"])
+    assert (told[6]["machine"], told[6]["in_doubt"]) == ("policy", [])
+    assert (told[7]["outcome"], told[8]["in_doubt"]) == ("succeeded", ["1/1/1.1"])
     assert (told[2]["started"], told[2]["events"], told[2]["machine"]) == ("2026-01-31 12:00:02 UTC", 1, "shop")
 
 

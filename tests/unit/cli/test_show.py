@@ -8,9 +8,10 @@ import pytest
 from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep, recorded
 
 from dsa.checks.report import check
-from dsa.edge.files import locate, read_text
+from dsa.edge.files import load, locate, read_text
 from dsa.lang import digest, loads
 from dsa.meaning import Occurrence
+from dsa.runs.one_policy import request
 from dsa.runs.place import open_artifacts
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact, Usage
@@ -21,7 +22,6 @@ from dsa.runtime.ledger import (
     DoubtEntry,
     EventEntry,
     Judgement,
-    PolicyEntry,
     ResultEntry,
     VerdictEntry,
 )
@@ -340,54 +340,68 @@ def test_attempts_stand_below_what_they_refine():
 # -- runs of policies -------------------------------------------------------------------------------------------------
 
 
+KEY = "1/1"
+
+
 def given(path, *steps):
-    return CallResultEntry("", path, [{**step.to_json(), "id": f"{path}/{n}"} for n, step in enumerate(steps, start=1)])
+    return CallResultEntry(
+        KEY, path, [{**step.to_json(), "id": f"{path}/{n}"} for n, step in enumerate(steps, start=1)]
+    )
 
 
 def test_a_run_of_a_policy_is_told_as_the_tree_of_its_calls():
-    first = PolicyEntry(
-        RUN, "search", "0" * 64, {"q": "tea"}, config={"model": "m", "seed": 3, "over": "/docs", "with": "s.py"}
-    )
+    started = {"model": "m", "seed": 3, "config": {"over": "/docs"}, "module": "s.py"}
+    machine = load("policy")
+    run, _ = begin(machine, RUN, digest=digest(machine), started=started, at_ms=1_000)
+    run, _ = run.feed(Occurrence("specification", data=request("search", {"q": "tea"}, ["model", "read"])))
     asked = action_call_step("assistant", Action("read", {"file": "a\nb"}))
     gone = error_step("read", "GONE", "no such file")
     agreed = approval_step("person", "5" * 64)
-    call, turn = CallEntry("", "1.1", "model", "1" * 64, {"q": "tea"}), CallEntry("", "1.1.1", "model", "2" * 64)
-    read = CallEntry("", "1.1.2", "read", "3" * 64, {"file": "a\nb"})
-    failed = ResultEntry(f"{RUN}/1.1.2", [error_step("read", "OSError", "no\nroute").without_id()])
-    again = DoubtEntry(f"{RUN}/1.1.2", "read", "again")
-    lost = CallEntry("", "1.1.2.1", "slow", "4" * 64, {})
-    result = given("1.1.2", gone, action_result_step("read", {"lines": 2}), agreed)
-    last = CallEntry("", "1.2", "none", "6" * 64, {})
-    keep(ROOT, [first, call, turn, given("1.1.1", asked), read, failed, again, lost, result, last, given("1.2")], "")
+    search = CallEntry(KEY, "1.1", "search", "0" * 64, {"q": "tea"})
+    call, turn = (
+        CallEntry(KEY, "1.1.1", "model", "1" * 64, {"q": "tea"}),
+        CallEntry(KEY, "1.1.1.1", "model", "2" * 64),
+    )
+    read = CallEntry(KEY, "1.1.1.2", "read", "3" * 64, {"file": "a\nb"})
+    about = {"call": {"policy": "read", "path": "1.1.1.2"}}
+    failed = ResultEntry(KEY, [error_step("perform", "OSError", "no\nroute", about=about).without_id()])
+    again = DoubtEntry(KEY, "perform", "again")
+    lost = CallEntry(KEY, "1.1.1.2.1", "slow", "4" * 64, {})
+    result = given("1.1.1.2", gone, action_result_step("read", {"lines": 2}), agreed)
+    last = CallEntry(KEY, "1.1.2", "none", "6" * 64, {})
+    entries = [search, call, turn, given("1.1.1.1", asked), read, failed, again, lost, result, last, given("1.1.2")]
+    keep(ROOT, [*run.ledger, *entries], read_text(locate("policy")))
     assert (
         shown()
         == f"""\
-run {RUN} of the policy search
+run {RUN} of policy
 started 2026-01-31 12:00:00 UTC with --model m --seed 3 --over /docs --with s.py
 
-1        search {{"q": "tea"}}  000000000000
-           has given nothing yet
-1.1        model {{"q": "tea"}}  111111111111
+1.1        search {{"q": "tea"}}  000000000000
              has given nothing yet
-1.1.1        model, a turn  222222222222  cached
-               assistant asks for read {{"file": "a\\nb"}}
-1.1.2        read {{"file": "a\\nb"}}  333333333333
-               failed: OSError: no route
-               resumed: it had failed; it is asked for again
-               error GONE: no such file
-               gave {{"lines": 2}}
-               person approves 555555555555
-1.1.2.1        slow {{}}  444444444444
-                 nobody waited for what it gives
-1.2        none {{}}  666666666666
-             gave nothing
+1.1.1        model {{"q": "tea"}}  111111111111
+               has given nothing yet
+1.1.1.1        model, a turn  222222222222  cached
+                 assistant asks for read {{"file": "a\\nb"}}
+1.1.1.2        read {{"file": "a\\nb"}}  333333333333
+                 failed: OSError: no route
+                 resumed: it had failed; it is asked for again
+                 error GONE: no such file
+                 gave {{"lines": 2}}
+                 person approves 555555555555
+1.1.1.2.1        slow {{}}  444444444444
+                   nobody waited for what it gives
+1.1.2        none {{}}  666666666666
+               gave nothing
 
 now     cut off
-cached  1 of 6 calls had given their steps when the run was taken up last
-to do   model 1.1, which was under way: it is asked for again
+state   performing
+cached  1 of 6 calls had given their steps when the run was resumed last
+to do   perform 1/1, which was under way: it is asked for again
+to do   model 1/1/1.1.1, which was under way: it is asked for again
 go on   dsa resume {RUN}
 """
     )
-    assert len(load_story(shown("--jsonl"))) == 11
+    assert len(load_story(shown("--jsonl"))) == 15
     assert shown("--provenance") == "nothing was generated\n"
-    assert dsa("show", "last", "--as-scenario").exit_code == 2
+    assert "| specification | perform | performing |" in shown("--as-scenario")

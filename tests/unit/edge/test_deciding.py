@@ -3,7 +3,7 @@
 import pytest
 from kept_runs import begun
 
-from dsa.edge.deciding import DoubtError, answered, require_decidable
+from dsa.edge.deciding import DoubtError, require_decidable, settled
 from dsa.errors import OccurrenceError
 from dsa.meaning import Occurrence
 from dsa.runtime.ledger import DoubtEntry, ResultEntry
@@ -55,11 +55,11 @@ def test_an_effect_without_answers_has_been_done_or_not(doubted):
 
 
 def test_an_answer_is_recorded_as_a_persons_word_and_left_to_be_taken(doubted):
-    run = answered(doubted, {PAY: Occurrence("paid", data={"n": 1})}, 7)
+    run = settled(doubted, {}, {PAY: Occurrence("paid", data={"n": 1})}, 7)
     assert run.ledger[-1].at_ms == 7
     assert run.ledger[-2] == DoubtEntry(PAY, "pay", "done")
     (step,) = run.ledger[-1].steps
     assert (step["payload"]["event"], step["payload"]["data"]) == ("paid", {"n": 1})
     assert [intent.key for intent, _ in standing(run).left.answered] == [PAY]
     assert replay(run.machine, run.ledger) == run
-    assert answered(doubted, {}, 7) is doubted
+    assert settled(doubted, {}, {}, 7) is doubted

@@ -225,7 +225,7 @@ def test_about_a_call_that_must_not_be_repeated_somebody_is_asked():
     agency = killed_while_paying("ask")
     before = agency.entries()
     rest = agency.live()
-    assert (rest.kind, [intent.key for intent in rest.in_doubt]) == ("waiting", [KEY])
+    assert (rest.kind, [intent.key for intent in rest.in_doubt]) == ("in doubt", [KEY])
     assert agency.entries() == before
     assert agency.live(**{KEY: "retry"}).run.outcome == "succeeded"
     assert (agency.made["pay"], agency.made["look Rome"]) == (1, 1)
@@ -274,6 +274,7 @@ def test_what_a_called_policy_raises_fails_the_effect_whoever_catches_it():
 
     rest = Agency(plan).live()
     assert (rest.kind, rest.failure.what, rest.failure.code) == ("stopped", "plan", "KeyError")
+    assert rest.failure.call == "look 1/2/2.1", "the second try"
 
 
 def test_a_called_policy_that_gives_no_steps_fails_the_effect():
@@ -326,10 +327,18 @@ def test_a_model_with_tools_in_an_effect_is_asked_nothing_again():
 
 
 @pytest.mark.parametrize(
-    ("limit", "is_spent"), [("calls=2", True), ("calls=3", False), ("tokens=34", True), ("usd=0.3", False)]
+    ("limit", "said"),
+    [
+        ("calls=1", ["BUDGET"]),
+        ("calls=2", ["OSError", "BUDGET"]),
+        ("calls=4", ["OSError", "OSError"]),
+        ("tokens=34", ["BUDGET"]),
+        ("tokens=68", ["OSError", "BUDGET"]),
+        ("usd=0.3", ["OSError", "BUDGET"]),
+    ],
 )
-def test_a_call_that_says_what_it_took_counts_in_the_budget_of_its_effect(limit, is_spent):
-    """One try and one model call with 34 tokens; of another try nothing is left, or something."""
+def test_a_call_that_says_what_it_took_counts_in_the_budget_of_its_effect(limit, said):
+    """One try and one model call with 34 tokens; when nothing is left neither another try is made nor another call in this one."""
 
     async def failing(action, context):
         await agent(action, context)
@@ -337,4 +346,4 @@ def test_a_call_that_says_what_it_took_counts_in_the_budget_of_its_effect(limit,
 
     rest = Agency(failing).live(limits=[read_limit(limit, ["plan"])])
     codes = [entry.steps[-1]["payload"]["code"] for entry in results_of(rest.run.ledger, "plan")]
-    assert codes == ["OSError", "BUDGET" if is_spent else "OSError"]
+    assert codes == said

@@ -6,7 +6,7 @@ from dsa.edge.files import load, locate
 from dsa.errors import BindingError
 from dsa.guards.cases import CasesGuard
 from dsa.lang import loads
-from dsa.runs.bindings import bind, bind_policies, effect_faults, generator_name
+from dsa.runs.bindings import bind, effect_faults, generator_name
 from machines.dual_state.bindings import effects
 
 TABLE = """# m
@@ -178,14 +178,15 @@ def test_a_module_gives_policies_and_the_shipped_ones_are_there_under_other_name
     (tmp_path / "mine.py").write_text(POLICIES)
     machine = loads(TABLE.replace("| nice | launched | pretty |", "| nice | launched | |"))
     bound = bind(machine, path=tmp_path / "m.md", model="scripted:x", seed=3)
-    for policies in (bound.policies, bind_policies(str(tmp_path / "mine.py")).policies):
+    asked = load("policy")
+    for policies in (bound.policies, bind(asked, module=str(tmp_path / "mine.py")).policies):
         assert {"search_agent", "web_search_policy", "llm_policy"} <= set(policies)
         assert policies["quoting_policy"].description == "Mine."
     assert dict(bound.config) == {"model": "scripted:x", "seed": 3}
-    assert bind_policies().policies["quoting_policy"].description.startswith("Answer with what the files say")
+    assert bind(asked).policies["quoting_policy"].description.startswith("Answer with what the files say")
 
 
 def test_policies_are_a_registry(tmp_path):
     (tmp_path / "mine.py").write_text("policies = {}")
     with pytest.raises(BindingError, match=r"mine\.py: `policies` is dict, not a Registry"):
-        bind_policies(str(tmp_path / "mine.py"))
+        bind(load("policy"), module=str(tmp_path / "mine.py"))

@@ -14,7 +14,6 @@ from dsa.runtime.ledger import (
     Judgement,
     Ledger,
     MachineEntry,
-    PolicyEntry,
     RefusalEntry,
     ResultEntry,
     RowEntry,
@@ -38,7 +37,6 @@ ENTRIES = [
     ResultEntry("1/1", ({"id": "1", "payload": {}},)),
     ArtifactEntry("1/1", "g", 1, "id", "digest", ("p",), "llm", "model", 0.5, 3, None, 0.0),
     VerdictEntry("2/1", "g", 1, "id", (Judgement("g", "failed", "no"), Judgement("h", "passed", "fine"))),
-    PolicyEntry("r", "agent", "d", {"text": "q"}, ["a"], [{"id": "1", "payload": {}}], {"over": "docs"}),
     CallEntry("1/1", "1.2", "search", "d", {"query": "q"}, ("a", "b")),
     CallEntry("1/1", "1.2.1", "llm", "d"),
     CallResultEntry("1/1", "1.2", ({"id": "1.2/1", "payload": {"text": "a"}},)),
@@ -52,7 +50,9 @@ def test_every_kind_of_entry_survives_json(entry):
     written = json.loads(dump_line(entry))
     assert written.items() <= json.loads(text_of(to_json(entry))).items()
     left_out = to_json(entry).keys() - written.keys()
-    assert all(to_json(entry)[name] in ("retry", (), {}, "", 0, None) for name in left_out), "only defaults are left out"
+    assert all(to_json(entry)[name] in ("retry", (), {}, "", 0, None) for name in left_out), (
+        "only defaults are left out"
+    )
 
 
 def test_what_an_answer_brings_is_written_once_with_its_result():

@@ -9,7 +9,6 @@ from dsa.runtime.ledger import (
     EventEntry,
     Judgement,
     MachineEntry,
-    PolicyEntry,
     RefusalEntry,
     ResultEntry,
     RowEntry,
@@ -195,23 +194,28 @@ def test_calls_are_spans_below_what_called_them():
     assert (look.parent_id, turn.parent_id, ask.parent_id) == (ask.span_id, ask.span_id, effect.span_id)
 
 
-def test_a_run_of_a_policy_is_an_agent_and_its_calls_are_below_it():
+ASKED = (MachineEntry("r2", "policy", "d"), RowEntry(24, "idle", "performing"), EffectEntry("1/1", "perform"))
+
+
+def test_a_policy_that_is_asked_is_an_agent_and_its_calls_are_below_it():
     told = Told()
-    told(
-        PolicyEntry("r2", "search", "d"),
-        CallEntry("r2", "1.1", "look", "d", {}),
-        CallResultEntry("r2", "1.1"),
-        CallResultEntry("r2", "1"),
+    look, agent = told(
+        *ASKED,
+        CallEntry("1/1", "1.1", "search", "d", {}),
+        CallEntry("1/1", "1.1.1", "look", "d", {}),
+        CallResultEntry("1/1", "1.1.1"),
+        CallResultEntry("1/1", "1.1"),
     )
-    call, life = told.close()
-    assert (life.name, life.attributes["gen_ai.agent.name"]) == ("invoke_agent search", "search")
-    assert call.parent_id == life.span_id
+    effect, life = told.close()[-2:]
+    assert (agent.name, agent.attributes["gen_ai.agent.name"]) == ("invoke_agent search", "search")
+    assert (look.name, look.parent_id, agent.parent_id) == ("execute_tool look", agent.span_id, effect.span_id)
+    assert life.name == "invoke_workflow policy"
 
 
 def test_a_call_that_nobody_waits_for_any_more_is_unfinished():
     told = Told()
-    told(PolicyEntry("r2", "search", "d"), CallEntry("r2", "1.1", "look", "d", {}))
-    call, life = told.close("interrupted")
+    told(*ASKED, CallEntry("1/1", "1.1", "look", "d", {}), CallEntry("1/1", "1.1.1", "look", "d", {}))
+    _, call, _, life = told.close("interrupted")
     assert (call.name, call.attributes["dsa.unfinished"], life.error) == ("execute_tool look", True, "interrupted")
 
 

@@ -8,7 +8,14 @@ from kept_runs import SHOP, begun
 from dsa.edge.files import locate, read_text
 from dsa.lang import loads
 from dsa.meaning import Occurrence
-from dsa.runtime.ledger import ArtifactEntry, DoubtEntry, PolicyEntry, RefusalEntry, ResultEntry, RowEntry
+from dsa.runtime.ledger import (
+    ArtifactEntry,
+    CallEntry,
+    DoubtEntry,
+    RefusalEntry,
+    ResultEntry,
+    RowEntry,
+)
 from dsa.runtime.run import begin
 from dsa.runtime.timeline import (
     first_difference,
@@ -48,7 +55,6 @@ def test_each_event_stands_with_what_came_of_it():
 
 def test_before_the_first_event_there_may_be_nothing():
     assert happenings(begun().ledger) == ()
-    assert happenings([PolicyEntry("r", "p", "")]) == ()
     run, _ = begun().feed(Occurrence("order"))
     assert len(happenings(run.ledger)) == 1
 
@@ -187,4 +193,4 @@ def test_a_run_without_a_machine_fits_none():
     with pytest.raises(ValueError, match="begins with it"):
         first_difference(dual_state(), [])
     with pytest.raises(ValueError, match="begins with it"):
-        first_difference(dual_state(), [PolicyEntry("r", "p", "")])
+        first_difference(dual_state(), [CallEntry("r/1/1", "1.1", "p", "")])

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from dsa.errors import BindingError
-from dsa.runtime.ledger import CallEntry, CallResultEntry, Ledger, PolicyEntry, ResultEntry, from_json, to_json
+from dsa.runtime.invocation import answer_of, entries_of, in_doubt, ledger_of, run
+from dsa.runtime.ledger import CallEntry, CallResultEntry, Ledger, ResultEntry, from_json, to_json
 from dsa.runtime.policies import Action, text_step
-from dsa.runtime.policy_run import answer_of, entries_of, in_doubt, ledger_of, run
 from dsa.runtime.recorded import ReplayMismatchError
 from dsa.runtime.registry import Registry
 from dsa.runtime.secrets import Secrets
@@ -43,12 +43,12 @@ def test_a_run_gives_a_ledger_of_what_was_called_and_what_came_of_it():
     ledger = performed("agent", {"text": "hi"}, registry)
     assert isinstance(ledger, Ledger)
     assert [(step.id, step.actor, step.type) for step in ledger] == [
-        ("1", "outside", "action_call"),
-        ("1.1", "agent", "action_call"),
-        ("1.1.result", "upper", "action_result"),
-        ("1.result", "agent", "action_result"),
+        ("1.1", "outside", "action_call"),
+        ("1.1.1", "agent", "action_call"),
+        ("1.1.1.result", "upper", "action_result"),
+        ("1.1.result", "agent", "action_result"),
     ]
-    assert answer_of(ledger) == [text_step("assistant", "HI", step_id="1/1")]
+    assert answer_of(ledger) == [text_step("assistant", "HI", step_id="1.1/1")]
 
 
 def test_a_run_with_a_whole_ledger_performs_nothing():
@@ -61,8 +61,8 @@ def test_a_run_with_a_whole_ledger_performs_nothing():
 def test_any_prefix_of_the_entries_is_a_ledger_to_go_on_from():
     entries = []
     ledger = performed("agent", {"text": "hi"}, registry, run_id="r", append=entries.append)
-    assert [type(entry) for entry in entries] == [PolicyEntry, CallEntry, CallResultEntry, CallResultEntry]
-    assert {entry.run if isinstance(entry, PolicyEntry) else entry.key for entry in entries} == {"r"}
+    assert [type(entry) for entry in entries] == [CallEntry, CallEntry, CallResultEntry, CallResultEntry]
+    assert {entry.key for entry in entries} == {"r"}
     saved = [from_json(json.loads(json.dumps(to_json(entry)))) for entry in entries]
     for length, calls in enumerate([["agent", "upper"]] * 3 + [["agent"], []]):
         called.clear()
@@ -74,11 +74,10 @@ def test_any_prefix_of_the_entries_is_a_ledger_to_go_on_from():
 def test_entries_and_steps_are_two_forms_of_the_same():
     entries = []
     ledger = performed(
-        "agent", {"text": "hi"}, registry, seed=[text_step("user", "x")], config={"end": "!", "key": "secret"}, kept=["end"],
+        "agent", {"text": "hi"}, registry, seed=[text_step("user", "x")], config={"end": "!", "key": "secret"},
         run_id="r", append=entries.append,
     )  # fmt: skip
     assert (entries_of(ledger, "r"), ledger_of(entries)) == (entries, ledger)
-    assert (entries[0].config, entries[0].seed) == ({"end": "!"}, (text_step("user", "x").to_json(),))
     assert answer_of(ledger)[0].payload == {"text": "HI1!"}
     assert "secret" not in str(entries)
 
@@ -89,7 +88,7 @@ def test_entries_and_steps_are_two_forms_of_the_same():
 )
 def test_a_ledger_of_another_request_is_refused(payload, options):
     ledger = performed("agent", {"text": "hi"}, registry)
-    with pytest.raises(ReplayMismatchError, match=r"call 1: the ledger has agent with {'text': 'hi'}"):
+    with pytest.raises(ReplayMismatchError, match=r"call 1\.1: the ledger has agent with {'text': 'hi'}"):
         performed("agent", payload, registry, ledger, **options)
 
 
@@ -111,7 +110,7 @@ def test_steps_that_record_no_call_are_refused(index, changed):
 def test_a_root_payload_that_breaks_the_schema_is_an_error_step_too():
     ledger = performed("agent", {"txt": "hi"}, registry)
     (step,) = answer_of(ledger)
-    assert (step.id, step.payload["code"]) == ("1/1", "INVALID_PAYLOAD")
+    assert (step.id, step.payload["code"]) == ("1.1/1", "INVALID_PAYLOAD")
     assert called == []
 
 
@@ -165,12 +164,12 @@ def test_what_a_policy_raises_is_the_last_entry_with_the_call_in_which_it_began(
         raise ConnectionError("no route")
 
     with pytest.raises(ConnectionError):
-        performed("agent", {"text": "hi"}, broken, run_id="r", append=entries.append, at_ms=7)
+        performed("agent", {"text": "hi"}, broken, run_id="r", append=entries.append)
     failure = entries[-1]
-    assert (type(failure), failure.key, failure.steps[0]["actor"]) == (ResultEntry, "r/1.1", "upper")
+    assert (type(failure), failure.key, failure.steps[0]["actor"]) == (ResultEntry, "r/1.1.1", "upper")
     said = {"error": True, "code": "ConnectionError", "message": "no route"}
     assert failure.steps[0]["payload"] == {**said, "at": f"{Path(__file__).name}:{upper.__code__.co_firstlineno + 2}"}
-    assert (entries[0].at_ms, entries_of(ledger_of(entries), "r")) == (7, entries[:-1])
+    assert entries_of(ledger_of(entries), "r") == entries[:-1]
     assert answer_of(performed("agent", {"text": "hi"}, registry, ledger_of(entries), run_id="r"))[0].payload == {
         "text": "HI"
     }
@@ -186,7 +185,7 @@ def test_what_cannot_be_appended_is_no_failure_of_a_policy():
 
     with pytest.raises(OSError, match="disk full"):
         performed("agent", {"text": "hi"}, registry, append=append)
-    assert [type(entry) for entry in entries] == [PolicyEntry, CallEntry]
+    assert [type(entry) for entry in entries] == [CallEntry, CallEntry]
 
 
 def test_what_is_declared_about_doubt_is_kept_with_each_call():
@@ -221,3 +220,18 @@ def test_secrets_are_in_no_entry_and_a_replay_asks_for_the_same():
     assert secret not in str(entries) + str(list(ledger))
     for length in range(1, len(entries)):
         assert performed("fetcher", {"text": secret}, telling, ledger_of(entries[:length]), **about) == ledger
+
+
+def test_a_dictionary_of_policies_and_a_set_of_actions_are_taken_as_they_are_and_copied():
+    policies, actions = {"agent": agent, "upper": upper}, {"upper"}
+    entries = []
+
+    async def emptying(action, context):
+        policies.clear()
+        actions.clear()
+        return await agent(action, context)
+
+    policies["emptying"] = emptying
+    ledger = performed("emptying", {"text": "hi"}, policies, actions=actions, append=entries.append)
+    assert answer_of(ledger)[0].payload == {"text": "HI"}
+    assert entries[0].actions == ("upper",)

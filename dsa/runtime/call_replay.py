@@ -1,4 +1,4 @@
-"""A run of a policy derived again: every policy that called others is performed with the recorded results, and must say what it said.
+"""Replays of calls: every policy that called others is performed with the recorded results, and must say what it said.
 
 Takes the entries of a run and the policies of now, gives what was compared; nothing of the world is touched. What called nobody (models, people,
 tools) is taken from the ledger, and so is what is registered as not to be repeated: `in_doubt` is `ask` or `fail`.
@@ -12,23 +12,24 @@ from typing import Any, NoReturn
 
 import attrs
 
+from dsa.declarations import OUTSIDE
 from dsa.errors import DsaError
-from dsa.runtime.called import ROOT, Called, calls_of, place_of
+from dsa.runtime.call_tree import CallNode, calls_of, place_of
 from dsa.runtime.calls import Calls
-from dsa.runtime.ledger import Entry, PolicyEntry
+from dsa.runtime.ledger import CallEntry, Entry
 from dsa.runtime.one_call import Request
-from dsa.runtime.policies import Action, Policy, Step
-from dsa.runtime.recorded import ReplayMismatchError, Said, told
+from dsa.runtime.policies import Action, Policy, PolicyContext, Step
+from dsa.runtime.recorded import ReplayMismatchError, told
 from dsa.runtime.registry import Registry
 
 _LONGEST = 300  # characters of steps in a message
 
 
 @attrs.frozen
-class Derived:
-    """What was derived again: the calls of a run, the paths of those that were performed, and where the ledger ends, if the run is not over."""
+class Replayed:
+    """What was compared: the calls of a run, the paths of those that were performed, and where the ledger ends, if the run is not over."""
 
-    calls: tuple[Called, ...]
+    calls: tuple[CallNode, ...]
     performed: tuple[str, ...]
     ends_at: str | None = None
 
@@ -41,61 +42,55 @@ class LedgerEnds(Exception):  # noqa: N818  (no error: it says what is the case)
         super().__init__(path)
 
 
-async def derive(entries: Iterable[Entry], registry: Registry) -> Derived:
-    """Perform again what called others in a run, and compare each request and each step with the ledger.
+async def replay_calls(
+    entries: Iterable[Entry],
+    registry: Registry,
+    action: Action,
+    *,
+    seed: Iterable[Step] = (),
+    run_id: str = "",
+    key: str = "",
+    config: Mapping[str, Any] | None = None,
+) -> Replayed:
+    """Perform again what called others after the action was asked from outside, and compare each request and each step with the ledger.
 
     Raises ReplayMismatchError at the first that is another one, also where a policy raises something now; BindingError for a policy that is
     not registered any more.
     """
-    entries = tuple(entries)
-    first = entries[0]
-    assert isinstance(first, PolicyEntry), "a run of a policy begins with it"
-    calls = calls_of(entries)
-    derivation = _Derivation(registry, first, entries, calls)
-    if not derivation.is_derivable(ROOT):
-        return Derived(calls, ())
-    registered, seed = registry[first.policy], tuple(Step(**step) for step in first.seed)
-    action = Action(first.policy, first.payload, frozenset(first.actions))
-    _require_same(ROOT, first, told(first.policy, first.payload, Said(seed).digest_with(action)))
+    replay = _CallReplay(registry, tuple(entries), run_id, key, config)
 
-    async def perform() -> list[Step]:
-        fault = registered.fault(action.payload)
-        if fault is not None:
-            return derivation.given([fault], ROOT)
-        return await derivation.perform(action.permitting(registered.actions), registered.policy, seed=seed)
+    async def outside(_action: Action, context: PolicyContext) -> list[Step]:
+        return await context.call(action, seed=seed)
 
-    await derivation.compare(ROOT, perform)
-    while derivation.left:
-        await derivation.compare(*derivation.left.popleft())
-    return Derived(calls, tuple(sorted(derivation.performed, key=place_of)), derivation.ends_at)
+    await replay.compare(replay.record.root, partial(replay.perform, Action(OUTSIDE), outside, allowed=[action.policy]))
+    while replay.left:
+        await replay.compare(*replay.left.popleft())
+    return Replayed(replay.calls, tuple(sorted(replay.performed, key=place_of)), replay.ends_at)
 
 
-def _require_same(path: str, first: PolicyEntry, asked: str) -> None:
-    recorded = told(first.policy, first.payload, first.digest)
-    if recorded != asked:
-        raise ReplayMismatchError(path, recorded, asked)
-
-
-class _Derivation(Calls):
+class _CallReplay(Calls):
     """Calls of which every one is recorded: those that called others are put aside, to be performed by themselves."""
 
     def __init__(
-        self, registry: Registry, first: PolicyEntry, entries: Sequence[Entry], calls: Sequence[Called]
+        self, registry: Registry, entries: Sequence[Entry], run_id: str, key: str, config: Mapping[str, Any] | None
     ) -> None:
-        super().__init__(registry, key=first.run, recorded=entries, config=first.config)
+        begun = [e for e in entries if isinstance(e, CallEntry) and e.key == key]
+        root = int(begun[-1].path.partition(".")[0]) if begun else 1
+        super().__init__(registry, run_id=run_id, key=key, root=root, recorded=entries, config=config)
+        self.calls = calls_of(entries, key)
         self.left: deque[tuple[str, Callable[[], Awaitable[list[Step]]]]] = deque()
         self.performed: list[str] = []
         self.ends_at: str | None = None
-        self._calls: Mapping[str, Called] = {call.path: call for call in calls}
-        self._callers = {call.path.rpartition(".")[0] for call in calls}
+        self._calls: Mapping[str, CallNode] = {call.path: call for call in self.calls}
+        self._callers = {call.path.rpartition(".")[0] for call in self.calls}
 
-    def is_derivable(self, path: str) -> bool:
-        """Tell whether a call may be performed again: it called others, and may be repeated."""
-        return path in self._callers and self._calls[path].in_doubt == "retry"
+    def is_performed(self, path: str) -> bool:
+        """Return whether a call may be performed again: it called others, and may be repeated."""
+        return path == self.record.root or (path in self._callers and self.record.begun[path].in_doubt == "retry")
 
     async def compare(self, path: str, perform: Callable[[], Awaitable[list[Step]]]) -> None:
         """Perform a call by itself. Raises ReplayMismatchError when it gives other steps than are recorded."""
-        self._fault, recorded = None, self._calls[path].steps
+        self._fault, recorded = None, self._calls[path].steps if path in self._calls else None
         try:
             steps = [step.to_json() for step in await perform()]
             self.require_sound(path)
@@ -114,7 +109,7 @@ class _Derivation(Calls):
 
     def replayed(self, path: str, perform: Callable[[Any], Awaitable[list[Step]]]) -> None:
         """Put a call aside that is answered from the ledger, to be performed when its caller is done."""
-        if self.is_derivable(path):
+        if self.is_performed(path):
             self.left.append((path, partial(perform, None)))
 
     async def steps_of(
@@ -126,17 +121,18 @@ class _Derivation(Calls):
         with_ids: bool = True,
     ) -> list[Step]:
         """Perform a policy that may be performed again. Raises LedgerEnds for any other."""
-        if not self.is_derivable(scope.path):
+        if not self.is_performed(scope.path):
             self._end(LedgerEnds(scope.path), scope.path)
-        self.performed.append(scope.path)
+        if scope.path in self._calls:
+            self.performed.append(scope.path)
         return await super().steps_of(policy, action, scope, with_ids=with_ids)
 
     def begin(self, request: Request) -> None:
-        """See that a call may be begun of which the ledger has no result: only where the run is not over."""
+        """Check that a call may be begun of which the ledger has no result: only where the run is not over."""
         self.require_sound(request.path)
-        caller = self._calls[request.path.rpartition(".")[0]]
+        caller = self._calls.get(request.path.rpartition(".")[0])
         is_begun = request.path in self._calls
-        if caller.steps is not None:
+        if caller is not None and caller.steps is not None:
             recorded = "a call for whose result nobody waited" if is_begun else "no further call"
             asked = told(request.action.policy, request.payload, request.digest)
             self._end(ReplayMismatchError(request.path, recorded, asked), request.path)

@@ -1,4 +1,4 @@
-"""`dsa run --policy`, and `resume`, `send`, `replay` for such a run."""
+"""`dsa run --policy`, and `show`, `resume`, `send`, `replay` for such a run."""
 
 import json
 from pathlib import Path
@@ -7,6 +7,8 @@ from shutil import rmtree
 import pytest
 from kept_runs import crashed_while, dsa, keep, recorded
 
+from dsa.edge.files import locate
+from dsa.errors import DsaError
 from dsa.runs.place import open_store
 from dsa.runtime.ledger import ResultEntry
 
@@ -82,7 +84,7 @@ def cut_off_at(what):
         run = store.runs()[-1]
         entries = [entry for entry in store.read(run).entries if not isinstance(entry, ResultEntry)]
     rmtree(".dsa")
-    keep(Path(".dsa"), entries, "", run)
+    keep(Path(".dsa"), entries, locate("policy").read_text(), run)
     return run
 
 
@@ -94,20 +96,20 @@ def test_the_search_agent_answers_from_files_and_says_that_no_model_did():
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[:3] == [
-        '1.1.1    quoting_policy: assistant asks for web_search_policy {"query": "What do cats do?"}',
-        '1.1.2    web_search_policy: gave {"left_out": 0, "results": [{"excerpt": "# Cats", "file": "cats.md", "line": 1},...',
-        "1.1.3    quoting_policy: assistant: No model was asked; these places have the words: cats.md:1: # Cats cats.md:3: Ca...",
+        '1.1.1.1  quoting_policy: assistant asks for web_search_policy {"query": "What do cats do?"}',
+        '1.1.1.2  web_search_policy: gave {"left_out": 0, "results": [{"excerpt": "# Cats", "file": "cats.md", "line": 1},...',
+        "1.1.1.3  quoting_policy: assistant: No model was asked; these places have the words: cats.md:1: # Cats cats.md:3: Ca...",
     ]
-    assert lines[3:5] == ["finished", ""]
+    assert lines[3:5] == ["succeeded", ""]
     assert "cats.md:3: Cats sleep." in lines
     assert lines[-1].startswith("totals    4 calls, ")
-    (run,) = Path(".dsa").glob("*-search_agent-*")
-    assert (run / "answer.txt").read_text().startswith("No model was asked")
+    (run,) = Path(".dsa").glob("*-policy-*")
+    assert (run / "final.txt").read_text().startswith("No model was asked")
 
 
 def test_quiet_prints_how_it_ended_alone():
     lines = dsa("run", "--policy", "search_agent", "cats", "--over", "docs", "--quiet").stdout.splitlines()
-    assert lines[0] == "finished"
+    assert lines[0] == "succeeded"
 
 
 def test_a_scripted_model_uses_its_tool(folder):
@@ -129,7 +131,7 @@ def test_programs_get_an_object():
     assert [(call["policy"], call["finished"], call["cached"]) for call in told["calls"]] == [
         ("trip", True, False), ("look", True, False), ("look", True, False), ("pay", True, False),
     ]  # fmt: skip
-    assert told["steps"][0]["id"] == "1/1"
+    assert told["steps"][0]["id"] == "1.1/1"
     assert told["totals"]["seconds"] > 0
     assert Path(told["directory"]).is_dir()
 
@@ -137,35 +139,37 @@ def test_programs_get_an_object():
 def test_what_stands_on_the_command_line_is_what_policies_can_read(folder):
     told = json.loads(dsa("run", "--policy", "settings", "x", "--with", "mine.py", "--seed", "3", "--json").stdout)
     assert told["steps"][0]["payload"] == {
-        "over": str(folder), "model": "local", "seed": 3, "with": str(folder / "mine.py"),
+        "over": str(folder), "model": "local", "seed": 3, "budget": [], "runs": str(folder / ".dsa"),
     }  # fmt: skip
 
 
 def test_a_run_that_ends_with_an_error_has_failed():
     result = trip(text="a place with a long name")
     assert result.exit_code == 1
-    assert result.stdout.startswith("finished: error INVALID_PAYLOAD: at $.text: ")
+    assert result.stdout.startswith("failed: error INVALID_PAYLOAD: at $.text: ")
     told = json.loads(trip("--json", text="a place with a long name").stdout)
-    assert (told["outcome"], told["answer"], told["failure"]["code"]) == ("failed", None, "INVALID_PAYLOAD")
+    assert (told["outcome"], told["answer"], told["failure"]) == ("failed", None, None)
+    assert told["steps"][-1]["payload"]["code"] == "INVALID_PAYLOAD"
     assert dsa("resume", "last").exit_code == 1
 
 
 def test_a_search_that_cannot_be_made_is_an_error_and_no_answer():
     result = dsa("run", "--policy", "search_agent", "??", "--over", "docs", "--quiet")
     assert result.exit_code == 1
-    assert result.stdout.startswith("finished: error NO_WORDS: there is no word in '??' to search for\n")
+    assert result.stdout.startswith("failed: error NO_WORDS: there is no word in '??' to search for\n")
 
 
 def test_what_a_policy_raises_stops_the_run_with_the_line():
     result = stopped_at("Rome")
     assert result.exit_code == 1
     line = MINE.splitlines().index('        raise ConnectionError("no route")') + 1
-    assert f"stopped: look 1.2 failed: ConnectionError: no route ({Path.cwd()}/mine.py:{line})\n" in result.stdout
+    said = f"stopped: perform (line 24) failed in look 1/1/1.1.2: ConnectionError: no route (at mine.py:{line})\n"
+    assert said in result.stdout
     assert "next      dsa resume " in result.stdout
     assert "Traceback" not in result.output
     Path("break").write_text("Rome")
     failure = json.loads(trip("--json").stdout)["failure"]
-    assert (failure["what"], failure["code"], failure["message"]) == ("look 1.2", "ConnectionError", "no route")
+    assert (failure["what"], failure["call"], failure["code"]) == ("perform", "look 1/1/1.1.2", "ConnectionError")
 
 
 MISTAKES = {
@@ -174,14 +178,14 @@ MISTAKES = {
     "a file too": (["run", "dual_state", "--policy", "trip", "x"], "--policy takes one TEXT and no FILE"),
     "neither": (["run"], "Missing argument 'FILE', or --policy NAME."),
     "a folder for a file": (["run", "dual_state", "--over", "docs"], "--over goes with --policy NAME"),
-    "parameters": (["run", "--policy", "trip", "x", "--param", "rmax=1"], "--param goes with FILE"),
-    "a budget": (["run", "--policy", "trip", "x", "--budget", "calls=1"], "--budget goes with FILE"),
+    "a parameter that is not there": (["run", "--policy", "trip", "x", "--param", "rmax=1"], "policy has no parameter"),
+    "no budget": (["run", "--policy", "trip", "x", "--budget", "calls"], "'calls' is no budget"),
     "no such policy": (
         ["run", "--policy", "serch_agent", "x"],
         "hint: did you mean 'search_agent'?",
     ),
     "no such folder": (["run", "--policy", "search_agent", "x", "--over", "gone"], "gone: there is no such folder"),
-    "a file for a folder": (["run", "--policy", "search_agent", "x", "--over", "mine.py"], "mine.py: is no folder"),
+    "a file for a folder": (["run", "--policy", "search_agent", "x", "--over", "mine.py"], "mine.py: is not a folder"),
     "no such script": (
         ["run", "--policy", "search_agent", "x", "--model", "scripted:gone.md"],
         "gone.md: No such file",
@@ -193,9 +197,10 @@ MISTAKES = {
 @pytest.mark.parametrize(("arguments", "said"), MISTAKES.values(), ids=MISTAKES)
 def test_a_mistake_is_a_sentence_and_nothing_is_run(arguments, said):
     result = dsa(*arguments)
-    assert result.exit_code == 2 or result.exception.__class__.__name__ in {"BindingError", "DocumentError"}
+    assert result.exit_code == 2 or isinstance(result.exception, DsaError)
     assert said in result.output + str(result.exception)
-    assert not Path(".dsa").exists()
+    assert not [*Path(".dsa").glob("*-policy-*")]
+    assert did() == []
 
 
 def test_a_mistake_is_an_object_for_programs():
@@ -228,12 +233,12 @@ def test_a_run_that_was_stopped_goes_on_with_what_it_has():
     assert result.exit_code == 0, result.output
     assert did() == ["Rome", "pay"]
     assert result.stdout.splitlines()[:2] == [
-        "1.2      look: resumed: it had failed; it is asked for again",
-        "1.2      look: look: Rome is fine",
+        "1.1.2    look: resumed: it had failed; it is asked for again",
+        "1.1.2    look: look: Rome is fine",
     ]
     assert "totals    3 calls (1 cached), " in result.stdout
-    run = recorded(Path(".dsa"), next(Path(".dsa").glob("*-trip-*")).name).run
-    assert dsa("resume", "last").stdout == f"run {run} is finished\n"
+    run = recorded(Path(".dsa"), next(Path(".dsa").glob("*-policy-*")).name).run
+    assert dsa("resume", "last").stdout == f"run {run} is finished: succeeded\n"
     assert json.loads(dsa("resume", "last", "--json").stdout)["calls"][1]["cached"] is True
 
 
@@ -252,26 +257,26 @@ def test_about_a_call_that_must_not_be_repeated_somebody_is_asked():
     result = dsa("resume", run)
     assert result.exit_code == 3
     assert result.stdout.splitlines()[:5] == [
-        "in doubt: pay 1.3 was under way when the run was cut off: {}",
-        f"  it has not happened  dsa resume {run} --retry 1.3",
-        f"  it has happened      dsa resume {run} --done 1.3",
-        f"  it gave something    dsa send {run} action_result --answers 1.3 --data JSON",
-        f"  it has failed        dsa resume {run} --fail 1.3",
+        "in doubt: pay 1/1/1.1.3 was under way when the run was cut off: {}",
+        f"  it has not happened  dsa resume {run} --retry 1/1/1.1.3",
+        f"  it has happened      dsa resume {run} --done 1/1/1.1.3",
+        f"  it gave something    dsa send {run} action_result --answers 1/1/1.1.3 --data JSON",
+        f"  it has failed        dsa resume {run} --fail 1/1/1.1.3",
     ]
     assert did() == []
     told = json.loads(dsa("resume", run, "--json").stdout)
     assert (told["kind"], told["exit_code"]) == ("in doubt", 3)
-    assert [(each["key"], each["policy"]) for each in told["in_doubt"]] == [(f"{run}/1.3", "pay")]
+    assert [(each["key"], each["effect"]) for each in told["in_doubt"]] == [("1/1/1.1.3", "pay")]
 
 
 @pytest.mark.parametrize(
     ("command", "done", "code", "said"),
     [
-        (["resume", "--retry", "1.3"], ["pay"], 0, "{'paid': 5}"),
-        (["resume", "--done", "1.3"], [], 0, "'done': True"),
-        (["resume", "--fail", "1.3"], [], 1, "finished: error UNPAID: the run was cut off while it was under way"),
-        (["send", "action_result", "--data", '{"paid": 7}', "--answers", "1.3"], [], 0, "{'paid': 7}"),
-        (["send", "text", "It is paid.", "--answers", "1.3"], [], 0, "{'text': 'It is paid.'}"),
+        (["resume", "--retry", "1/1/1.1.3"], ["pay"], 0, "{'paid': 5}"),
+        (["resume", "--done", "1/1/1.1.3"], [], 0, "'done': True"),
+        (["resume", "--fail", "1/1/1.1.3"], [], 1, "failed: error UNPAID: the run was cut off while it was under way"),
+        (["send", "action_result", "--data", '{"paid": 7}', "--answers", "1/1/1.1.3"], [], 0, "{'paid': 7}"),
+        (["send", "text", "It is paid.", "--answers", "1/1/1.1.3"], [], 0, "{'text': 'It is paid.'}"),
     ],
 )
 def test_what_somebody_says_of_a_call_is_done(command, done, code, said):
@@ -283,23 +288,16 @@ def test_what_somebody_says_of_a_call_is_done(command, done, code, said):
     assert dsa("replay", run).exit_code == 0
 
 
-def test_a_key_may_have_its_run():
-    run = cut_off_at("pay")
-    assert dsa("resume", run, "--retry", f"{run}/1.3").exit_code == 0
-
-
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (["resume", "--retry", "1.1"], "1.1 is not in doubt; in doubt: 1.3"),
-        (["resume", "--retry", "1.3", "--fail", "1.3"], "1.3 is decided twice"),
-        (["resume", "--budget", "calls=1"], "--budget goes with a run of a machine"),
-        (["send", "text", "hello"], "it takes no events"),
-        (["send", "event", "hello", "--answers", "1.3"], "what a call gave is written `text"),
-        (["send", "action_result", "hello", "--answers", "1.3"], "`action_result --data"),
-        (["send", "text", "x", "--answers", "1.9"], "1.9 is not in doubt"),
-        (["replay", "--against", "dual_state"], "has no machine"),
-        (["show", "--as-scenario"], "it has no machine"),
+        (["resume", "--retry", "1/1/1.1.1"], "1/1/1.1.1 is not in doubt; in doubt: "),
+        (["resume", "--retry", "1/1/1.1.3", "--fail", "1/1/1.1.3"], "1/1/1.1.3 is decided twice"),
+        (["resume", "--done", "1/1"], "perform 1/1 has answers: say which it gave"),
+        (["send", "text", "hello"], "policy has no event 'text'"),
+        (["send", "event", "hello", "--answers", "1/1/1.1.3"], "what a call gave is written `text"),
+        (["send", "action_result", "hello", "--answers", "1/1/1.1.3"], "`action_result --data"),
+        (["send", "text", "x", "--answers", "1/1/1.1.9"], "policy has no event 'text'"),
     ],
 )
 def test_what_cannot_be_said_of_a_run_is_a_sentence_and_nothing_is_done(command, said):
@@ -326,22 +324,23 @@ def test_a_run_is_derived_again_from_what_is_recorded():
     Path("done.txt").unlink()
     result = dsa("replay", "last")
     assert result.exit_code == 0, result.output
-    first, second, third = result.stdout.splitlines()
-    assert first.endswith(": 8 entries, 3 calls")
-    assert second == "derived again with recorded results, every request and every step is the same: trip 1"
-    assert third == dsa("replay", "last").stdout.splitlines()[2]
+    first, same, second, third = result.stdout.splitlines()
+    assert same == "derived again, every entry is the same; succeeded: no variables"
+    assert first.endswith(": 15 entries, 2 events, 2 rows, 0 refused, 1 effects")
+    assert second == "performed again with recorded results, every request and every step is the same: trip 1.1"
+    assert third == dsa("replay", "last").stdout.splitlines()[3]
     assert did() == []
     told = json.loads(dsa("replay", "last", "--json").stdout)
-    assert (told["derived"], told["ends_at"], told["calls"]) == (["1"], None, 3)
+    assert (told["calls"], told["ends_at"], told["events"]) == (["1.1"], None, 2)
     assert third == f"sha256 {told['sha256']}"
 
 
 def test_a_run_that_is_not_over_is_derived_as_far_as_it_goes():
     run = cut_off_at("pay")
-    assert "the ledger ends at call 1.3\n" in dsa("replay", run).stdout
+    assert "the ledger ends at call 1.1.3\n" in dsa("replay", run).stdout
     assert did() == []
     dsa("run", "--policy", "settings", "x", "--with", "mine.py")
-    assert "settings called nobody: there is nothing to derive\n" in dsa("replay", "last").stdout
+    assert "settings called nobody: there is nothing to perform again\n" in dsa("replay", "last").stdout
 
 
 CHANGES = [
@@ -367,6 +366,34 @@ def test_a_policy_that_has_changed_is_named(folder, old, new, said):
 def test_a_run_does_not_go_on_with_a_policy_that_has_changed(folder, old, new, said):
     run = cut_off_at("pay")
     (folder / "changed.py").write_text(MINE.replace(old, new))
-    result = dsa("resume", run, "--retry", "1.3", "--with", "changed.py")
+    result = dsa("resume", run, "--retry", "1/1/1.1.3", "--with", "changed.py")
     assert (result.exit_code, did()) == (1, [])
     assert said in result.stderr
+
+
+# -- what every run has -----------------------------------------------------------------------------------------------
+
+
+def test_a_budget_stops_what_a_policy_calls_and_a_greater_one_goes_on():
+    Path("mine.py").write_text(MINE.replace('{"paid": 5}', '{"paid": 5, "usage": {"prompt_tokens": 9}}'))
+    result = trip("--budget", "perform.calls=0")
+    assert (result.exit_code, did()) == (1, [])
+    assert "stopped: perform (line 24) failed: its budget is spent: at most 0 calls of perform" in result.stdout
+    assert dsa("resume", "last", "--budget", "perform.calls=5").exit_code == 0
+    assert did() == ["Oslo", "Rome", "pay"]
+
+
+def test_a_run_is_shown_as_a_scenario_and_listed_with_what_it_is_about():
+    trip()
+    assert [line.split() for line in dsa("show", "last", "--as-scenario").stdout.splitlines()[3:]] == [
+        ["|", "specification", "|", "perform", "|", "performing", "|"],
+        ["|", "gave", "|", "|", "succeeded", "|"],
+    ]
+    (listed,) = json.loads(dsa("runs", "--json").stdout)
+    assert (listed["machine"], listed["kind"], listed["about"]) == ("policy", "finished", "trip: Oslo Rome")
+
+
+def test_a_call_in_doubt_is_listed_by_its_key():
+    cut_off_at("pay")
+    (listed,) = json.loads(dsa("runs", "--json").stdout)
+    assert (listed["how"], listed["in_doubt"]) == ("in doubt: pay 1/1/1.1.3", ["1/1/1.1.3"])

@@ -1,0 +1,371 @@
+"""Policies asked from outside, as runs of the machine `policy`, in process: begun, stopped, cut off, resumed, replayed."""
+
+import asyncio
+import json
+from shutil import rmtree
+
+import attrs
+import pytest
+from kept_runs import keep
+
+from dsa.edge.binding import Binding
+from dsa.edge.deciding import DoubtError
+from dsa.edge.files import locate
+from dsa.errors import BindingError, DocumentError, OccurrenceError
+from dsa.meaning import Occurrence
+from dsa.runs.one_policy import answer_text, calls_of_policy, perform, replayed_policy, request, steps_given
+from dsa.runs.runs import Resumption, open_runs
+from dsa.runs.setup import Options
+from dsa.runtime.journal import HeldError
+from dsa.runtime.ledger import CallResultEntry, DoubtEntry, ResultEntry
+from dsa.runtime.policies import Action, action_result_step, error_step, text_step
+from dsa.runtime.recorded import ReplayMismatchError
+from dsa.runtime.registry import Registry
+from dsa.runtime.secrets import Secrets
+
+PAY = "1/1/1.1.3"
+
+
+class Trip:
+    """A policy that looks at places and pays, and a list of what was done. `breaking` is raised once, where it says."""
+
+    def __init__(self, **in_doubt):
+        self.did, self.breaking = [], {}
+        self.policies = Registry()
+        for name in ("look", "pay", "trip"):
+            self.policies.register(name, in_doubt=in_doubt.get(name, "retry"))(getattr(self, name))
+
+    def bound(self, machine, started):
+        config = {"model": started["model"]}
+        secrets = Secrets({"TOKEN": "s3cr3t-t0ken"})
+        return Binding({"perform": perform}, policies=self.policies, config=config, secrets=secrets)
+
+    def do(self, what):
+        self.did.append(what)
+        if what in self.breaking:
+            raise self.breaking.pop(what)
+
+    async def look(self, action, context):
+        self.do(action.payload["at"])
+        return [text_step("look", f"{action.payload['at']} is fine")]
+
+    async def pay(self, action, context):
+        self.do("pay")
+        usage = {"prompt_tokens": 30, "completion_tokens": 4}
+        return [action_result_step("pay", {"paid": 5, "usage": usage})]
+
+    async def trip(self, action, context):
+        looks = [context.call(Action("look", {"at": at})) for at in action.payload["text"].split()]
+        places = [step.payload["text"] for (step,) in await asyncio.gather(*looks)]
+        seen = [step.payload["text"] for step in await context.get_ledger() if step.type == "text"]
+        (paid,) = await context.call(Action("pay"))
+        if paid.payload.get("error"):
+            return [error_step("trip", "UNPAID", paid.payload["message"])]
+        said = [*seen, *places, f"paid {paid.payload.get('paid')}", str(context.config["model"])]
+        return [text_step("trip", "; ".join(said))]
+
+    def begin(self, root, text="Oslo Rome", **how):
+        async def whole():
+            async with open_runs(root) as runs:
+                data = request("trip", {"text": text}, how.pop("actions", self.policies), how.pop("seed", ()))
+                on_moment = how.pop("on_moment", None)
+                handle = await runs.start("policy", data, options=Options(self.bound, **how), on_moment=on_moment)
+                return await handle.rest()
+
+        return asyncio.run(whole())
+
+    def resume(self, root, run, *, model=None, budget=(), **said):
+        async def whole():
+            async with open_runs(root, must_exist=True) as runs:
+                options = Options(self.bound, model, budget=budget)
+                handle = await runs.resume(run, options=options, resumption=Resumption(**said))
+                return await handle.rest()
+
+        return asyncio.run(whole())
+
+    def replayed(self, run):
+        return asyncio.run(replayed_policy(run, self.policies, {"model": "local"}))
+
+
+def record(root, run):
+    """Read a run."""
+
+    async def reading():
+        async with open_runs(root, must_exist=True) as runs:
+            return runs.get(run)
+
+    return asyncio.run(reading())
+
+
+def entries_in(root, run):
+    return record(root, run).recorded.entries
+
+
+def answer(rest):
+    return answer_text(steps_given(rest.run))
+
+
+def stopped(root, **in_doubt):
+    """Give a run that no route has stopped while it paid."""
+    trip = Trip(**in_doubt)
+    trip.breaking["pay"] = ConnectionError("no route")
+    return trip, trip.begin(root)
+
+
+def cut_off(root, **in_doubt):
+    """Give a run whose process ended while it paid: what it could not write is missing."""
+    trip, rest = stopped(root, **in_doubt)
+    rmtree(root)
+    kept = [entry for entry in rest.run.ledger if not isinstance(entry, ResultEntry)]
+    keep(root, kept, locate("policy").read_text(), rest.run.run_id)
+    trip.did.clear()
+    return trip, rest.run.run_id
+
+
+def test_a_run_is_kept_as_it_goes(tmp_path):
+    trip, seen = Trip(), []
+    rest = trip.begin(tmp_path, model="m", on_moment=lambda moment, _is_new: seen.append(moment.entry))
+    assert (rest.kind, rest.outcome, trip.did) == ("finished", "succeeded", ["Oslo", "Rome", "pay"])
+    assert [*entries_in(tmp_path, rest.run.run_id)] == [*rest.run.ledger] == seen
+    assert answer(rest) == "Oslo is fine; Rome is fine; paid 5; m"
+    calls = calls_of_policy(rest.run)
+    assert [(call.path, call.policy) for call in calls] == [
+        ("1.1", "trip"), ("1.1.1", "look"), ("1.1.2", "look"), ("1.1.3", "pay"),
+    ]  # fmt: skip
+    assert [*steps_given(rest.run)] == [*calls[0].steps]
+
+
+def test_a_policys_own_ledger_begins_with_the_seed_and_it_may_call_what_it_is_given(tmp_path):
+    rest = Trip().begin(tmp_path, seed=[text_step("user", "hello")])
+    assert answer(rest).startswith("hello; Oslo")
+    rest = Trip().begin(tmp_path, actions=["look"])
+    assert "trip may not call pay" in steps_given(rest.run)[-1]["payload"]["message"]
+
+
+def test_an_error_step_is_the_result_and_is_not_made_again(tmp_path):
+    trip, run = cut_off(tmp_path, pay="fail")
+    rest = trip.resume(tmp_path, run)
+    assert (rest.kind, rest.outcome, trip.did) == ("finished", "failed", [])
+    assert steps_given(rest.run)[-1]["payload"]["code"] == "UNPAID"
+    again = trip.resume(tmp_path, run)
+    assert (again.run.ledger, trip.did) == (rest.run.ledger, [])
+
+
+def test_what_a_policy_raises_stops_the_run_and_only_that_call_is_made_again(tmp_path):
+    trip, rest = stopped(tmp_path)
+    assert (rest.kind, rest.failure.call, rest.failure.code) == ("stopped", f"pay {PAY}", "ConnectionError")
+    assert str(rest.failure).startswith(
+        f"perform (line 24) failed in pay {PAY}: ConnectionError: no route (at test_one_policy.py:"
+    )
+    last = entries_in(tmp_path, rest.run.run_id)[-1]
+    assert last.steps[-1]["payload"]["call"] == {"policy": "pay", "path": "1.1.3"}
+    stands = record(tmp_path, rest.run.run_id).standing
+    assert (stands.kind, stands.failure) == ("stopped", f"perform 1/1 (line 24) failed in pay {PAY}: no route")
+    trip.did.clear()
+    trip.breaking["pay"] = ConnectionError("still no route")
+    assert trip.resume(tmp_path, rest.run.run_id).kind == "stopped"
+    again = trip.resume(tmp_path, rest.run.run_id, model="n")
+    assert (again.kind, trip.did) == ("finished", ["pay", "pay"])
+    assert answer(again).endswith("; n")
+    assert sum(call.is_cached for call in calls_of_policy(again.run)) == 2
+    assert [e.handling for e in again.run.ledger if isinstance(e, DoubtEntry)] == ["again", "again"]
+
+
+def test_a_run_cut_off_after_it_was_resumed_goes_on_with_the_same_calls(tmp_path):
+    trip, rest = stopped(tmp_path)
+    run = rest.run.run_id
+    rmtree(tmp_path / run)
+    keep_on = DoubtEntry("1/1", "perform", "again")
+    rmtree(tmp_path)
+    keep(tmp_path, [*rest.run.ledger, keep_on], locate("policy").read_text(), run)
+    trip.did.clear()
+    assert (trip.resume(tmp_path, run).kind, trip.did) == ("finished", ["pay"])
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), asyncio.CancelledError("mine")])
+def test_a_policy_ends_neither_the_program_nor_the_loop(tmp_path, error):
+    trip = Trip()
+    trip.breaking["pay"] = error
+    rest = trip.begin(tmp_path)
+    assert (rest.kind, rest.failure.code) == ("stopped", type(error).__name__)
+    assert trip.resume(tmp_path, rest.run.run_id).kind == "finished"
+
+
+def test_nothing_is_done_before_somebody_has_said_what_became_of_a_call(tmp_path):
+    trip, run = cut_off(tmp_path, pay="ask")
+    before = entries_in(tmp_path, run)
+    rest = trip.resume(tmp_path, run)
+    assert (rest.kind, [intent.key for intent in rest.in_doubt], trip.did) == ("in doubt", ["1/1"], [])
+    assert record(tmp_path, run).standing.kind == "in doubt"
+    for key in ("1/1/1.1.1", "1.1.3"):
+        with pytest.raises(DoubtError, match=rf"in doubt: 1/1, {PAY}"):
+            trip.resume(tmp_path, run, decided={f"{run}/{key}": "retry"})
+    with pytest.raises(DoubtError, match="decided twice"):
+        trip.resume(tmp_path, run, decided={f"{PAY}": "fail"}, answers={f"{PAY}": text_step("pay", "x")})
+    with pytest.raises(OccurrenceError, match="a call gives a step"):
+        trip.resume(tmp_path, run, answers={f"{PAY}": Occurrence("gave")})
+    with pytest.raises(DoubtError, match="is an effect"):
+        trip.resume(tmp_path, run, answers={"1/1": text_step("pay", "x")})
+    assert entries_in(tmp_path, run) == before
+
+
+SAID = {
+    "it has not happened": ({"decided": {PAY: "retry"}}, ["pay"], "paid 5"),
+    "it has happened": ({"decided": {PAY: "done"}}, [], "paid None"),
+    "it has failed": ({"decided": {PAY: "fail"}}, [], "counts as failed"),
+    "it gave this": ({"answers": {PAY: action_result_step("pay", {"paid": 7})}}, [], "paid 7"),
+    "the whole has not happened": ({"decided": {"1/1": "retry"}}, ["pay"], "paid 5"),
+}
+
+
+@pytest.mark.parametrize(("said", "did", "told"), SAID.values(), ids=SAID)
+def test_what_somebody_says_of_a_call_is_done(tmp_path, said, did, told):
+    trip, run = cut_off(tmp_path, pay="ask")
+    rest = trip.resume(tmp_path, run, **said)
+    assert (rest.kind, trip.did) == ("finished", did)
+    assert told in answer(rest)
+
+
+def test_what_is_said_of_one_call_stays_said_while_another_is_in_doubt(tmp_path):
+    trip, run = cut_off(tmp_path, look="ask", pay="ask")
+    kept = [
+        e
+        for e in entries_in(tmp_path, run)
+        if not (isinstance(e, CallResultEntry) or getattr(e, "policy", "") == "pay")
+    ]
+    rmtree(tmp_path)
+    keep(tmp_path, kept, locate("policy").read_text(), run)
+    gave = {"1/1/1.1.1": text_step("look", "Oslo has snow")}
+    assert trip.resume(tmp_path, run, answers=gave).kind == "in doubt"
+    rest = trip.resume(tmp_path, run, decided={"1/1/1.1.2": "retry"})
+    assert (answer(rest), trip.did) == ("Oslo has snow; Rome is fine; paid 5; local", ["Rome", "pay"])
+
+
+@pytest.mark.parametrize(("in_doubt", "did"), [("retry", ["pay"]), ("fail", [])])
+def test_what_is_declared_is_done_unasked(tmp_path, in_doubt, did):
+    trip, run = cut_off(tmp_path, pay=in_doubt)
+    assert trip.resume(tmp_path, run).kind == "finished"
+    assert trip.did == did
+
+
+def test_beside_a_call_that_raised_another_may_be_in_doubt(tmp_path):
+    trip, rest = stopped(tmp_path, look="ask")
+    run, kept = rest.run.run_id, [*rest.run.ledger]
+    rmtree(tmp_path)
+    looked = next(e for e in kept if isinstance(e, CallResultEntry))
+    keep(tmp_path, [entry for entry in kept if entry != looked], locate("policy").read_text(), run)
+    assert record(tmp_path, run).standing.kind == "in doubt"
+    assert trip.resume(tmp_path, run).kind == "in doubt"
+    trip.did.clear()
+    key = f"1/1/{looked.path}"
+    assert trip.resume(tmp_path, run, decided={key: "retry"}).kind == "finished"
+    assert sorted(trip.did) == ["Oslo", "pay"]
+
+
+def test_a_budget_stops_the_calls_of_a_policy_and_a_greater_one_goes_on(tmp_path):
+    trip = Trip()
+
+    async def twice(action, context):
+        await context.call(Action("pay"))
+        (paid,) = await context.call(Action("look", {"at": "Oslo"}))
+        return [paid]
+
+    trip.policies = Registry({"trip": twice}).including(trip.policies)
+    rest = trip.begin(tmp_path, budget=["tokens=30"])
+    assert (rest.kind, rest.failure.code, trip.did) == ("stopped", "BUDGET", ["pay"])
+    rest = trip.resume(tmp_path, rest.run.run_id, budget=["tokens=100"])
+    assert (rest.outcome, trip.did) == ("succeeded", ["pay", "Oslo"])
+
+
+def test_another_program_does_nothing_and_writes_no_call(tmp_path):
+    trip, run = cut_off(tmp_path)
+    other = Trip()
+
+    async def changed(action, context):
+        return await context.call(Action("look", {"at": "Bern"}))
+
+    other.policies = Registry({"trip": changed}).including(other.policies)
+    with pytest.raises(ReplayMismatchError, match=r"call 1\.1\.1: .*'Oslo'.* asked for is look with .*'Bern'"):
+        other.resume(tmp_path, run)
+    assert other.did == []
+    assert not any(isinstance(e, CallResultEntry) for e in entries_in(tmp_path, run)[-2:])
+    assert trip.resume(tmp_path, run).kind == "finished"
+
+
+def test_policies_that_are_gone_change_nothing(tmp_path):
+    _, run = cut_off(tmp_path)
+    before = entries_in(tmp_path, run)
+    gone = Trip()
+    gone.policies = Registry({"look": gone.look})
+    with pytest.raises(BindingError, match="no policy 'trip'"):
+        gone.resume(tmp_path, run)
+    assert entries_in(tmp_path, run) == before
+    with pytest.raises(BindingError, match="no policy 'trip'"):
+        gone.begin(tmp_path / "new")
+    assert not [*(tmp_path / "new").glob("*-policy-*")]
+
+
+@pytest.mark.parametrize("data", ["trip", {"payload": {}}, {"policy": 3}])
+def test_what_asks_no_policy_begins_no_run(tmp_path, data):
+    async def starting():
+        async with open_runs("memory:") as runs:
+            with pytest.raises(TypeError, match="a policy is asked with"):
+                await runs.start("policy", data)
+            assert runs.ids() == ()
+
+    asyncio.run(starting())
+
+
+def test_a_run_that_somebody_holds_is_not_taken_unasked(tmp_path):
+    trip, run = cut_off(tmp_path)
+
+    async def holding():
+        async with open_runs(tmp_path) as runs:
+            runs.hold(run, options=Options(trip.bound))
+            with pytest.raises(HeldError):
+                await asyncio.to_thread(trip.resume, tmp_path, run)
+            rest = await asyncio.to_thread(trip.resume, tmp_path, run, take=True)
+            assert rest.kind == "finished"
+
+    asyncio.run(holding())
+
+
+def test_no_secret_is_kept_wherever_it_was(tmp_path):
+    secret = "s3cr3t-t0ken"
+    trip = Trip()
+    trip.breaking["pay"] = ConnectionError(f"refused {secret}")
+    rest = trip.begin(tmp_path, text=f"Oslo {secret}")
+    assert trip.did == ["Oslo", "[secret", "TOKEN]", "pay"]
+    assert trip.resume(tmp_path, rest.run.run_id).kind == "finished"
+    kept = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert b"[secret TOKEN]" in kept
+    assert secret.encode() not in kept
+    trip, run = cut_off(tmp_path / "other", pay="ask")
+    given = {f"{PAY}": action_result_step("pay", {"paid": secret})}
+    rest = trip.resume(tmp_path / "other", run, answers=given)
+    assert answer(rest) == "Oslo is fine; Rome is fine; paid [secret TOKEN]; local"
+    assert secret not in json.dumps([str(entry) for entry in rest.run.ledger])
+
+
+def test_the_answer_is_the_last_text_or_what_the_last_step_carries():
+    text, result = text_step("a", "hello").to_json(), action_result_step("a", {"n": 1}).to_json()
+    assert answer_text([text, result]) == "hello"
+    assert json.loads(answer_text([result])) == {"n": 1}
+    assert "GONE" in answer_text([text, error_step("a", "GONE", "x").to_json()])
+    assert answer_text([]) == ""
+
+
+def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DocumentError, match=r"no runs? can be kept here"):
+        Trip().begin(tmp_path / "file")
+
+
+def test_a_run_is_replayed_without_anything_being_done(tmp_path):
+    trip = Trip()
+    run = trip.begin(tmp_path).run
+    trip.did.clear()
+    assert (trip.replayed(run).performed, trip.replayed(run).ends_at) == (("1.1",), None)
+    for length in range(4, len(run.ledger)):
+        trip.replayed(attrs.evolve(run, ledger=type(run.ledger)(run.ledger[:length])))
+    assert trip.did == []

@@ -1,0 +1,116 @@
+"""The tree of an effect's calls: what a ledger says of each, and which of them are in doubt."""
+
+import pytest
+
+from dsa.runtime.call_tree import call_key, call_named, calls_of, doubted_calls
+from dsa.runtime.ledger import CallEntry, CallResultEntry, DoubtEntry, ResultEntry
+from dsa.runtime.policies import Action, action_call_step, action_result_step, error_step, text_step
+
+KEY = "1/1"
+
+
+def begun(path, policy="look", in_doubt="retry", key=KEY):
+    return CallEntry(key, path, policy, "0", {}, (), in_doubt)
+
+
+def ended(path, *steps):
+    return CallResultEntry(KEY, path, [step.to_json() for step in steps])
+
+
+def failed(path, policy="look"):
+    about = {"call": {"policy": policy, "path": path}}
+    return ResultEntry(KEY, [error_step("perform", "GONE", "no route", about=about).without_id()])
+
+
+def resumed(handling="retry", path=None):
+    return DoubtEntry(KEY if path is None else call_key(KEY, path), "perform", handling)
+
+
+FIRST = begun("1.1", "trip")
+
+
+def test_calls_stand_in_the_order_of_their_places_and_those_of_other_keys_are_left_out():
+    entries = [FIRST, begun("1.10"), begun("1.2"), begun("1.2.1"), begun("1.3", key="r/1/2")]
+    assert [call.path for call in calls_of(entries, KEY)] == ["1.1", "1.2", "1.2.1", "1.10"]
+
+
+def test_a_step_belongs_to_the_call_that_made_it_however_far_it_is_passed_on():
+    call = action_call_step("assistant", Action("look"), step_id="1.1.1.1/1")
+    result = action_result_step("look", {"a": 1}, step_id="1.1.1.1/1.result")
+    own = text_step("trip", "done", step_id="1.1/3")
+    passed_on = ended("1.1.1", call, result)
+    entries = [FIRST, begun("1.1.1"), begun("1.1.1.1"), ended("1.1.1.1", call), passed_on]
+    root, outer, inner = calls_of([*entries, ended("1.1", call, result, own)], KEY)
+    assert [step["id"] for step in root.own] == ["1.1/3"]
+    assert (outer.own, [step["id"] for step in inner.own]) == ((), ["1.1.1.1/1"])
+    assert len(root.steps) == 3
+
+
+def cached(entries):
+    return [call.path for call in calls_of(entries, KEY) if call.is_cached]
+
+
+def test_what_had_given_its_steps_when_the_run_was_resumed_last_is_cached():
+    entries = [FIRST, begun("1.1.1"), ended("1.1.1"), begun("1.1.2")]
+    later = [*entries, resumed(), ended("1.1.2"), begun("1.1.3")]
+    assert (cached(entries), cached(later), cached([*later, resumed()])) == ([], ["1.1.1"], ["1.1.1", "1.1.2"])
+
+
+def test_what_a_person_has_decided_is_cached_only_when_the_run_is_resumed_again():
+    entries = [FIRST, begun("1.1.1"), resumed("done", "1.1.1"), ended("1.1.1"), resumed()]
+    assert cached(entries) == []
+    assert cached([*entries, resumed()]) == ["1.1.1"]
+    assert calls_of(entries, KEY)[1].happened == ("done",)
+
+
+def test_what_is_done_about_calls_under_way_is_said_of_each():
+    entries = [FIRST, begun("1.1.1"), begun("1.1.2", "pay", "fail"), resumed()]
+    assert [call.happened for call in calls_of(entries, KEY)] == [(), ("retry",), ("fail",)]
+
+
+def test_the_call_that_raised_is_said_until_the_run_goes_on():
+    entries = [FIRST, begun("1.1.1"), begun("1.1.2"), failed("1.1.2")]
+    first, beside, raised = calls_of(entries, KEY)
+    assert (first.is_stopped, beside.is_stopped, raised.is_stopped) == (False, False, True)
+    assert raised.happened[0]["message"] == "no route"
+    _, beside, raised = calls_of([*entries, resumed("again")], KEY)
+    assert (raised.is_stopped, raised.happened[1], beside.happened) == (False, "again", ("retry",))
+
+
+def test_another_try_has_calls_of_its_own():
+    entries = [FIRST, failed("1.1"), begun("2.1"), resumed()]
+    first, second = calls_of(entries, KEY)
+    assert ([type(what) for what in first.happened], second.happened) == ([dict], ("retry",))
+
+
+def test_a_call_nobody_waited_for_is_over_with_its_caller():
+    entries = [FIRST, begun("1.1.1"), ended("1.1")]
+    assert [(call.steps, call.is_over) for call in calls_of(entries, KEY)] == [((), True), (None, True)]
+
+
+def test_the_call_that_raised_is_named_with_its_key():
+    payload = failed("1.1.2").steps[0]["payload"]
+    assert call_named(KEY, payload) == "look 1/1/1.1.2"
+    assert call_named(KEY, {}) == ""
+    assert (call_key(KEY, "1.1"), call_key("", "1.1")) == ("1/1/1.1", "1.1")
+
+
+DOUBTS = {
+    "in a call": ([FIRST, begun("1.1.1")], None, ["1.1.1"]),
+    "between calls": ([FIRST, begun("1.1.1"), ended("1.1.1")], None, ["1.1"]),
+    "in several": ([FIRST, begun("1.1.1"), begun("1.1.1.1"), begun("1.1.2")], None, ["1.1.1.1", "1.1.2"]),
+    "one of them asks": ([FIRST, begun("1.1.1"), begun("1.1.2", "pay", "ask")], None, ["1.1.1", "1.1.2"]),
+    "within one that asks": ([FIRST, begun("1.1.1", "pay", "ask"), begun("1.1.1.1")], None, ["1.1.1"]),
+    "within one that fails": ([FIRST, begun("1.1.1", "pay", "fail"), begun("1.1.1.1")], None, ["1.1.1"]),
+    "the policy itself asks": ([begun("1.1", "pay", "ask"), begun("1.1.1")], None, ["1.1"]),
+    "a call that raised": ([FIRST, begun("1.1.1", "pay", "ask")], "1.1.1", []),
+    "raised deeper": ([FIRST, begun("1.1.1"), begun("1.1.1.1")], "1.1.1.1", []),
+    "raised beside another": ([FIRST, begun("1.1.1"), begun("1.1.2", "pay", "ask")], "1.1.1", ["1.1.2"]),
+    "a call nobody waited for": ([FIRST, begun("1.1.1"), begun("1.1.1.1"), ended("1.1.1")], None, ["1.1"]),
+    "over": ([FIRST, begun("1.1.1"), ended("1.1")], None, []),
+}
+
+
+@pytest.mark.parametrize(("entries", "raised", "paths"), DOUBTS.values(), ids=DOUBTS)
+def test_in_doubt_is_the_outermost_that_is_not_simply_made_again_else_the_innermost(entries, raised, paths):
+    assert [call.path for call in doubted_calls(entries, raised)] == paths
