@@ -43,16 +43,12 @@ async def run(
 ) -> Ledger[Step]:
     """Perform a policy and return the ledger of its run. What `ledger` has of it is not performed again.
 
-    `registry` may be a dictionary of policies. `actions` are what it may call, by default all there is; `seed` is what its own ledger begins
-    with; `config` all policies can read. `append` is given every entry before anybody sees what it says. What a policy or `append` raises ends
-    the run; `append` has had what there is to go on from, the last a ResultEntry with what a policy raised. `secrets` are in no entry, and not
-    in what the policy is asked.
-
-    Raises BindingError for an unknown policy, ReplayMismatchError for another run's ledger, TypeError or ValueError for what is not JSON.
+    `registry` may be a dictionary of policies. `actions` are what it may call, by default all there is; its own ledger begins with `seed`; all
+    policies can read `config`. `append` is given every entry before anybody sees what it says; after what a policy raises, the last is a
+    ResultEntry with that. `secrets` are in no entry, and not in what the policy is asked. Raises BindingError for an unknown policy, ReplayMismatchError for another run's ledger, TypeError or ValueError for what is not JSON.
     """
     policies = registry if isinstance(registry, Registry) else Registry(registry)
-    known = policies[policy_name].name
-    entries: list[Appended] = [*entries_of(ledger, run_id)]
+    known, entries = policies[policy_name].name, list[Appended](entries_of(ledger, run_id))
 
     def write(entry: Appended) -> None:
         clean = entry if secrets is None else entry_without(secrets, entry)
