@@ -33,7 +33,7 @@ class Breaking:
 
     def __init__(self, journal, countdown, *, late):
         self.journal, self.countdown, self.late, self.is_dead = journal, countdown, late, False
-        self.run, self.epoch = RUN, 0
+        self.run, self.epoch, self.head = RUN, 0, b""
 
     def append(self, entries, *rest, **taking):
         if self.is_dead:
@@ -48,7 +48,7 @@ class Breaking:
         if self.is_dead:
             raise Crash
 
-    def release(self):
+    def release(self, _summary=None):
         """A process that ends releases nothing."""
 
 

@@ -5,13 +5,12 @@ One line an event: the event with its verdicts, the effects it led to, the state
 
 import asyncio
 
-from dsa.edge.driver import Driver
+import dsa
 from dsa.expr import show_value
 from dsa.meaning import Occurrence
-from dsa.runtime.artifacts import MemoryArtifacts
+from dsa.runs.setup import Setup
 from dsa.runtime.content import GuardInterface, GuardResult
 from dsa.runtime.ledger import EffectEntry, EventEntry, RefusalEntry, RowEntry
-from dsa.runtime.run import begin
 from dsa.testing.doubles import StillClock
 
 
@@ -26,18 +25,17 @@ class ReadsTheText(GuardInterface):
 
 def drive(machine, binding, specification, *sent):
     """Run a machine; what is sent is sent one by one, whenever it waits."""
-    run, commands = begin(machine, "r")
-    artifacts = MemoryArtifacts()
-    driver = Driver(run, binding, artifacts, commands=commands, clock=StillClock())
 
     async def play():
-        rest = await driver.drive(Occurrence("specification", data=specification))
-        for event, data in sent:
-            if rest.kind == "waiting":
-                rest = await driver.drive(Occurrence(event, data=data))
-        return rest
+        async with dsa.open_runs("memory:", clock=StillClock()) as runs:
+            handle = runs.begin(Setup(machine, binding), run_id="r")
+            rest = await handle.drive(Occurrence("specification", data=specification))
+            for event, data in sent:
+                if rest.kind == "waiting":
+                    rest = await handle.drive(Occurrence(event, data=data))
+            return rest, handle.artifacts
 
-    return asyncio.run(play()), artifacts
+    return asyncio.run(play())
 
 
 def story(rest):

@@ -8,12 +8,11 @@ from itertools import pairwise
 import attrs
 from played import story
 
-from dsa.edge.driver import Driver
+import dsa
 from dsa.meaning import Occurrence, Taken, start, step
-from dsa.runtime.artifacts import MemoryArtifacts
+from dsa.runs.setup import Setup
 from dsa.runtime.ledger import EventEntry, RowEntry
 from dsa.runtime.policies import Answering, event_step
-from dsa.runtime.run import begin
 from dsa.testing.doubles import StillClock
 
 HANGS = "hangs"
@@ -74,37 +73,37 @@ def with_faults(binding, broken, wrong=()):
 
 async def lived(machine, binding, does, player, stopped=""):
     """Drive a run through events from outside; when the model hangs, it is `stopped` by an event, or by `late`, its time limit."""
-    run, commands = begin(machine, "r")
     clock = AlarmClock()
-    driver = Driver(run, binding, MemoryArtifacts(), commands=commands, clock=clock)
+    async with dsa.open_runs("memory:", clock=clock) as runs:
+        handle = runs.begin(Setup(machine, binding), run_id="r")
 
-    async def stop():
-        while not player.hung:  # noqa: ASYNC110  (what it waits for tells nobody)
-            await asyncio.sleep(0.002)
-        if stopped == "late":
-            clock.rings.set()
-        else:
-            driver.send(Occurrence(stopped))
-        await asyncio.sleep(0.2)
-        player.over.set()  # a mutant may wait on: it is not answered either
+        async def stop():
+            while not player.hung:  # noqa: ASYNC110  (what it waits for tells nobody)
+                await asyncio.sleep(0.002)
+            if stopped == "late":
+                clock.rings.set()
+            else:
+                handle.tell(Occurrence(stopped))
+            await asyncio.sleep(0.2)
+            player.over.set()  # a mutant may wait on: it is not answered either
 
-    stopping = asyncio.ensure_future(stop()) if stopped else None
-    for occurrence in does:
-        rest = await _driven(driver, occurrence)
-    if stopping:
-        stopping.cancel()
-    return rest
+        stopping = asyncio.ensure_future(stop()) if stopped else None
+        for occurrence in does:
+            rest = await _driven(handle, occurrence)
+        if stopping:
+            stopping.cancel()
+        return rest
 
 
-async def _driven(driver, occurrence):
+async def _driven(handle, occurrence):
     """Drive until the run rests; where a mutant waits for nothing but its time limit, say so."""
-    driving, idle = asyncio.ensure_future(driver.drive(occurrence)), 0
+    driving, idle = asyncio.ensure_future(handle.drive(occurrence)), 0
     while not driving.done() and idle < 10:
         await asyncio.wait({driving}, timeout=0.01)
-        idle = 0 if driver.run.configuration.outstanding else idle + 1
+        idle = 0 if handle.run.configuration.outstanding else idle + 1
     if not driving.done():
         driving.cancel()
-        raise TimeoutError(f"it rests in {driver.run.configuration.state} and waits")
+        raise TimeoutError(f"it rests in {handle.run.configuration.state} and waits")
     return await driving
 
 

@@ -236,3 +236,28 @@ def test_every_module_says_what_it_is(path: Path) -> None:
 def test_exceptions_are_few() -> None:
     assert len(EXCEPTIONS) <= MOST_EXCEPTIONS
     assert all((ROOT / name.split(":")[0]).exists() for name in EXCEPTIONS)
+
+
+#: What only one module makes: whoever else wants a run, or a store, asks the door (dsa.runs).
+MADE_BY = {"Driver": ["dsa.runs.held"], "SqliteStore": ["dsa.runs.place"], "MemoryStore": ["dsa.runs.place"]}
+#: Functions that serve the door alone.
+WITHIN_THE_DOOR = ("open_store", "open_artifacts")
+
+
+@pytest.mark.parametrize("name", MADE_BY)
+def test_drivers_and_stores_are_made_in_one_place(name: str) -> None:
+    calls = [(_module(path), _called(node)) for path in SOURCES for node in ast.walk(ast.parse(path.read_text()))]
+    assert sorted({module for module, called in calls if called == name}) == MADE_BY[name]
+
+
+def _called(node: ast.AST) -> str:
+    """Give the last name of what is called; empty for what is no call."""
+    return ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_module)
+def test_only_the_door_opens_what_keeps_runs(path: Path) -> None:
+    if _part(_module(path)) != "runs":
+        names = {each.id if isinstance(each, ast.Name) else each.attr if isinstance(each, ast.Attribute) else each.name
+                 for each in ast.walk(ast.parse(path.read_text())) if isinstance(each, ast.Name | ast.Attribute | ast.alias)}  # fmt: skip
+        assert not names & set(WITHIN_THE_DOOR)

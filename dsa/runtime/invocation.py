@@ -45,7 +45,8 @@ async def run(
 
     `registry` may be a dictionary of policies. `actions` are what it may call, by default all there is; its own ledger begins with `seed`; all
     policies can read `config`. `append` is given every entry before anybody sees what it says; after what a policy raises, the last is a
-    ResultEntry with that. `secrets` are in no entry, and not in what the policy is asked. Raises BindingError for an unknown policy, ReplayMismatchError for another run's ledger, TypeError or ValueError for what is not JSON.
+    ResultEntry with that. `secrets` are in no entry. Raises BindingError for an unknown policy, ReplayMismatchError for another run's
+    ledger, TypeError or ValueError for what is not JSON.
     """
     policies = registry if isinstance(registry, Registry) else Registry(registry)
     known, entries = policies[policy_name].name, list[Appended](entries_of(ledger, run_id))
@@ -57,10 +58,9 @@ async def run(
 
     calls = Calls(policies, key=run_id, recorded=entries, append=write, config=config, secrets=secrets)
     action = calls.kept(Action(known, payload, frozenset(policies if actions is None else actions)))
-    begin_with = calls.without_secrets(seed)
 
     async def outside(_action: Action, context: PolicyContext) -> list[Step]:
-        return await context.call(action, seed=begin_with)
+        return await context.call(action, seed=calls.without_secrets(seed))
 
     try:
         await calls.perform(Action(OUTSIDE), outside, allowed=[known], with_ids=False)

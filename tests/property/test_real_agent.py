@@ -13,17 +13,18 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+import dsa
 from dsa.compiled_step import CompiledStep, compiled_step
 from dsa.edge.binding import Binding
-from dsa.edge.driver import Driver
 from dsa.edge.files import load
 from dsa.guards.code import SyntaxGuard
 from dsa.guards.compose import AllOf
 from dsa.meaning import Occurrence, Refusal
+from dsa.runs.setup import Setup
 from dsa.runtime.artifacts import MemoryArtifacts, identified
 from dsa.runtime.content import GuardInterface, GuardResult
 from dsa.runtime.ledger import ArtifactEntry, EffectEntry, EventEntry, RowEntry, VerdictEntry
-from dsa.runtime.run import begin, replay
+from dsa.runtime.run import replay
 from dsa.runtime.views import StepView
 from dsa.testing.doubles import StillClock, Texts
 from machines.dual_state import bindings
@@ -123,20 +124,20 @@ def shipped(name, rmax):
 def perform(name, rmax, texts, people):
     machine = shipped(name, rmax)
     guard = AllOf({"syntax": SyntaxGuard(), "safe": NoSystem()})
-    generator, artifacts = Texts(texts), MemoryArtifacts()
-    run, commands = begin(machine, "r")
+    generator = Texts(texts)
     binding = Binding(bindings.effects, {g.name: guard for g in machine.guards}, {"llm": generator})
-    driver = Driver(run, binding, artifacts, commands=commands, clock=StillClock())
 
     async def play():
-        rest = await driver.drive(Occurrence("specification", data="Psi"))
-        for said in people:
-            if rest.kind != "waiting":
-                break
-            rest = await driver.drive(Occurrence(said, data="not like this" if said == "rejected" else None))
-        return rest
+        async with dsa.open_runs("memory:", clock=StillClock()) as runs:
+            handle = runs.begin(Setup(machine, binding), run_id="r")
+            rest = await handle.drive(Occurrence("specification", data="Psi"))
+            for said in people:
+                if rest.kind != "waiting":
+                    break
+                rest = await handle.drive(Occurrence(said, data="not like this" if said == "rejected" else None))
+            return rest, handle.artifacts, generator
 
-    return asyncio.run(asyncio.wait_for(play(), 60)), artifacts, generator
+    return asyncio.run(asyncio.wait_for(play(), 60))
 
 
 def require_definition_4(run):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from functools import cache
 
 import pytest
 from crashes import RUN, Breaking, Crash
@@ -10,19 +11,45 @@ from hypothesis import strategies as st
 from property.test_real_agent import COUNTS, PERSON, SLOW, WORLDS, NoSystem, paper_of, require_agreement, shipped
 
 from dsa.edge.binding import Binding
-from dsa.edge.driver import Driver
 from dsa.edge.stores.memory import MemoryStore
 from dsa.guards.code import SyntaxGuard
 from dsa.guards.compose import AllOf
 from dsa.meaning import Occurrence
+from dsa.runs.document import document_of
+from dsa.runs.place import Place
+from dsa.runs.runs import Resumption, Runs
+from dsa.runs.setup import Options
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface
 from dsa.runtime.journal import Beginning
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry
 from dsa.runtime.recovery import Unfinished, unfinished
-from dsa.runtime.run import begin, replay
 from dsa.testing.doubles import StillClock
 from machines.dual_state import bindings
+
+
+@cache
+def document(name, rmax):
+    return document_of(shipped(name, rmax))
+
+
+class BreakingStore(MemoryStore):
+    """A store whose journals break as is said of this `life`."""
+
+    life = (0, False)
+
+    def create(self, run, text, entries, summary=None):
+        journal = self._breaking(Beginning(super(), run, text))
+        journal.append(entries, summary)
+        return journal
+
+    def hold(self, run, **how):
+        journal, recorded = super().hold(run, **how)
+        return self._breaking(journal), recorded
+
+    def _breaking(self, journal):
+        countdown, late = self.life
+        return Breaking(journal, countdown, late=late)
 
 
 class Lives:
@@ -33,12 +60,12 @@ class Lives:
     """
 
     def __init__(self, name, rmax, texts, people, crashes, raising):
-        self.machine, self.texts, self.people = shipped(name, rmax), texts, people
+        self.document, self.texts, self.people = document(name, rmax), texts, people
         self.crashes, self.raising = list(crashes), set(raising)
-        self.store, self.artifacts, self.asked, self.calls = MemoryStore(), MemoryArtifacts(), [], 0
+        self.store, self.artifacts, self.asked, self.calls = BreakingStore(), MemoryArtifacts(), [], 0
         guards = {
             guard.name: Faulty(AllOf({"syntax": SyntaxGuard(), "safe": NoSystem()}), self)
-            for guard in self.machine.guards
+            for guard in self.document.machine.guards
         }
         self.binding = Binding(bindings.effects, guards, {"llm": Writing(self)})
 
@@ -58,18 +85,16 @@ class Lives:
                 return rest
 
     async def live(self):
-        crash, late = self.crashes.pop(0) if self.crashes else (0, False)
-        if RUN in self.store.runs():
-            journal, recorded = self.store.hold(RUN, take=True)
-            run = replay(self.machine, recorded.entries)
-            given = {"left": unfinished(run)}
-        else:
-            run, commands = begin(self.machine, RUN)
-            journal, given = Beginning(self.store, RUN, ""), {"commands": commands}
-        breaking = Breaking(journal, crash, late=late)
-        self.driver = Driver(run, self.binding, self.artifacts, journal=breaking, clock=StillClock(), **given)
-        word = self.next_word(run) if given.get("left", Unfinished()) == Unfinished() else None
-        return await self.driver.drive(*([word] if word else []))
+        self.store.life = self.crashes.pop(0) if self.crashes else (0, False)
+        options, word = Options(bindings=lambda *_: self.binding), None
+        async with Runs(Place(lambda: self.store, lambda _run: self.artifacts), clock=StillClock()) as runs:
+            if RUN in self.store.runs():
+                self.handle = runs.hold(RUN, options=options, resumption=Resumption(take=True))
+            else:
+                self.handle = runs.begin(runs.setup(self.document, options), run_id=RUN)
+            if unfinished(self.handle.run) == Unfinished():
+                word = self.next_word(self.handle.run)
+            return await self.handle.drive(*([word] if word else []))
 
     def next_word(self, run):
         """Give what is sent to a run that waits: its task, or what the person says next."""
@@ -90,7 +115,7 @@ class Writing(GeneratorInterface):
         self._lives = lives
 
     def generate(self, context, template=None):
-        number = sum(isinstance(entry, ArtifactEntry) for entry in self._lives.driver.run.ledger)
+        number = sum(isinstance(entry, ArtifactEntry) for entry in self._lives.handle.run.ledger)
         self._lives.asked.append((number, (context.step, tuple(text for text, _ in context.feedback_history))))
         self._lives.breaks()
         return Artifact(self._lives.texts[number])
