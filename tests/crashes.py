@@ -35,7 +35,7 @@ class Breaking:
         self.journal, self.countdown, self.late, self.is_dead = journal, countdown, late, False
         self.run, self.epoch, self.head = RUN, 0, b""
 
-    def append(self, entries, *rest):
+    def append(self, entries, *rest, **more):
         if self.is_dead:
             raise Crash
         if not entries:
@@ -44,7 +44,7 @@ class Breaking:
         self.is_dead = self.countdown == 0
         if self.is_dead and not self.late:
             raise Crash
-        self.journal.append(entries, *rest)
+        self.journal.append(entries, *rest, **more)
         if self.is_dead:
             raise Crash
 
