@@ -52,9 +52,8 @@ async def run(
     known, entries = policies[policy_name].name, list[Appended](entries_of(ledger, run_id))
 
     def write(entry: Appended) -> None:
-        clean = entry if secrets is None else entry_without(secrets, entry)
-        append(clean)
-        entries.append(clean)
+        entries.append(entry if secrets is None else entry_without(secrets, entry))
+        append(entries[-1])
 
     calls = Calls(policies, key=run_id, recorded=entries, append=write, config=config, secrets=secrets)
     action = calls.kept(Action(known, payload, frozenset(policies if actions is None else actions)))
