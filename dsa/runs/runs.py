@@ -19,6 +19,7 @@ from dsa.edge.interrupts import run_to_end
 from dsa.edge.logs import LedgerLog
 from dsa.edge.outside import FromOutside
 from dsa.expr import Outcome
+from dsa.lang import digest
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, Refusal, Taken
 from dsa.runs.archive import POLL_S, RunArchive
@@ -143,7 +144,8 @@ class Runs(RunArchive):
         machine, secrets = setup.machine, setup.binding.secrets
         run_id = run_id or new_run_id(machine.name)
         known = secrets.value(dict(setup.started)) if setup.started else {}
-        run, commands = begin(machine, run_id, digest=setup.digest, started=known, at_ms=self._now_ms())
+        means = setup.digest or (digest(machine) if setup.text else "")
+        run, commands = begin(machine, run_id, digest=means, started=known, at_ms=self._now_ms())
         journal = Beginning(self._place.store, run_id, setup.text)
         return RunHandle(self._setting(on_moment), setup, run, journal, commands=commands)
 
