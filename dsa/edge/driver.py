@@ -60,10 +60,10 @@ def _failure(intent: Intent, payload: dict[str, Any]) -> Failure:
 
 def _became(run: Run, before: Configuration, given: Occurrence) -> Taken | Refusal:
     """Return what became of an event from outside that was fed last."""
-    last = run.ledger[-1]
-    if isinstance(last, RefusalEntry):
-        return Refusal(last.reason, before, last.message, (), last.accepted)  # type: ignore[arg-type]  # one of ours
-    return step(run.machine, before, given)
+    became, last = step(run.machine, before, given), run.ledger[-1]
+    if isinstance(became, Taken) and isinstance(last, RefusalEntry):  # its place has passed, which `step` does not know
+        return Refusal("late", before, last.message, (), last.accepted)
+    return became
 
 
 class Driver:

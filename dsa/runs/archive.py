@@ -32,7 +32,7 @@ class RunArchive:
 
     def ids(self) -> tuple[str, ...]:
         """Return the ids of all runs, in the order they were begun."""
-        return self._place.store.runs()
+        return self._place.store.runs() if self._place.is_made else ()
 
     def handle(self, run_id: str) -> RunHandle | None:
         """Return the handle of a run that this process drives, or that somebody here still has; else None."""
@@ -67,6 +67,8 @@ class RunArchive:
         `status` is one of: under way, waiting, due, in doubt, stopped, interrupted, cut off, finished, damaged; `waiting_for` an event that they
         wait for. Runs that wait are due if `now_ms` (milliseconds since 1970) is past their deadline.
         """
+        if not self._place.is_made:
+            return ()
         return self._place.store.summaries(status=status, waiting_for=waiting_for, machine=machine, now_ms=now_ms)
 
     def lost(self) -> int:

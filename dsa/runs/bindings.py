@@ -93,6 +93,8 @@ def import_kinds(module: str | None = None) -> None:
 
 def handlers_of(machine: Machine) -> dict[str, Policy]:
     """Give the policies of a machine's effects from the entry points, where there is a fitting one for every effect; else none."""
+    if machine.name == POLICY:
+        return {}  # its effect asks a policy that the run names
     given = _merged(tuple(_modules(machine.name, None, None)))
     effects = {name: given.effects[name] for name, _ in effect_names(machine) if name in given.effects}
     return {} if effect_faults(machine, effects) else effects

@@ -62,9 +62,9 @@ class HeldRun:
     ) -> None:
         self._setting, self._setup, self._journal = setting, setup, SummaryJournal(journal, run)
         self._is_held = True
-        self.artifacts = setting.place.artifacts(run.run_id)
+        self.artifacts = setting.place.artifacts_when_wanted(run.run_id)
         self.folder = None if setting.place.root is None else RunFolder(setting.place.root, run, setup.text)
-        self._messages = RunInbox(setting.place.store, run.run_id)
+        self._messages = RunInbox(setting.place, run.run_id)
         self._count, self._known, self._shown = 0, known, 0
         self._watchers = Watchers()
         self._rest: Rest | None = None

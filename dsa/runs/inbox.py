@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 from dsa.edge.driver import Driver
 from dsa.errors import OccurrenceError
 from dsa.meaning import Occurrence, Refusal, Taken
+from dsa.runs.place import Place
 from dsa.runtime.inbox import error_text
-from dsa.runtime.journal import Journal, RunStore, StoreError
+from dsa.runtime.journal import Journal, StoreError
 
 if TYPE_CHECKING:
     from dsa.runs.handle import RunHandle
@@ -19,8 +20,8 @@ _EVERY_S = 0.02
 class RunInbox:
     """The inbox of one run."""
 
-    def __init__(self, store: RunStore, run_id: str) -> None:
-        self._store, self._run_id = store, run_id
+    def __init__(self, place: Place, run_id: str) -> None:
+        self._place, self._run_id = place, run_id
         self._handed: set[str] = set()
 
     def clear(self) -> None:
@@ -29,7 +30,7 @@ class RunInbox:
 
     def hand_to(self, driver: Driver, journal: Journal) -> None:
         """Hand what waits to a run's driver. What cannot be an event of the run is refused, and leaves the inbox. Raises StoreError."""
-        for message in self._store.waiting_messages(self._run_id):
+        for message in self._place.store.waiting_messages(self._run_id):
             if message.id in self._handed:
                 continue
             self._handed.add(message.id)

@@ -1,10 +1,11 @@
 """The place where runs are kept: a folder with `ledger.db` and `artifacts.git`, or memory. Stores are opened here alone."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
+from typing import Any, cast
 
 import attrs
 
@@ -13,10 +14,21 @@ from dsa.edge.stores.memory import MemoryStore
 from dsa.edge.stores.sqlite import SqliteStore
 from dsa.errors import DocumentError
 from dsa.runtime.artifacts import ArtifactStore, MemoryArtifacts
-from dsa.runtime.journal import RunStore, StoreError
+from dsa.runtime.journal import Journal, RunStore, StoreError, Summary
+from dsa.runtime.ledger import Entry
 
 DEFAULT_RUNS, MEMORY = ".dsa", "memory:"
 LEDGER, ARTIFACTS = "ledger.db", "artifacts.git"
+
+
+class _WhenWanted:
+    """Stands for what `opened` gives, which is called at the first use."""
+
+    def __init__(self, opened: Callable[[], Any]) -> None:
+        self._opened = cache(opened)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (whatever it has)
+        return getattr(self._opened(), name)
 
 
 @attrs.frozen
@@ -36,6 +48,21 @@ class Place:
     def store(self) -> RunStore:
         """The store, opened when it is wanted first. Raises DocumentError."""
         return self.opened()
+
+    @property
+    def is_made(self) -> bool:
+        """Return whether there is a store; a folder's is made with its first run."""
+        return self.root is None or (self.root / LEDGER).is_file()
+
+    def create(self, run: str, text: str, entries: Sequence[Entry], summary: Summary | None = None) -> Journal:
+        """Begin a run in the store, as `RunStore.create` does."""
+        return self.store.create(run, text, entries, summary)
+
+    def artifacts_when_wanted(self, run_id: str) -> ArtifactStore:
+        """Return what a run generates; in a folder nothing is made before something is stored or asked for."""
+        if self.root is None:
+            return self.artifacts(run_id)
+        return cast(ArtifactStore, _WhenWanted(partial(self.artifacts, run_id)))
 
     def forget(self, run_id: str) -> None:
         """Delete what a removed run has left: its folder, and the branch of its artifacts."""

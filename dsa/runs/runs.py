@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
-from types import TracebackType
 from typing import Any, Self
 
 import attrs
@@ -18,6 +17,7 @@ from dsa.edge.environment import environment_secrets
 from dsa.edge.interrupts import run_to_end
 from dsa.edge.logs import LedgerLog
 from dsa.edge.outside import FromOutside
+from dsa.errors import BindingError
 from dsa.expr import Outcome
 from dsa.lang import digest
 from dsa.machine import Machine
@@ -81,17 +81,13 @@ class Runs(RunArchive):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the place, for who only reads, or drives runs in tasks of its own that are over."""
         assert not any(handle.is_driven for handle in self._held.values()), "`async with` interrupts what is driven"
         for handle in reversed(tuple(self._held.values())):
@@ -146,7 +142,7 @@ class Runs(RunArchive):
         known = secrets.value(dict(setup.started)) if setup.started else {}
         means = setup.digest or (digest(machine) if setup.text else "")
         run, commands = begin(machine, run_id, digest=means, started=known, at_ms=self._now_ms())
-        journal = Beginning(self._place.store, run_id, setup.text)
+        journal = Beginning(self._place, run_id, setup.text)
         return RunHandle(self._setting(on_moment), setup, run, journal, commands=commands)
 
     async def resume(
@@ -186,7 +182,7 @@ class Runs(RunArchive):
             require_decidable(run.machine, left, said.decided, said.answers)
             text = text_of(recorded.text, run.ledger)
             setup = self._as_started(run, first, text, options or Options())
-            if not run.finished:
+            if not (run.finished or callable((options or Options()).bindings or self._bindings)):
                 require_policy(run.machine, run.specification, setup.binding.policies)
             if len(run.ledger) != len(recorded.entries):  # its text is another one now
                 require_no_secret(text, setup.binding.secrets)
@@ -285,8 +281,12 @@ class Runs(RunArchive):
         now = as_started(first, options)
         path = Path(known["file"]) if known.get("file") else None
         now = attrs.evolve(now, config={**now.config, **self._config})
-        is_over = not even_over and run.finished and not unfinished(run).in_flight
-        binding = Binding({}) if is_over else bound(machine, now, path, self._nested(now, path), known)
+        try:
+            binding = bound(machine, now, path, self._nested(now, path), known)
+        except BindingError:
+            if even_over or not run.finished or unfinished(run).in_flight:
+                raise
+            binding = Binding({})  # nothing is performed any more
         if options.model is None:
             skip_replies(binding, run.ledger)
         return Setup(machine, binding, text, first.digest, known, limits_of(machine, now.budget))

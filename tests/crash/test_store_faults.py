@@ -286,7 +286,7 @@ def filled_up(stories, disk, spaces):
 
 
 def test_a_run_goes_on_when_a_full_disk_has_space_again(stories, small_disk, fired):
-    spaces = range(20_480, 250_000, 40_960)
+    spaces = range(20_480, 180_000, 24_576)
     number = filled_up(stories, small_disk, spaces)
     fired(REALLY_FULL, len(spaces), number)
     assert number >= 5

@@ -234,7 +234,7 @@ def test_what_leave_is_asked_for_is_shown_whole_also_when_it_was_taken_up(code):
         assert "+the last line" in done.stdout
     told = code("last", "denied", "call it c.txt", command="send")
     assert told.returncode == 3
-    assert "call it c.txt" in code("last", "--json", command="show").stdout
+    assert "call it c.txt" in code("last", "--jsonl", command="show").stdout
 
 
 @pytest.mark.parametrize(
