@@ -182,7 +182,7 @@ class Runs(RunArchive):
             require_decidable(run.machine, left, said.decided, said.answers)
             text = text_of(recorded.text, run.ledger)
             setup = self._as_started(run, first, text, options or Options())
-            if not (run.finished or callable((options or Options()).bindings or self._bindings)):
+            if not run.finished:
                 require_policy(run.machine, run.specification, setup.binding.policies)
             if len(run.ledger) != len(recorded.entries):  # its text is another one now
                 require_no_secret(text, setup.binding.secrets)
@@ -245,9 +245,8 @@ class Runs(RunArchive):
         """Bind a recorded run as it was started, but for what the options say. Raises what `get` does, and BindingError."""
         recorded = self.recorded(run_id)
         run, first = replayed(recorded)
-        return self._as_started(
-            run, first, text_of(recorded.text, run.ledger), options or Options(), even_over=True
-        ).binding
+        text = text_of(recorded.text, run.ledger)
+        return self._as_started(run, first, text, options or Options(), even_over=True).binding
 
     def branch(self, run_id: str, length: int, new_id: str = "") -> str:
         """Make a run that begins as another one did, with its first `length` entries and what it generated until then; return its id.
