@@ -8,7 +8,7 @@ import asyncio
 import random
 from collections import Counter
 
-from dsa.edge.binding import Binding, effect_names
+from dsa.edge.binding import Bindings, effect_names
 from dsa.edge.driver import Driver
 from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
@@ -117,7 +117,7 @@ async def live(machine, sent, world, guards, crashes):
     `crashes` gives for each life how many appends it lasts, and whether it breaks after or before the last one became durable.
     """
     clock, lives, acknowledged = StillClock(), iter(crashes), []
-    binding = Binding(world.policies(), guards)
+    binding = Bindings(world.policies(), guards)
     while True:
         driver, decided = _alive(machine, world.store, binding, clock, next(lives, (0, False)), acknowledged)
         try:

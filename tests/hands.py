@@ -2,7 +2,7 @@
 
 import asyncio
 
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.edge.driver import Driver
 from dsa.lang import loads
 from dsa.runtime.artifacts import MemoryArtifacts
@@ -90,7 +90,7 @@ def finish(playing):
 
 def driver_of(machine, effects_, guards=None, generators=None, clock=None, observe=lambda _entry: None):
     run, commands = begin(machine, "r")
-    binding = Binding(effects_, guards or {}, generators or {})
+    binding = Bindings(effects_, guards or {}, generators or {})
     return Driver(run, binding, MemoryArtifacts(), commands=commands, clock=clock or StillClock(), observe=observe)
 
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.lang import loads
 from dsa.runtime.policies import error_step, event_step
 
@@ -70,7 +70,7 @@ def performed(log: Path) -> Iterator[tuple[int, str]]:
         yield int(life), key
 
 
-def binding(log: Path, life: int, between: Callable[[], None], size: int = 6_000) -> Binding:
+def binding(log: Path, life: int, between: Callable[[], None], size: int = 6_000) -> Bindings:
     """Give policies that note what they do. `between` is called before and after an effect happens; `size` is that of the large answer."""
 
     async def happen(action, _context):
@@ -87,4 +87,4 @@ def binding(log: Path, life: int, between: Callable[[], None], size: int = 6_000
         data = "price " * (size // 6) if effect == "price" else {"key": key}
         return [event_step(effect, answer, data=data)] if answer else []
 
-    return Binding(dict.fromkeys(HANDLED, happen))
+    return Bindings(dict.fromkeys(HANDLED, happen))

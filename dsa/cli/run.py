@@ -25,7 +25,7 @@ from dsa.cli.run_options import RunOptions, run_options
 from dsa.cli.runner import Performed, perform
 from dsa.cli.terminal import terminal
 from dsa.cli.watching import Watched, watching_options
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.edge.files import load, locate, read_text
 from dsa.generators.local import LocalGenerator
 from dsa.lang import machine_of
@@ -146,7 +146,7 @@ class Start:
         """Return what is searched for secrets, and its name."""
         return ("TEXT", self.data.text) if isinstance(self.data, AskedPolicy) else ("the specification", self.data)
 
-    def _brought(self, binding: Binding) -> object:
+    def _brought(self, binding: Bindings) -> object:
         """Return the data of the first event. Raises BindingError for a policy that is not there."""
         if not isinstance(self.data, AskedPolicy):
             return self.data
@@ -155,7 +155,7 @@ class Start:
         return data
 
 
-def _model_note(binding: Binding, options: RunOptions) -> Iterator[str]:
+def _model_note(binding: Bindings, options: RunOptions) -> Iterator[str]:
     """Say which model is asked when nobody has chosen one."""
     if options.model is None and any(isinstance(each, LocalGenerator) for each in binding.generators.values()):
         yield f"model: {DEFAULT_MODEL}, the built-in one; --model takes another"

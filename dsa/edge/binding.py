@@ -1,4 +1,4 @@
-"""Binding: each effect's policy, each guard and each generator by the names of a table.
+"""Bindings: each effect's policy, each guard and each generator by the names of a table.
 
 `dsa.runs.bindings` finds them; here is what the driver is handed.
 """
@@ -21,7 +21,7 @@ GENERATING_EFFECT = "query_llm"
 
 
 @attrs.frozen
-class Binding:
+class Bindings:
     """Each effect's policy, each guard's GuardInterface, each generator, by the names of the table; and what must be kept nowhere.
 
     `policies` are those that the policies of effects may call, `config` is what all of them can read: the model and the seed. `notes` say
@@ -47,6 +47,3 @@ def effect_names(machine: Machine) -> Iterator[tuple[str, Span | None]]:
             if isinstance(item, Emit) and item.effect not in seen:
                 seen.add(item.effect)
                 yield item.effect, item.span or row.span
-
-
-Bindings = Binding

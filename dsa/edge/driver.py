@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from dsa.declarations import OUTSIDE
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.edge.clock import Clock, MonotonicClock
 from dsa.edge.effects import action_for, answer_in, code_and_message, occurrence_of, result_of
 from dsa.edge.judging import exact_already, with_exact_verdicts
@@ -77,7 +77,7 @@ class Driver:
     def __init__(
         self,
         run: Run,
-        binding: Binding,
+        binding: Bindings,
         artifacts: ArtifactStore,
         *,
         commands: tuple[Command, ...] = (),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dsa.declarations import OUTSIDE
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.errors import OccurrenceError
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, require_known
@@ -17,7 +17,7 @@ from dsa.runtime.policies import Answering, canonical_json
 class FromOutside:
     """Reads the events that are sent to runs of a binding; `Answering.reads` says what their data has to be."""
 
-    def __init__(self, binding: Binding) -> None:
+    def __init__(self, binding: Bindings) -> None:
         self._secrets = binding.secrets
         declared = [policy.reads for policy in binding.effects.values() if isinstance(policy, Answering)]
         self._reads: dict[str, Callable[[Any], Any]] = {

@@ -12,7 +12,7 @@ from typing import Protocol
 import attrs
 
 from dsa.declarations import Effect
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.edge.clock import Clock
 from dsa.edge.effects import TimeLimit, answer_in, attempted, fault_in, result_of, within
 from dsa.meaning import Occurrence
@@ -64,7 +64,7 @@ class Performer:
     """Performs the effects of one run. What the run's ledger has of the calls that their policies made is not done again."""
 
     _host: Host
-    _binding: Binding
+    _binding: Bindings
     _artifacts: RedactingArtifacts
     _clock: Clock
     _meter: Meter
@@ -224,7 +224,7 @@ class _Surroundings:
     """What the policy of one effect may use of its machine."""
 
     _host: Host
-    _binding: Binding
+    _binding: Bindings
     artifacts: RedactingArtifacts
     _clock: Clock
 

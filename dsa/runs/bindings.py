@@ -1,6 +1,6 @@
 """What stands behind the names of a table: policies, guards, generators, found and checked before the first event.
 
-Takes a machine and where to look, gives a `Binding`. Running a file runs the code beside it; nothing else in this
+Takes a machine and where to look, gives a `Bindings`. Running a file runs the code beside it; nothing else in this
 package does.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dsa.edge.binding import GENERATING_EFFECT, Binding, effect_names
+from dsa.edge.binding import GENERATING_EFFECT, Bindings, effect_names
 from dsa.edge.environment import environment_secrets
 from dsa.errors import BindingError, Span
 from dsa.expr import guards_read
@@ -35,7 +35,7 @@ ENTRY_POINTS = "dsa.bindings"
 BINDINGS_FILE = "bindings.py"
 DEFAULT_GENERATOR = "llm"
 #: What gives names of a table their meaning.
-Names = ModuleType | Binding
+Names = ModuleType | Bindings
 #: What the name of a module begins with that was read from a file.
 FROM_FILE = "dsa_bindings_"
 DEFAULT_MODEL = "local"
@@ -45,17 +45,17 @@ def bind(
     machine: Machine,
     *,
     path: Path | None = None,
-    module: str | Path | Binding | None = None,
+    module: str | Path | Bindings | None = None,
     model: str = DEFAULT_MODEL,
     seed: int | None = None,
     chosen: Chosen | None = None,
     nested: Nested | None = None,
     config: Mapping[str, Any] | None = None,
-) -> Binding:
+) -> Bindings:
     """Bind every name of the machine, or raise one BindingError that lists all names and lines that cannot be.
 
     `path` is the machine's document: files that options name are seen from its folder, without it from the working folder.
-    `module` is a module's name or file, or a Binding for some of the names, else `bindings.py` beside `path` is used; names it does not give come from the
+    `module` is a module's name or file, or a Bindings for some of the names, else `bindings.py` beside `path` is used; names it does not give come from the
     entry points of the group `dsa.bindings` (the dual-state agent's are there). `chosen` are secrets beside those that are found by their
     names; `secret_names` of a module adds to them. `nested` gives generators that are machines. `config` is what policies can read beside
     model and seed. ModelUnavailable passes through, SecretError is raised for what cannot be one.
@@ -77,7 +77,7 @@ def bind(
         raise BindingError("\n".join(faults))
     secrets = environment_secrets(_secret_names(modules) | (chosen or Chosen()))
     known = {**(config or {}), "model": model, "seed": seed}
-    return Binding(
+    return Bindings(
         effects, guards, generators, secrets, given.policies, known, tuple(notes), _spenders(modules, machine)
     )
 
@@ -118,7 +118,7 @@ def effect_faults(machine: Machine, effects: Mapping[str, Policy]) -> list[str]:
     return faults
 
 
-def _strangers(given: Binding) -> list[str]:
+def _strangers(given: Bindings) -> list[str]:
     """Say what a module binds to names that cannot do the work: most often a class where an object is meant."""
     faults = [
         f"the effect '{name}' is bound to {_kind(policy)}, not to an async function"
@@ -201,7 +201,7 @@ def _folder(path: Path) -> Path:
 
 
 def _misnamed(
-    modules: tuple[Names, ...], path: Path | None, module: str | Path | Binding | None, machine: Machine
+    modules: tuple[Names, ...], path: Path | None, module: str | Path | Bindings | None, machine: Machine
 ) -> tuple[list[str], list[str]]:
     """Say which names of the user's own module the machine does not use; what installed packages bring is for many machines."""
     if module is None and (path is None or not (path.parent / BINDINGS_FILE).is_file()):
@@ -213,16 +213,16 @@ def _misnamed(
     return _misnamings(own, machine)
 
 
-def _modules(machine: str, path: Path | None, module: str | Path | Binding | None) -> Iterator[Names]:
+def _modules(machine: str, path: Path | None, module: str | Path | Bindings | None) -> Iterator[Names]:
     """Return the modules to look in, the nearest first."""
-    if isinstance(module, Binding):
+    if isinstance(module, Bindings):
         yield module
     elif module is not None:
         yield _named(str(module))
     elif path is not None and (beside := path.parent / BINDINGS_FILE).is_file():
         yield _from_file(beside)
     if machine == POLICY:
-        yield Binding({PERFORM: perform})
+        yield Bindings({PERFORM: perform})
     found = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (point.name != machine, point.name))
     for point in found:
         yield _imported(point.module)
@@ -283,12 +283,12 @@ def _line_in(path: Path, error: BaseException) -> str:
 
 
 def _file(module: Names) -> str | None:
-    return None if isinstance(module, Binding) else module.__file__
+    return None if isinstance(module, Bindings) else module.__file__
 
 
 def _where(module: Names) -> str:
     """Name a module in a message."""
-    return "the bindings" if isinstance(module, Binding) else module.__file__ or module.__name__
+    return "the bindings" if isinstance(module, Bindings) else module.__file__ or module.__name__
 
 
 def _secret_names(modules: Iterable[Names]) -> Chosen:
@@ -313,7 +313,7 @@ def _spenders(modules: Sequence[Names], machine: Machine) -> frozenset[str] | No
     return frozenset(given)
 
 
-def _merged(modules: Iterable[Names]) -> Binding:
+def _merged(modules: Iterable[Names]) -> Bindings:
     """Put modules together; the first to give a name wins. Raises BindingError for what is no dictionary, and no Registry."""
     found: dict[str, dict[str, Any]] = {"effects": {}, "guards": {}, "generators": {}}
     policies = Registry()
@@ -321,7 +321,7 @@ def _merged(modules: Iterable[Names]) -> Binding:
         for kind, names in found.items():
             found[kind] = {**_given(module, kind, Mapping, "a dictionary from names"), **names}
         policies = policies.including(_given(module, "policies", Registry, "a Registry"))
-    return Binding(found["effects"], found["guards"], found["generators"], policies=policies)
+    return Bindings(found["effects"], found["guards"], found["generators"], policies=policies)
 
 
 def _given(module: Names, kind: str, wanted: type[Any], named: str) -> Any:  # noqa: ANN401  (as `kind` says)
@@ -355,7 +355,7 @@ def _misnamings(module: Names, machine: Machine) -> tuple[list[str], list[str]]:
     """Give what is wrong with the names of a module, and what is only odd. What other machines within this one can use is not known here."""
     file = _file(module)
     where = min(file, os.path.relpath(file), key=len) if file else _where(module)
-    faults, notes = [], [] if isinstance(module, Binding) else _attributes(module, where)
+    faults, notes = [], [] if isinstance(module, Bindings) else _attributes(module, where)
     for attribute, (usable, wanted) in _names_used(machine).items():
         given = getattr(module, attribute, None) or {}
         for name in sorted(str(each) for each in given if each not in usable):

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import attrs
 
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.edge.clock import Clock
 from dsa.edge.deciding import require_decidable, settled
 from dsa.edge.environment import environment_secrets
@@ -117,7 +117,7 @@ class Runs(RunArchive):
         """Start a run of a document, or of a shipped machine, and go on with it in the background.
 
         `data` comes with the event that the run begins with: `specification`, or the only one from outside that may come first. `bindings` is a
-        module's name or file, or a `dsa.Binding`; without it `bindings.py` beside the document is used. `options` says more. Raises
+        module's name or file, or a `dsa.Bindings`; without it `bindings.py` beside the document is used. `options` says more. Raises
         DocumentError, MachineError, BindingError, ModelUnavailable, BudgetError, SecretError, StoreError, ValueError; then there is no run.
         """
         given = options or Options()
@@ -226,7 +226,7 @@ class Runs(RunArchive):
         """Put an event into a run's inbox, and wait for what becomes of it; take the run up when its holder has let go of it."""
         store, record = self._place.store, self.get(run_id)
         secrets = environment_secrets(as_started(record.first, Options()).chosen)
-        occurrence = FromOutside(Binding({}, secrets=secrets)).read(record.run.machine, occurrence)
+        occurrence = FromOutside(Bindings({}, secrets=secrets)).read(record.run.machine, occurrence)
         at = at or store.summary(run_id).summary.waits_for.get(occurrence.event)
         message = Message(token_hex(16), occurrence.event, occurrence.verdicts, occurrence.data, at, self._now_ms())
         store.post(run_id, message)
@@ -241,7 +241,7 @@ class Runs(RunArchive):
             await asyncio.sleep(POLL_S)
         return Posted(run_id, message.id)
 
-    def bound_again(self, run_id: str, options: Options | None = None) -> Binding:
+    def bound_again(self, run_id: str, options: Options | None = None) -> Bindings:
         """Bind a recorded run as it was started, but for what the options say. Raises what `get` does, and BindingError."""
         recorded = self.recorded(run_id)
         run, first = replayed(recorded)
@@ -285,7 +285,7 @@ class Runs(RunArchive):
         except BindingError:
             if even_over or not run.finished or unfinished(run).in_flight:
                 raise
-            binding = Binding({})  # nothing is performed any more
+            binding = Bindings({})  # nothing is performed any more
         if options.model is None:
             skip_replies(binding, run.ledger)
         return Setup(machine, binding, text, first.digest, known, limits_of(machine, now.budget))

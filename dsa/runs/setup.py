@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from dsa.edge.binding import Binding, effect_names
+from dsa.edge.binding import Bindings, effect_names
 from dsa.expr import Value
 from dsa.generators.library import Nested
 from dsa.generators.scripted import ScriptedGenerator
@@ -19,9 +19,9 @@ from dsa.runtime.ledger import ArtifactEntry, Entry, MachineEntry
 from dsa.runtime.secret_names import Chosen
 
 #: Binds a machine by what its run was started with.
-Binder = Callable[[Machine, Mapping[str, Any]], Binding]
-#: What gives the names of a table their meaning: a module's name or file, a Binding for some of them, or a function that binds all.
-Source = str | Path | Binding | Binder
+Binder = Callable[[Machine, Mapping[str, Any]], Bindings]
+#: What gives the names of a table their meaning: a module's name or file, a Bindings for some of them, or a function that binds all.
+Source = str | Path | Bindings | Binder
 SCRIPTED = "scripted:"
 
 
@@ -29,7 +29,7 @@ SCRIPTED = "scripted:"
 class Options:
     """How a run is started, or gone on with; None and empty: as the document, or the start, says.
 
-    `bindings` is a module's name or file, a Binding, or a function of machine and settings. `parameters` are set by name. `budget` are limits
+    `bindings` is a module's name or file, a Bindings, or a function of machine and settings. `parameters` are set by name. `budget` are limits
     such as `calls=20`, `llm.tokens=4000`. `chosen` are secrets beside those found by their names. `config` is what policies can read.
     """
 
@@ -50,7 +50,7 @@ class Setup:
     """
 
     machine: Machine
-    binding: Binding
+    binding: Bindings
     text: str = ""
     digest: str = ""
     started: Mapping[str, Any] = attrs.field(factory=dict)
@@ -88,7 +88,7 @@ def bound(
     path: Path | None,
     nested: Nested,
     started: Mapping[str, Any],
-) -> Binding:
+) -> Bindings:
     """Bind every name of a machine; policies read the budget beside the settings. Raises BindingError and ModelUnavailable."""
     model, seed = options.model or DEFAULT_MODEL, options.seed or 0
     config = {**options.config, "budget": list(options.budget)}
@@ -121,7 +121,7 @@ def as_started(first: MachineEntry, now: Options) -> Options:
     )
 
 
-def skip_replies(binding: Binding, entries: Iterable[Entry]) -> None:
+def skip_replies(binding: Bindings, entries: Iterable[Entry]) -> None:
     """Let scripts go on after the replies that a run has had of them."""
     scripts = {name: each for name, each in binding.generators.items() if isinstance(each, ScriptedGenerator)}
     for entry in entries if scripts else ():

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.edge.files import locate
 from dsa.expr import Value
 from dsa.machine import Machine
@@ -162,7 +162,7 @@ class Chat(Session[Resources]):
             self.resources.files.shown(self.conversation.inventory)
 
 
-def bound(machine: Machine, started: Mapping[str, Any]) -> Binding:
+def bound(machine: Machine, started: Mapping[str, Any]) -> Bindings:
     """Bind the chat machine by what its run was started with; without `dedup` its guards for that pass everything."""
     config = started["config"]
     binding = bind(machine, path=locate(NAME), model=started["model"], seed=started["seed"], config=config)

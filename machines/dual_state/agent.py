@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.edge.files import load
 from dsa.errors import DsaError
 from dsa.expr import Value
@@ -194,7 +194,7 @@ class DualStateAgent:
         store = store_of(self._dag)
         used = {name: handed_in(store, artifact) for name, artifact in (dependencies or {}).items()}
         self._generator = Asking(self._pair, used)
-        binding = Binding(effects, {_GUARD: Judging(self._pair.guard, used)}, {_GENERATOR: self._generator})
+        binding = Bindings(effects, {_GUARD: Judging(self._pair.guard, used)}, {_GENERATOR: self._generator})
         artifacts = Scoped(store, tuple(artifact.artifact_id for artifact in used.values()))
         handle = in_memory(self._machine, binding, artifacts, self._on_moment)
         rest = await handle.drive(Occurrence(SPECIFICATION, data=specification))
@@ -265,7 +265,7 @@ def _table(rmax: int, constraints: str) -> Machine:
     return attrs.evolve(load("dual_state").at({"rmax": rmax}), constraints=constraints)
 
 
-def in_memory(machine: Machine, binding: Binding, artifacts: ArtifactStore, on_moment: OnMoment | None) -> RunHandle:
+def in_memory(machine: Machine, binding: Bindings, artifacts: ArtifactStore, on_moment: OnMoment | None) -> RunHandle:
     """Return a new run that no disk keeps but for its artifacts."""
     run_id = new_run_id(machine.name, entropy=token_hex(8))  # no store refuses an id twice
     return runs_in_memory(artifacts).begin(Setup(machine, binding), run_id=run_id, on_moment=on_moment)

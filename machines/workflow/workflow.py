@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
@@ -165,8 +165,8 @@ class Workflow:
     def _machine(self) -> Machine:
         return attrs.evolve(loads(self.document), constraints=self._constraints)
 
-    def _binding(self) -> Binding:
-        return Binding(effects, self._guards, self._generators)
+    def _binding(self) -> Bindings:
+        return Bindings(effects, self._guards, self._generators)
 
     def _result(self, rest: Rest) -> WorkflowResult:
         self.run = run = rest.run

@@ -62,7 +62,7 @@ MACHINE = """# loop
 @contextmanager
 def dsa(folder: Path, *, growing: bool) -> Iterator[Work]:
     """Our driver on the durable store: result, event, row and intent in one commit. All texts lie in the ledger anyway."""
-    from dsa.edge.binding import Binding
+    from dsa.edge.binding import Bindings
     from dsa.edge.driver import Driver
     from dsa.edge.stores.sqlite import SqliteStore
     from dsa.lang import digest, loads
@@ -80,7 +80,7 @@ def dsa(folder: Path, *, growing: bool) -> Iterator[Work]:
     async def validate(action: Action, _: PolicyContext) -> list[Step]:
         return [event_step(action.policy, "rejected", data=TEXT)]
 
-    binding, machine = Binding({"generate": generate, "validate": validate}), loads(MACHINE)
+    binding, machine = Bindings({"generate": generate, "validate": validate}), loads(MACHINE)
     with SqliteStore(folder / "ledger.db") as store:
 
         def work(name: str, transitions: int) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from artifact_runs import memory_folder
 from timing import verdict
 
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.edge.driver import Driver
 from dsa.edge.files import load
 from dsa.edge.stores.memory import MemoryStore
@@ -83,7 +83,7 @@ class Passing(GuardInterface):
         return GuardResult(self._left <= 0, "" if self._left <= 0 else "no")
 
 
-def driver_of(machine: Machine, binding: Binding, store: RunStore) -> Driver:
+def driver_of(machine: Machine, binding: Bindings, store: RunStore) -> Driver:
     run, commands = begin(machine, RUN_ID)
     journal = Beginning(store, run.run_id, "text")
     return Driver(run, binding, MemoryArtifacts(), commands=commands, journal=journal)
@@ -91,7 +91,7 @@ def driver_of(machine: Machine, binding: Binding, store: RunStore) -> Driver:
 
 def chained(machine: Machine, store: RunStore) -> Run:
     """Perform as many effects as the machine says, one after the other."""
-    driver = driver_of(machine, Binding({"work": work}, secrets=NO_SECRETS), store)
+    driver = driver_of(machine, Bindings({"work": work}, secrets=NO_SECRETS), store)
     return asyncio.run(driver.drive(Occurrence("go"))).run
 
 
@@ -102,7 +102,7 @@ def chain(effects: int) -> Machine:
 async def attempted(machine: Machine, attempts: int) -> Rest:
     """Let the dual-state agent make so many attempts, of which the last passes."""
     generators = {"llm": ScriptedGenerator([TEXT] * attempts)}
-    binding = Binding(bindings.effects, {"g": Passing(attempts)}, generators, NO_SECRETS)
+    binding = Bindings(bindings.effects, {"g": Passing(attempts)}, generators, NO_SECRETS)
     return await driver_of(machine, binding, MemoryStore()).drive(Occurrence("specification", data="Write add"))
 
 

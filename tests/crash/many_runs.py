@@ -16,7 +16,7 @@ import parcels
 from quick_time import hurry
 
 import dsa
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.meaning import Occurrence
 from dsa.runs.document import Document
 from dsa.runs.setup import Options
@@ -32,7 +32,7 @@ class Crowd:
         self.all_here = asyncio.Event()
 
     def binding(self):
-        return Binding(dict.fromkeys(parcels.HANDLED, self.happen))
+        return Bindings(dict.fromkeys(parcels.HANDLED, self.happen))
 
     async def happen(self, action, _context):
         key, effect = action.payload["key"], action.policy

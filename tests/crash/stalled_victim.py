@@ -13,7 +13,7 @@ from fault_shim import Fault
 from quick_time import hurry
 
 import dsa
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.errors import DsaError
 from dsa.meaning import Occurrence
 from dsa.runs.document import Document
@@ -36,7 +36,7 @@ def main(root, performed, stalls_at):
 
         policies[stalls_at] = stall
     try:
-        rest = asyncio.run(perform(root, Binding(policies)))
+        rest = asyncio.run(perform(root, Bindings(policies)))
     except DsaError as fault:
         print(f"{type(fault).__name__}: {fault}", flush=True)
     else:

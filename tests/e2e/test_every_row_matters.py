@@ -9,7 +9,7 @@ import attrs
 import pytest
 from played import ReadsTheText, drive, story
 
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.edge.files import load
 from dsa.meaning import Occurrence, Taken, start, step
 from dsa.runtime.ledger import EventEntry
@@ -121,7 +121,7 @@ def play(machine, script):
     generator = Texts(item for item in script if item in TEXTS)
     data = {"amended": {"content": "good"}, "rejected": "not like this"}
     sent = [(item, data.get(item)) for item in script if item not in TEXTS]
-    rest, _ = drive(machine, Binding(effects, guards, {"llm": generator}), "Psi", *sent)
+    rest, _ = drive(machine, Bindings(effects, guards, {"llm": generator}), "Psi", *sent)
     return rest
 
 

@@ -44,14 +44,14 @@ def test_the_table_does_what_it_says():
 RUN = """
 import asyncio
 import dsa
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.edge.driver import Driver
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.run import begin
 
 def test_a_real_run():
     run, commands = begin(dsa.load("door.md"), "r")
-    driver = Driver(run, Binding({}), MemoryArtifacts(), commands=commands)
+    driver = Driver(run, Bindings({}), MemoryArtifacts(), commands=commands)
     assert asyncio.run(driver.drive(dsa.Occurrence("lock"))).kind == "finished"
 """
 

@@ -4,7 +4,7 @@ import attrs
 import pytest
 from played import ReadsTheText, drive, story
 
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.edge.files import load, locate
 from dsa.lang import loads
 from dsa.runs.bindings import bind
@@ -37,7 +37,7 @@ def test_the_workflow_hands_the_test_on_and_keeps_all_attempts():
 def escalated_workflow(*sent, texts):
     machine, generator = load("workflow"), Texts(texts)
     guards = {guard.name: ReadsTheText() for guard in machine.guards}
-    rest, artifacts = drive(machine, Binding(effects, guards, {"llm": generator}), "Psi", *sent)
+    rest, artifacts = drive(machine, Bindings(effects, guards, {"llm": generator}), "Psi", *sent)
     return rest, artifacts, generator
 
 
@@ -88,7 +88,7 @@ Goal: GOAL
 def test_a_workflow_that_chooses(goal, texts, expected):
     machine = loads(CHOOSING.replace("GOAL", goal))
     guards = {guard.name: ReadsTheText() for guard in machine.guards}
-    rest, _ = drive(machine, Binding(effects, guards, {"llm": Texts(texts)}), "Psi")
+    rest, _ = drive(machine, Bindings(effects, guards, {"llm": Texts(texts)}), "Psi")
     assert (rest.kind, rest.run.outcome) == ("finished", expected), story(rest)
     assert replay(machine, rest.run.ledger) == rest.run
     if expected == "failed":

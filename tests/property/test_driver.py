@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dsa.declarations import OUTSIDE
-from dsa.edge.binding import Binding, effect_names
+from dsa.edge.binding import Bindings, effect_names
 from dsa.edge.driver import Driver
 from dsa.lang import loads
 from dsa.meaning import Occurrence
@@ -113,7 +113,7 @@ async def played(machine, chance):
     guards = {guard.name: Whim(chance) for guard in machine.guards}
     driver = Driver(
         run,
-        Binding(policies(machine, clock, chance), guards),
+        Bindings(policies(machine, clock, chance), guards),
         MemoryArtifacts(),
         commands=commands,
         clock=clock,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import dsa
 from dsa.compiled_step import CompiledStep, compiled_step
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.edge.files import load
 from dsa.guards.code import SyntaxGuard
 from dsa.guards.compose import AllOf
@@ -125,7 +125,7 @@ def perform(name, rmax, texts, people):
     machine = shipped(name, rmax)
     guard = AllOf({"syntax": SyntaxGuard(), "safe": NoSystem()})
     generator = Texts(texts)
-    binding = Binding(bindings.effects, {g.name: guard for g in machine.guards}, {"llm": generator})
+    binding = Bindings(bindings.effects, {g.name: guard for g in machine.guards}, {"llm": generator})
 
     async def play():
         async with dsa.open_runs("memory:", clock=StillClock()) as runs:

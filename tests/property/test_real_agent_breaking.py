@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from property.test_real_agent import COUNTS, PERSON, SLOW, WORLDS, NoSystem, paper_of, require_agreement, shipped
 
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.edge.stores.memory import MemoryStore
 from dsa.guards.code import SyntaxGuard
 from dsa.guards.compose import AllOf
@@ -67,7 +67,7 @@ class Lives:
             guard.name: Faulty(AllOf({"syntax": SyntaxGuard(), "safe": NoSystem()}), self)
             for guard in self.document.machine.guards
         }
-        self.binding = Binding(bindings.effects, guards, {"llm": Writing(self)})
+        self.binding = Bindings(bindings.effects, guards, {"llm": Writing(self)})
 
     def breaks(self):
         """Count a call; some raise."""

@@ -16,7 +16,7 @@ from dsa.simplify import simplified
 
 #: The variable that holds the data in every generated text.
 DATA = "d"
-Binding = tuple[str, str]
+Bindings = tuple[str, str]
 Data = Sequence[int] | Any
 
 
@@ -24,7 +24,7 @@ Data = Sequence[int] | Any
 class Text:
     """A text, and what must be bound before it: names and what they stand for, in order."""
 
-    bindings: tuple[Binding, ...]
+    bindings: tuple[Bindings, ...]
     text: str
 
 
@@ -261,7 +261,7 @@ def after_all(writer: Writer, rule: Rule) -> Callable[[Data], Any]:
     return _of_list(f"[{written.text} {loop(written.bindings, 'data')}]")
 
 
-def loop(bindings: Iterable[Binding], over: str) -> str:
+def loop(bindings: Iterable[Bindings], over: str) -> str:
     """Write the loop of a comprehension; a binding is a loop over one value, which Python makes an assignment."""
     return " ".join([f"for {DATA} in {over}", *(f"for {name} in ({text},)" for name, text in bindings)])
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import attrs
 
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.meaning import Occurrence, Refusal, Taken
 from dsa.runs.handle import NotTakenError, RunHandle
 from dsa.runs.place import Place
@@ -79,7 +79,7 @@ class Surroundings:
     artifacts: ArtifactStore
     limits: tuple[Limit, ...]
     watch: Watch
-    bind: Callable[["Process"], Binding]
+    bind: Callable[["Process"], Bindings]
     is_alive: Callable[[str], bool]
     is_shown: bool
 

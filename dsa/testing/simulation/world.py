@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 
 import attrs
 
-from dsa.edge.binding import Binding, effect_names
+from dsa.edge.binding import Bindings, effect_names
 from dsa.edge.effects import BAD_ANSWER
 from dsa.meaning import Occurrence
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, GuardInterface, GuardResult, PromptTemplate
@@ -87,12 +87,12 @@ class World:
         self._machine, self._handlers = facts.machine, facts.subject.handlers
         self.calls: list[Call] = []
 
-    def binding(self, caller: Caller) -> Binding:
+    def binding(self, caller: Caller) -> Bindings:
         """Give what a process binds to the names of the table."""
         effects = {name: partial(self._perform, caller) for name, _ in effect_names(self._machine)}
         guards = {guard.name: _Guard(guard.name, self) for guard in self._machine.guards}
         model = _Model(self)
-        return Binding(effects, guards, defaultdict(lambda: model), _NO_SECRETS)
+        return Bindings(effects, guards, defaultdict(lambda: model), _NO_SECRETS)
 
     def waiting(self, caller: Caller) -> list[Call]:
         """Give the calls of a process that can be let go on; those that are over are forgotten."""

@@ -12,7 +12,7 @@ from benchmarks.tasks.models import Question
 from benchmarks.tasks.prompts import Compose
 from benchmarks.tasks.tasks import Task
 
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.edge.sandbox import SandboxError
 from dsa.generators.seeds import derive_seed
 from dsa.machine import Machine
@@ -93,7 +93,7 @@ def perform(
     machine: Machine = task.machine.at(rmax=arm.attempts - 1)
     generators = {step.generator or "llm": asking for step in machine.steps}
     artifacts = MemoryArtifacts()
-    handle = in_memory(machine, Binding(effects, task.guards, generators), artifacts, None)
+    handle = in_memory(machine, Bindings(effects, task.guards, generators), artifacts, None)
     rest = now(handle.drive(Occurrence(SPECIFICATION, data="")))
     accepted = _accepted(task, rest)
     artifact = artifacts.get_artifact(accepted) if accepted else None

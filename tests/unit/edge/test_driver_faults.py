@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hands import TWO_AT_ONCE, Hands, driver_of, finish
 
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.edge.driver import Driver
 from dsa.lang import loads
 from dsa.meaning import Occurrence
@@ -69,7 +69,7 @@ def doing(*results):
 
 def errand(fetch=None, log=None, fair=None, clock=None, limits=(), observe=lambda _entry: None):
     run, commands = begin(ERRAND, "r")
-    binding = Binding(
+    binding = Bindings(
         {"fetch": fetch or doing([event_step("fetch", "fetched")]), "log": log or doing([])},
         {"fair": fair or Verdicts([""])},
     )
@@ -267,7 +267,7 @@ AGENT = loads("""# agent
 
 def agent(generator, guard):
     run, commands = begin(AGENT, "r")
-    binding = Binding(effects, {"g": guard}, {"llm": generator})
+    binding = Bindings(effects, {"g": guard}, {"llm": generator})
     return Driver(run, binding, MemoryArtifacts(), commands=commands, clock=StillClock())
 
 
@@ -303,7 +303,7 @@ def test_a_watcher_that_fails_while_a_policy_records_is_not_the_policys_fault():
             raise OSError("disk full")
 
     run, commands = begin(AGENT, "r")
-    binding = Binding(effects, {"g": Verdicts([""])}, {"llm": Texts(["x"])})
+    binding = Bindings(effects, {"g": Verdicts([""])}, {"llm": Texts(["x"])})
     driver = Driver(run, binding, MemoryArtifacts(), commands=commands, clock=StillClock(), observe=watch)
     with pytest.raises(OSError, match="disk full"):
         driven(driver)
@@ -327,7 +327,7 @@ def test_looking_back_costs_the_same_however_long_the_history():
             return super().get_artifact(artifact_id)
 
     texts, run_and_commands = Texts(f"text {n}" for n in range(41)), begin(AGENT, "r")
-    binding = Binding(effects, {"g": Verdicts([*["no"] * 40, ""])}, {"llm": texts})
+    binding = Bindings(effects, {"g": Verdicts([*["no"] * 40, ""])}, {"llm": texts})
     driver = Driver(run_and_commands[0], binding, Counting(), commands=run_and_commands[1], clock=StillClock())
     assert driven(driver).run.outcome == "done"
     assert len(fetched) <= 5 * 41

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hands import driver_of, finish
 
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.edge.driver import Driver
 from dsa.edge.files import load, locate, read_text
 from dsa.errors import BindingError
@@ -152,7 +152,7 @@ def drive(root, document, effects, *sent, run_id=None):
     """Drive a new run of a document, or the one of this id, until it rests."""
 
     async def driven():
-        options = Options(lambda _machine, _started: Binding(effects))
+        options = Options(lambda _machine, _started: Bindings(effects))
         async with open_runs(root) as runs:
             if run_id is None:
                 handle = runs.begin(runs.setup(document, options))
@@ -211,9 +211,9 @@ def test_what_a_module_calls_secrets_are_names_of_variables(tmp_path, monkeypatc
 
 
 def test_secrets_are_those_of_the_environment_unless_others_are_given():
-    assert "THE_TOKEN" in Binding({}).secrets.names
+    assert "THE_TOKEN" in Bindings({}).secrets.names
     machine, told = WAITING, []
-    binding = Binding({"make": make}, {"g": PASSES}, secrets=Secrets({"OTHER": "elsewhere"}))
+    binding = Bindings({"make": make}, {"g": PASSES}, secrets=Secrets({"OTHER": "elsewhere"}))
     run, commands = begin(machine, "r")
     driver = Driver(run, binding, MemoryArtifacts(), commands=commands, observe=told.append)
     finish(driver.drive(Occurrence("text", data=f"{WORD} elsewhere")))

@@ -8,7 +8,7 @@ import pytest
 from hands import finish
 from results import results_of
 
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.edge.driver import Driver
 from dsa.lang import loads
 from dsa.meaning import Occurrence
@@ -92,7 +92,7 @@ def driver_of(effects, guards=None, machine=MACHINE):
 
     run, commands = begin(machine, "r")
     writes = Writes()
-    binding = Binding({"log": log, **effects}, guards or {})
+    binding = Bindings({"log": log, **effects}, guards or {})
     return Driver(run, binding, MemoryArtifacts(), commands=commands, journal=writes, clock=StillClock()), writes
 
 
@@ -334,7 +334,7 @@ def test_others_have_their_turn_while_answers_come_without_waiting():
 
     async def play():
         run, commands = begin(ROUND, "r")
-        driver = Driver(run, Binding({"turn": turn}), MemoryArtifacts(), commands=commands)
+        driver = Driver(run, Bindings({"turn": turn}), MemoryArtifacts(), commands=commands)
         rest, _ = await asyncio.gather(driver.drive(Occurrence("go")), stop())
         return rest
 
@@ -366,7 +366,7 @@ def test_a_call_counts_before_it_is_written():
     }
     run, commands = begin(BOTH, "r")
     limits = [Limit("calls", 1)]
-    driver = Driver(run, Binding(effects), MemoryArtifacts(), commands=commands, limits=limits, clock=StillClock())
+    driver = Driver(run, Bindings(effects), MemoryArtifacts(), commands=commands, limits=limits, clock=StillClock())
     rest = asyncio.run(driver.drive(Occurrence("go")))
     codes = {
         effect: [step["payload"].get("code") for entry in results_of(rest.run.ledger, effect) for step in entry.steps]

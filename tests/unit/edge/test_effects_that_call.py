@@ -8,7 +8,7 @@ import pytest
 from crashes import RUN, Breaking, Crash
 from results import results_of
 
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.edge.driver import Driver
 from dsa.edge.stores.memory import MemoryStore
 from dsa.lang import loads
@@ -106,7 +106,7 @@ class Agency:
 
     def driver(self, countdown=0, *, late=False, limits=()):
         """Begin the run, or take it up."""
-        binding = Binding({"plan": self.plan, "log": self.logged}, policies=self.policies, config={"model": "m"})
+        binding = Bindings({"plan": self.plan, "log": self.logged}, policies=self.policies, config={"model": "m"})
         about = {"clock": StillClock(), "limits": limits}
         if RUN not in self.store.runs():
             run, commands = begin(TRIP, RUN)

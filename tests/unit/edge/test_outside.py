@@ -3,7 +3,7 @@
 import pytest
 from kept_runs import begun
 
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.edge.outside import FromOutside
 from dsa.errors import OccurrenceError
 from dsa.meaning import Occurrence
@@ -16,7 +16,7 @@ from dsa.meaning import Occurrence
     ("after 2s", "resting", "has no timer"),
 ])  # fmt: skip
 def test_only_events_from_outside_can_be_sent(event, source, said):
-    machine, reader = begun().machine, FromOutside(Binding({}))
+    machine, reader = begun().machine, FromOutside(Bindings({}))
     with pytest.raises(OccurrenceError, match=said):
         reader.read(machine, Occurrence(event, source=source))
     assert reader.read(machine, Occurrence("order")) == Occurrence("order")

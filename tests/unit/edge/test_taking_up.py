@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.edge.driver import Driver
 from dsa.edge.news import came_before
 from dsa.lang import loads
@@ -75,7 +75,7 @@ def driven(run, pay, *sent, commands=(), left=None, limits=(), clock=None, until
 
     async def play():
         driver = Driver(
-            run, Binding({"pay": pay}), MemoryArtifacts(), commands=commands, left=left, limits=limits, clock=clock
+            run, Bindings({"pay": pay}), MemoryArtifacts(), commands=commands, left=left, limits=limits, clock=clock
         )
         driving = asyncio.create_task(driver.drive(*map(Occurrence, sent)))
         await clock.quiet()

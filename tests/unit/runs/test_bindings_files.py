@@ -1,4 +1,4 @@
-"""Binding in files: what lies beside them can be imported, and what is wrong with them has a line, wherever they are named from."""
+"""Bindings in files: what lies beside them can be imported, and what is wrong with them has a line, wherever they are named from."""
 
 import sys
 from pathlib import Path

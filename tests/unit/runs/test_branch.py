@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.edge.driver import Driver
 from dsa.edge.git import GitArtifacts
 from dsa.generators import FunctionGenerator
@@ -189,7 +189,7 @@ class Says(GuardInterface):
 def test_a_branch_finds_its_artifacts_under_their_ids_and_makes_its_own(tmp_path, kind):
     machine = loads(STEPS)
     old, new = (GitArtifacts(tmp_path / "r.git", n) if kind == "git" else MemoryArtifacts() for n in (OLD, NEW))
-    binding = Binding(effects, {"note": Says()}, {"llm": FunctionGenerator(lambda _prompt: "same")})
+    binding = Bindings(effects, {"note": Says()}, {"llm": FunctionGenerator(lambda _prompt: "same")})
     run, commands = begin(machine, OLD, digest=digest(machine))
     driver = Driver(run, binding, old, commands=commands)
     rested = asyncio.run(driver.drive(Occurrence("specification", data="x"))).run

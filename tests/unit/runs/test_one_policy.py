@@ -8,7 +8,7 @@ import attrs
 import pytest
 from kept_runs import keep
 
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.edge.deciding import DoubtError
 from dsa.edge.files import locate
 from dsa.errors import BindingError, DocumentError, OccurrenceError
@@ -38,7 +38,7 @@ class Trip:
     def bound(self, machine, started):
         config = {"model": started["model"]}
         secrets = Secrets({"TOKEN": "s3cr3t-t0ken"})
-        return Binding({"perform": perform}, policies=self.policies, config=config, secrets=secrets)
+        return Bindings({"perform": perform}, policies=self.policies, config=config, secrets=secrets)
 
     def do(self, what):
         self.did.append(what)

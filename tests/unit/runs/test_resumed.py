@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from kept_runs import RUN, SHOP, begun, keep, recorded
 
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.edge.deciding import DoubtError
 from dsa.errors import OccurrenceError
 from dsa.lang import loads
@@ -28,7 +28,7 @@ class Shop:
         self.did = []
 
     def bind(self, _machine, _started):
-        return Binding(dict.fromkeys(("log", "pay", "mail"), self.perform))
+        return Bindings(dict.fromkeys(("log", "pay", "mail"), self.perform))
 
     async def perform(self, action, _context):
         self.did.append(action.policy)

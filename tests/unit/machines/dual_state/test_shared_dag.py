@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from dsa.edge.binding import Binding
+from dsa.edge.binding import Bindings
 from dsa.edge.driver import Driver
 from dsa.edge.files import load
 from dsa.meaning import Occurrence
@@ -196,7 +196,7 @@ def test_what_can_be_no_id_is_passed_over(odd):
 def test_an_effect_performed_again_after_a_crash_gives_its_artifact_the_same_id(given):
     """It was cut off between storing the artifact and recording it."""
     artifacts, machine = MemoryArtifacts(), load("dual_state").at({"rmax": 0})
-    binding = Binding(effects, {"g": Says()}, {"llm": Repeats(Artifact("same", artifact_id=given))})
+    binding = Bindings(effects, {"g": Says()}, {"llm": Repeats(Artifact("same", artifact_id=given))})
     run, commands = begin(machine, "r1")
     first = Driver(run, binding, artifacts, commands=commands)
     whole = asyncio.run(first.drive(Occurrence("specification", data="x"))).run
