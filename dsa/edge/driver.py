@@ -252,8 +252,7 @@ class Driver:
             self._failure = _failure(intent, occurrence.data)
             return
         try:
-            given = await self._with_verdicts(occurrence, key)
-            require_known(self.run.machine, given)
+            given = exact_already(self.run, occurrence, key) or await self._judged(occurrence)
         except Exception as error:  # noqa: BLE001  (guards are foreign code; one may say what it cannot say)
             said = self._secrets.text(str(error))
             if news.message is not None:  # the sender is told; it stops no run, however often the message is taken up
@@ -281,12 +280,11 @@ class Driver:
         if news.answer is not None and not news.answer.done():
             news.answer.set_exception(error)
 
-    async def _with_verdicts(self, occurrence: Occurrence, key: str | None) -> Occurrence:
-        """Give an occurrence with the verdicts that it is fed with; guards are asked for those that it has not brought."""
-        known = exact_already(self.run, occurrence, key)
-        if known is not None:
-            return known
-        return await self._apart(partial(with_exact_verdicts, self.run, occurrence, self._guards, self._artifacts))
+    async def _judged(self, occurrence: Occurrence) -> Occurrence:
+        """Return an occurrence with the verdicts of guards that it has not brought."""
+        given = await self._apart(partial(with_exact_verdicts, self.run, occurrence, self._guards, self._artifacts))
+        require_known(self.run.machine, given)
+        return given
 
     def _unhandled(self, occurrence: Occurrence, intent: Intent) -> bool:
         """Tell whether this is a failure that no row names (S7)."""
@@ -299,9 +297,9 @@ class Driver:
 
     def _save(self, taking: Sequence[Taking] = ()) -> None:
         """Make the entries durable that are not, and show them; messages that they came from leave the inbox in the same commit."""
-        entries = self.run.ledger.after(self._saved)
-        if not entries:
+        if len(self.run.ledger) == self._saved:
             return
+        entries = self.run.ledger.after(self._saved)
         self._saved += len(entries)
         try:
             if self._journal is not None:
@@ -378,12 +376,12 @@ class Driver:
 
     async def _start(self, intent: Intent, action: Action, tries: int = 0, root: int = 1) -> None:
         self._save()
-        if intent.effect not in self.run.machine.answers:
+        if self._performer.is_eager(intent.effect):
+            self._under_way.start_here(intent.key, partial(self._answer, intent, action, tries, root))
+        elif intent.effect not in self.run.machine.answers:
             fault = await self._apart(partial(self._performer.perform, intent, action, tries, root))
             if isinstance(fault, Step):
                 self._failure = _failure(intent, fault.payload)
-        elif self._performer.is_eager(intent.effect):
-            self._under_way.start_here(intent.key, partial(self._answer, intent, action, tries, root))
         else:
             self._under_way.start(intent.key, partial(self._answer, intent, action, tries, root))
             for _ in range(self._performer.rounds_to_begin(intent.effect)):

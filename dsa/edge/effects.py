@@ -6,7 +6,7 @@ or returns may end the run in another way.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 import attrs
@@ -52,31 +52,27 @@ def code_and_message(payload: dict[str, Any]) -> tuple[str, str]:
     return str(payload.get("code") or "ERROR"), str(payload.get("message") or "its policy gives no reason")
 
 
-async def attempted(effect: str, perform: Callable[[], Awaitable[list[Step]]]) -> list[Step]:
-    """Call a policy once and give its steps; what it raises, or returns instead of steps, becomes an error step.
+def failure_of(effect: str, error: BaseException) -> list[Step]:
+    """Return the error step for what came of a policy instead of steps.
 
-    Only what is meant for the program itself comes through: cancellation by the driver, Ctrl-C, and ReplayMismatchError, because trying
-    again with another program would do again what is recorded.
+    What is meant for the program itself is raised again: cancellation by the driver, Ctrl-C, and ReplayMismatchError, because trying
+    again with another program would do again what is recorded; BudgetSpentError is the caller's.
     """
-    try:
-        return await perform()
-    except (KeyboardInterrupt, GeneratorExit, ReplayMismatchError, BudgetSpentError):
-        raise
-    except asyncio.CancelledError as error:
+    if isinstance(error, KeyboardInterrupt | GeneratorExit | ReplayMismatchError | BudgetSpentError):
+        raise error
+    if isinstance(error, asyncio.CancelledError):  # a policy may raise it itself, when nobody has cancelled anything
         task = asyncio.current_task()
         if task is not None and task.cancelling():
-            raise
-        return [error_of(effect, error)]  # the policy raised it itself: nobody has cancelled anything
-    except NoStepsError as error:
+            raise error
+    if isinstance(error, NoStepsError):
         return [error_step(effect, BAD_ANSWER, str(error))]
-    except BaseException as error:  # noqa: BLE001  (sys.exit in a policy ends the effect, not the program)
-        return [error_of(effect, error)]
+    return [error_of(effect, error)]
 
 
 def fault_in(steps: list[Step]) -> Step | None:
     """Give the first error step."""
     for step in steps:
-        if _ERROR in step.payload_text and step.payload.get("error") is True:
+        if _ERROR in step.payload_text and step.content.get("error") is True:
             return step
     return None
 

@@ -4,17 +4,18 @@ Takes intents and actions, gives answers; every try is recorded through the host
 is its context here.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
-from typing import Protocol
+from types import MappingProxyType
+from typing import Any, Protocol
 
 import attrs
 
 from dsa.declarations import Effect
 from dsa.edge.binding import Bindings
 from dsa.edge.clock import Clock
-from dsa.edge.effects import TimeLimit, answer_in, attempted, fault_in, result_of, within
+from dsa.edge.effects import TimeLimit, answer_in, failure_of, fault_in, result_of, within
 from dsa.meaning import Occurrence
 from dsa.runtime.budgets import BUDGET, BudgetSpentError, Meter
 from dsa.runtime.call_tree import CALL
@@ -29,7 +30,7 @@ from dsa.runtime.ledger import (
     Record,
     VerdictEntry,
 )
-from dsa.runtime.policies import Action, Answering, Step, error_of, error_step
+from dsa.runtime.policies import Action, Answering, Policy, Step, error_of, error_step
 from dsa.runtime.recorded import numbered, open_calls, outcome_step
 from dsa.runtime.recovery import declared, ends_its_tries
 from dsa.runtime.redacting import RedactingArtifacts, artifact_flagged, entry_without, never_passed, step_without
@@ -71,6 +72,8 @@ class Performer:
     _calls: Mapping[str, Sequence[CallRecord]] = attrs.field(init=False)
     _surroundings: "_Surroundings" = attrs.field(init=False)
     _allowed: frozenset[str] = attrs.field(init=False)
+    _config: Mapping[str, Any] = attrs.field(init=False)
+    _plans: "dict[str, _Plan]" = attrs.field(init=False, factory=dict)
 
     @_calls.default
     def _recorded_calls(self) -> Mapping[str, Sequence[CallRecord]]:
@@ -84,75 +87,89 @@ class Performer:
     def _what_policies_call(self) -> frozenset[str]:
         return frozenset(self._binding.policies)
 
+    @_config.default
+    def _what_policies_read(self) -> Mapping[str, Any]:
+        return MappingProxyType(dict(self._binding.config))
+
     async def perform(self, intent: Intent, action: Action, tries: int, root: int) -> Occurrence | Step | None:
         """Perform an effect and record every try. `tries` were made before, all in vain; one more is always made. `root` is that of its calls.
 
         Gives its answer, an error step, or None when it has no answers and has not failed.
         """
-        machine = self._host.run.machine
-        about = declared(machine, intent.effect)
+        effect, plan, clock, host = intent.effect, self._plan(intent.effect), self._clock, self._host
         answer: Occurrence | Step | None = None
-        last = max(0, (about.retries or 0) - tries)
+        last = max(0, (plan.about.retries or 0) - tries)
         for number in range(last + 1):
             if number:
-                await self._clock.sleep(backoff_s(number))
-            self._meter.follow(self._host.run.ledger)
-            spent = self._meter.exhausted(intent.effect)
+                await clock.sleep(backoff_s(number))
+            self._meter.follow(host.run.ledger)
+            spent = self._meter.exhausted(effect)
             if spent is not None:
-                answer = error_step(intent.effect, BUDGET, f"its budget is spent: {spent}")
-                self._host.keep(result_of(intent, [answer], at_ms=self._clock.wall_ms()))
+                answer = error_step(effect, BUDGET, f"its budget is spent: {spent}")
+                host.keep(result_of(intent, [answer], at_ms=clock.wall_ms()))
                 break
-            began_s = self._clock.now_s()
-            steps = await self._tried(intent.key, action, about, root + number)
-            answer = answer_in(machine, intent.effect, steps) if intent.effect in machine.answers else fault_in(steps)
+            began_s = clock.now_s()
+            steps = await self._tried(intent.key, action, plan, root + number)
+            answer = answer_in(host.run.machine, effect, steps) if plan.has_answers else fault_in(steps)
+            has_failed = isinstance(answer, Step)
             said = [*steps, answer] if isinstance(answer, Step) and answer not in steps else steps
-            result = result_of(intent, said, self._clock.now_s() - began_s, self._clock.wall_ms())
-            if not isinstance(answer, Step) or ends_its_tries(about, result) or number == last:
-                (self._host.settle if intent.effect in machine.answers else self._host.keep)(result)
+            result = result_of(intent, said, clock.now_s() - began_s, clock.wall_ms())
+            if not has_failed or ends_its_tries(plan.about, result) or number == last:
+                (host.settle if plan.has_answers else host.keep)(result)
                 break
-            self._host.keep(result)
+            host.keep(result)
         return answer
+
+    def _plan(self, effect: str) -> "_Plan":
+        plan = self._plans.get(effect)
+        if plan is None:
+            machine, policy = self._host.run.machine, self._binding.effects[effect]
+            about = declared(machine, effect)
+            has_answers = effect in machine.answers
+            is_eager = has_answers and isinstance(policy, Answering) and policy.is_eager
+            plan = self._plans[effect] = _Plan(policy, about, has_answers, is_eager)
+        return plan
 
     def is_eager(self, effect: str) -> bool:
         """Tell whether an effect is begun in the driver's own task: its policy is made for that, and may take as long as it likes."""
-        policy = self._binding.effects[effect]
-        return (
-            isinstance(policy, Answering)
-            and policy.is_eager
-            and self._limit_of(declared(self._host.run.machine, effect)) is None
-        )
+        plan = self._plan(effect)
+        return plan.is_eager and self._limit_of(plan.about) is None
 
     def rounds_to_begin(self, effect: str) -> int:
         """Tell how often the event loop goes round until a policy has begun: its effect is a task, and below a time limit so is the policy."""
-        return 1 if self._limit_of(declared(self._host.run.machine, effect)) is None else 2
+        return 1 if self._limit_of(self._plan(effect).about) is None else 2
 
-    async def _tried(self, key: str, action: Action, about: Effect, root: int) -> list[Step]:
+    async def _tried(self, key: str, action: Action, plan: "_Plan", root: int) -> list[Step]:
         """Call the policy once; whatever it does, steps come of it (S7). Raises ReplayMismatchError."""
-        policy = self._binding.effects[action.policy]
-        calls, limit = self._calls_under(about.name, key, root), self._limit_of(about)
-        perform = partial(calls.perform, action, policy, allowed=self._allowed, with_ids=False)
-        self._meter.begins(action.policy)
+        name, limit = action.policy, self._limit_of(plan.about)
+        calls = self._calls_under(name, key, root)
+        self._meter.begins(name)
         try:
-            self._host.require_able()
             if limit is None:
-                steps = await attempted(action.policy, perform)
+                self._host.require_able()
+                steps = await calls.perform(action, plan.policy, allowed=self._allowed, with_ids=False)
             else:
-                steps = await within(self._clock, limit, self._attempted(action.policy, perform))
-            if fault_in(steps) is None:
-                return steps  # they come from a policy, and have no secrets any more
-            steps = self._with_call(steps, key, calls.crashed_in)
-            return [step_without(self._binding.secrets, step) for step in steps]
+                steps = await within(self._clock, limit, self._attempted(calls, action, plan.policy))
         except TimeoutError as error:
-            return [error_of(action.policy, error)]
+            steps = [error_of(name, error)]
         except BudgetSpentError as error:
-            return [error_step(action.policy, BUDGET, str(error))]
+            steps = [error_step(name, BUDGET, str(error))]
+        except BaseException as error:  # noqa: BLE001  (sys.exit in a policy ends the effect, not the program)
+            self._host.require_able()  # what the store has raised is no policy's fault
+            steps = failure_of(name, error)
         finally:
-            self._meter.ends(action.policy)
+            self._meter.ends(name)
+        if fault_in(steps) is None:
+            return steps  # they come from a policy, and have no secrets any more
+        return [step_without(self._binding.secrets, step) for step in self._with_call(steps, key, calls.crashed_in)]
 
-    async def _attempted(self, effect: str, perform: Callable[[], Awaitable[list[Step]]]) -> list[Step]:
-        """Call the policy, unless the store has failed: below a time limit it begins a moment after it was asked for."""
+    async def _attempted(self, calls: Calls, action: Action, policy: Policy) -> list[Step]:
+        """Call the policy in a task of its own, unless the store has failed: it begins a moment after it was asked for."""
         self._host.require_able()
-        return await attempted(effect, perform)
+        try:
+            return await calls.perform(action, policy, allowed=self._allowed, with_ids=False)
+        except BaseException as error:  # noqa: BLE001  (as above)
+            return failure_of(action.policy, error)
 
     def _with_call(self, steps: list[Step], key: str, path: str | None) -> list[Step]:
         """Say of what an effect's policy raised in which call that was, if one raised it."""
@@ -165,7 +182,7 @@ class Performer:
 
     def _calls_under(self, effect: str, key: str, root: int) -> Calls:
         """Give what makes the calls of one try, with what is recorded of them; those in doubt that count as failed are recorded so."""
-        recorded = list(self._calls.get(key, ()))
+        recorded = list(self._calls[key]) if key in self._calls else []
         for call in open_calls(recorded) if recorded else ():
             if call.in_doubt == "fail" and call.path.startswith(f"{root}."):
                 (said,) = numbered([outcome_step(call.policy, failed=True)], call.path)
@@ -178,7 +195,7 @@ class Performer:
             root=root,
             recorded=recorded,
             append=partial(self._append, effect),
-            config=self._binding.config,
+            config=self._config,
             surroundings=self._surroundings,
             secrets=self._binding.secrets,
         )
@@ -204,6 +221,16 @@ class Performer:
         if declared_ms is not None and declared_ms / 1000 < left:
             return TimeLimit(declared_ms / 1000, "its time limit (column `time limit` of Effects)")
         return TimeLimit(left, "what its budget of seconds leaves") if left < inf else None
+
+
+@attrs.frozen
+class _Plan:
+    """What is the same each time that an effect is performed."""
+
+    policy: Policy
+    about: Effect
+    has_answers: bool
+    is_eager: bool
 
 
 def _calls_by_key(ledger: Iterable[Entry]) -> Mapping[str, Sequence[CallRecord]]:

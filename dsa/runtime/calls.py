@@ -16,7 +16,7 @@ from typing import Any
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.ledger import ArtifactEntry, CallEntry, CallResultEntry, Ledger, VerdictEntry
-from dsa.runtime.one_call import Fault, Request, steps_from
+from dsa.runtime.one_call import Fault, Request, begun, steps_in
 from dsa.runtime.policies import (
     Action,
     Decorator,
@@ -62,13 +62,18 @@ class Calls:
     ) -> None:
         self.registry = registry
         self.key = key
-        self.name = "/".join(part for part in (run_id, key) if part)
-        self.config: Mapping[str, Any] = MappingProxyType(dict(config or {}))
+        self.config = config if isinstance(config, MappingProxyType) else MappingProxyType(dict(config or {}))
         self.record = Record(recorded, key, str(root))
+        self._run_id = run_id
         self._append = append
         self._surroundings = surroundings
         self._secrets = secrets
         self._fault: Fault | None = None
+
+    @property
+    def name(self) -> str:
+        """What the keys that policies see begin with."""
+        return "/".join(part for part in (self._run_id, self.key) if part)
 
     @property
     def crashed_in(self) -> str | None:
@@ -115,7 +120,7 @@ class Calls:
     async def steps_of(self, policy: Policy, action: Action, scope: "_Scope", *, with_ids: bool = True) -> list[Step]:
         """Call a policy and give its steps; `with_ids` numbers those without an id under its path."""
         try:
-            steps = await steps_from(policy, action, scope)
+            steps = steps_in(action.policy, await begun(action.policy, policy(action, scope)))
             scope.require_all_asked()
         except (Exception, SystemExit) as error:
             if not scope.abandoned:
@@ -131,7 +136,8 @@ class Calls:
 
     def without_secrets(self, steps: Iterable[Step]) -> list[Step]:
         """Give steps without secrets."""
-        return list(steps) if self._secrets is None else [step_without(self._secrets, step) for step in steps]
+        secrets = self._secrets
+        return list(steps) if secrets is None else [step_without(secrets, step) for step in steps]
 
     def kept(self, action: Action) -> Action:
         """Give a request as it is recorded and compared: without secrets."""

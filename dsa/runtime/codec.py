@@ -5,7 +5,6 @@ It knows none of them.
 """
 
 from collections.abc import Callable, Mapping
-from operator import attrgetter
 from typing import Any
 
 import attrs
@@ -14,14 +13,6 @@ from dsa.runtime.json_text import quoted, text_of
 
 #: How a field is written, by its converter; those of other converters, and of none, are JSON as they are.
 AsJson = Mapping[Any, Callable[[Any], Any]]
-#: What most values are, and what writes these quickest.
-_TEXTS: dict[type, Callable[[Any], str]] = {
-    str: quoted,
-    int: int.__repr__,
-    type(None): lambda _: "null",
-    dict: lambda each: text_of(each) if each else "{}",
-    tuple: lambda each: text_of(each) if each else "[]",
-}
 
 
 def object_of(value: Any, kind: str, as_json: AsJson) -> dict[str, Any]:  # noqa: ANN401  (of any attrs class)
@@ -34,27 +25,44 @@ def object_of(value: Any, kind: str, as_json: AsJson) -> dict[str, Any]:  # noqa
 
 
 def line_writer(cls: type[Any], kind: str, as_json: AsJson) -> Callable[[Any], str]:
-    """Return a function that writes values of a class as one line of JSON, without the fields that have their default."""
-    fields, text_for = attrs.fields(cls), _TEXTS.get
-    required = [field for field in fields if field.default is attrs.NOTHING]
-    values = attrgetter(*(field.name for field in fields))
-    count = len(required)
-    template = ",".join([f'{{"kind":"{kind}"', *(f'"{field.name}":%s' for field in required)])
-    first = [(place, as_json[field.converter]) for place, field in enumerate(required) if field.converter in as_json]
-    others = [(f',"{field.name}":', _default(field), as_json.get(field.converter)) for field in fields[count:]]
+    """Return a function that writes values of a class as one line of JSON, without the fields that have their default.
 
-    def write(value: Any) -> str:  # noqa: ANN401  (of this class)
-        given = [*values(value)] if count + len(others) > 1 else [values(value)]
-        for place, shape in first:
-            given[place] = shape(given[place])
-        text = template % tuple([text_for(type(each), text_of)(each) for each in given[:count]])
-        for (slot, default, convert), each in zip(others, given[count:], strict=True):
-            if each is not default and (each != default or type(each) is not type(default)):
-                content = each if convert is None else convert(each)
-                text += slot + text_for(type(content), text_of)(content)
-        return text + "}"
-
+    It is generated, with what is known of each field, as attrs generates the class's `__init__`.
+    """
+    known: dict[str, Any] = {"quoted": quoted, "whole": int.__repr__, "text_of": text_of}
+    required, others = f'{{{{"kind":"{kind}"', list[str]()
+    for place, field in enumerate(attrs.fields(cls)):
+        known[f"convert{place}"], known[f"default{place}"] = as_json.get(field.converter), _default(field)
+        if field.default is attrs.NOTHING:
+            required += f',"{field.name}":{{{_written(field, place, as_json, f"value.{field.name}")}}}'
+        else:
+            text = f"',\"{field.name}\":' + {_written(field, place, as_json, 'given')}"
+            others += [
+                f"    given = value.{field.name}",
+                f"    if {_is_other(field, place)}:",
+                f"        line += {text}",
+            ]
+    source = "\n".join(["def write(value):", f"    line = f'{required}'", *others, "    return line + '}'"])
+    exec(compile(source, f"<writer of {kind}>", "exec"), known)  # noqa: S102  (names of our own classes)
+    write: Callable[[Any], str] = known["write"]
     return write
+
+
+def _written(field: "attrs.Attribute[Any]", place: int, as_json: AsJson, value: str) -> str:
+    """Return the expression that writes a field's value."""
+    if field.converter in as_json:
+        return f"text_of(convert{place}({value}))"
+    return f"{'quoted' if field.type is str else 'whole' if field.type is int else 'text_of'}({value})"
+
+
+def _is_other(field: "attrs.Attribute[Any]", place: int) -> str:
+    """Return the condition under which a value is not the field's default; 0 and 0.0 are not the same."""
+    default = _default(field)
+    if default is None:
+        return "given is not None"
+    if default in ("", ()):
+        return "given"
+    return f"given != default{place} or type(given) is not type(default{place})"
 
 
 def reader(cls: type[Any]) -> Callable[[Mapping[str, Any]], Any]:

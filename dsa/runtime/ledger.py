@@ -47,12 +47,12 @@ class Ledger(Generic[T]):
 
     def extend(self, entries: Iterable[T]) -> "Ledger[T]":
         """Give the ledger with more entries."""
-        if len(self._shared) != self._length:
+        shared = self._shared
+        if len(shared) != self._length:
             return Ledger((*self, *entries))
+        shared.extend(entries)
         longer: Ledger[T] = Ledger.__new__(Ledger)
-        longer._shared = self._shared
-        longer._shared.extend(entries)
-        longer._length = len(longer._shared)
+        longer._shared, longer._length = shared, len(shared)
         return longer
 
     def after(self, count: int) -> tuple[T, ...]:
@@ -91,9 +91,14 @@ class Ledger(Generic[T]):
         return f"Ledger([{self[0]!r}, .. {self._length - 2} more .., {self[-1]!r}])"
 
 
+_TUPLES = frozenset({tuple})
+
+
 def _pairs(given: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
     if not given:
         return ()
+    if type(given) is tuple and {*map(type, given)} <= _TUPLES:
+        return given
     pairs: Iterable[tuple[str, Any]] = given.items() if isinstance(given, Mapping) else given
     return tuple([(str(name), value) for name, value in pairs])
 

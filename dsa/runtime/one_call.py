@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from dsa.runtime.policies import Action, Policy, PolicyContext, Step
+from dsa.runtime.policies import Action, Step
 
 
 class NoStepsError(TypeError):
@@ -44,19 +44,22 @@ class Fault:
         return not self.is_crash or any(f"{seen}.".startswith(f"{path}.") for seen in self.paths)
 
 
-async def steps_from(policy: Policy, action: Action, context: PolicyContext) -> list[Step]:
-    """Call a policy. NoStepsError when it does not give steps."""
-    giving: object = policy(action, context)
-    if not isinstance(giving, CoroutineType | Awaitable):  # mostly the first, which is found sooner
-        raise NoStepsError(f"the policy {action.policy} is no async function")
-    steps: object = await giving
-    if not isinstance(steps, list | tuple):
-        raise NoStepsError(f"the policy {action.policy} gave {_kind(steps)}, not a list of Steps")
-    for item in steps:
+def begun(policy: str, giving: object) -> Awaitable[object]:
+    """Return what a policy gave when it was called, to be awaited. NoStepsError when it is no async function."""
+    if type(giving) is CoroutineType or isinstance(giving, Awaitable):  # mostly the first, which is found sooner
+        return giving
+    raise NoStepsError(f"the policy {policy} is no async function")
+
+
+def steps_in(policy: str, given: object) -> list[Step]:
+    """Return the steps that a policy gave. NoStepsError when it gave something else."""
+    if not isinstance(given, list | tuple):
+        raise NoStepsError(f"the policy {policy} gave {_kind(given)}, not a list of Steps")
+    for item in given:
         if not isinstance(item, Step):
-            inside = f"{_kind(steps)} with {_kind(item)} in it"
-            raise NoStepsError(f"the policy {action.policy} gave {inside}, not a list of Steps")
-    return list(steps)
+            inside = f"{_kind(given)} with {_kind(item)} in it"
+            raise NoStepsError(f"the policy {policy} gave {inside}, not a list of Steps")
+    return list(given)
 
 
 def _kind(given: object) -> str:

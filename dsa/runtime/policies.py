@@ -17,7 +17,7 @@ from dsa.errors import GenerationError
 from dsa.expr import Outcome
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import GeneratorInterface, GuardInterface
-from dsa.runtime.json_text import sorted_text_of, value_of
+from dsa.runtime.json_text import quoted, sorted_text_of, value_of
 from dsa.runtime.ledger import ArtifactEntry, Ledger, VerdictEntry
 from dsa.runtime.run import Run
 
@@ -55,17 +55,20 @@ def _require_text_keys(value: Any) -> None:  # noqa: ANN401  (whatever stands in
     """Refuse the keys that `json` would turn into texts: 1 and "1" would be one key."""
     inner = value
     if isinstance(value, dict):
-        for key in value:
-            if type(key) is not str and not isinstance(key, str):
-                raise TypeError(f"the key {key!r} of a payload is no text, so it is not JSON")
+        if not {*map(type, value)} <= _TEXT:
+            for key in value:
+                if not isinstance(key, str):
+                    raise TypeError(f"the key {key!r} of a payload is no text, so it is not JSON")
         inner = value.values()
-    for part in inner:
-        if type(part) not in _PLAIN and isinstance(part, _NESTED):
-            _require_text_keys(part)
+    if not {*map(type, inner)} <= _PLAIN:
+        for part in inner:
+            if isinstance(part, _NESTED):
+                _require_text_keys(part)
 
 
 _NESTED = (dict, list, tuple)
-_PLAIN = frozenset({str, int, float, bool, type(None)})
+_TEXT = frozenset({str})
+_PLAIN = _TEXT | {int, float, bool, type(None)}
 #: Where files lie whose errors are told without a place: this package, the shipped machines, Python, what is installed, what has no file.
 _NOT_THE_USERS = (
     *(f"{__file__.rpartition('dsa')[0]}{name}/" for name in ("dsa", "machines")),
@@ -167,7 +170,12 @@ def event_step(
     actor: str, event: str, *, verdicts: Mapping[str, Outcome] | None = None, data: object = None, step_id: str = ""
 ) -> Step:
     """Make the step by which an effect's policy answers: the event, its guards' verdicts, opaque JSON data."""
-    return Step(step_id, actor, EVENT, {"event": event, "verdicts": dict(verdicts or {}), "data": data})
+    said = dict(sorted(verdicts.items())) if verdicts else {}
+    text = f'{{"data":{canonical_value(data)},"event":{quoted(event)},"verdicts":{canonical_value(said) if said else "{}"}}}'
+    step = Step(step_id, actor, EVENT, PayloadText(text))
+    if type(data) in _PLAIN:  # nobody can change it: it is what reading the text would give
+        object.__setattr__(step, "_read", {"data": data, "event": event, "verdicts": said})
+    return step
 
 
 def text_step(actor: str, text: str, *, about: Payload | None = None, step_id: str = "") -> Step:

@@ -174,20 +174,9 @@ class Run:
         steps = self.steps
         if isinstance(entry, ArtifactEntry) or isinstance(entry, VerdictEntry):  # noqa: SIM101  (in half the time)
             steps = {**steps, entry.step: self.step(entry.step).after((entry,))}
-        ledger = self.ledger.append(entry)
-        return Run(
-            self.machine,
-            self.run_id,
-            self.configuration,
-            ledger,
-            self.seq,
-            self.keys,
-            steps,
-            self.specification,
-            self.timers,
-            self.entered,
-            self.taken,
-        )
+        after = Run.__new__(Run)  # what is the same is copied at once: many records change nothing but the ledger
+        after.__dict__.update(self.__dict__, steps=steps, ledger=self.ledger.append(entry))
+        return after
 
     def under(self, machine: Machine, change: ChangeEntry) -> "Run":
         """Go on under another machine, which has brought the run to where it is as its own has (`dsa diff` says whether it has).
