@@ -91,67 +91,70 @@ class Fold:
                     return position
                 position += taken
                 continue
-            if type(entry) is ArtifactEntry or type(entry) is VerdictEntry:
+            if type(entry) not in _ONLY_RECORDED:
+                if not (type(entry) is ArtifactEntry or type(entry) is VerdictEntry):
+                    return position
                 self._said.setdefault(entry.step, []).append(entry)
-            elif type(entry) not in _ONLY_RECORDED:
-                return position
             position += 1
         return position
 
     def _take_event(self, event: EventEntry, entries: Sequence[Entry], position: int) -> int:
         """Fold an event with what follows from it, from a position on; give how many entries these are, 0 when it is not plainly they."""
-        seq = self.seq + 1
-        if event.key is not None and (event.source is not None or event.key != self._key_answered(event)):
+        seq, keys, compiled = self.seq + 1, self.keys, self._compiled
+        if event.seq != seq or event.at is not None:
             return 0
-        if event.at is not None:
+        if event.key is not None and (
+            event.source is not None or event.key != keys.get(compiled.origins.get(event.event, ""))
+        ):
             return 0
-        outcome = self._compiled.move(self, event)
-        if isinstance(outcome, Refusal):
-            refused = RefusalEntry(outcome.reason, outcome.message, outcome.accepted)
-            if event.seq != seq or position == len(entries) or entries[position] != refused:
+        moved = compiled.move(self, event)
+        if isinstance(moved, Refusal):
+            refused = RefusalEntry(moved.reason, moved.message, moved.accepted)
+            if position == len(entries) or entries[position] != refused:
                 return 0
             self.seq = seq
             return 2
-        (move, values), place, steps = outcome, f"{seq}/", self._steps
+        move, values = moved
+        steps = self._steps
         accepted: tuple[tuple[str, str], ...] = ()
         if move.finalises is not None or move.revokes or move.event == SPECIFICATION:
             steps, accepted = views_after(move, self.steps)
-        end = position + 1 + len(move.started)
-        if not (
-            end <= len(entries)
-            and event.seq == seq
-            and _is_row(entries[position], move, changes(move, self.values, values), accepted)
-            and _are_effects(entries, position + 1, place, move)
-        ):
+        changed = changes(move, self.values, values)
+        place = f"{seq}/"
+        if not _follows(entries, position, move, changed, accepted, place):
             return 0
         self.state, self.values, self.outstanding, self.seq = move.target, values, move.outstanding, seq
-        self.keys, self._steps = keys_after(move, self.keys, place), steps
-        self.timers = timers_after(move, self.timers, event.at_ms)
+        if move.started or move.ended:
+            self.keys = keys_after(move, keys, place)
+        self._steps = steps
+        if move.timers:
+            self.timers = timers_after(move, self.timers, event.at_ms)
         self.entered, self.taken = places_after(move, event, self.entered, self.taken)
         if move.event == SPECIFICATION:
             self.specification = event.data
-        return end - position + 1
-
-    def _key_answered(self, event: EventEntry) -> str | None:
-        return self.keys.get(self._compiled.origins.get(event.event, ""))
+        return 2 + len(move.started)
 
 
-def _is_row(entry: Entry, move: Move, changed: object, accepted: object) -> bool:
-    return (
-        type(entry) is RowEntry
-        and entry.line == move.line
-        and entry.source == move.source
-        and entry.target == move.target
-        and entry.changed == changed
-        and entry.accepted == accepted
-    )
-
-
-def _are_effects(entries: Sequence[Entry], position: int, place: str, move: Move) -> bool:
-    """Tell whether the effects that a move starts stand from a position on."""
-    for ordinal, effect, _ in move.started:
+def _follows(
+    entries: Sequence[Entry], position: int, move: Move, changed: object, accepted: object, place: str
+) -> bool:
+    """Return whether the row of a move stands at a position, and the effects that it starts behind it."""
+    started = move.started
+    if position + len(started) >= len(entries):
+        return False
+    row = entries[position]
+    if not (
+        type(row) is RowEntry
+        and row.line == move.line
+        and row.source == move.source
+        and row.target == move.target
+        and row.changed == changed
+        and row.accepted == accepted
+    ):
+        return False
+    for ordinal, effect, _ in started:
+        position += 1
         asked = entries[position]
         if not (type(asked) is EffectEntry and asked.effect == effect and asked.key == place + ordinal):
             return False
-        position += 1
     return True

@@ -82,6 +82,8 @@ def places_after(
 
 def changes(move: Move, before: tuple[Value, ...], after: tuple[Value, ...]) -> tuple[tuple[str, Value], ...]:
     """Give the variables that have other values after a move, with these."""
+    if not move.updated or after == before:
+        return ()
     return tuple([(name, after[place]) for place, name in move.updated if after[place] != before[place]])
 
 
