@@ -70,7 +70,7 @@ class Driver:
     """Drives one run. `run` is the run as it is now, `clock` the time it goes by.
 
     `commands` are what `begin` gave beside the run, `left` is what a run that was cut off has left to do, `limits` are its budget. Every
-    entry goes to the `journal`; `observe` is called with it once it is durable, first with those that the run comes with; `on_rest`
+    entry goes to the `journal`; `observe` is called with those of a commit once they are durable, first with those that the run comes with; `on_rest`
     whenever nothing but timers is under way, `on_text` with the keys of calls and the pieces of text that they show.
     """
 
@@ -85,7 +85,7 @@ class Driver:
         journal: Journal | None = None,
         limits: Iterable[Limit] = (),
         clock: Clock | None = None,
-        observe: Callable[[Entry], None] | None = None,
+        observe: Callable[[Sequence[Entry]], None] | None = None,
         on_rest: Callable[[], None] | None = None,
         on_text: Callable[[str, str], None] | None = None,
     ) -> None:
@@ -108,7 +108,8 @@ class Driver:
         self._failure: Failure | None = None
         self._broken: BaseException | None = None
         self._will_save = self._is_away = False
-        self._show(run.ledger[: self._saved])
+        if observe is not None and self._saved:
+            observe(run.ledger[: self._saved])
 
     def send(self, occurrence: Occurrence, at: str | None = None) -> None:
         """Hand in an outside event, from the event loop's thread; it is taken when its turn comes, if its place is still `at`.
@@ -304,15 +305,11 @@ class Driver:
         try:
             if self._journal is not None:
                 self._journal.append(entries, taking=taking)
-            self._show(entries)
+            if self._observe is not None:
+                self._observe(entries)
         except BaseException as error:  # a policy that records would be blamed for it
             self._break(error)
             raise
-
-    def _show(self, entries: Iterable[Entry]) -> None:
-        if self._observe:
-            for entry in entries:
-                self._observe(entry)
 
     def record(self, entry: Record) -> None:
         """Append what a policy did; it is durable when the policy next waits or returns."""

@@ -1,6 +1,6 @@
 """Held runs: a run with its driver, written by this process while it holds it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -99,19 +99,21 @@ class HeldRun:
         """What the run's policies read: model, seed, budget and the settings that it was started with."""
         return self._setup.binding.config
 
-    def _observe(self, entry: Entry) -> None:
-        """Pass a durable entry on to those who watch, once."""
-        self._count += 1
-        if self._count <= self._shown:
+    def _observe(self, entries: Sequence[Entry]) -> None:
+        """Pass durable entries on to those who watch, each once."""
+        self._count += len(entries)
+        new = self._count - self._shown
+        if new <= 0:
             return
-        self._shown = self._count
-        self._rest = None
-        if self.folder is not None:
-            self.folder.observe(entry, self.artifacts)
-        if self._setting.log is not None:
-            self._setting.log.take(entry, self._count > self._known)
-        if self._setting.on_moment is not None:
-            self._setting.on_moment(Moment(self.id, self._count, entry), self._count > self._known)
+        self._shown, self._rest = self._count, None
+        log, on_moment = self._setting.log, self._setting.on_moment
+        for number, entry in enumerate(entries[-new:], start=self._count - new + 1):
+            if self.folder is not None:
+                self.folder.observe(entry, self.artifacts)
+            if log is not None:
+                log.take(entry, number > self._known)
+            if on_moment is not None:
+                on_moment(Moment(self.id, number, entry), number > self._known)
         self._watchers.wake()
 
     def _waits_for_timers(self) -> None:
