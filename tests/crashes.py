@@ -169,7 +169,7 @@ def _alive(machine, store, binding, clock, life, acknowledged):
             commands=commands,
             journal=journal,
             clock=clock,
-            observe=acknowledged.append,
+            observe=acknowledged.extend,
         )
         return driver, {}
     held, recorded = store.hold(RUN, take=True)
@@ -179,6 +179,6 @@ def _alive(machine, store, binding, clock, life, acknowledged):
     journal = Breaking(held, countdown, late=late)
     left = unfinished(run)
     driver = Driver(
-        run, binding, MemoryArtifacts(), left=left, journal=journal, clock=clock, observe=acknowledged.append
+        run, binding, MemoryArtifacts(), left=left, journal=journal, clock=clock, observe=acknowledged.extend
     )
     return driver, {flying.intent.key: "retry" for flying in left.in_flight}

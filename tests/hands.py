@@ -88,7 +88,7 @@ def finish(playing):
     return asyncio.run(bounded())
 
 
-def driver_of(machine, effects_, guards=None, generators=None, clock=None, observe=lambda _entry: None):
+def driver_of(machine, effects_, guards=None, generators=None, clock=None, observe=lambda _entries: None):
     run, commands = begin(machine, "r")
     binding = Bindings(effects_, guards or {}, generators or {})
     return Driver(run, binding, MemoryArtifacts(), commands=commands, clock=clock or StillClock(), observe=observe)

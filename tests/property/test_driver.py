@@ -117,7 +117,7 @@ async def played(machine, chance):
         MemoryArtifacts(),
         commands=commands,
         clock=clock,
-        observe=lambda entry: written.append(dump_line(entry)),
+        observe=lambda entries: written.extend(map(dump_line, entries)),
     )
     outside = [event.name for event in machine.events if event.origin == OUTSIDE]
     driving = asyncio.create_task(driver.drive())

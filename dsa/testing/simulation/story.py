@@ -220,6 +220,8 @@ class Story:
         while not self.is_broken and len(self.processes) <= self._most_lives:
             process = self.new_process()
             is_held = self._held(process, said)
+            if not is_held and process.rival is not None:
+                return process.rival
             if not is_held and not self.facts.entries and not self.facts.being_written:
                 return self._begun()
             if is_held and said == Said():

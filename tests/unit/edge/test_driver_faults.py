@@ -67,7 +67,7 @@ def doing(*results):
     return policy
 
 
-def errand(fetch=None, log=None, fair=None, clock=None, limits=(), observe=lambda _entry: None):
+def errand(fetch=None, log=None, fair=None, clock=None, limits=(), observe=lambda _entries: None):
     run, commands = begin(ERRAND, "r")
     binding = Bindings(
         {"fetch": fetch or doing([event_step("fetch", "fetched")]), "log": log or doing([])},
@@ -183,8 +183,9 @@ def test_what_a_budget_of_seconds_leaves_is_a_time_limit():
 
 @pytest.mark.parametrize("effect", ["fetch", "log"])
 def test_a_watcher_that_fails_is_heard_and_nothing_hangs(effect):
-    def watch(entry):
-        if isinstance(entry, ResultEntry) and entry.key == {"log": "1/1", "fetch": "1/2"}[effect]:
+    def watch(entries):
+        key = {"log": "1/1", "fetch": "1/2"}[effect]
+        if any(isinstance(entry, ResultEntry) and entry.key == key for entry in entries):
             raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
@@ -200,7 +201,7 @@ def test_what_cannot_be_recorded_is_refused_before_anything_has_changed(entry):
         return []
 
     written = []
-    rest = driven(errand(log=recording, observe=written.append))
+    rest = driven(errand(log=recording, observe=written.extend))
     assert (rest.kind, rest.failure.what) == ("stopped", "log")
     assert entry not in list(rest.run.ledger)
     assert written == list(rest.run.ledger)
@@ -298,8 +299,8 @@ def test_what_a_generator_may_not_give_is_a_failure_that_says_so(made, said):
 
 
 def test_a_watcher_that_fails_while_a_policy_records_is_not_the_policys_fault():
-    def watch(entry):
-        if isinstance(entry, ArtifactEntry):
+    def watch(entries):
+        if any(isinstance(entry, ArtifactEntry) for entry in entries):
             raise OSError("disk full")
 
     run, commands = begin(AGENT, "r")

@@ -71,7 +71,7 @@ def run_agent(text, texts, verdicts, polite=("",), specification="please"):
     entries = []
     generator, guard = Texts(texts), verdicts if isinstance(verdicts, GuardInterface) else Verdicts(verdicts)
     driver = driver_of(
-        machine, effects, {"g": guard, "polite": Verdicts(polite)}, {"llm": generator}, observe=entries.append
+        machine, effects, {"g": guard, "polite": Verdicts(polite)}, {"llm": generator}, observe=entries.extend
     )
     rest = finish(driver.drive(Occurrence("specification", data=specification)))
     assert entries == list(rest.run.ledger), "whoever watches sees every entry, in order"

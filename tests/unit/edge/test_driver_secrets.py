@@ -215,7 +215,7 @@ def test_secrets_are_those_of_the_environment_unless_others_are_given():
     machine, told = WAITING, []
     binding = Bindings({"make": make}, {"g": PASSES}, secrets=Secrets({"OTHER": "elsewhere"}))
     run, commands = begin(machine, "r")
-    driver = Driver(run, binding, MemoryArtifacts(), commands=commands, observe=told.append)
+    driver = Driver(run, binding, MemoryArtifacts(), commands=commands, observe=told.extend)
     finish(driver.drive(Occurrence("text", data=f"{WORD} elsewhere")))
     (sent,) = (entry for entry in told if isinstance(entry, EventEntry) and entry.event == "text")
     assert sent.data == f"{WORD} [secret OTHER]"
