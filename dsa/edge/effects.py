@@ -7,6 +7,7 @@ or returns may end the run in another way.
 
 import asyncio
 from collections.abc import Awaitable
+from functools import partial
 from typing import Any, TypeVar
 
 import attrs
@@ -20,7 +21,17 @@ from dsa.runtime.intents import Intent
 from dsa.runtime.json_text import quoted
 from dsa.runtime.ledger import ResultEntry
 from dsa.runtime.one_call import NoStepsError
-from dsa.runtime.policies import EVENT, Action, PayloadText, Step, canonical_json, canonical_value, error_of, error_step
+from dsa.runtime.policies import (
+    EVENT,
+    Action,
+    PayloadText,
+    Step,
+    Unwritten,
+    canonical_json,
+    canonical_value,
+    error_of,
+    error_step,
+)
 from dsa.runtime.recorded import ReplayMismatchError
 from dsa.runtime.run import Run
 
@@ -34,9 +45,15 @@ _ERROR = canonical_json({"error": True})[1:-1]
 
 def action_for(run: Run, intent: Intent, data: object) -> Action:
     """Give the action of an intent; `data` is that of the event which caused it. Its `key` names the run too: no other run has it."""
-    place = f'"key":{quoted(f"{run.run_id}/{intent.key}")},"source":{quoted(intent.source)},"target":{quoted(intent.target)}'
-    payload = PayloadText(f'{{"data":{canonical_value(data)},"event":{quoted(intent.event)},{place}}}')
+    payload = Unwritten(partial(_payload_of, run.run_id, intent, data))
     return Action(intent.effect, payload, answers_of(run.machine, intent.effect))
+
+
+def _payload_of(run_id: str, intent: Intent, data: object) -> PayloadText:
+    place = (
+        f'"key":{quoted(f"{run_id}/{intent.key}")},"source":{quoted(intent.source)},"target":{quoted(intent.target)}'
+    )
+    return PayloadText(f'{{"data":{canonical_value(data)},"event":{quoted(intent.event)},{place}}}')
 
 
 def answers_of(machine: Machine, effect: str) -> frozenset[str]:

@@ -34,6 +34,27 @@ class PayloadText(str):
     __slots__ = ()
 
 
+class Unwritten:
+    """The payload of an Action that is not written before somebody reads it, as few policies of effects do."""
+
+    __slots__ = ("_text", "_write")
+
+    def __init__(self, write: Callable[[], PayloadText]) -> None:
+        self._write: Callable[[], PayloadText] = write
+        self._text: PayloadText | None = None
+
+    @property
+    def text(self) -> PayloadText:
+        """The text."""
+        if self._text is None:
+            self._text = self._write()
+        return self._text
+
+
+def _text_of(payload: PayloadText | Unwritten) -> PayloadText:
+    return payload.text if isinstance(payload, Unwritten) else payload
+
+
 def canonical_json(payload: Payload | PayloadText) -> PayloadText:
     """Write a payload so that equal payloads give equal texts; TypeError or ValueError when it is not JSON."""
     if isinstance(payload, PayloadText):
@@ -78,6 +99,10 @@ _NOT_THE_USERS = (
 _NOTHING: Any = {}  # converted to text before anyone sees it
 
 
+def _to_be_written(payload: Payload | PayloadText | Unwritten) -> PayloadText | Unwritten:
+    return payload if isinstance(payload, Unwritten) else canonical_json(payload)
+
+
 @attrs.frozen
 class Action:
     """What is asked of a policy: its name, the payload, and the actions it may choose from.
@@ -88,25 +113,31 @@ class Action:
     """
 
     policy: str
-    _payload: PayloadText = attrs.field(default=_NOTHING, converter=canonical_json, alias="payload")
+    _payload: PayloadText | Unwritten = attrs.field(
+        default=_NOTHING,
+        converter=_to_be_written,
+        alias="payload",
+        eq=_text_of,
+        repr=_text_of,
+    )
     actions: frozenset[str] = frozenset()
 
     @property
     def payload(self) -> dict[str, Any]:
         """The arguments; a new value each time."""
-        payload: dict[str, Any] = value_of(self._payload)
+        payload: dict[str, Any] = value_of(self.payload_text)
         return payload
 
     @property
     def payload_text(self) -> PayloadText:
         """The arguments as JSON text, equal for equal ones."""
-        return self._payload
+        return _text_of(self._payload)
 
     @property
     def digest(self) -> str:
         """SHA-256 of policy, actions and payload: what a recorded call is compared by, and what an approval releases."""
         head = json.dumps([self.policy, sorted(self.actions)])
-        return hashlib.sha256(f"{head}\n{self._payload}".encode()).hexdigest()
+        return hashlib.sha256(f"{head}\n{self.payload_text}".encode()).hexdigest()
 
     def permitting(self, actions: Iterable[str]) -> "Action":
         """Give the same action with more actions to choose from."""
