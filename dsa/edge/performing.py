@@ -17,7 +17,7 @@ from dsa.edge.binding import Bindings
 from dsa.edge.clock import Clock
 from dsa.edge.effects import TimeLimit, answer_in, failure_of, fault_in, result_of, within
 from dsa.meaning import Occurrence
-from dsa.runtime.budgets import BUDGET, BudgetSpentError, Meter
+from dsa.runtime.budgets import BUDGET, BudgetSpentError, Limit, Meter
 from dsa.runtime.call_tree import CALL
 from dsa.runtime.calls import CallRecord, Calls
 from dsa.runtime.content import GeneratorInterface, GuardInterface
@@ -102,8 +102,7 @@ class Performer:
         for number in range(last + 1):
             if number:
                 await clock.sleep(backoff_s(number))
-            self._meter.follow(host.run.ledger)
-            spent = self._meter.exhausted(effect)
+            spent = self._spent(effect)
             if spent is not None:
                 answer = error_step(effect, BUDGET, f"its budget is spent: {spent}")
                 host.keep(result_of(intent, [answer], at_ms=clock.wall_ms()))
@@ -119,6 +118,13 @@ class Performer:
                 break
             host.keep(result)
         return answer
+
+    def _spent(self, effect: str) -> Limit | None:
+        """Return the limit that allows no further try of an effect, or None."""
+        if not self._meter.has_limits:
+            return None
+        self._meter.follow(self._host.run.ledger)
+        return self._meter.exhausted(effect)
 
     def _plan(self, effect: str) -> "_Plan":
         plan = self._plans.get(effect)
@@ -141,9 +147,10 @@ class Performer:
 
     async def _tried(self, key: str, action: Action, plan: "_Plan", root: int) -> list[Step]:
         """Call the policy once; whatever it does, steps come of it (S7). Raises ReplayMismatchError."""
-        name, limit = action.policy, self._limit_of(plan.about)
+        name, limit, meter = action.policy, self._limit_of(plan.about), self._meter
         calls = self._calls_under(name, key, root)
-        self._meter.begins(name)
+        if meter.has_limits:
+            meter.begins(name)
         try:
             if limit is None:
                 self._host.require_able()
@@ -158,7 +165,8 @@ class Performer:
             self._host.require_able()  # what the store has raised is no policy's fault
             steps = failure_of(name, error)
         finally:
-            self._meter.ends(name)
+            if meter.has_limits:
+                meter.ends(name)
         if fault_in(steps) is None:
             return steps  # they come from a policy, and have no secrets any more
         return [step_without(self._binding.secrets, step) for step in self._with_call(steps, key, calls.crashed_in)]
@@ -205,7 +213,7 @@ class Performer:
 
         Raises BudgetSpentError for a call of an effect whose budget is spent by the calls before it.
         """
-        if isinstance(entry, CallEntry):
+        if isinstance(entry, CallEntry) and self._meter.has_limits:
             self._meter.follow(self._host.run.ledger)
             spent = self._meter.spent(effect)
             if spent is not None:
@@ -217,7 +225,7 @@ class Performer:
 
     def _limit_of(self, about: Effect) -> TimeLimit | None:
         """Give the shorter of the effect's time limit and what its budget leaves."""
-        left, declared_ms = self._meter.seconds_left(about.name), about.time_limit_ms
+        left, declared_ms = self._meter.seconds_left(about.name) if self._meter.has_limits else inf, about.time_limit_ms
         if declared_ms is not None and declared_ms / 1000 < left:
             return TimeLimit(declared_ms / 1000, "its time limit (column `time limit` of Effects)")
         return TimeLimit(left, "what its budget of seconds leaves") if left < inf else None

@@ -79,11 +79,11 @@ class Meter:
         self._effect_of: dict[str, str] = {}
         self._under_way: dict[str, int] = defaultdict(int)
         self._followed = 0
+        #: Whether there is a limit at all.
+        self.has_limits = bool(self._limits)
 
     def follow(self, ledger: Ledger[Entry]) -> None:
         """Take note of what the entries say was spent that are new in a ledger, durable or not yet."""
-        if not self._limits:
-            return
         for entry in ledger.after(self._followed):
             self._observe(entry)
         self._followed = len(ledger)
@@ -118,13 +118,11 @@ class Meter:
 
     def begins(self, effect: str) -> None:
         """Take note that a try is under way."""
-        if self._limits:
-            self._count_under_way(effect, 1)
+        self._count_under_way(effect, 1)
 
     def ends(self, effect: str) -> None:
         """Take note that it is under way no longer; what it took is in its result."""
-        if self._limits:
-            self._count_under_way(effect, -1)
+        self._count_under_way(effect, -1)
 
     def _count_under_way(self, effect: str, more: int) -> None:
         for scope in self._scopes(effect):
@@ -132,14 +130,10 @@ class Meter:
 
     def exhausted(self, effect: str) -> Limit | None:
         """Give the limit that allows no further try of an effect, or None."""
-        if not self._limits:
-            return None
         return next((limit for limit in self._of(effect) if self._left(limit) <= 0), None)
 
     def spent(self, effect: str) -> Limit | None:
         """Give the limit that allows no further call within an effect that is under way, or None."""
-        if not self._limits:
-            return None
         return next((limit for limit in self._of(effect) if self._spent[limit.effect, limit.unit] >= limit.most), None)
 
     def left(self) -> tuple[Limit, ...]:
@@ -148,8 +142,6 @@ class Meter:
 
     def seconds_left(self, effect: str) -> float:
         """Give how long a try may take; infinite when nothing limits it."""
-        if not self._limits:
-            return inf
         return min((self._left(limit) for limit in self._of(effect) if limit.unit == "seconds"), default=inf)
 
     def _of(self, effect: str) -> list[Limit]:
