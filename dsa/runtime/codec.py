@@ -5,6 +5,8 @@ It knows none of them.
 """
 
 from collections.abc import Callable, Mapping
+from math import isfinite
+from types import NoneType, UnionType
 from typing import Any
 
 import attrs
@@ -29,7 +31,13 @@ def line_writer(cls: type[Any], kind: str, as_json: AsJson) -> Callable[[Any], s
 
     It is generated, with what is known of each field, as attrs generates the class's `__init__`.
     """
-    known: dict[str, Any] = {"quoted": quoted, "whole": int.__repr__, "text_of": text_of}
+    known: dict[str, Any] = {
+        "quoted": quoted,
+        "whole": int.__repr__,
+        "number": _number,
+        "text_of": text_of,
+        "null": "null",
+    }
     required, others = f'{{{{"kind":"{kind}"', list[str]()
     for place, field in enumerate(attrs.fields(cls)):
         known[f"convert{place}"], known[f"default{place}"] = as_json.get(field.converter), _default(field)
@@ -48,11 +56,24 @@ def line_writer(cls: type[Any], kind: str, as_json: AsJson) -> Callable[[Any], s
     return write
 
 
+#: The functions that write what most fields are, by their types; the field may be None as well.
+_WRITERS: dict[Any, str] = {str: "quoted", int: "whole", float: "number"}
+
+
 def _written(field: "attrs.Attribute[Any]", place: int, as_json: AsJson, value: str) -> str:
     """Return the expression that writes a field's value."""
     if field.converter in as_json:
         return f"text_of(convert{place}({value}))"
-    return f"{'quoted' if field.type is str else 'whole' if field.type is int else 'text_of'}({value})"
+    if isinstance(field.type, UnionType) and NoneType in field.type.__args__:
+        others = [each for each in field.type.__args__ if each is not NoneType]
+        writer = _WRITERS.get(others[0], "text_of") if len(others) == 1 else "text_of"
+        return f"({writer}({value}) if {value} is not None else null)"
+    return f"{_WRITERS.get(field.type, 'text_of')}({value})"
+
+
+def _number(value: float) -> str:
+    """Write a number as JSON does; ValueError for one that is not finite."""
+    return float.__repr__(value) if type(value) is float and isfinite(value) else text_of(value)
 
 
 def _is_other(field: "attrs.Attribute[Any]", place: int) -> str:
