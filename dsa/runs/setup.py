@@ -44,7 +44,7 @@ class Options:
 
 @attrs.frozen
 class Setup:
-    """A machine with its text and bindings, its limits, and what its first entry keeps (`started`).
+    """A machine with its text and bindings, its limits, and with what it is bound (`started`): what the first entry of a new run keeps.
 
     `source` gave the bindings, where no other process could find it: this one needs it when it takes the run up again.
     """
@@ -67,7 +67,7 @@ def setup_of(document: Document, options: Options, nested: Nested, config: Mappi
     limits = limits_of(machine, options.budget)
     started: dict[str, Any] = {
         "file": None if document.path is None else str(document.path.absolute()),
-        "module": _absolute(options.bindings),
+        "module": absolute_module(options.bindings),
         "model": absolute_script(options.model or DEFAULT_MODEL),
         "seed": options.seed or 0,
         "budget": list(options.budget),
@@ -112,7 +112,7 @@ def as_started(first: MachineEntry, now: Options) -> Options:
     before = Chosen(**{name: tuple(said) for name, said in (started.get("secrets") or {}).items()})
     return Options(
         now.bindings or started.get("module"),
-        now.model or started.get("model") or DEFAULT_MODEL,
+        now.model or started.get("model"),
         started.get("seed") if now.seed is None else now.seed,
         {},
         now.budget or started.get("budget") or (),
@@ -135,7 +135,7 @@ def limits_of(machine: Machine, budget: Sequence[str]) -> tuple[Limit, ...]:
     return tuple(read_limit(text, effects) for text in budget)
 
 
-def _absolute(bindings: Source | None) -> str | None:
+def absolute_module(bindings: Source | None) -> str | None:
     """Return a module as it can be found from another working folder; None for what another process cannot find."""
     if not isinstance(bindings, str | Path):
         return None

@@ -1,6 +1,8 @@
 """Runs taken up again: who is told what, and what changes nothing."""
 
 import asyncio
+import os
+import re
 
 import pytest
 from kept_runs import RUN, SHOP, begun, keep, recorded
@@ -14,7 +16,7 @@ from dsa.runs.record import OtherMachineError, replayed
 from dsa.runs.runs import Resumption, open_runs
 from dsa.runs.setup import Options
 from dsa.runtime.journal import Recorded
-from dsa.runtime.ledger import DoubtEntry, EventEntry, Ledger, ResultEntry
+from dsa.runtime.ledger import DecidedEntry, EventEntry, Ledger, ResultEntry
 from dsa.runtime.policies import event_step
 from dsa.runtime.run import ReplayError
 
@@ -69,7 +71,10 @@ def test_moments_that_were_there_are_told_from_new_ones(doubted):
     assert shop.did == ["pay", "mail", "log"]
     assert [(moment.run, moment.number) for moment, _ in seen] == [(RUN, at) for at in range(1, len(seen) + 1)]
     assert Ledger([moment.entry for moment, is_new in seen if not is_new]) == before
-    assert next(moment.entry for moment, is_new in seen if is_new) == DoubtEntry(PAY, "pay", "retry")
+    decided, resumed, *_ = [moment.entry for moment, is_new in seen if is_new]
+    assert decided == DecidedEntry(PAY, "retry", at_ms=decided.at_ms)
+    assert (resumed.effects, resumed.calls) == (((PAY, "retry"),), ())
+    assert re.fullmatch(rf".+@.+ \(process {os.getpid()}\)", resumed.by)
     assert Ledger([moment.entry for moment, _ in seen]) == rest.run.ledger == recorded(doubted).entries
 
 
@@ -129,7 +134,7 @@ def test_a_ledger_that_is_not_its_machines_is_not_taken_for_one():
     run, _ = begun().feed(Occurrence("order"))
     entries = [*run.ledger][:2]
     with pytest.raises(ReplayError, match="entry 2"):
-        replayed(Recorded(RUN, SHOP, Ledger([*entries, DoubtEntry("k", "pay", "ask")]), 1))
+        replayed(Recorded(RUN, SHOP, Ledger([*entries, DecidedEntry("k", "ask")]), 1))
 
 
 def test_a_new_run_can_be_taken_up_at_once(tmp_path):
