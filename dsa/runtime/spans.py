@@ -201,8 +201,8 @@ class Spans:
             case ResumedEntry(effects=effects):
                 self._model = entry.model
                 handled = tuple(f"{self._intents.effect(key)} {key}: {handling}" for key, handling in effects)
-                about: dict[str, Any] = {"by": entry.by, "model": entry.model, "module": entry.module}
-                self._tell("dsa.resumed", now_ns, {**about, "budget": entry.budget, "effects": handled})
+                session = {"by": entry.by, "model": entry.model, "module": entry.module, "budget": entry.budget}
+                self._tell("dsa.resumed", now_ns, {**session, "effects": handled})
             case DecidedEntry():
                 decided = {"effect": self._intents.effect(entry.key), "key": entry.about, "handling": entry.handling}
                 self._tell("dsa.decided", now_ns, decided)
