@@ -33,18 +33,7 @@ from dsa.runs.inbox import InboxReader
 from dsa.runs.one_policy import require_policy
 from dsa.runs.place import DEFAULT_RUNS, Place, opened_place, place_in_memory
 from dsa.runs.record import changed, replayed, require_no_secret, text_of
-from dsa.runs.setup import (
-    Options,
-    Setup,
-    Source,
-    absolute_module,
-    absolute_script,
-    as_started,
-    bound,
-    limits_of,
-    setup_of,
-    skip_replies,
-)
+from dsa.runs.setup import Options, Setup, Source, as_started, bound, limits_of, setup_of, skip_replies, started_now
 from dsa.runs.summary import SummaryJournal
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.inbox import Posted, delivered
@@ -170,8 +159,7 @@ class Runs(RunArchive):
         Raises UnknownRunError, HeldError, OtherMachineError, ReplayError, DamageError, BindingError; DoubtError and OccurrenceError for what
         cannot be said to it. Then nothing has changed.
         """
-        said = resumption or Resumption()
-        handle = self.hold(run_id, options=options, resumption=said, on_moment=on_moment)
+        handle = self.hold(run_id, options=options, resumption=resumption, on_moment=on_moment)
         handle.start(*occurrences)
         return handle
 
@@ -301,9 +289,7 @@ class Runs(RunArchive):
             binding = Bindings({})  # nothing is performed any more
         if options.model is None:
             skip_replies(binding, run.ledger)
-        model = now.model and absolute_script(now.model)
-        started = {**known, "module": absolute_module(now.bindings), "model": model, "budget": now.budget}
-        return Setup(machine, binding, text, first.digest, started, limits_of(machine, now.budget))
+        return Setup(machine, binding, text, first.digest, started_now(known, now), limits_of(machine, now.budget))
 
     def _bindings_of(self, machine: str) -> Source | None:
         given = self._bindings

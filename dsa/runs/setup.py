@@ -67,7 +67,7 @@ def setup_of(document: Document, options: Options, nested: Nested, config: Mappi
     limits = limits_of(machine, options.budget)
     started: dict[str, Any] = {
         "file": None if document.path is None else str(document.path.absolute()),
-        "module": absolute_module(options.bindings),
+        "module": _absolute(options.bindings),
         "model": absolute_script(options.model or DEFAULT_MODEL),
         "seed": options.seed or 0,
         "budget": list(options.budget),
@@ -121,6 +121,12 @@ def as_started(first: MachineEntry, now: Options) -> Options:
     )
 
 
+def started_now(known: Mapping[str, Any], now: Options) -> dict[str, Any]:
+    """Return what a run was started with, but for what it is bound with now; nothing for what cannot be named."""
+    model = now.model and absolute_script(now.model)
+    return {**known, "module": _absolute(now.bindings), "model": model, "budget": list(now.budget)}
+
+
 def skip_replies(binding: Bindings, entries: Iterable[Entry]) -> None:
     """Let scripts go on after the replies that a run has had of them."""
     scripts = {name: each for name, each in binding.generators.items() if isinstance(each, ScriptedGenerator)}
@@ -135,7 +141,7 @@ def limits_of(machine: Machine, budget: Sequence[str]) -> tuple[Limit, ...]:
     return tuple(read_limit(text, effects) for text in budget)
 
 
-def absolute_module(bindings: Source | None) -> str | None:
+def _absolute(bindings: Source | None) -> str | None:
     """Return a module as it can be found from another working folder; None for what another process cannot find."""
     if not isinstance(bindings, str | Path):
         return None
