@@ -17,7 +17,7 @@ from chats import CARS, told
 
 from dsa.meaning import Occurrence, Taken, start, step
 from dsa.runs.runs import open_runs
-from dsa.runtime.ledger import DoubtEntry, EffectEntry, EventEntry, RefusalEntry, ResultEntry, RowEntry
+from dsa.runtime.ledger import EffectEntry, EventEntry, RefusalEntry, ResultEntry, ResumedEntry, RowEntry
 from machines.chat.conversation import CALLED, REASONS, conversation_of
 from machines.chat.session import Chat, Settings
 from machines.talking.sessions import StoppedError
@@ -192,8 +192,8 @@ def happened_once(entries):
         if isinstance(entry, ResultEntry):
             assert entry.key not in done, f"{entry.key} was done twice"
             done.add(entry.key)
-        elif isinstance(entry, DoubtEntry):
-            assert entry.key not in done, f"{entry.effect} was done, and in doubt"
+        elif isinstance(entry, ResumedEntry):
+            assert not done & dict(entry.effects).keys(), "an effect was done, and in doubt"
         elif isinstance(entry, EventEntry) and isinstance(following, RowEntry):
             assert entry.key is None or entry.key not in answered
             answered.add(entry.key)

@@ -9,6 +9,7 @@ import random
 from collections import Counter
 
 from dsa.edge.binding import Bindings, effect_names
+from dsa.edge.deciding import settled
 from dsa.edge.driver import Driver
 from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
@@ -119,17 +120,17 @@ async def live(machine, sent, world, guards, crashes):
     clock, lives, acknowledged = StillClock(), iter(crashes), []
     binding = Bindings(world.policies(), guards)
     while True:
-        driver, decided = _alive(machine, world.store, binding, clock, next(lives, (0, False)), acknowledged)
         try:
-            await _played(driver, decided, sent, clock, world)
+            driver = _alive(machine, world.store, binding, clock, next(lives, (0, False)), acknowledged)
+            await _played(driver, sent, clock, world)
         except Crash:
             continue
         return acknowledged
 
 
-async def _played(driver, decided, sent, clock, world):
+async def _played(driver, sent, clock, world):
     """Send what is next whenever nothing goes on, then let some timers ring. What never became durable is sent again."""
-    driving, told = asyncio.create_task(driver.drive(decided=decided)), set()
+    driving, told = asyncio.create_task(driver.drive()), set()
     try:
         while not world.is_tired:
             await clock.quiet()
@@ -157,12 +158,12 @@ async def _played(driver, decided, sent, clock, world):
 
 
 def _alive(machine, store, binding, clock, life, acknowledged):
-    """Begin the run, or take it up where it was cut off; give its driver, and that all that is in doubt is performed again."""
+    """Begin the run, or take it up where it was cut off, where all that is in doubt is performed again; return its driver."""
     countdown, late = life
     if RUN not in store.runs():
         run, commands = begin(machine, RUN)
         journal = Breaking(Beginning(store, RUN, ""), countdown, late=late)
-        driver = Driver(
+        return Driver(
             run,
             binding,
             MemoryArtifacts(),
@@ -171,14 +172,15 @@ def _alive(machine, store, binding, clock, life, acknowledged):
             clock=clock,
             observe=acknowledged.extend,
         )
-        return driver, {}
     held, recorded = store.hold(RUN, take=True)
     assert list(recorded.entries)[: len(acknowledged)] == acknowledged, "what was acknowledged is lost"
     acknowledged.clear()
     run = replay(machine, recorded.entries)
     journal = Breaking(held, countdown, late=late)
+    doubted = {
+        flying.intent.key: "retry" for flying in unfinished(run).in_flight if flying.in_doubt and not flying.decided
+    }
+    known, run = len(run.ledger), settled(run, doubted, {}, clock.wall_ms())
+    journal.append(run.ledger[known:])
     left = unfinished(run)
-    driver = Driver(
-        run, binding, MemoryArtifacts(), left=left, journal=journal, clock=clock, observe=acknowledged.extend
-    )
-    return driver, {flying.intent.key: "retry" for flying in left.in_flight}
+    return Driver(run, binding, MemoryArtifacts(), left=left, journal=journal, clock=clock, observe=acknowledged.extend)

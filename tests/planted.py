@@ -13,6 +13,7 @@ import attrs
 import dsa.edge.driver as driver_module
 import dsa.runs.runs as runs_module
 import dsa.runtime.fold as fold_module
+import dsa.runtime.recovery as recovery_module
 import dsa.runtime.run as run_module
 from dsa.edge.driver import Driver
 from dsa.edge.underway import UnderWay
@@ -21,7 +22,7 @@ from dsa.runs.handle import RunHandle
 from dsa.runtime.budgets import Meter
 from dsa.runtime.intents import Intent
 from dsa.runtime.journal import LeaseLostError
-from dsa.runtime.ledger import DoubtEntry, RefusalEntry, ResultEntry
+from dsa.runtime.ledger import RefusalEntry, ResultEntry, ResumedEntry
 from dsa.runtime.recovery import InFlight, Unfinished, unfinished
 from dsa.runtime.run import Run
 from dsa.testing.simulation import process as process_module
@@ -342,15 +343,18 @@ def what_was_in_flight_is_forgotten():
 
 
 @planted("dual_state")
-def doubts_are_not_recorded():
+def what_is_resumed_is_not_recorded():
     real = Run.record
-    with patch.object(Run, "record", lambda run, entry: run if isinstance(entry, DoubtEntry) else real(run, entry)):
+    with patch.object(Run, "record", lambda run, entry: run if isinstance(entry, ResumedEntry) else real(run, entry)):
         yield
 
 
 @planted("parcels")
 def what_is_in_doubt_is_silently_retried():
-    with patch.object(driver_module, "handling_of", lambda _machine, _flying: "retry"):
+    with (
+        patch.object(driver_module, "handling_of", lambda _machine, _flying: "retry"),
+        patch.object(recovery_module, "handling_of", lambda _machine, _flying: "retry"),
+    ):
         yield
 
 

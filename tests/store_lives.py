@@ -12,7 +12,8 @@ from tempfile import TemporaryDirectory
 import parcels
 
 from dsa.edge.stores.sqlite import SqliteStore
-from dsa.runtime.ledger import DoubtEntry, EffectEntry, ResultEntry, dump_line
+from dsa.runtime.intents import Intents
+from dsa.runtime.ledger import EffectEntry, ResultEntry, ResumedEntry, dump_line
 
 MOST_LIVES = 8
 
@@ -72,16 +73,16 @@ class Story:
         assert now <= {entry.key for entry in self.entries if isinstance(entry, EffectEntry)}, "done without an intent"
         over = {entry.key for entry in before if isinstance(entry, ResultEntry) and not entry.failed}
         assert not now & over, "a result was recorded, and its effect was performed again"
-        recorded, reported = results(before), {doubt.key: doubt for doubt in doubts(new)}
+        recorded, reported, intents = results(before), dict(doubts(new)), Intents(self.entries)
         for key in now | results(new).keys():
             assert earlier[key] <= recorded[key] or key in reported, f"{key} was in doubt, and nobody was told"
-        for key, doubt in reported.items():
-            assert doubt.handling == self.decided.get(key, parcels.HANDLED[doubt.effect]), doubt
+        for key, handling in reported.items():
+            assert handling == self.decided.get(key, parcels.HANDLED[intents.effect(key)]), key
 
     def _judge_the_whole(self):
         """Each time an effect happened there is a result of it, or it was reported that it may happen again."""
         happened, recorded = times(parcels.performed(self.performed)), results(self.entries)
-        again = Counter(doubt.key for doubt in doubts(self.entries) if doubt.handling == "retry")
+        again = Counter(key for key, handling in doubts(self.entries) if handling == "retry")
         for intent in (entry for entry in self.entries if isinstance(entry, EffectEntry)):
             assert happened[intent.key] <= recorded[intent.key] + again[intent.key], intent
             assert recorded[intent.key] > 0, f"{intent} has no result"
@@ -117,5 +118,6 @@ def results(entries):
 
 
 def doubts(entries):
-    """Give what was reported to be in doubt; what failed and is tried again is not in doubt."""
-    return [entry for entry in entries if isinstance(entry, DoubtEntry) and entry.handling != "again"]
+    """Return the keys of what was reported to be in doubt, with what is done about it; what failed and is tried again is not in doubt."""
+    resumed = (entry.effects for entry in entries if isinstance(entry, ResumedEntry))
+    return [(key, handling) for effects in resumed for key, handling in effects if handling != "again"]

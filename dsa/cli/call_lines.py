@@ -9,7 +9,7 @@ from rich.console import Console
 from dsa.cli.step_lines import SHORT_DIGEST, error_text, shortened, step_text
 from dsa.cli.terminal import printable
 from dsa.runtime.call_tree import CallNode, calls_of
-from dsa.runtime.ledger import CallEntry, CallResultEntry, DoubtEntry, Entry, Handling, ResultEntry
+from dsa.runtime.ledger import CallEntry, CallResultEntry, DecidedEntry, Entry, Handling, ResultEntry, ResumedEntry
 from dsa.runtime.moment import Moment
 
 HANDLED: dict[Handling, str] = {
@@ -81,8 +81,11 @@ class CallDisplay:
                 for step in steps:
                     if step["id"].rpartition("/")[0] == path:
                         self._print(path, step_text(step))
-            case DoubtEntry(key=key) | ResultEntry(key=key):
-                self._note("/".join(key.split("/")[:2]))
+            case DecidedEntry(key=key) | ResultEntry(key=key):
+                self._note(key)
+            case ResumedEntry(effects=effects):
+                for key, _ in effects:
+                    self._note(key)
 
     def _note(self, key: str) -> None:
         for call in calls_of(self._entries, key):

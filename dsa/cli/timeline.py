@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import attrs
+
 from dsa.cli.call_lines import HANDLED, tree_lines
 from dsa.cli.kept import line
 from dsa.cli.step_lines import SHORT_DIGEST, error_text, shortened, step_text, text_said
@@ -21,7 +23,7 @@ from dsa.runtime.ledger import (
     CallEntry,
     CallResultEntry,
     ChangeEntry,
-    DoubtEntry,
+    DecidedEntry,
     EffectEntry,
     Entry,
     EventEntry,
@@ -29,6 +31,7 @@ from dsa.runtime.ledger import (
     MachineEntry,
     RefusalEntry,
     ResultEntry,
+    ResumedEntry,
     RowEntry,
     VerdictEntry,
 )
@@ -44,6 +47,7 @@ PAGE = 1000
 _WORTH_SAYING_S = 0.05
 _INDENT = "     "
 _STAMP = "%Y%m%dT%H%M%S"
+_DECIDED = {"retry": "has not happened", "done": "has happened", "fail": "has failed"}
 _WORDS = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}
 
 
@@ -59,11 +63,14 @@ def started_at(run_id: str) -> str:
 def story(record: RunRecord, root: Path, *, after: int = 0) -> Iterator[str]:
     """Tell a run from the entry after this one to how it stands now; of a long one the next page, and the command for what follows.
 
-    Of a run of a policy this is the whole tree of its calls.
+    Of a run of a policy this is who has resumed it, and the whole tree of its calls.
     """
     is_policy = record.run.machine.name == POLICY
     happened = list(tree_lines(calls_of_policy(record.run)) if is_policy else _page(record, root, after))
     yield from heading(record.first)
+    for entry in record.recorded.entries if is_policy else ():
+        if isinstance(entry, ResumedEntry):
+            yield _resumed(attrs.evolve(entry, effects=()), Intents())
     yield from ["", *happened] if happened else []
     yield ""
     yield from now(record, root)
@@ -150,15 +157,29 @@ def entry_text(entry: Entry, run_id: str, intents: Intents) -> str:
             return _artifact(entry, run_id)
         case VerdictEntry():
             return _verdict(entry)
-        case DoubtEntry(key=key, effect=effect, handling=handling):
-            why = "had failed" if handling == "again" else "was under way when the run was cut off"
-            return f"resumed: {effect} {key} {why}; {HANDLED[handling]}"
+        case ResumedEntry():
+            return _resumed(entry, intents)
+        case DecidedEntry(key=key, path=path, handling=handling):
+            call = f"call {path} of " if path else ""
+            return f"decided: {call}{intents.effect(key)} {key} {_DECIDED[handling]}"
         case CallEntry(key=key, path=path, policy=policy, payload=payload):
             asked = f"{policy}, a turn" if payload is None else f"{policy} {shortened(payload)}"
             return f"  {key} calls {path} {asked}  {entry.digest[:SHORT_DIGEST]}"
         case CallResultEntry(key=key, path=path):
             return f"  {key} call {path}: {_given(entry)}"
     return type(entry).__name__
+
+
+def _resumed(entry: ResumedEntry, intents: Intents) -> str:
+    """Say by whom a run was resumed, with what, and what is done about the effects that were under way."""
+    by = f" by {entry.by}" if entry.by else ""
+    how = {"model": entry.model, "module": entry.module, "budget": ", ".join(entry.budget)}
+    given = " and ".join(f"{name} {value}" for name, value in how.items() if value)
+    told = [
+        f"{intents.effect(key)} {key}, which {'had failed' if handling == 'again' else 'was under way'}: {HANDLED[handling]}"
+        for key, handling in entry.effects
+    ]
+    return f"resumed{by}{f' with {given}' if given else ''}{': ' if told else ''}{'; '.join(told)}"
 
 
 def _given(entry: CallResultEntry) -> str:
@@ -308,7 +329,7 @@ def asked_keys(run: Run, asked: Sequence[Intent]) -> dict[str, str]:
     found: dict[str, str] = {}
     for intent in asked:
         calls = asked_calls(flying[intent.key])
-        is_whole = handling_of(run.machine, flying[intent.key], dict.fromkeys(calls, "retry")) == "ask"
+        is_whole = handling_of(run.machine, attrs.evolve(flying[intent.key], calls=())) == "ask"
         found |= {intent.key: intent.effect} if is_whole else {key: call.policy for key, call in calls.items()}
     return found
 

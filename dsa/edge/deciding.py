@@ -10,11 +10,13 @@ from dsa.errors import DsaError, OccurrenceError
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, require_known
 from dsa.runtime.call_tree import call_key
-from dsa.runtime.ledger import CallEntry, CallResultEntry, DoubtEntry, Handling
+from dsa.runtime.ledger import CallEntry, CallResultEntry, DecidedEntry, Handling
 from dsa.runtime.policies import Step, event_step
 from dsa.runtime.recorded import numbered, outcome_step
 from dsa.runtime.recovery import InFlight, Unfinished, unfinished
 from dsa.runtime.run import Run
+
+_DONE: Handling = "done"
 
 
 class DoubtError(DsaError):
@@ -62,25 +64,22 @@ def doubted_in(left: Unfinished) -> Mapping[str, CallEntry]:
 
 
 def settled(run: Run, decided: Mapping[str, Handling], answers: Mapping[str, Occurrence | Step], at_ms: int) -> Run:
-    """Record what somebody says that effects in doubt were answered with, and what is done about calls and what they gave, by their keys.
+    """Record what somebody says became of effects in doubt and of calls in them, by their keys, with the results that this gives.
 
-    A call that is made again has only that recorded.
+    What is to be done again, and an effect that counts as failed or done, has its result when the run goes on.
     """
     left = unfinished(run) if decided or answers else Unfinished()
-    intents = {flying.intent.key: flying.intent for flying in left.in_flight}
-    for key, answer in answers.items():
-        if isinstance(answer, Occurrence):
-            given = event_step(intents[key].effect, answer.event, verdicts=dict(answer.verdicts), data=answer.data)
-            run = run.record(DoubtEntry(key, intents[key].effect, "done"))
-            run = run.record(result_of(intents[key], [given], at_ms=at_ms))
-    for key, call in doubted_in(left).items():
-        said = answers.get(key)
-        handling = "done" if key in answers else decided.get(key)
-        if handling is None:
+    intents, calls = {flying.intent.key: flying.intent for flying in left.in_flight}, doubted_in(left)
+    for key, handling in {**decided, **dict.fromkeys(answers, _DONE)}.items():
+        said, call = answers.get(key), calls.get(key)
+        if call is None:
+            run = run.record(DecidedEntry(key, handling, at_ms=at_ms))
+            if isinstance(said, Occurrence):
+                given = event_step(intents[key].effect, said.event, verdicts=dict(said.verdicts), data=said.data)
+                run = run.record(result_of(intents[key], [given], at_ms=at_ms))
             continue
-        run = run.record(DoubtEntry(key, call.policy, handling))
+        run = run.record(DecidedEntry(call.key, handling, call.path, at_ms))
         if handling in {"fail", "done"}:
             step = said if isinstance(said, Step) else outcome_step(call.policy, failed=handling == "fail")
-            steps = [given.to_json() for given in numbered([step], call.path)]
-            run = run.record(CallResultEntry(call.key, call.path, steps))
+            run = run.record(CallResultEntry(call.key, call.path, [s.to_json() for s in numbered([step], call.path)]))
     return run

@@ -9,10 +9,12 @@ durable.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
+
+import attrs
 
 from dsa.declarations import OUTSIDE
 from dsa.edge.binding import Bindings
@@ -32,15 +34,15 @@ from dsa.runtime.inbox import error_text, outcome_text
 from dsa.runtime.intents import Intent
 from dsa.runtime.journal import Journal, Taking
 from dsa.runtime.ledger import (
-    DoubtEntry,
     Entry,
     Handling,
     Record,
     RefusalEntry,
+    ResumedEntry,
 )
 from dsa.runtime.policies import Action, Step, error_step
 from dsa.runtime.recorded import IN_DOUBT
-from dsa.runtime.recovery import InFlight, Unfinished, handling_of
+from dsa.runtime.recovery import Unfinished, handling_of, resumption
 from dsa.runtime.redacting import RedactingArtifacts
 from dsa.runtime.rest import Failure, Rest
 from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, Stop
@@ -69,8 +71,9 @@ def _became(run: Run, before: Configuration, given: Occurrence) -> Taken | Refus
 class Driver:
     """Drives one run. `run` is the run as it is now, `clock` the time it goes by.
 
-    `commands` are what `begin` gave beside the run, `left` is what a run that was cut off has left to do, `limits` are its budget. Every
-    entry goes to the `journal`; `observe` is called with those of a commit once they are durable, first with those that the run comes with; `on_rest`
+    `commands` are what `begin` gave beside the run, `left` is what a run that was cut off has left to do, `session` who goes on with it and with what,
+    `limits` are its budget. Every entry goes to the `journal`; `observe` is called with those of a commit once they are durable, first with
+    those that the run comes with; `on_rest`
     whenever nothing but timers is under way, `on_text` with the keys of calls and the pieces of text that they show.
     """
 
@@ -82,6 +85,7 @@ class Driver:
         *,
         commands: tuple[Command, ...] = (),
         left: Unfinished | None = None,
+        session: ResumedEntry | None = None,
         journal: Journal | None = None,
         limits: Iterable[Limit] = (),
         clock: Clock | None = None,
@@ -100,7 +104,7 @@ class Driver:
         self._journal = journal
         self._observe, self._on_rest, self._on_text = observe, on_rest, on_text
         self._saved = 0 if left is None else len(run.ledger)
-        self._left = left or Unfinished()
+        self._left, self._session = left or Unfinished(), None if left is None else session or ResumedEntry()
         self._inbox: deque[News] = deque()
         self._commands = commands
         self._news = asyncio.Event()
@@ -144,17 +148,17 @@ class Driver:
         """Take an answer of an effect, or its error step, whoever brings it; one that nobody waits for is refused as late (S7)."""
         self._tell(News(occurrence_of(intent, answer), intent))
 
-    async def drive(self, *occurrences: Occurrence, decided: Mapping[str, Handling] | None = None) -> Rest:
+    async def drive(self, *occurrences: Occurrence) -> Rest:
         """Take the occurrences and go on until the run is finished, waits for outside events, or fails.
 
         May be called again after `waiting`. Cancelling it stops what is under way; the ledger keeps what was
-        recorded. Raises StoreError when it cannot be written, and what `observe` raises. `decided` says by their keys what is done about
-        effects in doubt; while somebody has still to say so, nothing is performed.
+        recorded. Raises StoreError when it cannot be written, and what `observe` raises. While somebody has still to say what became of an effect in
+        doubt, nothing is performed.
         """
         for occurrence in occurrences:
             self.send(occurrence)
         left, self._left, self._news = self._left, Unfinished(), asyncio.Event()  # an event is its loop's
-        asked = self._asked(left, decided or {})
+        asked = tuple(each.intent for each in left.in_flight if handling_of(self.run.machine, each) == "ask")
         if asked:
             self._left = left
             return Rest("in doubt", self.run, in_doubt=asked)
@@ -163,7 +167,7 @@ class Driver:
                 self._save()
             commands, self._commands = self._commands, ()
             await self._obey(commands)
-            await self._go_on(left, decided or {})
+            await self._go_on(left)
             await self._take_what_comes()
         finally:
             await self._under_way.stop_all()
@@ -193,29 +197,19 @@ class Driver:
 
     # -- going on after the run was cut off ---------------------------------------------------------------------
 
-    def _handling(self, flying: InFlight, decided: Mapping[str, Handling]) -> Handling:
-        """Give what is done about an effect in flight."""
-        return handling_of(self.run.machine, flying, decided)
-
-    def _asked(self, left: Unfinished, decided: Mapping[str, Handling]) -> tuple[Intent, ...]:
-        """Give the effects about which somebody has to say what became of them."""
-        return tuple(flying.intent for flying in left.in_flight if self._handling(flying, decided) == "ask")
-
-    async def _go_on(self, left: Unfinished, decided: Mapping[str, Handling]) -> None:
+    async def _go_on(self, left: Unfinished) -> None:
         """Take what came before anything that is sent now, arm the timers by their deadlines, perform what has no result."""
         earlier, armed = came_before(left, self.run.machine, self.clock.wall_ms())
         self._inbox.extendleft(reversed(earlier))
         for (source, event), left_ms in armed.items():
             self._under_way.arm(source, event, left_ms / 1000)
         cancelled = cancelled_by(earlier[0], self.run) if earlier else ()
+        session, self._session = self._session, None
+        resumed = None if session is None else resumption(self.run, left, session)
+        if resumed is not None:  # known, and counted by budgets, before anything is performed again
+            self.keep(attrs.evolve(resumed, at_ms=self.clock.wall_ms()))
         for flying in left.in_flight:
-            if flying.in_doubt or flying.has_failed:
-                noted: Handling = self._handling(flying, decided) if flying.in_doubt else "again"
-                self.run = self.run.record(DoubtEntry(flying.intent.key, flying.intent.effect, noted))
-        if left.in_flight:
-            self._save()  # known, and counted by budgets, before any of them is performed again
-        for flying in left.in_flight:
-            intent, handling = flying.intent, self._handling(flying, decided)
+            intent, handling = flying.intent, handling_of(self.run.machine, flying)
             if intent.key in cancelled:
                 continue  # its time was over before it could be begun again
             if handling == "retry" and self._may_begin:

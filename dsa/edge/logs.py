@@ -17,13 +17,14 @@ from dsa.runtime.ledger import (
     CallEntry,
     CallResultEntry,
     ChangeEntry,
-    DoubtEntry,
+    DecidedEntry,
     EffectEntry,
     Entry,
     EventEntry,
     MachineEntry,
     RefusalEntry,
     ResultEntry,
+    ResumedEntry,
     RowEntry,
     VerdictEntry,
 )
@@ -67,8 +68,10 @@ class LedgerLog:
         kind, level, fields = described(entry)
         if self._logger.isEnabledFor(level):
             where = {"run": self._run, "seq": self._seq, "state": self._state}
-            if isinstance(entry, ResultEntry):
+            if isinstance(entry, ResultEntry | DecidedEntry):
                 where["effect"] = self._effects.get(entry.key, "")
+            elif isinstance(entry, ResumedEntry):
+                fields["effects"] = [f"{self._effects.get(key, '')} {key}: {said}" for key, said in entry.effects]
             told = {name: value for name, value in (where | fields).items() if value not in (None, "", (), [])}
             self._logger.log(level, kind, extra={"dsa": {"kind": kind, **told}})
 
@@ -83,7 +86,7 @@ def _may_warn(entry: Entry) -> bool:
     """Return whether an entry may be worth a warning; everything else is logged as information at most."""
     if type(entry) is ResultEntry:
         return entry.failed
-    return isinstance(entry, RefusalEntry | DoubtEntry | ArtifactEntry)
+    return isinstance(entry, RefusalEntry | ResumedEntry | ArtifactEntry)
 
 
 def described(entry: Entry) -> tuple[str, int, Fields]:
@@ -103,8 +106,11 @@ def described(entry: Entry) -> tuple[str, int, Fields]:
             return "effect", logging.INFO, {"effect": entry.effect, "key": entry.key}
         case ArtifactEntry() | VerdictEntry() | ResultEntry():
             return _outcome(entry)
-        case DoubtEntry():
-            return "doubt", logging.WARNING, {"effect": entry.effect, "key": entry.key, "handling": entry.handling}
+        case ResumedEntry(by=by, model=model, module=module):
+            about = {"by": by, "model": model, "module": module, "budget": list(entry.budget)}
+            return "resumed", logging.WARNING if entry.effects else logging.INFO, about
+        case DecidedEntry():
+            return "decided", logging.INFO, {"key": entry.about, "handling": entry.handling}
         case CallEntry():
             return "call", logging.DEBUG, {"policy": entry.policy, "key": entry.key, "path": entry.path}
         case CallResultEntry():

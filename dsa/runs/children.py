@@ -82,7 +82,8 @@ class MachineGenerator(AsyncGeneratorInterface):
             run = record.run
             is_ours = record.first.digest == self._setup.digest and run.specification in {None, prompt}
             if is_ours and not (run.finished and run.outcome in _NOTHING):
-                return self._runs.hold(run_id, options=Options(bindings=lambda _machine, _started: self._setup.binding))
+                options = Options(lambda _machine, _started: self._setup.binding, self._setup.started.get("model"))
+                return self._runs.hold(run_id, options=options)
         raise AssertionError("numbers do not end")
 
     def _made(self, rest: Rest, artifacts: ArtifactStore) -> Artifact:

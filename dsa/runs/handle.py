@@ -11,7 +11,6 @@ from dsa.expr import Outcome
 from dsa.meaning import Occurrence, Refusal, Taken
 from dsa.runs.folder import accepted_artifacts
 from dsa.runs.held import HeldRun
-from dsa.runtime.ledger import Handling
 from dsa.runtime.moment import Moment, Piece
 from dsa.runtime.rest import Rest
 
@@ -85,26 +84,26 @@ class RunHandle(HeldRun):
 
     # -- driving ----------------------------------------------------------------------------------------------------------
 
-    async def drive(self, *occurrences: Occurrence, decided: Mapping[str, Handling] | None = None) -> Rest:
+    async def drive(self, *occurrences: Occurrence) -> Rest:
         """Take the occurrences and drive the run in the caller's own task until it rests, through timers; cancelling it interrupts the run.
 
         Raises what `Driver.drive` does, and HeldError where another process has the run.
         """
         assert not self._is_driven, "one task drives a run"
-        return await self._drive(occurrences, decided)
+        return await self._drive(occurrences)
 
-    def start(self, *occurrences: Occurrence, decided: Mapping[str, Handling] | None = None) -> None:
+    def start(self, *occurrences: Occurrence) -> None:
         """Begin to drive the run in a task of its own; `rest` and `moments` tell how it goes on. Raises HeldError."""
         assert not self._is_driven, "one task drives a run"
         self._hold()
         self._rest, self._fault, self._is_driven = None, None, True
-        self._task = asyncio.create_task(self._driven(occurrences, decided))
+        self._task = asyncio.create_task(self._driven(occurrences))
 
-    async def _drive(self, occurrences: tuple[Occurrence, ...], decided: Mapping[str, Handling] | None) -> Rest:
+    async def _drive(self, occurrences: tuple[Occurrence, ...]) -> Rest:
         self._hold()
         self._rest, self._fault, self._is_driven = None, None, True
         try:
-            self._rest = await self._until_rest(occurrences, decided)
+            self._rest = await self._until_rest(occurrences)
         except asyncio.CancelledError:
             self._rest = Rest("interrupted", self.run)
             raise
@@ -116,13 +115,13 @@ class RunHandle(HeldRun):
             self._watchers.wake()
         return self._rest
 
-    async def _until_rest(self, occurrences: tuple[Occurrence, ...], decided: Mapping[str, Handling] | None) -> Rest:
+    async def _until_rest(self, occurrences: tuple[Occurrence, ...]) -> Rest:
         rest: Rest | None = None
         try:
             if self._setting.inbox is not None:
                 self.take_messages()
                 self._setting.inbox.start()
-            rest = await self._driver.drive(*occurrences, decided=decided)
+            rest = await self._driver.drive(*occurrences)
             if rest.failure is not None and self._setting.log is not None:
                 self._setting.log.stopped(rest.failure.what, rest.failure.line, rest.failure.code, rest.failure.message)
         except asyncio.CancelledError:
@@ -132,9 +131,9 @@ class RunHandle(HeldRun):
             self.release(rest)
         return rest
 
-    async def _driven(self, occurrences: tuple[Occurrence, ...], decided: Mapping[str, Handling] | None) -> None:
+    async def _driven(self, occurrences: tuple[Occurrence, ...]) -> None:
         with suppress(Exception):  # kept in `_fault`: `rest` raises it
-            await self._drive(occurrences, decided)
+            await self._drive(occurrences)
 
     async def send(
         self, event: str, data: object = None, *, verdicts: Mapping[str, Outcome] | None = None, at: str | None = None

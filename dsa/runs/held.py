@@ -19,7 +19,7 @@ from dsa.runs.summary import SummaryJournal
 from dsa.runs.watchers import Watchers
 from dsa.runtime.intents import Intent
 from dsa.runtime.journal import Journal, Recorded
-from dsa.runtime.ledger import Entry
+from dsa.runtime.ledger import Entry, ResumedEntry
 from dsa.runtime.moment import Moment, OnMoment, Piece
 from dsa.runtime.recovery import Unfinished, unfinished
 from dsa.runtime.rest import Rest
@@ -75,12 +75,17 @@ class HeldRun:
         self._driver = self._made(run, commands, left)
 
     def _made(self, run: Run, commands: tuple[Command, ...], left: Unfinished | None) -> Driver:
+        session = None
+        if left is not None:
+            started = self._setup.binding.secrets.value(dict(self._setup.started))
+            session = ResumedEntry.bound(started, self._setting.place.by)
         return Driver(
             run,
             self._setup.binding,
             self.artifacts,
             commands=commands,
             left=left,
+            session=session,
             journal=self._journal,
             limits=self._setup.limits,
             clock=self._setting.clock,

@@ -10,6 +10,7 @@ from typing import Any, cast
 import attrs
 
 from dsa.edge.git import GitArtifacts, remove_branch
+from dsa.edge.stores.locks import this_process
 from dsa.edge.stores.memory import MemoryStore
 from dsa.edge.stores.sqlite import SqliteStore
 from dsa.errors import DocumentError
@@ -35,7 +36,7 @@ class _WhenWanted:
 class Place:
     """A store of runs and where their artifacts are; `root` is the folder of both, None in memory. `close` it in the end.
 
-    `lost` counts runs that were kept here and cannot be found any more.
+    `lost` counts runs that were kept here and cannot be found any more. `by` says who this is, where anybody else may come.
     """
 
     opened: Callable[[], RunStore]
@@ -43,6 +44,7 @@ class Place:
     root: Path | None = None
     close: Callable[[], None] = lambda: None
     lost: Callable[[], int] = lambda: 0
+    by: str = ""
 
     @property
     def store(self) -> RunStore:
@@ -84,7 +86,9 @@ def opened_place(where: str | Path, *, must_exist: bool = False) -> Place:
         if opened.cache_info().currsize:
             opened().close()
 
-    return Place(opened, lambda run_id: open_artifacts(root, run_id), root, close, lambda: opened().lost())
+    return Place(
+        opened, lambda run_id: open_artifacts(root, run_id), root, close, lambda: opened().lost(), this_process()
+    )
 
 
 def place_in_memory(artifacts: ArtifactStore | None = None) -> Place:

@@ -33,7 +33,8 @@ from dsa.runs.inbox import InboxReader
 from dsa.runs.one_policy import require_policy
 from dsa.runs.place import DEFAULT_RUNS, Place, opened_place, place_in_memory
 from dsa.runs.record import changed, replayed, require_no_secret, text_of
-from dsa.runs.setup import Options, Setup, Source, as_started, bound, limits_of, setup_of, skip_replies
+from dsa.runs.setup import Options, Setup, Source, as_started, bound, limits_of, setup_of, skip_replies, started_now
+from dsa.runs.summary import SummaryJournal
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.inbox import Posted, delivered
 from dsa.runtime.journal import Beginning, HeldError, Message, UnknownRunError
@@ -158,9 +159,8 @@ class Runs(RunArchive):
         Raises UnknownRunError, HeldError, OtherMachineError, ReplayError, DamageError, BindingError; DoubtError and OccurrenceError for what
         cannot be said to it. Then nothing has changed.
         """
-        said = resumption or Resumption()
-        handle = self.hold(run_id, options=options, resumption=said, on_moment=on_moment)
-        handle.start(*occurrences, decided=said.decided)
+        handle = self.hold(run_id, options=options, resumption=resumption, on_moment=on_moment)
+        handle.start(*occurrences)
         return handle
 
     def hold(
@@ -191,7 +191,8 @@ class Runs(RunArchive):
                 run = settled(run, said.decided, answers, self._now_ms())
                 left = unfinished(run)
             known = len(recorded.entries)
-            journal.append(run.ledger[known:])
+            if len(run.ledger) > known:
+                SummaryJournal(journal, run).append(run.ledger[known:])
             return RunHandle(self._setting(on_moment), setup, run, journal, left=left, known=known)
         except BaseException:
             journal.release()
@@ -288,7 +289,7 @@ class Runs(RunArchive):
             binding = Bindings({})  # nothing is performed any more
         if options.model is None:
             skip_replies(binding, run.ledger)
-        return Setup(machine, binding, text, first.digest, known, limits_of(machine, now.budget))
+        return Setup(machine, binding, text, first.digest, started_now(known, now), limits_of(machine, now.budget))
 
     def _bindings_of(self, machine: str) -> Source | None:
         given = self._bindings

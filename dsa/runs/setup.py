@@ -44,7 +44,7 @@ class Options:
 
 @attrs.frozen
 class Setup:
-    """A machine with its text and bindings, its limits, and what its first entry keeps (`started`).
+    """A machine with its text and bindings, its limits, and with what it is bound (`started`): what the first entry of a new run keeps.
 
     `source` gave the bindings, where no other process could find it: this one needs it when it takes the run up again.
     """
@@ -112,13 +112,19 @@ def as_started(first: MachineEntry, now: Options) -> Options:
     before = Chosen(**{name: tuple(said) for name, said in (started.get("secrets") or {}).items()})
     return Options(
         now.bindings or started.get("module"),
-        now.model or started.get("model") or DEFAULT_MODEL,
+        now.model or started.get("model"),
         started.get("seed") if now.seed is None else now.seed,
         {},
         now.budget or started.get("budget") or (),
         before | now.chosen,
         {**(started.get("config") or {}), **now.config},
     )
+
+
+def started_now(known: Mapping[str, Any], now: Options) -> dict[str, Any]:
+    """Return what a run was started with, but for what it is bound with now; nothing for what cannot be named."""
+    model = now.model and absolute_script(now.model)
+    return {**known, "module": _absolute(now.bindings), "model": model, "budget": list(now.budget)}
 
 
 def skip_replies(binding: Bindings, entries: Iterable[Entry]) -> None:

@@ -11,7 +11,7 @@ from math import inf
 import attrs
 
 from dsa.errors import DsaError
-from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, DoubtEntry, EffectEntry, Entry, Ledger, ResultEntry
+from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, EffectEntry, Entry, Ledger, ResultEntry, ResumedEntry
 from dsa.words import closest
 
 UNITS = ("calls", "tokens", "usd", "seconds")
@@ -97,10 +97,10 @@ class Meter:
                 self._add(effect, {"calls": 1, "seconds": seconds})
                 for usage in entry.usage:
                     self._add(effect, _taken(usage))
-            case DoubtEntry(key=key, effect=effect, handling=handling) if (
-                handling != "again" and key in self._effect_of
-            ):
-                self._add(effect, {"calls": 1})
+            case ResumedEntry(effects=effects):
+                for key, handling in effects:
+                    if handling != "again":
+                        self._add(self._effect_of[key], {"calls": 1})
             case ArtifactEntry(key=key) if key in self._effect_of:
                 tokens = (entry.prompt_tokens or 0) + (entry.completion_tokens or 0)
                 self._add(self._effect_of[key], {"tokens": tokens, "usd": entry.cost_usd or 0.0})

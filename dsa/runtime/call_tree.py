@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from dsa.runtime.ledger import CallEntry, CallResultEntry, DoubtEntry, Entry, Handling, ResultEntry
+from dsa.runtime.ledger import CallEntry, CallResultEntry, DecidedEntry, Entry, Handling, ResultEntry, ResumedEntry
 from dsa.runtime.recorded import open_calls, upwards
 
 #: The name of the shipped machine whose one effect asks a policy.
@@ -83,41 +83,35 @@ class _Reading:
         self.happened: dict[str, list[dict[str, Any] | Handling]] = {}
         self.failed: str | None = None
         self.cached: frozenset[str] = frozenset()
-        self._entries: list[CallEntry | CallResultEntry] = []
         self._decided: set[str] = set()
 
     def take(self, entry: Entry) -> None:
         """Record what an entry says."""
         match entry:
             case CallEntry(key=self._key, path=path):
-                if self._entries and not path.startswith(self._entries[0].path.partition(".")[0] + "."):
-                    self._entries, self.failed = [], None  # another try
                 self.begun[path] = entry
-                self._entries.append(entry)
+                self.failed = None  # another try
             case CallResultEntry(key=self._key, path=path, steps=steps):
                 self.given[path] = steps
-                self._entries.append(entry)
             case ResultEntry(key=self._key):
                 self.failed = raised_in(entry)
                 if self.failed is not None:
                     self._note(self.failed, entry.steps[-1]["payload"])
-            case DoubtEntry(key=self._key):
-                self._resume()
-            case DoubtEntry(key=key, handling=handling) if key.startswith(f"{self._key}/"):
-                path = key.removeprefix(f"{self._key}/")
+            case DecidedEntry(key=self._key, path=path, handling=handling) if path:
                 self._decided.add(path)
                 self._note(path, handling)
+            case ResumedEntry(effects=effects) if self._key in dict(effects):
+                self._resume(entry)
 
     def _note(self, path: str, what: dict[str, Any] | Handling) -> None:
         self.happened.setdefault(path, []).append(what)
 
-    def _resume(self) -> None:
+    def _resume(self, entry: ResumedEntry) -> None:
         """Say of each call under way what was done about it; nothing twice of one that a person has decided."""
-        if self.failed is not None:
-            self._note(self.failed, "again")
-        for call in doubted_calls(self._entries, self.failed):
-            if call.path not in self._decided:
-                self._note(call.path, call.in_doubt)
+        for key, handling in entry.calls:
+            path = key.removeprefix(f"{self._key}/")
+            if path in self.begun and path not in self._decided:
+                self._note(path, handling)
         self.cached = frozenset(self.given) - self._decided
         self.failed, self._decided = None, set()
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dsa.runtime.intents import Intents
-from dsa.runtime.ledger import DoubtEntry, Entry, EventEntry, RefusalEntry, ResultEntry
+from dsa.runtime.ledger import Entry, EventEntry, RefusalEntry, ResultEntry, ResumedEntry
 
 
 def counters(entries: Iterable[Entry]) -> dict[str, dict[str, int]]:
@@ -29,8 +29,8 @@ def counters(entries: Iterable[Entry]) -> dict[str, dict[str, int]]:
             case ResultEntry(key=key):
                 found["failed" if entry.failed else "effects"][intents.effect(key)] += 1
                 found["reasons"].update(reasons_of(entry))
-            case DoubtEntry(effect=effect):
-                found["in doubt"][effect] += 1
+            case ResumedEntry(effects=effects):
+                found["in doubt"].update(intents.effect(key) for key, handling in effects if handling != "again")
     return {kind: dict(sorted(counts.items())) for kind, counts in found.items() if counts}
 
 

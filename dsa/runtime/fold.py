@@ -14,12 +14,13 @@ from dsa.runtime.ledger import (
     ArtifactEntry,
     CallEntry,
     CallResultEntry,
-    DoubtEntry,
+    DecidedEntry,
     EffectEntry,
     Entry,
     EventEntry,
     RefusalEntry,
     ResultEntry,
+    ResumedEntry,
     RowEntry,
     VerdictEntry,
 )
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
     from dsa.runtime.run import Run
 
 #: Records that change nothing but the ledger.
-_ONLY_RECORDED: frozenset[type[Entry]] = frozenset({ResultEntry, DoubtEntry, CallEntry, CallResultEntry})
+_ONLY_RECORDED: frozenset[type[Entry]] = frozenset(
+    {ResultEntry, ResumedEntry, DecidedEntry, CallEntry, CallResultEntry}
+)
 
 
 class Fold:

@@ -282,12 +282,45 @@ class VerdictEntry:
 
 
 @attrs.frozen
-class DoubtEntry:
-    """An effect was under way when the run was cut off: nobody knows whether it happened. `handling` is what is done about it."""
+class ResumedEntry:
+    """The run is taken up again: by whom, with which model, module and budget (as in `started`; empty where nobody can say).
+
+    `effects` were under way or had failed, `calls` were under way in them, by their keys (`KEY` and `KEY/PATH`): what is done about each.
+    """
+
+    by: str = ""
+    at_ms: int = 0
+    model: str = ""
+    module: str = ""
+    budget: tuple[str, ...] = attrs.field(default=(), converter=_strings)
+    effects: tuple[tuple[str, Handling], ...] = attrs.field(default=(), converter=_pairs)
+    calls: tuple[tuple[str, Handling], ...] = attrs.field(default=(), converter=_pairs)
+
+    @classmethod
+    def bound(cls, started: Mapping[str, Any], by: str = "") -> "ResumedEntry":
+        """Return the entry of a run that is bound as a first entry says, with nothing under way."""
+        budget = tuple(started.get("budget") or ())
+        return cls(by, model=started.get("model") or "", module=started.get("module") or "", budget=budget)
+
+    def differs(self, before: "ResumedEntry") -> bool:
+        """Return whether model, module or budget are known to be others than before."""
+        now = (self.model, before.model), (self.module, before.module), (self.budget, before.budget)
+        return any(mine and mine != its for mine, its in now)
+
+
+@attrs.frozen
+class DecidedEntry:
+    """A person has said what became of an effect that was under way, or of the call with this `path` in it."""
 
     key: str
-    effect: str
     handling: Handling
+    path: str = ""
+    at_ms: int = 0
+
+    @property
+    def about(self) -> str:
+        """The key of what was decided: `KEY`, or `KEY/PATH`."""
+        return f"{self.key}/{self.path}" if self.path else self.key
 
 
 @attrs.frozen
@@ -323,7 +356,7 @@ class CallResultEntry:
         return tuple(payload["usage"] for payload in own if isinstance(payload.get("usage"), dict))
 
 
-Record = ResultEntry | ArtifactEntry | VerdictEntry | DoubtEntry | CallEntry | CallResultEntry
+Record = ResultEntry | ArtifactEntry | VerdictEntry | ResumedEntry | DecidedEntry | CallEntry | CallResultEntry
 Entry = MachineEntry | ChangeEntry | EventEntry | RowEntry | RefusalEntry | EffectEntry | Record
 
 _KINDS: dict[str, type[Entry]] = {
@@ -336,7 +369,8 @@ _KINDS: dict[str, type[Entry]] = {
     "result": ResultEntry,
     "artifact": ArtifactEntry,
     "verdict": VerdictEntry,
-    "doubt": DoubtEntry,
+    "resumed": ResumedEntry,
+    "decided": DecidedEntry,
     "call": CallEntry,
     "call_result": CallResultEntry,
 }

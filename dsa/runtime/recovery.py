@@ -17,11 +17,13 @@ from dsa.runtime.intents import Intent, Intents, seq_of
 from dsa.runtime.ledger import (
     CallEntry,
     CallResultEntry,
-    DoubtEntry,
+    DecidedEntry,
     Entry,
     EventEntry,
     Handling,
+    MachineEntry,
     ResultEntry,
+    ResumedEntry,
 )
 from dsa.runtime.moves import Timers
 from dsa.runtime.run import Run
@@ -36,7 +38,8 @@ class InFlight:
 
     `data` is that of the event which caused it, `tries` how often it was tried, all in vain; `has_failed` tells that it failed last, by a try or
     because its budget was spent. `calls` are what its policy has called and got no result of, and that nothing else decides about; `root` is the
-    first part of their paths: the number of the try that is made, or gone on with because it was a call of it that failed.
+    first part of their paths: the number of the try that is made, or gone on with because it was a call of it that failed, the one at the path `raised`.
+    `decided` is what a person has said of it and its calls since the run was taken up last, by their keys.
     """
 
     intent: Intent
@@ -46,6 +49,8 @@ class InFlight:
     calls: tuple[CallEntry, ...] = ()
     has_failed: bool = False
     root: int = 1
+    raised: str | None = None
+    decided: Mapping[str, Handling] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -83,29 +88,57 @@ def unfinished(run: Run) -> Unfinished:
         elif not is_over:
             unknown = last is not None and has_timed_out(last) and doubt_of(about) == "ask"
             in_doubt = unknown or (seq != blocked and (not exhausted or intent.key in past.tried_again))
-            root, calls = past.calls_in(intent.key, has_stopped=exhausted)
-            flying.append(InFlight(intent, past.events[seq].data, tries, in_doubt, calls, bool(results), root))
+            root, raised, calls = past.calls_in(intent.key, has_stopped=exhausted)
+            said, data = past.decided.get(intent.key, {}), past.events[seq].data
+            flying.append(InFlight(intent, data, tries, in_doubt, calls, bool(results), root, raised, said))
             blocked = blocked if has_answers else seq  # the effects after it wait for it (S6)
     return Unfinished(tuple(answered), tuple(flying), run.timers)
 
 
-def handling_of(machine: Machine, flying: InFlight, decided: Mapping[str, Handling] | None = None) -> Handling:
-    """Give what the table says about an effect in doubt (column `in doubt`); of an actuator that says nothing, somebody is asked.
+def handling_of(machine: Machine, flying: InFlight) -> Handling:
+    """Return what a person has decided about an effect in flight, or else what the table says (column `in doubt`).
 
-    Somebody is asked, too, when it had called a policy that is registered so, and the table would have it called again. `decided` is what
-    somebody has said, by the keys of effects and calls.
+    Of an actuator that says nothing a person is asked; so it is when the effect had called a policy that is registered so, and the table would have it
+    called again.
     """
-    decided = decided or {}
-    if flying.intent.key in decided:
-        return decided[flying.intent.key]
+    if flying.intent.key in flying.decided:
+        return flying.decided[flying.intent.key]
     handling = doubt_of(declared(machine, flying.intent.effect)) if flying.in_doubt else "retry"
-    is_asked = handling == "retry" and any(key not in decided for key in asked_calls(flying))
-    return "ask" if is_asked else handling
+    return "ask" if handling == "retry" and asked_calls(flying) else handling
 
 
 def asked_calls(flying: InFlight) -> Mapping[str, CallEntry]:
-    """Give the calls of an effect about which somebody has to say what became of them, by their keys."""
-    return {call_key(call.key, call.path): call for call in flying.calls if call.in_doubt == "ask"}
+    """Return the calls of an effect about which a person has still to say what became of them, by their keys."""
+    calls = {call_key(call.key, call.path): call for call in flying.calls if call.in_doubt == "ask"}
+    return {key: call for key, call in calls.items() if key not in flying.decided}
+
+
+def resumption(run: Run, left: Unfinished, session: ResumedEntry) -> ResumedEntry | None:
+    """Return what is recorded as a run goes on: `session`, with what is done about effects and calls. None where that says nothing new.
+
+    No person must be left to be asked.
+    """
+    effects, calls = dict[str, Handling](), dict[str, Handling]()
+    for flying in left.in_flight:
+        if flying.in_doubt or flying.has_failed:
+            key = flying.intent.key
+            handling = effects[key] = handling_of(run.machine, flying) if flying.in_doubt else "again"
+            if flying.raised is not None:
+                calls[call_key(key, flying.raised)] = "again"
+            calls |= {call_key(key, call.path): _handling_in(flying, handling, call) for call in flying.calls}
+    first, resumed = run.ledger[0], (entry for entry in reversed(run.ledger) if isinstance(entry, ResumedEntry))
+    assert isinstance(first, MachineEntry), "a run begins with its machine"
+    before = next(resumed, None) or ResumedEntry.bound(dict(first.started))
+    is_new = effects or (session.differs(before) and not run.finished)
+    return attrs.evolve(session, effects=effects, calls=calls) if is_new else None
+
+
+def _handling_in(flying: InFlight, whole: Handling, call: CallEntry) -> Handling:
+    """Return what is done about a call under way in an effect: what is decided about the effect is decided about all of its calls."""
+    if whole in {"fail", "done"}:
+        return whole
+    handling = flying.decided.get(call_key(call.key, call.path), call.in_doubt)
+    return "retry" if handling == "ask" else handling
 
 
 def doubt_of(about: Effect) -> Handling:
@@ -133,13 +166,14 @@ def declared(machine: Machine, effect: str) -> Effect:
 
 
 class _Past:
-    """A ledger's events by number, results and calls by key, and what was tried again since its last result."""
+    """A ledger's events by number, results and calls by key, and what was tried again, and decided, since its last result."""
 
     def __init__(self, run: Run) -> None:
         self.events: dict[int, EventEntry] = {}
         self.results: dict[str, list[ResultEntry]] = {}
         self.tried_again: set[str] = set()
-        self._tried: dict[str, list[CallEntry | CallResultEntry | ResultEntry | DoubtEntry]] = {}
+        self.decided: dict[str, dict[str, Handling]] = {}
+        self._tried: dict[str, list[CallEntry | CallResultEntry | ResultEntry | Handling]] = {}
         for entry in run.ledger:
             self._take(entry)
 
@@ -149,15 +183,20 @@ class _Past:
         elif type(entry) is ResultEntry:
             self.results.setdefault(entry.key, []).append(entry)
             self.tried_again.discard(entry.key)
+            self.decided.pop(entry.key, None)
             self._tried.setdefault(entry.key, []).append(entry)
-        elif type(entry) is DoubtEntry:
-            self.tried_again.add(entry.key)
-            self._tried.setdefault(entry.key, []).append(entry)
+        elif type(entry) is ResumedEntry:
+            for key, handling in entry.effects:
+                self.tried_again.add(key)
+                self.decided.pop(key, None)
+                self._tried.setdefault(key, []).append(handling)
+        elif type(entry) is DecidedEntry:
+            self.decided.setdefault(entry.key, {})[entry.about] = entry.handling
         elif type(entry) is CallEntry or type(entry) is CallResultEntry:
             self._tried.setdefault(entry.key, []).append(entry)
 
-    def calls_in(self, key: str, *, has_stopped: bool) -> tuple[int, tuple[CallEntry, ...]]:
-        """Give the root of the try to be made of an effect, and the calls under way in it.
+    def calls_in(self, key: str, *, has_stopped: bool) -> tuple[int, str | None, tuple[CallEntry, ...]]:
+        """Return the root of the try to be made of an effect, the path of the call that stopped it, and the calls under way in it.
 
         That is a new try, unless a call raised something that has stopped the run: then the others have what they gave, and only that one is made
         again.
@@ -168,13 +207,13 @@ class _Past:
             if isinstance(entry, ResultEntry):
                 if not was_refused(entry):
                     root, after, failed = after, after + 1, raised_in(entry)
-            elif isinstance(entry, DoubtEntry):
-                after, failed = (root, None) if failed is not None and entry.handling == "again" else (after, failed)
+            elif isinstance(entry, str):
+                after, failed = (root, None) if failed is not None and entry == "again" else (after, failed)
             else:
                 calls.append(entry)
         failed = failed if has_stopped else None
         goes_on = after if failed is None else root
-        return goes_on, doubted_calls([call for call in calls if call.path.startswith(f"{goes_on}.")], failed)
+        return goes_on, failed, doubted_calls([call for call in calls if call.path.startswith(f"{goes_on}.")], failed)
 
 
 def _open(run: Run) -> Iterator[Intent]:

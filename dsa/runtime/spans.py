@@ -20,13 +20,14 @@ from dsa.runtime.ledger import (
     CallEntry,
     CallResultEntry,
     ChangeEntry,
-    DoubtEntry,
+    DecidedEntry,
     EffectEntry,
     Entry,
     EventEntry,
     MachineEntry,
     RefusalEntry,
     ResultEntry,
+    ResumedEntry,
     RowEntry,
     VerdictEntry,
 )
@@ -110,7 +111,7 @@ class Spans:
         self._first: MachineEntry | None = None
         self._recalled = 0
         self._life: _Open | None = None
-        self._event = ""
+        self._event = self._model = ""
         self._intents = Intents()
         self._tries: dict[str, int] = {}
         self._open: dict[str, _Open] = {}
@@ -126,6 +127,8 @@ class Spans:
                 self._first = entry
             case ResultEntry():
                 self._tries[entry.key] = self._tries.get(entry.key, 0) + 1
+            case ResumedEntry(model=model):
+                self._model = model
             case _:
                 pass
 
@@ -138,8 +141,8 @@ class Spans:
         self._intents.take(entry)
         self._tell_of(entry, now_ns)
         match entry:
-            case DoubtEntry():
-                self._open[entry.key] = _Open(now_ns)
+            case ResumedEntry(effects=effects):
+                self._open |= {key: _Open(now_ns) for key, _ in effects}
             case EffectEntry():
                 self._open[entry.key] = _Open(now_ns)
             case ArtifactEntry() | VerdictEntry():
@@ -195,9 +198,14 @@ class Spans:
                 self._tell("dsa.refusal", now_ns, refused)
             case ChangeEntry():
                 self._tell("dsa.change", now_ns, {"machine": entry.name, "digest": entry.digest})
-            case DoubtEntry():
-                doubted = {"effect": entry.effect, "key": entry.key, "handling": entry.handling}
-                self._tell("dsa.in_doubt", now_ns, doubted)
+            case ResumedEntry(effects=effects):
+                self._model = entry.model
+                handled = tuple(f"{self._intents.effect(key)} {key}: {handling}" for key, handling in effects)
+                session = {"by": entry.by, "model": entry.model, "module": entry.module, "budget": entry.budget}
+                self._tell("dsa.resumed", now_ns, {**session, "effects": handled})
+            case DecidedEntry():
+                decided = {"effect": self._intents.effect(entry.key), "key": entry.about, "handling": entry.handling}
+                self._tell("dsa.decided", now_ns, decided)
             case _:
                 pass
 
@@ -306,7 +314,7 @@ class Spans:
 
     def _started_model(self) -> str:
         started = {} if self._first is None else dict(self._first.started)
-        return str(started.get("model") or "").partition(":")[0]
+        return str(self._model or started.get("model") or "").partition(":")[0]
 
 
 def _attributes(about: dict[str, Any]) -> Attributes:

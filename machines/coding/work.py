@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from dsa.runtime.ledger import DoubtEntry, EffectEntry, Entry, EventEntry, MachineEntry, ResultEntry, RowEntry
+from dsa.runtime.ledger import EffectEntry, Entry, EventEntry, MachineEntry, ResultEntry, ResumedEntry, RowEntry
 from machines.coding.loops import KEPT, WINDOW, Did, did_of, tool_of
 from machines.coding.plan import Task, fallback, tasks_from
 from machines.coding.standing import REASONS, Called, Chapter, Subtask
@@ -70,8 +70,8 @@ class Work:
                 if not entry.failed and (key := self._key(entry.key)) in self.under_way:
                     self.under_way.remove(key)
                 self._told(entry)
-            elif isinstance(entry, DoubtEntry):
-                self.doubts.add(self._key(entry.key))
+            elif isinstance(entry, ResumedEntry):
+                self.doubts.update(self._key(key) for key, _ in entry.effects)
             elif isinstance(entry, EffectEntry):
                 self._intended(entry)
             elif isinstance(entry, MachineEntry):

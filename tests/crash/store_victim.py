@@ -55,7 +55,7 @@ class Life:
                 return await handle.drive(Occurrence("specification", data="a parcel"))
             resumption = Resumption(decided=order["decided"])
             handle = runs.hold(order["run"], options=options, resumption=resumption, on_moment=self.watch)
-            return await handle.drive(decided=order["decided"])
+            return await handle.drive()
 
 
 def live(order, tell):

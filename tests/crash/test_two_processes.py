@@ -18,8 +18,9 @@ import dsa
 from dsa.edge.stores.sqlite import SqliteStore
 from dsa.runs.runs import Resumption
 from dsa.runs.setup import Options
+from dsa.runtime.intents import Intents
 from dsa.runtime.journal import HeldError, StoreError
-from dsa.runtime.ledger import DoubtEntry, ResultEntry
+from dsa.runtime.ledger import ResultEntry, ResumedEntry
 
 IN_A_WRITE = 60  # the call on the store's files at which a process is stopped
 IN_ITS_WRITE = 40  # the same, when the files are there already
@@ -44,7 +45,7 @@ class Pair:
         async def whole():
             async with dsa.open_runs(self.root) as runs:
                 handle = runs.hold(self.run, options=Options(bindings=lambda *_: binding), resumption=resumption)
-                return await handle.drive(decided=resumption.decided)
+                return await handle.drive()
 
         return asyncio.run(whole())
 
@@ -102,7 +103,8 @@ def test_a_stalled_process_that_was_taken_over_records_nothing_and_stops(effect)
             rest = pair.take_up(decided={rest.in_doubt[0].key: "done"})
         assert (rest.kind, rest.run.outcome) == ("finished", "done")
         after = pair.entries()
-        doubts = [(entry.effect, entry.handling) for entry in after if isinstance(entry, DoubtEntry)]
+        resumed = [entry.effects for entry in after if isinstance(entry, ResumedEntry)]
+        doubts = [(Intents(after).effect(key), handling) for effects in resumed for key, handling in effects]
         handled = "done" if effect == "charge" else parcels.HANDLED[effect]
         assert (effect, handled) in doubts
         assert (

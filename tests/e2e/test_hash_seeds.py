@@ -24,4 +24,4 @@ def test_a_ledger_comes_to_the_same_in_every_process(tmp_path):
     others = [begun(tmp_path, seed) for seed in ("1", "2", "3", "12345")]
     assert {told(process) == first for process in others} == {True}
     assert first.count(b'{"kind":"machine"') == 36  # 6 machines, 3 lives each, each of them lived and replayed
-    assert first.count(b'{"kind":"doubt"') > 20
+    assert first.count(b'{"kind":"resumed"') > 20

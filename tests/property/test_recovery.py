@@ -13,7 +13,7 @@ from dsa.declarations import OUTSIDE
 from dsa.edge.files import load
 from dsa.edge.stores.memory import MemoryStore
 from dsa.meaning import Occurrence
-from dsa.runtime.ledger import DoubtEntry, EventEntry, ResultEntry, RowEntry
+from dsa.runtime.ledger import EventEntry, ResultEntry, ResumedEntry, RowEntry
 from dsa.runtime.run import begin, replay
 from dsa.runtime.timeline import happenings
 from dsa.testing.strategies import machines
@@ -51,7 +51,7 @@ def require_safe(machine, seed, crashes):
     world, ledger = lived(machine, seed, crashes)
     replay(machine, ledger)
     results = Counter(entry.key for entry in ledger if isinstance(entry, ResultEntry))
-    doubts = Counter(entry.key for entry in ledger if isinstance(entry, DoubtEntry))
+    doubts = Counter(key for entry in ledger if isinstance(entry, ResumedEntry) for key, _ in entry.effects)
     for key, times in world.performed.items():
         assert times <= results[key] + doubts[key] + 1, f"{key} was performed again and not reported"
     undisturbed, expected = lived(machine, seed, [])
@@ -86,4 +86,4 @@ def test_every_boundary_of_the_shipped_agent():
     for seed in range(3):
         for countdown in range(1, 25):
             for late in (False, True):
-                require_safe(machine, seed, [(countdown, late), (1, False), (1, True), (2, False)])
+                require_safe(machine, seed, [(countdown, late), (1, False), (1, True), (2, False), (2, True)])

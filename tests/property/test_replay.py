@@ -16,12 +16,13 @@ from dsa.machine import Machine, step_of
 from dsa.meaning import Occurrence, accepted_events
 from dsa.runtime.ledger import (
     ArtifactEntry,
-    DoubtEntry,
+    DecidedEntry,
     EventEntry,
     Judgement,
     MachineEntry,
     Record,
     ResultEntry,
+    ResumedEntry,
     VerdictEntry,
 )
 from dsa.runtime.run import ReplayError, begin, replay
@@ -78,7 +79,8 @@ def a_record(chance, run):
             ArtifactEntry(key, step, 1, name, "digest"),
             VerdictEntry(key, step, 1, name, said * chance.randint(1, 2)),
             ResultEntry(key, ({"type": "event", "payload": {"n": 1}},)),
-            DoubtEntry(key, "e", "retry"),
+            ResumedEntry("ann", 5, effects={key: "retry"}, calls={f"{key}/1.1": "fail"}),
+            DecidedEntry(key, "retry", chance.choice(["", "1.1"])),
         ]
     )
 

@@ -3,6 +3,7 @@
 Takes paths, gives locks. Works between processes and containers that share a folder, on POSIX.
 """
 
+import getpass
 import os
 import socket
 import time
@@ -58,6 +59,15 @@ def _remove(path: Path) -> None:
     """Remove a holder's file. On a disk that fails it stays for those who come later: it says nothing any more."""
     with suppress(OSError):
         path.unlink()
+
+
+def this_process() -> str:
+    """Return who this is: `USER@HOST (process NUMBER)`."""
+    try:
+        user = getpass.getuser()
+    except (ImportError, KeyError, OSError):  # a user without a name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()} (process {os.getpid()})"
 
 
 class Turn:

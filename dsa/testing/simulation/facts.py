@@ -15,13 +15,15 @@ from dsa.runtime.budgets import Limit, was_refused
 from dsa.runtime.intents import Intent, Intents
 from dsa.runtime.ledger import (
     ArtifactEntry,
-    DoubtEntry,
+    DecidedEntry,
     EffectEntry,
     Entry,
     EventEntry,
+    Handling,
     MachineEntry,
     RefusalEntry,
     ResultEntry,
+    ResumedEntry,
     RowEntry,
     VerdictEntry,
 )
@@ -76,7 +78,8 @@ class Facts:
         self.intents = Intents()
         self.row_of_key: dict[str, int] = {}
         self.results: dict[str, list[ResultEntry]] = {}
-        self.doubts: dict[str, list[DoubtEntry]] = {}
+        self.doubts: dict[str, list[Handling]] = {}
+        self.settled: set[str] = set()
         self.judged: dict[str, VerdictEntry] = {}
         self.latest: dict[str, str] = {}
         self.cancelled: list[Intent] = []
@@ -137,14 +140,23 @@ class Facts:
                 self.row_of_key[key] = self.row if self.row is not None else -1
             case ResultEntry(key=key):
                 self.results.setdefault(key, []).append(entry)
-            case DoubtEntry(key=key):
-                self.doubts.setdefault(key, []).append(entry)
+            case ResumedEntry(effects=effects):
+                for key, handling in effects:
+                    self.doubts.setdefault(key, []).append(handling)
+                    self._settle(key, handling)
+            case DecidedEntry(key=key, handling=handling):
+                self._settle(key, handling)
             case VerdictEntry(key=key):
                 self.judged[key] = entry
             case ArtifactEntry(step=step, artifact_id=artifact_id):
                 self.latest[step] = artifact_id
         if self.expected and type(self.expected[0]) is type(entry):
             self.expected.popleft()
+
+    def _settle(self, key: str, handling: Handling) -> None:
+        """Note that an effect in doubt is not performed again."""
+        if handling in {"fail", "done"}:
+            self.settled.add(key)
 
     def _happen(self, event: EventEntry) -> None:
         """Take an event: note what must stand behind it."""
@@ -234,7 +246,7 @@ class Facts:
         spent = 0
         for key in (key for key, intent in self.intents.items() if intent.effect in effects):
             recorded = sum(not was_refused(result) for result in self.results.get(key, ()))
-            recorded += sum(doubt.handling != "again" for doubt in self.doubts.get(key, ()))
+            recorded += sum(handling != "again" for handling in self.doubts.get(key, ()))
             begun = self.deeds.begun[key]
             under_way = bool(begun) and not self.is_answered(key)
             spent += recorded + under_way if with_doubts else min(begun, recorded) if key in cancelled else begun

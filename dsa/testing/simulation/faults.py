@@ -17,7 +17,7 @@ from dsa.testing.graph import Graph, Move
 
 Boundary = Literal[
     "before", "unsynced", "durable", "performing", "performed", "result unsynced", "recorded", "resting", "releasing",
-    "recovering", "after hold",
+    "recovering", "after hold", "after resumed",
 ]  # fmt: skip
 Fault = Literal[
     "kill", "power cut", "write fails", "sync fails", "damage", "takeover", "second holder", "clock forward",
@@ -40,6 +40,7 @@ BOUNDARIES: dict[Boundary, str] = {
     "releasing": "the run has come to rest, and its process lets go of it",
     "recovering": "the next process takes the run up",
     "after hold": "a process holds the run, the next one or the same again, and has not gone on with it",
+    "after resumed": "it has said what it does about the effects under way, on the disk, and does it next",
 }
 #: The faults that make sense at each.
 FITTING: dict[Boundary, tuple[Fault, ...]] = {
@@ -54,6 +55,7 @@ FITTING: dict[Boundary, tuple[Fault, ...]] = {
     "releasing": (*_ENDS, "write fails", "sync fails", "takeover"),
     "recovering": (*_ENDS, "write fails", "sync fails", "damage"),
     "after hold": (*_ENDS, "takeover", "second holder"),
+    "after resumed": _ENDS,
 }
 #: What each fault does.
 FAULTS: dict[Fault, str] = {
@@ -73,7 +75,7 @@ FAULTS: dict[Fault, str] = {
     "late answer": "an effect that was cancelled answers all the same",
     "stray event": "an event from outside that nobody waits for",
 }
-_WITH_EFFECTS: tuple[Boundary, ...] = ("performing", "performed", "result unsynced", "recorded")
+_WITH_EFFECTS: tuple[Boundary, ...] = ("performing", "performed", "result unsynced", "recorded", "after resumed")
 
 
 @attrs.frozen

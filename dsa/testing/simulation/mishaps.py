@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dsa.meaning import Occurrence, Refusal, Taken
 from dsa.runtime.budgets import BUDGET
 from dsa.runtime.journal import Recorded, StoreError
-from dsa.runtime.ledger import DoubtEntry, Entry, EventEntry, ResultEntry
+from dsa.runtime.ledger import DecidedEntry, Entry, EventEntry, ResultEntry, ResumedEntry
 from dsa.runtime.rest import Rest
 from dsa.testing.simulation.faults import Boundary, Fault, outside_events
 from dsa.testing.simulation.process import Boundaries, KilledError, Process, Said
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 #: The boundaries of an append that records a row, and of one that records what came of an effect.
 _OF_ROWS: Boundaries = {"before": "before", "unsynced": "unsynced", "durable": "durable"}
 _OF_RESULTS: Boundaries = {"before": "performed", "unsynced": "result unsynced", "durable": "recorded"}
-_OF_DOUBTS: Boundaries = dict.fromkeys(_OF_ROWS, "recovering")
+_OF_DECISIONS: Boundaries = dict.fromkeys(_OF_ROWS, "recovering")
+_OF_RESUMPTIONS: Boundaries = {**_OF_DECISIONS, "durable": "after resumed"}
 _SET_BY_MS = (1_000, 3_600_000, 86_400_000)
 #: How many moves of the world the process that took a run over is ahead of the one that lost it.
 _AHEAD = (0, 3, 1_000)
@@ -120,8 +121,10 @@ class Mishaps:
                 case EventEntry():
                     outcome = self._facts.outcome_of(entry)
                     passing.append((_OF_ROWS, self._facts.row_of(outcome) if isinstance(outcome, Taken) else None))
-                case DoubtEntry():
-                    return [(_OF_DOUBTS, self._facts.row)]
+                case DecidedEntry():
+                    return [(_OF_DECISIONS, self._facts.row)]
+                case ResumedEntry():
+                    return [(_OF_RESUMPTIONS, self._facts.row)]
         return passing or [(_OF_ROWS, None)]
 
     def _require_space(self, process: Process) -> None:

@@ -191,10 +191,10 @@ class Process:
         resumption = Resumption(said.decided, said.answers, take=take)
         self._handle = self._runs.hold(RUN, resumption=resumption, on_moment=self._on_moment)
 
-    def drive(self, *sent: Occurrence, decided: Mapping[str, Handling] | None = None) -> None:
+    def drive(self, *sent: Occurrence) -> None:
         """Drive the run that it holds, or that it has driven until it rested."""
         self.ending = None
-        self._task = self.loop.create_task(self.handle.drive(*sent, decided=decided))
+        self._task = self.loop.create_task(self.handle.drive(*sent))
 
     @property
     def handle(self) -> RunHandle:

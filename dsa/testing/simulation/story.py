@@ -201,9 +201,9 @@ class Story:
 
     def _gone_on(self, process: Process, said: Said) -> Process | None:
         """Have a run that was stopped, or is in doubt, gone on with: by the process in which it rests, or by a new one."""
-        if said.answers or self.plan.chance.happens(50, "same", len(self.processes)):
+        if said != Said() or self.plan.chance.happens(50, "same", len(self.processes)):
             return self._taken_up(said)
-        process.drive(decided=said.decided)
+        process.drive()
         return process
 
     def _again(self, process: Process) -> Process | None:
@@ -220,7 +220,7 @@ class Story:
         while not self.is_broken and len(self.processes) <= self._most_lives:
             process = self.new_process()
             is_held = self._held(process, said)
-            if not is_held and process.rival is not None:
+            if not is_held and process.rival is not None:  # it was taken over before it could write what was said
                 return process.rival
             if not is_held and not self.facts.entries and not self.facts.being_written:
                 return self._begun()
@@ -229,7 +229,7 @@ class Story:
                 sent_at = self.facts.position if said.sent else -1
             if is_held:
                 process.sent_at = sent_at
-                process.drive(*said.sent, decided=said.decided)
+                process.drive(*said.sent)
                 return process
             said = Said()
         return None

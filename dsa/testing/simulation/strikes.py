@@ -13,7 +13,7 @@ from dsa.testing.simulation.store import Stage
 #: The boundaries that have several stages, and where in them a fault may strike; others may at every stage.
 _STAGED: tuple[Boundary, ...] = ("recovering", "releasing")
 #: The boundaries that only a run passes that is taken up.
-_RECOVERING: tuple[Boundary, ...] = ("recovering", "after hold")
+_RECOVERING: tuple[Boundary, ...] = ("recovering", "after hold", "after resumed")
 _STAGE_OF: dict[Fault, Stage] = {"damage": "before", "write fails": "before", "sync fails": "unsynced"}
 _STAGES: tuple[Stage, ...] = ("before", "unsynced", "durable")
 

@@ -10,7 +10,7 @@ from dsa.errors import DocumentError
 from dsa.lang import digest, loads
 from dsa.meaning import Occurrence
 from dsa.runs.record import OtherMachineError, replayed
-from dsa.runtime.ledger import ChangeEntry, DoubtEntry, Ledger, RowEntry
+from dsa.runtime.ledger import ChangeEntry, DecidedEntry, Ledger, ResumedEntry, RowEntry
 from dsa.runtime.run import ReplayError, replay
 
 ROOT = Path(".dsa")
@@ -37,9 +37,10 @@ def test_a_compatible_run_goes_on_under_another_document(shop):
     before = crashed_while(ROOT, doing="mail", file=shop)
     assert dsa("resume", "last", "--done", "2/1", "--machine", "edited.md").exit_code == 3
     entries = recorded(ROOT).entries
-    change, doubt = entries[len(before) : len(before) + 2]
+    change, decided, resumed = entries[len(before) : len(before) + 3]
     assert isinstance(change, ChangeEntry)
-    assert isinstance(doubt, DoubtEntry)
+    assert isinstance(decided, DecidedEntry)
+    assert isinstance(resumed, ResumedEntry)
     assert (change.digest, change.text, change.file) == (
         digest(loads(EDITED)),
         EDITED,

@@ -13,7 +13,7 @@ from dsa.edge.deciding import DoubtError
 from dsa.edge.files import locate, read_text
 from dsa.errors import BindingError
 from dsa.runs.place import open_store
-from dsa.runtime.ledger import ArtifactEntry, DoubtEntry, EventEntry
+from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResumedEntry
 
 ROOT = Path(".dsa")
 
@@ -76,7 +76,8 @@ def test_an_effect_without_answers_is_decided(shop, option, performed, code):
         assert f"next      dsa resume {RUN}\n" in result.stdout
         assert dsa("resume", "last").exit_code == 3, "what failed is tried again"
         assert done() == ["mail", "log"]
-        assert DoubtEntry("2/1", "mail", "again") in list(recorded(ROOT).entries)
+        resumed = [entry.effects for entry in recorded(ROOT).entries if isinstance(entry, ResumedEntry)]
+        assert resumed == [(("2/1", "fail"),), (("2/1", "again"),)]
 
 
 def test_a_key_may_be_written_with_its_run(shop):

@@ -19,10 +19,10 @@ from dsa.runtime.ledger import (
     ArtifactEntry,
     CallEntry,
     CallResultEntry,
-    DoubtEntry,
     EventEntry,
     Judgement,
     ResultEntry,
+    ResumedEntry,
     VerdictEntry,
 )
 from dsa.runtime.moment import load_story
@@ -67,7 +67,7 @@ def agent_run():
     key = run.keys["query_llm"]
     run = run.record(ResultEntry("3/1"))
     run = run.record(ResultEntry(key, (error_step("query_llm", "timeout", "no answer").without_id(),)))
-    return run.record(DoubtEntry(key, "query_llm", "again"))
+    return run.record(ResumedEntry(effects={key: "again"}))
 
 
 def test_the_timeline_tells_what_happened_in_order():
@@ -89,7 +89,7 @@ def test_the_timeline_tells_what_happened_in_order():
         "     asks for query_llm 3/2\n"
         "     refine_context 3/1 done\n"
         "     query_llm 3/2 failed: timeout: no answer\n"
-        "     resumed: query_llm 3/2 had failed; it is asked for again\n"
+        "     resumed: query_llm 3/2, which had failed: it is asked for again\n"
         "\n"
         "now     cut off\n"
         "state   generating\n"
@@ -365,7 +365,7 @@ def test_a_run_of_a_policy_is_told_as_the_tree_of_its_calls():
     read = CallEntry(KEY, "1.1.1.2", "read", "3" * 64, {"file": "a\nb"})
     about = {"call": {"policy": "read", "path": "1.1.1.2"}}
     failed = ResultEntry(KEY, [error_step("perform", "OSError", "no\nroute", about=about).without_id()])
-    again = DoubtEntry(KEY, "perform", "again")
+    again = ResumedEntry("ann", 0, "n", effects={KEY: "again"}, calls={f"{KEY}/1.1.1.2": "again"})
     lost = CallEntry(KEY, "1.1.1.2.1", "slow", "4" * 64, {})
     result = given("1.1.1.2", gone, action_result_step("read", {"lines": 2}), agreed)
     last = CallEntry(KEY, "1.1.2", "none", "6" * 64, {})
@@ -376,6 +376,7 @@ def test_a_run_of_a_policy_is_told_as_the_tree_of_its_calls():
         == f"""\
 run {RUN} of policy
 started 2026-01-31 12:00:00 UTC with --model m --seed 3 --over /docs --with s.py
+resumed by ann with model n
 
 1.1        search {{"q": "tea"}}  000000000000
              has given nothing yet

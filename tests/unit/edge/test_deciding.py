@@ -6,7 +6,7 @@ from kept_runs import begun
 from dsa.edge.deciding import DoubtError, require_decidable, settled
 from dsa.errors import OccurrenceError
 from dsa.meaning import Occurrence
-from dsa.runtime.ledger import DoubtEntry, ResultEntry
+from dsa.runtime.ledger import DecidedEntry, ResultEntry
 from dsa.runtime.recovery import unfinished
 from dsa.runtime.run import replay
 from dsa.runtime.standing import standing
@@ -57,7 +57,7 @@ def test_an_effect_without_answers_has_been_done_or_not(doubted):
 def test_an_answer_is_recorded_as_a_persons_word_and_left_to_be_taken(doubted):
     run = settled(doubted, {}, {PAY: Occurrence("paid", data={"n": 1})}, 7)
     assert run.ledger[-1].at_ms == 7
-    assert run.ledger[-2] == DoubtEntry(PAY, "pay", "done")
+    assert run.ledger[-2] == DecidedEntry(PAY, "done", at_ms=7)
     (step,) = run.ledger[-1].steps
     assert (step["payload"]["event"], step["payload"]["data"]) == ("paid", {"n": 1})
     assert [intent.key for intent, _ in standing(run).left.answered] == [PAY]

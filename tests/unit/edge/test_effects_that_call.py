@@ -9,6 +9,7 @@ from crashes import RUN, Breaking, Crash
 from results import results_of
 
 from dsa.edge.binding import Bindings
+from dsa.edge.deciding import settled
 from dsa.edge.driver import Driver
 from dsa.edge.stores.memory import MemoryStore
 from dsa.lang import loads
@@ -17,7 +18,7 @@ from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.budgets import read_limit
 from dsa.runtime.decorators import invoke_action, loop_wrapper
 from dsa.runtime.journal import Beginning
-from dsa.runtime.ledger import CallEntry, CallResultEntry, DoubtEntry
+from dsa.runtime.ledger import CallEntry, CallResultEntry, ResumedEntry
 from dsa.runtime.policies import Action, action_call_step, action_result_step, event_step, text_step
 from dsa.runtime.recorded import ReplayMismatchError
 from dsa.runtime.recovery import unfinished
@@ -104,7 +105,7 @@ class Agency:
     def entries(self):
         return self.store.read(RUN).entries if RUN in self.store.runs() else ()
 
-    def driver(self, countdown=0, *, late=False, limits=()):
+    def driver(self, decided, countdown=0, *, late=False, limits=()):
         """Begin the run, or take it up."""
         binding = Bindings({"plan": self.plan, "log": self.logged}, policies=self.policies, config={"model": "m"})
         about = {"clock": StillClock(), "limits": limits}
@@ -115,15 +116,17 @@ class Agency:
         held, recorded = self.store.hold(RUN, take=True)
         run = replay(TRIP, recorded.entries)
         journal = Breaking(held, countdown, late=late)
+        known, run = len(run.ledger), settled(run, decided, {}, 0)
+        journal.append(run.ledger[known:])
         return Driver(run, binding, MemoryArtifacts(), left=unfinished(run), journal=journal, **about)
 
     def live(self, countdown=0, *, late=False, limits=(), **decided):
         """Drive until the run rests, or until the process ends; give how it rests, or None."""
-        driver = self.driver(countdown, late=late, limits=limits)
+        driver = self.driver(decided, countdown, late=late, limits=limits)
         sent = () if driver.run.seq else (Occurrence("go"),)
 
         async def bounded():
-            driving = driver.clock.through(driver.drive(*sent, decided=decided))
+            driving = driver.clock.through(driver.drive(*sent))
             return await asyncio.wait_for(driving, 20)
 
         try:
@@ -235,7 +238,9 @@ def test_a_call_that_counts_as_failed_is_an_error_for_its_caller():
     agency = killed_while_paying("fail")
     assert agency.live().run.outcome == "succeeded"
     assert (agency.seen[-1][2]["code"], agency.made["pay"]) == ("IN_DOUBT", 0)
-    assert [e.handling for e in agency.entries() if isinstance(e, DoubtEntry)] == ["retry"]
+    assert [(e.effects, e.calls) for e in agency.entries() if isinstance(e, ResumedEntry)] == [
+        (((KEY, "retry"),), ((f"{KEY}/1.3", "fail"),))
+    ]
 
 
 def test_a_call_that_may_be_made_again_is():
@@ -259,7 +264,7 @@ def test_another_program_is_told_so_and_nothing_is_done_or_recorded():
         ReplayMismatchError, match=r"call 1\.1: the ledger has look .*'Amsterdam'.*; asked for is look .*'Oslo'"
     ):
         agency.live()
-    assert [e for e in agency.entries()[len(before) :] if not isinstance(e, DoubtEntry)] == []
+    assert [type(e) for e in agency.entries()[len(before) :]] == [ResumedEntry]
     assert agency.made == made
     agency.plan = ours
     assert agency.live().run.outcome == "succeeded"

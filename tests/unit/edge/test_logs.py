@@ -11,13 +11,14 @@ from dsa.runtime.ledger import (
     CallEntry,
     CallResultEntry,
     ChangeEntry,
-    DoubtEntry,
+    DecidedEntry,
     EffectEntry,
     EventEntry,
     Judgement,
     MachineEntry,
     RefusalEntry,
     ResultEntry,
+    ResumedEntry,
     RowEntry,
     VerdictEntry,
 )
@@ -36,7 +37,8 @@ ENTRIES = [
     ResultEntry("1/1", (), 0.75),
     EventEntry(2, "verdict", {"g": "failed"}, None, None, "1/1"),
     RefusalEntry("late", "too late", ("approved", "rejected")),
-    DoubtEntry("1/1", "tell", "retry"),
+    DecidedEntry("1/1", "retry"),
+    ResumedEntry("ann", model="m", effects={"1/1": "retry"}),
     ResultEntry("1/1", FAILED, 1.0),
     CallEntry("1/1", "1.1", "look", "d", {}),
     CallResultEntry("1/1", "1.1"),
@@ -55,8 +57,8 @@ def lines(*entries, level="debug", form="json"):
 def test_each_entry_is_a_line_that_says_what_it_says_but_no_texts():
     told = [json.loads(line) for line in lines(*ENTRIES)]
     assert [line.pop("kind") for line in told] == [
-        "machine", "event", "row", "effect", "artifact", "verdict", "result", "event", "refusal", "doubt", "result",
-        "call", "call_result", "change",
+        "machine", "event", "row", "effect", "artifact", "verdict", "result", "event", "refusal", "decided",
+        "resumed", "result", "call", "call_result", "change",
     ]  # fmt: skip
     assert all(line.pop("time").endswith("Z") and line.pop("logger") == "dsa" for line in told)
     key, where = {"key": "1/1"}, {"run": "r1", "seq": 1, "state": "writing"}
@@ -71,7 +73,8 @@ def test_each_entry_is_a_line_that_says_what_it_says_but_no_texts():
         {"level": "info", **where, "effect": "query_llm", **key, "seconds": 0.75},
         {"level": "info", **where, "seq": 2, "event": "verdict", **key, "verdicts": {"g": "failed"}},
         {"level": "warning", **where, "seq": 2, "reason": "late", "accepted": ["approved", "rejected"]},
-        {"level": "warning", **where, "seq": 2, "effect": "tell", **key, "handling": "retry"},
+        {"level": "info", **where, "seq": 2, "effect": "query_llm", **key, "handling": "retry"},
+        {"level": "warning", **where, "seq": 2, "by": "ann", "model": "m", "effects": ["query_llm 1/1: retry"]},
         {"level": "warning", **where, "seq": 2, "effect": "query_llm", **key, "seconds": 1.0, "code": "GONE"},
         {"level": "debug", **where, "seq": 2, "policy": "look", **key, "path": "1.1"},
         {"level": "debug", **where, "seq": 2, **key, "path": "1.1"},
@@ -86,7 +89,7 @@ def test_as_text_a_line_has_words_and_pairs_with_keys_as_people_read_them():
 
 
 @pytest.mark.parametrize(("level", "kinds"), [
-    ("info", 12), ("warning", 4), ("error", 0),
+    ("info", 13), ("warning", 4), ("error", 0),
 ])  # fmt: skip
 def test_a_level_leaves_out_what_is_below_it(level, kinds):
     assert len(lines(*ENTRIES, level=level)) == kinds

@@ -11,7 +11,7 @@ from dsa.lang import loads
 from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.budgets import read_limit
-from dsa.runtime.ledger import DoubtEntry, EventEntry, ResultEntry
+from dsa.runtime.ledger import EventEntry, ResultEntry, ResumedEntry
 from dsa.runtime.policies import error_step, event_step
 from dsa.runtime.recovery import Unfinished, unfinished
 from dsa.runtime.run import begin, replay
@@ -137,7 +137,7 @@ def test_an_effect_whose_time_is_over_is_not_begun_again():
     asyncio.run(clock.advance(11))
     ended = taken_up(run, late, clock=clock)
     assert (in_time.calls, late.calls, ended.outcome) == (1, 0, "late")
-    assert [entry.handling for entry in ended.ledger if isinstance(entry, DoubtEntry)] == ["retry"]
+    assert [entry.effects for entry in ended.ledger if isinstance(entry, ResumedEntry)] == [(("2/1", "retry"),)]
 
 
 # -- budgets ----------------------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def test_what_was_begun_after_a_refusal_and_cut_off_is_in_doubt():
             await asyncio.Event().wait()
 
     cut = taken_up(run, Cut())
-    assert isinstance(cut.ledger[-1], DoubtEntry)
+    assert isinstance(cut.ledger[-1], ResumedEntry)
     assert standing(cut).kind == "in doubt"
 
 

@@ -17,11 +17,11 @@ from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import GuardInterface, GuardResult
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import (
-    DoubtEntry,
     EffectEntry,
     EventEntry,
     MachineEntry,
     ResultEntry,
+    ResumedEntry,
     RowEntry,
 )
 from dsa.runtime.recovery import unfinished
@@ -71,8 +71,8 @@ def recorded(moves, *, text=TEXT):
             seq = run.seq
             run = run.record(result(f"{seq}/1", "note"))
             key = run.keys["work"]
-            if move == "doubt":
-                run = run.record(DoubtEntry(key, "work", "retry"))
+            if move == "resumed":
+                run = run.record(ResumedEntry(effects={key: "retry"}))
             if move == "late":
                 run, _ = run.feed(Occurrence("after 1h", source="busy"))
             else:
@@ -86,7 +86,7 @@ def result(key, effect):
     return ResultEntry(key, ({"actor": effect, "type": "text", "payload": {"of": key}},))
 
 
-lives = st.lists(st.sampled_from(["go", "refused", "late", "doubt"]), max_size=5)
+lives = st.lists(st.sampled_from(["go", "refused", "late", "resumed"]), max_size=5)
 
 
 @given(lives, st.data())

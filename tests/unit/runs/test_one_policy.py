@@ -17,7 +17,7 @@ from dsa.runs.one_policy import answer_text, calls_of_policy, perform, replayed_
 from dsa.runs.runs import Resumption, open_runs
 from dsa.runs.setup import Options
 from dsa.runtime.journal import HeldError
-from dsa.runtime.ledger import CallResultEntry, DoubtEntry, ResultEntry
+from dsa.runtime.ledger import CallResultEntry, ResultEntry, ResumedEntry
 from dsa.runtime.policies import Action, action_result_step, error_step, text_step
 from dsa.runtime.recorded import ReplayMismatchError
 from dsa.runtime.registry import Registry
@@ -168,14 +168,16 @@ def test_what_a_policy_raises_stops_the_run_and_only_that_call_is_made_again(tmp
     assert (again.kind, trip.did) == ("finished", ["pay", "pay"])
     assert answer(again).endswith("; n")
     assert sum(call.is_cached for call in calls_of_policy(again.run)) == 2
-    assert [e.handling for e in again.run.ledger if isinstance(e, DoubtEntry)] == ["again", "again"]
+    assert [(e.effects, e.calls, e.model) for e in again.run.ledger if isinstance(e, ResumedEntry)] == [
+        ((("1/1", "again"),), ((f"{PAY}", "again"),), model) for model in ("local", "n")
+    ]
 
 
 def test_a_run_cut_off_after_it_was_resumed_goes_on_with_the_same_calls(tmp_path):
     trip, rest = stopped(tmp_path)
     run = rest.run.run_id
     rmtree(tmp_path / run)
-    keep_on = DoubtEntry("1/1", "perform", "again")
+    keep_on = ResumedEntry(effects={"1/1": "again"}, calls={PAY: "again"})
     rmtree(tmp_path)
     keep(tmp_path, [*rest.run.ledger, keep_on], locate("policy").read_text(), run)
     trip.did.clear()

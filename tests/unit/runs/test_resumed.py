@@ -1,6 +1,8 @@
 """Runs taken up again: who is told what, and what changes nothing."""
 
 import asyncio
+import os
+import re
 
 import pytest
 from kept_runs import RUN, SHOP, begun, keep, recorded
@@ -14,8 +16,9 @@ from dsa.runs.record import OtherMachineError, replayed
 from dsa.runs.runs import Resumption, open_runs
 from dsa.runs.setup import Options
 from dsa.runtime.journal import Recorded
-from dsa.runtime.ledger import DoubtEntry, EventEntry, Ledger, ResultEntry
+from dsa.runtime.ledger import DecidedEntry, EventEntry, Ledger, ResultEntry, ResumedEntry
 from dsa.runtime.policies import event_step
+from dsa.runtime.recovery import unfinished
 from dsa.runtime.run import ReplayError
 
 PAY, MAIL = "1/2", "2/1"
@@ -69,7 +72,10 @@ def test_moments_that_were_there_are_told_from_new_ones(doubted):
     assert shop.did == ["pay", "mail", "log"]
     assert [(moment.run, moment.number) for moment, _ in seen] == [(RUN, at) for at in range(1, len(seen) + 1)]
     assert Ledger([moment.entry for moment, is_new in seen if not is_new]) == before
-    assert next(moment.entry for moment, is_new in seen if is_new) == DoubtEntry(PAY, "pay", "retry")
+    decided, resumed, *_ = [moment.entry for moment, is_new in seen if is_new]
+    assert decided == DecidedEntry(PAY, "retry", at_ms=decided.at_ms)
+    assert (resumed.effects, resumed.calls) == (((PAY, "retry"),), ())
+    assert re.fullmatch(rf".+@.+ \(process {os.getpid()}\)", resumed.by)
     assert Ledger([moment.entry for moment, _ in seen]) == rest.run.ledger == recorded(doubted).entries
 
 
@@ -129,7 +135,7 @@ def test_a_ledger_that_is_not_its_machines_is_not_taken_for_one():
     run, _ = begun().feed(Occurrence("order"))
     entries = [*run.ledger][:2]
     with pytest.raises(ReplayError, match="entry 2"):
-        replayed(Recorded(RUN, SHOP, Ledger([*entries, DoubtEntry("k", "pay", "ask")]), 1))
+        replayed(Recorded(RUN, SHOP, Ledger([*entries, DecidedEntry("k", "ask")]), 1))
 
 
 def test_a_new_run_can_be_taken_up_at_once(tmp_path):
@@ -146,3 +152,94 @@ def test_a_new_run_can_be_taken_up_at_once(tmp_path):
 
     rest = asyncio.run(begun_and_resumed())
     assert [entry.event for entry in rest.run.ledger if isinstance(entry, EventEntry)] == ["order", "more", "paid"]
+
+
+# -- what is recorded of it -----------------------------------------------------------------------------------------------
+
+
+def resumptions(entries):
+    return [entry for entry in entries if isinstance(entry, ResumedEntry)]
+
+
+def test_each_time_a_run_is_taken_up_with_something_under_way_is_one_entry(tmp_path):
+    run, _ = begun().feed(Occurrence("order"))
+    keep(tmp_path, run.ledger)
+
+    class Hanging(Shop):
+        async def perform(self, action, context):
+            assert resumptions(recorded(tmp_path).entries), "it is durable before anything is performed again"
+            await super().perform(action, context)
+            await asyncio.Event().wait()
+
+    async def cut_off():
+        async with open_runs(tmp_path) as runs:
+            handle = await runs.resume(RUN, options=Options(hanging.bind))
+            while not hanging.did:
+                await handle.change()
+
+    hanging, shop = Hanging(), Shop()
+    asyncio.run(asyncio.wait_for(cut_off(), 20))
+    assert shop.resume(tmp_path).kind == "waiting"
+    assert (hanging.did, shop.did) == (["log"], ["log", "pay", "mail", "log"])
+    assert [entry.effects for entry in resumptions(recorded(tmp_path).entries)] == [(("1/1", "retry"),)] * 2
+
+
+@pytest.mark.parametrize(("handling", "state", "did"), [
+    ("retry", "resting", ["pay", "mail", "log"]),
+    ("fail", "failed", []),
+])  # fmt: skip
+def test_a_decision_holds_when_the_process_ends_before_the_run_goes_on(doubted, handling, state, did):
+    assert Shop().resume(doubted).kind == "in doubt"
+    with open_runs(doubted) as runs:
+        runs.hold(RUN, options=Options(Shop().bind), resumption=Resumption({PAY: handling})).release()
+        assert resumptions(recorded(doubted).entries) == []
+        assert runs.get(RUN).standing.kind == "cut off"
+        assert [each.status for each in asyncio.run(runs.list())] == ["cut off"]
+    shop = Shop()
+    rest = shop.resume(doubted)
+    assert (rest.run.configuration.state, shop.did) == (state, did)
+    assert [entry.handling for entry in rest.run.ledger if isinstance(entry, DecidedEntry)] == [handling]
+    assert [entry.effects for entry in resumptions(rest.run.ledger)] == [((PAY, handling),)]
+
+
+def test_a_decision_is_about_one_time_that_an_effect_was_under_way(doubted):
+    known = recorded(doubted)
+    run, _ = replayed(known)
+    decided = run.record(DecidedEntry(PAY, "retry"))
+    assert unfinished(decided).in_flight[0].decided == {PAY: "retry"}
+    assert unfinished(decided.record(ResumedEntry(effects={PAY: "retry"}))).in_flight[0].decided == {}
+    assert unfinished(decided.record(ResumedEntry(model="m"))).in_flight[0].decided == {PAY: "retry"}
+
+
+def test_where_nothing_was_under_way_only_what_is_otherwise_is_recorded(tmp_path):
+    shop = Shop()
+
+    async def resumed(*sent, **how):
+        async with open_runs(tmp_path) as runs:
+            handle = await runs.resume(RUN, *sent, options=Options(shop.bind, **how))
+            return await handle.rest()
+
+    async def begun_so():
+        async with open_runs(tmp_path) as runs:
+            handle = await runs.start(
+                loads(SHOP), run_id=RUN, options=Options(shop.bind, model="a", budget=["pay.calls=3"])
+            )
+            return await handle.rest()
+
+    def told():
+        return [(each.model, each.budget, each.effects) for each in resumptions(recorded(tmp_path).entries)]
+
+    asyncio.run(begun_so())
+    asyncio.run(resumed())
+    assert told() == []
+    asyncio.run(resumed(model="b"))
+    asyncio.run(resumed(model="b"))
+    before = ("pay.calls=3",)
+    assert told() == [("b", before, ())]
+    asyncio.run(resumed())
+    asyncio.run(resumed(budget=["calls=9"]))
+    assert told()[1:] == [("a", before, ()), ("a", ("calls=9",), ())]
+    asyncio.run(resumed(Occurrence("order"), budget=["calls=9"]))
+    asyncio.run(resumed(Occurrence("more"), budget=["calls=9"]))
+    rest = asyncio.run(resumed(model="c"))
+    assert (rest.kind, len(told())) == ("finished", 3), "a run that is over goes on with nothing"

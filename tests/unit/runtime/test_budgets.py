@@ -3,7 +3,7 @@
 import pytest
 
 from dsa.runtime.budgets import BudgetError, Limit, Meter, read_limit
-from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, DoubtEntry, EffectEntry, Ledger, ResultEntry
+from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, EffectEntry, Ledger, ResultEntry, ResumedEntry
 
 LEDGERS = {}
 EFFECTS = ("query_llm", "execute_guard", "log")
@@ -74,9 +74,9 @@ def test_what_was_spent_in_all_stops_those_that_are_said_to_spend():
 def test_every_try_counts_also_those_that_failed_or_were_cut_off():
     counted = meter("query_llm.calls=4")
     spend(counted, EffectEntry("k", "query_llm"), ResultEntry("k", (ERROR,)))
-    spend(counted, DoubtEntry("k", "query_llm", "again"), ResultEntry("k"))
+    spend(counted, ResumedEntry(effects={"k": "again"}), ResultEntry("k"))
     assert counted.exhausted("query_llm") is None
-    spend(counted, DoubtEntry("k", "query_llm", "retry"))
+    spend(counted, ResumedEntry(effects={"k": "retry"}))
     assert counted.exhausted("query_llm") is None
     counted.begins("query_llm")
     assert str(counted.exhausted("query_llm")) == "at most 4 calls of query_llm"

@@ -3,7 +3,7 @@
 import pytest
 
 from dsa.runtime.call_tree import call_key, call_named, calls_of, doubted_calls
-from dsa.runtime.ledger import CallEntry, CallResultEntry, DoubtEntry, ResultEntry
+from dsa.runtime.ledger import CallEntry, CallResultEntry, DecidedEntry, ResultEntry, ResumedEntry
 from dsa.runtime.policies import Action, action_call_step, action_result_step, error_step, text_step
 
 KEY = "1/1"
@@ -22,8 +22,8 @@ def failed(path, policy="look"):
     return ResultEntry(KEY, [error_step("perform", "GONE", "no route", about=about).without_id()])
 
 
-def resumed(handling="retry", path=None):
-    return DoubtEntry(KEY if path is None else call_key(KEY, path), "perform", handling)
+def resumed(**calls):
+    return ResumedEntry(effects={KEY: "retry"}, calls={call_key(KEY, path): how for how, path in calls.items()})
 
 
 FIRST = begun("1.1", "trip")
@@ -57,14 +57,14 @@ def test_what_had_given_its_steps_when_the_run_was_resumed_last_is_cached():
 
 
 def test_what_a_person_has_decided_is_cached_only_when_the_run_is_resumed_again():
-    entries = [FIRST, begun("1.1.1"), resumed("done", "1.1.1"), ended("1.1.1"), resumed()]
+    entries = [FIRST, begun("1.1.1"), DecidedEntry(KEY, "done", "1.1.1"), ended("1.1.1"), resumed()]
     assert cached(entries) == []
     assert cached([*entries, resumed()]) == ["1.1.1"]
     assert calls_of(entries, KEY)[1].happened == ("done",)
 
 
 def test_what_is_done_about_calls_under_way_is_said_of_each():
-    entries = [FIRST, begun("1.1.1"), begun("1.1.2", "pay", "fail"), resumed()]
+    entries = [FIRST, begun("1.1.1"), begun("1.1.2", "pay", "fail"), resumed(retry="1.1.1", fail="1.1.2")]
     assert [call.happened for call in calls_of(entries, KEY)] == [(), ("retry",), ("fail",)]
 
 
@@ -73,12 +73,12 @@ def test_the_call_that_raised_is_said_until_the_run_goes_on():
     first, beside, raised = calls_of(entries, KEY)
     assert (first.is_stopped, beside.is_stopped, raised.is_stopped) == (False, False, True)
     assert raised.happened[0]["message"] == "no route"
-    _, beside, raised = calls_of([*entries, resumed("again")], KEY)
+    _, beside, raised = calls_of([*entries, resumed(retry="1.1.1", again="1.1.2")], KEY)
     assert (raised.is_stopped, raised.happened[1], beside.happened) == (False, "again", ("retry",))
 
 
 def test_another_try_has_calls_of_its_own():
-    entries = [FIRST, failed("1.1"), begun("2.1"), resumed()]
+    entries = [FIRST, failed("1.1"), begun("2.1"), resumed(retry="2.1")]
     first, second = calls_of(entries, KEY)
     assert ([type(what) for what in first.happened], second.happened) == ([dict], ("retry",))
 

@@ -2,7 +2,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsa.runtime.counting import counters, reasons_of
-from dsa.runtime.ledger import DoubtEntry, EffectEntry, EventEntry, MachineEntry, RefusalEntry, ResultEntry, RowEntry
+from dsa.runtime.ledger import (
+    EffectEntry,
+    EventEntry,
+    MachineEntry,
+    RefusalEntry,
+    ResultEntry,
+    ResumedEntry,
+    RowEntry,
+)
 
 
 def result(effect, *payloads):
@@ -22,7 +30,7 @@ def test_every_kind_of_thing_is_counted_by_name():
         EffectEntry("1/1", "work"),
         result("work", {"text": "done"}),
         result("work", {"error": True, "code": "E", "message": "no"}),
-        DoubtEntry("1/1", "work", "retry"),
+        ResumedEntry(effects={"1/1": "retry"}),
         event("go"),
         RefusalEntry("late", "no"),
     ]

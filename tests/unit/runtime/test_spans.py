@@ -4,13 +4,13 @@ from dsa.runtime.ledger import (
     ArtifactEntry,
     CallEntry,
     CallResultEntry,
-    DoubtEntry,
     EffectEntry,
     EventEntry,
     Judgement,
     MachineEntry,
     RefusalEntry,
     ResultEntry,
+    ResumedEntry,
     RowEntry,
     VerdictEntry,
 )
@@ -156,14 +156,18 @@ def test_both_lives_of_a_run_are_one_trace_and_the_second_knows_the_first():
     assert (unfinished.name, unfinished.attributes["dsa.unfinished"]) == ("chat gpt-4o", True)
 
     second = Told(FIRST, *WRITES)
-    second(DoubtEntry("1/1", "query_llm", "retry"), MADE, ResultEntry("1/1"))
+    second(ResumedEntry("ann", effects={"1/1": "retry"}), MADE, ResultEntry("1/1"))
     again, later = second.close()
     assert {span.trace_id for span in (unfinished, life, again, later)} == {trace_id_of("r1")}
     assert later.links == (life.span_id,)
     assert later.attributes["dsa.entries_before"] == 4
     assert len({span.span_id for span in (unfinished, life, again, later)}) == 4
     assert (again.start_ns, again.parent_id) == (10**9, later.span_id)
-    assert later.events[0].name == "dsa.in_doubt"
+    resumed = later.events[0]
+    assert (resumed.name, resumed.attributes) == (
+        "dsa.resumed",
+        {"dsa.by": "ann", "dsa.effects": ("query_llm 1/1: retry",)},
+    )
 
 
 def test_ids_are_those_that_the_trace_context_knows():

@@ -4,7 +4,7 @@ import pytest
 from kept_runs import SHOP, begun
 
 from dsa.meaning import Occurrence
-from dsa.runtime.ledger import CallEntry, CallResultEntry, DoubtEntry, ResultEntry
+from dsa.runtime.ledger import CallEntry, CallResultEntry, ResultEntry, ResumedEntry
 from dsa.runtime.policies import error_step, event_step
 from dsa.runtime.standing import outside_events, standing
 
@@ -70,7 +70,7 @@ def test_a_failure_that_no_row_takes_stops_a_run():
     found = standing(done(paid(), "2/1", FAILED))
     assert (found.kind, found.failure) == ("stopped", "mail 2/1 (line 31) failed: the shop is closed")
     again = done(paid(), "2/1", FAILED)
-    again = again.record(DoubtEntry("2/1", "mail", "retry"))
+    again = again.record(ResumedEntry(effects={"2/1": "retry"}))
     assert standing(again).kind == "in doubt", "it was tried again, and cut off"
 
 

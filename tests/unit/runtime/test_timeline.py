@@ -11,9 +11,9 @@ from dsa.meaning import Occurrence
 from dsa.runtime.ledger import (
     ArtifactEntry,
     CallEntry,
-    DoubtEntry,
     RefusalEntry,
     ResultEntry,
+    ResumedEntry,
     RowEntry,
 )
 from dsa.runtime.run import begin
@@ -32,7 +32,7 @@ TIMED = SHOP.replace(
 def shopping(text=SHOP):
     """Order, pay; an event nobody expects; a late answer; the end."""
     run = begun(text)
-    run = run.record(DoubtEntry("0/1", "log", "again"))
+    run = run.record(ResumedEntry(effects={"0/1": "again"}))
     run, _ = run.feed(Occurrence("order", data="tea"))
     key = run.keys["pay"]
     run = run.record(ResultEntry("1/1"))
@@ -46,7 +46,7 @@ def shopping(text=SHOP):
 def test_each_event_stands_with_what_came_of_it():
     before, order, *_, paid = happenings(shopping().ledger)
     assert (before.event, before.outcome) == (None, None)
-    assert [type(entry) for entry in before.after] == [DoubtEntry]
+    assert [type(entry) for entry in before.after] == [ResumedEntry]
     assert (order.event.event, order.outcome.target, order.occurrence.data) == ("order", "paying", "tea")
     assert [intent.effect for intent in order.intents] == ["log", "pay"]
     assert isinstance(order.after[-1], ResultEntry)

@@ -1,13 +1,14 @@
 """The oracles of a simulated run, by the moment at which they are asked; the order is that of asking."""
 
 from dsa.runtime.ledger import (
-    DoubtEntry,
+    DecidedEntry,
     EffectEntry,
     Entry,
     EventEntry,
     MachineEntry,
     RefusalEntry,
     ResultEntry,
+    ResumedEntry,
     RowEntry,
     VerdictEntry,
 )
@@ -66,7 +67,8 @@ ASKED_OF: dict[type[Entry], tuple[Oracle, ...]] = {
         effects.an_effect_has_one_result,
         effects.a_result_is_what_came_back,
     ),
-    DoubtEntry: (effects.what_is_in_doubt_is_handled_as_the_table_says,),
+    ResumedEntry: (effects.what_is_in_doubt_is_handled_as_the_table_says,),
+    DecidedEntry: (effects.a_decision_is_what_a_person_said,),
     VerdictEntry: (effects.a_verdict_is_what_the_guard_said,),
 }
 #: A policy is called.

@@ -6,7 +6,7 @@ from math import inf
 from dsa.meaning import Occurrence, Taken
 from dsa.runtime.budgets import BUDGET
 from dsa.runtime.intents import Intent
-from dsa.runtime.ledger import DoubtEntry, EventEntry, ResultEntry, VerdictEntry
+from dsa.runtime.ledger import DecidedEntry, EventEntry, Handling, ResultEntry, ResumedEntry, VerdictEntry
 from dsa.runtime.recorded import IN_DOUBT
 from dsa.testing.simulation.facts import Answering, Beginning, Facts
 from dsa.testing.simulation.oracles.basis import oracle
@@ -14,8 +14,6 @@ from dsa.testing.simulation.oracles.basis import oracle
 _SLACK_S = 1e-6
 #: The code of a failure by time limit.
 TIMED_OUT = TimeoutError.__name__
-#: What settles an effect in doubt without performing it.
-_SETTLED = ("fail", "done")
 
 # -- a policy is called -------------------------------------------------------------------------------------------------
 
@@ -52,7 +50,7 @@ def what_a_person_must_decide_waits_for_the_person(facts: Facts, begun: Beginnin
     """`ask` in the column `in doubt`, and every actuator that says nothing."""
     if facts.subject.handling(begun.effect) != "ask":
         return None
-    doubted = sum(doubt.handling != "again" for doubt in facts.doubts.get(begun.key, ()))
+    doubted = sum(handling != "again" for handling in facts.doubts.get(begun.key, ()))
     decided = len(facts.deeds.decided.get(begun.key, ()))
     return None if doubted <= decided else f"{_name(begun)} was in doubt and is begun, and nobody said so"
 
@@ -131,7 +129,7 @@ def an_effect_has_one_result(facts: Facts, result: ResultEntry) -> str | None:
 def a_result_is_what_came_back(facts: Facts, result: ResultEntry) -> str | None:
     """What the policy gave, or what is known about an effect in doubt, or that its budget is spent."""
     given = facts.deeds.given.get(result.key, [])
-    settled = any(doubt.handling in _SETTLED for doubt in facts.doubts.get(result.key, ()))
+    settled = result.key in facts.settled
     said = said_by(result)
     if said in given or (settled and said in {"", IN_DOUBT, *facts.deeds.decided.get(result.key, ())}):
         return None
@@ -149,16 +147,27 @@ def _time_is_over(facts: Facts, result: ResultEntry) -> bool:
 
 
 @oracle("P4")
-def what_is_in_doubt_is_handled_as_the_table_says(facts: Facts, doubt: DoubtEntry) -> str | None:
+def what_is_in_doubt_is_handled_as_the_table_says(facts: Facts, resumed: ResumedEntry) -> str | None:
     """Or as a person has decided. A failure that is tried again is in no doubt."""
-    if doubt.handling == "again":
-        failed = any(result.failed for result in facts.results.get(doubt.key, ()))
-        return None if failed else f"{doubt.effect} is performed again as if it had failed"
-    decided = facts.deeds.decided.get(doubt.key)
-    says = decided[-1] if decided else facts.subject.handling(doubt.effect)
-    if doubt.handling == says or (doubt.handling == "done" and says in facts.machine.answers.get(doubt.effect, ())):
+    return next(filter(None, (_handled_otherwise(facts, *each) for each in resumed.effects)), None)
+
+
+def _handled_otherwise(facts: Facts, key: str, handling: Handling) -> str | None:
+    effect, decided = facts.intents.effect(key), facts.deeds.decided.get(key)
+    if handling == "again":
+        failed = any(result.failed for result in facts.results.get(key, ()))
+        return None if failed else f"{effect} is performed again as if it had failed"
+    says = decided[-1] if decided else facts.subject.handling(effect)
+    return None if handling == says else f"{effect} in doubt counts as '{handling}', and '{says}' was said"
+
+
+@oracle("P4")
+def a_decision_is_what_a_person_said(facts: Facts, decided: DecidedEntry) -> str | None:
+    """Of this effect, last: it has not happened, it has failed, it is done, or it gave an answer."""
+    effect, said = facts.intents.effect(decided.key), facts.deeds.decided.get(decided.key, [""])[-1]
+    if decided.handling == ("done" if said in facts.machine.answers.get(effect, ()) else said):
         return None
-    return f"{doubt.effect} in doubt counts as '{doubt.handling}', and '{says}' was said"
+    return f"'{decided.handling}' is recorded as decided about {effect}, and '{said}' was said"
 
 
 @oracle("S2")

@@ -20,8 +20,8 @@ def faults_at(row, boundary, about=LETTER):
 
 def test_the_triples_of_a_small_machine():
     counts = Counter(triple.row for triple in LETTER.triples)
-    assert counts == {WRITE: 37, WRITTEN: 48, STOP: 31}
-    assert len(set(LETTER.triples)) == len(LETTER.triples) == 116
+    assert counts == {WRITE: 39, WRITTEN: 50, STOP: 31}
+    assert len(set(LETTER.triples)) == len(LETTER.triples) == 120
 
 
 @pytest.mark.parametrize("row", [WRITE, WRITTEN, STOP])
@@ -39,11 +39,11 @@ def test_a_row_with_effects_has_what_may_befall_them(row):
     assert faults_at(row, "performing") == ENDS | OTHERS | {"lost answer", "failure", "garbled answer"}
     assert faults_at(row, "performed") == ENDS | {"write fails", "takeover"}
     assert faults_at(row, "result unsynced") == ENDS | {"sync fails"}
-    assert faults_at(row, "recorded") == ENDS
+    assert faults_at(row, "recorded") == faults_at(row, "after resumed") == ENDS
 
 
 def test_a_row_that_only_cancels_begins_nothing():
-    for boundary in ("performing", "performed", "result unsynced", "recorded"):
+    for boundary in ("performing", "performed", "result unsynced", "recorded", "after resumed"):
         assert faults_at(STOP, boundary) == set()
     assert faults_at(STOP, "resting") == ENDS | OTHERS | {"late answer"}
 

@@ -22,14 +22,14 @@ from facts_of_runs import (
 
 from dsa.meaning import Occurrence, start, step
 from dsa.runtime.budgets import BUDGET, Limit
-from dsa.runtime.ledger import ArtifactEntry, DoubtEntry, Judgement, VerdictEntry
+from dsa.runtime.ledger import ArtifactEntry, DecidedEntry, Judgement, ResumedEntry, VerdictEntry
 from dsa.runtime.recorded import IN_DOUBT
 from dsa.testing.simulation.facts import Answering
 from dsa.testing.simulation.oracles import Oracle, effects
 
 BEFORE, DURING, AFTER = LEDGER[:3], LEDGER[:4], LEDGER[: DRAFTED + 1]
 POSTING = LEDGER[:POSTED]
-DOUBT = DoubtEntry(DRAFT.key, "draft", "retry")
+DOUBT = ResumedEntry(effects={DRAFT.key: "retry"})
 FAILED, TIMED_OUT, SPENT = failed(DRAFT, "MADE"), failed(MAKE, "TimeoutError"), failed(DRAFT, BUDGET)
 LIMITS = (Limit("calls", 1, "draft"),)
 DONE = result(NOTE)
@@ -42,7 +42,7 @@ RANG = fed("after 5s", source="making", seq=2)
 
 
 def doubted(intent, handling):
-    return DoubtEntry(intent.key, intent.effect, handling)
+    return ResumedEntry(effects={intent.key: handling})
 
 
 def later(found, seconds):
@@ -97,6 +97,12 @@ BROKEN = [
         effects.what_is_in_doubt_is_handled_as_the_table_says,
         facts(POSTING, decided={POST.key: ["fail"]}),
         doubted(POST, "done"),
+    ),
+    (effects.a_decision_is_what_a_person_said, facts(POSTING), DecidedEntry(POST.key, "retry")),
+    (
+        effects.a_decision_is_what_a_person_said,
+        facts(DURING, decided={DRAFT.key: ["retry", "written"]}),
+        DecidedEntry(DRAFT.key, "retry"),
     ),
     (effects.what_is_in_doubt_is_handled_as_the_table_says, facts(DURING), doubted(DRAFT, "again")),
     (effects.a_verdict_is_what_the_guard_said, facts(ATTEMPTS, said={("2/1", "g"): "failed"}), VERDICT),
@@ -163,9 +169,19 @@ KEPT = [
         doubted(POST, "done"),
     ),
     (
-        effects.what_is_in_doubt_is_handled_as_the_table_says,
+        effects.a_decision_is_what_a_person_said,
+        facts(POSTING, decided={POST.key: ["done", "fail"]}),
+        DecidedEntry(POST.key, "fail"),
+    ),
+    (
+        effects.a_decision_is_what_a_person_said,
         facts(DURING, decided={DRAFT.key: ["written"]}),
-        doubted(DRAFT, "done"),
+        DecidedEntry(DRAFT.key, "done"),
+    ),
+    (
+        effects.a_result_is_what_came_back,
+        facts((*DURING, DecidedEntry(DRAFT.key, "done")), decided={DRAFT.key: ["written"]}),
+        LEDGER[DRAFTED],
     ),
     (effects.what_is_in_doubt_is_handled_as_the_table_says, facts((*DURING, FAILED)), doubted(DRAFT, "again")),
     (effects.a_verdict_is_what_the_guard_said, facts(ATTEMPTS, said={("2/1", "g"): "passed"}), VERDICT),
