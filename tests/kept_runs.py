@@ -1,5 +1,6 @@
 """Runs in a folder, made to be looked at: a shop that pays and mails, finished, waiting, or cut off while it does something."""
 
+from contextlib import suppress
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -8,9 +9,13 @@ from dsa.cli.main import program
 from dsa.lang import digest, loads
 from dsa.meaning import Occurrence
 from dsa.runs.place import open_store
-from dsa.runtime.ledger import ResultEntry
+from dsa.runs.record import OtherMachineError, replayed
+from dsa.runs.summary import SummaryJournal, summary_of_run
+from dsa.runtime.journal import Beginning, Recorded
+from dsa.runtime.ledger import Ledger, ResultEntry
 from dsa.runtime.policies import event_step
-from dsa.runtime.run import begin
+from dsa.runtime.run import ReplayError, begin
+from dsa.runtime.standing import standing
 
 SHOP = """# shop
 
@@ -78,9 +83,24 @@ def write_shop(folder: Path) -> Path:
 
 
 def keep(root: Path, entries, text: str = SHOP, run: str = RUN) -> None:
-    """Keep a run that nobody holds."""
+    """Keep a run that nobody holds, with the summary that its process has left: of its rest if it had come to one, else of one that was killed."""
+    entries = list(entries)
+    now = _replayed(entries, text, run)
     with open_store(root) as store:
-        store.create(run, text, list(entries)).release()
+        if now is None:
+            store.create(run, text, entries).release()
+            return
+        journal, stands = SummaryJournal(Beginning(store, run, text), now, lambda: now), standing(now)
+        journal.append(entries)
+        journal.release(summary_of_run(now, stands) if stands.kind in {"finished", "waiting", "stopped"} else None)
+
+
+def _replayed(entries, text: str, run: str):
+    """Give the run that was recorded, also if the text is no longer that of its machine; None for entries of no run."""
+    for read_as in (text, SHOP):
+        with suppress(OtherMachineError, ReplayError):
+            return replayed(Recorded(run, read_as, Ledger(entries), 1))[0]
+    return None
 
 
 def recorded(root: Path, run: str = RUN):

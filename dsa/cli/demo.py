@@ -7,13 +7,13 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from dsa.cli.console import terminal
 from dsa.cli.faults import JsonCommand, tell_json
 from dsa.cli.outcome import headline, show
 from dsa.cli.run import Start, default_specification
 from dsa.cli.run_json import performed_report
 from dsa.cli.run_options import RunOptions, run_options
 from dsa.cli.runner import Performed
-from dsa.cli.terminal import terminal
 from dsa.cli.watching import watching_options
 from dsa.edge.files import load, locate, read_text
 from dsa.runs.document import Document

@@ -12,11 +12,11 @@ import attrs
 import click
 
 from dsa.cli.changing import change_of
+from dsa.cli.console import terminal
 from dsa.cli.displays import OwnProgress, progress_of
 from dsa.cli.kept import faults_told
 from dsa.cli.run_options import RunOptions
 from dsa.cli.runner import Performed, perform
-from dsa.cli.terminal import terminal
 from dsa.edge.environment import environment_secrets
 from dsa.edge.files import load
 from dsa.errors import DsaError

@@ -6,13 +6,14 @@ from pathlib import Path
 import click
 
 from dsa.cli.changing import machine_option
+from dsa.cli.console import terminal
 from dsa.cli.driving import Manner, Said, go_on
 from dsa.cli.kept import line, opened, recorded_run, runs_option, told_record
 from dsa.cli.outcome import tell
 from dsa.cli.run_json import RunCommand, exit_code
 from dsa.cli.run_options import RunOptions, run_options
 from dsa.cli.runner import Performed
-from dsa.cli.terminal import say, terminal
+from dsa.cli.terminal import say
 from dsa.cli.watching import watching_options
 from dsa.runs.folder import accepted_artifacts
 from dsa.runs.record import RunRecord

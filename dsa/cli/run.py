@@ -14,6 +14,7 @@ import attrs
 import click
 from rich.console import Console
 
+from dsa.cli.console import terminal
 from dsa.cli.displays import progress_of
 from dsa.cli.faults import note_run
 from dsa.cli.kept import faults_told
@@ -23,7 +24,6 @@ from dsa.cli.policy_option import AskedPolicy, or_policy
 from dsa.cli.run_json import RunCommand, exit_code
 from dsa.cli.run_options import RunOptions, run_options
 from dsa.cli.runner import Performed, perform
-from dsa.cli.terminal import terminal
 from dsa.cli.watching import Watched, watching_options
 from dsa.edge.binding import Bindings
 from dsa.edge.files import load, locate, read_text

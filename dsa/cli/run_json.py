@@ -13,7 +13,6 @@ import click
 from dsa.cli.faults import INTERRUPTED, JsonCommand, fault_as_json, noted_run
 from dsa.cli.kept import machine_record, opened
 from dsa.cli.runner import Performed
-from dsa.cli.timeline import asked_keys
 from dsa.edge.binding import GENERATING_EFFECT
 from dsa.edge.effects import code_and_message
 from dsa.errors import DsaError
@@ -29,7 +28,7 @@ from dsa.runtime.ledger import ArtifactEntry, ResultEntry, VerdictEntry
 from dsa.runtime.moment import Moment
 from dsa.runtime.rest import Rest
 from dsa.runtime.run import Run
-from dsa.runtime.standing import Standing, outside_events
+from dsa.runtime.standing import Standing, asked_keys, outside_events
 from dsa.runtime.timeline import Refused
 from dsa.runtime.totals import Totals, totals
 

@@ -1,6 +1,12 @@
 """`dsa runs`: the runs that are kept, one a line, the newest last."""
 
+import asyncio
+import importlib
 import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -8,17 +14,19 @@ import attrs
 import click
 
 from dsa.cli.faults import Ended, JsonCommand
-from dsa.cli.kept import machine_record, opened, runs_option
+from dsa.cli.parameters import Word
+from dsa.cli.step_lines import shortened
 from dsa.cli.terminal import say
-from dsa.cli.timeline import asked_keys, how, started_at
-from dsa.runs.record import OtherMachineError
-from dsa.runs.runs import Runs
-from dsa.runtime.journal import DamageError, Recorded
-from dsa.runtime.ledger import EventEntry, MachineEntry
-from dsa.runtime.standing import outside_events
+from dsa.runs.archive import RunArchive
+from dsa.runs.place import DEFAULT_RUNS, opened_place
+from dsa.runtime.journal import DamageError, RunSummary, StoreError
 
 _HEADER = ("run", "started", "events", "machine", "state", "how it stands", "about")
 _LONGEST = 60
+#: Words of `--status`: how a run stands, and two finer ones that only summaries know.
+_STATUSES = ("finished", "waiting", "in doubt", "stopped", "cut off", "under way", "damaged", "due", "interrupted")
+#: When a run was started, as its id says it.
+_STAMP_LENGTH = len("20260131T120000")
 
 
 @attrs.frozen
@@ -41,95 +49,148 @@ class Listed:
     about: str | None = None
 
     def cells(self) -> tuple[str, ...]:
-        """Give what stands in the columns."""
+        """Return what stands in the columns."""
         events = "" if self.events is None else str(self.events)
         started = started_at(self.run).removesuffix(" UTC")
         return self.run, started, events, self.machine or "", self.state or "", self.how, _short(self.about or "")
 
     def to_json(self) -> dict[str, Any]:
-        """Give the run as an object of JSON."""
-        return {**attrs.asdict(self), "started": started_at(self.run) or None}
+        """Return the run as an object of JSON."""
+        return {**attrs.asdict(self, recurse=False), "started": started_at(self.run) or None}
 
 
 @click.command("runs", cls=JsonCommand)
-@runs_option
+@click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
+@click.option(
+    "--status", type=Word(_STATUSES), metavar="WORD", help=f"Only runs that stand so: {', '.join(_STATUSES)}."
+)
+@click.option("--waiting-for", metavar="EVENT", help="Only runs that wait for this event.")
+@click.option("--machine", metavar="NAME", help="Only runs of this machine.")
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Read and replay every run: that finds damage anywhere in a ledger, and runs of another machine. Without it only their "
+    "summaries are read, which notices what was changed there.",
+)
 @click.option("--json", "json_wanted", is_flag=True, help="Print a JSON list, one object for each run.")
-def command(root: str, *, json_wanted: bool) -> None:
+def command(
+    root: str, status: str | None, waiting_for: str | None, machine: str | None, *, verify: bool, json_wanted: bool
+) -> None:
     """List the runs that are kept: machine, state, how they stand, how many events, when they were started (UTC)."""
     folder = Path(root)
-    with opened(folder) as runs:
-        found = [listed(runs, run) for run in runs.ids()]
+    with _opened(folder) as runs:
+        summaries = asyncio.run(runs.list(waiting_for=waiting_for, machine=machine, now_ms=time.time_ns() // 1_000_000))
+        found = [_verified(runs, each) if verify else listed(each) for each in summaries]
         lost = runs.lost()
+    shown = [line for line, each in zip(found, summaries, strict=True) if status in {None, line.kind, each.status}]
     if json_wanted:
-        say(json.dumps([each.to_json() for each in found], indent=2))
-    elif not found and not lost:
-        _require_empty(folder)
-        say(f"{root}: no run is kept here")
-    elif found:
-        _say_table(found)
+        say(json.dumps([each.to_json() for each in shown], indent=2))
+    elif shown:
+        _say_table(shown)
+    elif not lost:
+        _say_none(folder, is_filtered=bool(status or waiting_for or machine))
     if lost:
         raise Ended(
             f"{root}: damaged: {lost} more {'run was' if lost == 1 else 'runs were'} kept here and cannot be found", 1
         )
 
 
-def _require_empty(folder: Path) -> None:
-    """Raise Ended when runs have left their folders beside a ledger that has none."""
+@contextmanager
+def _opened(folder: Path) -> Iterator[RunArchive]:
+    """Open the runs of a folder. Raises Ended, and DocumentError when no run is kept there."""
+    try:
+        place = opened_place(folder, must_exist=True)
+        try:
+            yield RunArchive(place)
+        finally:
+            place.close()
+    except DamageError as error:
+        raise Ended(f"damaged: {error}", 1) from error
+    except StoreError as error:
+        raise Ended(str(error), 1) from error
+
+
+def _say_none(folder: Path, *, is_filtered: bool) -> None:
+    """Print that there is no run. Raises Ended when runs have left their folders beside a ledger that has none."""
+    if is_filtered:
+        say(f"{folder}: no run that is kept here is one of those")
+        return
     left = sorted(each.parent.name for each in folder.glob("*/machine.md"))
     if left:
         more = f" and {len(left) - 1} more" if len(left) > 1 else ""
         raise Ended(f"{folder}: damaged: the ledger has no run, and {left[0]}{more} left a folder here", 1)
+    say(f"{folder}: no run is kept here")
 
 
-def _say_table(found: list[Listed]) -> None:
-    rows = [_HEADER, *(each.cells() for each in found)]
+def _say_table(shown: list[Listed]) -> None:
+    rows = [_HEADER, *(each.cells() for each in shown)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    padded = (map(str.ljust, row, widths) for row in rows)
+    say("\n".join("  ".join(row).rstrip() for row in padded))
 
 
-def listed(runs: Runs, run: str) -> Listed:
-    """Look at one run; what is the matter with a damaged one becomes its line."""
-    try:
-        recorded = runs.recorded(run)
-    except DamageError as fault:
-        if fault.run is None:
-            raise
-        return Listed(run, "damaged", f"damaged: {fault}")
-    return _of_machine(recorded)
+# -- one run ---------------------------------------------------------------------------------------------------------------
 
 
-def _of_machine(recorded: Recorded) -> Listed:
-    first = recorded.entries[0]
-    assert isinstance(first, MachineEntry), "a run begins with its machine"
-    taken = [entry for entry in recorded.entries if isinstance(entry, EventEntry)]
-    events, about = len(taken), _text_in(taken[0].data) if taken else None
-    try:
-        record = machine_record(recorded)
-    except OtherMachineError as fault:
-        return Listed(recorded.run, "other machine", str(fault), first.name, events=events, about=about)
-    except Ended as fault:
-        return Listed(recorded.run, "damaged", fault.message, first.name, events=events, about=about)
-    run, stands = record.run, record.standing
+def listed(found: RunSummary) -> Listed:
+    """Return a run's line from its summary."""
+    kind, how = _stands(found)
+    if kind == "damaged":
+        return Listed(found.run, kind, how)
+    summary = found.summary
     return Listed(
-        recorded.run,
-        stands.kind,
-        how(record),
-        first.name,
-        run.configuration.state,
-        run.outcome if stands.kind == "finished" else None,
-        events,
-        stands.holder,
-        outside_events(run) if stands.kind == "waiting" else (),
-        tuple(asked_keys(run, stands.asked)),
-        about=about,
+        found.run,
+        kind,
+        how,
+        summary.machine,
+        summary.state,
+        summary.outcome if kind == "finished" else None,
+        summary.events,
+        found.holder,
+        tuple(summary.waits_for) if kind == "waiting" else (),
+        tuple(summary.in_doubt) if kind == "in doubt" else (),
+        summary.about or None,
     )
 
 
-def _text_in(data: Any) -> str | None:  # noqa: ANN401  (JSON)
-    """Give the text that was said, alone or with more; what a part of something is about goes before the whole."""
-    text = data.get("about", data.get("text")) if isinstance(data, dict) else data
-    return text if isinstance(text, str) else None
+def how(found: RunSummary) -> str:
+    """Say in a few words how a run stands."""
+    return _stands(found)[1]
+
+
+def _stands(found: RunSummary) -> tuple[str, str]:
+    summary, status = found.summary, found.status
+    match status:
+        case "damaged":
+            return status, f"damaged: run {found.run}: {found.damaged}"
+        case "under way":
+            return status, f"under way, held by {found.holder}"
+        case "finished":
+            return status, f"finished: {summary.outcome}"
+        case "in doubt":
+            return status, f"in doubt: {', '.join(f'{name} {key}' for key, name in summary.in_doubt.items())}"
+        case "stopped":
+            return status, f"stopped: {shortened(summary.failure)}"
+    if summary.timers:
+        return "cut off", f"cut off while it waited for: {', '.join((*summary.waits_for, *summary.timers))}"
+    if status in {"cut off", "interrupted"}:
+        return "cut off", "cut off"
+    return "waiting", f"waiting for: {', '.join(summary.waits_for) or 'nothing that can happen'}"
+
+
+def _verified(runs: RunArchive, found: RunSummary) -> Listed:
+    """Return a run's line from all of its ledger; what replays is loaded only for this."""
+    line: Listed = importlib.import_module("dsa.cli.verified").verified(runs, found)
+    return line
+
+
+def started_at(run_id: str) -> str:
+    """Return when a run was started, as its id says it; empty for an id that does not."""
+    stamp = run_id.partition("-")[0]
+    if len(stamp) == _STAMP_LENGTH:
+        with suppress(ValueError):
+            return f"{datetime.fromisoformat(stamp).isoformat(' ')} UTC"
+    return ""
 
 
 def _short(text: str) -> str:

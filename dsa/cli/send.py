@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from dsa.cli.console import terminal
 from dsa.cli.driving import Manner, Said, go_on
 from dsa.cli.faults import UNREADABLE, Ended
 from dsa.cli.kept import recorded_run, runs_option, told_record
@@ -13,7 +14,6 @@ from dsa.cli.outcome import tell
 from dsa.cli.parameters import read_data, require_text
 from dsa.cli.run_json import RunCommand, exit_code
 from dsa.cli.run_options import RunOptions, run_options
-from dsa.cli.terminal import terminal
 from dsa.cli.timeline import refusal_text
 from dsa.cli.watching import watching_options
 from dsa.declarations import OUTSIDE

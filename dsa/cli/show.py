@@ -9,12 +9,13 @@ import attrs
 import click
 
 from dsa.claims import Scenario
+from dsa.cli.console import terminal
 from dsa.cli.displays import display_of
 from dsa.cli.faults import UNREADABLE, Ended, tell_json
 from dsa.cli.kept import faults_told, machine_record, opened, recorded_run, runs_option
 from dsa.cli.run_json import RunCommand, RunReport, recorded_report, story_lines
 from dsa.cli.step_lines import shortened
-from dsa.cli.terminal import say, terminal
+from dsa.cli.terminal import say
 from dsa.cli.timeline import story
 from dsa.expr import Value
 from dsa.lang import loads, scenario_text

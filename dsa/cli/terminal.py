@@ -1,7 +1,6 @@
 """The terminal that a run is shown on. Nothing that it does, or that a model wrote, may end or disguise the run.
 
-Gives a Rich console over standard output: characters that it cannot show are written as escapes, and when nobody reads
-any more the run goes on unseen.
+Characters that it cannot show are written as escapes, and when nobody reads any more the run goes on unseen.
 """
 
 import io
@@ -9,11 +8,8 @@ import re
 import sys
 from typing import TextIO, cast
 
-from rich.console import Console
-
 from dsa.cli.faults import note_lost, silence
 
-_NARROWEST = 20
 #: Control characters but tab and line feed, what turns the direction of writing, and halves of surrogate pairs.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -21,13 +17,6 @@ _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud8
 def printable(text: str) -> str:
     """Write characters that would steer a terminal as escapes; tabs and line feeds stay."""
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
-
-
-def terminal() -> Console:
-    """Give a console over standard output, at least 20 columns wide."""
-    console = Console(file=cast(TextIO, _Patient(sys.stdout)))
-    console.width = max(console.width, _NARROWEST)
-    return console
 
 
 def patient(stream: TextIO) -> TextIO:

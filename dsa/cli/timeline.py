@@ -11,10 +11,12 @@ import attrs
 
 from dsa.cli.call_lines import HANDLED, tree_lines
 from dsa.cli.kept import line
+from dsa.cli.runs import how, started_at
 from dsa.cli.step_lines import SHORT_DIGEST, error_text, shortened, step_text, text_said
 from dsa.expr import show_value
 from dsa.runs.one_policy import calls_of_policy
 from dsa.runs.record import RunRecord
+from dsa.runs.summary import summary_of_record
 from dsa.runtime.artifacts import short_id
 from dsa.runtime.call_tree import POLICY, call_key
 from dsa.runtime.intents import Intent, Intents
@@ -37,7 +39,7 @@ from dsa.runtime.ledger import (
 )
 from dsa.runtime.recovery import InFlight, asked_calls, handling_of, unfinished
 from dsa.runtime.run import Run
-from dsa.runtime.standing import outside_events
+from dsa.runtime.standing import asked_keys, outside_events
 from dsa.runtime.timeline import Happening, happenings
 from dsa.trace import show_occurrence, show_values
 
@@ -46,18 +48,8 @@ _WIDEST = 40
 PAGE = 1000
 _WORTH_SAYING_S = 0.05
 _INDENT = "     "
-_STAMP = "%Y%m%dT%H%M%S"
 _DECIDED = {"retry": "has not happened", "done": "has happened", "fail": "has failed"}
 _WORDS = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}
-
-
-def started_at(run_id: str) -> str:
-    """Give when a run was started, as its id says it; empty for an id that does not."""
-    try:
-        moment = datetime.strptime(run_id.partition("-")[0], _STAMP).replace(tzinfo=UTC)
-    except ValueError:
-        return ""
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def story(record: RunRecord, root: Path, *, after: int = 0) -> Iterator[str]:
@@ -242,7 +234,11 @@ def due(deadline_ms: int) -> str:
 def now(record: RunRecord, root: Path) -> Iterator[str]:
     """Say how a run stands, what it waits for, what is in doubt and how to decide it."""
     run, standing, directory = record.run, record.standing, root / record.run.run_id
-    facts = [("now", how(record)), ("state", run.configuration.state), ("values", show_values(run.values.items()))]
+    facts = [
+        ("now", how(summary_of_record(record))),
+        ("state", run.configuration.state),
+        ("values", show_values(run.values.items())),
+    ]
     facts += [
         ("accepted", f"{name}: artifact {short_id(view.accepted, run.run_id)}")
         for name, view in run.steps.items()
@@ -290,28 +286,6 @@ def _to_do(record: RunRecord) -> Iterator[tuple[str, str]]:
         yield "to do", f"take the answer of {intent.effect} {intent.key}"
 
 
-def how(record: RunRecord) -> str:
-    """Say in a few words how a run stands."""
-    standing, run = record.standing, record.run
-    match standing.kind:
-        case "finished":
-            return f"finished: {run.outcome}"
-        case "waiting":
-            return f"waiting for: {', '.join(outside_events(run)) or 'nothing that can happen'}"
-        case "in doubt":
-            return f"in doubt: {asked_text(run, standing.asked)}"
-        case "stopped":
-            return f"stopped: {shortened(standing.failure)}"
-        case "under way":
-            return f"under way, held by {standing.holder}"
-        case "cut off":
-            left = standing.left
-            if left.in_flight or left.answered:
-                return "cut off"
-            waits = (*outside_events(run), *(event for _, event in left.timers))
-            return f"cut off while it waited for: {', '.join(waits)}"
-
-
 def send_line(run: Run, directory: Path) -> str:
     """Give the command that sends a run what it waits for."""
     events = outside_events(run)
@@ -321,17 +295,6 @@ def send_line(run: Run, directory: Path) -> str:
 def asked_text(run: Run, asked: Sequence[Intent]) -> str:
     """Name what somebody has to decide about: effects, or the calls in them."""
     return ", ".join(f"{name} {key}" for key, name in asked_keys(run, asked).items())
-
-
-def asked_keys(run: Run, asked: Sequence[Intent]) -> dict[str, str]:
-    """Return the keys of what somebody has to decide about, with the names of effects and policies."""
-    flying = _flying(run) if asked else {}
-    found: dict[str, str] = {}
-    for intent in asked:
-        calls = asked_calls(flying[intent.key])
-        is_whole = handling_of(run.machine, attrs.evolve(flying[intent.key], calls=())) == "ask"
-        found |= {intent.key: intent.effect} if is_whole else {key: call.policy for key, call in calls.items()}
-    return found
 
 
 def doubts(run: Run, asked: Sequence[Intent], directory: Path) -> Iterator[str]:

@@ -35,7 +35,11 @@ def dumps(machine: Machine) -> str:
 
 def digest(machine: Machine) -> str:
     """Give the SHA-256 of the canonical document, in hexadecimal."""
-    return hashlib.sha256(dumps(machine).encode("utf-8", "surrogatepass")).hexdigest()
+    found: str | None = machine.worked_out.get("digest")
+    if found is None:
+        found = hashlib.sha256(dumps(machine).encode("utf-8", "surrogatepass")).hexdigest()
+        machine.worked_out["digest"] = found
+    return found
 
 
 def _sections(machine: Machine) -> Iterator[tuple[str, str]]:

@@ -1,18 +1,21 @@
 """Archives: the reading half of the door. Nothing here drives a run."""
 
 import asyncio
+import importlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from dsa.runs.folder import PART_OF
-from dsa.runs.handle import RunHandle
-from dsa.runs.place import Place
-from dsa.runs.record import RunRecord, record_of
+from dsa.runs.place import PART_OF, Place
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.journal import Recorded, RunSummary
 from dsa.runtime.ledger import Entry
 from dsa.runtime.moment import Moment
+
+if TYPE_CHECKING:  # a list of runs needs neither the driver nor the language
+    from dsa.runs.handle import RunHandle
+    from dsa.runs.record import RunRecord
 
 #: How long a follower of another process's run waits between two looks, in seconds.
 POLL_S = 0.01
@@ -34,13 +37,14 @@ class RunArchive:
         """Return the ids of all runs, in the order they were begun."""
         return self._place.store.runs() if self._place.is_made else ()
 
-    def handle(self, run_id: str) -> RunHandle | None:
+    def handle(self, run_id: str) -> "RunHandle | None":
         """Return the handle of a run that this process drives, or that somebody here still has; else None."""
         return self._known.get(run_id)
 
-    def get(self, run_id: str) -> RunRecord:
+    def get(self, run_id: str) -> "RunRecord":
         """Read a run. Raises UnknownRunError, DamageError, OtherMachineError, ReplayError."""
-        return record_of(self._place.store.read(run_id))
+        record: RunRecord = importlib.import_module("dsa.runs.record").record_of(self._place.store.read(run_id))
+        return record
 
     def recorded(self, run_id: str) -> Recorded:
         """Read what is stored of a run, without replaying it. Raises UnknownRunError, DamageError."""

@@ -20,7 +20,8 @@ from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
 from dsa.runs.document import Document, takes_specification
-from dsa.runs.folder import PART_OF, PART_WAITS, accepted_artifacts, new_run_id
+from dsa.runs.folder import PART_WAITS, accepted_artifacts, new_run_id
+from dsa.runs.place import PART_OF
 from dsa.runs.record import require_no_secret
 from dsa.runs.setup import Options, Setup, setup_of, skip_replies
 from dsa.runtime.artifacts import ArtifactStore

@@ -27,8 +27,11 @@ def document_of(file: str | Path | Machine) -> Document:
     Raises DocumentError and MachineError.
     """
     if isinstance(file, Machine):
-        text = dumps(file)  # which the run keeps: its lines are those of the rows
-        return Document(loads(text, file.name).at(dict(file.constants)), text)
+        written: Document | None = file.worked_out.get("document")
+        if written is None:
+            text = dumps(file)  # which the run keeps: its lines are those of the rows
+            written = file.worked_out["document"] = Document(loads(text, file.name).at(dict(file.constants)), text)
+        return written
     path = locate(str(file))
     named = machine_of(read_text(path), str(file))
     found = path if named is None else locate(named[0], path.parent)

@@ -20,8 +20,6 @@ from dsa.runtime.content import Artifact
 from dsa.runtime.ledger import ArtifactEntry, Entry, VerdictEntry
 from dsa.runtime.run import Run
 
-#: Stands in the id of a run that is a part of another one, between that one's id and its effect: `20260131T120000-tale-9f3a1c+3.1`.
-PART_OF = "+"
 #: Why an effect has failed for which such a run waits for a person.
 PART_WAITS = "waiting"
 _CODE_SUFFIX = ".py"

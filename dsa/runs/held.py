@@ -60,7 +60,7 @@ class HeldRun:
         left: Unfinished | None = None,
         known: int = 0,
     ) -> None:
-        self._setting, self._setup, self._journal = setting, setup, SummaryJournal(journal, run)
+        self._setting, self._setup, self._journal = setting, setup, self._summarising(journal, run)
         self._is_held = True
         self.artifacts = setting.place.artifacts_when_wanted(run.run_id)
         self.folder = None if setting.place.root is None else RunFolder(setting.place.root, run, setup.text)
@@ -93,6 +93,9 @@ class HeldRun:
             on_rest=self._waits_for_timers,
             on_text=lambda key, text: self._watchers.show(Piece(self.id, key, text)),
         )
+
+    def _summarising(self, journal: Journal, run: Run) -> SummaryJournal:
+        return SummaryJournal(journal, run, lambda: self._driver.run)
 
     @property
     def run(self) -> Run:
@@ -148,7 +151,7 @@ class HeldRun:
             return
         known = Recorded(self.id, self._setup.text, self.run.ledger, self._journal.epoch, head=self._journal.head)
         journal, recorded = self._setting.place.store.hold(self.id, known=known)
-        self._journal, self._is_held = SummaryJournal(journal, self.run), True
+        self._journal, self._is_held = self._summarising(journal, self.run), True
         self._setting.held[self.id] = self
         is_same = len(recorded.entries) == len(self.run.ledger)
         if is_same and self._rest is not None and self._rest.kind in {"waiting", "in doubt", "finished"}:

@@ -1,5 +1,6 @@
 """The place where runs are kept: a folder with `ledger.db` and `artifacts.git`, or memory. Stores are opened here alone."""
 
+import importlib
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -9,7 +10,6 @@ from typing import Any, cast
 
 import attrs
 
-from dsa.edge.git import GitArtifacts, remove_branch
 from dsa.edge.stores.locks import this_process
 from dsa.edge.stores.memory import MemoryStore
 from dsa.edge.stores.sqlite import SqliteStore
@@ -20,6 +20,8 @@ from dsa.runtime.ledger import Entry
 
 DEFAULT_RUNS, MEMORY = ".dsa", "memory:"
 LEDGER, ARTIFACTS = "ledger.db", "artifacts.git"
+#: Stands in the id of a run that is a part of another one, between that one's id and its effect: `20260131T120000-tale-9f3a1c+3.1`.
+PART_OF = "+"
 
 
 class _WhenWanted:
@@ -69,7 +71,7 @@ class Place:
     def forget(self, run_id: str) -> None:
         """Delete what a removed run has left: its folder, and the branch of its artifacts."""
         if self.root is not None:
-            remove_branch(self.root / ARTIFACTS, run_id)
+            importlib.import_module("dsa.edge.git").remove_branch(self.root / ARTIFACTS, run_id)
             shutil.rmtree(self.root / run_id, ignore_errors=True)
 
 
@@ -121,4 +123,5 @@ def _keep_from_git(root: Path) -> None:
 
 def open_artifacts(root: Path, run_id: str) -> ArtifactStore:
     """Open what a run generated, or make room for it. Raises ArtifactStoreError."""
-    return GitArtifacts(root / ARTIFACTS, run_id)
+    artifacts: ArtifactStore = importlib.import_module("dsa.edge.git").GitArtifacts(root / ARTIFACTS, run_id)
+    return artifacts

@@ -192,7 +192,7 @@ class Runs(RunArchive):
                 left = unfinished(run)
             known = len(recorded.entries)
             if len(run.ledger) > known:
-                SummaryJournal(journal, run).append(run.ledger[known:])
+                SummaryJournal(journal, run, lambda: run).append(run.ledger[known:])
             return RunHandle(self._setting(on_moment), setup, run, journal, left=left, known=known)
         except BaseException:
             journal.release()

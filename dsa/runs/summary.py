@@ -1,39 +1,46 @@
 """Summaries: how a run stands, written with its commits, so that lists of runs read no ledger."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
 
-from dsa.runs.folder import PART_OF
-from dsa.runtime.journal import Journal, Status, Summary, Taking
-from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, RowEntry
+from dsa.runs.place import PART_OF
+from dsa.runs.record import RunRecord
+from dsa.runtime.intents import seq_of
+from dsa.runtime.journal import Journal, RunSummary, Summary, Taking
+from dsa.runtime.ledger import (
+    CallEntry,
+    DecidedEntry,
+    EffectEntry,
+    Entry,
+    EventEntry,
+    Ledger,
+    MachineEntry,
+    ResumedEntry,
+    RowEntry,
+)
+from dsa.runtime.recovery import Unfinished, doubt_of
 from dsa.runtime.rest import Rest
 from dsa.runtime.run import Run
+from dsa.runtime.standing import Standing, asked_keys, places, standing
 
 _LONGEST_ABOUT = 240
+#: A run's first event is among this many entries that it begins with.
+_FIRST = 4
 
 
 class SummaryJournal:
-    """A `Journal` that writes the run's summary beside its entries: whenever its state changes, and when it comes to rest.
+    """A `Journal` that writes the run's summary beside its entries: whenever its state or what is in doubt changes, and when it comes to rest.
 
-    A run under way is `cut off` in it: so it stands if its process dies.
+    The summary of a run under way says how the run stands if its process dies: `in doubt`, if a person has to decide then, else `cut off`.
+    `now` returns the run as it is after the entries that are appended.
     """
 
-    def __init__(self, journal: Journal, run: Run) -> None:
-        self._journal = journal
-        first = run.ledger[0]
-        assert isinstance(first, MachineEntry), "a run begins with its machine"
-        self._now = Summary(
-            "cut off",
-            state=run.configuration.state,
-            machine=first.name,
-            begun_ms=first.at_ms,
-            changed_ms=first.at_ms,
-            about=_about(run.ledger[:_FIRST]),
-            parent=run.run_id.partition(PART_OF)[0] if PART_OF in run.run_id else None,
-            events=run.seq,
-        )
+    def __init__(self, journal: Journal, run: Run, now: Callable[[], Run]) -> None:
+        self._journal, self._run = journal, now
+        self._now = summary_of_run(run, Standing("cut off", Unfinished()))
+        self._doubts = _Doubts(run)
         self._is_told = False
 
     @property
@@ -57,17 +64,27 @@ class SummaryJournal:
 
     def _after(self, entries: Sequence[Entry]) -> Summary | None:
         """Return the summary after entries; None where the one that is written still holds."""
-        state, event = self._now.state, None
+        state, event, doubted = self._now.state, None, self._now.in_doubt
         for entry in entries:
             if type(entry) is EventEntry:
                 event = entry
             elif type(entry) is RowEntry:
                 state = entry.target
-        if self._is_told and state == self._now.state:
+        if self._doubts.may_change(entries):
+            doubted = self._doubts.of(self._run())
+        if self._is_told and state == self._now.state and doubted == self._now.in_doubt:
             return None
         about = self._now.about or ("" if event is None else _text_in(event.data))
         seq, at_ms = (self._now.events, self._now.changed_ms) if event is None else (event.seq, event.at_ms)
-        self._now = attrs.evolve(self._now, state=state, about=about, events=seq, changed_ms=at_ms)
+        self._now = attrs.evolve(
+            self._now,
+            status="in doubt" if doubted else "cut off",
+            state=state,
+            about=about,
+            events=seq,
+            changed_ms=at_ms,
+            in_doubt=doubted,
+        )
         self._is_told = True
         return self._now
 
@@ -83,37 +100,90 @@ class SummaryJournal:
 
     def summary_at(self, rest: Rest) -> Summary:
         """Return the summary of a run at rest."""
-        run, status = rest.run, _STATUS[rest.kind]
-        self._now = attrs.evolve(
-            self._now,
-            state=run.configuration.state,
-            about=self._now.about or _about(run.ledger[:_FIRST]),
-            events=run.seq,
+        run = rest.run
+        if rest.kind != "stopped" and rest.kind != "interrupted":  # noqa: PLR1714  (for the checker of types)
+            return summary_of_run(run, Standing(rest.kind, Unfinished(timers=run.timers), rest.in_doubt))
+        found = summary_of_run(run, standing(run))
+        if rest.kind == "interrupted":
+            return attrs.evolve(found, status="interrupted") if found.status == "cut off" else found
+        if found.status in {"stopped", "in doubt"}:
+            return found
+        return attrs.evolve(found, status="stopped", failure=str(rest.failure)[:_LONGEST_ABOUT])
+
+
+class _Doubts:
+    """What a person has to decide about if the process dies now: read from the end of the ledger, and only where an effect or a call asks for it."""
+
+    def __init__(self, run: Run) -> None:
+        effects = run.machine.effect_named
+        self._asking = frozenset(name for name, about in effects.items() if doubt_of(about) == "ask")
+        self._is_asked = False
+        self._from = 0
+
+    def may_change(self, entries: Iterable[Entry]) -> bool:
+        """Return whether entries may change what is in doubt."""
+        return self._is_asked or any(self._asks(entry) for entry in entries)
+
+    def _asks(self, entry: Entry) -> bool:
+        kind = type(entry)
+        if kind is EffectEntry:
+            return entry.effect in self._asking  # type: ignore[union-attr]  # so it has one
+        if kind is ResumedEntry or kind is DecidedEntry:
+            return True
+        return kind is CallEntry and entry.in_doubt == "ask"  # type: ignore[union-attr]
+
+    def of(self, run: Run) -> Mapping[str, str]:
+        """Return the keys of effects and calls in doubt, with their names. What was done before the oldest open effect is not read again."""
+        window = run.ledger.after(self._from)
+        end = attrs.evolve(run, ledger=Ledger(window))
+        stands = standing(end)
+        flying = stands.left.in_flight
+        oldest = min((seq_of(each.intent.key) for each in flying), default=run.seq)
+        self._from += next(
+            (n for n, entry in enumerate(window) if isinstance(entry, EventEntry) and entry.seq >= oldest), 0
         )
-        return attrs.evolve(
-            self._now,
-            status=status,
-            outcome=rest.outcome,
-            waits_for=rest.waits_for,
-            in_doubt=tuple(intent.key for intent in rest.in_doubt),
-            due_ms=rest.due_ms,
-            failure="" if rest.failure is None else str(rest.failure)[:_LONGEST_ABOUT],
+        self._is_asked = any(
+            each.intent.effect in self._asking or any(call.in_doubt == "ask" for call in each.calls) for each in flying
         )
+        return asked_keys(end, stands.asked)
 
 
-#: So many entries a run begins with, among which its first event is.
-_FIRST = 4
-_STATUS: dict[str, Status] = {
-    "finished": "finished",
-    "waiting": "waiting",
-    "stopped": "stopped",
-    "in doubt": "in doubt",
-    "interrupted": "interrupted",
-}
+def summary_of_run(run: Run, stands: Standing) -> Summary:
+    """Return the summary of a run that stands as given."""
+    first, left = run.ledger[0], stands.left
+    assert isinstance(first, MachineEntry), "a run begins with its machine"
+    rests = stands.kind == "waiting" or (stands.kind == "cut off" and bool(left.timers))
+    return Summary(
+        "cut off" if stands.kind == "under way" else stands.kind,
+        state=run.configuration.state,
+        machine=first.name,
+        begun_ms=first.at_ms,
+        changed_ms=_changed_ms(run),
+        outcome=run.outcome if stands.kind == "finished" else None,
+        waits_for=places(run) if rests else {},
+        in_doubt=asked_keys(run, stands.asked),
+        due_ms=min(left.timers.values(), default=None) if rests else None,
+        about=next((_text_in(entry.data) for entry in run.ledger[:_FIRST] if isinstance(entry, EventEntry)), ""),
+        failure=stands.failure[:_LONGEST_ABOUT],
+        parent=run.run_id.partition(PART_OF)[0] if PART_OF in run.run_id else None,
+        events=run.seq,
+        timers=tuple(event for _, event in left.timers) if rests and not (left.in_flight or left.answered) else (),
+    )
 
 
-def _about(entries: Sequence[Entry]) -> str:
-    return next((_text_in(entry.data) for entry in entries if isinstance(entry, EventEntry)), "")
+def summary_of_record(record: RunRecord) -> RunSummary:
+    """Return the summary of a run that was read and replayed."""
+    summary = summary_of_run(record.run, record.standing)
+    return RunSummary(record.run.run_id, len(record.run.ledger), summary, record.standing.holder)
+
+
+def _changed_ms(run: Run) -> int:
+    """Return when the last event came; that the run was begun is the first."""
+    for place in range(len(run.ledger) - 1, -1, -1):
+        entry = run.ledger[place]
+        if isinstance(entry, EventEntry | MachineEntry):
+            return entry.at_ms
+    return 0
 
 
 def _text_in(data: Any) -> str:  # noqa: ANN401  (JSON)

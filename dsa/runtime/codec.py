@@ -88,19 +88,11 @@ def _is_other(field: "attrs.Attribute[Any]", place: int) -> str:
 
 def reader(cls: type[Any]) -> Callable[[Mapping[str, Any]], Any]:
     """Return a function that reads values back. Fields may be missing that have a default; TypeError for others, and for strangers."""
-    names = [field.name for field in attrs.fields(cls)]
-    count = sum(field.default is attrs.NOTHING for field in attrs.fields(cls))
-    required, known = names[:count], frozenset((*names, "kind"))
-    optional = [(field.name, _default(field)) for field in attrs.fields(cls)[count:]]
 
     def read(written: Mapping[str, Any]) -> Any:  # noqa: ANN401  (one of this class)
-        if not written.keys() <= known:
-            raise TypeError(f"{cls.__name__} has no {', '.join(sorted(written.keys() - known))}")
-        get = written.get
-        try:
-            return cls(*[written[name] for name in required], *[get(name, default) for name, default in optional])
-        except KeyError as missing:
-            raise TypeError(f"{cls.__name__} needs {missing}") from None
+        fields = {**written}
+        fields.pop("kind", None)
+        return cls(**fields)
 
     return read
 

@@ -106,8 +106,9 @@ class Summary:
     """How a run stands, for lists of runs. Its writer gives it with a commit, and the store seals it with the end of the chain.
 
     `status` is how the run stands if nobody holds it; a run whose writer has never said so is `cut off`. `waits_for` has the place of
-    each event that the run waits for ("" if it has none), `in_doubt` the keys of effects. Times are in milliseconds since 1970; `due_ms`
-    is the next deadline. `about` and `failure` are short texts; `parent` is the run that this one is a part of, `events` counts its events.
+    each event that the run waits for ("" if it has none), `in_doubt` the keys of effects and calls with their names, `timers` the events of
+    armed timers. Times are in milliseconds since 1970; `due_ms` is the next deadline. `about` and `failure` are short texts; `parent` is the
+    run that this one is a part of. `events` counts its events; while it is under way, those up to the last change of its state.
     """
 
     status: Status = "cut off"
@@ -117,12 +118,13 @@ class Summary:
     changed_ms: int | None = None
     outcome: str | None = None
     waits_for: Mapping[str, str] = attrs.field(default=_NOTHING, converter=_mapping)
-    in_doubt: tuple[str, ...] = attrs.field(default=(), converter=_strings)
+    in_doubt: Mapping[str, str] = attrs.field(default=_NOTHING, converter=_mapping)
     due_ms: int | None = None
     about: str = ""
     failure: str = ""
     parent: str | None = None
     events: int = 0
+    timers: tuple[str, ...] = attrs.field(default=(), converter=_strings)
 
 
 @attrs.frozen

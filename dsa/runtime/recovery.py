@@ -4,7 +4,7 @@ Takes a run that was replayed, gives what a driver goes on with. Pure, as everyt
 was looking is not known, and is called in doubt.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -18,6 +18,7 @@ from dsa.runtime.ledger import (
     CallEntry,
     CallResultEntry,
     DecidedEntry,
+    EffectEntry,
     Entry,
     EventEntry,
     Handling,
@@ -68,11 +69,12 @@ class Unfinished:
 
 def unfinished(run: Run) -> Unfinished:
     """Read what is left to do. A failure that no row takes is to be tried again, as a person asks who resumes the run."""
-    past = _Past(run)
+    intents = _open(run)
+    past = _Past(run, frozenset(intent.key for intent in intents))
     answered: list[tuple[Intent, ResultEntry]] = []
     flying: list[InFlight] = []
     blocked = -1
-    for intent in _open(run):
+    for intent in intents:
         results, has_answers = past.results.get(intent.key, []), intent.effect in run.machine.answers
         if results and not has_answers and not results[-1].failed:
             continue
@@ -166,21 +168,25 @@ def declared(machine: Machine, effect: str) -> Effect:
 
 
 class _Past:
-    """A ledger's events by number, results and calls by key, and what was tried again, and decided, since its last result."""
+    """What a ledger says of some effects: their events by number, results and calls by key; what was tried again, and decided, since the last result."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, keys: frozenset[str]) -> None:
+        self._keys, self._seqs = keys, frozenset(map(seq_of, keys))
         self.events: dict[int, EventEntry] = {}
         self.results: dict[str, list[ResultEntry]] = {}
         self.tried_again: set[str] = set()
         self.decided: dict[str, dict[str, Handling]] = {}
         self._tried: dict[str, list[CallEntry | CallResultEntry | ResultEntry | Handling]] = {}
-        for entry in run.ledger:
+        for entry in run.ledger if keys else ():
             self._take(entry)
 
     def _take(self, entry: Entry) -> None:
         if type(entry) is EventEntry:  # in half the time of `match`, which looks at every entry in five ways
-            self.events[entry.seq] = entry
+            if entry.seq in self._seqs:
+                self.events[entry.seq] = entry
         elif type(entry) is ResultEntry:
+            if entry.key not in self._keys:
+                return
             self.results.setdefault(entry.key, []).append(entry)
             self.tried_again.discard(entry.key)
             self.decided.pop(entry.key, None)
@@ -192,7 +198,7 @@ class _Past:
                 self._tried.setdefault(key, []).append(handling)
         elif type(entry) is DecidedEntry:
             self.decided.setdefault(entry.key, {})[entry.about] = entry.handling
-        elif type(entry) is CallEntry or type(entry) is CallResultEntry:
+        elif (type(entry) is CallEntry or type(entry) is CallResultEntry) and entry.key in self._keys:
             self._tried.setdefault(entry.key, []).append(entry)
 
     def calls_in(self, key: str, *, has_stopped: bool) -> tuple[int, str | None, tuple[CallEntry, ...]]:
@@ -216,8 +222,11 @@ class _Past:
         return goes_on, failed, doubted_calls([call for call in calls if call.path.startswith(f"{goes_on}.")], failed)
 
 
-def _open(run: Run) -> Iterator[Intent]:
-    """Give the effects that may have something left to do, in the order they were asked for."""
-    for key, intent in Intents(run.ledger).items():
-        if intent.effect not in run.machine.answers or run.keys.get(intent.effect) == key:
-            yield intent
+def _open(run: Run) -> tuple[Intent, ...]:
+    """Return the effects that may have something left to do, in the order they were asked for."""
+    answers, outstanding = run.machine.answers, run.keys
+
+    def may_be_open(entry: EffectEntry) -> bool:
+        return entry.effect not in answers or outstanding.get(entry.effect) == entry.key
+
+    return tuple(Intents(run.ledger, may_be_open).values())

@@ -3,6 +3,7 @@
 Takes a run that was replayed and who writes it now, gives a `Standing`. Pure: whether a holder is alive is for a store to say.
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal
 
@@ -13,7 +14,7 @@ from dsa.meaning import accepted_events
 from dsa.runtime.call_tree import call_named
 from dsa.runtime.intents import Intent
 from dsa.runtime.ledger import EventEntry, RefusalEntry, ResultEntry
-from dsa.runtime.recovery import InFlight, Unfinished, handling_of, unfinished
+from dsa.runtime.recovery import InFlight, Unfinished, asked_calls, handling_of, unfinished
 from dsa.runtime.run import Run, place_of
 
 Kind = Literal["finished", "waiting", "in doubt", "stopped", "cut off", "under way"]
@@ -52,6 +53,17 @@ def standing(run: Run, holder: str | None = None) -> Standing:
     if left.in_flight or left.answered or left.timers:
         return Standing("cut off", left)
     return Standing("finished" if run.finished else "waiting", left)
+
+
+def asked_keys(run: Run, asked: Sequence[Intent]) -> dict[str, str]:
+    """Return the keys of what somebody has to decide about, with the names of effects and policies."""
+    flying = {each.intent.key: each for each in unfinished(run).in_flight} if asked else {}
+    found: dict[str, str] = {}
+    for intent in asked:
+        calls = asked_calls(flying[intent.key])
+        is_whole = handling_of(run.machine, attrs.evolve(flying[intent.key], calls=())) == "ask"
+        found |= {intent.key: intent.effect} if is_whole else {key: call.policy for key, call in calls.items()}
+    return found
 
 
 def outside_events(run: Run) -> tuple[str, ...]:

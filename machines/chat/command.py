@@ -14,11 +14,11 @@ from typing import Any
 
 import click
 
+from dsa.cli.console import terminal
 from dsa.cli.faults import INTERRUPTED, JsonCommand
 from dsa.cli.kept import budget_option, faults_told, find, runs_option
 from dsa.cli.model import model_named
 from dsa.cli.parameters import parse_parameters
-from dsa.cli.terminal import terminal
 from dsa.runs.runs import open_runs
 from machines.chat.conversation import Turn
 from machines.chat.counting import counters_of

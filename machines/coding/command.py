@@ -16,11 +16,11 @@ import attrs
 import click
 from click.core import ParameterSource
 
+from dsa.cli.console import terminal
 from dsa.cli.faults import Ended, JsonCommand
 from dsa.cli.kept import budget_option, faults_told, find, runs_option
 from dsa.cli.model import model_named
 from dsa.cli.parameters import parse_parameters
-from dsa.cli.terminal import terminal
 from dsa.edge.interrupts import interruptible
 from dsa.errors import ModelUnavailable
 from dsa.generators.names import LOCAL

@@ -14,7 +14,7 @@ from dsa.cli.kept import line as pasted
 from dsa.cli.spent import dollars, plural
 from dsa.cli.terminal import printable
 from dsa.expr import Value
-from dsa.runs.folder import PART_OF
+from dsa.runs.place import PART_OF
 from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, ResultEntry, RowEntry
 from dsa.runtime.moment import Moment
 from machines.coding.shown import LONGEST, arguments_shown, remarks_on, short, text_of

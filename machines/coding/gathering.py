@@ -6,7 +6,7 @@ Takes the entries of the whole and the runs beside it, gives the work. It change
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from dsa.runs.folder import PART_OF
+from dsa.runs.place import PART_OF
 from dsa.runs.runs import Runs
 from dsa.runtime.journal import UnknownRunError
 from dsa.runtime.ledger import Entry

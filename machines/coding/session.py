@@ -11,8 +11,8 @@ import attrs
 
 from dsa.expr import Value
 from dsa.meaning import Occurrence
-from dsa.runs.folder import PART_OF
 from dsa.runs.handle import RunHandle
+from dsa.runs.place import PART_OF
 from dsa.runs.runs import Runs
 from dsa.runs.setup import Options
 from dsa.runtime.journal import Recorded

@@ -13,7 +13,7 @@ from dsa.cli.faults import Ended
 from dsa.cli.kept import faults_told, find, runs_option
 from dsa.edge.sandbox.commands import stop
 from dsa.errors import DsaError
-from dsa.runs.folder import PART_OF
+from dsa.runs.place import PART_OF
 from dsa.runs.runs import Runs, open_runs
 from dsa.runtime.ledger import Entry, Ledger, MachineEntry, RowEntry
 from machines.coding.gathering import gathered

@@ -61,16 +61,10 @@ MACHINE = """# loop
 
 @contextmanager
 def dsa(folder: Path, *, growing: bool) -> Iterator[Work]:
-    """Our driver on the durable store: result, event, row and intent in one commit. All texts lie in the ledger anyway."""
-    from dsa.edge.binding import Bindings
-    from dsa.edge.driver import Driver
-    from dsa.edge.stores.sqlite import SqliteStore
-    from dsa.lang import digest, loads
-    from dsa.meaning import Occurrence
-    from dsa.runtime.artifacts import MemoryArtifacts
-    from dsa.runtime.journal import Beginning
+    """Runs in a folder: result, event, row and intent in one commit. All texts lie in the ledger anyway."""
+    from dsa import Bindings, open_runs
+    from dsa.lang import loads
     from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step
-    from dsa.runtime.run import begin
 
     @answering("artifact", is_eager=True)  # like the functions of the others, it waits for nothing
     async def generate(action: Action, _: PolicyContext) -> list[Step]:
@@ -81,17 +75,17 @@ def dsa(folder: Path, *, growing: bool) -> Iterator[Work]:
         return [event_step(action.policy, "rejected", data=TEXT)]
 
     binding, machine = Bindings({"generate": generate, "validate": validate}), loads(MACHINE)
-    with SqliteStore(folder / "ledger.db") as store:
 
-        def work(name: str, transitions: int) -> None:
-            at = machine.at(most=transitions // 2)
-            run, commands = begin(at, name, digest=digest(at))
-            journal = Beginning(store, name, MACHINE)
-            driver = Driver(run, binding, MemoryArtifacts(), commands=commands, journal=journal)
-            rest = asyncio.run(driver.drive(Occurrence("specification")))
+    def work(name: str, transitions: int) -> None:
+        async def whole() -> None:
+            async with open_runs(folder) as runs:
+                handle = await runs.start(machine.at(most=transitions // 2), bindings=binding, run_id=name)
+                rest = await handle.rest()
             assert (rest.kind, rest.run.seq) == ("finished", transitions + 1)
 
-        yield work
+        asyncio.run(whole())
+
+    yield work
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import dsa
+from dsa.edge import git
 from dsa.runs.place import Place
 
 DOCUMENT = """# errand
@@ -67,8 +68,8 @@ async def remove(folder, run, boundary):
     async with dsa.open_runs(folder) as runs:
         store = runs._place.store  # noqa: SLF001  (the step of another layer)
         store.remove = dying(0, store.remove)
+        git.remove_branch = dying(1, git.remove_branch)
         module = sys.modules[Place.__module__]
-        module.remove_branch = dying(1, module.remove_branch)
         module.shutil.rmtree = dying(2, module.shutil.rmtree)
         await runs.remove(run)
 

@@ -10,8 +10,7 @@ import sys
 import pytest
 from kept_runs import recorded
 
-from dsa.runs.folder import PART_OF
-from dsa.runs.place import open_artifacts
+from dsa.runs.place import PART_OF, open_artifacts
 from dsa.runtime.ledger import ArtifactEntry, MachineEntry, ResultEntry
 
 PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]

@@ -70,8 +70,73 @@ def root(tmp_path, monkeypatch):
     return root
 
 
+WORDS = [
+    "waiting for: order", "finished: failed", "in doubt: pay 1/2", "cut off", "waiting for: order", "in doubt: pay 1/2", "cut off",
+    "finished: succeeded", "in doubt: search 1/1/1.1", "stopped: perform 1/1 (line 24) failed in search 1/1/1.1: no such file",
+]  # fmt: skip
+
+
+def test_every_run_is_listed_by_its_summary(root):
+    told = json.loads(dsa("runs", "--json").stdout)
+    assert [run["how"] for run in told] == WORDS
+
+
+def test_what_only_verifying_finds_is_all_that_differs(root):
+    summaries, all_of_it = (json.loads(dsa("runs", "--json", *more).stdout) for more in ([], ["--verify"]))
+    assert [run["run"] for run, other in zip(summaries, all_of_it, strict=True) if run != other] == [
+        run_id(4),
+        run_id(5),
+    ]
+    assert [run["kind"] for run in all_of_it[4:6]] == ["other machine", "damaged"]
+
+
+def flip(root, run, place):
+    """Change a byte in the row of a run's first commit, or in the one of its end."""
+    with sqlite3.connect(root / "ledger.db") as connection:
+        (number,) = connection.execute("SELECT number FROM runs WHERE run = ?", (run,)).fetchone()
+        position = number << 36 | (0 if place == "entries" else (1 << 36) - 1)
+        (line,) = connection.execute("SELECT line FROM entries WHERE place = ?", (position,)).fetchone()
+        assert "shop" in line
+        connection.execute("UPDATE entries SET line = ? WHERE place = ?", (line.replace("shop", "shot", 1), position))
+
+
+@pytest.mark.parametrize(("place", "noticed"), [("end", [True, True]), ("entries", [False, True])])
+def test_a_changed_summary_is_noticed_and_a_changed_ledger_when_all_is_verified(root, place, noticed):
+    flip(root, run_id(0), place)
+    told = [json.loads(dsa("runs", "--json", *more).stdout)[0] for more in ([], ["--verify"])]
+    assert [run["kind"] == "damaged" for run in told] == noticed
+    assert [run["run"] for run in told] == [run_id(0)] * 2
+
+
+@pytest.mark.parametrize(
+    ("options", "numbers"),
+    [
+        (["--status", "in doubt"], [2, 5, 8]),
+        (["--status", "cut off"], [3, 6]),
+        (["--status", "in doubt", "--machine", "policy"], [8]),
+        (["--waiting-for", "order"], [0, 4]),
+        (["--machine", "policy"], [6, 7, 8, 9]),
+        (["--status", "damaged"], []),
+        (["--status", "damaged", "--verify"], [5]),
+    ],
+)
+def test_filters_choose_runs(root, options, numbers):
+    found = json.loads(dsa("runs", *options, "--json").stdout)
+    assert [int(run["run"].rpartition("-")[2]) for run in found] == numbers
+
+
+def test_a_mistyped_status_says_which_was_meant(root):
+    result = dsa("runs", "--status", "wating")
+    assert result.exit_code == 2
+    assert "there is no 'wating'; did you mean 'waiting'?" in result.output
+
+
+def test_no_run_that_a_filter_asks_for_is_said(root):
+    assert dsa("runs", "--waiting-for", "rain").stdout == ".dsa: no run that is kept here is one of those\n"
+
+
 def test_every_run_has_a_line_the_newest_last(root):
-    result = dsa("runs")
+    result = dsa("runs", "--verify")
     assert result.exit_code == 0, result.output
     header, *lines = result.stdout.splitlines()
     assert header.split() == ["run", "started", "events", "machine", "state", "how", "it", "stands", "about"]
@@ -99,7 +164,7 @@ def test_every_run_has_a_line_the_newest_last(root):
 
 
 def test_programs_get_the_same_as_a_list(root):
-    told = json.loads(dsa("runs", "--json").stdout)
+    told = json.loads(dsa("runs", "--json", "--verify").stdout)
     assert [run["kind"] for run in told] == [
         "waiting", "finished", "in doubt", "cut off", "other machine", "damaged", "cut off", "finished",
         "in doubt", "stopped",
