@@ -11,6 +11,8 @@ from dsa.runtime.budgets import BUDGET
 from dsa.runtime.journal import Recorded, StoreError
 from dsa.runtime.ledger import DecidedEntry, Entry, EventEntry, ResultEntry, ResumedEntry
 from dsa.runtime.rest import Rest
+from dsa.testing.simulation.chance import Chance
+from dsa.testing.simulation.facts import Facts
 from dsa.testing.simulation.faults import Boundary, Fault, outside_events
 from dsa.testing.simulation.process import Boundaries, KilledError, Process, Said
 from dsa.testing.simulation.store import Stage, frames
@@ -30,6 +32,7 @@ _SET_BY_MS = (1_000, 3_600_000, 86_400_000)
 _AHEAD = (0, 3, 1_000)
 #: How many rows a run may take beyond those that are planned once its budget is spent.
 _MOST_ROUNDS = 20
+_FATES: dict[Fault, Fate] = {"lost answer": "lost", "failure": "fails", "garbled answer": "garbled"}
 #: The last frame cannot be told from one that was torn, so it is not damaged here.
 _TWO = 2
 
@@ -227,7 +230,7 @@ class Mishaps:
         if fault is None or (rest.in_doubt and fault == "late answer"):
             return
         if fault == "stray event" and outside_events(self._facts.machine):
-            self._story.stray = self._stray()
+            self._story.stray = _stray(self._facts, self._chance)
             self._came("resting", self._facts.row, fault)
         elif self._made(process, "resting", fault, []) and fault == "late answer":
             process.drive()
@@ -235,7 +238,7 @@ class Mishaps:
     def _made(self, process: Process, boundary: Boundary, fault: Fault, own: list[Call]) -> bool:
         """Make a fault, if it can be made now; tell whether it was."""
         facts = self._facts
-        late = facts.cancelled[-1] if facts.cancelled and not facts.finished else None
+        late = None if facts.finished or not facts.cancelled else facts.cancelled[-1]
         if (fault == "late answer" and late is None) or (fault == "stray event" and not outside_events(facts.machine)):
             return False
         self._came(boundary, facts.row, fault)
@@ -247,10 +250,10 @@ class Mishaps:
             case "second holder":
                 self._ask_for_it(process)
             case "clock forward" | "clock back":
-                by_ms = self._chance.one_of(_SET_BY_MS, "clock")
-                self._story.time.set_by_ms += by_ms if fault == "clock forward" else -by_ms
+                sign = 1 if fault == "clock forward" else -1
+                self._story.time.set_by_ms += sign * self._chance.one_of(_SET_BY_MS, "clock")
             case "stray event":
-                process.send(self._story.sending(self._stray()))
+                process.send(self._story.sending(_stray(facts, self._chance)))
             case "late answer":
                 assert late is not None, "something was cancelled"
                 facts.deeds.unplanned = True
@@ -262,14 +265,9 @@ class Mishaps:
                 self._end(process, fault)
         return True
 
-    def _stray(self) -> Occurrence:
-        self._facts.deeds.unplanned = True
-        return Occurrence(self._chance.one_of(outside_events(self._facts.machine), "stray"))
-
     def _fail(self, call: Call, fault: Fault) -> None:
         """Let an effect fail, or go amiss after it has happened."""
-        fates: dict[Fault, Fate] = {"lost answer": "lost", "failure": "fails", "garbled answer": "garbled"}
-        call.fate = fates[fault]
+        call.fate = _FATES[fault]
         self._facts.deeds.unplanned = True
         call.let_go()
 
@@ -286,3 +284,9 @@ class Mishaps:
         file.flip(at)
         self._came("recovering", self._facts.row, "damage")
         return lambda: file.flip(at)
+
+
+def _stray(facts: Facts, chance: Chance) -> Occurrence:
+    """Return an event from outside that nobody has planned."""
+    facts.deeds.unplanned = True
+    return Occurrence(chance.one_of(outside_events(facts.machine), "stray"))
