@@ -64,7 +64,7 @@ class Told:
         ]
         return self.happens("asked", {"content": content, "calls": queued, "rescues": {}})
 
-    def called(self, call_id, tool="run_sql", text="SELECT 1", **more):
+    def calls(self, call_id, tool="run_sql", text="SELECT 1", **more):
         """The first queued call is taken."""
         event = {"run_sql": "sql_call", "run_python": "python_call", "": "unknown_call"}[tool]
         data = {"call_id": call_id, "tool": tool, "text": text, "rescues": [], "fault": "", "digest": f"d-{text}"}
@@ -150,7 +150,7 @@ def _round(draw, told):
 
 def _call(draw, told, name, tool):
     text = draw(st.sampled_from(TEXTS if tool else [""]))
-    told.called(name, tool, text, rescues=draw(st.sampled_from([[], ["fence"]])))
+    told.calls(name, tool, text, rescues=draw(st.sampled_from([[], ["fence"]])))
     what = draw(st.sampled_from(["done", "failed", "refused"] if tool else ["refused"]))
     if what == "refused":
         guided = tool == "run_python" and draw(st.booleans())
@@ -186,7 +186,7 @@ def _end(draw, told):
         told.told("turn_cancelled", {name: refused("interrupted", "stopped") for name in waiting}, drops=True)
     else:
         name = told.so_far.free_id("c0")
-        told.asked((name, "run_sql", "c0")).called(name)
+        told.asked((name, "run_sql", "c0")).calls(name)
 
 
 things = st.builds(

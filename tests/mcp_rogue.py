@@ -122,7 +122,7 @@ def listed(request, how):
         answer(request, {"tools": LISTS.get(how, [tool(how.partition(":")[2] or "good")])})
 
 
-def called(request, how):
+def carried_out(request, how):
     if how in RESULTS:
         answer(request, RESULTS[how])
     elif how == "refuses":
@@ -186,7 +186,7 @@ def serve(request, how, number):
     elif method == "tools/list":
         listed(request, how)
     elif method == "tools/call":
-        called(request, how)
+        carried_out(request, how)
     elif "id" in request and "method" in request:
         refuse(request, "there is no such method")
 

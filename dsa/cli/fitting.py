@@ -75,7 +75,7 @@ class Fitting:
         difference = first_difference(new, run.ledger, run.machine)
         if difference is not None:
             return Fit("incompatible", difference=difference, machine=new)
-        here = run.configuration, derived(new, run.ledger)
+        here = run.configuration, rederived(new, run.ledger)
         why = _apart(pair, here) or _lost(run, new) or _misplaced(run, new)
         if why:
             return Fit("incompatible", why, here=here, machine=new)
@@ -102,7 +102,7 @@ class Fitting:
         return Fit(verdict, why, trouble=ahead.trouble, here=here, future=future, machine=pair.new.machine)
 
 
-def derived(machine: Machine, entries: Ledger[Entry]) -> Configuration:
+def rederived(machine: Machine, entries: Ledger[Entry]) -> Configuration:
     """Give where a machine is after the recorded events, each of which it takes, or refuses, as it was taken or refused."""
     here = start(machine)
     for happening in happenings(entries):

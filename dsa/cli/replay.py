@@ -44,7 +44,7 @@ from dsa.runtime.ledger import (
     to_json,
 )
 from dsa.runtime.moment import load_story
-from dsa.runtime.run import ArmTimer, Command, DropTimer, Intent, Run, Stop, derived
+from dsa.runtime.run import ArmTimer, Command, DropTimer, Intent, Run, Stop, rederive
 from dsa.runtime.timeline import Difference, first_difference
 from dsa.trace import show_occurrence, show_values
 
@@ -67,11 +67,11 @@ def command(run: str, root: str, file: str | None, module: str | None, *, json_w
     folder = Path(root)
     recorded = recorded_run(folder, run)
     if file is None:
-        sys.exit(_derived(recorded, folder, module, json_wanted=json_wanted))
+        sys.exit(_rederived(recorded, folder, module, json_wanted=json_wanted))
     sys.exit(_against(f"run {recorded.run}", recorded.entries, file, _own(recorded), json_wanted=json_wanted))
 
 
-def _derived(recorded: Recorded, folder: Path, module: str | None, *, json_wanted: bool) -> int:
+def _rederived(recorded: Recorded, folder: Path, module: str | None, *, json_wanted: bool) -> int:
     """Derive a run again from its events, and what policies called from the results of their calls; give the exit code."""
     record = told_record(folder, recorded)
     if record.run.machine.name == POLICY:
@@ -128,7 +128,7 @@ def _own(recorded: Recorded) -> Machine | None:
 
 def _again(record: RunRecord, calls: Replayed | None = None, *, json_wanted: bool) -> int:
     """Compare a run's ledger with what its machine makes of its events, byte by byte; give the exit code."""
-    run, _ = records.replayed(record.recorded, derived)
+    run, _ = records.replayed(record.recorded, rederive)
     pairs = zip(record.recorded.entries, run.ledger, strict=True)
     for position, (written, made) in enumerate(pairs):
         if dump_line(written) != dump_line(made):

@@ -84,7 +84,7 @@ class WithoutThreads:
     """Marks an event loop on which blocking calls are made in place: a simulated one, into which threads would bring chance."""
 
 
-async def called(function: Callable[[], T], *, blocks: bool) -> T:
+async def call(function: Callable[[], T], *, blocks: bool) -> T:
     """Call a function, in a thread when it blocks, and give its result, or raise what it raised as `in_thread` does."""
     if blocks:
         return await in_thread(function)

@@ -40,7 +40,7 @@ def require_no_secret(text: str, secrets: Secrets) -> None:
 def replayed(recorded: Recorded, fold: Callable[..., Run] = replay) -> tuple[Run, MachineEntry]:
     """Give a recorded run as it was when it was last written, and its first entry as it would read for the machine that runs now.
 
-    `fold` is `replay`, or `derived` for whoever compares. Raises OtherMachineError or ReplayError.
+    `fold` is `replay`, or `rederive` for whoever compares. Raises OtherMachineError or ReplayError.
     """
     first = recorded.entries[0]
     assert isinstance(first, MachineEntry), "a run of a machine begins with it"

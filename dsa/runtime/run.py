@@ -54,8 +54,8 @@ __all__ = [
     "Run",
     "Stop",
     "begin",
-    "derived",
     "place_of",
+    "rederive",
     "replay",
 ]
 
@@ -246,7 +246,7 @@ def replay(
     return _run_at(machine, fold, Ledger(entries))
 
 
-def derived(
+def rederive(
     machine: Machine, ledger: Iterable[Entry], machine_of: Callable[[ChangeEntry], Machine] | None = None
 ) -> Run:
     """Do what `replay` does, entry by entry, and give a run whose ledger is what the machine gives, not what was recorded.

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import attrs
 
 from dsa.edge.sandbox.commands import Stop
-from dsa.edge.threads import called, in_thread
+from dsa.edge.threads import call, in_thread
 from dsa.errors import GenerationError
 from dsa.generators.streams import StreamResult
 from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step, text_step
@@ -98,7 +98,7 @@ async def ask_model(action: Action, context: PolicyContext) -> list[Step]:
 
 async def _tools(agent: Resources) -> Mapping[str, Tool]:
     """Give the tools; servers of others are asked for theirs, once."""
-    return await called(lambda: agent.toolbox.tools, blocks=not agent.toolbox.is_listed)
+    return await call(lambda: agent.toolbox.tools, blocks=not agent.toolbox.is_listed)
 
 
 def _whole(result: StreamResult) -> StreamResult:

@@ -12,7 +12,7 @@ import attrs
 
 from dsa.declarations import Prompt
 from dsa.edge.judging import dependencies_of, judge
-from dsa.edge.threads import called
+from dsa.edge.threads import call
 from dsa.machine import Machine, step_of
 from dsa.runs.bindings import generator_name
 from dsa.runtime.artifacts import ArtifactStore
@@ -127,7 +127,7 @@ async def _generated(generator: GeneratorInterface, asked: Context, template: Pr
         return await asyncio.ensure_future(
             generator.agenerate(asked, template)
         )  # HTTP clients ask for the task they are in
-    return await called(lambda: generator.generate(asked, template), blocks=generator.blocks)
+    return await call(lambda: generator.generate(asked, template), blocks=generator.blocks)
 
 
 def _retried(actor: str, usage: Usage) -> list[Step]:

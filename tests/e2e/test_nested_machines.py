@@ -49,7 +49,7 @@ from pathlib import Path
 from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface, GuardResult, Usage
 
 
-def called(what):
+def calls_made(what):
     with open("called.txt", "a") as file:
         file.write(f"{what}\\n")
         file.flush()
@@ -59,7 +59,7 @@ def called(what):
 class Model(GeneratorInterface):
     def generate(self, context, template=None):
         number = len(Path("called.txt").read_text().splitlines()) if Path("called.txt").exists() else 0
-        called(f"{context.step} {context.key.rpartition('/')[0].rpartition('+')[2]}")
+        calls_made(f"{context.step} {context.key.rpartition('/')[0].rpartition('+')[2]}")
         if str(number) == os.environ.get("KILL_AT"):
             os.kill(os.getpid(), signal.SIGKILL)
         again = "epilogue" in context.specification or "rejected" in context.specification
@@ -102,7 +102,7 @@ class Folder:
         return done.stdout + done.stderr
 
     @property
-    def called(self):
+    def calls_made(self):
         return (self.path / "called.txt").read_text().splitlines()
 
     @property
@@ -121,7 +121,9 @@ def folder(tmp_path):
 def test_a_machine_writes_what_a_step_wants(folder):
     said = folder.dsa("run", "outer.md", "two cats")
     assert "succeeded\n" in said
-    assert folder.called == ["plot 1.1/1", "prose 1.1/3", "plot 3.2/1", "prose 3.2/3"], "each call has a key of its own"
+    assert folder.calls_made == ["plot 1.1/1", "prose 1.1/3", "plot 3.2/1", "prose 3.2/3"], (
+        "each call has a key of its own"
+    )
     outer, parts = folder.runs
     made = [entry for entry in outer if isinstance(entry, ArtifactEntry)]
     assert [entry.author for entry in made] == ["writer"] * 2, "the first tale had no epilogue"
@@ -166,12 +168,12 @@ def test_what_a_part_made_keeps_its_id_in_the_whole(folder):
 @pytest.mark.parametrize("kill_at", ["0", "1", "2", "3"])
 def test_a_crash_in_a_part_repeats_no_more_than_the_call_that_was_cut_off(folder, kill_at):
     folder.dsa("run", "outer.md", "two cats", code=-signal.SIGKILL, KILL_AT=kill_at)
-    before = folder.called
+    before = folder.calls_made
     assert len(before) == int(kill_at) + 1
     assert "succeeded\n" in folder.dsa("resume", "last")
-    assert len(folder.called) == 5, "four calls are needed; the one that was cut off is made again"
-    assert folder.called[: len(before)] == before
-    assert folder.called[len(before)] == before[-1]
+    assert len(folder.calls_made) == 5, "four calls are needed; the one that was cut off is made again"
+    assert folder.calls_made[: len(before)] == before
+    assert folder.calls_made[len(before)] == before[-1]
     outer, parts = folder.runs
     assert list(parts) == ["1.1", "3.2"], "the part that was cut off has gone on: no other was begun"
     for entries in (outer, *parts.values()):
@@ -196,9 +198,9 @@ def test_a_machine_that_waits_for_a_person_is_answered_and_the_whole_goes_on(fol
     (name, answer) = re.search(r"waits in escalated.prose for: .*; answer with `dsa send (\S+) (EVENT)`", said).groups()
     assert answer == "EVENT"
     folder.dsa("send", name, "approved")
-    called = folder.called
+    called = folder.calls_made
     assert "succeeded\n" in folder.dsa("resume", "last")
-    assert folder.called == called, "what was approved is what is used: nothing is asked again"
+    assert folder.calls_made == called, "what was approved is what is used: nothing is asked again"
     assert list(folder.runs[1]) == ["1.1"]
 
 

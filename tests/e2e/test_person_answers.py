@@ -29,7 +29,7 @@ from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface, Gu
 from dsa.runtime.policies import text_step
 
 
-def called(what):
+def calls_made(what):
     with open("called.txt", "a") as file:
         file.write(f"{what}\\n")
         file.flush()
@@ -43,7 +43,7 @@ class Model(GeneratorInterface):
     def generate(self, context, template=None):
         used = ", ".join(f"{name}: {artifact.content}" for name, artifact in context.dependencies.items())
         said = " | ".join(feedback for _, feedback in context.feedback_history)
-        called(f"generate {context.step} with ({used}) after ({said})")
+        calls_made(f"generate {context.step} with ({used}) after ({said})")
         first = context.step == "g_test" and not Path("asked").exists()
         Path("asked").touch()
         return Artifact("awful tests" if first else f"good {context.step}")
@@ -51,13 +51,13 @@ class Model(GeneratorInterface):
 
 class Guard(GuardInterface):
     def validate(self, artifact, **dependencies):
-        called(f"judge {artifact.content}")
+        calls_made(f"judge {artifact.content}")
         fatal = "awful" in artifact.content
         return GuardResult(passed=not fatal, feedback="a person has to look" if fatal else "", fatal=fatal)
 
 
 async def reply_failure(action, context):
-    called("reply_failure")
+    calls_made("reply_failure")
     return [text_step("reply_failure", "nothing came of it")]
 
 
@@ -75,7 +75,7 @@ class World:
         (folder / "mine.py").write_text(MINE)
         done = self.dsa("run", "workflow", "add", "--with", "mine.py", code=3)
         assert "waiting in escalated.g_test for: aborted, amended, approved, granted, rejected" in done
-        self.before = self.called
+        self.before = self.calls_made
 
     def dsa(self, *arguments, code=0):
         done = subprocess.run(
@@ -86,7 +86,7 @@ class World:
         return done.stdout
 
     @property
-    def called(self):
+    def calls_made(self):
         return (self.folder / "called.txt").read_text().splitlines()
 
     def killed_after(self, *arguments):
@@ -147,11 +147,13 @@ def test_an_answer_survives_its_process(tmp_path, event):
     world.killed_after("send", "last", *sent)
     after = [line.format(tests=tests) for line in after]
     first = again or after[:1]
-    assert world.called == [*world.before, *first]
+    assert world.calls_made == [*world.before, *first]
     assert [e.event for e in world.entries if isinstance(e, EventEntry)][-1] == event, "it is recorded, once"
 
     assert f"\n{outcome}\n" in f"\n{world.dsa('resume', 'last')}"
-    assert world.called == [*world.before, *first, *again, *after], "what was under way is done again, and nothing else"
+    assert world.calls_made == [*world.before, *first, *again, *after], (
+        "what was under way is done again, and nothing else"
+    )
     entries = world.entries
     events = [entry.event for entry in entries if isinstance(entry, EventEntry)]
     assert events.count(event) == 1
@@ -181,9 +183,9 @@ def test_an_amended_artifact_is_a_persons(tmp_path):
 def test_an_abort_survives_its_process(tmp_path):
     world = World(tmp_path)
     world.killed_after("send", "last", "aborted")
-    assert world.called == [*world.before, "reply_failure"]
+    assert world.calls_made == [*world.before, "reply_failure"]
     assert "failed by aborted" in world.dsa("resume", "last", code=1)
-    assert world.called == [*world.before, *["reply_failure"] * 2], (
+    assert world.calls_made == [*world.before, *["reply_failure"] * 2], (
         "the table calls it no actuator, so the user is told again"
     )
     entries = world.entries
@@ -233,9 +235,9 @@ def test_a_grant_too_many_is_told_and_moves_nothing(tmp_path):
     world = World(tmp_path)
     (tmp_path / "asked").unlink()
     world.dsa("send", "last", "granted", code=3)
-    before = world.called
+    before = world.calls_made
     assert "waiting in escalated.g_test" in world.dsa("send", "last", "granted", code=3)
-    assert world.called == before, "no attempt is made"
+    assert world.calls_made == before, "no attempt is made"
 
 
 def test_what_is_no_answer_is_refused_and_the_run_still_waits(tmp_path):
@@ -245,5 +247,5 @@ def test_what_is_no_answer_is_refused_and_the_run_still_waits(tmp_path):
     )
     assert done.returncode not in {0, 3}
     assert "did you mean 'approved'?" in done.stderr
-    assert os.linesep.join(world.called) == os.linesep.join(world.before)
+    assert os.linesep.join(world.calls_made) == os.linesep.join(world.before)
     assert "waiting in escalated.g_test" in world.dsa("show", "last") or "escalated.g_test" in world.dsa("runs")

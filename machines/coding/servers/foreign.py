@@ -79,7 +79,7 @@ class Foreign:
         seconds = server.timeout_s if timeout_s is None else timeout_s
         file = None if stop is None else os.dup(stop.fileno())  # several calls may wait for one
         try:
-            said = self._asked(lambda life: life.called(tool, arguments, seconds, file))
+            said = self._asked(lambda life: life.call(tool, arguments, seconds, file))
         finally:
             if file is not None:
                 os.close(file)
@@ -148,7 +148,7 @@ class _Life:
 
         return self._loop.done(listed())
 
-    def called(
+    def call(
         self, tool: ForeignTool, arguments: Mapping[str, Any], timeout_s: float, stop: int | None
     ) -> Mapping[str, Any]:
         """Give what a call gave, as MCP writes it."""

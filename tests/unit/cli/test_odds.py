@@ -24,10 +24,10 @@ def call(tmp_path, monkeypatch):
     """Run `dsa odds` in an empty folder."""
     monkeypatch.chdir(tmp_path)
 
-    def called(*arguments):
+    def calls_made(*arguments):
         return CliRunner().invoke(program, ["odds", *arguments])
 
-    return called
+    return calls_made
 
 
 def test_it_shows_ends_effects_and_what_is_assumed(call):

@@ -14,10 +14,10 @@ def call(tmp_path, monkeypatch):
     """Run `dsa odds` in an empty folder."""
     monkeypatch.chdir(tmp_path)
 
-    def called(*arguments):
+    def calls_made(*arguments):
         return CliRunner().invoke(program, ["odds", *arguments])
 
-    return called
+    return calls_made
 
 
 @pytest.mark.parametrize("rmax", ["6", "12", "50"])

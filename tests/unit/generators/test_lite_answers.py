@@ -30,7 +30,7 @@ def keys(monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
 
 
-def called(generator, *arguments, **named):
+def asked(generator, *arguments, **named):
     return generator.generate(*arguments, **named)
 
 
@@ -38,7 +38,7 @@ def awaited(generator, *arguments, **named):
     return asyncio.run(generator.agenerate(*arguments, **named))
 
 
-both_ways = pytest.mark.parametrize("ask", [called, awaited])
+both_ways = pytest.mark.parametrize("ask", [asked, awaited])
 each_format = pytest.mark.parametrize("form", FORMATS, ids=str)
 each_way = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 

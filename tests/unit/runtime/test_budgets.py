@@ -123,7 +123,7 @@ def test_seconds_that_are_left_are_a_time_limit():
     assert counted.exhausted("query_llm").most == 12
 
 
-def called(key, *usages, path="1.1", made_by="1.1"):
+def call_of(key, *usages, path="1.1", made_by="1.1"):
     steps = [{"id": f"{made_by}/{n}", "payload": {"usage": usage}} for n, usage in enumerate(usages, start=1)]
     return CallResultEntry(key, path, steps)
 
@@ -132,10 +132,10 @@ def test_a_called_policy_counts_for_its_effect_where_it_says_what_it_took():
     intent = EffectEntry("1/1", "query_llm")
     usage = {"prompt_tokens": 30, "completion_tokens": 10, "cost_usd": 0.5}
     for limit in ("calls=1", "query_llm.calls=1", "tokens=40", "usd=0.5", "query_llm.tokens=40"):
-        counted = spend(meter(limit), intent, called("1/1"), called("other", usage))
+        counted = spend(meter(limit), intent, call_of("1/1"), call_of("other", usage))
         assert counted.exhausted("query_llm") is None
-        assert str(spend(counted, called("1/1", usage)).exhausted("query_llm")).startswith("at most")
-    counted = spend(meter("calls=1"), intent, called("1/1", usage, path="1"))
+        assert str(spend(counted, call_of("1/1", usage)).exhausted("query_llm")).startswith("at most")
+    counted = spend(meter("calls=1"), intent, call_of("1/1", usage, path="1"))
     assert counted.exhausted("query_llm") is None, "passed on, it was counted where it was made"
 
 
@@ -143,7 +143,7 @@ def test_a_called_policy_counts_for_its_effect_where_it_says_what_it_took():
 def test_what_is_no_number_is_nothing(said):
     intent = EffectEntry("1/1", "query_llm")
     usage = {"prompt_tokens": said, "cost_usd": said}
-    counted = spend(meter("tokens=1", "usd=0.1"), intent, called("1/1", usage), called("1/1"))
+    counted = spend(meter("tokens=1", "usd=0.1"), intent, call_of("1/1", usage), call_of("1/1"))
     assert counted.exhausted("query_llm") is None
 
 

@@ -113,15 +113,15 @@ def test_somebody_is_asked_about_an_effect_in_which_something_was_called_that_mu
     text = SHOP.replace("| log    |          |          |", "| log    |          | retry    |")
     key = "1/1"
 
-    def called(path, in_doubt):
+    def call_of(path, in_doubt):
         return CallEntry(key, path, "post", "d", {}, (), in_doubt)
 
-    asking = ordered(text).record(called("1.1", "ask"))
+    asking = ordered(text).record(call_of("1.1", "ask"))
     found = standing(asking)
     assert (found.kind, [intent.effect for intent in found.asked]) == ("in doubt", ["log"])
     assert [call.path for call in found.left.in_flight[0].calls] == ["1.1"]
-    assert standing(ordered(text).record(called("1.1", "retry"))).kind == "cut off"
+    assert standing(ordered(text).record(call_of("1.1", "retry"))).kind == "cut off"
     assert standing(asking.record(CallResultEntry(key, "1.1"))).kind == "cut off"
-    assert standing(ordered(text).record(called("2.1", "ask"))).kind == "cut off", "no such try was made"
-    failing = ordered(text.replace("| retry    |", "| fail     |")).record(called("1.1", "ask"))
+    assert standing(ordered(text).record(call_of("2.1", "ask"))).kind == "cut off", "no such try was made"
+    failing = ordered(text.replace("| retry    |", "| fail     |")).record(call_of("1.1", "ask"))
     assert standing(failing).kind == "cut off", "the effect counts as failed: nothing is called again"

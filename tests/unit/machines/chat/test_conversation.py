@@ -57,7 +57,7 @@ def test_a_refused_event_changes_nothing(told, event):
 
 
 def test_a_refused_event_changes_nothing_either_when_a_step_of_another_follows():
-    told = asked_once().called("c1")
+    told = asked_once().calls("c1")
     told.refuses("message", {"text": "wait"}).came("c1")
     assert [turn.text for turn in told.conversation.turns] == ["How many?"]
     assert told.conversation.turn.calls[0].status == "done"
@@ -71,7 +71,7 @@ def test_answers_before_any_turn_change_nothing():
 
 
 def test_a_call_and_its_result_stand_together_under_the_provider_s_id():
-    told = Told().says("How many?").asked(("c1-2", "run_sql", "c1")).called("c1-2").came("c1-2")
+    told = Told().says("How many?").asked(("c1-2", "run_sql", "c1")).calls("c1-2").came("c1-2")
     user, asked, result = told.conversation.turn.messages
     assert user == {"role": "user", "content": "How many?"}
     assert [call["id"] for call in asked["tool_calls"]] == ["c1"]
@@ -82,7 +82,7 @@ def test_a_call_and_its_result_stand_together_under_the_provider_s_id():
 def test_calls_are_sent_back_under_names_that_providers_take():
     """A tool that was meant under its own; strict providers refuse every request that repeats another one."""
     told = Told().says("How many?").asked(("c1", "functions.run_sql"), ("c2", "multi_tool_use.parallel"), ("c3", ""), ("c4", "x" * 200_000))  # fmt: skip
-    told.called("c1").came("c1").called("c2", "", "").skips("c2", "unknown_tool")
+    told.calls("c1").came("c1").calls("c2", "", "").skips("c2", "unknown_tool")
     asked = told.conversation.turn.messages[1]
     assert [call["function"]["name"] for call in asked["tool_calls"]] == [
         "run_sql", "multi_tool_use_parallel", "unnamed", "x" * 64,
@@ -92,7 +92,7 @@ def test_calls_are_sent_back_under_names_that_providers_take():
 
 @pytest.mark.parametrize("event", ["message", "answered", "retried"])
 def test_calls_without_a_result_are_answered_as_interrupted_before_anything_else_is_said(event):
-    told = asked_once().asked(("c2", "run_sql"), ("c3", "run_python")).called("c2")
+    told = asked_once().asked(("c2", "run_sql"), ("c3", "run_python")).calls("c2")
     told.happens(event, {"text": "Go on", "content": "Well"})
     first = told.conversation.turns[0]
     results = [message for message in first.messages if message["role"] == "tool"]
@@ -104,7 +104,7 @@ def test_calls_without_a_result_are_answered_as_interrupted_before_anything_else
 
 
 def test_a_result_that_comes_after_its_call_was_answered_is_not_told():
-    told = asked_once().called("c1").told("turn_cancelled", {"c1": refused("interrupted", "stopped")}, drops=True)
+    told = asked_once().calls("c1").told("turn_cancelled", {"c1": refused("interrupted", "stopped")}, drops=True)
     before = facts(told.conversation)
     assert facts(told.skips("c1", "invalid_state").conversation)["turns"] == before["turns"]
 
@@ -122,9 +122,9 @@ def test_dropped_calls_have_results_and_none_of_them_waits():
         Told()
         .says("?")
         .asked(("c1", "run_sql"), ("c2", "run_sql"), ("c3", "run_sql"))
-        .called("c1")
+        .calls("c1")
         .came("c1")
-        .called("c2")
+        .calls("c2")
     )
     told.told("too_many_calls", {name: refused("too_many_calls", "no") for name in ("c2", "c3")}, drops=True)
     conversation = told.conversation
@@ -155,25 +155,25 @@ def test_after_a_retry_nothing_is_said_where_the_user_has_spoken_last():
 
 
 def test_an_equal_call_is_known_with_its_turn_and_whether_it_gave_a_result():
-    told = asked_once().called("c1", digest="d1").came("c1")
+    told = asked_once().calls("c1", digest="d1").came("c1")
     found = told.says("Again").conversation.earlier("d1")
     assert (found.call_id, found.turn, found.ok) == ("c1", 1, True)
     assert told.conversation.earlier("d2") is None
 
 
 def test_the_last_of_equal_calls_is_the_one_that_counts():
-    told = asked_once().called("c1", digest="d1").came("c1").says("Again").asked(("c2", "run_sql"))
-    found = told.called("c2", digest="d1").came("c2", "sql_failed", result={}).conversation.earlier("d1")
+    told = asked_once().calls("c1", digest="d1").came("c1").says("Again").asked(("c2", "run_sql"))
+    found = told.calls("c2", digest="d1").came("c2", "sql_failed", result={}).conversation.earlier("d1")
     assert (found.call_id, found.turn, found.ok) == ("c2", 2, False)
 
 
 def test_a_call_that_was_cut_off_was_not_made():
-    told = asked_once().called("c1", digest="d1").says("Go on")
+    told = asked_once().calls("c1", digest="d1").says("Go on")
     assert told.conversation.earlier("d1") is None
 
 
 def test_what_was_long_ago_is_forgotten():
-    told = asked_once().called("c1", digest="d1").came("c1")
+    told = asked_once().calls("c1", digest="d1").came("c1")
     for _ in range(RECENT_TURNS):
         told.says("?")
     assert told.conversation.earlier("d1") is not None
@@ -184,7 +184,7 @@ def test_what_was_long_ago_is_forgotten():
 
 
 def test_what_is_made_is_kept_with_where_it_came_from():
-    told = asked_once().called("c1").came("c1", artifacts=[made()])
+    told = asked_once().calls("c1").came("c1", artifacts=[made()])
     (artifact,) = told.conversation.inventory
     assert (artifact.artifact_id, artifact.source_call_id, artifact.producer) == ("a1", "c1", "sql")
     assert artifact.created_at == "2023-11-14T22:13:20+00:00"
@@ -193,7 +193,7 @@ def test_what_is_made_is_kept_with_where_it_came_from():
 
 @pytest.mark.parametrize(("verdict", "kept"), [("passed", ["a1", "a2"]), ("failed", ["a1", "a1"])])
 def test_equal_content_is_kept_once_unless_the_guard_lets_it_pass(verdict, kept):
-    told = asked_once().called("c1").came("c1", artifacts=[made(), made("b.csv", equal_to="a1")], new=verdict)
+    told = asked_once().calls("c1").came("c1", artifacts=[made(), made("b.csv", equal_to="a1")], new=verdict)
     assert told.conversation.turn.calls[0].artifacts == kept
     assert len(told.conversation.inventory) == len(set(kept))
 
@@ -209,9 +209,9 @@ def test_an_artifact_of_an_answer_has_the_turn_for_its_source():
 def test_the_latest_table_and_the_last_five_summaries_are_those_of_sql():
     told = Told().says("?")
     for number in range(6):
-        told.asked((f"c{number}", "run_sql")).called(f"c{number}")
+        told.asked((f"c{number}", "run_sql")).calls(f"c{number}")
         told.came(f"c{number}", intent={"datasets": [f"t{number}"]}, table={"digest": f"{number}"})
-    told.asked(("p", "run_python")).called("p", "run_python").came("p", "python_done")
+    told.asked(("p", "run_python")).calls("p", "run_python").came("p", "python_done")
     assert [intent["datasets"] for intent in told.conversation.intents] == [[f"t{number}"] for number in range(1, 6)]
     assert told.conversation.latest_table == {"digest": "5"}
 
@@ -221,8 +221,8 @@ def test_the_latest_table_and_the_last_five_summaries_are_those_of_sql():
 
 def test_reasons_rescues_and_calls_are_counted():
     told = Told().says("?").asked(("c1", "run_sql"), ("c2", "run_sql"), ("c3", "run_python"))
-    told.called("c1", rescues=["fence", "alias"]).came("c1").called("c2", rescues=["fence"])
-    told.skips("c2", "duplicate_tool_call_skipped").called("c3", "run_python").came("c3", "python_failed", result={})
+    told.calls("c1", rescues=["fence", "alias"]).came("c1").calls("c2", rescues=["fence"])
+    told.skips("c2", "duplicate_tool_call_skipped").calls("c3", "run_python").came("c3", "python_failed", result={})
     told.happens("answered", {"content": "Done.", "rescues": {"changed_id": 2}})
     conversation = told.conversation
     assert conversation.rescues == {"fence": 2, "alias": 1, "changed_id": 2}
@@ -241,19 +241,19 @@ def test_reasons_rescues_and_calls_are_counted():
     ],
 )
 def test_a_guided_retry_succeeds_with_python_code_that_can_be_run(second, succeeded):
-    told = Told().says("?").asked(("c1", "run_python")).called("c1", "run_python", "")
-    told.skips("c1", "empty_python_payload_retried").asked(("c2", second["tool"])).called("c2", **second)
+    told = Told().says("?").asked(("c1", "run_python")).calls("c1", "run_python", "")
+    told.skips("c1", "empty_python_payload_retried").asked(("c2", second["tool"])).calls("c2", **second)
     assert (told.conversation.guided, told.conversation.guided_well) == (1, succeeded)
 
 
 def test_a_guided_retry_succeeds_once_and_in_its_own_turn():
-    told = Told().says("?").asked(("c1", "run_python")).called("c1", "run_python", "")
+    told = Told().says("?").asked(("c1", "run_python")).calls("c1", "run_python", "")
     told.skips("c1", "empty_python_payload_retried")
     told.asked(("c2", "run_python"), ("c3", "run_python"))
-    told.called("c2", "run_python").came("c2", "python_done").called("c3", "run_python").came("c3", "python_done")
+    told.calls("c2", "run_python").came("c2", "python_done").calls("c3", "run_python").came("c3", "python_done")
     assert told.conversation.guided_well == 1
-    other = Told().says("?").asked(("c1", "run_python")).called("c1", "run_python", "")
-    other.skips("c1", "empty_python_payload_retried").says("?").asked(("c2", "run_python")).called("c2", "run_python")
+    other = Told().says("?").asked(("c1", "run_python")).calls("c1", "run_python", "")
+    other.skips("c1", "empty_python_payload_retried").says("?").asked(("c2", "run_python")).calls("c2", "run_python")
     assert other.conversation.guided_well == 0
 
 

@@ -11,11 +11,11 @@ from machines.chat.counting import counted, counters_of
 def a_turn():
     """A turn in which much goes wrong."""
     told = Told().says("?").asked(("c1", "run_python"), ("c2", "run_python"), ("c3", "run_sql"), ("c4", "sing"))
-    told.called("c1", "run_python", "").skips("c1", "empty_python_payload_retried")
+    told.calls("c1", "run_python", "").skips("c1", "empty_python_payload_retried")
     made = [{"name": "a.csv", "kind": "csv", "digest": "1", "size_bytes": 1, "logical_key": "k", "equal_to": None}]
-    told.called("c2", "run_python", "print(1)", rescues=["fence", "alias"]).came("c2", "python_done", made)
-    told.called("c3").skips("c3", "duplicate_tool_call_skipped")
-    told.called("c4", "").skips("c4", "unknown_tool")
+    told.calls("c2", "run_python", "print(1)", rescues=["fence", "alias"]).came("c2", "python_done", made)
+    told.calls("c3").skips("c3", "duplicate_tool_call_skipped")
+    told.calls("c4", "").skips("c4", "unknown_tool")
     return told.told("duplicate_artifact_prevented").happens(
         "answered", {"content": "Done.", "rescues": {"changed_id": 1}}
     )
@@ -62,8 +62,8 @@ def test_where_nothing_was_retried_there_is_no_rate():
 def test_of_two_guided_retries_one_that_succeeds_is_half():
     told = Told()
     for text in ("print(1)", ""):
-        told.says("?").asked(("a", "run_python"), ("b", "run_python")).called("a", "run_python", "")
-        told.skips("a", "empty_python_payload_retried").called("b", "run_python", text).skips(
+        told.says("?").asked(("a", "run_python"), ("b", "run_python")).calls("a", "run_python", "")
+        told.skips("a", "empty_python_payload_retried").calls("b", "run_python", text).skips(
             "b", "invalid_tool_payload"
         )
     assert counters_of(told.conversation)["retry_success_rate"] == 0.5

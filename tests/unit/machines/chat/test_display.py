@@ -33,7 +33,7 @@ def displayed(told=(), *, pieces=(), said=(), width=200):
 
 
 def asked():
-    return Told().says("?").asked(("c1", "run_sql")).called("c1")
+    return Told().says("?").asked(("c1", "run_sql")).calls("c1")
 
 
 def table(columns, rows, row_count=None):
@@ -55,7 +55,7 @@ def test_reasons_of_others_are_not_shown():
 
 
 def test_a_call_is_shown_with_what_was_mended_and_where_it_leads():
-    told = Told().says("?").asked(("c1", "run_sql")).called("c1", text="SELECT\n  1", rescues=["fence", "alias"])
+    told = Told().says("?").asked(("c1", "run_sql")).calls("c1", text="SELECT\n  1", rescues=["fence", "alias"])
     assert "run_sql  SELECT 1 [mended: fence, alias]\n" in displayed(told)
     assert "completed -> planning\n" in displayed(told)
 
@@ -137,12 +137,12 @@ def everywhere(text):
         Told()
         .says("?")
         .asked(("c1", "run_sql"), ("c2", "run_python"), content=text)
-        .called("c1", text=text, rescues=[text])
+        .calls("c1", text=text, rescues=[text])
     )
     told.came("c1", result=table([text], [[text]]))
     artifacts = [{"name": text, "kind": text, "digest": "1", "size_bytes": 1, "logical_key": "k", "equal_to": None}]
-    told.called("c2", "run_python").came("c2", "python_done", artifacts, result={"output": text, "value": text})
-    told.asked(("c3", "run_sql")).called("c3").came(
+    told.calls("c2", "run_python").came("c2", "python_done", artifacts, result={"output": text, "value": text})
+    told.asked(("c3", "run_sql")).calls("c3").came(
         "c3", "sql_failed", result={"error": {"code": text, "message": text}}
     )
     told.told("turn_failed", text=text).told("", error=True, message=text)

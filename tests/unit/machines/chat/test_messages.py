@@ -80,7 +80,7 @@ def test_a_turn_that_is_too_long_is_sent_all_the_same():
 def test_arguments_of_calls_count():
     told = Told().says("?")
     calls = [{"id": "c1", "provider_id": "c1", "name": "run_sql", "arguments": {"sql": "x" * 100}}]
-    told.happens("asked", {"calls": calls}).called("c1").came("c1").says("!").happens("answered", {"content": "Done."})
+    told.happens("asked", {"calls": calls}).calls("c1").came("c1").says("!").happens("answered", {"content": "Done."})
     assert len(messages_for(told.conversation, [], context_chars=100)) == 3
 
 
@@ -103,7 +103,7 @@ def test_where_no_tool_is_offered_the_model_is_told_to_answer():
 
 
 def test_of_many_artifacts_the_newest_are_told_and_how_many_there_are():
-    told = Told().says("?").asked(("c1", "run_python")).called("c1", "run_python")
+    told = Told().says("?").asked(("c1", "run_python")).calls("c1", "run_python")
     things = [Made(f"{n}.csv", "csv", str(n), 1, f"python:{n}.csv:-").as_json() for n in range(MOST_SHOWN + 5)]
     told.came("c1", "python_done", things)
     system = messages_for(told.conversation, [])[0]["content"]
@@ -113,10 +113,10 @@ def test_of_many_artifacts_the_newest_are_told_and_how_many_there_are():
 
 
 def test_an_alias_is_told_in_the_next_request():
-    told = Told().says("?").asked(("c1", "run_sql"), ("c2", "run_python")).called("c1")
+    told = Told().says("?").asked(("c1", "run_sql"), ("c2", "run_python")).calls("c1")
     told.came("c1", artifacts=[Made("a.csv", "csv", "1", 1, "sql:1").as_json()])
     conversation = told.conversation
     assert "also_named" not in messages_for(conversation, [])[0]["content"]
-    told.called("c2", "run_python")
+    told.calls("c2", "run_python")
     told.came("c2", "python_done", [Made("b.csv", "csv", "1", 1, "python:b.csv:-", "a1").as_json()], new="failed")
     assert '"also_named": ["b.csv"]' in messages_for(told.conversation, [])[0]["content"]
