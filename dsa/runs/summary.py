@@ -1,6 +1,6 @@
 """Summaries: how a run stands, written with its commits, so that lists of runs read no ledger."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -17,6 +17,7 @@ from dsa.runtime.ledger import (
     EventEntry,
     Ledger,
     MachineEntry,
+    ResultEntry,
     ResumedEntry,
     RowEntry,
 )
@@ -65,13 +66,17 @@ class SummaryJournal:
     def _after(self, entries: Sequence[Entry]) -> Summary | None:
         """Return the summary after entries; None where the one that is written still holds."""
         state, event, doubted = self._now.state, None, self._now.in_doubt
+        doubts = self._doubts
+        may_differ = doubts.is_asked
         for entry in entries:
             if type(entry) is EventEntry:
                 event = entry
             elif type(entry) is RowEntry:
                 state = entry.target
-        if self._doubts.may_change(entries):
-            doubted = self._doubts.of(self._run())
+            elif type(entry) is not ResultEntry:
+                may_differ = may_differ or doubts.begin_with(entry)
+        if may_differ:
+            doubted = doubts.of(self._run())
         if self._is_told and state == self._now.state and doubted == self._now.in_doubt:
             return None
         about = self._now.about or ("" if event is None else _text_in(event.data))
@@ -117,20 +122,17 @@ class _Doubts:
     def __init__(self, run: Run) -> None:
         effects = run.machine.effect_named
         self._asking = frozenset(name for name, about in effects.items() if doubt_of(about) == "ask")
-        self._is_asked = False
+        self.is_asked = False
         self._from = 0
 
-    def may_change(self, entries: Iterable[Entry]) -> bool:
-        """Return whether entries may change what is in doubt."""
-        return self._is_asked or any(self._asks(entry) for entry in entries)
-
-    def _asks(self, entry: Entry) -> bool:
-        kind = type(entry)
-        if kind is EffectEntry:
-            return entry.effect in self._asking  # type: ignore[union-attr]  # so it has one
-        if kind is ResumedEntry or kind is DecidedEntry:
-            return True
-        return kind is CallEntry and entry.in_doubt == "ask"  # type: ignore[union-attr]
+    def begin_with(self, entry: Entry) -> bool:
+        """Return whether something may be in doubt from this entry on that was not before, or not any more."""
+        match entry:
+            case EffectEntry(effect=effect):
+                return effect in self._asking
+            case CallEntry(in_doubt=in_doubt):
+                return in_doubt == "ask"
+        return isinstance(entry, ResumedEntry | DecidedEntry)
 
     def of(self, run: Run) -> Mapping[str, str]:
         """Return the keys of effects and calls in doubt, with their names. What was done before the oldest open effect is not read again."""
@@ -142,7 +144,7 @@ class _Doubts:
         self._from += next(
             (n for n, entry in enumerate(window) if isinstance(entry, EventEntry) and entry.seq >= oldest), 0
         )
-        self._is_asked = any(
+        self.is_asked = any(
             each.intent.effect in self._asking or any(call.in_doubt == "ask" for call in each.calls) for each in flying
         )
         return asked_keys(end, stands.asked)
