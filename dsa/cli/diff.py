@@ -22,7 +22,7 @@ from dsa.checks.places import line_of
 from dsa.cli.comparing import Compared, Diff, Flight, Runs, compared, judged
 from dsa.cli.faults import JsonCommand, json_option, tell_json
 from dsa.cli.fitting import MAX_STATES
-from dsa.cli.parameters import SECONDS, parse_parameters
+from dsa.cli.parameters import SECONDS, max_states_option, param_option, parse_parameters
 from dsa.cli.progress import meter
 from dsa.cli.replay import difference_as_json, difference_lines
 from dsa.cli.terminal import printable
@@ -42,16 +42,8 @@ from dsa.trace import show_events, show_occurrence, show_values
 @click.argument("old")
 @click.argument("new")
 @click.option("--runs", "root", metavar="DIR", help="Judge the runs that are kept there, and exit by them alone.")
-@click.option(
-    "--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Compare at this value only; repeatable."
-)
-@click.option(
-    "--max-states",
-    type=click.IntRange(min=1),
-    default=MAX_STATES,
-    show_default=True,
-    help="Stop each search after so many configurations.",
-)
+@param_option("Compare at this value only; repeatable.")
+@max_states_option(MAX_STATES)
 @click.option("--time-limit", type=SECONDS, metavar="S", help="Stop searching after so many seconds in all.")
 @json_option
 def command(

@@ -11,33 +11,21 @@ import click
 from dsa.checks.explore import MAX_STATES
 from dsa.checks.mutate import Judged, Prover, Strength, mutate, prover
 from dsa.cli.faults import UNREADABLE, Ended, JsonCommand, json_option, tell_json
-from dsa.cli.parameters import parse_parameters
+from dsa.cli.parameters import max_states_option, param_option, parse_parameters
 from dsa.edge.files import load
 from dsa.machine import Machine
 
 
 @click.command("mutate", cls=JsonCommand)
 @click.argument("file")
-@click.option(
-    "--param",
-    "parameters",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Explore at this value, and at the smallest ones; repeatable.",
-)
+@param_option("Explore at this value, and at the smallest ones; repeatable.")
 @click.option(
     "--at-least",
     type=click.FloatRange(0, 1),
     metavar="SHARE",
     help="Exit 1 when a smaller share (0.95, say) of the mutants is noticed.",
 )
-@click.option(
-    "--max-states",
-    type=click.IntRange(min=1),
-    default=MAX_STATES,
-    show_default=True,
-    help="Stop each exploration after so many configurations.",
-)
+@max_states_option(MAX_STATES, "exploration")
 @json_option
 def command(
     file: str, parameters: tuple[str, ...], *, at_least: float | None, max_states: int, json_wanted: bool

@@ -19,7 +19,7 @@ from dsa.checks.odds.recorded import Independence, recorded
 from dsa.checks.odds.target import Needed, curve, varied
 from dsa.cli.faults import JsonCommand, json_option, tell_json
 from dsa.cli.kept import opened
-from dsa.cli.parameters import parse_parameters
+from dsa.cli.parameters import param_option, parse_parameters
 from dsa.cli.run_json import story_lines
 from dsa.edge.files import load
 from dsa.edge.plot import Labels, Point, plot, require_format
@@ -64,7 +64,7 @@ _PLOTTED, _MOST_POINTS = 10, 60
     help="Find the smallest bound on retries with this success.",
 )
 @click.option("--vary", metavar="NAME", help="The parameter that a target or a plot varies (default: rmax).")
-@click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="A parameter's value.")
+@param_option("A parameter's value.")
 @click.option(
     "--from-runs",
     "runs",

@@ -16,7 +16,7 @@ import click
 
 from dsa.checks.conjuncts import rows_at, show_false
 from dsa.checks.places import show_row
-from dsa.cli.faults import UNREADABLE, Ended, JsonCommand
+from dsa.cli.faults import UNREADABLE, Ended, JsonCommand, json_option
 from dsa.cli.kept import faults_told, machine_record, recorded_run, runs_option, told_record
 from dsa.cli.replayed import replayed
 from dsa.cli.terminal import say
@@ -56,7 +56,7 @@ _TRACES = (".jsonl", ".json")
 @runs_option
 @click.option("--against", "file", metavar="FILE", help="Let the machine in FILE take the recorded events.")
 @click.option("--with", "module", metavar="MODULE", help="The policies of a policy's run, not those it was begun with.")
-@click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
+@json_option
 def command(run: str, root: str, file: str | None, module: str | None, *, json_wanted: bool) -> None:
     """Derive every entry of RUN again from its events, and compare; or let FILE take the events, and name the first row that differs.
 

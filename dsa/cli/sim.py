@@ -7,7 +7,7 @@ import time
 
 import click
 
-from dsa.cli.parameters import parse_parameters
+from dsa.cli.parameters import param_option, parse_parameters
 from dsa.cli.run import machine_document
 from dsa.cli.simulated import Asked, as_json, shown, told
 from dsa.cli.warned import warn_of_errors
@@ -27,7 +27,7 @@ _MOST_WORKERS = 8
 @click.argument("file")
 @click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="Play so many. [enough to cover everything]")
 @click.option("--seed", type=click.IntRange(min=0), metavar="S", help="Begin with this one; without --seeds, tell it.")
-@click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Set a parameter, such as rmax=1.")
+@param_option("Set a parameter, such as rmax=1.")
 @click.option(
     "--coverage",
     type=click.FloatRange(0, 100),

@@ -7,7 +7,7 @@ import click
 from dsa.checks.conjuncts import RowView
 from dsa.checks.why import Case, Why, why
 from dsa.cli.faults import JsonCommand, json_option, tell_json
-from dsa.cli.parameters import parse_parameters
+from dsa.cli.parameters import param_option, parse_parameters
 from dsa.edge.files import load
 from dsa.expr import Outcome
 
@@ -19,7 +19,7 @@ from dsa.expr import Outcome
 @click.option(
     "--given", multiple=True, metavar="NAME=VALUE", help="A variable's value, or a guard's verdict; repeatable."
 )
-@click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="A parameter's value.")
+@param_option("A parameter's value.")
 @json_option
 def command(
     event: str, file: str, state: str, given: tuple[str, ...], parameters: tuple[str, ...], *, json_wanted: bool
