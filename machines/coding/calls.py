@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from machines.coding.loops import Kind
-from machines.talking.arguments import object_in, unnested
+from machines.talking.arguments import list_in, object_in, unnested
 from machines.talking.names import name_told
 
 #: Every kind of thing that is mended, with what it means to a reader.
@@ -196,7 +196,7 @@ def _truth(value: object, parameter: Parameter, rescues: list[str]) -> bool:
 
 def _command(value: object, parameter: Parameter, rescues: list[str]) -> Any:  # noqa: ANN401  (a text or a list: the rules of commands say more)
     if isinstance(value, str):
-        listed = _listed(value)
+        listed = list_in(value)
         if listed is not None and all(isinstance(part, str) for part in listed):
             rescues.append("list")
             return listed
@@ -208,7 +208,7 @@ def _command(value: object, parameter: Parameter, rescues: list[str]) -> Any:  #
 
 def _files(value: object, parameter: Parameter, rescues: list[str]) -> list[dict[str, str]]:
     if isinstance(value, str):
-        value = _listed(value) or object_in(value) or value
+        value = list_in(value) or object_in(value) or value
         rescues.append("list")
     if isinstance(value, dict):
         pairs = [value] if "content" in value else [{"path": path, "content": text} for path, text in value.items()]
@@ -224,16 +224,6 @@ def _files(value: object, parameter: Parameter, rescues: list[str]) -> list[dict
             raise ValueError(form)
         found.append({"path": path, "content": _content(each["content"], parameter, rescues)})
     return found
-
-
-def _listed(text: str) -> list[Any] | None:
-    if not text.lstrip().startswith("["):
-        return None
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, list) else None
 
 
 _READ: dict[str, Callable[[object, Parameter, list[str]], Any]] = {

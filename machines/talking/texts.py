@@ -4,6 +4,7 @@ Models send halves of characters (`\ud83d` alone), which no UTF-8 has: a request
 numbers beyond every range (1e999), which JSON reads as infinity and cannot write; and lists in lists, hundreds deep. Pure.
 """
 
+import json
 import math
 from typing import Any
 
@@ -11,10 +12,24 @@ from typing import Any
 MOST_NESTED = 50
 
 
+def parsed(text: str | bytes, *, strict: bool = True) -> Any:  # noqa: ANN401  (JSON)
+    """Give what a text says as JSON; None for what is none, and for what is nested too deeply to be read."""
+    try:
+        return json.loads(text, strict=strict)
+    except (ValueError, RecursionError):
+        return None
+
+
+def short(text: str, most: int) -> str:
+    """Give a text in one line, so long at most."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 2]}.."
+
+
 def as_unicode(value: Any) -> Any:  # noqa: ANN401  (JSON)
     """Give a JSON value in which halves of characters are joined, and those that stand alone are U+FFFD."""
     if isinstance(value, str):
-        return value if _is_whole(value) else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return value if is_unicode(value) else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list | tuple):
         return [as_unicode(each) for each in value]
     if isinstance(value, dict):
@@ -22,7 +37,8 @@ def as_unicode(value: Any) -> Any:  # noqa: ANN401  (JSON)
     return value
 
 
-def _is_whole(text: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """Tell whether a text has no halves of characters, as JSON can write them."""
     if text.isascii():
         return True
     try:
