@@ -131,9 +131,8 @@ def meant(call_id: str, name: str, arguments: Any, text: str = "", error: str | 
         found = None if error == "truncated_arguments" else _from_text(tool, text, rescues)
         if found is None:
             why = "end before they are complete" if error == "truncated_arguments" else "are no JSON object"
-            return Call(
-                call_id, "", {}, tuple(rescues), f"the arguments of {name_told(name)} {why}; send them again, whole"
-            )
+            fault = f"the arguments of {name_told(name)} {why}; send them again, whole"
+            return Call(call_id, "", {}, tuple(rescues), fault)
         arguments = found
     given = unnested(arguments, {tool.text}, rescues)
     written = _text_in(tool, given, rescues)

@@ -106,9 +106,8 @@ def meant(asked: Mapping[str, Any], tools: Mapping[str, Tool]) -> Call:
     rescues: list[str] = [] if name == tool.name else ["tool_name"]
     if arguments is None:
         why = "end before they are complete" if asked.get("error") == "truncated_arguments" else "are no JSON object"
-        return Call(
-            call_id, None, {}, tuple(rescues), f"the arguments of {name_told(name)} {why}; send them again, whole"
-        )
+        fault = f"the arguments of {name_told(name)} {why}; send them again, whole"
+        return Call(call_id, None, {}, tuple(rescues), fault)
     if tool.schema is not None:
         return Call(call_id, tool, dict(arguments), tuple(rescues))
     known = {each for parameter in tool.parameters for each in (parameter.name, *parameter.aliases)}
@@ -117,10 +116,8 @@ def meant(asked: Mapping[str, Any], tools: Mapping[str, Tool]) -> Call:
         found = {each.name: _argument(each, given, tool, rescues) for each in tool.parameters}
     except ValueError as error:
         return Call(call_id, None, {}, tuple(dict.fromkeys(rescues)), f"{tool.name}: {error}")
-    left_out = {name for name, value in found.items() if value is None}
-    return Call(
-        call_id, tool, {name: found[name] for name in found if name not in left_out}, tuple(dict.fromkeys(rescues))
-    )
+    said = {name: value for name, value in found.items() if value is not None}
+    return Call(call_id, tool, said, tuple(dict.fromkeys(rescues)))
 
 
 def _tool_meant(name: str, tools: Mapping[str, Tool]) -> Tool | None:

@@ -6,6 +6,7 @@ numbers beyond every range (1e999), which JSON reads as infinity and cannot writ
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any
 
 #: How deep lists and objects are nested at most in what is kept of an answer: whoever walks them has a stack.
@@ -28,13 +29,23 @@ def short(text: str, most: int) -> str:
 
 def as_unicode(value: Any) -> Any:  # noqa: ANN401  (JSON)
     """Give a JSON value in which halves of characters are joined, and those that stand alone are U+FFFD."""
+    return each_text(value, _joined, with_names=True)
+
+
+def each_text(value: Any, change: Callable[[str], str], *, with_names: bool = False) -> Any:  # noqa: ANN401  (JSON)
+    """Give a JSON value whose texts are changed, the names in its objects too `with_names`."""
     if isinstance(value, str):
-        return value if is_unicode(value) else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return change(value)
     if isinstance(value, list | tuple):
-        return [as_unicode(each) for each in value]
+        return [each_text(each, change, with_names=with_names) for each in value]
     if isinstance(value, dict):
-        return {as_unicode(name): as_unicode(each) for name, each in value.items()}
+        pairs = ((name, each_text(each, change, with_names=with_names)) for name, each in value.items())
+        return {each_text(name, change) if with_names else name: each for name, each in pairs}
     return value
+
+
+def _joined(text: str) -> str:
+    return text if is_unicode(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def is_unicode(text: str) -> bool:
