@@ -63,9 +63,8 @@ def find(ids: Sequence[str], wanted: str, root: Path) -> str:
     if len(found) == 1:
         return found[0]
     if found:
-        raise Ended(
-            f"'{wanted}' is a part of {len(found)} runs in {root}: {_some(found)}; write more of it", UNREADABLE
-        )
+        told = f"'{wanted}' is a part of {len(found)} runs in {root}: {_some(found)}"
+        raise Ended(f"{told}; write more of it", UNREADABLE)
     meant = nearest(wanted, (LAST, *ids))
     hint = f"did you mean '{meant}'?" if meant else f"the newest: {_some(ids[-_SHOWN:])};"
     raise Ended(f"there is no run '{wanted}' in {root}; {hint} `dsa runs` lists them all", UNREADABLE)

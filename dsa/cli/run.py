@@ -194,8 +194,7 @@ def default_specification(machine: Machine) -> str:
         return ""
     calls = [case.call for section in machine.cases for case in section.cases]
     if not calls or machine.steps:
-        msg = f"{machine.name} needs a SPECIFICATION: say in a sentence what is to be made"
-        raise click.UsageError(msg)
+        raise click.UsageError(f"{machine.name} needs a SPECIFICATION: say in a sentence what is to be made")
     return f"Write Python code so that these calls work: {'; '.join(dict.fromkeys(calls))}"
 
 

@@ -107,9 +107,8 @@ def _observed(machine: Machine, text: str) -> Observed:
 def _about_tour(graph: Graph, tests: tuple[Test, ...]) -> str:
     values = ", ".join(f"{name} = {show_value(value)}" for name, value in graph.machine.constants.items())
     dead = len(graph.machine.transitions) - len(graph.rows)
-    rows = (
-        f"all {len(graph.rows)} rows" if not dead else f"the {len(graph.rows)} rows that can be taken ({dead} cannot)"
-    )
+    count = len(graph.rows)
+    rows = f"the {count} rows that can be taken ({dead} cannot)" if dead else f"all {count} rows"
     return (
         f"{len(tests)} tests, {sum(map(len, tests))} steps: they take {rows} and all {len(graph.moves)} transitions "
         f"of {len(graph.configurations)} configurations{f' at {values}' if values else ''}."

@@ -106,9 +106,8 @@ def _require_set(names: Sequence[str]) -> None:
     for number, name in enumerate(names, start=1):
         if name not in os.environ:
             which = f" ({number} of {len(names)})" if len(names) > 1 else ""
-            raise click.UsageError(
-                f"--secret takes the name of a variable that is set; there is none of the name given{which}"
-            )
+            told = "--secret takes the name of a variable that is set"
+            raise click.UsageError(f"{told}; there is none of the name given{which}")
 
 
 _OPTIONS = (

@@ -5,6 +5,7 @@ from typing import Any, cast
 import click
 
 from dsa.checks.conjuncts import RowView
+from dsa.checks.places import line_of
 from dsa.checks.why import Case, Why, why
 from dsa.cli.faults import JsonCommand, json_option, tell_json
 from dsa.cli.parameters import param_option, parse_parameters
@@ -61,7 +62,7 @@ def _case(case: Case) -> dict[str, Any]:
 
 def _row(view: RowView) -> dict[str, Any]:
     return {
-        "line": view.row.span.line if view.row.span else None,
+        "line": line_of(view.row) or None,
         "row": str(view.row),
         "enabled": view.enabled,
         "conjuncts": [{"text": text, "true": true} for text, true in view.conjuncts],
