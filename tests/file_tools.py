@@ -5,6 +5,37 @@ import hashlib
 import pytest
 
 from machines.coding.tools.errors import ToolError
+from machines.coding.tools.reading import digest_of
+from machines.coding.tools.workspace import Workspace
+
+
+class FileTools(Workspace):
+    """A workspace whose tools are called by their names."""
+
+    def fileno(self):
+        return self._beneath.fileno()
+
+    def digest(self, path):
+        return digest_of(self._beneath, self._file_parts(path))
+
+    def list_dir(self, path="."):
+        return self.apply("list_dir", {"path": path})
+
+    def read_file(self, path, max_bytes=65_536, offset=0):
+        return self.apply("read_file", {"path": path, "max_bytes": max_bytes, "offset": offset})
+
+    def search(self, pattern, path=".", glob=None, *, is_regex=False, max_results=100):
+        asked = {"pattern": pattern, "path": path, "glob": glob, "is_regex": is_regex, "max_results": max_results}
+        return self.apply("search", asked)
+
+    def write_file(self, path, content, *, create_dirs=True):
+        return self.apply("write_file", {"path": path, "content": content, "create_dirs": create_dirs})
+
+    def write_files(self, files, *, create_dirs=True):
+        return self.apply("write_files", {"files": list(files), "create_dirs": create_dirs})
+
+    def edit(self, path, old, new, all=False):  # noqa: A002, FBT002  (models say so)
+        return self.apply("edit", {"path": path, "old": old, "new": new, "all": all})
 
 
 def refused(call, *arguments, **options):

@@ -125,13 +125,8 @@ def _verdict(result: PropertyResult, file: str) -> dict[str, Any]:
     found = _result(result.verdict, level, text, span, file)
     steps = [step for step in (result.trace.steps if result.trace else ()) if step.row.span is not None]
     if steps:
-        places = [
-            {
-                "location": _location(step.row.span, file)
-                | {"message": _message(f"{step.occurrence.event}: {step.state}")}
-            }
-            for step in steps
-        ]
+        told = [{"message": _message(f"{step.occurrence.event}: {step.state}")} for step in steps]
+        places = [{"location": _location(step.row.span, file) | each} for step, each in zip(steps, told, strict=True)]
         found["codeFlows"] = [{"threadFlows": [{"locations": places}]}]
     return found
 

@@ -4,11 +4,9 @@ Takes a document, returns the entry that says so in a run's ledger, or a sentenc
 """
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
 
 import attrs
-import click
 
 from dsa.checks.engines.found import Limits
 from dsa.cli.faults import Ended
@@ -22,8 +20,6 @@ from dsa.machine import Machine
 from dsa.runs.record import RunRecord, text_of
 from dsa.runtime.ledger import ChangeEntry
 from dsa.runtime.run import Run
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 @attrs.frozen
@@ -64,9 +60,3 @@ def change_of(record: RunRecord, file: str | None, parameters: Mapping[str, Valu
     text = text_of(record.recorded.text, record.run.ledger)
     values = ", ".join(f"{name} = {show_value(value)}" for name, value in parameters.items())
     return Change(values, dict(record.first.started).get("file"), text, loads(text, "machine.md"), parameters)
-
-
-def machine_option(command: _Command) -> _Command:
-    """Add `--machine FILE`."""
-    said = "Go on under this document from now on, if `dsa diff` calls the run compatible with it."
-    return click.option("--machine", "machine", metavar="FILE", help=said)(command)

@@ -15,7 +15,7 @@ from dsa.checks.explore import MAX_STATES
 from dsa.checks.report import Report, check
 from dsa.cli.faults import UNREADABLE, JsonCommand, json_option, tell_json
 from dsa.cli.outputs import require_file, require_folder
-from dsa.cli.parameters import SECONDS, parse_parameters
+from dsa.cli.parameters import SECONDS, max_states_option, param_option, parse_parameters
 from dsa.cli.progress import meter
 from dsa.cli.told import tell
 from dsa.edge.files import read_document
@@ -56,17 +56,9 @@ class _Checked:
 
 @click.command("check", cls=JsonCommand)
 @click.argument("files", nargs=-1, required=True)
-@click.option(
-    "--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Explore at this value only; repeatable."
-)
+@param_option("Explore at this value only; repeatable.")
 @click.option("--strict", is_flag=True, help="Warnings too make the exit code 1.")
-@click.option(
-    "--max-states",
-    type=click.IntRange(min=1),
-    default=MAX_STATES,
-    show_default=True,
-    help="Stop each search after so many configurations.",
-)
+@max_states_option(MAX_STATES)
 @click.option(
     "--time-limit",
     type=SECONDS,

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from dsa.cli.console import terminal
 from dsa.cli.faults import JsonCommand, tell_json
+from dsa.cli.kept import runs_option
 from dsa.cli.outcome import headline, show
 from dsa.cli.run import Start, default_specification
 from dsa.cli.run_json import performed_report
@@ -17,7 +18,6 @@ from dsa.cli.runner import Performed
 from dsa.cli.watching import watching_options
 from dsa.edge.files import load, locate, read_text
 from dsa.runs.document import Document
-from dsa.runs.place import DEFAULT_RUNS
 
 #: Each document, how it should end, and what it shows.
 SHOWN = (
@@ -28,7 +28,7 @@ SHOWN = (
 
 @click.command("demo", cls=JsonCommand)
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed gives other texts and attempts.")
-@click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
+@runs_option
 @watching_options
 @run_options
 def command(seed: int, root: str, options: RunOptions) -> None:

@@ -22,9 +22,10 @@ from dsa.checks.places import line_of
 from dsa.cli.comparing import Compared, Diff, Flight, Runs, compared, judged
 from dsa.cli.faults import JsonCommand, json_option, tell_json
 from dsa.cli.fitting import MAX_STATES
-from dsa.cli.parameters import SECONDS, parse_parameters
+from dsa.cli.parameters import SECONDS, max_states_option, param_option, parse_parameters
 from dsa.cli.progress import meter
 from dsa.cli.replay import difference_as_json, difference_lines
+from dsa.cli.spent import plural
 from dsa.cli.terminal import printable
 from dsa.declarations import Transition
 from dsa.edge.files import load
@@ -42,16 +43,8 @@ from dsa.trace import show_events, show_occurrence, show_values
 @click.argument("old")
 @click.argument("new")
 @click.option("--runs", "root", metavar="DIR", help="Judge the runs that are kept there, and exit by them alone.")
-@click.option(
-    "--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Compare at this value only; repeatable."
-)
-@click.option(
-    "--max-states",
-    type=click.IntRange(min=1),
-    default=MAX_STATES,
-    show_default=True,
-    help="Stop each search after so many configurations.",
-)
+@param_option("Compare at this value only; repeatable.")
+@max_states_option(MAX_STATES)
 @click.option("--time-limit", type=SECONDS, metavar="S", help="Stop searching after so many seconds in all.")
 @json_option
 def command(
@@ -110,11 +103,7 @@ def _expired(time_limit_s: float | None) -> Callable[[], bool]:
 _COLOURS = {"EQUAL": "green", "DIFFERENT": "red", "UNKNOWN": "yellow", "compatible": "green", "incompatible": "red"}
 _WIDTH = len("DIFFERENT")
 _RUN_WIDTH = len("incompatible")
-_HEADINGS: dict[Aspect, str] = {
-    "control": "control",
-    "content": "the same control, other content",
-    "claims": "claims",
-}
+_HEADINGS: dict[Aspect, str] = {"control": "control", "content": "the same control, other content", "claims": "claims"}
 _LONGEST = 60
 
 
@@ -204,7 +193,7 @@ def _at(compared: Compared, file: str) -> str:
 def _told(found: Comparison) -> str:
     if found.parting is not None:
         return _after(found.parting)
-    some = "1 configuration" if found.configurations == 1 else f"{found.configurations} configurations"
+    some = plural(found.configurations, "configuration")
     return f"{some}, stopped at {found.limit}" if found.verdict == "UNKNOWN" else some
 
 
@@ -226,11 +215,12 @@ def parting_lines(pair: Pair, here: Both, parting: Parting | None, files: tuple[
 def _reactions(pair: Pair, parting: Parting, files: tuple[str, str]) -> Iterator[str]:
     """Say what happens where two machines part, and what each makes of it."""
     occurrence = parting.occurrence
-    yield (
-        f"{show_occurrence(occurrence)} in {parting.old.here.state}:"
-        if occurrence is not None
-        else "before anything happens:"
+    begun = (
+        "before anything happens"
+        if occurrence is None
+        else f"{show_occurrence(occurrence)} in {parting.old.here.state}"
     )
+    yield f"{begun}:"
     width = max(map(len, files))
     sides = ((pair.old.machine, parting.old, parting.new), (pair.new.machine, parting.new, parting.old))
     for file, (machine, reaction, other) in zip(files, sides, strict=True):
@@ -240,20 +230,9 @@ def _reactions(pair: Pair, parting: Parting, files: tuple[str, str]) -> Iterator
 def way_lines(machines: Sequence[Machine], here: Sequence[Configuration], way: tuple[Occurrence, ...]) -> Iterator[str]:
     """Tell the steps that one machine takes, or that two take alike, with the lines of their rows; what changed is the last one's."""
     now, machine = list(here), machines[-1]
-    cells = [
-        (
-            "0",
-            "from here" if any(at.outstanding for at in here) else "start",
-            now[-1].state,
-            "",
-            _values(machine, now[-1]),
-            "",
-        )
-    ]
-    for number, occurrence in enumerate(way, 1):
-        taken = [step(each, at, occurrence) for each, at in zip(machines, now, strict=True)]
-        assert all(isinstance(outcome, Taken) for outcome in taken), "what was searched is what step does"
-        did = [outcome for outcome in taken if isinstance(outcome, Taken)]
+    begun = "from here" if any(at.outstanding for at in here) else "start"
+    cells = [("0", begun, now[-1].state, "", show_values(_values(machine, now[-1]).items()), "")]
+    for number, (occurrence, did) in enumerate(_steps(machines, here, way), 1):
         lines = [line_of(outcome.transition) or None for outcome in did]
         changed = _changed(machine, now[-1], did[-1].configuration)
         now = [outcome.configuration for outcome in did]
@@ -262,8 +241,21 @@ def way_lines(machines: Sequence[Machine], here: Sequence[Configuration], way: t
     yield from aligned(cells)
 
 
-def _values(machine: Machine, here: Configuration) -> str:
-    return show_values(zip((variable.name for variable in machine.variables), here.values, strict=True))
+def _steps(
+    machines: Sequence[Machine], here: Sequence[Configuration], way: Iterable[Occurrence]
+) -> Iterator[tuple[Occurrence, list[Taken]]]:
+    """Give what each machine does at each step of a way that all of them take."""
+    for occurrence in way:
+        taken = [step(machine, at, occurrence) for machine, at in zip(machines, here, strict=True)]
+        did = [outcome for outcome in taken if isinstance(outcome, Taken)]
+        assert len(did) == len(taken), "what was searched is what step does"
+        yield occurrence, did
+        here = [outcome.configuration for outcome in did]
+
+
+def _values(machine: Machine, here: Configuration) -> dict[str, Value]:
+    """Give the variables' values by name."""
+    return dict(zip((variable.name for variable in machine.variables), here.values, strict=True))
 
 
 def _changed(machine: Machine, before: Configuration, after: Configuration) -> str:
@@ -316,23 +308,15 @@ def flight_lines(flight: Flight, files: tuple[str, str]) -> Iterator[Line]:
     """Tell whether a run may go on, and why not; or what it does otherwise from here on."""
     fit, run = flight.fit, flight.record.run
     events = sum(isinstance(entry, EventEntry) for entry in run.ledger)
-    yield (
-        fit.verdict,
-        f"{run.run_id}  {run.configuration.state}, {events} event{'' if events == 1 else 's'}{_in_short(flight)}",
-    )
+    yield fit.verdict, f"{run.run_id}  {run.configuration.state}, {plural(events, 'event')}{_in_short(flight)}"
     if fit.difference is not None and fit.machine is not None:
         for line in difference_lines(fit.machine, fit.difference, files[1]):
             yield "", line
     elif fit.trouble is not None and fit.machine is not None:
         for line in trouble_lines(fit.machine, fit.here, fit.trouble, files[1]):
             yield "", line
-    elif (
-        fit.verdict == "compatible"
-        and fit.machine is not None
-        and fit.future is not None
-        and fit.future.parting is not None
-    ):
-        head, *rest = _reactions(Pair(run.machine, fit.machine), fit.future.parting, files)
+    elif fit.verdict == "compatible" and fit.machine is not None and (parting := fit.future and fit.future.parting):
+        head, *rest = _reactions(Pair(run.machine, fit.machine), parting, files)
         yield "", head
         yield from (("", f"  {line}") for line in rest)
 
@@ -388,9 +372,8 @@ def _fit(runs: Runs | None) -> str:
         return ""
     counts = Counter(flight.fit.verdict for flight in runs.flights)
     counts["UNKNOWN"] += len(runs.damaged)
-    return "runs in flight: " + ", ".join(
-        f"{counts[verdict]} {verdict}" for verdict in ("compatible", "incompatible", "UNKNOWN") if counts[verdict]
-    )
+    told = (f"{counts[each]} {each}" for each in ("compatible", "incompatible", "UNKNOWN") if counts[each])
+    return f"runs in flight: {', '.join(told)}"
 
 
 # -- for programs -------------------------------------------------------------------------------------------------------
@@ -454,11 +437,10 @@ def _refusal_json(refusal: Refusal) -> dict[str, Any]:
 
 
 def _taken_json(machine: Machine, taken: Taken) -> dict[str, Any]:
-    row = taken.transition
     return {
-        "line": row.span.line if row.span else None,
+        "line": line_of(taken.transition) or None,
         "state": taken.configuration.state,
-        "values": _values_json(machine, taken.configuration),
+        "values": _values(machine, taken.configuration),
         "effects": list(taken.effects),
         "cancelled": list(taken.cancelled),
     }
@@ -474,19 +456,11 @@ def _way_json(
     machines: Sequence[Machine], here: Sequence[Configuration], way: tuple[Occurrence, ...]
 ) -> list[dict[str, Any]]:
     """Give the steps that all the machines take alike, with the lines of their rows."""
-    now, found = list(here), []
-    for occurrence in way:
-        taken = [step(machine, at, occurrence) for machine, at in zip(machines, now, strict=True)]
-        did = [outcome for outcome in taken if isinstance(outcome, Taken)]
-        now = [outcome.configuration for outcome in did]
+    found = []
+    for occurrence, did in _steps(machines, here, way):
         each = [_taken_json(machine, outcome) for machine, outcome in zip(machines, did, strict=True)]
         found.append({**_occurrence_json(occurrence), **each[-1], "lines": [one["line"] for one in each]})
     return found
-
-
-def _values_json(machine: Machine, here: Configuration) -> dict[str, Value]:
-    """Give the variables' values by name."""
-    return dict(zip((variable.name for variable in machine.variables), here.values, strict=True))
 
 
 def _runs_json(runs: Runs) -> dict[str, Any]:

@@ -4,10 +4,11 @@ A display is made of a console, is given moments, shows what a run that rests as
 points `dsa.displays`).
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from rich.console import Console
 
@@ -41,27 +42,15 @@ def display_of(machine: str, console: Console) -> Display | None:
     return None
 
 
-def progress_of(machine: Machine, console: Console, *, quiet: bool) -> "Progress | OwnProgress":
-    """Give what shows a run that is taken up."""
+@contextmanager
+def progress_of(machine: Machine, console: Console, *, quiet: bool) -> Iterator[Display]:
+    """Give what shows a run that is taken up, as long as it is driven."""
     display = None if quiet else display_of(machine.name, console)
-    return Progress(machine, console, quiet=quiet) if display is None else OwnProgress(display)
-
-
-class OwnProgress:
-    """A display as what drives a run uses it."""
-
-    def __init__(self, display: Display) -> None:
-        self._display = display
-        self.on_moment = display.on_moment
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._display.end()
-
-    def rests(self, directory: Path) -> None:
-        """Show what the run asks of people."""
-        self._display.rests(directory)
+    if display is None:
+        with Progress(machine, console, quiet=quiet) as progress:
+            yield progress
+        return
+    try:
+        yield display
+    finally:
+        display.end()

@@ -8,7 +8,7 @@ import sqlite3
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from itertools import takewhile
 from pathlib import Path
@@ -127,20 +127,15 @@ def _sqlite() -> Fact:
 def _runs(root: Path) -> Fact:
     """Say what the folder of runs is on, and keep a ledger in it for a moment."""
     folder = probes.folder(root)
-    more: dict[str, Any] = {
-        "folder": str(root),
-        "file_system": folder.kind,
-        "sync_ms": folder.sync_ms,
-        "locks": folder.locks,
-    }
+    measured = {"file_system": folder.kind, "sync_ms": folder.sync_ms, "locks": folder.locks}
+    more: dict[str, Any] = {"folder": str(root), **measured}
     fault = folder.fault or _no_ledger(root)
     if fault:
         return Fact("runs", "broken", f"{root}: {fault}", more)
     if folder.is_network or not folder.locks:
         why = "a network file system" if folder.is_network else "locks keep nobody out there"
-        return Fact(
-            "runs", "warning", f"{root}: {folder.kind}, {why}: keep runs on a disk of this machine (--runs)", more
-        )
+        text = f"{root}: {folder.kind}, {why}: keep runs on a disk of this machine (--runs)"
+        return Fact("runs", "warning", text, more)
     text = f"{root}: {folder.kind or 'unknown file system'}, a sync takes {folder.sync_ms:.2g} ms (median)"
     if folder.is_in_memory:
         return Fact("runs", "warning", f"{text}; it is in memory: runs are gone when the machine stops", more)
@@ -225,12 +220,10 @@ def _keys() -> Fact:
     shapes = {shape.name for shape in SHAPES}
     names = sorted({name.partition(".")[0] for name in environment_secrets().names if name not in shapes})
     if not names:
-        return Fact(
-            "keys", "missing", "no variable looks like a key: no provider of models can be asked", {"variables": []}
-        )
-    return Fact(
-        "keys", "ok", f"{', '.join(names)}; their values are kept out of all that runs leave", {"variables": names}
-    )
+        text = "no variable looks like a key: no provider of models can be asked"
+        return Fact("keys", "missing", text, {"variables": []})
+    text = f"{', '.join(names)}; their values are kept out of all that runs leave"
+    return Fact("keys", "ok", text, {"variables": names})
 
 
 def _tracing() -> Fact:
@@ -249,11 +242,7 @@ def _tracing() -> Fact:
 def _say(fact: Fact) -> None:
     width = max(_INDENT + 22, min(120, shutil.get_terminal_size((120, 24)).columns))
     mark = {"ok": "", "missing": "", "warning": "warning: ", "broken": "broken: "}[fact.state]
-    for number, line in enumerate(_lines(fact, mark)):
+    for number, line in enumerate(f"{mark}{fact.text}".split("\n")):
         first = (fact.name if number == 0 else "").ljust(_INDENT)
         told = textwrap.fill(line, width, initial_indent=first, subsequent_indent=" " * _INDENT, break_on_hyphens=False)
         click.echo(told)
-
-
-def _lines(fact: Fact, mark: str) -> Iterable[str]:
-    return f"{mark}{fact.text}".split("\n")

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from dsa.checks.replay import replay
-from dsa.cli.outputs import require_file, require_other
+from dsa.cli.outputs import output_option, require_file, require_other
 from dsa.cli.parameters import Word
 from dsa.cli.records import read_record
 from dsa.declarations import Transition
@@ -25,9 +25,7 @@ _TRACED = ("dot", "svg", "png")
 @click.argument("file")
 @click.option("--format", "form", type=Word(_FORMATS), help="Default: by the ending of what is written, else mermaid.")
 @click.option("--trace", metavar="FILE", help="Draw the rows that this recorded trace takes, the others faintly.")
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here, not to the terminal."
-)
+@output_option
 def command(file: str, form: str | None, output: Path | None, trace: str | None) -> None:
     """Draw a machine; what each state waits for is shown in it."""
     require_other(output, file)

@@ -12,8 +12,9 @@ import attrs
 import click
 
 from dsa.cli.changing import change_of
+from dsa.cli.comparing import without_claims
 from dsa.cli.console import terminal
-from dsa.cli.displays import OwnProgress, progress_of
+from dsa.cli.displays import progress_of
 from dsa.cli.kept import faults_told
 from dsa.cli.run_options import RunOptions
 from dsa.cli.runner import Performed, perform
@@ -21,7 +22,6 @@ from dsa.edge.environment import environment_secrets
 from dsa.edge.files import load
 from dsa.errors import DsaError
 from dsa.lang import digest
-from dsa.machine import Machine
 from dsa.meaning import Occurrence
 from dsa.runs.record import RunRecord
 from dsa.runs.runs import Resumption, open_runs
@@ -52,29 +52,26 @@ def go_on(record: RunRecord, root: Path, said: Said, manner: Manner) -> Performe
     """Take a run up and drive it until it rests. Raises Ended, and what `Runs.resume` raises of a user's mistakes."""
     directory, options = root / record.run.run_id, manner.options
     change = change_of(record, manner.machine, options.parameters)
+    machine = change.machine if change else record.run.machine
     if change is None:
         _note_changes(record, directory)
     watching = options.watching.continuing(dict(record.first.started))
     with (
         faults_told(root, lambda: directory),
         watching.watched(environment_secrets(watching.chosen)) as watched,
-        progress_of(
-            change.machine if change else record.run.machine, terminal(), quiet=options.shows_nothing
-        ) as progress,
+        progress_of(machine, terminal(), quiet=options.shows_nothing) as progress,
     ):
         watched.note("what is sent", [_data(each) for each in (*said.sent, *said.answers.values())])
+        entry = change.entry if change else lambda _run: None
         how: dict[str, Any] = {
             "options": Options(options.module, options.model, budget=options.budget, chosen=watching.chosen),
-            "resumption": Resumption(
-                said.decided, said.answers, change.entry if change else lambda _run: None, manner.take
-            ),
+            "resumption": Resumption(said.decided, said.answers, entry, manner.take),
             "on_moment": watched.observing(progress.on_moment),
         }
         performed = perform(
             partial(open_runs, root, must_exist=True), lambda runs: runs.resume(record.run.run_id, *said.sent, **how)
         )
-        if isinstance(progress, OwnProgress):
-            progress.rests(directory)
+        progress.rests(directory)
         watched.rested(performed.rest)
         return performed
 
@@ -89,18 +86,13 @@ def _note_changes(record: RunRecord, directory: Path) -> None:
     if not file:
         return
     try:
-        now = _control(load(file).at(dict(record.first.parameters)))
+        now = digest(without_claims(load(file).at(dict(record.first.parameters))))
     except (DsaError, OSError):
         now = ""  # gone, or no machine any more
-    if now != _control(record.run.machine):
+    if now != digest(without_claims(record.run.machine)):
         own = directory / "machine.md"
         click.echo(
             f"{file} is not as it was; the run goes on with its own copy, {own} (dsa diff {own} {file}; "
             f"dsa resume {record.run.run_id} --machine {file} goes on with the file, if the run fits it)",
             err=True,
         )
-
-
-def _control(machine: Machine) -> str:
-    """Give the digest of a machine without what it claims of itself: that may be added to at any time."""
-    return digest(attrs.evolve(machine, properties=(), scenarios=()))

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from dsa.cli.outputs import require_file, require_other
-from dsa.cli.parameters import Word, parse_parameters
+from dsa.cli.outputs import output_option, require_file, require_other
+from dsa.cli.parameters import Word, param_option, parse_parameters
 from dsa.cli.warned import warn_of_errors
 from dsa.edge.files import load
 from dsa.lang import dumps
@@ -23,12 +23,8 @@ _TOOLS = ("promela", "tla", "prism", "scxml", "xstate", "statechart")
 @click.command("export")
 @click.argument("file")
 @click.option("--to", "tool", type=Word(_TOOLS), required=True, help="What the text is for.")
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here, not to the terminal."
-)
-@click.option(
-    "--param", "parameters", multiple=True, metavar="NAME=VALUE", help="At this value of a parameter; repeatable."
-)
+@output_option
+@param_option("At this value of a parameter; repeatable.")
 def command(file: str, tool: str, output: Path | None, parameters: tuple[str, ...]) -> None:
     """Write a machine for another tool, at its parameters' defaults or the values given.
 

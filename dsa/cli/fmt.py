@@ -21,9 +21,8 @@ def command(files: tuple[Path, ...], *, only_check: bool, json_wanted: bool) -> 
     for path, text in changed.items() if not only_check else ():
         path.write_bytes(text.encode("utf-8"))
     if json_wanted:
-        tell_json(
-            {"files": [{"file": str(path), "changed": path in changed} for path in texts], "written": not only_check}
-        )
+        files_told = [{"file": str(path), "changed": path in changed} for path in texts]
+        tell_json({"files": files_told, "written": not only_check})
     else:
         _tell(texts, changed, only_check=only_check)
     sys.exit(int(only_check and bool(changed)))

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from dsa.cli.faults import JsonCommand, json_option, tell_json
-from dsa.cli.outputs import require_file, require_free, require_other
+from dsa.cli.outputs import output_option, require_file, require_free, require_other
 from dsa.edge.files import read_bytes
 from dsa.lang import dumps
 from dsa.lang.from_scxml import Imported, from_scxml
@@ -18,9 +18,7 @@ from dsa.targets.scxml import scxml
 
 @click.command("import", cls=JsonCommand)
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here, not to the terminal."
-)
+@output_option
 @click.option(
     "--states",
     "states_wanted",

@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
@@ -25,21 +24,12 @@ from dsa.words import nearest
 
 LAST = "last"
 _SHOWN = 3
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-def runs_option(command: _Command) -> _Command:
-    """Add `--runs DIR`."""
-    return click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")(command)
-
-
-def budget_option(command: _Command) -> _Command:
-    """Add `--budget LIMIT`, which may be given several times."""
-    said = (
-        "At most so much in all, as calls=20 or usd=0.5, or of one effect, as EFFECT.tokens=4000; units: calls, tokens, usd, seconds. "
-        "Calls are tries of any effect that has answers, not of the model alone: EFFECT.calls=20 counts those of one."
-    )
-    return click.option("--budget", multiple=True, metavar="LIMIT", help=said)(command)
+runs_option = click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
+_BUDGET = (
+    "At most so much in all, as calls=20 or usd=0.5, or of one effect, as EFFECT.tokens=4000; units: calls, tokens, usd, seconds. "
+    "Calls are tries of any effect that has answers, not of the model alone: EFFECT.calls=20 counts those of one."
+)
+budget_option = click.option("--budget", multiple=True, metavar="LIMIT", help=_BUDGET)
 
 
 @contextmanager
@@ -72,9 +62,8 @@ def find(ids: Sequence[str], wanted: str, root: Path) -> str:
     if len(found) == 1:
         return found[0]
     if found:
-        raise Ended(
-            f"'{wanted}' is a part of {len(found)} runs in {root}: {_some(found)}; write more of it", UNREADABLE
-        )
+        told = f"'{wanted}' is a part of {len(found)} runs in {root}: {_some(found)}"
+        raise Ended(f"{told}; write more of it", UNREADABLE)
     meant = nearest(wanted, (LAST, *ids))
     hint = f"did you mean '{meant}'?" if meant else f"the newest: {_some(ids[-_SHOWN:])};"
     raise Ended(f"there is no run '{wanted}' in {root}; {hint} `dsa runs` lists them all", UNREADABLE)
@@ -120,13 +109,11 @@ def faults_told(root: Path, directory: Callable[[], Path | None] = lambda: None)
         raise Ended(f"{error}: {alive}", 1) from error
     except DamageError as error:
         raise Ended(f"damaged: {error}", 1) from error
-    except ReplayMismatchError as error:
-        raise Ended(str(error), 1) from error
     except OtherMachineError as error:
         document = root / error.run / "machine.md"
         told = f"`dsa diff {document} FILE` says what FILE changes, `dsa replay {error.run} --against FILE` whether the run fits it"
         raise Ended(f"{error}; {told}", 1) from error
-    except (GenerationError, StoreError, ArtifactStoreError) as error:
+    except (ReplayMismatchError, GenerationError, StoreError, ArtifactStoreError) as error:
         raise Ended(str(error), 1) from error
     except OSError as error:
         raise Ended(f"the run cannot be written to {directory() or root}: {error.strerror or error}", 1) from error

@@ -5,6 +5,7 @@ Takes ledger entries as they are appended; prints to the console it is given and
 
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -22,17 +23,8 @@ from dsa.edge.binding import GENERATING_EFFECT
 from dsa.expr import Outcome
 from dsa.machine import Machine, step_of
 from dsa.meaning import accepted_events
+from dsa.runtime import ledger
 from dsa.runtime.intents import Intents
-from dsa.runtime.ledger import (
-    ArtifactEntry,
-    EffectEntry,
-    Entry,
-    EventEntry,
-    MachineEntry,
-    ResultEntry,
-    RowEntry,
-    VerdictEntry,
-)
 from dsa.runtime.moment import Moment
 from dsa.timers import ArmTimer, DropTimer, armed, timers_after
 
@@ -72,7 +64,7 @@ class Progress:
         self._quiet = quiet
         self._state = machine.entered(machine.initial)
         self._intents = Intents()
-        self._arrived = EventEntry(0, "")
+        self._arrived = ledger.EventEntry(0, "")
         self._rows: list[Row] = []
         self._asked: Counter[str] = Counter()
         self._row_of: dict[str, int] = {}
@@ -92,9 +84,16 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Draw the whole table, and give the terminal back."""
         if self._live is not None:
             self._live.update(self._table(len(self._rows)))
             self._live.stop()
+
+    def rests(self, _directory: Path) -> None:
+        """Show nothing more: what a run asks of people is said by the command."""
 
     def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
         """Show what a moment changes; there is no line for one that was there before the run went on."""
@@ -102,27 +101,27 @@ class Progress:
         self._show(moment.entry)
         self._quiet = quiet
 
-    def _show(self, entry: Entry) -> None:
+    def _show(self, entry: ledger.Entry) -> None:
         self._intents.take(entry)
         match entry:
-            case EffectEntry(effect=effect) if effect == GENERATING_EFFECT:
+            case ledger.EffectEntry(effect=effect) if effect == GENERATING_EFFECT:
                 step = step_of(self._machine, self._state)
                 self._asked[step] += 1
                 self._rows.append(Row(step, self._asked[step]))
-            case ArtifactEntry():
+            case ledger.ArtifactEntry():
                 self._generated(entry)
-            case VerdictEntry():
+            case ledger.VerdictEntry():
                 self._judged(entry)
-            case ResultEntry(key=key) if self._intents.effect(key) in _ATTEMPTING:
+            case ledger.ResultEntry(key=key) if self._intents.effect(key) in _ATTEMPTING:
                 self._failed(entry)
-            case EventEntry():
+            case ledger.EventEntry():
                 self._arrived = entry
                 return
-            case RowEntry(target=target):
+            case ledger.RowEntry(target=target):
                 self._state = target
                 self._waits(self._started(entry), self._arrived.at_ms)
                 return
-            case MachineEntry(at_ms=at_ms):
+            case ledger.MachineEntry(at_ms=at_ms):
                 self._waits(armed(self._machine, self._machine.armed(self._state)), at_ms)
                 return
             case _:
@@ -130,7 +129,7 @@ class Progress:
         if self._live is not None:
             self._live.update(self._table(self._console.height - _MARGIN))
 
-    def _started(self, row: RowEntry) -> tuple[ArmTimer | DropTimer, ...]:
+    def _started(self, row: ledger.RowEntry) -> tuple[ArmTimer | DropTimer, ...]:
         """Return what becomes of timers with a row that was taken for what has arrived."""
         for each in self._machine.transitions:
             is_there = each.event == self._arrived.event and each.source in self._machine.ancestry(row.source)
@@ -149,7 +148,7 @@ class Progress:
                 told = f"{waits}; {timer.event} is due {due(at_ms + timer.duration_ms)}"
                 self._console.print(Text(printable(told)), soft_wrap=True)
 
-    def _generated(self, entry: ArtifactEntry) -> None:
+    def _generated(self, entry: ledger.ArtifactEntry) -> None:
         row = Row(entry.step, entry.attempt, entry.artifact_id, seconds=entry.seconds)
         if self._rows and not self._rows[-1].artifact_id and self._rows[-1].step == entry.step:
             self._rows[-1] = row
@@ -158,7 +157,7 @@ class Progress:
         self._asked[entry.step] = entry.attempt
         self._row_of[entry.artifact_id] = len(self._rows) - 1
 
-    def _judged(self, entry: VerdictEntry) -> None:
+    def _judged(self, entry: ledger.VerdictEntry) -> None:
         number = self._row_of.get(entry.artifact_id)
         if number is not None:
             row, feedback = self._rows[number], _one_line(entry.feedback)
@@ -166,7 +165,7 @@ class Progress:
             self._rows[number] = attrs.evolve(row, verdict=_WORDS[entry.outcome], feedback=feedback, seconds=seconds)
             self._print(self._rows[number])
 
-    def _failed(self, entry: ResultEntry) -> None:
+    def _failed(self, entry: ledger.ResultEntry) -> None:
         """Show an attempt that ended with neither artifact nor verdict."""
         faults = [step["payload"] for step in entry.steps if step["payload"].get("error") is True]
         if faults and self._rows and not self._rows[-1].verdict:

@@ -9,35 +9,24 @@ from typing import Any
 import click
 
 from dsa.checks.explore import MAX_STATES
-from dsa.checks.mutate import Judged, Prover, Strength, mutate, prover
+from dsa.checks.mutate import Judged, Strength, mutate, prover
+from dsa.checks.places import line_of
 from dsa.cli.faults import UNREADABLE, Ended, JsonCommand, json_option, tell_json
-from dsa.cli.parameters import parse_parameters
+from dsa.cli.parameters import max_states_option, param_option, parse_parameters
+from dsa.cli.progress import show_line
 from dsa.edge.files import load
-from dsa.machine import Machine
 
 
 @click.command("mutate", cls=JsonCommand)
 @click.argument("file")
-@click.option(
-    "--param",
-    "parameters",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Explore at this value, and at the smallest ones; repeatable.",
-)
+@param_option("Explore at this value, and at the smallest ones; repeatable.")
 @click.option(
     "--at-least",
     type=click.FloatRange(0, 1),
     metavar="SHARE",
     help="Exit 1 when a smaller share (0.95, say) of the mutants is noticed.",
 )
-@click.option(
-    "--max-states",
-    type=click.IntRange(min=1),
-    default=MAX_STATES,
-    show_default=True,
-    help="Stop each exploration after so many configurations.",
-)
+@max_states_option(MAX_STATES, "exploration")
 @json_option
 def command(
     file: str, parameters: tuple[str, ...], *, at_least: float | None, max_states: int, json_wanted: bool
@@ -49,8 +38,9 @@ def command(
     """
     values = parse_parameters(parameters) or None
     machine = load(file)
+    prove = prover(machine) if find_spec("z3") else None  # decides about parameters that are not explored
     try:
-        strength = mutate(machine, parameters=values, max_states=max_states, prove=_prover(machine), progress=_progress)
+        strength = mutate(machine, parameters=values, max_states=max_states, prove=prove, progress=_progress)
     except ValueError as fault:
         raise Ended(f"{file}: {fault}; fix that first (dsa check {file})", UNREADABLE) from None
     finally:
@@ -63,16 +53,9 @@ def command(
     sys.exit(int(at_least is not None and (strength.score or 0) < at_least))
 
 
-def _prover(machine: Machine) -> Prover | None:
-    """Give what decides about parameters that are not explored, where z3 is installed."""
-    return prover(machine) if find_spec("z3") else None
-
-
 def _progress(done: int, every: int) -> None:
-    """Show how far it is, on a terminal only."""
-    if sys.stderr is not None and sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{done} of {every} mutants" if every else "\r\x1b[K")
-        sys.stderr.flush()
+    """Show how far it is."""
+    show_line(f"{done} of {every} mutants" if every else "")
 
 
 def _shown(file: str, strength: Strength) -> Iterator[str]:
@@ -101,18 +84,9 @@ def _row(strength: Strength, one: Judged) -> str:
 
 
 def _as_json(file: str, strength: Strength) -> dict[str, Any]:
-    return {
-        "file": file,
-        "machine": strength.machine.name,
-        "score": strength.score,
-        "mutants": [
-            {
-                "row": str(strength.machine.transitions[one.mutant.row]),
-                "line": span.line if (span := strength.machine.transitions[one.mutant.row].span) else None,
-                "what": one.mutant.what,
-                "kind": one.kind,
-                "by": one.by,
-            }
-            for one in strength.judged
-        ],
-    }
+    mutants = [
+        {"row": str(row), "line": line_of(row) or None, "what": one.mutant.what, "kind": one.kind, "by": one.by}
+        for one in strength.judged
+        for row in [strength.machine.transitions[one.mutant.row]]
+    ]
+    return {"file": file, "machine": strength.machine.name, "score": strength.score, "mutants": mutants}

@@ -19,7 +19,7 @@ from dsa.checks.odds.recorded import Independence, recorded
 from dsa.checks.odds.target import Needed, curve, varied
 from dsa.cli.faults import JsonCommand, json_option, tell_json
 from dsa.cli.kept import opened
-from dsa.cli.parameters import parse_parameters
+from dsa.cli.parameters import param_option, parse_parameters
 from dsa.cli.run_json import story_lines
 from dsa.edge.files import load
 from dsa.edge.plot import Labels, Point, plot, require_format
@@ -64,7 +64,7 @@ _PLOTTED, _MOST_POINTS = 10, 60
     help="Find the smallest bound on retries with this success.",
 )
 @click.option("--vary", metavar="NAME", help="The parameter that a target or a plot varies (default: rmax).")
-@click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="A parameter's value.")
+@param_option("A parameter's value.")
 @click.option(
     "--from-runs",
     "runs",
@@ -157,9 +157,8 @@ def _numbered(
         except ValueError:
             values = ()
         if not values or (most and len(values) > most) or (not equals and not unnamed) or (equals and not name.strip()):
-            raise click.UsageError(
-                f"{option} {text}: write {option} NAME=0.7" + ("" if most else " or NAME=0.7,0.8,0.9")
-            )
+            more = "" if most else " or NAME=0.7,0.8,0.9"
+            raise click.UsageError(f"{option} {text}: write {option} NAME=0.7{more}")
         found[name.strip()] = values
     return found
 
@@ -179,20 +178,14 @@ def _plot(answer: OddsAnswer, path: Path, vary: str | None) -> bool:
             continue  # a value at which the table has a fault
         cost_name, cost = found.main_cost
         per = found.per_success(cost)
-        points.append(
-            Point(value, _pair(found.success), _pair(cost), _pair(per) if per is not None and per.high < inf else None)
-        )
+        finite = _pair(per) if per is not None and per.high < inf else None
+        points.append(Point(value, _pair(found.success), _pair(cost), finite))
     if not points:
         return False
     needed = answer.needed
     ceiling = needed.ceiling if needed is not None and needed.answer == "impossible" else None
-    plot(
-        points,
-        Labels(machine.name, what.name, cost_name),
-        path,
-        target=needed.target if needed else None,
-        ceiling=ceiling,
-    )
+    labels = Labels(machine.name, what.name, cost_name)
+    plot(points, labels, path, target=needed.target if needed else None, ceiling=ceiling)
     return True
 
 
@@ -274,9 +267,8 @@ def _estimate(found: Estimate) -> list[str]:
         *_success_bounds(found, level),
     ]
     if found.if_fatal is not None:
-        lines.append(
-            f"  at least {_number(found.if_fatal)} if what was never fatal may yet be (--fatal assumes it is not)"
-        )
+        if_fatal = f"  at least {_number(found.if_fatal)} if what was never fatal may yet be"
+        lines.append(f"{if_fatal} (--fatal assumes it is not)")
     if found.whole_runs is not None:
         lines.append(f"  at least {_number(found.whole_runs)} from how whole runs ended alone, however attempts depend")
     lines += [f"  {_test(test)}" for test in found.independence]
@@ -344,11 +336,7 @@ def _needed(found: Needed) -> str:
 
 def _order(found: Order) -> str:
     if found.best == found.now:
-        return (
-            "order of steps: none that is allowed is cheaper"
-            if found.is_exact
-            else "order of steps: none cheaper found"
-        )
+        return f"order of steps: {'none that is allowed is cheaper' if found.is_exact else 'none cheaper found'}"
     saves = f"saves {_percent(found.saving)}: {_number(found.cost_best)} for {_number(found.cost_now)}"
     how = "the cheapest" if found.is_exact else "cheaper (riskiest first; not all were compared)"
     return f"order of steps: {', '.join(found.best)} is {how}, {saves}"

@@ -8,6 +8,10 @@ from pathlib import Path
 
 import click
 
+output_option = click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here, not to the terminal."
+)
+
 
 def require_other(output: Path | None, file: Path | str) -> None:
     """Raise UsageError when a command would write over what it reads."""

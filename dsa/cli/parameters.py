@@ -1,12 +1,13 @@
-"""Options that several commands take: `--param NAME=VALUE`, `--time-limit S`, and choices."""
+"""Options that several commands take: `--param NAME=VALUE`, `--max-states N`, `--time-limit S`, and choices."""
 
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 import click
+from click.decorators import FC
 
 from dsa.expr import Value
 from dsa.words import closest
@@ -41,20 +42,28 @@ class Word(click.Choice):  # type: ignore[type-arg]  # it has none before click 
         return str(value)
 
 
+def param_option(said: str) -> Callable[[FC], FC]:
+    """Return `--param NAME=VALUE`, which may be given several times; `said` is its help."""
+    return click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help=said)
+
+
+def max_states_option(default: int, what: str = "search") -> Callable[[FC], FC]:
+    """Return `--max-states N`; `what` is stopped there."""
+    said = f"Stop each {what} after so many configurations."
+    return click.option("--max-states", type=click.IntRange(min=1), default=default, show_default=True, help=said)
+
+
 def parse_parameters(given: Iterable[str], option: str = "--param") -> dict[str, Value]:
     """Read `rmax=5`, `strict=true`, `mode=fast`, each once. Raises click.UsageError for what is not of this form."""
     values: dict[str, Value] = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name.strip() or not value.strip():
-            msg = f"{option} {text}: write NAME=VALUE, such as rmax=5"
-            raise click.UsageError(msg)
+            raise click.UsageError(f"{option} {text}: write NAME=VALUE, such as rmax=5")
         if _NUMBER.fullmatch(value.strip()) and len(value) > _MOST_DIGITS:
-            msg = f"{option} {name}: a number of more than {_MOST_DIGITS} digits is too large"
-            raise click.UsageError(msg)
+            raise click.UsageError(f"{option} {name}: a number of more than {_MOST_DIGITS} digits is too large")
         if name.strip() in values:
-            msg = f"{option} {name.strip()} is given twice; give it one value"
-            raise click.UsageError(msg)
+            raise click.UsageError(f"{option} {name.strip()} is given twice; give it one value")
         values[name.strip()] = _value(value.strip())
     return values
 

@@ -6,6 +6,13 @@ import time
 _QUIET_S, _EVERY_S = 1.0, 0.2
 
 
+def show_line(text: str) -> None:
+    """Show a line in the place of the one before it, on a terminal only; an empty one takes that away."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
+
+
 class Meter:
     """Shows how many configurations were found, and how fast; `clear` takes the line away."""
 

@@ -16,7 +16,7 @@ import click
 
 from dsa.checks.conjuncts import rows_at, show_false
 from dsa.checks.places import show_row
-from dsa.cli.faults import UNREADABLE, Ended, JsonCommand
+from dsa.cli.faults import UNREADABLE, Ended, JsonCommand, json_option
 from dsa.cli.kept import faults_told, machine_record, recorded_run, runs_option, told_record
 from dsa.cli.replayed import replayed
 from dsa.cli.terminal import say
@@ -29,20 +29,10 @@ from dsa.runs.one_policy import replayed_policy
 from dsa.runs.record import OtherMachineError, RunRecord
 from dsa.runs.runs import open_runs
 from dsa.runs.setup import Options
+from dsa.runtime import ledger
 from dsa.runtime.call_replay import LedgerEnds, Replayed
 from dsa.runtime.call_tree import POLICY
 from dsa.runtime.journal import Recorded
-from dsa.runtime.ledger import (
-    EffectEntry,
-    Entry,
-    EventEntry,
-    Ledger,
-    MachineEntry,
-    RefusalEntry,
-    RowEntry,
-    dump_line,
-    to_json,
-)
 from dsa.runtime.moment import load_story
 from dsa.runtime.run import ArmTimer, Command, DropTimer, Intent, Run, Stop, rederive
 from dsa.runtime.timeline import Difference, first_difference
@@ -56,7 +46,7 @@ _TRACES = (".jsonl", ".json")
 @runs_option
 @click.option("--against", "file", metavar="FILE", help="Let the machine in FILE take the recorded events.")
 @click.option("--with", "module", metavar="MODULE", help="The policies of a policy's run, not those it was begun with.")
-@click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
+@json_option
 def command(run: str, root: str, file: str | None, module: str | None, *, json_wanted: bool) -> None:
     """Derive every entry of RUN again from its events, and compare; or let FILE take the events, and name the first row that differs.
 
@@ -131,12 +121,11 @@ def _again(record: RunRecord, calls: Replayed | None = None, *, json_wanted: boo
     run, _ = records.replayed(record.recorded, rederive)
     pairs = zip(record.recorded.entries, run.ledger, strict=True)
     for position, (written, made) in enumerate(pairs):
-        if dump_line(written) != dump_line(made):
-            raise Ended(
-                f"damaged: run {run.run_id}, entry {position}: {dump_line(written)} is not {dump_line(made)}", 1
-            )
+        if ledger.dump_line(written) != ledger.dump_line(made):
+            differs = f"{ledger.dump_line(written)} is not {ledger.dump_line(made)}"
+            raise Ended(f"damaged: run {run.run_id}, entry {position}: {differs}", 1)
     found = projection(run)
-    digest = hashlib.sha256("\n".join([*map(dump_line, run.ledger), json.dumps(found)]).encode()).hexdigest()
+    digest = hashlib.sha256("\n".join([*map(ledger.dump_line, run.ledger), json.dumps(found)]).encode()).hexdigest()
     counts = _counts(run.ledger)
     if json_wanted:
         compared = {} if calls is None else {"calls": list(calls.performed), "ends_at": calls.ends_at}
@@ -144,9 +133,8 @@ def _again(record: RunRecord, calls: Replayed | None = None, *, json_wanted: boo
         say(json.dumps(facts, indent=2))
     else:
         say(f"run {run.run_id}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
-        say(
-            f"derived again, every entry is the same; {run.configuration.state}: {show_values(run.values.items()) or 'no variables'}"
-        )
+        values = show_values(run.values.items()) or "no variables"
+        say(f"derived again, every entry is the same; {run.configuration.state}: {values}")
         for each in () if calls is None else _compared(calls):
             say(each)
         say(f"sha256 {digest}")
@@ -183,9 +171,14 @@ def projection(run: Run) -> dict[str, Any]:
     }
 
 
-def _counts(entries: Iterable[Entry]) -> dict[str, int]:
+def _counts(entries: Iterable[ledger.Entry]) -> dict[str, int]:
     found = {"entries": 0, "events": 0, "rows": 0, "refused": 0, "effects": 0}
-    kinds = {EventEntry: "events", RowEntry: "rows", RefusalEntry: "refused", EffectEntry: "effects"}
+    kinds = {
+        ledger.EventEntry: "events",
+        ledger.RowEntry: "rows",
+        ledger.RefusalEntry: "refused",
+        ledger.EffectEntry: "effects",
+    }
     for entry in entries:
         found["entries"] += 1
         if type(entry) in kinds:
@@ -196,10 +189,12 @@ def _counts(entries: Iterable[Entry]) -> dict[str, int]:
 # -- another table ----------------------------------------------------------------------------------------------------
 
 
-def _against(name: str, entries: Ledger[Entry], file: str, own: Machine | None, *, json_wanted: bool) -> int:
+def _against(
+    name: str, entries: ledger.Ledger[ledger.Entry], file: str, own: Machine | None, *, json_wanted: bool
+) -> int:
     """Let another table take the events of a ledger, and tell where it differs; give the exit code."""
     first = entries[0] if len(entries) else None
-    if not isinstance(first, MachineEntry):
+    if not isinstance(first, ledger.MachineEntry):
         raise Ended(f"{name} has no machine, so no table can take its events", UNREADABLE)
     try:
         machine = load(file).at(dict(first.parameters))
@@ -210,11 +205,8 @@ def _against(name: str, entries: Ledger[Entry], file: str, own: Machine | None, 
     same = events if difference is None else _before(entries, difference)
     if json_wanted:
         told = None if difference is None else difference_as_json(machine, difference)
-        say(
-            json.dumps(
-                {"run": first.run, "against": file, "events": events, "same": same, "difference": told}, indent=2
-            )
-        )
+        facts = {"run": first.run, "against": file, "events": events, "same": same, "difference": told}
+        say(json.dumps(facts, indent=2))
     else:
         for line in () if difference is None else difference_lines(machine, difference, file):
             say(line)
@@ -222,10 +214,10 @@ def _against(name: str, entries: Ledger[Entry], file: str, own: Machine | None, 
     return int(difference is not None)
 
 
-def _before(entries: Ledger[Entry], difference: Difference) -> int:
+def _before(entries: ledger.Ledger[ledger.Entry], difference: Difference) -> int:
     assert difference.happening.event is not None, "something happened"
     seq = difference.happening.event.seq
-    return sum(isinstance(entry, EventEntry) and entry.seq < seq for entry in entries)
+    return sum(isinstance(entry, ledger.EventEntry) and entry.seq < seq for entry in entries)
 
 
 def difference_lines(machine: Machine, difference: Difference, file: str) -> tuple[str, ...]:
@@ -250,9 +242,11 @@ def _would(difference: Difference) -> str:
     return did if difference.row is None else f"{show_row(difference.row)}: {did.partition(': ')[2] or did}"
 
 
-def _did(outcome: RowEntry | RefusalEntry | None, commands: tuple[Command, ...]) -> str:
+def _did(outcome: ledger.RowEntry | ledger.RefusalEntry | None, commands: tuple[Command, ...]) -> str:
     """Say what a table did with an event."""
-    accepted = "".join(f", accepts {step}" for step, _ in outcome.accepted) if isinstance(outcome, RowEntry) else ""
+    accepted = (
+        "".join(f", accepts {step}" for step, _ in outcome.accepted) if isinstance(outcome, ledger.RowEntry) else ""
+    )
     done = f"; {', '.join(map(_command, commands))}" if commands else ""
     return f"{outcome_text(outcome)}{accepted}{done}"
 
@@ -282,11 +276,11 @@ def difference_as_json(machine: Machine, difference: Difference) -> dict[str, An
     event, outcome = difference.happening.event, difference.happening.outcome
     assert event is not None, "something happened"
     return {
-        "event": to_json(event),
+        "event": ledger.to_json(event),
         "state": difference.here.state,
-        "recorded": None if outcome is None else to_json(outcome),
+        "recorded": None if outcome is None else ledger.to_json(outcome),
         "recorded_commands": [_command(command) for command in difference.commands],
-        "instead": None if difference.outcome is None else to_json(difference.outcome),
+        "instead": None if difference.outcome is None else ledger.to_json(difference.outcome),
         "instead_commands": [_command(command) for command in difference.instead],
         "fault": difference.fault or None,
         "false": _false(machine, difference) or None,

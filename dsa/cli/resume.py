@@ -5,7 +5,6 @@ from pathlib import Path
 
 import click
 
-from dsa.cli.changing import machine_option
 from dsa.cli.console import terminal
 from dsa.cli.driving import Manner, Said, go_on
 from dsa.cli.kept import line, opened, recorded_run, runs_option, told_record
@@ -28,7 +27,11 @@ from dsa.runtime.rest import Rest
 @click.option("--done", "done", multiple=True, metavar="KEY", help="This effect in doubt has happened.")
 @click.option("--fail", "failed", multiple=True, metavar="KEY", help="This effect in doubt has failed.")
 @click.option("--take", is_flag=True, help="Take the run from a process that is alive and holds it.")
-@machine_option
+@click.option(
+    "--machine",
+    metavar="FILE",
+    help="Go on under this document from now on, if `dsa diff` calls the run compatible with it.",
+)
 @watching_options
 @run_options
 def command(

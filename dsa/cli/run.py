@@ -17,7 +17,7 @@ from rich.console import Console
 from dsa.cli.console import terminal
 from dsa.cli.displays import progress_of
 from dsa.cli.faults import note_run
-from dsa.cli.kept import faults_told
+from dsa.cli.kept import faults_told, runs_option
 from dsa.cli.outcome import tell
 from dsa.cli.parameters import read_data, require_text
 from dsa.cli.policy_option import AskedPolicy, or_policy
@@ -35,7 +35,6 @@ from dsa.runs.document import Document, first_event, takes_specification
 from dsa.runs.folder import new_run_id
 from dsa.runs.handle import RunHandle
 from dsa.runs.one_policy import request, require_policy
-from dsa.runs.place import DEFAULT_RUNS
 from dsa.runs.runs import Runs, open_runs
 from dsa.runs.setup import Options
 from dsa.runtime.call_tree import POLICY
@@ -48,7 +47,7 @@ from dsa.runtime.prompt import SPECIFICATION, placeholders
 @click.argument("specification", required=False)
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed gives other texts.")
 @click.option("--data", metavar="DATA", help="What the first event brings, in place of SPECIFICATION: JSON, or a text.")
-@click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
+@runs_option
 @watching_options
 @or_policy
 @run_options
@@ -195,8 +194,7 @@ def default_specification(machine: Machine) -> str:
         return ""
     calls = [case.call for section in machine.cases for case in section.cases]
     if not calls or machine.steps:
-        msg = f"{machine.name} needs a SPECIFICATION: say in a sentence what is to be made"
-        raise click.UsageError(msg)
+        raise click.UsageError(f"{machine.name} needs a SPECIFICATION: say in a sentence what is to be made")
     return f"Write Python code so that these calls work: {'; '.join(dict.fromkeys(calls))}"
 
 

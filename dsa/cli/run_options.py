@@ -2,18 +2,18 @@
 
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import attrs
 import click
+from click.decorators import FC
 
+from dsa.cli.faults import json_option
 from dsa.cli.kept import budget_option
-from dsa.cli.model import model_named
-from dsa.cli.parameters import parse_parameters
+from dsa.cli.parameters import param_option, parse_parameters
 from dsa.cli.watching import Watching
 from dsa.expr import Value
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+from dsa.generators.names import require_model_name
 
 
 @attrs.frozen
@@ -37,6 +37,16 @@ class RunOptions:
         return self.quiet or self.json_wanted or self.watching.is_logging
 
 
+def model_named(_context: click.Context, _option: click.Parameter, model: str | None) -> str | None:
+    """Return the model as it is written; to be used as an option's callback. Raises click.BadParameter for what can be no model."""
+    if model is not None:
+        try:
+            require_model_name(model)
+        except ValueError as fault:
+            raise click.BadParameter(str(fault)) from fault
+    return model
+
+
 _OPTIONS = (
     click.option(
         "--model",
@@ -44,14 +54,14 @@ _OPTIONS = (
         help="local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name. Without it: local, or that of the run.",
     ),
     click.option("--with", "module", metavar="MODULE", help="Bind names with this module, by its name or file."),
-    click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Set a parameter, such as rmax=5."),
+    param_option("Set a parameter, such as rmax=5."),
     budget_option,
-    click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else."),
+    json_option,
     click.option("--quiet", is_flag=True, help="Print no progress."),
 )
 
 
-def run_options(command: _Command) -> _Command:
+def run_options(command: FC) -> FC:
     """Add these options; the command gets them as one argument, `options`. `watching_options` goes above."""
 
     @wraps(command)
@@ -73,4 +83,4 @@ def run_options(command: _Command) -> _Command:
     adding: Callable[..., Any] = collected
     for option in reversed(_OPTIONS):
         adding = option(adding)
-    return cast(_Command, adding)
+    return cast(FC, adding)

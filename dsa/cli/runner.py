@@ -13,7 +13,6 @@ from dsa.edge.render import RenderError, svg
 from dsa.runs.handle import RunHandle
 from dsa.runs.one_policy import answer_text, steps_given
 from dsa.runs.runs import Runs
-from dsa.runtime.content import Artifact
 from dsa.runtime.rest import Rest
 from dsa.targets import emit
 
@@ -30,11 +29,6 @@ class Performed:
     final: Path | None
     diagram: Path | None
     seconds: float
-
-    @property
-    def accepted(self) -> tuple[Artifact, ...]:
-        """What its steps finalised, in the order of the workflow."""
-        return self.rest.accepted
 
 
 def perform(opened: Callable[[], Runs], begin: Callable[[Runs], Coroutine[Any, Any, RunHandle]]) -> Performed:

@@ -4,17 +4,19 @@ import json
 import os
 import sys
 import time
+from functools import partial
 
 import click
 
-from dsa.cli.parameters import parse_parameters
+from dsa.cli.parameters import param_option, parse_parameters
+from dsa.cli.progress import show_line
 from dsa.cli.run import machine_document
 from dsa.cli.simulated import Asked, as_json, shown, told
 from dsa.cli.warned import warn_of_errors
 from dsa.edge.files import load, locate, read_text
 from dsa.errors import DocumentError
 from dsa.runs.bindings import handlers_of
-from dsa.testing.simulation.campaign import Outcome, enough, simulate
+from dsa.testing.simulation.campaign import enough, simulate
 from dsa.testing.simulation.story import Story
 from dsa.testing.simulation.subject import Subject, monitored
 
@@ -27,7 +29,7 @@ _MOST_WORKERS = 8
 @click.argument("file")
 @click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="Play so many. [enough to cover everything]")
 @click.option("--seed", type=click.IntRange(min=0), metavar="S", help="Begin with this one; without --seeds, tell it.")
-@click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Set a parameter, such as rmax=1.")
+@param_option("Set a parameter, such as rmax=1.")
 @click.option(
     "--coverage",
     type=click.FloatRange(0, 100),
@@ -59,7 +61,7 @@ def command(
     first, count = seed or 0, seeds or enough(subject)
     workers = workers or min(os.cpu_count() or 1, _MOST_WORKERS)
     began_s = time.perf_counter()
-    outcome = simulate(subject, range(first, first + count), workers=workers, progress=_progress(count))
+    outcome = simulate(subject, range(first, first + count), workers=workers, progress=partial(_show_progress, count))
     seconds = time.perf_counter() - began_s
     least = coverage if coverage is not None else _COVERAGE if seeds is None else 0.0
     if json_wanted:
@@ -68,7 +70,8 @@ def command(
         for line in shown(asked, subject, outcome, first, least):
             click.echo(line)
         click.echo(f"{seconds:.1f} s, {count / seconds:,.0f} runs a second with {workers} workers", err=True)
-    sys.exit(int(bool(outcome.found) or _is_too_little(subject, outcome, least)))
+    is_too_little = outcome.coverage(subject) * 100 < least
+    sys.exit(int(bool(outcome.found) or is_too_little))
 
 
 def _subject(file: str, parameters: tuple[str, ...]) -> Subject:
@@ -83,10 +86,6 @@ def _subject(file: str, parameters: tuple[str, ...]) -> Subject:
     return subject
 
 
-def _is_too_little(subject: Subject, outcome: Outcome, least: float) -> bool:
-    return outcome.coverage(subject) * 100 < least
-
-
 def _one(asked: Asked, subject: Subject, seed: int, *, json_wanted: bool) -> int:
     """Play one seed and tell its story; give the exit code."""
     story = Story(subject, seed, telling=True).play()
@@ -99,19 +98,6 @@ def _one(asked: Asked, subject: Subject, seed: int, *, json_wanted: bool) -> int
     return int(story.violation is not None)
 
 
-def _progress(count: int) -> "Progress":
-    return Progress(count)
-
-
-class Progress:
-    """Shows how many seeds were played, on a terminal only."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._is_shown = sys.stderr is not None and sys.stderr.isatty()
-
-    def __call__(self, done: int) -> None:
-        """Show it; take it away at the end."""
-        if self._is_shown:
-            sys.stderr.write("\r\x1b[K" if done == self._count else f"\r\x1b[K{done:,} of {self._count:,} seeds")
-            sys.stderr.flush()
+def _show_progress(count: int, done: int) -> None:
+    """Show how many seeds were played; take it away at the end."""
+    show_line("" if done == count else f"{done:,} of {count:,} seeds")

@@ -9,12 +9,13 @@ from typing import Any
 
 import attrs
 
+from dsa.checks.places import line_of
 from dsa.cli.timeline import entry_text, outcome_text
 from dsa.meaning import Occurrence
 from dsa.runtime.intents import Intents
-from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, RefusalEntry, RowEntry, to_json
+from dsa.runtime.ledger import EventEntry, MachineEntry, RefusalEntry, RowEntry, to_json
 from dsa.testing.coverage import described
-from dsa.testing.simulation.campaign import Found, Outcome
+from dsa.testing.simulation.campaign import Outcome
 from dsa.testing.simulation.faults import FAULTS, Triple
 from dsa.testing.simulation.oracles import ORACLES
 from dsa.testing.simulation.story import Story, Told
@@ -79,16 +80,12 @@ def _oracles(asked: Asked, subject: Subject, outcome: Outcome) -> Iterator[str]:
     seeds = {found.seed for found in outcome.found}
     yield f"oracles: broken by {len(seeds):,} seeds"
     for found in outcome.found[:_MOST_FOUND]:
-        yield f"  seed {found.seed}: {_broken(found)}"
+        yield f"  seed {found.seed}: {found.oracle} ({found.cites}): {found.message}"
     if len(outcome.found) > _MOST_FOUND:
         yield f"  and {len(outcome.found) - _MOST_FOUND:,} more"
     yield ""
     yield from told(asked, subject, Story(subject, outcome.found[0].seed, telling=True).play())
     yield ""
-
-
-def _broken(found: Found) -> str:
-    return f"{found.oracle} ({found.cites}): {found.message}"
 
 
 # -- a story ----------------------------------------------------------------------------------------------------------
@@ -145,7 +142,12 @@ def as_json(
             "triples": len(subject.triples),
             "hit": len(subject.triples) - len(outcome.missed(subject)),
             "missed": [
-                {"row": str(rows[t.row]), "line": _line(subject, t), "boundary": t.boundary, "fault": t.fault}
+                {
+                    "row": str(rows[t.row]),
+                    "line": line_of(rows[t.row]) or None,
+                    "boundary": t.boundary,
+                    "fault": t.fault,
+                }
                 for t in outcome.missed(subject)
             ],
         },
@@ -157,13 +159,6 @@ def as_json(
         "fingerprint": f"{outcome.fingerprint:016x}",
         "seconds": round(seconds, 3),
     }
-    return found | ({"story": [_item(item) for item in story.log]} if story is not None else {})
-
-
-def _line(subject: Subject, triple: Triple) -> int | None:
-    span = subject.machine.transitions[triple.row].span
-    return span.line if span else None
-
-
-def _item(item: Entry | str) -> dict[str, Any] | str:
-    return item if isinstance(item, str) else to_json(item)
+    log = () if story is None else story.log
+    items = [item if isinstance(item, str) else to_json(item) for item in log]
+    return found | ({} if story is None else {"story": items})

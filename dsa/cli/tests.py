@@ -8,7 +8,7 @@ import attrs
 import click
 
 from dsa.cli.outputs import require_file, require_free, require_other
-from dsa.cli.parameters import parse_parameters
+from dsa.cli.parameters import param_option, parse_parameters
 from dsa.cli.warned import warn_of_errors
 from dsa.edge.files import load, locate, read_text
 from dsa.expr import Value, show_value
@@ -39,7 +39,7 @@ _KINDS = {".md": "scenarios", ".py": "a pytest file"}
     metavar="WHAT",
     help="What an implementation shows beside its effects: state, pending, reasons, names of variables, or all; with --complete.",
 )
-@click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="At this value; repeatable.")
+@param_option("At this value; repeatable.")
 @click.option(
     "--max-tests", type=click.IntRange(min=1), default=MAX_TESTS, show_default=True, help="Make no more tests."
 )
@@ -107,9 +107,8 @@ def _observed(machine: Machine, text: str) -> Observed:
 def _about_tour(graph: Graph, tests: tuple[Test, ...]) -> str:
     values = ", ".join(f"{name} = {show_value(value)}" for name, value in graph.machine.constants.items())
     dead = len(graph.machine.transitions) - len(graph.rows)
-    rows = (
-        f"all {len(graph.rows)} rows" if not dead else f"the {len(graph.rows)} rows that can be taken ({dead} cannot)"
-    )
+    count = len(graph.rows)
+    rows = f"the {count} rows that can be taken ({dead} cannot)" if dead else f"all {count} rows"
     return (
         f"{len(tests)} tests, {sum(map(len, tests))} steps: they take {rows} and all {len(graph.moves)} transitions "
         f"of {len(graph.configurations)} configurations{f' at {values}' if values else ''}."

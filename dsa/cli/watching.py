@@ -8,10 +8,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import attrs
 import click
+from click.decorators import FC
 
 from dsa.cli.parameters import Word
 from dsa.cli.terminal import patient
@@ -22,7 +23,6 @@ from dsa.runtime.rest import Rest
 from dsa.runtime.secret_names import Chosen
 from dsa.runtime.secrets import Secrets
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 _STARTED = "secrets"  # where the first entry of a run keeps what was chosen
 
 
@@ -106,9 +106,8 @@ def _require_set(names: Sequence[str]) -> None:
     for number, name in enumerate(names, start=1):
         if name not in os.environ:
             which = f" ({number} of {len(names)})" if len(names) > 1 else ""
-            raise click.UsageError(
-                f"--secret takes the name of a variable that is set; there is none of the name given{which}"
-            )
+            told = "--secret takes the name of a variable that is set"
+            raise click.UsageError(f"{told}; there is none of the name given{which}")
 
 
 _OPTIONS = (
@@ -127,7 +126,7 @@ _OPTIONS = (
 )
 
 
-def watching_options(command: _Command) -> _Command:
+def watching_options(command: FC) -> FC:
     """Add the options about secrets, logs and traces; the command gets them as one argument, `watching`."""
 
     @wraps(command)
@@ -148,4 +147,4 @@ def watching_options(command: _Command) -> _Command:
     adding: Callable[..., Any] = collected
     for option in reversed(_OPTIONS):
         adding = option(adding)
-    return cast(_Command, adding)
+    return cast(FC, adding)

@@ -5,9 +5,10 @@ from typing import Any, cast
 import click
 
 from dsa.checks.conjuncts import RowView
+from dsa.checks.places import line_of
 from dsa.checks.why import Case, Why, why
 from dsa.cli.faults import JsonCommand, json_option, tell_json
-from dsa.cli.parameters import parse_parameters
+from dsa.cli.parameters import param_option, parse_parameters
 from dsa.edge.files import load
 from dsa.expr import Outcome
 
@@ -19,7 +20,7 @@ from dsa.expr import Outcome
 @click.option(
     "--given", multiple=True, metavar="NAME=VALUE", help="A variable's value, or a guard's verdict; repeatable."
 )
-@click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="A parameter's value.")
+@param_option("A parameter's value.")
 @json_option
 def command(
     event: str, file: str, state: str, given: tuple[str, ...], parameters: tuple[str, ...], *, json_wanted: bool
@@ -61,7 +62,7 @@ def _case(case: Case) -> dict[str, Any]:
 
 def _row(view: RowView) -> dict[str, Any]:
     return {
-        "line": view.row.span.line if view.row.span else None,
+        "line": line_of(view.row) or None,
         "row": str(view.row),
         "enabled": view.enabled,
         "conjuncts": [{"text": text, "true": true} for text, true in view.conjuncts],

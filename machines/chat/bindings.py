@@ -2,7 +2,7 @@
 
 from dsa.runtime.content import GuardInterface
 from dsa.runtime.policies import Policy
-from machines.chat.guards import Fresh, New, Usable
+from machines.chat import guards as judged
 from machines.chat.policies import ask_model, next_call, run_python, run_sql
 from machines.chat.telling import telling
 
@@ -15,4 +15,4 @@ effects: dict[str, Policy] = {
     "run_python": run_python,
     **telling,
 }
-guards: dict[str, GuardInterface] = {"usable": Usable(), "fresh": Fresh(), "new": New()}
+guards: dict[str, GuardInterface] = judged.guards

@@ -17,6 +17,7 @@ import attrs
 from machines.chat.python import compiles, is_empty
 from machines.talking.arguments import object_in, unnested
 from machines.talking.names import name_told
+from machines.talking.texts import parsed
 
 #: Every kind of thing that is mended, with what it means to a reader.
 RESCUES: dict[str, str] = {
@@ -130,9 +131,8 @@ def meant(call_id: str, name: str, arguments: Any, text: str = "", error: str | 
         found = None if error == "truncated_arguments" else _from_text(tool, text, rescues)
         if found is None:
             why = "end before they are complete" if error == "truncated_arguments" else "are no JSON object"
-            return Call(
-                call_id, "", {}, tuple(rescues), f"the arguments of {name_told(name)} {why}; send them again, whole"
-            )
+            fault = f"the arguments of {name_told(name)} {why}; send them again, whole"
+            return Call(call_id, "", {}, tuple(rescues), fault)
         arguments = found
     given = unnested(arguments, {tool.text}, rescues)
     written = _text_in(tool, given, rescues)
@@ -142,14 +142,9 @@ def meant(call_id: str, name: str, arguments: Any, text: str = "", error: str | 
 
 def _from_text(tool: Tool, text: str, rescues: list[str]) -> dict[str, Any] | None:
     """Read arguments that are no JSON object."""
-    try:
-        said = json.loads(text)
-    except (ValueError, RecursionError):
-        said = None
-    if isinstance(said, str) and said.strip():
-        rescues.append("text_arguments")
-        return {tool.text: said}
-    if isinstance(said, list) and said and all(isinstance(line, str) for line in said):
+    said = parsed(text)
+    is_lines = isinstance(said, list) and said and all(isinstance(line, str) for line in said)
+    if is_lines or (isinstance(said, str) and said.strip()):
         rescues.append("text_arguments")
         return {tool.text: said}
     names = "|".join(map(re.escape, (tool.text, *tool.text_names)))

@@ -17,8 +17,8 @@ import click
 from dsa.cli.console import terminal
 from dsa.cli.faults import INTERRUPTED, JsonCommand
 from dsa.cli.kept import budget_option, faults_told, find, runs_option
-from dsa.cli.model import model_named
-from dsa.cli.parameters import parse_parameters
+from dsa.cli.parameters import param_option, parse_parameters
+from dsa.cli.run_options import model_named
 from dsa.runs.runs import open_runs
 from machines.chat.conversation import Turn
 from machines.chat.counting import counters_of
@@ -32,14 +32,12 @@ _AS_BEGUN = "--resume goes on as the conversation was begun: it takes no DATA, -
 @click.command("chat", cls=JsonCommand)
 @click.argument("data", nargs=-1, metavar="[DATA]...", type=click.Path(path_type=Path))
 @click.option("--ask", "asked", multiple=True, metavar="TEXT", help="Say this and end; several are said in turn.")
-@click.option(
-    "--model", default=None, callback=model_named, help="http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE."
-)
+@click.option("--model", callback=model_named, help="http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed gives other answers.")
 @click.option("--resume", "resumed", metavar="RUN", help="Go on with a conversation: its name, a part of it, or last.")
 @click.option("--take", is_flag=True, help="Take it from a process that holds it.")
 @click.option("--format", "format_", type=click.Choice(["none", "report"]), default="none", show_default=True, help="report: each answer also as Markdown and PDF.")  # fmt: skip
-@click.option("--param", "parameters", multiple=True, metavar="NAME=VALUE", help="Set a bound, such as max_rounds=8.")
+@param_option("Set a bound, such as max_rounds=8.")
 @click.option("--no-dedup", is_flag=True, help="Let everything be done again: to see what the guards are worth.")
 @click.option("--no-normalise", is_flag=True, help="Take calls as they are sent: to see what mending is worth.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object a turn and nothing else.")

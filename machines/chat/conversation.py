@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from dsa.runtime.ledger import Entry, EventEntry, ResultEntry, RowEntry
-from machines.chat.inventory import Inventory, made_from
+from machines.chat.inventory import Inventory, Made
 from machines.talking.answers import free_id, part_of, refused
 from machines.talking.names import name_told
 
@@ -221,7 +221,7 @@ class Conversation:
         at = datetime.fromtimestamp((entry.at_ms or 0) / 1000, UTC).isoformat(timespec="seconds")
         is_new, kept = dict(entry.verdicts).get("new") == "passed", []
         for each in data.get("artifacts") or ():
-            made = made_from(each)
+            made = Made(**each)
             if made.equal_to is not None and not is_new:
                 kept.append(self.inventory.alias(made).artifact_id)
             else:

@@ -16,6 +16,7 @@ from dsa.runtime.ledger import Entry, EventEntry, RefusalEntry, ResultEntry, Row
 from dsa.runtime.moment import Moment
 from machines.chat.conversation import DONE, FAILED, REASONS
 from machines.chat.sql import TableInfo
+from machines.talking.texts import short
 
 _MOST_ROWS, _MOST_COLUMNS, _LONGEST_CELL, _LONGEST_CALL = 10, 8, 40, 100
 _LONGEST_ERROR = 800
@@ -86,7 +87,7 @@ class Display:
             self.listen(data["content"])  # a model that was not listened to: the turn was finished without us
         if event.event in {"sql_call", "python_call"}:
             mended = f" [mended: {', '.join(data['rescues'])}]" if data.get("rescues") else ""
-            self._line(f"{data['tool']}  {_short(data['text'])}{mended}", "cyan")
+            self._line(f"{data['tool']}  {short(data['text'], _LONGEST_CALL)}{mended}", "cyan")
         if before != after:
             self._line(f"{before} -> {after}", "dim")
         if event.event in DONE | FAILED:
@@ -96,7 +97,7 @@ class Display:
     def _result(self, data: Any) -> None:  # noqa: ANN401  (JSON)
         result = data["result"]
         if "error" in result:
-            self._line(f"{result['error']['code']}: {_short(result['error']['message'], _LONGEST_ERROR)}", "red")
+            self._line(f"{result['error']['code']}: {short(result['error']['message'], _LONGEST_ERROR)}", "red")
         if "columns" in result:
             self._table(result)
         for name in ("output", "value"):
@@ -113,7 +114,7 @@ class Display:
         for column in shown:
             table.add_column(Text(printable(str(column))))
         for row in result["rows"][:_MOST_ROWS]:
-            table.add_row(*(Text(_short(printable(str(cell)), _LONGEST_CELL)) for cell in row[: len(shown)]))
+            table.add_row(*(Text(short(printable(str(cell)), _LONGEST_CELL)) for cell in row[: len(shown)]))
         self._console.print(table)
         left = result["row_count"] - min(len(result["rows"]), _MOST_ROWS)
         more = len(result["columns"]) - len(shown)
@@ -125,11 +126,11 @@ class Display:
         for step in entry.steps:
             told = step["payload"]
             if isinstance(told, dict) and told.get("reason") in REASONS and told.get("text") != self._failed:
-                text = _short(str(told.get("text")), _LONGEST_ERROR)
+                text = short(str(told.get("text")), _LONGEST_ERROR)
                 self._line(f"[{_BADGES[told['reason']]}] {told['reason']}: {text}", "yellow")
             if entry.failed and isinstance(told, dict) and told.get("error") is True:
                 self._failed = str(told.get("message"))
-                self._line(f"[failed] {step['actor']}: {_short(self._failed, _LONGEST_ERROR)}", "red")
+                self._line(f"[failed] {step['actor']}: {short(self._failed, _LONGEST_ERROR)}", "red")
 
     def _line(self, text: str, style: str) -> None:
         self.end()
@@ -157,8 +158,3 @@ class Transcript(Display):
         if isinstance(entry, EventEntry) and isinstance(entry.data, dict) and entry.event == "message":
             self.say(f"> {entry.data['text']}")
         super()._show(entry)
-
-
-def _short(text: str, most: int = _LONGEST_CALL) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[: most - 2]}.."

@@ -5,7 +5,7 @@ with the reason. One with the logical key of an earlier one and other content is
 however many artifacts there are.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -30,10 +30,6 @@ class Made:
     size_bytes: int
     logical_key: str
     equal_to: str | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """Give it as a JSON object."""
-        return attrs.asdict(self)
 
 
 @attrs.frozen
@@ -108,24 +104,14 @@ class Inventory:
             equal_to = beside.get(each.digest) if known is None else known.artifact_id
             if equal_to is None:
                 beside[each.digest] = self.id_after(len(beside))
-            found.append(attrs.evolve(each, equal_to=equal_to).as_json())
+            found.append(attrs.asdict(attrs.evolve(each, equal_to=equal_to)))
         return found
 
     def add(self, made: Made, *, call_id: str, producer: str, created_at: str) -> Artifact:
         """Add what was made as an artifact of its own."""
         version = self._versions[made.logical_key] = self._versions.get(made.logical_key, 0) + 1
-        artifact = Artifact(
-            self.id_after(0),
-            made.name,
-            made.kind,
-            created_at,
-            call_id,
-            producer,
-            made.logical_key,
-            made.digest,
-            made.size_bytes,
-            version,
-        )
+        source, kept = (created_at, call_id, producer), (made.logical_key, made.digest, made.size_bytes)
+        artifact = Artifact(self.id_after(0), made.name, made.kind, *source, *kept, version)
         self._artifacts[artifact.artifact_id] = artifact
         self._by_content.setdefault(made.digest, artifact.artifact_id)
         self._names[made.name] = artifact.artifact_id
@@ -149,8 +135,3 @@ class Inventory:
     def newest(self) -> list[Artifact]:
         """Give the artifacts that a request describes, oldest first."""
         return [*islice(reversed(self._artifacts.values()), MOST_SHOWN)][::-1]
-
-
-def made_from(told: Mapping[str, Any]) -> Made:
-    """Read what `Made.as_json` gave."""
-    return Made(**told)

@@ -197,11 +197,9 @@ async def run_python(action: Action, context: PolicyContext) -> list[Step]:
     conversation = chat.conversation(context.run)
     given, about = call["arguments"], {"call_id": call["call_id"]}
     known = conversation.latest_table
-    table = (
-        None
-        if known is None
-        else FrameSource(tuple(known["columns"]), tuple(known["types"]), chat.files.content(known["digest"]))
-    )
+    table = None
+    if known is not None:
+        table = FrameSource(tuple(known["columns"]), tuple(known["types"]), chat.files.content(known["digest"]))
     try:
         ran = await in_thread(lambda: chat.interpreter.run(given["code"], table, timeout_s=given["timeout"]))
     except PythonError as error:
@@ -214,13 +212,8 @@ async def run_python(action: Action, context: PolicyContext) -> list[Step]:
         made.append(Made(file.name, file.kind, digest, len(file.content), f"python:{file.name}:{of}"))
     told = {"output": ran.output, "value": ran.value, "files": [file.name for file in ran.files]}
     result = {name: value for name, value in told.items() if value}
-    data = {
-        **about,
-        "result": result,
-        "artifacts": conversation.inventory.compared(made),
-        "rung": ran.rung,
-        "features": sorted(ran.features),
-    }
+    confined = {"rung": ran.rung, "features": sorted(ran.features)}
+    data = {**about, "result": result, "artifacts": conversation.inventory.compared(made), **confined}
     return [event_step(action.policy, "python_done", data=data)]
 
 

@@ -6,6 +6,7 @@ Made from the settings that its run was started with, once in a process, and mad
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,6 @@ class Resources:
     def __init__(self, config: Mapping[str, Any], folder: Path) -> None:
         self._config = config
         self._folder = folder
-        self._database: Database | None = None
-        self._interpreter: Interpreter | None = None
-        self._model: Model | None = None
         self._conversation = Conversation()
         self.files = Files(folder)
         self.listen: Listener = lambda _text: None
@@ -46,24 +44,20 @@ class Resources:
         self._conversation.take(run.ledger.after(self._conversation.taken))
         return self._conversation
 
-    @property
+    @cached_property
     def database(self) -> Database:
         """The data; loaded at its first use. Raises LoadError."""
-        if self._database is None:
-            self._database = Database([Path(path) for path in self._config.get("data") or ()], self._folder)
-        return self._database
+        return Database([Path(path) for path in self._config.get("data") or ()], self._folder)
 
     @property
     def is_loaded(self) -> bool:
         """Tell whether the data is at hand, so that nobody waits for it."""
-        return self._database is not None
+        return "database" in self.__dict__
 
-    @property
+    @cached_property
     def interpreter(self) -> Interpreter:
         """Python in the sandbox."""
-        if self._interpreter is None:
-            self._interpreter = Interpreter()
-        return self._interpreter
+        return Interpreter()
 
     def warm(self) -> None:
         """Start Python while nobody waits for it yet. What keeps it from starting is said where it is needed."""
@@ -74,15 +68,11 @@ class Resources:
 
         threading.Thread(target=start, daemon=True).start()
 
-    @property
+    @cached_property
     def model(self) -> Model:
         """Who answers. Raises ModelUnavailable, DocumentError."""
-        if self._model is None:
-            self._model = model_of(
-                self._config.get("model") or "",
-                Wanted(self._config.get("seed") or 0, on_wait=lambda text: self.notice(text)),  # noqa: PLW0108  (set later)
-            )
-        return self._model
+        wanted = Wanted(self._config.get("seed") or 0, on_wait=lambda text: self.notice(text))  # noqa: PLW0108  (set later)
+        return model_of(self._config.get("model") or "", wanted)
 
     @property
     def normalises(self) -> bool:
@@ -108,9 +98,9 @@ class Resources:
 
     def close(self) -> None:
         """Let go of the data."""
-        if self._database is not None:
-            self._database.close()
-            self._database = None
+        if self.is_loaded:
+            self.database.close()
+            del self.database
 
 
 KNOWN = Known(Resources)

@@ -21,7 +21,7 @@ from dsa.runs.runs import Runs
 from dsa.runs.setup import Options
 from dsa.runtime.moment import OnMoment
 from machines.chat.conversation import Conversation, Turn
-from machines.chat.guards import Always
+from machines.chat.guards import always
 from machines.chat.resources import KNOWN, Listener, Resources
 from machines.talking.sessions import Session, StoppedError, begun, taken_up
 
@@ -168,4 +168,4 @@ def bound(machine: Machine, started: Mapping[str, Any]) -> Bindings:
     binding = bind(machine, path=locate(NAME), model=started["model"], seed=started["seed"], config=config)
     if config.get("dedup", True):
         return binding
-    return attrs.evolve(binding, guards={**binding.guards, "fresh": Always(), "new": Always()})
+    return attrs.evolve(binding, guards={**binding.guards, "fresh": always, "new": always})

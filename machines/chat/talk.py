@@ -84,14 +84,6 @@ def _artifacts(chat: Chat, _rest: str) -> str:
     return "\n".join(lines) or "nothing was made yet"
 
 
-def _counters(chat: Chat, _rest: str) -> str:
-    return json.dumps(counters_of(chat.conversation), indent=2)
-
-
-def _cancel(_chat: Chat, _rest: str) -> str:
-    return "no turn goes on; Ctrl-C stops one that does"
-
-
 def _branch(chat: Chat, rest: str) -> str:
     turns = len(chat.conversation.turns)
     if rest and not (rest.isdigit() and int(rest) <= turns):
@@ -116,17 +108,13 @@ def _export(chat: Chat, rest: str) -> str:
     return f"{len(conversation.inventory)} files and conversation.md are in {folder}"
 
 
-def _help(_chat: Chat, _rest: str) -> str:
-    return HELP
-
-
 _TELLING = {"/retry": "retried", "/dismiss": "dismissed", "/end": "ended"}
 _SHOWING: dict[str, Callable[[Chat, str], str]] = {
     "/state": _state,
     "/artifacts": _artifacts,
-    "/counters": _counters,
-    "/cancel": _cancel,
+    "/counters": lambda chat, _rest: json.dumps(counters_of(chat.conversation), indent=2),
+    "/cancel": lambda _chat, _rest: "no turn goes on; Ctrl-C stops one that does",
     "/branch": _branch,
     "/export": _export,
-    "/help": _help,
+    "/help": lambda _chat, _rest: HELP,
 }

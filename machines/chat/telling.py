@@ -102,12 +102,9 @@ async def note_duplicate(action: Action, context: PolicyContext) -> list[Step]:
     """Say which artifacts were there already."""
     _, conversation, data = _read(action, context)
     equal = [each for each in data["artifacts"] if each["equal_to"]]
-    said = "; ".join(f"{each['name']} is {_name(conversation, each['equal_to'])}" for each in equal)
+    names = [(each["name"], each["equal_to"], conversation.inventory[each["equal_to"]].name) for each in equal]
+    said = "; ".join(f"{name} is {artifact_id} ({known})" for name, artifact_id, known in names)
     return _told(action, "duplicate_artifact_prevented", said)
-
-
-def _name(conversation: Conversation, artifact_id: str) -> str:
-    return f"{artifact_id} ({conversation.inventory[artifact_id].name})"
 
 
 # -- answers ----------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from machines.coding.loops import Kind
-from machines.talking.arguments import object_in, unnested
+from machines.talking.arguments import list_in, object_in, unnested
 from machines.talking.names import name_told
 
 #: Every kind of thing that is mended, with what it means to a reader.
@@ -106,9 +106,8 @@ def meant(asked: Mapping[str, Any], tools: Mapping[str, Tool]) -> Call:
     rescues: list[str] = [] if name == tool.name else ["tool_name"]
     if arguments is None:
         why = "end before they are complete" if asked.get("error") == "truncated_arguments" else "are no JSON object"
-        return Call(
-            call_id, None, {}, tuple(rescues), f"the arguments of {name_told(name)} {why}; send them again, whole"
-        )
+        fault = f"the arguments of {name_told(name)} {why}; send them again, whole"
+        return Call(call_id, None, {}, tuple(rescues), fault)
     if tool.schema is not None:
         return Call(call_id, tool, dict(arguments), tuple(rescues))
     known = {each for parameter in tool.parameters for each in (parameter.name, *parameter.aliases)}
@@ -117,10 +116,8 @@ def meant(asked: Mapping[str, Any], tools: Mapping[str, Tool]) -> Call:
         found = {each.name: _argument(each, given, tool, rescues) for each in tool.parameters}
     except ValueError as error:
         return Call(call_id, None, {}, tuple(dict.fromkeys(rescues)), f"{tool.name}: {error}")
-    left_out = {name for name, value in found.items() if value is None}
-    return Call(
-        call_id, tool, {name: found[name] for name in found if name not in left_out}, tuple(dict.fromkeys(rescues))
-    )
+    said = {name: value for name, value in found.items() if value is not None}
+    return Call(call_id, tool, said, tuple(dict.fromkeys(rescues)))
 
 
 def _tool_meant(name: str, tools: Mapping[str, Tool]) -> Tool | None:
@@ -196,7 +193,7 @@ def _truth(value: object, parameter: Parameter, rescues: list[str]) -> bool:
 
 def _command(value: object, parameter: Parameter, rescues: list[str]) -> Any:  # noqa: ANN401  (a text or a list: the rules of commands say more)
     if isinstance(value, str):
-        listed = _listed(value)
+        listed = list_in(value)
         if listed is not None and all(isinstance(part, str) for part in listed):
             rescues.append("list")
             return listed
@@ -208,7 +205,7 @@ def _command(value: object, parameter: Parameter, rescues: list[str]) -> Any:  #
 
 def _files(value: object, parameter: Parameter, rescues: list[str]) -> list[dict[str, str]]:
     if isinstance(value, str):
-        value = _listed(value) or object_in(value) or value
+        value = list_in(value) or object_in(value) or value
         rescues.append("list")
     if isinstance(value, dict):
         pairs = [value] if "content" in value else [{"path": path, "content": text} for path, text in value.items()]
@@ -224,16 +221,6 @@ def _files(value: object, parameter: Parameter, rescues: list[str]) -> list[dict
             raise ValueError(form)
         found.append({"path": path, "content": _content(each["content"], parameter, rescues)})
     return found
-
-
-def _listed(text: str) -> list[Any] | None:
-    if not text.lstrip().startswith("["):
-        return None
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, list) else None
 
 
 _READ: dict[str, Callable[[object, Parameter, list[str]], Any]] = {

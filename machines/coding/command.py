@@ -19,8 +19,8 @@ from click.core import ParameterSource
 from dsa.cli.console import terminal
 from dsa.cli.faults import Ended, JsonCommand
 from dsa.cli.kept import budget_option, faults_told, find, runs_option
-from dsa.cli.model import model_named
-from dsa.cli.parameters import parse_parameters
+from dsa.cli.parameters import param_option, parse_parameters
+from dsa.cli.run_options import model_named
 from dsa.edge.interrupts import interruptible
 from dsa.errors import ModelUnavailable
 from dsa.generators.names import LOCAL
@@ -63,28 +63,22 @@ _BY_ITS_WORD = frozenset({"goal_complete", "answered"})
 )
 @click.option(
     "--model",
-    default=None,
     callback=model_named,
     help="http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE. Default: Ollama's OLLAMA_MODEL.",
 )
 @click.option(
-    "--mode",
-    type=click.Choice(MODES),
-    default=None,
-    help="What happens without asking: nothing, edits, everything, or only looking.",
+    "--mode", type=click.Choice(MODES), help="What happens without asking: nothing, edits, everything, or only looking."
 )
 @click.option(
     "--template",
     "-t",
     "named",
-    default=None,
     metavar="NAME",
     help=f"Tasks that are there already: {', '.join(TEMPLATES)}, or your own.",
 )
 @click.option(
     "--parallel",
     type=click.IntRange(1, MOST_PARALLEL),
-    default=None,
     metavar="N",
     help="Work at up to N subtasks at once, where they need nothing of one another. Nobody is asked for leave then.",
 )
@@ -97,21 +91,14 @@ _BY_ITS_WORD = frozenset({"goal_complete", "answered"})
     is_flag=True,
     help="For models that call no tools: they fill in a JSON schema. Needed for `--model local`.",
 )
-@click.option("--seed", type=int, default=None, help="Another seed gives other answers.")
+@click.option("--seed", type=int, help="Another seed gives other answers.")
 @click.option(
     "--config",
     "file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    default=None,
     help="Settings; default: dsa.toml or pyproject.toml here.",
 )
-@click.option(
-    "--param",
-    "parameters",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Set a bound: max_rounds, max_turns, max_calls.",
-)
+@param_option("Set a bound: max_rounds, max_turns, max_calls.")
 @budget_option
 @click.option("--resume", "resumed", metavar="RUN", help="Go on with a run: its name, a part of it, or last.")
 @click.option("--fresh", is_flag=True, help="Begin anew although the same goal was cut off here.")

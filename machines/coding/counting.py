@@ -10,13 +10,12 @@ from machines.coding.work import Work, work_of
 def counted(entries: Iterable[Entry]) -> dict[str, Any]:
     """Give what `dsa show --counters` says of such a run beside what it counts of any."""
     work = work_of(entries)
-    subtasks = [each.status for chapter in work.chapters for each in chapter.subtasks]
+    subtasks = [each.status for _, _, each in work.places]
+    blocked = ("call_looping", "path_outside_workspace", "command_not_allowed")
     return {
         "answers of the model": work.asked_of_model + work.asked_apart,
         "calls of tools": sum(work.tools.values()),
-        "calls blocked": work.reasons["call_looping"]
-        + work.reasons["path_outside_workspace"]
-        + work.reasons["command_not_allowed"],
+        "calls blocked": sum(work.reasons[reason] for reason in blocked),
         "subtasks completed": f"{subtasks.count('completed')} of {len(subtasks)}",
         "files written": len(work.files_written),
         "rescues": sum(work.rescues.values()),

@@ -17,10 +17,11 @@ from dsa.expr import Value
 from dsa.runs.place import PART_OF
 from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, ResultEntry, RowEntry
 from dsa.runtime.moment import Moment
-from machines.coding.shown import LONGEST, arguments_shown, remarks_on, short, text_of
+from machines.coding.shown import LONGEST, arguments_shown, remarks_on, text_of
 from machines.coding.standing import REASONS
 from machines.coding.work import Work
 from machines.talking.answers import is_left_out
+from machines.talking.texts import short
 
 _MOST_LINES = 12
 _PAUSING = frozenset({"decompose", "ask_model", "work_apart"})
@@ -117,7 +118,7 @@ class Display:
     def _result(self, data: Any) -> None:  # noqa: ANN401  (JSON)
         result = data["result"]
         if "error" in result:
-            self._line(f"  {result['error']['code']}: {short(result['error']['message'])}", "red")
+            self._line(f"  {result['error']['code']}: {short(result['error']['message'], LONGEST)}", "red")
         else:
             self._gave(result)
         for change in data.get("changes") or ():
@@ -138,19 +139,17 @@ class Display:
             told = step["payload"]
             if step["actor"] == "ask_approval" and not entry.failed:
                 self._asked = str(told.get("diff", ""))
-            if isinstance(told, dict) and told.get("reason") in REASONS and not self._is_told_elsewhere(told["reason"]):
-                self._line(
-                    f"[{told['reason']}] {short(str(told.get('text')), 2 * LONGEST)}",
-                    _STYLES.get(told["reason"], "yellow"),
-                )
-            if isinstance(told, dict) and (left := _not_made(told)):
+            if not isinstance(told, dict):
+                continue
+            reason = told.get("reason")
+            if reason in REASONS and not (self._part and reason == "goal_complete"):  # the whole tells of that
+                text = short(str(told.get("text")), 2 * LONGEST)
+                self._line(f"[{reason}] {text}", _STYLES.get(reason, "yellow"))
+            if left := _not_made(told):
                 self._line(f"  {plural(left, 'call')} behind it {'was' if left == 1 else 'were'} not made", "yellow")
             is_told_later = step["actor"] in _PAUSING  # by the pause that follows
-            if entry.failed and isinstance(told, dict) and told.get("error") is True and not is_told_later:
+            if entry.failed and told.get("error") is True and not is_told_later:
                 self._line(f"[failed] {step['actor']}: {short(str(told.get('message')), 2 * LONGEST)}", "red")
-
-    def _is_told_elsewhere(self, reason: str) -> bool:
-        return bool(self._part) and reason == "goal_complete"
 
     def asks(self, tool: str, shown: str) -> None:
         """Show a call for which leave is asked, whole: what is not seen is not to be let happen."""
@@ -192,10 +191,6 @@ def _not_made(told: Mapping[str, Any]) -> int:
     return sum(map(is_left_out, (told.get("results") or {}).values()))
 
 
-def _tokens(work: Work) -> int:
-    return int(work.usage["prompt_tokens"] + work.usage["completion_tokens"])
-
-
 def _taken(seconds: float, tokens: int, usd: float) -> str:
     """Write what model and tools have taken; what nobody has counted is left out."""
     counted = (f", {tokens:,} tokens" if tokens else "", f", {dollars(usd)}" if usd else "")
@@ -206,5 +201,6 @@ def totals(work: Work, rounds: int) -> str:
     """Say what the work has taken."""
     calls, files = sum(work.tools.values()), len(work.files_written)
     of_parts = f" and {work.asked_apart} in parts" if work.asked_apart else ""
-    taken = _taken(work.seconds, _tokens(work), work.usage.get("cost_usd", 0.0))
+    tokens = int(work.usage["prompt_tokens"] + work.usage["completion_tokens"])
+    taken = _taken(work.seconds, tokens, work.usage.get("cost_usd", 0.0))
     return f"{plural(rounds, 'round')}{of_parts}, {plural(calls, 'call')} of tools, {plural(files, 'file')}, {taken}"

@@ -83,20 +83,16 @@ def did_of(call: Mapping[str, Any], data: Mapping[str, Any], at_ms: int = 0, ans
     """Give an action as the detector of circles remembers it."""
     changed = any(change["before"] != change["after"] for change in data.get("changes") or ())
     result = digest_of(data["result"] if data.get("seen") is None else data["seen"])
-    return Did(
-        call["key"], tool_of(call), call["kind"], result, changed, data.get("fault", ""), at_ms=at_ms, answer=answer
-    )
+    fault = data.get("fault", "")
+    return Did(call["key"], tool_of(call), call["kind"], result, changed, fault, at_ms=at_ms, answer=answer)
 
 
 def round_of(asked: Did, past: Sequence[Did], others: Iterable[Did] = ()) -> Round:
     """Judge a call that is asked for by the last actions, oldest first, and by what `others` have changed who work beside it."""
     if asked.kind == "polling":
         return Round()
-    found = (
-        _again(asked, _with(others, past, asked)),
-        _alternating(asked.key, past[-WINDOW:]),
-        _same_error(asked, past),
-    )
+    again = _again(asked, _with(others, past, asked))
+    found = (again, _alternating(asked.key, past[-WINDOW:]), _same_error(asked, past))
     return max(found, key=lambda each: (_ORDER[each.level], each.times))
 
 
@@ -180,9 +176,8 @@ def _same_error(asked: Did, past: Sequence[Did]) -> Round:
     last = list(ways.values())[:_SAME_ERRORS]
     if len(last) < _SAME_ERRORS or not set.intersection(*last):
         return Round()
-    return Round(
-        "block", BLOCK, f"{asked.tool} has failed in the same way in {_SAME_ERRORS} answers, one after the other"
-    )
+    why = f"{asked.tool} has failed in the same way in {_SAME_ERRORS} answers, one after the other"
+    return Round("block", BLOCK, why)
 
 
 def reminder_of(did: Did, past: Sequence[Did], others: Iterable[Did] = ()) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from machines.coding.work import Message, Work
+from machines.talking.texts import each_text
 
 #: Exchanges that are kept (seed 003: HISTORY_KEEP).
 HISTORY_KEEP = 5
@@ -121,13 +122,7 @@ def _call_shortened(call: Mapping[str, Any], most: int) -> dict[str, Any]:
 
 
 def _texts_cut(value: Any, most: int) -> Any:  # noqa: ANN401  (JSON)
-    if isinstance(value, str):
-        return _cut(value, most)
-    if isinstance(value, list):
-        return [_texts_cut(each, most) for each in value]
-    if isinstance(value, dict):
-        return {name: _texts_cut(each, most) for name, each in value.items()}
-    return value
+    return each_text(value, lambda text: _cut(text, most))
 
 
 def _cut(text: str, most: int) -> str:

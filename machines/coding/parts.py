@@ -72,13 +72,8 @@ class _Group:
     def __init__(
         self, tasks: Mapping[str, Task], work: Work, context: PolicyContext, agent: Resources, runs: Runs
     ) -> None:
-        self._tasks, self._goal, self._whole, self._agent, self._runs = (
-            tasks,
-            work.goal,
-            context.run.run_id,
-            agent,
-            runs,
-        )
+        self._tasks, self._goal, self._whole = tasks, work.goal, context.run.run_id
+        self._agent, self._runs = agent, runs
         self._share = _share(work, context, len(tasks))
         self._turns = asyncio.Semaphore(agent.parallel)
         self._done: dict[str, Callable[[], Iterable[Did]]] = {
@@ -133,11 +128,8 @@ class _Group:
 async def work_apart(action: Action, context: PolicyContext) -> list[Step]:
     """Work at the subtasks that were set apart. Raises GenerationError when one of them could not end: it goes on when this is tried again."""
     agent, work, _ = read(action, context)
-    tasks = {
-        place: Task(chapter.description, (subtask.description,))
-        for place, chapter, subtask in work.places
-        if subtask.status == "apart"
-    }
+    apart = [(place, chapter, subtask) for place, chapter, subtask in work.places if subtask.status == "apart"]
+    tasks = {place: Task(chapter.description, (subtask.description,)) for place, chapter, subtask in apart}
     async with _runs_of(agent) as runs:
         ended = await _Group(tasks, work, context, agent, runs).ended()
     if any(each.fault for each in ended):

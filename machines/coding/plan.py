@@ -10,6 +10,8 @@ from typing import Any
 
 import attrs
 
+from machines.talking.texts import short
+
 MOST_TASKS, MOST_SUBTASKS, LONGEST = 3, 8, 400
 #: Words with which something begins that is thought, not done; each may still name a tool or a file.
 _ABSTRACT = frozenset({
@@ -66,7 +68,7 @@ def _json_in(text: str) -> Any:  # noqa: ANN401  (JSON)
 
 def _task(said: object) -> Task | None:
     if isinstance(said, str):
-        return Task(_line(said), (_line(said),)) if said.strip() else None
+        return Task(short(said, LONGEST), (short(said, LONGEST),)) if said.strip() else None
     if not isinstance(said, Mapping):
         return None
     described = next((said[name] for name in ("description", "task", "title", "name") if said.get(name)), "")
@@ -74,18 +76,13 @@ def _task(said: object) -> Task | None:
         (said[name] for name in ("subtasks", "steps", "actions") if isinstance(said.get(name), list)), []
     )
     subtasks = tuple(filter(None, map(_subtask, inner)))
-    return Task(_line(str(described)), subtasks, said.get("independent") is True)
+    return Task(short(str(described), LONGEST), subtasks, said.get("independent") is True)
 
 
 def _subtask(said: object) -> str:
     if isinstance(said, Mapping):
         said = next((said[name] for name in ("description", "subtask", "action", "title") if said.get(name)), "")
-    return _line(said) if isinstance(said, str) else ""
-
-
-def _line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 2]}.."
+    return short(said, LONGEST) if isinstance(said, str) else ""
 
 
 def faults_of(tasks: Sequence[Task]) -> list[str]:
@@ -117,7 +114,7 @@ def _is_abstract(subtask: str) -> bool:
 
 def fallback(goal: str) -> tuple[Task, ...]:
     """Give the tasks of a goal that nobody could break up: itself."""
-    return (Task(_line(goal), (_line(goal),)),)
+    return (Task(short(goal, LONGEST), (short(goal, LONGEST),)),)
 
 
 DECOMPOSE = (

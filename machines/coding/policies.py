@@ -25,7 +25,6 @@ from machines.coding.plan import DECOMPOSE, INDEPENDENT, read_plan, tasks_from
 from machines.coding.resources import Resources
 from machines.coding.shown import arguments_shown
 from machines.coding.telling import read
-from machines.coding.toolbox import Done, Toolbox
 from machines.coding.work import Work
 from machines.talking.answers import answer_told
 from machines.talking.texts import as_unicode
@@ -130,11 +129,8 @@ async def next_call(action: Action, context: PolicyContext) -> list[Step]:
 async def _taken(action: Action, agent: Resources, work: Work, tools: Mapping[str, Tool]) -> Step:
     """Read the first queued call, and look at what it would do. Raises what that raises."""
     call = meant(work.queue[0], tools)
-    about: dict[str, Any] = {
-        "call_id": call.call_id,
-        "tool": call.tool.name if call.tool else "",
-        "rescues": list(call.rescues),
-    }
+    name = call.tool.name if call.tool else ""
+    about: dict[str, Any] = {"call_id": call.call_id, "tool": name, "rescues": list(call.rescues)}
     if call.tool is None:
         return event_step(action.policy, "unknown_call", data={**about, "fault": call.fault})
     if call.tool.name == COMPLETE:
@@ -198,16 +194,12 @@ async def run_tool(action: Action, context: PolicyContext) -> list[Step]:
         done = await in_thread(partial(agent.toolbox.cut_off, call, effect))
     else:
         agent.toolbox.model, agent.toolbox.asked = agent.model, work.asked_of_model
-        done = await _stoppable(partial(_do, agent.toolbox, call, effect))
+        done = await _stoppable(lambda stop: agent.toolbox.do(call, key=effect, stop=stop))
     data = {"call_id": call["call_id"], **done.as_data()}
     told = reminder_of(did_of(call, data), tuple(work.past), (*work.past_apart, *agent.others()))
     if told:
         data |= {"seen": data["result"], "result": {**data["result"], "note": told}}
     return [event_step(action.policy, "tool_done" if done.is_done else "tool_failed", data=as_unicode(data))]
-
-
-def _do(toolbox: Toolbox, call: Mapping[str, Any], effect: str, stop: Stop) -> Done:
-    return toolbox.do(call, key=effect, stop=stop)
 
 
 #: How long a call that is stopped may take to put things in order, in seconds: what it left that is protected, the mark behind it.
@@ -274,11 +266,5 @@ async def ask_approval(action: Action, context: PolicyContext) -> list[Step]:
     agent, work, _ = read(action, context)
     assert work.current is not None, "leave is asked for a call"
     call = work.current.about
-    diff = await in_thread(partial(agent.toolbox.shown, call))
-    return [
-        text_step(
-            action.policy,
-            f"may {call['tool']} {arguments_shown(call)} happen?",
-            about={"asks": call["asks"], "diff": diff},
-        )
-    ]
+    about = {"asks": call["asks"], "diff": await in_thread(partial(agent.toolbox.shown, call))}
+    return [text_step(action.policy, f"may {call['tool']} {arguments_shown(call)} happen?", about=about)]

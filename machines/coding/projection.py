@@ -30,7 +30,7 @@ class Projection:
     def __init__(self, workspace: Path) -> None:
         self._workspace = workspace
         self._written: dict[Path, str] = {}
-        self._history, self._log = _Lines(_history_lines), _Lines(_log_lines)
+        self._history, self._log = _Lines(_history_lines), _Lines(lines_in_log)
 
     def fault(self) -> str:
         """Say what of the user's lies where these files go; nothing where they can be written. What is a link is the user's to take away."""
@@ -112,24 +112,13 @@ def loops(work: Work) -> list[dict[str, Any]]:
     for each in work.calls:
         seen = each.about.get("round")
         if seen and seen["level"] != "fine":
-            found.append(
-                {
-                    "call": each.call_id,
-                    "tool": each.tool,
-                    "times": seen["times"],
-                    "level": seen["level"],
-                    "why": seen["why"],
-                }
-            )
+            about = {name: seen[name] for name in ("times", "level", "why")}
+            found.append({"call": each.call_id, "tool": each.tool, **about})
     return found
 
 
-def ledger_lines(work: Work) -> list[str]:
-    """Give a line for everything that was written, run, failed or only tried."""
-    return [line for each in work.calls for line in _log_lines(each)]
-
-
-def _log_lines(called: Called) -> list[str]:
+def lines_in_log(called: Called) -> list[str]:
+    """Give the lines of a call: for what it has written or run, for its failure, or for its having been tried."""
     if called.tool == COMPLETE:
         return []
     if called.status == "done":
@@ -155,8 +144,7 @@ def _replace(path: Path, text: str) -> None:
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with suppress(FileNotFoundError):
         beside.unlink()
-    with os.fdopen(
-        os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w", encoding="utf-8", errors="replace"
-    ) as file:
+    opened = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    with os.fdopen(opened, "w", encoding="utf-8", errors="replace") as file:
         file.write(text)
     os.replace(beside, path)  # noqa: PTH105  (as everywhere that a name is replaced)

@@ -11,6 +11,7 @@ from typing import Any
 from machines.coding.calls import TOOLS
 from machines.coding.standing import Called
 from machines.coding.work import Work
+from machines.talking.texts import short
 
 LONGEST = 110
 _SHORT_ID, _MOST_FILES = 12, 20
@@ -78,10 +79,10 @@ def how_ended(result: Mapping[str, Any]) -> str:
 def arguments_shown(call: Mapping[str, Any]) -> str:
     """Write what a call is asked with in one line: a command, a path, a pattern, or all of it."""
     if call.get("argv"):
-        return short(shlex.join(call["argv"]))
+        return short(shlex.join(call["argv"]), LONGEST)
     given = call["arguments"]
     shown = _short_form(call["tool"], given) if call["tool"] in _OWN else ""
-    return short(shown or json.dumps(given, ensure_ascii=False))
+    return short(shown or json.dumps(given, ensure_ascii=False), LONGEST)
 
 
 def _short_form(tool: str, given: Mapping[str, Any]) -> str:
@@ -94,12 +95,6 @@ def _short_form(tool: str, given: Mapping[str, Any]) -> str:
     if isinstance(given.get("cmd"), str):
         return str(given["cmd"])
     return str(given.get("path") or ", ".join(each["path"] for each in given.get("files") or ()))
-
-
-def short(text: str, most: int = LONGEST) -> str:
-    """Give a text in one line, so long at most."""
-    line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[: most - 2]}.."
 
 
 # -- the ledger for people ------------------------------------------------------------------------------------------------
@@ -116,12 +111,11 @@ def log_lines(called: Called) -> list[str]:
     if called.tool == "write_tested":
         return [f"WRITE {given.get('path')}", f"WRITE {given.get('tests_path')}"]
     if about.get("kind") == "changing":
-        return [f"WRITE {path}" for path in ([given["path"]] if "path" in given else _paths(given))]
+        return [
+            f"WRITE {path}"
+            for path in ([given["path"]] if "path" in given else [each["path"] for each in given.get("files") or ()])
+        ]
     return [f"CALL {called.tool} {json.dumps(given, ensure_ascii=False)}"] if has_acted(called) else []
-
-
-def _paths(given: Mapping[str, Any]) -> list[str]:
-    return [each["path"] for each in given.get("files") or ()]
 
 
 def has_acted(called: Called) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from machines.coding.work import Work
+from machines.talking.texts import each_text
 
 _LONGEST = 500
 #: How the part itself has ended is told by its status.
@@ -52,12 +53,8 @@ def _reason(work: Work, state: str) -> str:
 def _call(run_id: str, call: Mapping[str, Any]) -> dict[str, Any]:
     about = {name: call["about"][name] for name in ("arguments", "argv", "kind", "round") if name in call["about"]}
     _, _, part = run_id.rpartition("+")
-    return {
-        **call,
-        "call_id": f"{part}:{call['call_id']}",
-        "about": shortened(about),
-        "result": shortened(call["result"]),
-    }
+    name = f"{part}:{call['call_id']}"
+    return {**call, "call_id": name, "about": shortened(about), "result": shortened(call["result"])}
 
 
 def note_of(parts: Iterable[Mapping[str, Any]], described: Mapping[str, str]) -> str:
@@ -83,10 +80,8 @@ def added(amounts: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 def shortened(value: Any) -> Any:  # noqa: ANN401  (JSON)
     """Give a JSON value whose texts are cut."""
-    if isinstance(value, str):
-        return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}.. ({len(value):,} characters)"
-    if isinstance(value, list):
-        return [shortened(each) for each in value]
-    if isinstance(value, dict):
-        return {name: shortened(each) for name, each in value.items()}
-    return value
+    return each_text(value, _cut)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}.. ({len(text):,} characters)"

@@ -106,13 +106,8 @@ async def drop_calls(action: Action, context: PolicyContext) -> list[Step]:
     results = _results(work, "too_many_calls", "not made: too many calls at once, or the work ends here")
     if not results:
         return []
-    return _told(
-        action,
-        "too_many_calls",
-        f"{len(results)} call{'s' * (len(results) != 1)} left out",
-        results=results,
-        drops=True,
-    )
+    text = f"{len(results)} call{'s' * (len(results) != 1)} left out"
+    return _told(action, "too_many_calls", text, results=results, drops=True)
 
 
 async def nudge(action: Action, _context: PolicyContext) -> list[Step]:
@@ -150,12 +145,7 @@ async def report_answer(action: Action, context: PolicyContext) -> list[Step]:
 async def report_limit(action: Action, context: PolicyContext) -> list[Step]:
     """Say that the rounds are used up, and what is left."""
     _, work, _ = read(action, context)
-    left = [
-        each.description
-        for chapter in work.chapters
-        for each in chapter.subtasks
-        if each.status in {"waiting", "in_progress"}
-    ]
+    left = [each.description for _, _, each in work.places if each.status in {"waiting", "in_progress"}]
     return _ended(action, context, "rounds_exhausted", f"the rounds are used up; left: {'; '.join(left) or 'nothing'}")
 
 
@@ -170,21 +160,15 @@ async def report_loop(action: Action, context: PolicyContext) -> list[Step]:
 async def report_failed(action: Action, context: PolicyContext) -> list[Step]:
     """Say which subtasks were not completed."""
     _, work, _ = read(action, context)
-    failed = [
-        f"{each.description} ({each.reason})"
-        for chapter in work.chapters
-        for each in chapter.subtasks
-        if each.status == "failed"
-    ]
+    failed = [f"{each.description} ({each.reason})" for _, _, each in work.places if each.status == "failed"]
     return _ended(action, context, "some_failed", f"not completed: {'; '.join(failed)}")
 
 
 async def report_error(action: Action, context: PolicyContext) -> list[Step]:
     """Say what failed."""
     _, _, data = read(action, context)
-    return _ended(
-        action, context, "failed", str(data.get("message") or "; ".join(data.get("faults") or ()) or "it failed")
-    )
+    why = data.get("message") or "; ".join(data.get("faults") or ()) or "it failed"
+    return _ended(action, context, "failed", str(why))
 
 
 async def report_fault(action: Action, context: PolicyContext) -> list[Step]:

@@ -53,16 +53,8 @@ class Done:
 
     def as_data(self) -> dict[str, Any]:
         """Give it as the data of an event."""
-        marks = {"before": self.before, "after": self.after} if self.changes else {}
-        told = {
-            "error": self.error,
-            "fault": self.fault,
-            "ran": self.ran,
-            "changes": list(self.changes),
-            "made": list(self.made),
-            "usage": self.usage,
-            **marks,
-        }
+        told = {name: getattr(self, name) for name in ("error", "fault", "ran", "changes", "made", "usage")}
+        told |= {"before": self.before, "after": self.after} if self.changes else {}
         return {"result": dict(self.result), **{name: value for name, value in told.items() if value}}
 
 
@@ -80,7 +72,6 @@ class Toolbox:
         self.rules = Rules.from_mapping(config.get("commands") or {})
         self.workspace = Workspace(self.root, self._protected)
         self._git = GitTools(self.root)
-        self._opened: Foreign | None = None
         self.model: Model | None = None
         self.asked = 0
 
@@ -93,10 +84,7 @@ class Toolbox:
     def foreign(self) -> Foreign | None:
         """The tools of MCP servers; None where none are configured."""
         servers = self._config.get("mcp") or {}
-        self._opened = (
-            Foreign({name: Server.from_mapping(name, said) for name, said in servers.items()}) if servers else None
-        )
-        return self._opened
+        return Foreign({name: Server.from_mapping(name, said) for name, said in servers.items()}) if servers else None
 
     @property
     def is_listed(self) -> bool:
@@ -153,7 +141,7 @@ class Toolbox:
     def _planned(self, name: str, given: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Give what a call would change; nothing where it cannot be done, which the tool says then."""
         try:
-            return [change.to_json() for change in self.workspace.planned(name, given)]
+            return [attrs.asdict(change) for change in self.workspace.planned(name, given)]
         except ToolError:
             return []
 
@@ -169,11 +157,8 @@ class Toolbox:
         else:
             text = json.dumps(call["arguments"], ensure_ascii=False, indent=1)
         left = len(text) - _LONGEST_DIFF
-        return (
-            text
-            if left <= 0
-            else f"{text[:_LONGEST_DIFF]}\n[.. {left:,} characters are not shown: do not let this happen unseen ..]"
-        )
+        cut = f"{text[:_LONGEST_DIFF]}\n[.. {left:,} characters are not shown: do not let this happen unseen ..]"
+        return text if left <= 0 else cut
 
     # -- a call ---------------------------------------------------------------------------------------------------------
 
@@ -221,7 +206,7 @@ class Toolbox:
     def _called(self, call: Mapping[str, Any], stop: Stop) -> Done:
         name, given = call["tool"], call["arguments"]
         if name in _FILES:
-            planned = [Change.from_json(each) for each in call["planned"]]
+            planned = [Change(**each) for each in call["planned"]]
             found = self.workspace.apply(name, given, planned)
             return Done({each: value for each, value in found.items() if each != "changes"})
         if name == "run_cmd":
@@ -240,13 +225,8 @@ class Toolbox:
 
         def write() -> Done:
             found = self.workspace.apply("write_files", _both_files(given, tested.code, tested.tests))
-            told = {
-                "result": f"{found['result']}; the tests pass",
-                "answers": tested.attempts,
-                "code": tested.code,
-                "tests": tested.tests,
-            }
-            return Done(told, usage=tested.usage)
+            told = {"answers": tested.attempts, "code": tested.code, "tests": tested.tests}
+            return Done({"result": f"{found['result']}; the tests pass", **told}, usage=tested.usage)
 
         return write
 
@@ -257,22 +237,12 @@ class Toolbox:
             protected=self._protected, network=tuple(self._config.get("network") or ()), rules=self.rules,
             unconfined=bool(self._config.get("unconfined")), stop=stop,
         )  # fmt: skip
-        how = (
-            "timed out"
-            if ran.timed_out
-            else ran.ended
-            if ran.ended != "exited" and ran.code is None and not ran.signal
-            else ""
-        )
+        was_ended = ran.ended != "exited" and ran.code is None and not ran.signal
+        how = "timed out" if ran.timed_out else ran.ended if was_ended else ""
         rc = f"rc={ran.code}" if ran.code is not None else ran.signal or how
         told: dict[str, Any] = {"rc": ran.code, "output": ran.output}
-        more = {
-            "signal": ran.signal,
-            "ended": how,
-            "omitted": ran.omitted,
-            "put_back": list(ran.removed),
-            "not_kept": list(ran.changed),
-        }
+        left = {"put_back": list(ran.removed), "not_kept": list(ran.changed)}
+        more = {"signal": ran.signal, "ended": how, "omitted": ran.omitted, **left}
         told |= {name: value for name, value in more.items() if value}
         command = shlex.join(call["argv"])
         failed = "" if ran.code == 0 else f"{command} -> {rc}: {_last_line(ran.output)}"[:_LONGEST_ERROR]
@@ -281,7 +251,7 @@ class Toolbox:
 
     def contents(self) -> str:
         """Name what lies in the workspace itself, not in its folders."""
-        names = [each["name"] for each in self.workspace.list_dir()["entries"]]
+        names = [each["name"] for each in self.workspace.apply("list_dir", {})["entries"]]
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
         return f"{', '.join(names[:_MOST_NAMES])}{more}" if names else "nothing yet"
 
@@ -301,8 +271,8 @@ class Toolbox:
     def close(self) -> None:
         """Let go of the workspace, and end the servers."""
         self.workspace.close()
-        if self._opened is not None:
-            self._opened.close()
+        if "foreign" in self.__dict__ and self.foreign is not None:
+            self.foreign.close()
 
 
 def _failed(call: Mapping[str, Any], error: ToolError) -> Done:

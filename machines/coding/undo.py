@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from dsa.cli.faults import Ended
+from dsa.cli.faults import Ended, json_option
 from dsa.cli.kept import faults_told, find, runs_option
 from dsa.edge.sandbox.commands import stop
 from dsa.errors import DsaError
@@ -89,7 +89,7 @@ def _opened(runs: Runs, run_id: str) -> History:
 
 @click.command("undo")
 @click.argument("run")
-@click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
+@json_option
 @runs_option
 def command(run: str, root: str, *, json_wanted: bool) -> None:
     """Put back what a coding RUN has changed in its workspace.

@@ -1,8 +1,9 @@
 """Arguments of calls as models write them: objects in texts, arguments inside arguments. Pure."""
 
-import json
 from collections.abc import Collection, Mapping
 from typing import Any
+
+from machines.talking.texts import parsed
 
 _NESTING = ("arguments", "args", "input", "parameters", "params", "kwargs")
 _DEEPEST = 4
@@ -11,11 +12,14 @@ _DEEPEST = 4
 def object_in(value: Any) -> dict[str, Any] | None:  # noqa: ANN401  (JSON)
     """Give an object, also one that is written as a text; None for anything else."""
     if isinstance(value, str) and value.lstrip().startswith("{"):
-        try:
-            value = json.loads(value, strict=False)
-        except (ValueError, RecursionError):
-            return None
+        value = parsed(value, strict=False)
     return value if isinstance(value, dict) else None
+
+
+def list_in(text: str) -> list[Any] | None:
+    """Give a list that is written as a text; None for anything else."""
+    found = parsed(text) if text.lstrip().startswith("[") else None
+    return found if isinstance(found, list) else None
 
 
 def unnested(arguments: Mapping[str, Any], known: Collection[str], rescues: list[str]) -> dict[str, Any]:

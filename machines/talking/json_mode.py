@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from machines.talking.texts import parsed
+
 Messages = Sequence[Mapping[str, Any]]
 ANSWER = "answer"
 
@@ -82,10 +84,7 @@ def _joined(messages: Messages) -> list[dict[str, Any]]:
 
 def read_reply(text: str) -> dict[str, Any] | None:
     """Give an answer as `content` and `tool_calls`; None for what is no such JSON."""
-    try:
-        said = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    said = parsed(text)
     if not isinstance(said, dict) or not isinstance(said.get("tool"), str):
         return None
     given = said.get("arguments")

@@ -4,25 +4,52 @@ Models send halves of characters (`\ud83d` alone), which no UTF-8 has: a request
 numbers beyond every range (1e999), which JSON reads as infinity and cannot write; and lists in lists, hundreds deep. Pure.
 """
 
+import json
 import math
+from collections.abc import Callable
 from typing import Any
 
 #: How deep lists and objects are nested at most in what is kept of an answer: whoever walks them has a stack.
 MOST_NESTED = 50
 
 
+def parsed(text: str | bytes, *, strict: bool = True) -> Any:  # noqa: ANN401  (JSON)
+    """Give what a text says as JSON; None for what is none, and for what is nested too deeply to be read."""
+    try:
+        return json.loads(text, strict=strict)
+    except (ValueError, RecursionError):
+        return None
+
+
+def short(text: str, most: int) -> str:
+    """Give a text in one line, so long at most."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 2]}.."
+
+
 def as_unicode(value: Any) -> Any:  # noqa: ANN401  (JSON)
     """Give a JSON value in which halves of characters are joined, and those that stand alone are U+FFFD."""
+    return each_text(value, _joined, with_names=True)
+
+
+def each_text(value: Any, change: Callable[[str], str], *, with_names: bool = False) -> Any:  # noqa: ANN401  (JSON)
+    """Give a JSON value whose texts are changed, the names in its objects too `with_names`."""
     if isinstance(value, str):
-        return value if _is_whole(value) else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return change(value)
     if isinstance(value, list | tuple):
-        return [as_unicode(each) for each in value]
+        return [each_text(each, change, with_names=with_names) for each in value]
     if isinstance(value, dict):
-        return {as_unicode(name): as_unicode(each) for name, each in value.items()}
+        pairs = ((name, each_text(each, change, with_names=with_names)) for name, each in value.items())
+        return {each_text(name, change) if with_names else name: each for name, each in pairs}
     return value
 
 
-def _is_whole(text: str) -> bool:
+def _joined(text: str) -> str:
+    return text if is_unicode(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def is_unicode(text: str) -> bool:
+    """Tell whether a text has no halves of characters, as JSON can write them."""
     if text.isascii():
         return True
     try:

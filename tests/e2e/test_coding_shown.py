@@ -17,7 +17,8 @@ from rich.console import Console
 from dsa.runtime.ledger import EventEntry, RowEntry
 from dsa.runtime.moment import Moment
 from machines.coding.display import Display
-from machines.coding.shown import short
+from machines.coding.shown import LONGEST
+from machines.talking.texts import short
 
 SERVER = str(Path(__file__).parent.parent / "mcp_server.py")
 PLAN = tasks(("Do it", "run_cmd what there is"))
@@ -176,7 +177,7 @@ def test_arguments_of_servers_are_shown_as_they_are_whatever_they_are_called(tmp
     workspace_of(tmp_path)
     mcp = {"words": {"command": [sys.executable, SERVER], "approve": "always"}}
     told, log = shown(tmp_path, at_once(("words__lookup", {"key": "dsa", **given})), mcp=mcp)
-    assert f"words__lookup  {short(json.dumps({'key': 'dsa', **given}, sort_keys=True))}\n" in told
+    assert f"words__lookup  {short(json.dumps({'key': 'dsa', **given}, sort_keys=True), LONGEST)}\n" in told
     assert log.startswith('CALL words__lookup {"')
 
 

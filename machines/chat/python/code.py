@@ -15,14 +15,8 @@ def is_empty(code: str) -> bool:
 
 def compiles(code: str) -> str | None:
     """Give the syntax error in one line, with the number of its line; None when there is none."""
-    fault = _fault(code)
+    fault = syntax_fault(code)
     return fault[0] if fault else None
-
-
-def fault_line(code: str) -> int | None:
-    """Give the line of the syntax error, from 1, where there is one and it has a line."""
-    fault = _fault(code)
-    return fault[1] if fault else None
 
 
 def normal_code(code: str) -> str:
@@ -42,7 +36,8 @@ def normal_code(code: str) -> str:
         return code.strip()
 
 
-def _fault(code: str) -> tuple[str, int | None] | None:
+def syntax_fault(code: str) -> tuple[str, int | None] | None:
+    """Give the syntax error in one line, and the number of its line, from 1, where it has one; None when there is no error."""
     if len(code) > _MOST_CODE:
         return f"the code is too long: {len(code)} characters, and at most {_MOST_CODE} are read", None
     if "\0" in code:

@@ -100,7 +100,8 @@ def kind_of(name: str, content: bytes) -> str:
     if said in _BINARIES:
         if magic == said or (magic == "zip" and said in _ZIPPED):
             return said
-        raise _refused(name, f"is no {said}: its content is {magic or _roughly(content)}")
+        roughly = "empty" if not content else "bytes of an unknown kind" if _text(content) is None else "text"
+        raise _refused(name, f"is no {said}: its content is {magic or roughly}")
     if magic:
         if said in _TEXTS:
             raise _refused(name, f"is no {said}: its content is {magic}")
@@ -134,10 +135,6 @@ def _text(content: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return None if "\0" in text else text
-
-
-def _roughly(content: bytes) -> str:
-    return "empty" if not content else "bytes of an unknown kind" if _text(content) is None else "text"
 
 
 def _refused(name: str, why: str) -> PythonError:

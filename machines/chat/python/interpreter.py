@@ -14,7 +14,7 @@ import attrs
 
 from dsa.edge.sandbox import Bounds, Confinement, Program, SandboxError, run_confined
 from dsa.errors import install_hint
-from machines.chat.python.code import compiles, fault_line, is_empty
+from machines.chat.python.code import is_empty, syntax_fault
 from machines.chat.python.errors import PythonError
 from machines.chat.python.files import MOST_BYTES, MOST_FILES
 from machines.chat.python.report import PythonResult, read
@@ -76,8 +76,8 @@ class Interpreter:
             raise ValueError(f"timeout_s = {timeout_s:g} is no time limit: more than 0 s, at most {_LONGEST_S:g} s")
         if is_empty(code):
             raise PythonError("python_syntax_error", "There is no code: nothing, or comments only.")
-        if fault := compiles(code):
-            raise PythonError("python_syntax_error", f"SyntaxError: {fault}", line=fault_line(code))
+        if fault := syntax_fault(code):
+            raise PythonError("python_syntax_error", f"SyntaxError: {fault[0]}", line=fault[1])
         bounds = _bounds(timeout_s)
         try:
             outcome = run_confined(_program(), _payload(code, table), bounds, self.confinement)
@@ -111,9 +111,8 @@ def _program() -> Program:
     """Give the program that runs there, with the folders in which the packages are."""
     found = {name: importlib.util.find_spec(name) for name in _PACKAGES}
     if missing := [name for name, spec in found.items() if spec is None or spec.origin is None]:
-        raise PythonError(
-            "not_installed", f"Nothing was run: {', '.join(missing)} is not installed: {install_hint('chat')}"
-        )
+        why = f"{', '.join(missing)} is not installed: {install_hint('chat')}"
+        raise PythonError("not_installed", f"Nothing was run: {why}")
     folders = {str(Path(str(spec.origin)).resolve().parent.parent): None for spec in found.values() if spec}
     text = f"{_text('prepare')}\nprepare()\nrehearse()\n"
     return Program(_text("child"), (), tuple(folders), text, hash_seed=0)

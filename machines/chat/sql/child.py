@@ -104,14 +104,8 @@ def _listed(connection: "DuckDBPyConnection", sql: str) -> tuple[list[str], list
 
 def _not_too_wide(columns: int) -> None:
     if columns > MOST_COLUMNS:
-        raise SqlError(
-            "sql_too_large",
-            f"the result has {columns:,} columns, at most {MOST_COLUMNS} are given: name those you need",
-        )
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+        text = f"the result has {columns:,} columns, at most {MOST_COLUMNS} are given: name those you need"
+        raise SqlError("sql_too_large", text)
 
 
 def _up_to(most: int, first: list[Any], read: "DuckDBPyConnection") -> Iterator[Any]:
@@ -177,16 +171,11 @@ def _message(error: Exception) -> str:
 
 def _there_is(connection: "DuckDBPyConnection") -> str:
     """Name the first tables, for whoever has named one that is not there."""
-    names = [
-        row[0]
-        for row in connection.execute(f"SELECT name FROM (SHOW TABLES) LIMIT {_MOST_TABLES + 1}").fetchall()  # noqa: S608  # names are ours, or quoted; the rest was parsed as one query
-    ]
-    more = ["\N{HORIZONTAL ELLIPSIS}"] if len(names) > _MOST_TABLES else []
-    return (
-        f"\nThe tables are: {', '.join(names[:_MOST_TABLES] + more)}"
-        if names
-        else "\nThere are no tables: no data is loaded"
-    )
+    found = connection.execute(f"SELECT name FROM (SHOW TABLES) LIMIT {_MOST_TABLES + 1}").fetchall()  # noqa: S608  # a number of ours
+    if not found:
+        return "\nThere are no tables: no data is loaded"
+    more = ["\N{HORIZONTAL ELLIPSIS}"] if len(found) > _MOST_TABLES else []
+    return f"\nThe tables are: {', '.join([row[0] for row in found[:_MOST_TABLES]] + more)}"
 
 
 def _line_before(found: re.Match[str]) -> str:

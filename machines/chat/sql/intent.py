@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 MOST_COLUMNS = 24
 _MOST_NAMED = 4  # of each kind, in the sentence
 _NUMERIC = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|BIGNUM|FLOAT|DOUBLE|DECIMAL\(.*)$")
-_WHOLE = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|BIGNUM)$")
+#: DuckDB's types of whole numbers.
+WHOLE = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|BIGNUM)$")
 _NAMING = re.compile(r"(VARCHAR|BOOLEAN|UUID|ENUM\(.*|ENUM)$", re.DOTALL)
 _TIME = re.compile(r"(DATE|TIMESTAMP(_S|_MS|_NS| WITH TIME ZONE)?)$")
 _NAMED_LIKE_A_KEY = re.compile(
@@ -127,7 +128,7 @@ def _asked(column: str, kind: str) -> list[str]:
 def _names_groups(name: str, kind: str, values: int, row_count: int) -> bool:
     if _NAMING.match(kind):
         return True
-    if not _WHOLE.match(kind):
+    if not WHOLE.match(kind):
         return False
     return bool(_NAMED_LIKE_A_KEY.match(name)) or (0 < values <= _FEW_VALUES and values * _OFTEN <= row_count)
 

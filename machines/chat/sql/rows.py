@@ -6,6 +6,7 @@ Takes a file and what DuckDB would do with it, raises LoadError where lines woul
 import csv
 import gzip
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -35,10 +36,8 @@ def require_rows(connection: "DuckDBPyConnection", file: Path, text: str, delimi
             _require_alike(file, name, wanted)
     elif skipped and any(separator in line for line in _lines(file, skipped)):
         _require_alike(file, name, separator)
-        raise LoadError(
-            name,
-            f"its first {skipped} lines do not suit the others: line 1 is to name the columns, each line to have as many cells",
-        )
+        told = "line 1 is to name the columns, each line to have as many cells"
+        raise LoadError(name, f"its first {skipped} lines do not suit the others: {told}")
 
 
 def _require_utf8(file: Path, name: str) -> None:
@@ -70,10 +69,8 @@ def _require_alike(file: Path, name: str, delimiter: str) -> None:
                 first = len(cells)
             elif len(cells) != first:
                 hint = f"quote a cell that has '{delimiter}' in it, or give each line as many cells"
-                raise LoadError(
-                    name,
-                    f"line {rows.line_num} has {_cells(len(cells))}, line 1 has {_cells(first)}; nothing was loaded: {hint}",
-                )
+                told = f"line {rows.line_num} has {_cells(len(cells))}, line 1 has {_cells(first)}"
+                raise LoadError(name, f"{told}; nothing was loaded: {hint}")
 
 
 def _cells(count: int) -> str:
@@ -82,8 +79,7 @@ def _cells(count: int) -> str:
 
 def _lines(file: Path, count: int) -> Iterator[str]:
     with _opened(file) as opened:
-        for _, line in zip(range(count), opened, strict=False):
-            yield line
+        yield from islice(opened, count)
 
 
 def _opened(file: Path) -> IO[str]:
@@ -95,8 +91,5 @@ def _opened(file: Path) -> IO[str]:
 
 def _begun(file: Path) -> bytes:
     """Give the first bytes of a text, also of one that is packed."""
-    if file.suffix == ".gz":
-        with gzip.open(file) as packed:
-            return packed.read(_LOOKED_AT)
-    with file.open("rb") as opened:
+    with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
         return opened.read(_LOOKED_AT)

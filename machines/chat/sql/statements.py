@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from machines.chat.sql.errors import SqlError
+from machines.talking.texts import is_unicode
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -67,28 +68,16 @@ def normal_sql(sql: str) -> str:
     Letter case counts in texts and in quoted names; only ASCII letters are made small, as DuckDB does. SQL that is too
     long to be run is given as it is.
     """
-    if len(sql) > MOST_CHARACTERS or not _is_unicode(sql):
+    if len(sql) > MOST_CHARACTERS or not is_unicode(sql):
         return sql
     found = tokens(sql)
     while found and found[-1][1] == ";":
         found.pop()
-    return " ".join(_small(text) if _folds(kind, text) else text for kind, text in found)
-
-
-def _folds(kind: str, text: str) -> bool:
-    return kind in ("keyword", "identifier") and not text.startswith('"')
-
-
-def _small(text: str) -> str:
-    return text.encode().lower().decode()
-
-
-def _is_unicode(sql: str) -> bool:
-    try:
-        sql.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, as JSON can write it
-        return False
-    return True
+    folded = {"keyword", "identifier"}
+    small = (
+        text.encode().lower().decode() if kind in folded and not text.startswith('"') else text for kind, text in found
+    )
+    return " ".join(small)
 
 
 def checked(connection: "DuckDBPyConnection", sql: str) -> Statement:
@@ -110,11 +99,13 @@ def checked(connection: "DuckDBPyConnection", sql: str) -> Statement:
         inner = checked(connection, _explained(found))
         return Statement(sql, inner.tables, as_it_stands=True)
     if kind == "MULTI":
-        raise SqlError(
-            "not_a_query", "PIVOT needs its values written out: PIVOT t ON column IN ('a', 'b') USING sum(x)"
-        )
+        text = "PIVOT needs its values written out: PIVOT t ON column IN ('a', 'b') USING sum(x)"
+        raise SqlError("not_a_query", text)
     if kind != "SELECT":
-        raise SqlError("not_a_query", f"{_first_word(found)} is not done here, data is only read: {ALLOWED}")
+        raise SqlError(
+            "not_a_query",
+            f"{found[0][1].upper()[:20] if found else 'this'} is not done here, data is only read: {ALLOWED}",
+        )
     return _read(connection, sql)
 
 
@@ -132,7 +123,7 @@ def plain_text(sql: str) -> None:
         raise SqlError("empty_sql", f"there is no SQL: {ALLOWED}")
     if len(sql) > MOST_CHARACTERS:
         raise SqlError("sql_too_large", f"the SQL has {len(sql):,} characters; at most {MOST_CHARACTERS:,} are read")
-    if "\0" in sql or not _is_unicode(sql):
+    if "\0" in sql or not is_unicode(sql):
         raise SqlError("sql_error", "the SQL has a character that is no text (NUL, or half of a pair): leave it out")
 
 
@@ -147,10 +138,6 @@ def _explained(found: list[tuple[str, str]]) -> str:
     if any(text.lower() in ("analyze", "analyse") for _, text in options):
         raise SqlError("not_a_query", "EXPLAIN ANALYZE runs the query: write EXPLAIN, or the query itself")
     return " ".join(text for _, text in rest)
-
-
-def _first_word(found: list[tuple[str, str]]) -> str:
-    return found[0][1].upper()[:20] if found else "this"
 
 
 def _read(connection: "DuckDBPyConnection", sql: str) -> Statement:

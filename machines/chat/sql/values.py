@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
-from machines.chat.sql.intent import iso
+from machines.chat.sql.intent import WHOLE, iso
 
 MOST_CELL = 100_000  # characters of a cell that are kept at all
 MOST_PREVIEW = 20_000  # characters of JSON
@@ -23,7 +23,6 @@ _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?%?$")
 _MUST_QUOTE = re.compile(r'[",\r\n]|^\s|\s$|^$')
 _CELL = re.compile(r'"(?:[^"]|"")*"|[^,\n"]+')
 _MAYBE_FORMULA = re.compile(rb'(?:^|[,\n])"?[=+\-@\t\r]')
-_WHOLE = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|BIGNUM)$")
 _NESTED = re.compile(r"(STRUCT|MAP|UNION|VARIANT)\b|.*\]$", re.DOTALL)
 Json = Any  # as json reads and writes it
 Cell = Any  # as DuckDB gives it
@@ -32,7 +31,7 @@ _MARK = "\N{HORIZONTAL ELLIPSIS}"
 
 def kind_of(type_name: str) -> str:
     """Give how a column of a DuckDB type is handled: whole, float, bool, decimal, nested, bytes, time, text."""
-    if _WHOLE.match(type_name):
+    if WHOLE.match(type_name):
         return "whole"
     if _NESTED.match(type_name):
         return "nested"

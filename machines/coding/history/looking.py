@@ -16,8 +16,7 @@ import attrs
 from dsa.errors import DsaError
 from machines.coding.history.ignoring import Rule, is_named, parts_of, rules_of
 from machines.coding.tools.opening import FOLDER, READ
-from machines.coding.tools.paths import TEMPORARY
-from machines.coding.tools.records import RECORDS
+from machines.coding.tools.paths import RECORDS, TEMPORARY
 
 FILE, PROGRAM, LINK = "100644", "100755", "120000"
 LARGEST_BYTES = 5_000_000

@@ -17,7 +17,7 @@ from machines.coding.history.looking import LINK, SPECIAL, HistoryError, blob_id
 from machines.coding.tools.beneath import Beneath
 from machines.coding.tools.errors import ToolError
 from machines.coding.tools.opening import NEW
-from machines.coding.tools.writing import sweep, temporary_name
+from machines.coding.tools.writing import sweep, temporary_name, write_whole
 
 _CLOSED = 0o700
 #: Mode and blob id of a file; None where there is none.
@@ -167,9 +167,7 @@ def _written(folder: int, name: str, wanted: Content) -> Iterator[None]:
     file = os.open(name, NEW, 0o600, dir_fd=folder)
     try:
         locked(file)
-        left = memoryview(wanted.data)
-        while left:
-            left = left[os.write(file, left) :]
+        write_whole(file, wanted.data)
         os.fchmod(file, wanted.permissions)
         os.fsync(file)
         yield

@@ -8,19 +8,11 @@ from contextlib import suppress
 
 import attrs
 
+from machines.coding.history import putting
 from machines.coding.history.changes import Changed, Conflict, changes, special
 from machines.coding.history.ignoring import is_named, parts_of, rules_of
 from machines.coding.history.looking import PROGRAM
-from machines.coding.history.putting import (
-    Content,
-    InTheWay,
-    make_folder,
-    permit_folder,
-    put,
-    remove,
-    remove_folder,
-    remove_special,
-)
+from machines.coding.history.putting import InTheWay
 from machines.coding.history.snapshots import Snapshot, Snapshots
 from machines.coding.tools.beneath import Beneath
 from machines.coding.tools.errors import ToolError
@@ -46,8 +38,9 @@ class Undoing:
         open_ones = [change for change in changes(self.first, self.last) if self._is_open(change)]
         for change in [change for change in open_ones if change.before is None]:
             self._each(change)
-        for folder in _deepest_first(self.last.folders.keys() - self.first.folders.keys()):
-            remove_folder(self.workspace, folder)
+        made = self.last.folders.keys() - self.first.folders.keys()
+        for folder in sorted(made, key=lambda path: (-path.count("/"), path)):  # the deepest first
+            putting.remove_folder(self.workspace, folder)
         for change in [change for change in open_ones if change.before is not None]:
             self._each(change)
         for folder in sorted({change.path.rpartition("/")[0] for change in changes(self.first, self.last)}):
@@ -68,11 +61,11 @@ class Undoing:
             before, after = self.first.permissions.get(folder), self.last.permissions.get(folder)
             try:
                 if folder not in self.last.folders:
-                    make_folder(self.workspace, parts, self.first.permissions)
+                    putting.make_folder(self.workspace, parts, self.first.permissions)
                     with self.workspace.folder(parts):
                         pass
                 elif before is not None and before != after and self.now.permissions.get(folder) == after:
-                    permit_folder(self.workspace, parts, before)
+                    putting.permit_folder(self.workspace, parts, before)
             except (InTheWay, ToolError) as found:
                 self.conflicts.append(Conflict(folder, str(found)))
 
@@ -130,20 +123,16 @@ class Undoing:
         path, target, expected = change.path, change.first(), change.last()
         try:
             if made := special(self.last, path):
-                remove_special(self.workspace, path, made)
+                putting.remove_special(self.workspace, path, made)
             if target is not None:
                 mode, blob = target
-                make_folder(self.workspace, path.split("/")[:-1], self.first.permissions)
-                put(
-                    self.workspace,
-                    path,
-                    expected,
-                    Content(mode, self._permissions(path, mode), self.snapshots.content(blob)),
-                )
+                putting.make_folder(self.workspace, path.split("/")[:-1], self.first.permissions)
+                wanted = putting.Content(mode, self._permissions(path, mode), self.snapshots.content(blob))
+                putting.put(self.workspace, path, expected, wanted)
                 self.restored.append(path)
             else:
                 if not made:
-                    remove(self.workspace, path, expected)
+                    putting.remove(self.workspace, path, expected)
                 self.removed.append(path)
         except InTheWay as found:
             self.conflicts.append(Conflict(path, str(found)))
@@ -155,7 +144,3 @@ class Undoing:
         if now is None or now == last:
             return first
         return first & (now | (now & 0o444) >> 2 if mode == PROGRAM else now)
-
-
-def _deepest_first(paths: set[str]) -> list[str]:
-    return sorted(paths, key=lambda path: (-path.count("/"), path))

@@ -10,6 +10,7 @@ from typing import Any
 from machines.coding.servers.tools import one_line
 from machines.coding.tools import output
 from machines.coding.tools.errors import ToolError
+from machines.talking.texts import each_text
 
 Redact = Callable[[str], str]
 _LONGEST_STRUCTURED = 2 * output.KEPT
@@ -28,7 +29,7 @@ def shown(result: Mapping[str, Any], redact: Redact) -> dict[str, Any]:
     told = [each for each in map(_attachment, blocks) if each]
     found = {
         "omitted": omitted,
-        "attachments": [_without_secrets(each, redact) for each in told[:_MOST_ATTACHMENTS]],
+        "attachments": [each_text(each, redact, with_names=True) for each in told[:_MOST_ATTACHMENTS]],
         "attachments_omitted": max(0, len(told) - _MOST_ATTACHMENTS),
     }
     return {"text": text, **_structured(result, redact), **{name: value for name, value in found.items() if value}}
@@ -70,19 +71,7 @@ def _structured(result: Mapping[str, Any], redact: Redact) -> dict[str, Any]:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         if len(text) > _LONGEST_STRUCTURED:
             return {"structured_omitted": len(text)}
-        return {"structured": _without_secrets(json.loads(text.encode(errors="replace")), redact)}
+        return {"structured": each_text(json.loads(text.encode(errors="replace")), redact, with_names=True)}
     except (ValueError, RecursionError) as error:
-        raise ToolError(
-            "bad_result", "the tool gave a structured value with a number that JSON has not, or nested too deep"
-        ) from error
-
-
-def _without_secrets(value: Any, redact: Redact) -> Any:  # noqa: ANN401  (JSON)
-    match value:
-        case str():
-            return redact(value)
-        case list():
-            return [_without_secrets(each, redact) for each in value]
-        case dict():
-            return {redact(name): _without_secrets(each, redact) for name, each in value.items()}
-    return value
+        told = "the tool gave a structured value with a number that JSON has not, or nested too deep"
+        raise ToolError("bad_result", told) from error

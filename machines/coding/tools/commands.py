@@ -13,6 +13,8 @@ from pathlib import Path
 
 from machines.coding.tools.errors import ToolError
 from machines.coding.tools.programs import CHECKS, Place, Rules, is_allowed, other_fault
+from machines.talking.arguments import list_in
+from machines.talking.texts import is_unicode
 
 _MOST_ARGUMENTS = 256
 _MOST_CHARACTERS = 100_000
@@ -66,7 +68,7 @@ _OTHER_TOOLS = {
 def asked(cmd: str | Sequence[str]) -> tuple[str, ...]:
     """Give the arguments of a command, its program first. Raises ToolError `shell_syntax`, `bad_command` or `empty_command`."""
     if isinstance(cmd, str):
-        found = _from_json(cmd)
+        found = list_in(cmd)
         argv = _split(cmd.strip()) if found is None else found
         _refuse_operators(found or ())
     else:
@@ -81,7 +83,7 @@ def asked(cmd: str | Sequence[str]) -> tuple[str, ...]:
             "bad_command",
             f"a command has at most {_MOST_ARGUMENTS} arguments and {_MOST_CHARACTERS} characters; put more into a file",
         )
-    if any("\x00" in each or not _is_unicode(each) for each in argv):
+    if any("\x00" in each or not is_unicode(each) for each in argv):
         raise ToolError(
             "bad_command", "an argument has a character that no command can be given (NUL, or half of a surrogate pair)"
         )
@@ -117,17 +119,6 @@ def _unknown(name: str, arguments: Sequence[str], rules: Rules) -> str:
 
 
 # -- texts ------------------------------------------------------------------------------------------------------------
-
-
-def _from_json(text: str) -> list[str] | None:
-    """Give a list that is written as a text."""
-    if not text.lstrip().startswith("["):
-        return None
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, list) else None
 
 
 def _split(text: str) -> list[str]:
@@ -214,11 +205,3 @@ def _words(text: str) -> list[str]:
         words = text.split()
     plain = list(takewhile(lambda word: not set(word) & set("<>$`(){}*?#~"), words))
     return list(dropwhile(_ASSIGNMENT.match, plain))
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -19,6 +19,7 @@ from machines.coding.tools.opening import ROOT
 #: How long a call waits for others, in seconds: as long as the longest command.
 WAIT_S = 600.0
 _LOOK_S = 0.05
+_BUSY = "somebody else is changing the workspace: another run, or another part of this one"
 
 
 @contextmanager
@@ -26,16 +27,11 @@ def alone(workspace: Path, stop: Stop, wait_s: float = WAIT_S) -> Iterator[None]
     """Hold a workspace. Raises ToolError `workspace_busy` when somebody else holds it for too long, or the caller is stopped meanwhile."""
     opened = os.open(workspace, ROOT)
     try:
-        _wait_for(opened, stop, time.monotonic() + wait_s)
+        until = time.monotonic() + wait_s
+        while not locked(opened):
+            stopped, _, _ = select.select([stop], [], [], _LOOK_S)
+            if stopped or time.monotonic() > until:
+                raise ToolError("workspace_busy", _BUSY)
         yield
     finally:
         os.close(opened)
-
-
-def _wait_for(opened: int, stop: Stop, until: float) -> None:
-    while not locked(opened):
-        stopped, _, _ = select.select([stop], [], [], _LOOK_S)
-        if stopped or time.monotonic() > until:
-            raise ToolError(
-                "workspace_busy", "somebody else is changing the workspace: another run, or another part of this one"
-            )

@@ -16,8 +16,7 @@ from machines.coding.tools.errors import ToolError
 from machines.coding.tools.git_process import Bounds
 from machines.coding.tools.git_repository import Repository, opened
 from machines.coding.tools.opening import NEW
-from machines.coding.tools.paths import PROTECTED, TEMPORARY, parts_of, shown
-from machines.coding.tools.records import RECORDS, is_record
+from machines.coding.tools.paths import PROTECTED, RECORDS, TEMPORARY, is_record, parts_of, shown
 
 _DIFF = (
     "--no-literal-pathspecs", "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--ignore-submodules=all", "--relative",

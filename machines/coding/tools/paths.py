@@ -16,6 +16,8 @@ from machines.coding.tools.errors import ToolError
 
 #: Never written, at any depth; the patterns of a user come on top.
 PROTECTED = (".git", ".dsa", ".agent_context", "agent_ledger.log")
+#: What we write into a workspace about the work on it, for people: it is no part of that work, so no tool shows it, and no change of it counts.
+RECORDS = PROTECTED[2:]
 #: What tools neither list nor search from the inside. A file in it may be read by its path.
 CLOSED = frozenset({".git", ".dsa"})
 #: How the names begin under which files are written before they get their own.
@@ -228,3 +230,8 @@ def is_temporary(name: str) -> bool:
 def is_closed(parts: Sequence[str]) -> bool:
     """Tell whether a path is of, or in, a folder that is not listed or searched."""
     return any(_plain(part) in CLOSED for part in parts)
+
+
+def is_record(parts: Iterable[str]) -> bool:
+    """Tell whether a path is of, or in, one of RECORDS; letter case makes no difference."""
+    return any(part.casefold() in RECORDS for part in parts)

@@ -14,8 +14,7 @@ from typing import Any
 
 from machines.coding.tools.beneath import Beneath, kind_of
 from machines.coding.tools.errors import ToolError
-from machines.coding.tools.paths import is_closed, is_temporary, named, shown
-from machines.coding.tools.records import is_record
+from machines.coding.tools.paths import is_closed, is_record, is_temporary, named, shown
 
 #: How much may be asked for at once. No character has more than 4 bytes.
 LEAST_READ, MOST_READ = 4, 1_000_000

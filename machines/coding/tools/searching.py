@@ -19,9 +19,8 @@ import attrs
 from machines.coding.tools import searching_child
 from machines.coding.tools.beneath import Beneath, kind_of
 from machines.coding.tools.errors import ToolError
-from machines.coding.tools.paths import DEEPEST, Pattern, is_closed, is_temporary, named, shown
+from machines.coding.tools.paths import DEEPEST, Pattern, is_closed, is_record, is_temporary, named, shown
 from machines.coding.tools.reading import bytes_of, names_in, refuse_closed
-from machines.coding.tools.records import is_record
 
 MOST_RESULTS = 1_000
 _MOST_FILES, _MOST_BYTES, _LARGEST_FILE = 20_000, 32_000_000, 1_000_000

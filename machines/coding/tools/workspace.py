@@ -8,29 +8,21 @@ advice. Who asks, and whether he may, is not known here.
 import hashlib
 import os
 import posixpath
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import attrs
 
 from machines.coding.tools import arguments as given
+from machines.coding.tools import reading
 from machines.coding.tools.beneath import Beneath, WorkspaceGoneError
 from machines.coding.tools.diffing import unified
 from machines.coding.tools.editing import edited
 from machines.coding.tools.errors import ToolError
 from machines.coding.tools.paths import PROTECTED, Protection, file_parts_of, named, parts_of
 from machines.coding.tools.planted import is_head
-from machines.coding.tools.reading import (
-    LEAST_READ,
-    MOST_READ,
-    bytes_of,
-    digest_of,
-    listed,
-    read,
-    refuse_closed,
-    refuse_missing,
-)
+from machines.coding.tools.reading import bytes_of, digest_of, refuse_missing
 from machines.coding.tools.searching import MOST_RESULTS, searched
 from machines.coding.tools.writing import refuse_unwritable, settle, twins_of, write_all
 
@@ -46,15 +38,6 @@ class Change:
     path: str
     before: str | None
     after: str | None
-
-    def to_json(self) -> dict[str, str | None]:
-        """Give it as JSON has it."""
-        return {"path": self.path, "before": self.before, "after": self.after}
-
-    @classmethod
-    def from_json(cls, said: Mapping[str, Any]) -> Self:
-        """Give it back."""
-        return cls(said["path"], said["before"], said["after"])
 
 
 class Workspace:
@@ -81,37 +64,6 @@ class Workspace:
         """Let go of the folder."""
         self._beneath.close()
 
-    def fileno(self) -> int:
-        """Give the descriptor of the folder, for who runs programs in it: the path may lead elsewhere by now."""
-        return self._beneath.fileno()
-
-    def list_dir(self, path: str = ".") -> dict[str, Any]:
-        """Give the names in a folder, at most 200, with kind and size in bytes. Raises ToolError."""
-        return self.apply("list_dir", {"path": path})
-
-    def read_file(self, path: str, max_bytes: int = 65_536, offset: int = 0) -> dict[str, Any]:
-        """Give the text of a file from byte `offset` on. Raises ToolError."""
-        return self.apply("read_file", {"path": path, "max_bytes": max_bytes, "offset": offset})
-
-    def search(
-        self, pattern: str, path: str = ".", glob: str | None = None, *, is_regex: bool = False, max_results: int = 100
-    ) -> dict[str, Any]:
-        """Give the lines that have a text, or match an expression. Raises ToolError."""
-        asked = {"pattern": pattern, "path": path, "glob": glob, "is_regex": is_regex, "max_results": max_results}
-        return self.apply("search", asked)
-
-    def write_file(self, path: str, content: str, *, create_dirs: bool = True) -> dict[str, Any]:
-        """Write a whole file. Raises ToolError; then nothing has changed."""
-        return self.apply("write_file", {"path": path, "content": content, "create_dirs": create_dirs})
-
-    def write_files(self, files: Sequence[Mapping[str, str]], *, create_dirs: bool = True) -> dict[str, Any]:
-        """Write several whole files, all or none. Raises ToolError; then nothing has changed."""
-        return self.apply("write_files", {"files": list(files), "create_dirs": create_dirs})
-
-    def edit(self, path: str, old: str, new: str, all: bool = False) -> dict[str, Any]:  # noqa: A002, FBT001, FBT002  # models say so
-        """Replace a text that stands once in a file, or everywhere. Raises ToolError; then nothing has changed."""
-        return self.apply("edit", {"path": path, "old": old, "new": new, "all": all})
-
     def apply(self, tool: str, arguments: Mapping[str, Any], planned: Sequence[Change] = ()) -> dict[str, Any]:
         """Do a call, and give what it gave. Raises ToolError.
 
@@ -120,7 +72,8 @@ class Workspace:
         """
         asked = given.checked(tool, arguments)
         if tool not in given.WRITING:
-            return self._reading()[tool](asked)
+            tools = {"list_dir": self._list, "read_file": self._read, "search": self._search}
+            return tools[tool](asked)
         paths = self._written_paths(tool, asked)
         if planned and self._is_done(paths, planned):
             changes = tuple(planned)
@@ -134,7 +87,10 @@ class Workspace:
             text = contents[paths[0]]
         if planned:  # then it may be the second time
             settle(self._beneath, paths)
-        return {"result": _sentence(tool, asked, changes, text), "changes": [change.to_json() for change in changes]}
+        return {
+            "result": _sentence(tool, asked, changes, text),
+            "changes": [attrs.asdict(change) for change in changes],
+        }
 
     def planned(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Change, ...]:
         """Give what a writing tool would change as files are now; nothing for another tool. Raises ToolError as the call would."""
@@ -167,10 +123,6 @@ class Workspace:
             return f"the path cannot be looked at: {error}"
         return ""
 
-    def digest(self, path: str) -> str | None:
-        """Give the SHA-256 of a file in hex, None where there is none. Raises ToolError."""
-        return digest_of(self._beneath, self._file_parts(path))
-
     def exists(self, path: str) -> bool:
         """Tell whether a file or folder stands there that the tools reach. Raises nothing for a bad path: nothing stands there."""
         try:
@@ -195,18 +147,15 @@ class Workspace:
     def _file_parts(self, path: object) -> tuple[str, ...]:
         return file_parts_of(path, self._roots)
 
-    def _reading(self) -> dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]]:
-        return {"list_dir": self._list, "read_file": self._read, "search": self._search}
-
     def _list(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        return listed(self._beneath, self._parts(given.text(asked, "path", ".")))
+        return reading.listed(self._beneath, self._parts(given.text(asked, "path", ".")))
 
     def _read(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        most = given.number(asked, "max_bytes", 65_536, LEAST_READ, MOST_READ)
+        most = given.number(asked, "max_bytes", 65_536, reading.LEAST_READ, reading.MOST_READ)
         offset = given.number(asked, "offset", 0, 0, 1 << 62)
         parts = self._file_parts(asked.get("path"))
         refuse_missing(self._beneath, parts)
-        return read(self._beneath, parts, most, offset)
+        return reading.read(self._beneath, parts, most, offset)
 
     def _search(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         return searched(
@@ -259,9 +208,8 @@ class Workspace:
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
-            raise ToolError(
-                "binary_file", f"'{name}' is no UTF-8 text: it cannot be edited, only written anew"
-            ) from error
+            text = f"'{name}' is no UTF-8 text: it cannot be edited, only written anew"
+            raise ToolError("binary_file", text) from error
         return given.encoded(edited(name, text, old, new, everywhere=everywhere), name)
 
     def _changes(self, contents: Mapping[tuple[str, ...], bytes]) -> tuple[Change, ...]:
@@ -286,7 +234,7 @@ class Workspace:
             return
         parts = self._parts(path)
         if tool in ("list_dir", "search"):
-            refuse_closed(parts)
+            reading.refuse_closed(parts)
         self._beneath.look(parts)
 
 
@@ -300,10 +248,8 @@ def _sentence(tool: str, asked: Mapping[str, Any], changes: Sequence[Change], te
     if tool == "edit":
         lines = len(text.splitlines())
         return f"Edited {changes[0].path}: it has {lines} {'line' if lines == 1 else 'lines'} now"
-    told = [
-        f"{len(file['content'])} chars to {change.path}"
-        for file, change in zip(_files(tool, asked), changes, strict=True)
-    ]
+    pairs = zip(_files(tool, asked), changes, strict=True)
+    told = [f"{len(file['content'])} chars to {change.path}" for file, change in pairs]
     same = "; it was the same before" if len(changes) == 1 and changes[0].before == changes[0].after else ""
     many = f"{len(told)} files: " if len(told) > 1 else ""
     return f"Wrote {many}{', '.join(told)}{same}"
@@ -324,9 +270,8 @@ def _agreed(changes: Sequence[Change], planned: Sequence[Change]) -> tuple[Chang
     """Give what was planned, where the files and the call still are what they were then. Raises ToolError."""
     if [(c.path, c.after) for c in changes] != [(p.path, p.after) for p in planned]:
         names = ", ".join(change.path for change in changes)
-        raise ToolError(
-            "changed_since", f"{names}: not as it was when this call was looked at; read it, and call again"
-        )
+        text = f"{names}: not as it was when this call was looked at; read it, and call again"
+        raise ToolError("changed_since", text)
     for change, plan in zip(changes, planned, strict=True):
         if change.before not in (plan.before, plan.after):
             text = f"'{change.path}' was changed since this call was looked at: read it, and call again"

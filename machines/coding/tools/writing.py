@@ -169,7 +169,7 @@ class _Steps:
         """Write and sync a file under a name of its own; with the mode of the one that it replaces."""
         name, file = self._new(folder, 0o666 if like is None else 0o600)
         for piece in content:
-            _write(file, piece)
+            write_whole(file, piece)
         if like is not None:
             own = os.fstat(file)
             if (own.st_uid, own.st_gid) != (like.st_uid, like.st_gid):
@@ -211,7 +211,8 @@ def _remove_folder(above: int, name: str) -> None:
                 raise
 
 
-def _write(file: int, content: bytes) -> None:
+def write_whole(file: int, content: bytes) -> None:
+    """Write all bytes to an open file."""
     at = memoryview(content)
     while at:
         at = at[os.write(file, at) :]
@@ -231,14 +232,10 @@ def sweep(folder: int) -> None:
                 raise
             continue
         try:
-            _unlink_if_left(folder, name, file)
+            if stat.S_ISREG(os.fstat(file).st_mode) and locked(file):  # else somebody writes it now
+                _unlink(folder, name)
         finally:
             os.close(file)
-
-
-def _unlink_if_left(folder: int, name: str, file: int) -> None:
-    if stat.S_ISREG(os.fstat(file).st_mode) and locked(file):  # else somebody writes it now
-        _unlink(folder, name)
 
 
 def _unlink(folder: int, name: str) -> None:

@@ -4,9 +4,9 @@ import signal
 
 import pytest
 from attacked_workspaces import SECRET, TOOLS, WRITES, calls_of, everything
+from file_tools import FileTools
 
 from machines.coding.tools.errors import ToolError
-from machines.coding.tools.workspace import Workspace
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,7 @@ def places(tmp_path):
 
 @pytest.fixture(params=[False, True], ids=["openat2", "walk"])
 def workspace(request, places):
-    with Workspace(places, ["tests/test_*.py", "conftest.py"], by_walk=request.param) as opened:
+    with FileTools(places, ["tests/test_*.py", "conftest.py"], by_walk=request.param) as opened:
         yield opened
 
 

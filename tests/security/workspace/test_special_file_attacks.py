@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from attacked_workspaces import SECRET, WRITES, calls_of
+from file_tools import FileTools
 
 from machines.coding.tools.errors import ToolError
-from machines.coding.tools.workspace import Workspace
 
 
 def test_pipes_and_sockets_hold_nothing_up(workspace, places, monkeypatch):
@@ -30,12 +30,12 @@ def test_pipes_and_sockets_hold_nothing_up(workspace, places, monkeypatch):
 @pytest.mark.skipif(sys.platform != "linux", reason="devices and /proc are Linux's")
 @pytest.mark.parametrize("by_walk", [False, True])
 def test_devices_and_magic_links(by_walk):
-    with Workspace(Path("/dev"), by_walk=by_walk) as devices:
+    with FileTools(Path("/dev"), by_walk=by_walk) as devices:
         for name in ("zero", "null", "tty", "stdin", "fd/0"):
             with pytest.raises((ToolError, OSError)) as refused:
                 devices.read_file(name)
             assert getattr(refused.value, "code", "") in ("not_a_file", "path_outside_workspace"), name
-    with Workspace(Path("/proc/self"), by_walk=by_walk) as process:
+    with FileTools(Path("/proc/self"), by_walk=by_walk) as process:
         for name in ("root/etc/passwd", "cwd/pyproject.toml", "exe", "fd/0"):
             with pytest.raises(ToolError) as refused:
                 process.read_file(name)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from attacked_workspaces import SECRET, WRITES, calls_of, everything
+from file_tools import FileTools
 from os_calls import before, handled
 
 from machines.coding.tools.beneath import Beneath, WorkspaceGoneError
 from machines.coding.tools.errors import ToolError
-from machines.coding.tools.workspace import Workspace
 
 
 def exchange():
@@ -77,7 +77,7 @@ def test_a_folder_that_becomes_a_link_at_any_moment(workspace, places, tool):
 @pytest.mark.usefixtures("swapping")
 @pytest.mark.parametrize("by_walk", [False, True])
 def test_the_guard_raises_nothing_at_any_moment(places, by_walk):
-    with Workspace(places, by_walk=by_walk) as opened:
+    with FileTools(places, by_walk=by_walk) as opened:
         said = {bool(opened.fault("write_file", {"path": "folder/secret"})) for _ in range(1_000)}
     assert said <= {True, False}
 

@@ -1,5 +1,6 @@
 import json
 
+import attrs
 import pytest
 from chat_ledgers import Told, facts, lives
 from chat_server import faults_of
@@ -12,7 +13,7 @@ from machines.chat.messages import messages_for
 
 
 def made(name="a.csv", content="1", equal_to=None, key="sql:1"):
-    return Made(name, "csv", content, 10, key, equal_to).as_json()
+    return attrs.asdict(Made(name, "csv", content, 10, key, equal_to))
 
 
 def asked_once():

@@ -1,9 +1,10 @@
+import attrs
 import pytest
 from chat_ledgers import things
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.chat.inventory import MOST_SHOWN, Inventory, Made, made_from
+from machines.chat.inventory import MOST_SHOWN, Inventory, Made
 
 
 def made(name="a.csv", content="1", key="sql:1", equal_to=None):
@@ -16,7 +17,7 @@ def added(inventory, *given_things):
 
 def taken(inventory, given_things):
     """Take what a tool made as the conversation does: each content once."""
-    for each in map(made_from, inventory.compared(given_things)):
+    for each in (Made(**told) for told in inventory.compared(given_things)):
         if each.equal_to is None:
             added(inventory, each)
         else:
@@ -107,4 +108,4 @@ def test_the_newest_are_told_oldest_first():
 
 @given(things)
 def test_what_is_made_can_be_written_and_read(each):
-    assert made_from(each.as_json()) == each
+    assert Made(**attrs.asdict(each)) == each

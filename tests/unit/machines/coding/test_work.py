@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dsa.expr import Value
 from machines.coding.configuration import checked, default_model, read_configuration
 from machines.coding.counting import counted
-from machines.coding.projection import FOLDER, LOG, Projection, ledger_lines, loops, state
+from machines.coding.projection import FOLDER, LOG, Projection, lines_in_log, loops, state
 from machines.coding.resources import MODES, Resources
 from machines.coding.work import Work, work_of
 
@@ -69,7 +69,7 @@ def test_the_projection_is_written_whole_and_not_through_links(tmp_path, ledger)
     Projection(workspace).write(work, VALUES)
     assert list(outside.iterdir()) == []
     assert json.loads((workspace / FOLDER / "state.json").read_text()) == json.loads(json.dumps(state(work, VALUES)))
-    assert (workspace / LOG).read_text().splitlines() == ledger_lines(work)
+    assert (workspace / LOG).read_text().splitlines() == [line for each in work.calls for line in lines_in_log(each)]
     assert loops(work) == []
     assert sorted(path.name for path in (workspace / FOLDER).iterdir()) == ["history.jsonl", "loops.json", "state.json"]
 
@@ -96,7 +96,7 @@ def test_the_ledger_for_people_names_what_was_tried(tmp_path):
 
     with agent_at(tmp_path, HELLO, acting(tasks(("x", "read_file")), act), parameters={"max_rounds": 2}) as (agent, _):
         asyncio.run(agent.go_on())
-        lines = ledger_lines(agent.work)
+        lines = [line for each in agent.work.calls for line in lines_in_log(each)]
     assert lines[0] == "TRIED read_file (path_outside_workspace)"
     assert lines[1].startswith("ERROR read_file: ")
 

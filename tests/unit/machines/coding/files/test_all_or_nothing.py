@@ -5,11 +5,10 @@ import os
 import signal
 
 import pytest
-from file_tools import contents, prepared
+from file_tools import FileTools, contents, prepared
 from os_calls import handled
 
 from machines.coding.tools.errors import ToolError
-from machines.coding.tools.workspace import Workspace
 
 FILES = [
     {"path": "one.py", "content": "new 1"},
@@ -43,7 +42,7 @@ def changes_made(tool, tmp_path):
         made.append(name)
         return perform()
 
-    with Workspace(tmp_path / "counted") as opened, handled(handle):
+    with FileTools(tmp_path / "counted") as opened, handled(handle):
         opened.apply(tool, CALLS[tool])
     return [name for name in made if name != "close"]
 
@@ -65,7 +64,7 @@ def test_an_error_at_any_call_leaves_all_old_or_all_new(tmp_path, tool, number):
                     raise OSError(number, os.strerror(number))
             return perform()
 
-        with Workspace(folder) as opened, handled(handle), pytest.raises((ToolError, OSError)) as raised:
+        with FileTools(folder) as opened, handled(handle), pytest.raises((ToolError, OSError)) as raised:
             opened.apply(tool, CALLS[tool])
         found = {path: data for path, data in contents(folder).items() if ".dsa~" not in path}
         assert found in (OLD, AFTER[tool]), calls[failing]
@@ -90,7 +89,7 @@ def killed_at(folder, tool, planned, failing):
             return perform()
 
         try:
-            with Workspace(folder) as opened, handled(handle):
+            with FileTools(folder) as opened, handled(handle):
                 opened.apply(tool, CALLS[tool], planned)
         finally:
             os._exit(0)
@@ -104,7 +103,7 @@ def test_a_call_that_was_killed_anywhere_is_done_again_to_the_same_end(tmp_path,
     for failing in range(len(calls)):
         folder = tmp_path / str(failing)
         prepared(folder)
-        with Workspace(folder) as opened:
+        with FileTools(folder) as opened:
             planned = opened.planned(tool, CALLS[tool])
             assert killed_at(folder, tool, planned, failing)
             found = {path: data for path, data in contents(folder).items() if ".dsa~" not in path}
@@ -114,7 +113,7 @@ def test_a_call_that_was_killed_anywhere_is_done_again_to_the_same_end(tmp_path,
             again = opened.apply(tool, CALLS[tool], planned)
         assert contents(folder) == AFTER[tool], f"{failing}: {calls[failing]}"
         prepared(tmp_path / f"{failing} quietly")
-        with Workspace(tmp_path / f"{failing} quietly") as opened:
+        with FileTools(tmp_path / f"{failing} quietly") as opened:
             assert opened.apply(tool, CALLS[tool]) == again
     assert bool(partly) == (tool == "write_files")
 
@@ -140,7 +139,7 @@ def test_only_what_the_tools_left_is_taken_away(workspace, tmp_path):
 def test_what_is_found_done_is_on_disk_too(tmp_path):
     """Who did it may have died before the names that lead to the file were synced."""
     prepared(tmp_path)
-    with Workspace(tmp_path) as opened:
+    with FileTools(tmp_path) as opened:
         planned = opened.planned("write_file", CALLS["write_file"])
         opened.apply("write_file", CALLS["write_file"], planned)
         synced = []
@@ -162,10 +161,10 @@ def test_what_another_process_is_writing_is_not_swept_away(tmp_path):
         made = perform()
         if name == "open" and not names:
             names.append(arguments[0])
-            with Workspace(tmp_path) as other:
+            with FileTools(tmp_path) as other:
                 other.write_file("other", "y")
         return made
 
-    with Workspace(tmp_path) as opened, handled(handle):
+    with FileTools(tmp_path) as opened, handled(handle):
         opened.write_file("own", "x")
     assert contents(tmp_path) == {"other": b"y", "own": b"x"}

@@ -1,8 +1,7 @@
 """What the guard says of a call before it happens."""
 
 import pytest
-
-from machines.coding.tools.workspace import Workspace
+from file_tools import FileTools
 
 
 @pytest.mark.parametrize(
@@ -33,5 +32,5 @@ def test_the_guard_refuses_what_leads_out_and_nothing_else(tmp_path, tool, argum
     (tmp_path / "a").write_text("x")
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("a")
-    with Workspace(tmp_path, ["guarded/test_*.py"]) as opened:
+    with FileTools(tmp_path, ["guarded/test_*.py"]) as opened:
         assert bool(opened.fault(tool, arguments)) == faulty

@@ -1,12 +1,11 @@
 """What a path means, and what a pattern covers."""
 
 import pytest
-from file_tools import given_or_refused, refused
+from file_tools import FileTools, given_or_refused, refused
 from hypothesis import given
 from hypothesis import strategies as st
 
 from machines.coding.tools.paths import Pattern, named, parts_of
-from machines.coding.tools.workspace import Workspace
 
 
 @pytest.mark.parametrize(
@@ -79,4 +78,4 @@ def test_patterns(pattern, covered, free):
 @pytest.mark.parametrize("pattern", ["", "/", ".", "./"])
 def test_a_pattern_that_names_nothing_is_told_at_once(tmp_path, pattern):
     with pytest.raises(ValueError, match="names nothing"):
-        Workspace(tmp_path, [pattern])
+        FileTools(tmp_path, [pattern])

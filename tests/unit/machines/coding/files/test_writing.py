@@ -123,7 +123,7 @@ def test_what_is_planned_is_what_happens(workspace, tmp_path):
         assert contents(tmp_path) == before
         assert all(f"+++ {change.path}\n" in shown for change in planned)
         done = workspace.apply(tool, arguments, planned)
-        assert [Change.from_json(said) for said in json.loads(json.dumps(done["changes"]))] == list(planned)
+        assert [Change(**said) for said in json.loads(json.dumps(done["changes"]))] == list(planned)
         assert [workspace.digest(change.path) for change in planned] == [change.after for change in planned]
         assert workspace.apply(tool, arguments, planned) == done
     assert workspace.planned("read_file", {"path": "a"}) == ()

@@ -8,12 +8,12 @@ import subprocess
 import sys
 
 import pytest
+from file_tools import FileTools
 from workspaces import change_all, state
 from workspaces import git_of_history as git
 
 from machines.coding.history import Conflict, History
 from machines.coding.history.looking import LARGEST_BYTES
-from machines.coding.tools.workspace import Workspace
 
 
 def test_an_undo_puts_all_back(history, root):
@@ -292,7 +292,7 @@ def test_a_file_whose_undo_was_killed_before_its_other_name_was_gone_is_mended(t
     if by == "another undo":
         History(tmp_path / "history", root).undo(first, last)
     else:
-        with Workspace(root) as workspace:
+        with FileTools(root) as workspace:
             assert workspace.fault("write_file", {"path": "src/a.py", "content": "x"}) == ""
             workspace.write_file("src/a.py", "x")
     assert (root / "src" / "a.py").stat().st_nlink == 1
@@ -302,7 +302,7 @@ def test_a_file_whose_undo_was_killed_before_its_other_name_was_gone_is_mended(t
 def test_another_name_of_a_file_that_no_undo_has_left_is_still_refused(tmp_path, root):
     os.link(root / "src" / "a.py", root / "src" / f".dsa~{'0' * 32}")
     os.link(root / "src" / "a.py", tmp_path / "outside.py")
-    with Workspace(root) as workspace:
+    with FileTools(root) as workspace:
         assert "3 hard links" in workspace.fault("write_file", {"path": "src/a.py", "content": "x"})
 
 
