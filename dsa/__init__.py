@@ -4,9 +4,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dsa.checks import check, explore
+    from dsa.checks.explore import explore
     from dsa.checks.odds.reckon import odds
     from dsa.checks.prove import prove
+    from dsa.checks.report import check
     from dsa.edge.binding import Bindings
     from dsa.edge.files import load
     from dsa.lang import dumps, loads
