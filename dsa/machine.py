@@ -58,8 +58,7 @@ class Machine:
         known = [parameter.name for parameter in self.parameters]
         found = [name] if name in known else [other for other in known if other.startswith(f"{name}.")]
         if not found:
-            msg = f"machine {self.name} has no parameter '{name}'; {closest(name, known)}"
-            raise ParameterError(msg)
+            raise ParameterError(f"machine {self.name} has no parameter '{name}'; {closest(name, known)}")
         return found
 
     @cached_property

@@ -85,7 +85,9 @@ class _Model:
                 "",
             )
         if watched:
-            yield from _DEFAULTS
+            for hook in _HOOKS:
+                yield from (f"#ifndef {hook.partition('(')[0]}", f"#define {hook}", "#endif")
+            yield ""
         yield from self._process(has_properties=bool(watched))
 
     def _heading(self, said: list[int]) -> Iterator[str]:
@@ -314,21 +316,7 @@ class _Watch:
 
 _PREFIXES = {"parameter": "p_", "state": "in_", "pending": "pending_", "event": "event_", "effect": "effect_"}
 _DEFINED = {"state", "pending", "event", "effect"}
-_DEFAULTS = (
-    "#ifndef BEFORE",
-    "#define BEFORE",
-    "#endif",
-    "#ifndef TAKEN",
-    "#define TAKEN(number)",
-    "#endif",
-    "#ifndef START",
-    "#define START",
-    "#endif",
-    "#ifndef REST",
-    "#define REST",
-    "#endif",
-    "",
-)
+_HOOKS = ("BEFORE", "TAKEN(number)", "START", "REST")
 
 
 def _width(low: int, end: int) -> str:

@@ -24,51 +24,15 @@ SYNTAX = Syntax("&&", "||", "{} == false", {}, "(1 == 1)", "(1 == 0)")
 NAMESPACE = "urn:dsa:machine"
 #: What python-statemachine's own classes mean by these names: states and events that are called so get another name, and
 #: so does whatever begins with `_`, which is Python's and the library's own.
-TAKEN = frozenset(
-    {
-        "activate_initial_state",
-        "active_listeners",
-        "add_event",
-        "add_from_attributes",
-        "add_inherited",
-        "add_listener",
-        "add_state",
-        "allow_event_without_transition",
-        "allowed_events",
-        "atomic_configuration_update",
-        "bind_events_to",
-        "cancel_event",
-        "catch_errors_as_events",
-        "configuration",
-        "configuration_values",
-        "current_state",
-        "current_state_value",
-        "enable_self_transition_entries",
-        "enabled_events",
-        "events",
-        "final_states",
-        "history_values",
-        "id",
-        "initial_state",
-        "is_terminated",
-        "listeners",
-        "model",
-        "mro",
-        "name",
-        "prepare",
-        "prepare_event",
-        "raise_",
-        "send",
-        "start_configuration_values",
-        "state_field",
-        "states",
-        "states_map",
-        "TransitionNotAllowed",
-        "validate_disconnected_states",
-        "validate_final_reachability",
-        "validate_trap_states",
-    }
-)
+TAKEN = frozenset({
+    "activate_initial_state", "active_listeners", "add_event", "add_from_attributes", "add_inherited", "add_listener",
+    "add_state", "allow_event_without_transition", "allowed_events", "atomic_configuration_update", "bind_events_to",
+    "cancel_event", "catch_errors_as_events", "configuration", "configuration_values", "current_state",
+    "current_state_value", "enable_self_transition_entries", "enabled_events", "events", "final_states",
+    "history_values", "id", "initial_state", "is_terminated", "listeners", "model", "mro", "name", "prepare",
+    "prepare_event", "raise_", "send", "start_configuration_values", "state_field", "states", "states_map",
+    "TransitionNotAllowed", "validate_disconnected_states", "validate_final_reachability", "validate_trap_states",
+})  # fmt: skip
 #: The loader reads these words as operators and constants, in texts too.
 _WORDS = frozenset({"v", "null", "true", "false"})
 #: Names of verdicts that the loader or the engine around it means something else by.

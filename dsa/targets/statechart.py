@@ -140,8 +140,9 @@ class _RowCode:
             raise RowRefusedError("late", why)
         needed, given = read_guards(self.rows), tuple(guard for guard, _ in occurrence.verdicts)
         if needed != given:
-            msg = f"'{occurrence.event}' needs verdicts of ({', '.join(needed)}), not of ({', '.join(given)})"
-            raise OccurrenceError(msg)
+            raise OccurrenceError(
+                f"'{occurrence.event}' needs verdicts of ({', '.join(needed)}), not of ({', '.join(given)})"
+            )
 
     def enabled(self, model: Memory, occurrence: meaning.Occurrence) -> bool:
         """Tell whether this row's condition is true here, with `else` as S3 has it."""

@@ -5,6 +5,7 @@ Takes a machine and odds, gives a `Reckoning`. What cannot be known is said in w
 
 from collections.abc import Callable, Iterator, Mapping
 from math import inf
+from typing import TypedDict, Unpack
 
 import attrs
 
@@ -22,6 +23,17 @@ from dsa.words import closest
 
 SUCCEEDED = "succeeded"
 CALL = "query_llm"
+
+
+class Given(TypedDict, total=False):
+    """What may be assumed of a machine, as `odds` says it."""
+
+    passes: Mapping[str, Numbers] | None
+    fatals: Mapping[str, Numbers] | None
+    events: Mapping[str, float] | None
+    outside: bool
+    prices: Mapping[str, float] | None
+    success: str | None
 
 
 @attrs.frozen
@@ -134,26 +146,14 @@ def question(
     return Question(closed_system(machine), world, dict(prices or {}), states, sentences, Limits(max_nodes))
 
 
-def odds(
-    machine: Machine,
-    *,
-    passes: Mapping[str, Numbers] | None = None,
-    fatals: Mapping[str, Numbers] | None = None,
-    events: Mapping[str, float] | None = None,
-    outside: bool = False,
-    prices: Mapping[str, float] | None = None,
-    success: str | None = None,
-) -> Reckoning:
+def odds(machine: Machine, **given: Unpack[Given]) -> Reckoning:
     """Work out how a machine's runs end and what they need, at its parameter values.
 
     `passes` and `fatals` map guards to probabilities by retry number, the last one repeated; where they say nothing, those of
     the Guards table count. `events` gives probabilities to events, `prices` a price to effects. `success` names the final
     state that counts as success (default: those whose last part is `succeeded`). Raises OddsError for what is no odds.
     """
-    asked = question(
-        machine, passes=passes, fatals=fatals, events=events, outside=outside, prices=prices, success=success
-    )
-    return asked.at()
+    return question(machine, **given).at()
 
 
 def _require_prices(machine: Machine, prices: Mapping[str, float]) -> None:
