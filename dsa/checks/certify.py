@@ -115,7 +115,7 @@ class Certifier:
         if isinstance(evidence, Explored):
             held = [self.hold(form, dict(values)) for values in evidence.valuations]
             return all(held)
-        keys = _keys(system)
+        keys = [" ".join([place.state, *sorted(place.outstanding)]) for place in system.locations]
         lemmas = _lemmas(keys, form, evidence)
         given = {
             "lemmas": {key: [*dict.fromkeys([*self._faultless.get(key, ()), *lemmas.get(key, ())])] for key in keys}
@@ -189,11 +189,6 @@ def spelled(form: claims.Form | str) -> Claim | None:
 
 def _claim(form: str, *parts: Expr) -> Claim:
     return {"form": form, "parts": [unparse(part) for part in parts]}
-
-
-def _keys(system: System) -> tuple[str, ...]:
-    """Give the kernel's names of locations."""
-    return tuple(" ".join([place.state, *sorted(place.outstanding)]) for place in system.locations)
 
 
 def _lemmas(keys: Sequence[str], form: claims.Form | str, evidence: Inductive | Ranked) -> Lemmas:

@@ -238,7 +238,9 @@ class Foreign(Log):
     # -- the text -----------------------------------------------------------------------------------------------------
 
     def _written(self) -> Written:
-        lines: list[tuple[str, int]] = [(f"# {self._title()}", self._root.line)]
+        lines: list[tuple[str, int]] = [
+            (f"# {self._naming.give('machine', self._root.get('name') or 'machine')}", self._root.line)
+        ]
 
         def section(title: str, header: Sequence[str], rows: Sequence[tuple[Sequence[str], int]]) -> None:
             if rows:
@@ -267,9 +269,6 @@ class Foreign(Log):
             unnamed = "no transition names its event: what '*' stands for must be named somewhere"
             self.error(self._root.line, "there is no transition" if self._events() or not any(self._moves) else unnamed)
         return Written("\n".join(text for text, _ in lines) + "\n", tuple(line for _, line in lines))
-
-    def _title(self) -> str:
-        return self._naming.give("machine", self._root.get("name") or "machine")
 
     def _domain(self, datum: Datum) -> str:
         if datum.values:

@@ -18,6 +18,7 @@ from dsa.meaning import Occurrence
 from dsa.simplify import FALSE, all_of, compared, negated
 from dsa.system import Command, Location, Promise, System, closed_system, start_values
 from dsa.targets.spelling import ExportError
+from dsa.trace import show_values
 
 #: The whole numbers that the model checkers compute with: 32 bits, with a sign.
 LEAST, GREATEST = -(2**31), 2**31 - 1
@@ -75,8 +76,7 @@ class Closed:
     @property
     def made_for(self) -> str:
         """Say at which parameter values this is: `rmax = 3`, or that there are none."""
-        values = ", ".join(f"{name} = {expr.show_value(value)}" for name, value in self.machine.constants.items())
-        return values or "a machine without parameters"
+        return show_values(self.machine.constants.items()) or "a machine without parameters"
 
     def label(self, place: int) -> str:
         """Name a location: its state and what is outstanding."""

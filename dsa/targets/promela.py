@@ -48,8 +48,8 @@ def _unsaid(form: claims.Form) -> str:
 class _Model:
     def __init__(self, laid: Closed) -> None:
         self._laid = laid
-        self._spelling = Spelling()
-        self._places = [self._spelling.give("at_", laid.label(place)) for place in range(len(laid.locations))]
+        self.spelled = Spelling().give
+        self._places = [self.spelled("at_", laid.label(place)) for place in range(len(laid.locations))]
         self._watches = [
             (number, item, _Watch(self, item.form)) for number, item in enumerate(laid.machine.properties, 1)
         ]
@@ -104,9 +104,6 @@ class _Model:
         for number, item, watch in self._watches:
             if words := _unsaid(watch.form):
                 yield f"/* Property {number} is not said here: {_comment(claims.show(item.form))}: {words}. */"
-
-    def spelled(self, prefix: str, name: str) -> str:
-        return self._spelling.give(prefix, name)
 
     def _declared(self, variable: Variable, field: Field) -> str:
         is_bool = isinstance(variable.domain, BooleanDomain)

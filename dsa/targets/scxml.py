@@ -17,6 +17,7 @@ from dsa.targets.closed import sequential
 from dsa.targets.leaves import Arrow, Leaves, require_initial
 from dsa.targets.nested import Node, Timer, initial_values, start_of, timer, timers_of, tree
 from dsa.targets.spelling import ExportError, Spelling, Syntax
+from dsa.trace import show_values
 
 #: The loader knows `&&`, `||` and `false`, and no `!`.
 SYNTAX = Syntax("&&", "||", "{} == false", {}, "(1 == 1)", "(1 == 0)")
@@ -66,7 +67,7 @@ class _Document:
 
     def lines(self) -> Iterator[str]:
         machine = self._machine
-        at = ", ".join(f"{name} = {expr.show_value(value)}" for name, value in machine.constants.items())
+        at = show_values(machine.constants.items())
         yield '<?xml version="1.0" encoding="UTF-8"?>'
         yield f"<!-- {machine.name}, written by dsa export{f' for {at}' if at else ''}. Effects go to the parent session. -->"
         yield f'<scxml xmlns="http://www.w3.org/2005/07/scxml" xmlns:dsa="{NAMESPACE}" version="1.0" datamodel="ecmascript"'

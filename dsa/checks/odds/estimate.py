@@ -180,7 +180,8 @@ def estimate(this: Estimator, seen: Recorded, *, target: float | None = None) ->
     low = this.bounded().at()
     wide = this.bounded(sides=2).at()
     success, both = low.success or Bounds(0.0, 1.0), wide.success or Bounds(0.0, 1.0)
-    quiet = [count for count in this.counts if count.fatal_odds == 0 and _can_be_fatal(this, count)]
+    guards = this.asked.system.machine.guard_named
+    quiet = any(count.fatal_odds == 0 and "fatal" in guards[count.guard].outcomes for count in this.counts)
     return Estimate(
         point,
         this.confidence,
@@ -195,10 +196,6 @@ def estimate(this: Estimator, seen: Recorded, *, target: float | None = None) ->
         None if target is None else missing_runs(this, len(seen.runs), point, success.low, target),
         seen.notes,
     )
-
-
-def _can_be_fatal(this: Estimator, count: Counts) -> bool:
-    return "fatal" in this.asked.system.machine.guard_named[count.guard].outcomes
 
 
 def _point(count: Counts) -> Within:

@@ -15,10 +15,11 @@ from dsa.checks.odds.averages import Averages, Bounds
 from dsa.checks.odds.chain import MAX_NODES, Chain, Edge, End, TooLargeError, World, chain_of
 from dsa.checks.odds.solve import unlimited, worst
 from dsa.declarations import OUTSIDE
-from dsa.expr import Value, show_value
+from dsa.expr import Value
 from dsa.ground import ground
 from dsa.machine import Machine
 from dsa.system import System, closed_system
+from dsa.trace import show_values
 from dsa.words import closest
 
 SUCCEEDED = "succeeded"
@@ -117,7 +118,7 @@ class Question:
         """Give the least odds of success alone. Raises TooLargeError when a limit is met."""
         chain = self.chain(values)
         if not chain.complete:
-            at = f"at {show_parameters(tuple(values.items()))}: " if values else ""
+            at = f"at {show_values(values.items())}: " if values else ""
             raise TooLargeError(at + chain.stopped)
         return self.success_of(chain)
 
@@ -293,8 +294,3 @@ def _no_success(asked: Question) -> tuple[str, ...]:
         return ()
     finals = ", ".join(sorted(asked.system.machine.final_states)) or "none"
     return (f"no final state is called {SUCCEEDED}: name the one that counts as success (--success), of: {finals}",)
-
-
-def show_parameters(parameters: tuple[tuple[str, Value], ...]) -> str:
-    """Write parameter values as `rmax = 3, n = 5`."""
-    return ", ".join(f"{name} = {show_value(value)}" for name, value in parameters)

@@ -210,16 +210,13 @@ def linear(terms: Iterable[tuple[expr.Expr, int]], offset: int) -> expr.Expr:
     found: expr.Expr | None = None
     for name, k in [*terms, (expr.Integer(1), offset)]:
         if k:
-            size = constant(abs(k)) if name == expr.Integer(1) else name if abs(k) == 1 else _times(abs(k), name)
+            many = constant(abs(k))
+            size = many if name == expr.Integer(1) else name if abs(k) == 1 else expr.Arithmetic("*", many, name)
             if found is None:
                 found = size if k > 0 else expr.Arithmetic("-", expr.Integer(0), size)
             else:
                 found = expr.Arithmetic("+" if k > 0 else "-", found, size)
     return expr.Integer(0) if found is None else found
-
-
-def _times(k: int, name: expr.Expr) -> expr.Expr:
-    return expr.Arithmetic("*", expr.Integer(k), name)
 
 
 def _null_space(rows: list[list[int]]) -> list[list[int]]:
@@ -250,8 +247,3 @@ def _null_space(rows: list[list[int]]) -> list[list[int]]:
         scale = lcm(*(x.denominator for x in vector))
         found.append([int(x * scale) for x in vector])
     return found
-
-
-def is_false(node: expr.Expr) -> bool:
-    """Tell whether an expression says that a location is never reached."""
-    return isinstance(node, expr.Boolean) and not node.value

@@ -5,7 +5,6 @@ allowed, so z3 may give up: then the answer is unknown, and never proved.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, Literal
 
 import attrs
@@ -53,6 +52,7 @@ class Logic:
         self._solver.set("random_seed", 0)
         self._terms: dict[expr.Expr, Any] = {}
         self._symbols: list[str] = []
+        self._numbers: dict[str, int] = {}
         self._domains: dict[str, expr.Domain] = {p.name: p.domain for p in system.machine.parameters}
         self._facts: dict[str, expr.Expr] = {
             parameter.name: in_domain(
@@ -215,10 +215,6 @@ class Logic:
             self._numbers[symbol] = len(self._symbols)
             self._symbols.append(symbol)
         return self._numbers[symbol]
-
-    @cached_property
-    def _numbers(self) -> dict[str, int]:
-        return {}
 
 
 _COMPARE: dict[str, Any] = {
