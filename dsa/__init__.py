@@ -4,9 +4,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dsa.checks import check, explore
+    from dsa.checks.explore import explore
     from dsa.checks.odds.reckon import odds
     from dsa.checks.prove import prove
+    from dsa.checks.report import check
     from dsa.edge.binding import Bindings
     from dsa.edge.files import load
     from dsa.lang import dumps, loads
@@ -21,82 +22,39 @@ if TYPE_CHECKING:
     from dsa.runtime.rest import Rest
     from dsa.targets import emit
 
-#: Where each public name lives; it is imported at first use, so that `import dsa` and `dsa --help` are quick.
-_HOME = {
-    "check": "dsa.checks",
-    "explore": "dsa.checks",
-    "odds": "dsa.checks.odds.reckon",
-    "load": "dsa.edge.files",
-    "dumps": "dsa.lang",
-    "loads": "dsa.lang",
-    "Machine": "dsa.machine",
-    "Configuration": "dsa.meaning",
-    "Occurrence": "dsa.meaning",
-    "Refusal": "dsa.meaning",
-    "Taken": "dsa.meaning",
-    "start": "dsa.meaning",
-    "step": "dsa.meaning",
-    "emit": "dsa.targets",
-    "prove": "dsa.checks.prove",
-    "Moment": "dsa.runtime.moment",
-    "Piece": "dsa.runtime.moment",
-    "Posted": "dsa.runtime.inbox",
-    "Options": "dsa.runs.setup",
-    "Rest": "dsa.runtime.rest",
-    "RunHandle": "dsa.runs.handle",
-    "Runs": "dsa.runs.runs",
-    "open_runs": "dsa.runs.runs",
-    "run": "dsa.runs.runs",
-    "Action": "dsa.runtime.policies",
-    "Bindings": "dsa.edge.binding",
-    "PolicyContext": "dsa.runtime.policies",
-    "Step": "dsa.runtime.policies",
-    "answering": "dsa.runtime.policies",
-    "error_step": "dsa.runtime.policies",
-    "event_step": "dsa.runtime.policies",
-    "text_step": "dsa.runtime.policies",
+#: The public names of each module; it is imported when one is first used, so that `import dsa` and `dsa --help` are quick.
+_NAMES = {
+    "dsa.checks.explore": ("explore",),
+    "dsa.checks.odds.reckon": ("odds",),
+    "dsa.checks.prove": ("prove",),
+    "dsa.checks.report": ("check",),
+    "dsa.edge.binding": ("Bindings",),
+    "dsa.edge.files": ("load",),
+    "dsa.lang": ("dumps", "loads"),
+    "dsa.machine": ("Machine",),
+    "dsa.meaning": ("Configuration", "Occurrence", "Refusal", "Taken", "start", "step"),
+    "dsa.runs.handle": ("RunHandle",),
+    "dsa.runs.runs": ("Runs", "open_runs", "run"),
+    "dsa.runs.setup": ("Options",),
+    "dsa.runtime.inbox": ("Posted",),
+    "dsa.runtime.moment": ("Moment", "Piece"),
+    "dsa.runtime.policies": ("Action", "PolicyContext", "Step", "answering", "error_step", "event_step", "text_step"),
+    "dsa.runtime.rest": ("Rest",),
+    "dsa.targets": ("emit",),
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
-    "Action",
-    "Bindings",
-    "Configuration",
-    "Machine",
-    "Moment",
-    "Occurrence",
-    "Options",
-    "Piece",
-    "PolicyContext",
-    "Posted",
-    "Refusal",
-    "Rest",
-    "RunHandle",
-    "Runs",
-    "Step",
-    "Taken",
-    "answering",
-    "check",
-    "dumps",
-    "emit",
-    "error_step",
-    "event_step",
-    "explore",
-    "load",
-    "loads",
-    "odds",
-    "open_runs",
-    "prove",
-    "run",
-    "start",
-    "step",
+    "Action", "Bindings", "Configuration", "Machine", "Moment", "Occurrence", "Options", "Piece", "PolicyContext",
+    "Posted", "Refusal", "Rest", "RunHandle", "Runs", "Step", "Taken", "answering", "check", "dumps", "emit",
+    "error_step", "event_step", "explore", "load", "loads", "odds", "open_runs", "prove", "run", "start", "step",
     "text_step",
-]
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  (a module's names are of any type)
     if name not in _HOME:
-        msg = f"module 'dsa' has no attribute '{name}'"
-        raise AttributeError(msg)
+        raise AttributeError(f"module 'dsa' has no attribute '{name}'")
     return getattr(importlib.import_module(_HOME[name]), name)
 
 

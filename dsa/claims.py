@@ -6,12 +6,8 @@ Frozen values like the declarations; `dsa.lang` makes them, `dsa.checks` judges 
 import attrs
 
 from dsa.declarations import Cancel, Emit
-from dsa.errors import Span
+from dsa.errors import Placed
 from dsa.expr import Expr, Outcome, Value, show_number, unparse
-
-
-def _place() -> Span | None:
-    return attrs.field(default=None, eq=False, repr=False, kw_only=True)  # type: ignore[no-any-return]  # attrs' idiom
 
 
 @attrs.frozen
@@ -137,11 +133,10 @@ def show(form: Form) -> str:
 
 
 @attrs.frozen
-class Property:
+class Property(Placed):
     """A claim about all runs, and where it stands."""
 
     form: Form
-    span: Span | None = _place()
 
 
 @attrs.frozen
@@ -152,7 +147,7 @@ class Refused:
 
 
 @attrs.frozen
-class ScenarioStep:
+class ScenarioStep(Placed):
     """One percept with the action, state, values and dependencies expected; None where nothing is compared."""
 
     event: str
@@ -161,14 +156,12 @@ class ScenarioStep:
     state: str | None = None
     values: tuple[tuple[str, Value], ...] = ()
     dependencies: tuple[tuple[str, str], ...] | None = None
-    span: Span | None = _place()
 
 
 @attrs.frozen
-class Scenario:
+class Scenario(Placed):
     """A table of percepts, run at the defaults or at its own parameters. Guards not named have passed."""
 
     name: str
     steps: tuple[ScenarioStep, ...]
     parameters: tuple[tuple[str, Value], ...] = ()
-    span: Span | None = _place()

@@ -11,27 +11,8 @@ from typing import Any, Protocol
 
 import attrs
 
+from dsa import expr
 from dsa.declarations import OUTSIDE, STAY, TIMER_PREFIX, Assign, Emit, Revoke, Transition
-from dsa.expr import (
-    And,
-    Arithmetic,
-    Boolean,
-    Compare,
-    Expr,
-    Integer,
-    Interval,
-    Member,
-    Name,
-    Negate,
-    Not,
-    Or,
-    Outcome,
-    Symbol,
-    Value,
-    Verdict,
-    names,
-    unparse,
-)
 from dsa.machine import Machine, read_guards, step_of, workflow_variables_set
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, after_effects, step
 from dsa.timers import ArmTimer, DropTimer, timers_after
@@ -48,7 +29,7 @@ class Place(Protocol):
         """The leaf."""
 
     @property
-    def values(self) -> tuple[Value, ...]:
+    def values(self) -> tuple[expr.Value, ...]:
         """The variables' values."""
 
     @property
@@ -64,7 +45,7 @@ class Happening(Protocol):
         """The event, or a timer's `after 30s`."""
 
     @property
-    def verdicts(self) -> tuple[tuple[str, Outcome], ...]:
+    def verdicts(self) -> tuple[tuple[str, expr.Outcome], ...]:
         """Each guard with its verdict, sorted."""
 
     @property
@@ -101,7 +82,7 @@ class Move:
 
 
 #: A row that is taken: what follows from it, and the values after it.
-Moved = tuple[Move, tuple[Value, ...]]
+Moved = tuple[Move, tuple[expr.Value, ...]]
 
 Group = Callable[[Place, Happening], Moved | None]
 
@@ -282,9 +263,9 @@ class _Writer:
             yield f"if {self._text(origin)} not in c.outstanding: return None"
         verdicts = {guard: f"w{place}" for place, guard in enumerate(read_guards(rows))}
         yield from self._read_verdicts(verdicts)
-        if self._outside or any(row.updates or names(row.condition) & self._variables.keys() for row in rows):
+        if self._outside or any(row.updates or expr.names(row.condition) & self._variables.keys() for row in rows):
             yield f"{', '.join(self._variables.values())}, = c.values"
-        if len(rows) == 1 and rows[0].condition == Boolean(value=True):
+        if len(rows) == 1 and rows[0].condition == expr.Boolean(value=True):
             yield from self._take(rows[0])
             return
         yield from self._choose(rows, verdicts)
@@ -342,13 +323,13 @@ class _Writer:
 
     def _require_domain(self, variable: str, word: str) -> Iterator[str]:
         values = self._machine.values_of[variable]
-        if isinstance(values, Interval):
+        if isinstance(values, expr.Interval):
             upper = "" if values.high is None else f" <= {values.high}"
             yield f"if not {values.low} <= {word}{upper}: return None"
         elif any(type(value) is str for value in values.values):
             yield f"if {word} not in {{{', '.join(map(self._value, values.values))}}}: return None"
 
-    def _value(self, value: Value) -> str:
+    def _value(self, value: expr.Value) -> str:
         return self._text(value) if isinstance(value, str) else repr(value)
 
     def _text(self, text: str) -> str:
@@ -362,36 +343,36 @@ class _Writer:
         self._constants[name] = value
         return name
 
-    def _python(self, expr: Expr, verdicts: dict[str, str]) -> str:
-        return unparse(self._renamed(expr, verdicts))
+    def _python(self, node: expr.Expr, verdicts: dict[str, str]) -> str:
+        return expr.unparse(self._renamed(node, verdicts))
 
-    def _renamed(self, expr: Expr, verdicts: dict[str, str]) -> Expr:
+    def _renamed(self, node: expr.Expr, verdicts: dict[str, str]) -> expr.Expr:
         """Return the expression with numbered names: what `unparse` then writes is Python."""
 
-        def renamed(inner: Expr) -> Expr:
+        def renamed(inner: expr.Expr) -> expr.Expr:
             return self._renamed(inner, verdicts)
 
-        match expr:
-            case Boolean(value):
-                return Name(repr(value))
-            case Symbol(value):
-                return Name(self._text(value))
-            case Name(name):
-                return Name(self._variables.get(name) or self._value(self._machine.constants[name]))
-            case Verdict(guard, outcome):
-                return Compare(Name(verdicts[guard]), (("==", Name(repr(outcome))),))
-            case Not(operand) | Negate(operand):
-                return type(expr)(renamed(operand))
-            case Arithmetic(sign, left, right):
-                return Arithmetic(sign, renamed(left), renamed(right))
-            case Compare(first, rest):
-                return Compare(renamed(first), tuple((sign, renamed(operand)) for sign, operand in rest))
-            case Member(operand, choices):
-                return Member(renamed(operand), tuple(map(renamed, choices)))
-            case And(operands) | Or(operands):
-                return type(expr)(tuple(map(renamed, operands)))
-            case Integer():
-                return expr
+        match node:
+            case expr.Boolean(value):
+                return expr.Name(repr(value))
+            case expr.Symbol(value):
+                return expr.Name(self._text(value))
+            case expr.Name(name):
+                return expr.Name(self._variables.get(name) or self._value(self._machine.constants[name]))
+            case expr.Verdict(guard, outcome):
+                return expr.Compare(expr.Name(verdicts[guard]), (("==", expr.Name(repr(outcome))),))
+            case expr.Not(operand) | expr.Negate(operand):
+                return type(node)(renamed(operand))
+            case expr.Arithmetic(sign, left, right):
+                return expr.Arithmetic(sign, renamed(left), renamed(right))
+            case expr.Compare(first, rest):
+                return expr.Compare(renamed(first), tuple((sign, renamed(operand)) for sign, operand in rest))
+            case expr.Member(operand, choices):
+                return expr.Member(renamed(operand), tuple(map(renamed, choices)))
+            case expr.And(operands) | expr.Or(operands):
+                return type(node)(tuple(map(renamed, operands)))
+            case expr.Integer():
+                return node
 
 
 def _claim(place: int, *, first: bool) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import attrs
 
-from dsa.errors import Span
+from dsa.errors import Placed, Span
 from dsa.expr import OUTCOMES, TRUE, Domain, Expr, Outcome, Value
 
 OUTSIDE = "outside"
@@ -36,42 +36,35 @@ def show_duration(duration_ms: int) -> str:
     return f"{duration_ms // _UNITS_MS[unit]}{unit}"
 
 
-def _place() -> Span | None:
-    return attrs.field(default=None, eq=False, repr=False, kw_only=True)  # type: ignore[no-any-return]  # attrs' idiom
-
-
 @attrs.frozen
-class Parameter:
+class Parameter(Placed):
     """A constant of a run; proofs range over its whole domain."""
 
     name: str
     domain: Domain
     default: Value
-    span: Span | None = _place()
 
 
 @attrs.frozen
-class Variable:
+class Variable(Placed):
     """A finite-domain part of the configuration; `initial` is an expression over parameters."""
 
     name: str
     scope: Scope
     domain: Domain
     initial: Expr
-    span: Span | None = _place()
 
 
 @attrs.frozen
-class Event:
+class Event(Placed):
     """What can happen. `origin` is `outside`, or the effect that this event answers."""
 
     name: str
     origin: str = OUTSIDE
-    span: Span | None = _place()
 
 
 @attrs.frozen
-class Effect:
+class Effect(Placed):
     """What a row asks the world to do, and the driver's policy for it (never read by `step`)."""
 
     name: str
@@ -79,11 +72,10 @@ class Effect:
     in_doubt: str = ""
     time_limit_ms: int | None = None
     retries: int | None = None
-    span: Span | None = _place()
 
 
 @attrs.frozen
-class Guard:
+class Guard(Placed):
     """A GuardInterface bound by name. `kind` is the registered kind; `judges` the events it gives verdicts on.
 
     A guard that judges nothing is a part of a composition. `pass_odds` and `fatal_odds` are assumed
@@ -97,26 +89,23 @@ class Guard:
     outcomes: tuple[Outcome, ...] = OUTCOMES
     pass_odds: tuple[float, ...] = ()
     fatal_odds: tuple[float, ...] = ()
-    span: Span | None = _place()
 
 
 @attrs.frozen
-class Generator:
+class Generator(Placed):
     """A GeneratorInterface bound by name, with its registered kind and options."""
 
     name: str
     kind: str = ""
     options: tuple[tuple[str, str], ...] = ()
-    span: Span | None = _place()
 
 
 @attrs.frozen
-class State:
+class State(Placed):
     """A state, or the parent of states. The name is dotted: `review.draft` is a child of `review`."""
 
     name: str
     kind: StateKind = ""
-    span: Span | None = _place()
 
     @property
     def parent(self) -> str | None:
@@ -125,46 +114,42 @@ class State:
 
 
 @attrs.frozen
-class Assign:
+class Assign(Placed):
     """`variable = value`; all updates of a row read the values before the step (S5)."""
 
     variable: str
     value: Expr
-    span: Span | None = _place()
 
 
 @attrs.frozen
-class Revoke:
+class Revoke(Placed):
     """`revoke variable`: back to its initial value, the one way to take workflow state back (S9)."""
 
     variable: str
-    span: Span | None = _place()
 
 
 @attrs.frozen
-class Emit:
+class Emit(Placed):
     """Ask for an effect."""
 
     effect: str
-    span: Span | None = _place()
 
     def __str__(self) -> str:
         return self.effect
 
 
 @attrs.frozen
-class Cancel:
+class Cancel(Placed):
     """Drop an outstanding effect, or all of them when `effect` is None."""
 
     effect: str | None = None
-    span: Span | None = _place()
 
     def __str__(self) -> str:
         return "cancel" if self.effect is None else f"cancel {self.effect}"
 
 
 @attrs.frozen
-class Transition:
+class Transition(Placed):
     """One row for one source and one event.
 
     `event` is an event's name, `E.failed`, or `after 30s`. `source` is a state, a parent or `*`; `target` a
@@ -179,7 +164,6 @@ class Transition:
     is_else: bool = False
     updates: tuple[Assign | Revoke, ...] = ()
     effects: tuple[Emit | Cancel, ...] = ()
-    span: Span | None = _place()
     spans: tuple[tuple[str, Span], ...] = attrs.field(default=(), eq=False, repr=False, kw_only=True)
 
     @property
@@ -203,25 +187,23 @@ class Transition:
 
 
 @attrs.frozen
-class Case:
+class Case(Placed):
     """A call and the value it must give, both as Python text; `expected` is a literal."""
 
     call: str
     expected: str
-    span: Span | None = _place()
 
 
 @attrs.frozen
-class Cases:
+class Cases(Placed):
     """The section `Cases: NAME`; NAME is a step or a guard."""
 
     name: str
     cases: tuple[Case, ...]
-    span: Span | None = _place()
 
 
 @attrs.frozen
-class Prompt:
+class Prompt(Placed):
     """The section `Prompt: NAME`; parts that are not given are empty. NAME is a step or an effect."""
 
     name: str
@@ -229,11 +211,10 @@ class Prompt:
     constraints: str = ""
     task: str = ""
     feedback: str = ""
-    span: Span | None = _place()
 
 
 @attrs.frozen
-class WorkflowStep:
+class WorkflowStep(Placed):
     """One row of a Steps table. `requires` is a list of steps, or an expression over them (rho).
 
     `uses` maps the names under which earlier artifacts are seen by guard and prompt to their steps. The retry
@@ -247,4 +228,3 @@ class WorkflowStep:
     uses: tuple[tuple[str, str], ...] = ()
     task: str = ""
     optional: bool = False
-    span: Span | None = _place()

@@ -79,6 +79,13 @@ class Span:
 
 
 @attrs.frozen
+class Placed:
+    """What stands somewhere in a document; None for what is built in Python. Equality ignores it."""
+
+    span: Span | None = attrs.field(default=None, eq=False, repr=False, kw_only=True)
+
+
+@attrs.frozen
 class Diagnostic:
     """One finding: a stable code, how bad it is, where, what was wrong, what to write instead."""
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 import attrs
 
-from dsa.errors import Span
+from dsa.errors import Placed
 
 Value = bool | int | str
 Environment = Mapping[str, Value]
@@ -22,110 +22,94 @@ Outcome = Literal["passed", "failed", "fatal"]
 OUTCOMES: tuple[Outcome, ...] = ("passed", "failed", "fatal")
 
 
-def _span() -> Span | None:
-    return attrs.field(default=None, eq=False, repr=False, kw_only=True)  # type: ignore[no-any-return]  # attrs' idiom
-
-
 @attrs.frozen
-class Boolean:
+class Boolean(Placed):
     """`true` or `false`."""
 
     value: bool
-    span: Span | None = _span()
 
 
 @attrs.frozen
-class Integer:
+class Integer(Placed):
     """A whole number."""
 
     value: int
-    span: Span | None = _span()
 
 
 @attrs.frozen
-class Symbol:
+class Symbol(Placed):
     """A value of an enumeration."""
 
     value: str
-    span: Span | None = _span()
 
 
 @attrs.frozen
-class Name:
+class Name(Placed):
     """A declared name. `kind` says of what, once names are resolved."""
 
     name: str
     kind: NameKind = "unresolved"
-    span: Span | None = _span()
 
 
 @attrs.frozen
-class Verdict:
+class Verdict(Placed):
     """`g.passed`, `g.failed` or `g.fatal`: what guard `guard` said of the event."""
 
     guard: str
     outcome: Outcome
-    span: Span | None = _span()
 
 
 @attrs.frozen(cache_hash=True)
-class Not:
+class Not(Placed):
     """`not operand`."""
 
     operand: "Expr"
-    span: Span | None = _span()
 
 
 @attrs.frozen(cache_hash=True)
-class Negate:
+class Negate(Placed):
     """`-operand`."""
 
     operand: "Expr"
-    span: Span | None = _span()
 
 
 @attrs.frozen(cache_hash=True)
-class Arithmetic:
+class Arithmetic(Placed):
     """`left operator right` with `+`, `-` or `*`."""
 
     operator: Literal["+", "-", "*"]
     left: "Expr"
     right: "Expr"
-    span: Span | None = _span()
 
 
 @attrs.frozen(cache_hash=True)
-class Compare:
+class Compare(Placed):
     """A comparison, chained as in Python: `first` followed by pairs of operator and operand."""
 
     first: "Expr"
     rest: tuple[tuple[str, "Expr"], ...]
-    span: Span | None = _span()
 
 
 @attrs.frozen(cache_hash=True)
-class Member:
+class Member(Placed):
     """`operand in {a, b}`."""
 
     operand: "Expr"
     choices: tuple["Expr", ...]
-    span: Span | None = _span()
 
 
 @attrs.frozen(cache_hash=True)
-class And:
+class And(Placed):
     """Two or more conjuncts."""
 
     operands: tuple["Expr", ...]
-    span: Span | None = _span()
 
 
 @attrs.frozen(cache_hash=True)
-class Or:
+class Or(Placed):
     """Two or more disjuncts."""
 
     operands: tuple["Expr", ...]
-    span: Span | None = _span()
 
 
 Expr = Boolean | Integer | Symbol | Name | Verdict | Not | Negate | Arithmetic | Compare | Member | And | Or

@@ -13,24 +13,7 @@ from math import prod
 
 import attrs
 
-from dsa.expr import (
-    TRUE,
-    Boolean,
-    BooleanDomain,
-    EnumDomain,
-    Environment,
-    Expr,
-    Integer,
-    Interval,
-    Name,
-    Symbol,
-    Value,
-    Values,
-    concrete,
-    evaluate,
-    names,
-    unparse,
-)
+from dsa import expr
 from dsa.meaning import Configuration
 from dsa.simplify import FALSE, Leaf, all_of, constant, negated, substituted
 from dsa.system import System, location_of, start_values
@@ -59,8 +42,8 @@ class Rule:
 
     source: int
     target: int
-    condition: Expr
-    updates: tuple[tuple[int, Expr], ...]
+    condition: expr.Expr
+    updates: tuple[tuple[int, expr.Expr], ...]
     command: int
 
 
@@ -69,7 +52,7 @@ class Watch:
     """Something to look out for: `condition` true at a configuration of `location`."""
 
     location: int
-    condition: Expr
+    condition: expr.Expr
 
 
 @attrs.frozen(slots=False)
@@ -85,7 +68,7 @@ class Ground:
     start: int
     _numbers: dict[str, int] = attrs.field(repr=False)
     #: Conditions that were tried out, with what came of it.
-    _tried: dict[Expr, Expr] = attrs.field(factory=dict, repr=False, eq=False)
+    _tried: dict[expr.Expr, expr.Expr] = attrs.field(factory=dict, repr=False, eq=False)
 
     @cached_property
     def volume(self) -> int:
@@ -122,24 +105,24 @@ class Ground:
         values = tuple(self._value(field, field.low + data // field.stride % field.size) for field in own)
         return Configuration(location.state, values, location.outstanding)
 
-    def _value(self, field: Field, number: int) -> Value:
+    def _value(self, field: Field, number: int) -> expr.Value:
         if field.is_bool:
             return bool(number)
-        is_symbol = isinstance(self._domain_of[field.name], EnumDomain)
+        is_symbol = isinstance(self._domain_of[field.name], expr.EnumDomain)
         return self._symbols[number] if is_symbol else number
 
     @cached_property
     def _domain_of(self) -> dict[str, object]:
         return {variable.name: variable.domain for variable in self.system.variables}
 
-    def encode(self, configuration: Configuration, observed: Mapping[str, Value] | None = None) -> int:
+    def encode(self, configuration: Configuration, observed: Mapping[str, expr.Value] | None = None) -> int:
         """Give the number of a configuration; `observed` has the values of observers, which are 0 or false otherwise."""
         values = {v.name: x for v, x in zip(self.system.machine.variables, configuration.values, strict=True)}
         values |= observed or {}
         data = sum((self.number(values.get(f.name, f.low)) - f.low) * f.stride for f in self.fields)
         return location_of(self.system, configuration) * self.volume + data
 
-    def number(self, value: Value) -> int:
+    def number(self, value: expr.Value) -> int:
         """Give the whole number that stands for a value."""
         return self._numbers[value] if isinstance(value, str) else int(value)
 
@@ -157,68 +140,68 @@ class Ground:
         place, data = divmod(number, self.volume)
         values = self.values(number)
         for rule in self.rules_at[place]:
-            if evaluate(rule.condition, values) is True:
+            if expr.evaluate(rule.condition, values) is True:
                 after = data
                 for index, value in rule.updates:
                     field = self.fields[index]
-                    after += (int(evaluate(value, values)) - int(values[field.name])) * field.stride
+                    after += (int(expr.evaluate(value, values)) - int(values[field.name])) * field.stride
                 yield rule, rule.target * self.volume + after
 
-    def grounded(self, condition: Expr) -> Expr:
+    def grounded(self, condition: expr.Expr) -> expr.Expr:
         """Give a condition over the system's variables and parameters in numbers, decided where its values decide it."""
         return self._decided(self._numeric(condition))
 
-    def watches(self, conditions: Iterable[tuple[int, Expr]]) -> tuple[Watch | None, ...]:
+    def watches(self, conditions: Iterable[tuple[int, expr.Expr]]) -> tuple[Watch | None, ...]:
         """Ground conditions at locations; None for one that is never true."""
         found = ((place, self.grounded(condition)) for place, condition in conditions)
         return tuple(None if condition == FALSE else Watch(place, condition) for place, condition in found)
 
-    def _numeric(self, expr: Expr) -> Expr:
+    def _numeric(self, whole: expr.Expr) -> expr.Expr:
         constants = self.system.machine.constants
 
-        def leaf(node: Leaf) -> Expr:
-            if isinstance(node, Name) and node.kind == "parameter":
+        def leaf(node: Leaf) -> expr.Expr:
+            if isinstance(node, expr.Name) and node.kind == "parameter":
                 value = constants[node.name]
-                return Integer(self._numbers[value]) if isinstance(value, str) else constant(value)
-            if isinstance(node, Symbol):
-                return Integer(self._numbers[node.value])
-            assert isinstance(node, Name), "verdicts are decided in a system"
+                return expr.Integer(self._numbers[value]) if isinstance(value, str) else constant(value)
+            if isinstance(node, expr.Symbol):
+                return expr.Integer(self._numbers[node.value])
+            assert isinstance(node, expr.Name), "verdicts are decided in a system"
             field = self.field_named[node.name]
-            return Integer(field.low) if field.size == 1 else node
+            return expr.Integer(field.low) if field.size == 1 else node
 
-        return substituted(expr, leaf)
+        return substituted(whole, leaf)
 
-    def _decided(self, expr: Expr) -> Expr:
-        if expr in self._tried:
-            return self._tried[expr]
-        read = sorted(names(expr))
+    def _decided(self, node: expr.Expr) -> expr.Expr:
+        if node in self._tried:
+            return self._tried[node]
+        read = sorted(expr.names(node))
         fields = [self.field_named[name] for name in read]
-        result = expr
-        if not isinstance(expr, Boolean) and prod(field.size for field in fields) <= _TRIED:
-            outcomes = (evaluate(expr, there) is True for there in _assignments(fields))
+        result = node
+        if not isinstance(node, expr.Boolean) and prod(field.size for field in fields) <= _TRIED:
+            outcomes = (expr.evaluate(node, there) is True for there in _assignments(fields))
             first = next(outcomes)
-            result = constant(first) if all(outcome == first for outcome in outcomes) else expr
-        self._tried[expr] = result
+            result = constant(first) if all(outcome == first for outcome in outcomes) else node
+        self._tried[node] = result
         return result
 
 
 def ground(system: System) -> Ground:
     """Take the parameters' values: number the values, decide what they decide, drop the commands that can never be taken."""
     machine = system.machine
-    domains = {v.name: (v.domain, concrete(v.domain, machine.constants)) for v in system.variables}
+    domains = {v.name: (v.domain, expr.concrete(v.domain, machine.constants)) for v in system.variables}
     every = [*(v.domain for v in system.variables), *(parameter.domain for parameter in machine.parameters)]
-    numbers = _numbered(domain for domain in every if isinstance(domain, EnumDomain))
+    numbers = _numbered(domain for domain in every if isinstance(domain, expr.EnumDomain))
     fields, stride = [], 1
     for name, (domain, values) in domains.items():
         low, size = _extent(values, numbers)
-        fields.append(Field(name, low, size, stride, isinstance(domain, BooleanDomain)))
+        fields.append(Field(name, low, size, stride, isinstance(domain, expr.BooleanDomain)))
         stride *= size
     draft = Ground(system, tuple(fields), (), 0, numbers)
-    initial = {name: evaluate(value, machine.constants) for name, value in start_values(system).items()}
+    initial = {name: expr.evaluate(value, machine.constants) for name, value in start_values(system).items()}
     start = sum((draft.number(initial[field.name]) - field.low) * field.stride for field in fields)
     place = {field.name: index for index, field in enumerate(fields)}
     rules = []
-    known: dict[tuple[object, ...], tuple[Expr, tuple[tuple[int, Expr], ...]]] = {}
+    known: dict[tuple[object, ...], tuple[expr.Expr, tuple[tuple[int, expr.Expr], ...]]] = {}
     for index, command in enumerate(system.commands):
         same = (command.enabled, command.safe, command.rivals, command.updates)  # the same rows hold at many locations
         if same not in known:
@@ -230,10 +213,10 @@ def ground(system: System) -> Ground:
     return attrs.evolve(draft, rules=tuple(rules), start=start)
 
 
-def _condition(draft: Ground, enabled: Expr, safe: Expr, rivals: tuple[Expr, ...]) -> Expr:
+def _condition(draft: Ground, enabled: expr.Expr, safe: expr.Expr, rivals: tuple[expr.Expr, ...]) -> expr.Expr:
     """Give when a command is taken, without what its values decide: most are safe and have no rival whenever enabled."""
     condition = draft.grounded(enabled)
-    if safe != TRUE and draft.grounded(all_of([enabled, negated(safe)])) != FALSE:
+    if safe != expr.TRUE and draft.grounded(all_of([enabled, negated(safe)])) != FALSE:
         condition = draft.grounded(all_of([enabled, safe]))
     for rival in rivals:
         if draft.grounded(all_of([enabled, rival])) != FALSE:
@@ -241,7 +224,7 @@ def _condition(draft: Ground, enabled: Expr, safe: Expr, rivals: tuple[Expr, ...
     return condition
 
 
-def _numbered(domains: Iterable[EnumDomain]) -> dict[str, int]:
+def _numbered(domains: Iterable[expr.EnumDomain]) -> dict[str, int]:
     """Number the values of enumerations; those first met together are consecutive."""
     numbers: dict[str, int] = {}
     for domain in domains:
@@ -250,25 +233,25 @@ def _numbered(domains: Iterable[EnumDomain]) -> dict[str, int]:
     return numbers
 
 
-def _extent(values: Values, numbers: dict[str, int]) -> tuple[int, int]:
-    if isinstance(values, Interval):
+def _extent(values: expr.Values, numbers: dict[str, int]) -> tuple[int, int]:
+    if isinstance(values, expr.Interval):
         assert values.high is not None, "variables have finite domains"
         return values.low, max(1, values.high - values.low + 1)
     found = [numbers[value] if isinstance(value, str) else int(value) for value in values.values]
     return min(found), max(found) - min(found) + 1
 
 
-def _assignments(fields: list[Field]) -> Iterator[Environment]:
+def _assignments(fields: list[Field]) -> Iterator[expr.Environment]:
     ranges = [(False, True) if f.is_bool else range(f.low, f.low + f.size) for f in fields]
     for values in product(*ranges):
         yield {field.name: value for field, value in zip(fields, values, strict=True)}
 
 
-def python_source(expr: Expr, spelled: Mapping[str, str]) -> str:
+def python_source(whole: expr.Expr, spelled: Mapping[str, str]) -> str:
     """Write a ground expression as Python; `spelled` has the text for each field."""
 
-    def leaf(node: Leaf) -> Expr:
-        assert isinstance(node, Name), "verdicts are decided in a system"
-        return Name(spelled[node.name])
+    def leaf(node: Leaf) -> expr.Expr:
+        assert isinstance(node, expr.Name), "verdicts are decided in a system"
+        return expr.Name(spelled[node.name])
 
-    return unparse(substituted(expr, leaf)) if not isinstance(expr, Boolean) else repr(expr.value)
+    return expr.unparse(substituted(whole, leaf)) if not isinstance(whole, expr.Boolean) else repr(whole.value)

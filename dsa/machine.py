@@ -10,39 +10,9 @@ from typing import Any
 
 import attrs
 
+from dsa import declarations, expr
 from dsa.claims import Property, Scenario
-from dsa.declarations import (
-    OUTSIDE,
-    STAR,
-    TIMER_PREFIX,
-    Assign,
-    Cases,
-    Effect,
-    Emit,
-    Event,
-    Generator,
-    Guard,
-    Parameter,
-    Prompt,
-    State,
-    Transition,
-    Variable,
-    WorkflowStep,
-)
 from dsa.errors import ParameterError, Span
-from dsa.expr import (
-    Choices,
-    Environment,
-    Expr,
-    Interval,
-    Value,
-    Values,
-    concrete,
-    evaluate,
-    guards_read,
-    show_value,
-    unparse_domain,
-)
 from dsa.words import closest, nearest
 
 
@@ -51,31 +21,31 @@ class Machine:
     """A whole document. For a Steps document, `steps` and `goal` are kept beside what they expand into."""
 
     name: str
-    transitions: tuple[Transition, ...]
-    states: tuple[State, ...]
+    transitions: tuple[declarations.Transition, ...]
+    states: tuple[declarations.State, ...]
     initial: str
-    parameters: tuple[Parameter, ...] = ()
-    variables: tuple[Variable, ...] = ()
-    events: tuple[Event, ...] = ()
-    effects: tuple[Effect, ...] = ()
-    guards: tuple[Guard, ...] = ()
-    generators: tuple[Generator, ...] = ()
+    parameters: tuple[declarations.Parameter, ...] = ()
+    variables: tuple[declarations.Variable, ...] = ()
+    events: tuple[declarations.Event, ...] = ()
+    effects: tuple[declarations.Effect, ...] = ()
+    guards: tuple[declarations.Guard, ...] = ()
+    generators: tuple[declarations.Generator, ...] = ()
     properties: tuple[Property, ...] = ()
     scenarios: tuple[Scenario, ...] = ()
-    cases: tuple[Cases, ...] = ()
-    prompts: tuple[Prompt, ...] = ()
+    cases: tuple[declarations.Cases, ...] = ()
+    prompts: tuple[declarations.Prompt, ...] = ()
     constraints: str = ""
-    steps: tuple[WorkflowStep, ...] = ()
-    goal: Expr | None = None
+    steps: tuple[declarations.WorkflowStep, ...] = ()
+    goal: expr.Expr | None = None
     span: Span | None = attrs.field(default=None, eq=False, repr=False, kw_only=True)
 
-    def at(self, values: Mapping[str, Value] | None = None, /, **more: Value) -> "Machine":
+    def at(self, values: Mapping[str, expr.Value] | None = None, /, **more: expr.Value) -> "Machine":
         """Give the machine with other parameter values.
 
         A name that is not a parameter but the first part of some (`rmax` of `rmax.g_test`, `rmax.g_impl`) sets
         them all. Raises ParameterError for an unknown name or a value outside its domain.
         """
-        wanted: dict[str, Value] = {}
+        wanted: dict[str, expr.Value] = {}
         for name, value in {**(values or {}), **more}.items():
             wanted |= dict.fromkeys(self._parameters_named(name), value)
         for parameter in self.parameters:
@@ -88,35 +58,34 @@ class Machine:
         known = [parameter.name for parameter in self.parameters]
         found = [name] if name in known else [other for other in known if other.startswith(f"{name}.")]
         if not found:
-            msg = f"machine {self.name} has no parameter '{name}'; {closest(name, known)}"
-            raise ParameterError(msg)
+            raise ParameterError(f"machine {self.name} has no parameter '{name}'; {closest(name, known)}")
         return found
 
     @cached_property
-    def constants(self) -> dict[str, Value]:
+    def constants(self) -> dict[str, expr.Value]:
         """The parameters' values."""
         return {parameter.name: parameter.default for parameter in self.parameters}
 
     @cached_property
-    def values_of(self) -> dict[str, Values]:
+    def values_of(self) -> dict[str, expr.Values]:
         """For each variable, the values its domain holds at the parameters' values."""
-        return {variable.name: concrete(variable.domain, self.constants) for variable in self.variables}
+        return {variable.name: expr.concrete(variable.domain, self.constants) for variable in self.variables}
 
     @cached_property
-    def initial_values(self) -> tuple[Value, ...]:
+    def initial_values(self) -> tuple[expr.Value, ...]:
         """The variables' values at the start, in declared order."""
-        return tuple(evaluate(variable.initial, self.constants) for variable in self.variables)
+        return tuple(expr.evaluate(variable.initial, self.constants) for variable in self.variables)
 
     @cached_property
-    def state_named(self) -> dict[str, State]:
+    def state_named(self) -> dict[str, declarations.State]:
         """All states, parents included, by name."""
         return {state.name: state for state in self.states}
 
     @cached_property
-    def event_named(self) -> dict[str, Event]:
+    def event_named(self) -> dict[str, declarations.Event]:
         """All events by name, with `E.failed` for every effect that has answers (S7); timers are not in it."""
         events = {event.name: event for event in self.events}
-        failures = (Event(f"{effect}.failed", effect) for effect in self.answers)
+        failures = (declarations.Event(f"{effect}.failed", effect) for effect in self.answers)
         return events | {failure.name: failure for failure in failures}
 
     @cached_property
@@ -124,23 +93,27 @@ class Machine:
         """For each effect that has answers, the declared events that answer it."""
         found: dict[str, tuple[str, ...]] = {}
         for event in self.events:
-            if event.origin != OUTSIDE:
+            if event.origin != declarations.OUTSIDE:
                 found[event.origin] = (*found.get(event.origin, ()), event.name)
         return found
 
     @cached_property
-    def effect_named(self) -> dict[str, Effect]:
+    def effect_named(self) -> dict[str, declarations.Effect]:
         """What the Effects say about each effect that they list or a row emits; nothing is said about those that they do not list."""
-        emitted = {item.effect for row in self.transitions for item in row.effects if isinstance(item, Emit)}
-        return {name: Effect(name) for name in sorted(emitted)} | {effect.name: effect for effect in self.effects}
+        emitted = {
+            item.effect for row in self.transitions for item in row.effects if isinstance(item, declarations.Emit)
+        }
+        return {name: declarations.Effect(name) for name in sorted(emitted)} | {
+            effect.name: effect for effect in self.effects
+        }
 
     @cached_property
-    def step_named(self) -> dict[str, WorkflowStep]:
+    def step_named(self) -> dict[str, declarations.WorkflowStep]:
         """The workflow's steps by name; only a Steps document has any."""
         return {step.name: step for step in self.steps}
 
     @cached_property
-    def guard_named(self) -> dict[str, Guard]:
+    def guard_named(self) -> dict[str, declarations.Guard]:
         """All guards by name."""
         return {guard.name: guard for guard in self.guards}
 
@@ -171,7 +144,7 @@ class Machine:
             yield state
             state = state.rpartition(".")[0]
         if not final:
-            yield STAR
+            yield declarations.STAR
 
     def entered(self, target: str) -> str:
         """Give the leaf that is entered with `target`: its initial child, and so on inwards."""
@@ -180,9 +153,9 @@ class Machine:
         return target
 
     @cached_property
-    def rows_from(self) -> dict[tuple[str, str], tuple[Transition, ...]]:
+    def rows_from(self) -> dict[tuple[str, str], tuple[declarations.Transition, ...]]:
         """The rows as written, by source and event."""
-        rows: dict[tuple[str, str], tuple[Transition, ...]] = {}
+        rows: dict[tuple[str, str], tuple[declarations.Transition, ...]] = {}
         for row in self.transitions:
             rows[row.source, row.event] = (*rows.get((row.source, row.event), ()), row)
         return rows
@@ -195,7 +168,7 @@ class Machine:
             found[source] = (*found.get(source, ()), event)
         return found
 
-    def rows_for(self, state: str, event: str) -> tuple[Transition, ...]:
+    def rows_for(self, state: str, event: str) -> tuple[declarations.Transition, ...]:
         """Give the rows for an event that is not a timer: those of the innermost source that has any (S3).
 
         A final state has none, its parents' rows included.
@@ -209,7 +182,10 @@ class Machine:
 
     @cached_property
     def _timers_of(self) -> dict[str, tuple[str, ...]]:
-        timers = {s: tuple(e for e in events if e.startswith(TIMER_PREFIX)) for s, events in self.events_from.items()}
+        timers = {
+            s: tuple(e for e in events if e.startswith(declarations.TIMER_PREFIX))
+            for s, events in self.events_from.items()
+        }
         return {source: events for source, events in timers.items() if events}
 
     def armed(self, state: str) -> tuple[tuple[str, str], ...]:
@@ -241,9 +217,9 @@ class Machine:
         return found[0] if len(found) == 1 else None
 
 
-def read_guards(rows: tuple[Transition, ...]) -> tuple[str, ...]:
+def read_guards(rows: tuple[declarations.Transition, ...]) -> tuple[str, ...]:
     """Give the guards that rows for one event read, sorted: exactly these have a verdict (S2)."""
-    return tuple(sorted({guard for row in rows for guard in guards_read(row.condition)}))
+    return tuple(sorted({guard for row in rows for guard in expr.guards_read(row.condition)}))
 
 
 def step_of(machine: Machine, state: str) -> str:
@@ -266,35 +242,37 @@ def _step_of(machine: Machine, state: str) -> str:
     return judging[0] if len(judging) == 1 else machine.name
 
 
-def workflow_variables_set(machine: Machine, row: Transition) -> tuple[str, ...]:
+def workflow_variables_set(machine: Machine, row: declarations.Transition) -> tuple[str, ...]:
     """Return the workflow variables that a row assigns."""
     workflow = {variable.name for variable in machine.variables if variable.scope == "workflow"}
-    return tuple(u.variable for u in row.updates if isinstance(u, Assign) and u.variable in workflow)
+    return tuple(u.variable for u in row.updates if isinstance(u, declarations.Assign) and u.variable in workflow)
 
 
-def fault_of_value(declared: Parameter | Variable, value: Value, constants: Environment) -> str:
+def fault_of_value(
+    declared: declarations.Parameter | declarations.Variable, value: expr.Value, constants: expr.Environment
+) -> str:
     """Return why a value does not fit what is declared; an empty text when it does."""
-    values = concrete(declared.domain, constants)
+    values = expr.concrete(declared.domain, constants)
     if values.contains(value):
         return ""
-    name, domain = f"{type(declared).__name__.lower()} {declared.name}", unparse_domain(declared.domain)
-    if isinstance(values, Interval) and (isinstance(value, bool) or not isinstance(value, int)):
-        given = f"'{value}'" if isinstance(value, str) else show_value(value)
+    name, domain = f"{type(declared).__name__.lower()} {declared.name}", expr.unparse_domain(declared.domain)
+    if isinstance(values, expr.Interval) and (isinstance(value, bool) or not isinstance(value, int)):
+        given = f"'{value}'" if isinstance(value, str) else expr.show_value(value)
         return f"{name} = {given} is not a whole number; its domain is {domain}"
-    meant = nearest(str(value), map(show_value, values.values)) if isinstance(values, Choices) else None
+    meant = nearest(str(value), map(expr.show_value, values.values)) if isinstance(values, expr.Choices) else None
     hint = "" if meant is None else f"; did you mean '{meant}'?"
-    return f"{name} = {show_value(value)} lies outside its domain {domain}{hint}"
+    return f"{name} = {expr.show_value(value)} lies outside its domain {domain}{hint}"
 
 
-def minima(machine: Machine) -> dict[str, Value]:
+def minima(machine: Machine) -> dict[str, expr.Value]:
     """Give the smallest value of every parameter: the low bound, `false`, the first of an enumeration."""
-    smallest: dict[str, Value] = {}
+    smallest: dict[str, expr.Value] = {}
     for parameter in machine.parameters:
-        domain = concrete(parameter.domain, {})
-        smallest[parameter.name] = domain.low if isinstance(domain, Interval) else domain.values[0]
+        domain = expr.concrete(parameter.domain, {})
+        smallest[parameter.name] = domain.low if isinstance(domain, expr.Interval) else domain.values[0]
     return smallest
 
 
-def environment(machine: Machine, values: tuple[Value, ...]) -> Environment:
+def environment(machine: Machine, values: tuple[expr.Value, ...]) -> expr.Environment:
     """Give the flat environment of parameters and variables that expressions are evaluated in."""
     return machine.constants | {variable.name: value for variable, value in zip(machine.variables, values, strict=True)}

@@ -107,32 +107,30 @@ def require_known(machine: Machine, occurrence: Occurrence) -> None:
     """Raise OccurrenceError unless the event, its guards and their verdicts exist (S4)."""
     if occurrence.event.startswith(TIMER_PREFIX):
         if (occurrence.source, occurrence.event) not in machine.rows_from:
-            msg = f"machine {machine.name} has no timer '{occurrence.event}' in {occurrence.source}"
-            raise OccurrenceError(msg)
+            raise OccurrenceError(f"machine {machine.name} has no timer '{occurrence.event}' in {occurrence.source}")
     elif occurrence.event not in machine.event_named:
-        msg = f"machine {machine.name} has no event '{occurrence.event}'; {closest(occurrence.event, machine.event_named)}"
-        raise OccurrenceError(msg)
+        raise OccurrenceError(
+            f"machine {machine.name} has no event '{occurrence.event}'; {closest(occurrence.event, machine.event_named)}"
+        )
     elif occurrence.source is not None:
-        msg = f"only a timer has a source; '{occurrence.event}' is an event"
-        raise OccurrenceError(msg)
+        raise OccurrenceError(f"only a timer has a source; '{occurrence.event}' is an event")
     for guard, outcome in occurrence.verdicts:
         if guard not in machine.guard_named:
-            msg = f"machine {machine.name} has no guard '{guard}'; {closest(guard, machine.guard_named)}"
-            raise OccurrenceError(msg)
+            raise OccurrenceError(
+                f"machine {machine.name} has no guard '{guard}'; {closest(guard, machine.guard_named)}"
+            )
         if outcome not in machine.guard_named[guard].outcomes:
             allowed = ", ".join(machine.guard_named[guard].outcomes)
-            msg = f"guard {guard} cannot say '{outcome}'; it says: {allowed}"
-            raise OccurrenceError(msg)
+            raise OccurrenceError(f"guard {guard} cannot say '{outcome}'; it says: {allowed}")
 
 
 def _require_exact_verdicts(rows: tuple[Transition, ...], occurrence: Occurrence) -> None:
     needed, given = read_guards(rows), tuple(guard for guard, _ in occurrence.verdicts)
     if needed != given:
-        msg = (
+        raise OccurrenceError(
             f"'{occurrence.event}' needs one verdict each from: {', '.join(needed) or 'no guard'}; "
             f"given: {', '.join(given) or 'none'}"
         )
-        raise OccurrenceError(msg)
 
 
 def _late(machine: Machine, configuration: Configuration, occurrence: Occurrence) -> str:

@@ -5,145 +5,126 @@ Takes and gives expression trees; the result has the same value in every environ
 
 from collections.abc import Callable, Container, Iterable
 
-from dsa.expr import (
-    COMPARISONS,
-    TRUE,
-    And,
-    Arithmetic,
-    Boolean,
-    Compare,
-    Expr,
-    Integer,
-    Member,
-    Name,
-    Negate,
-    Not,
-    Or,
-    Symbol,
-    Value,
-    Verdict,
-    conjunction,
-    disjunction,
-)
+from dsa import expr
 
-FALSE = Boolean(False)  # noqa: FBT003  (a node, not a flag)
+FALSE = expr.Boolean(False)  # noqa: FBT003  (a node, not a flag)
 _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
-Constant = Boolean | Integer | Symbol
+Constant = expr.Boolean | expr.Integer | expr.Symbol
 
 
-def constant(value: Value) -> Constant:
+def constant(value: expr.Value) -> Constant:
     """Give the node of a value."""
     if isinstance(value, bool):
-        return Boolean(value)
-    return Integer(value) if isinstance(value, int) else Symbol(value)
+        return expr.Boolean(value)
+    return expr.Integer(value) if isinstance(value, int) else expr.Symbol(value)
 
 
-Leaf = Name | Verdict | Symbol
+Leaf = expr.Name | expr.Verdict | expr.Symbol
 
 
-def substituted(expr: Expr, leaf: Callable[[Leaf], Expr]) -> Expr:
+def substituted(node: expr.Expr, leaf: Callable[[Leaf], expr.Expr]) -> expr.Expr:
     """Replace every name, verdict and enumeration value by what `leaf` gives for it, and fold what that decides."""
-    match expr:
-        case Name() | Verdict() | Symbol():
-            return leaf(expr)
-        case Not(operand):
+    match node:
+        case expr.Name() | expr.Verdict() | expr.Symbol():
+            return leaf(node)
+        case expr.Not(operand):
             return negated(substituted(operand, leaf))
-        case Negate(operand):
+        case expr.Negate(operand):
             return _negative(substituted(operand, leaf))
-        case Arithmetic(sign, left, right):
+        case expr.Arithmetic(sign, left, right):
             return _arithmetic(sign, substituted(left, leaf), substituted(right, leaf))
-        case Compare(first, rest):
+        case expr.Compare(first, rest):
             operands = [substituted(first, leaf), *(substituted(operand, leaf) for _, operand in rest)]
             pairs = zip(operands, (sign for sign, _ in rest), operands[1:], strict=False)
             return all_of(compared(left, sign, right) for left, sign, right in pairs)
-        case Member(operand, choices):
+        case expr.Member(operand, choices):
             value = substituted(operand, leaf)
             return any_of(compared(value, "==", substituted(choice, leaf)) for choice in choices)
-        case And(operands):
+        case expr.And(operands):
             return all_of(substituted(operand, leaf) for operand in operands)
-        case Or(operands):
+        case expr.Or(operands):
             return any_of(substituted(operand, leaf) for operand in operands)
-        case Boolean() | Integer():
-            return expr
+        case expr.Boolean() | expr.Integer():
+            return node
 
 
-def simplified(expr: Expr) -> Expr:
+def simplified(node: expr.Expr) -> expr.Expr:
     """Fold what is decided by constants alone; chains and memberships become plain comparisons."""
-    return substituted(expr, lambda name: name)
+    return substituted(node, lambda name: name)
 
 
-def all_of(operands: Iterable[Expr]) -> Expr:
+def all_of(operands: Iterable[expr.Expr]) -> expr.Expr:
     """Join by `and`: without what is true, without repetition; false when some operand is, or contradicts another."""
-    kept: dict[Expr, None] = {}
+    kept: dict[expr.Expr, None] = {}
     for operand in operands:
-        for part in operand.operands if isinstance(operand, And) else (operand,):
+        for part in operand.operands if isinstance(operand, expr.And) else (operand,):
             if part == FALSE or negated(part) in kept:
                 return FALSE
-            if part != TRUE:
+            if part != expr.TRUE:
                 kept[part] = None
-    if any(isinstance(part, Not) and _said(part.operand, kept) for part in kept):
+    if any(isinstance(part, expr.Not) and _said(part.operand, kept) for part in kept):
         return FALSE
-    return conjunction(list(kept))
+    return expr.conjunction(list(kept))
 
 
-def _said(expr: Expr, kept: Container[Expr]) -> bool:
+def _said(node: expr.Expr, kept: Container[expr.Expr]) -> bool:
     """Tell whether an expression follows from what is kept by its form alone."""
-    match expr:
-        case And(operands):
+    match node:
+        case expr.And(operands):
             return all(_said(operand, kept) for operand in operands)
-        case Or(operands):
+        case expr.Or(operands):
             return any(_said(operand, kept) for operand in operands)
         case _:
-            return expr in kept
+            return node in kept
 
 
-def any_of(operands: Iterable[Expr]) -> Expr:
+def any_of(operands: Iterable[expr.Expr]) -> expr.Expr:
     """Join by `or`: without what is false, without repetition; true when some operand is, or two say everything."""
-    kept: dict[Expr, None] = {}
+    kept: dict[expr.Expr, None] = {}
     for operand in operands:
-        for part in operand.operands if isinstance(operand, Or) else (operand,):
-            if part == TRUE or negated(part) in kept:
-                return TRUE
+        for part in operand.operands if isinstance(operand, expr.Or) else (operand,):
+            if part == expr.TRUE or negated(part) in kept:
+                return expr.TRUE
             if part != FALSE:
                 kept[part] = None
-    return disjunction(list(kept))
+    return expr.disjunction(list(kept))
 
 
-def negated(expr: Expr) -> Expr:
+def negated(node: expr.Expr) -> expr.Expr:
     """Negate: a constant, a comparison and a negation lose the `not`."""
-    match expr:
-        case Boolean(value):
-            return Boolean(not value)
-        case Not(operand):
+    match node:
+        case expr.Boolean(value):
+            return expr.Boolean(not value)
+        case expr.Not(operand):
             return operand
-        case Compare(first, ((sign, second),)):
-            return Compare(first, ((_OPPOSITE[sign], second),))
+        case expr.Compare(first, ((sign, second),)):
+            return expr.Compare(first, ((_OPPOSITE[sign], second),))
         case _:
-            return Not(expr)
+            return expr.Not(node)
 
 
-def compared(left: Expr, sign: str, right: Expr) -> Expr:
+def compared(left: expr.Expr, sign: str, right: expr.Expr) -> expr.Expr:
     """Compare two expressions of one type; what two constants or two equal sides decide is decided."""
     if isinstance(left, Constant) and isinstance(right, Constant):
-        return Boolean(COMPARISONS[sign](left.value, right.value))
+        return expr.Boolean(expr.COMPARISONS[sign](left.value, right.value))
     if left == right:
-        return Boolean(sign in {"==", "<=", ">="})
+        return expr.Boolean(sign in {"==", "<=", ">="})
     for one, other in ((left, right), (right, left)):
-        if isinstance(other, Boolean):
+        if isinstance(other, expr.Boolean):
             return one if other.value == (sign == "==") else negated(one)
-    return Compare(left, ((sign, right),))
+    return expr.Compare(left, ((sign, right),))
 
 
-def _negative(operand: Expr) -> Expr:
-    return Integer(-operand.value) if isinstance(operand, Integer) else Negate(operand)
+def _negative(operand: expr.Expr) -> expr.Expr:
+    return expr.Integer(-operand.value) if isinstance(operand, expr.Integer) else expr.Negate(operand)
 
 
-def _arithmetic(sign: str, left: Expr, right: Expr) -> Expr:
-    if isinstance(left, Integer) and isinstance(right, Integer):
+def _arithmetic(sign: str, left: expr.Expr, right: expr.Expr) -> expr.Expr:
+    if isinstance(left, expr.Integer) and isinstance(right, expr.Integer):
         a, b = left.value, right.value
-        return Integer(a + b if sign == "+" else a - b if sign == "-" else a * b)
-    zero, one = Integer(0), Integer(1)
+        return expr.Integer(a + b if sign == "+" else a - b if sign == "-" else a * b)
+    zero, one = expr.Integer(0), expr.Integer(1)
     if sign in "+-" and right == zero:
         return left
     if sign == "+" and left == zero:
@@ -152,4 +133,4 @@ def _arithmetic(sign: str, left: Expr, right: Expr) -> Expr:
         return zero
     if sign == "*" and one in (left, right):
         return right if left == one else left
-    return Arithmetic(sign, left, right)  # type: ignore[arg-type]  # one of the three signs
+    return expr.Arithmetic(sign, left, right)  # type: ignore[arg-type]  # one of the three signs

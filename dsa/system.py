@@ -12,18 +12,8 @@ from math import prod
 
 import attrs
 
+from dsa import expr
 from dsa.declarations import OUTSIDE, STAY, Assign, Emit, Transition, Variable
-from dsa.expr import (
-    TRUE,
-    BooleanDomain,
-    EnumDomain,
-    Expr,
-    Member,
-    Name,
-    RangeDomain,
-    Symbol,
-    Verdict,
-)
 from dsa.machine import Machine, read_guards
 from dsa.meaning import Configuration, Occurrence, Reason, after_effects
 from dsa.simplify import FALSE, Leaf, all_of, any_of, compared, constant, negated, simplified, substituted
@@ -60,20 +50,20 @@ class Command:
     target: int
     occurrence: Occurrence
     row: int
-    enabled: Expr
-    safe: Expr
-    rivals: tuple[Expr, ...]
-    updates: tuple[tuple[str, Expr], ...]
+    enabled: expr.Expr
+    safe: expr.Expr
+    rivals: tuple[expr.Expr, ...]
+    updates: tuple[tuple[str, expr.Expr], ...]
     effects: tuple[str, ...]
     ended: frozenset[Promise]
 
     @property
-    def condition(self) -> Expr:
+    def condition(self) -> expr.Expr:
         """When the row is taken."""
         return all_of([self.enabled, self.safe, *map(negated, self.rivals)])
 
     @cached_property
-    def after(self) -> dict[str, Expr]:
+    def after(self) -> dict[str, expr.Expr]:
         """What each updated variable is set to."""
         return dict(self.updates)
 
@@ -89,7 +79,7 @@ class Fault:
     occurrence: Occurrence
     reason: Reason
     rows: tuple[int, ...]
-    condition: Expr
+    condition: expr.Expr
 
 
 @attrs.frozen(slots=False)
@@ -153,17 +143,17 @@ class _Case:
 
     row: Transition
     number: int
-    enabled: Expr
-    rivals: tuple[Expr, ...]
-    overlaps: tuple[tuple[int, Expr], ...]
-    changed: tuple[tuple[str, Expr], ...]
-    safe: Expr
-    unsafe: Expr
-    allowed: Expr
+    enabled: expr.Expr
+    rivals: tuple[expr.Expr, ...]
+    overlaps: tuple[tuple[int, expr.Expr], ...]
+    changed: tuple[tuple[str, expr.Expr], ...]
+    safe: expr.Expr
+    unsafe: expr.Expr
+    allowed: expr.Expr
 
 
 #: When no row is enabled on an occurrence, and the rows that can be.
-_Answer = tuple[Expr, tuple[_Case, ...]]
+_Answer = tuple[expr.Expr, tuple[_Case, ...]]
 
 
 class _Layout:
@@ -250,18 +240,18 @@ class _Layout:
             safe = all_of(in_domain(self._domains[name], value) for name, value in updates)
             alone = tuple(condition for _, condition in rivals)
             taken = all_of([enabled, *map(negated, alone)])
-            changed = tuple((name, value) for name, value in updates if value != Name(name, "variable"))
+            changed = tuple((name, value) for name, value in updates if value != expr.Name(name, "variable"))
             unsafe, allowed = all_of([taken, negated(safe)]), all_of([taken, safe])
             number = self._row_index[id(row)]
             cases.append(_Case(row, number, enabled, alone, tuple(later), changed, safe, unsafe, allowed))
         return negated(any_of(enabled for _, enabled in found)), tuple(cases)
 
-    def _enabled(self, occurrence: Occurrence, rows: tuple[Transition, ...]) -> Iterator[tuple[Transition, Expr]]:
+    def _enabled(self, occurrence: Occurrence, rows: tuple[Transition, ...]) -> Iterator[tuple[Transition, expr.Expr]]:
         """Give the rows that can be enabled, each with when it is: verdicts and `else` decided (S3)."""
         said = dict(occurrence.verdicts)
 
-        def decided(node: Leaf) -> Expr:
-            return constant(said[node.guard] == node.outcome) if isinstance(node, Verdict) else node
+        def decided(node: Leaf) -> expr.Expr:
+            return constant(said[node.guard] == node.outcome) if isinstance(node, expr.Verdict) else node
 
         plain = [(row, substituted(row.condition, decided)) for row in rows if not row.is_else]
         otherwise = negated(any_of(condition for _, condition in plain))
@@ -282,12 +272,14 @@ class _Layout:
         what = (case.enabled, case.safe, case.rivals, case.changed)
         self._commands.append(Command(place, target, occurrence, case.number, *what, emitted, ended))
 
-    def _updated(self, update: object) -> Expr:
+    def _updated(self, update: object) -> expr.Expr:
         if isinstance(update, Assign):
             return simplified(update.value)
         return simplified(self._domains[update.variable].initial)  # type: ignore[attr-defined]  # Revoke
 
-    def _fault(self, place: int, occurrence: Occurrence, reason: Reason, rows: tuple[int, ...], when: Expr) -> None:
+    def _fault(
+        self, place: int, occurrence: Occurrence, reason: Reason, rows: tuple[int, ...], when: expr.Expr
+    ) -> None:
         if when != FALSE:
             self._faults.append(Fault(place, occurrence, reason, rows, when))
 
@@ -307,21 +299,21 @@ class _Layout:
         return frozenset(ended)
 
 
-def in_domain(variable: Variable, value: Expr) -> Expr:
+def in_domain(variable: Variable, value: expr.Expr) -> expr.Expr:
     """Say that a value lies in a variable's domain."""
     match variable.domain:
-        case BooleanDomain():
-            return TRUE
-        case EnumDomain(choices):
-            if isinstance(value, Symbol):
+        case expr.BooleanDomain():
+            return expr.TRUE
+        case expr.EnumDomain(choices):
+            if isinstance(value, expr.Symbol):
                 return constant(value.value in choices)
-            return simplified(Member(value, tuple(map(Symbol, choices))))
-        case RangeDomain(low, high):
+            return simplified(expr.Member(value, tuple(map(expr.Symbol, choices))))
+        case expr.RangeDomain(low, high):
             above = compared(simplified(low), "<=", value)
             return above if high is None else all_of([above, compared(value, "<=", simplified(high))])
 
 
-def start_values(system: System) -> dict[str, Expr]:
+def start_values(system: System) -> dict[str, expr.Expr]:
     """Give the variables' values at the start, over parameters."""
     return {variable.name: simplified(variable.initial) for variable in system.variables}
 

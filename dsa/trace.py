@@ -67,8 +67,7 @@ def follow(machine: Machine, occurrences: Iterable[Occurrence]) -> Trace:
     for occurrence in occurrences:
         taken = step(machine, configuration, occurrence)
         if not isinstance(taken, Taken):
-            msg = f"{show_occurrence(occurrence)} is refused in {configuration.state}: {taken.message}"
-            raise ValueError(msg)  # noqa: TRY004  (the sequence is wrong, not its type)
+            raise ValueError(f"{show_occurrence(occurrence)} is refused in {configuration.state}: {taken.message}")  # noqa: TRY004  (the sequence is wrong, not its type)
         steps.append(_step(names, configuration, occurrence, taken))
         configuration = taken.configuration
     values = tuple(zip(names, machine.initial_values, strict=True))

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from dsa import kernel
+from dsa import claims, kernel
 from dsa.checks.certify_proofs import NoProofError, Prover
 from dsa.checks.certify_ranks import explored, guarded
 from dsa.checks.certify_steps import require_few_cases
@@ -19,18 +19,6 @@ from dsa.checks.evidence import Evidence, Explored, Fair, Inductive, Lemma, Rank
 from dsa.checks.observers import COUNT, NOW, OPEN, SEEN, WAITING
 from dsa.checks.prove import Proof, ProofReport
 from dsa.checks.report import Report
-from dsa.claims import (
-    Always,
-    AtMost,
-    EverywherePossible,
-    Form,
-    LeadsTo,
-    Never,
-    OnlyAfter,
-    Possible,
-    Unchanged,
-    show,
-)
 from dsa.declarations import Effect
 from dsa.expr import Expr, Name, Value, show_value, unparse
 from dsa.kernel import GUARDED, REST, STUCK, TABLE
@@ -92,7 +80,7 @@ class Certifier:
         self._faultless: Lemmas = {}
         self._prover: Prover | None = None
 
-    def hold(self, form: Form | str, values: Mapping[str, Value]) -> bool:
+    def hold(self, form: claims.Form | str, values: Mapping[str, Value]) -> bool:
         """Claim something at values of all parameters: a property, or what the kernel knows of every machine by a text."""
 
         def write(claim: Claim) -> Claim:
@@ -122,12 +110,12 @@ class Certifier:
 
         return self._add(TABLE, write, values)
 
-    def prove(self, form: Form | str, system: System, evidence: Evidence) -> bool:
+    def prove(self, form: claims.Form | str, system: System, evidence: Evidence) -> bool:
         """Claim something for all parameter values; the lemmas that show the machine free of faults go into every such claim."""
         if isinstance(evidence, Explored):
             held = [self.hold(form, dict(values)) for values in evidence.valuations]
             return all(held)
-        keys = _keys(system)
+        keys = [" ".join([place.state, *sorted(place.outstanding)]) for place in system.locations]
         lemmas = _lemmas(keys, form, evidence)
         given = {
             "lemmas": {key: [*dict.fromkeys([*self._faultless.get(key, ()), *lemmas.get(key, ())])] for key in keys}
@@ -155,9 +143,9 @@ class Certifier:
         return {name: show_value(values[name]) for name in self._machine.constants}
 
     def _add(
-        self, form: Form | str, write: Callable[[Claim], Claim], values: Mapping[str, Value] | None = None
+        self, form: claims.Form | str, write: Callable[[Claim], Claim], values: Mapping[str, Value] | None = None
     ) -> bool:
-        claim, said = spelled(form), form if isinstance(form, str) else show(form)
+        claim, said = spelled(form), form if isinstance(form, str) else claims.show(form)
         if claim is None:
             self.leave_out(said, _ODDS)
             return False
@@ -169,31 +157,31 @@ class Certifier:
         return True
 
 
-def spelled(form: Form | str) -> Claim | None:
+def spelled(form: claims.Form | str) -> Claim | None:
     """Give a claim as the kernel reads it; None for the two forms that speak of odds."""
     match form:
         case str():
             return _claim(form)
-        case Always(p):
+        case claims.Always(p):
             return _claim("always {}", p)
-        case Never(p):
+        case claims.Never(p):
             return _claim("never {}", p)
-        case Possible(p):
+        case claims.Possible(p):
             return _claim("possible {}", p)
-        case EverywherePossible(p):
+        case claims.EverywherePossible(p):
             return _claim("from everywhere possible {}", p)
-        case OnlyAfter(later, earlier):
+        case claims.OnlyAfter(later, earlier):
             return _claim("{} only after {}", later, earlier)
-        case Unchanged(trigger, expressions):
+        case claims.Unchanged(trigger, expressions):
             return {"form": "on {}: {} unchanged", "parts": [unparse(trigger), ", ".join(map(unparse, expressions))]}
-        case LeadsTo(cause, goal, ()):
+        case claims.LeadsTo(cause, goal, ()):
             return _claim("{} leads to {}", cause, goal)
-        case LeadsTo(cause, goal, fair):
+        case claims.LeadsTo(cause, goal, fair):
             parts = [unparse(cause), unparse(goal), ", ".join(fair)]
             return {"form": "{} leads to {} assuming fair {}", "parts": parts}
-        case AtMost(bound, counted, None):
+        case claims.AtMost(bound, counted, None):
             return {"form": "at most {} {}", "parts": [unparse(bound), unparse(counted, alone=True)]}
-        case AtMost(bound, counted, (opens, closes)):
+        case claims.AtMost(bound, counted, (opens, closes)):
             parts = [unparse(bound), unparse(counted, alone=True), *(unparse(e, closed=True) for e in (opens, closes))]
             return {"form": "at most {} {} between {} and {}", "parts": parts}
     return None
@@ -203,17 +191,12 @@ def _claim(form: str, *parts: Expr) -> Claim:
     return {"form": form, "parts": [unparse(part) for part in parts]}
 
 
-def _keys(system: System) -> tuple[str, ...]:
-    """Give the kernel's names of locations."""
-    return tuple(" ".join([place.state, *sorted(place.outstanding)]) for place in system.locations)
-
-
-def _lemmas(keys: Sequence[str], form: Form | str, evidence: Inductive | Ranked) -> Lemmas:
+def _lemmas(keys: Sequence[str], form: claims.Form | str, evidence: Inductive | Ranked) -> Lemmas:
     """Write lemmas down; what a bound says, which the kernel wants to know at every moment, is one everywhere."""
     found: Lemmas = {key: [] for key in keys}
     for lemma in evidence.lemmas:
         found[keys[lemma.location]].append(_spoken(lemma.condition))
-    if isinstance(form, AtMost):
+    if isinstance(form, claims.AtMost):
         counted = f":count <= {unparse(form.bound)}"
         for here in found.values():
             here.append(counted if form.between is None else f"not :flag or {counted}")
@@ -281,7 +264,7 @@ def _certify_evidence(certifier: Certifier, report: ProofReport, faultless: Sequ
             certifier.prove(form, report.system, evidence)
 
 
-def _claimed(report: ProofReport) -> list[tuple[Form | str, Proof]]:
+def _claimed(report: ProofReport) -> list[tuple[claims.Form | str, Proof]]:
     """Give what was proved beyond the machine being free of faults, as forms."""
     deadlock = next(proof for proof in report.obligations if proof.name == "deadlock")
     forms = [(STUCK, deadlock), (REST, report.rest), *((proof.form, proof) for proof in report.properties)]

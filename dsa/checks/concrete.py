@@ -23,7 +23,6 @@ class Moment:
 
     configuration: Configuration
     names: Environment = attrs.field(repr=False)
-    is_start: bool = False
 
     def holds(self, condition: Expr) -> bool:
         """Tell whether a condition is true at this moment."""
@@ -38,7 +37,7 @@ def moments(machine: Machine, occurrences: Iterable[Occurrence]) -> tuple[Moment
     """Run a machine from its start; raises ValueError at an occurrence that is refused."""
     quiet = _nothing_happens(machine)
     first = start(machine)
-    found = [Moment(first, quiet | _lasting(machine, first), is_start=True)]
+    found = [Moment(first, quiet | _lasting(machine, first))]
     for occurrence in occurrences:
         taken = step(machine, found[-1].configuration, occurrence)
         if not isinstance(taken, Taken):

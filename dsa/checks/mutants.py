@@ -7,27 +7,8 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
+from dsa import expr
 from dsa.declarations import STAY, Assign, Emit, Revoke, Transition
-from dsa.expr import (
-    TRUE,
-    And,
-    Arithmetic,
-    Compare,
-    Expr,
-    Integer,
-    Member,
-    Name,
-    Negate,
-    Not,
-    Or,
-    Verdict,
-    children,
-    conjunction,
-    guards_read,
-    names,
-    unparse,
-    walk,
-)
 from dsa.machine import Machine
 from dsa.simplify import negated, simplified, substituted
 
@@ -74,7 +55,7 @@ def _other_event(machine: Machine, row: Transition) -> Iterator[tuple[str, Trans
     if event is None:
         return
     kin = [e.name for e in machine.events if e.origin == event.origin]
-    read = [machine.guard_named[guard] for guard in guards_read(row.condition)]
+    read = [machine.guard_named[guard] for guard in expr.guards_read(row.condition)]
     place = kin.index(row.event) + 1 if row.event in kin else 0
     for other in (kin[place:] + kin[:place])[:2]:
         if other != row.event and all(other in guard.judges for guard in read):
@@ -84,61 +65,63 @@ def _other_event(machine: Machine, row: Transition) -> Iterator[tuple[str, Trans
 def _conditions(machine: Machine, row: Transition) -> Iterator[tuple[str, Transition]]:
     for what, condition in _faulty(row.condition, lambda node: _node_faults(machine, node)):
         yield what, attrs.evolve(row, condition=condition)
-    parts = row.condition.operands if isinstance(row.condition, And) else (row.condition,)
+    parts = row.condition.operands if isinstance(row.condition, expr.And) else (row.condition,)
     for place, part in enumerate(parts):
-        if part != TRUE:
-            rest = conjunction([*parts[:place], *parts[place + 1 :]])
-            yield f"'{unparse(part)}' dropped", attrs.evolve(row, condition=rest)
+        if part != expr.TRUE:
+            rest = expr.conjunction([*parts[:place], *parts[place + 1 :]])
+            yield f"'{expr.unparse(part)}' dropped", attrs.evolve(row, condition=rest)
     if row.is_else:
         yield "'else' dropped", attrs.evolve(row, is_else=False)
 
 
-def _node_faults(machine: Machine, node: Expr) -> Iterator[tuple[str, Expr]]:
+def _node_faults(machine: Machine, node: expr.Expr) -> Iterator[tuple[str, expr.Expr]]:
     """Give the faults of one node of a condition: a comparison shifted, a verdict changed."""
     match node:
-        case Verdict(guard, outcome):
+        case expr.Verdict(guard, outcome):
             for other in machine.guard_named[guard].outcomes:
                 if other != outcome:
-                    yield f"{guard}.{other} instead of {guard}.{outcome}", Verdict(guard, other)
-        case Compare(first, ((sign, second),)):
-            shifted = [Compare(first, ((_NEIGHBOUR[sign], second),))]
+                    yield f"{guard}.{other} instead of {guard}.{outcome}", expr.Verdict(guard, other)
+        case expr.Compare(first, ((sign, second),)):
+            shifted = [expr.Compare(first, ((_NEIGHBOUR[sign], second),))]
             if _is_number(machine, second) and _is_number(machine, first):
-                shifted += [Compare(first, ((sign, _plus(second, by)),)) for by in (1, -1)]
-            yield from ((f"'{unparse(new)}' instead of '{unparse(node)}'", new) for new in shifted)
-        case Compare(first, rest):
+                shifted += [expr.Compare(first, ((sign, _plus(second, by)),)) for by in (1, -1)]
+            yield from ((f"'{expr.unparse(new)}' instead of '{expr.unparse(node)}'", new) for new in shifted)
+        case expr.Compare(first, rest):
             for place, (sign, second) in enumerate(rest):
-                new = Compare(first, (*rest[:place], (_NEIGHBOUR[sign], second), *rest[place + 1 :]))
-                yield f"'{unparse(new)}' instead of '{unparse(node)}'", new
-        case Member(operand, choices) if len(choices) > 1:
+                new = expr.Compare(first, (*rest[:place], (_NEIGHBOUR[sign], second), *rest[place + 1 :]))
+                yield f"'{expr.unparse(new)}' instead of '{expr.unparse(node)}'", new
+        case expr.Member(operand, choices) if len(choices) > 1:
             for place in range(len(choices)):
-                new_member = Member(operand, (*choices[:place], *choices[place + 1 :]))
-                yield f"'{unparse(new_member)}' instead of '{unparse(node)}'", new_member
+                new_member = expr.Member(operand, (*choices[:place], *choices[place + 1 :]))
+                yield f"'{expr.unparse(new_member)}' instead of '{expr.unparse(node)}'", new_member
 
 
-def _faulty(expr: Expr, faults: Callable[[Expr], Iterator[tuple[str, Expr]]]) -> Iterator[tuple[str, Expr]]:
+def _faulty(
+    node: expr.Expr, faults: Callable[[expr.Expr], Iterator[tuple[str, expr.Expr]]]
+) -> Iterator[tuple[str, expr.Expr]]:
     """Give the expression with one fault, for every fault of every node in it."""
-    yield from faults(expr)
-    for place, child in enumerate(children(expr)):
+    yield from faults(node)
+    for place, child in enumerate(expr.children(node)):
         for what, changed in _faulty(child, faults):
-            yield what, _with_child(expr, place, changed)
+            yield what, _with_child(node, place, changed)
 
 
-def _with_child(expr: Expr, place: int, child: Expr) -> Expr:
-    parts = list(children(expr))
+def _with_child(node: expr.Expr, place: int, child: expr.Expr) -> expr.Expr:
+    parts = list(expr.children(node))
     parts[place] = child
-    match expr:
-        case Not() | Negate():
-            return type(expr)(parts[0])
-        case Arithmetic(sign):
-            return Arithmetic(sign, parts[0], parts[1])
-        case Compare(_, rest):
-            return Compare(parts[0], tuple((sign, part) for (sign, _), part in zip(rest, parts[1:], strict=True)))
-        case Member():
-            return Member(parts[0], tuple(parts[1:]))
-        case And() | Or():
-            return type(expr)(tuple(parts))
+    match node:
+        case expr.Not() | expr.Negate():
+            return type(node)(parts[0])
+        case expr.Arithmetic(sign):
+            return expr.Arithmetic(sign, parts[0], parts[1])
+        case expr.Compare(_, rest):
+            return expr.Compare(parts[0], tuple((sign, part) for (sign, _), part in zip(rest, parts[1:], strict=True)))
+        case expr.Member():
+            return expr.Member(parts[0], tuple(parts[1:]))
+        case expr.And() | expr.Or():
+            return type(node)(tuple(parts))
         case _:
-            raise AssertionError(f"{expr} has no children")
+            raise AssertionError(f"{node} has no children")
 
 
 def _updates(machine: Machine, row: Transition) -> Iterator[tuple[str, Transition]]:
@@ -153,20 +136,20 @@ def _update_faults(machine: Machine, update: Assign | Revoke) -> Iterator[tuple[
     if isinstance(update, Revoke):
         return
     name, value = update.variable, update.value
-    if name in names(value):
+    if name in expr.names(value):
         twice = _read_again(value, name)
-        yield f"{name} = {unparse(twice)}, its update doubled", Assign(name, twice)
+        yield f"{name} = {expr.unparse(twice)}, its update doubled", Assign(name, twice)
     domain = machine.values_of[name]
     if domain.contains(True):  # noqa: FBT003  (a truth value)
-        yield f"{name} = {unparse(negated(value))} instead of {unparse(value)}", Assign(name, negated(value))
+        yield f"{name} = {expr.unparse(negated(value))} instead of {expr.unparse(value)}", Assign(name, negated(value))
     elif _is_number(machine, value):
         for by in (1, -1):
             shifted = _plus(value, by)
-            yield f"{name} = {unparse(shifted)} instead of {unparse(value)}", Assign(name, shifted)
+            yield f"{name} = {expr.unparse(shifted)} instead of {expr.unparse(value)}", Assign(name, shifted)
 
 
-def _read_again(value: Expr, name: str) -> Expr:
-    return substituted(value, lambda node: value if isinstance(node, Name) and node.name == name else node)
+def _read_again(value: expr.Expr, name: str) -> expr.Expr:
+    return substituted(value, lambda node: value if isinstance(node, expr.Name) and node.name == name else node)
 
 
 def _effects(row: Transition) -> Iterator[tuple[str, Transition]]:
@@ -180,20 +163,20 @@ def _effects(row: Transition) -> Iterator[tuple[str, Transition]]:
             yield f"effects {items[place - 1]} and {item} swapped", attrs.evolve(row, effects=swapped)
 
 
-def _plus(expr: Expr, by: int) -> Expr:
-    if isinstance(expr, Integer):
-        return Integer(expr.value + by)
-    return simplified(Arithmetic("+" if by > 0 else "-", expr, Integer(abs(by))))
+def _plus(node: expr.Expr, by: int) -> expr.Expr:
+    if isinstance(node, expr.Integer):
+        return expr.Integer(node.value + by)
+    return simplified(expr.Arithmetic("+" if by > 0 else "-", node, expr.Integer(abs(by))))
 
 
-def _is_number(machine: Machine, expr: Expr) -> bool:
+def _is_number(machine: Machine, whole: expr.Expr) -> bool:
     """Tell whether an expression of a row is a whole number: its leaves are."""
-    leaf = next(node for node in walk(expr) if not children(node))
-    if isinstance(leaf, Integer):
+    leaf = next(node for node in expr.walk(whole) if not expr.children(node))
+    if isinstance(leaf, expr.Integer):
         return True
-    if isinstance(leaf, Name) and leaf.kind in {"variable", "parameter"}:
+    if isinstance(leaf, expr.Name) and leaf.kind in {"variable", "parameter"}:
         value = machine.constants.get(leaf.name)
         if value is None:
             value = dict(zip((v.name for v in machine.variables), machine.initial_values, strict=True))[leaf.name]
-        return type(value) is int and not isinstance(expr, Compare | Not | And | Or | Member)
+        return type(value) is int and not isinstance(whole, expr.Compare | expr.Not | expr.And | expr.Or | expr.Member)
     return False

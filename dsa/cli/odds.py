@@ -14,7 +14,7 @@ from dsa.checks.odds.assumed import OddsError
 from dsa.checks.odds.averages import Bounds
 from dsa.checks.odds.estimate import Estimate, GuardEstimate
 from dsa.checks.odds.order import Order
-from dsa.checks.odds.reckon import Reckoning, show_parameters
+from dsa.checks.odds.reckon import Reckoning
 from dsa.checks.odds.recorded import Independence, recorded
 from dsa.checks.odds.target import Needed, curve, varied
 from dsa.cli.faults import JsonCommand, json_option, tell_json
@@ -28,6 +28,7 @@ from dsa.machine import Machine
 from dsa.runs.place import LEDGER
 from dsa.runtime.ledger import MachineEntry
 from dsa.tables import aligned
+from dsa.trace import show_values
 
 #: So many values are plotted beyond the smallest, and so many at most.
 _PLOTTED, _MOST_POINTS = 10, 60
@@ -203,7 +204,7 @@ _ENDS = {"final": "", "waits": " (waits for outside)", "refused": " (refused: a 
 def show(answer: OddsAnswer) -> str:
     """Write everything that is known, and in words what is not."""
     found, blocks = answer.reckoning, []
-    at = f" at {show_parameters(found.parameters)}" if found.parameters else ""
+    at = f" at {show_values(found.parameters)}" if found.parameters else ""
     blocks.append([f"{found.machine}{at}: {found.configurations} configurations"])
     if found.known:
         blocks.append(_ends(found) + _no_success(answer))

@@ -20,27 +20,8 @@ from dsa.runtime.content import (
 from dsa.runtime.prompt_budget import TokenBudget
 
 __all__ = [
-    "AmbientEnvironment",
-    "Artifact",
-    "AsyncGeneratorInterface",
-    "ChatClient",
-    "CommandGenerator",
-    "Context",
-    "FunctionGenerator",
-    "GeneratorInterface",
-    "Limits",
-    "LiteLLMGenerator",
-    "LocalGenerator",
-    "OpenAICompatibleGenerator",
-    "PromptTemplate",
-    "ScriptedGenerator",
-    "Settings",
-    "StreamReconciler",
-    "StreamResult",
-    "TokenBudget",
-    "ToolCall",
-    "build_generator",
-    "load_script",
-    "reconcile_stream",
-    "register",
-]
+    "AmbientEnvironment", "Artifact", "AsyncGeneratorInterface", "ChatClient", "CommandGenerator", "Context",
+    "FunctionGenerator", "GeneratorInterface", "Limits", "LiteLLMGenerator", "LocalGenerator",
+    "OpenAICompatibleGenerator", "PromptTemplate", "ScriptedGenerator", "Settings", "StreamReconciler",
+    "StreamResult", "TokenBudget", "ToolCall", "build_generator", "load_script", "reconcile_stream", "register",
+]  # fmt: skip

@@ -132,13 +132,7 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
         forget_clients_of_ended_loops(litellm)
         with self._explaining(tries):
             async with asyncio.timeout(self._timeout_s):
-                stream = await litellm.acompletion(**request, **_STREAMED)
-                try:
-                    async for chunk in stream:
-                        tries.show_text(reconciler.feed(chunk))
-                finally:
-                    await stream.aclose()
-                reply = read_stream(litellm, stream, tries.text, self._model)
+                reply = await self._streamed(request, tries, reconciler.feed)
         if reply.finish is None:
             reconciler.fail("interrupted", "the stream ended, and nothing said that it was finished")
         result = reconciler.finish()
@@ -152,13 +146,16 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
             async with asyncio.timeout(self._timeout_s):
                 if tries.on_text is None:
                     return read_whole(await litellm.acompletion(**request), self._model)
-                stream = await litellm.acompletion(**request, **_STREAMED)
-                try:
-                    async for chunk in stream:
-                        tries.show(chunk)
-                finally:
-                    await stream.aclose()
-                return read_stream(litellm, stream, tries.text, self._model)
+                return await self._streamed(request, tries, _text_of)
+
+    async def _streamed(self, request: _Request, tries: "_Tries", text_of: Callable[[Any], str]) -> Reply:
+        stream = await _litellm().acompletion(**request, **_STREAMED)
+        try:
+            async for chunk in stream:
+                tries.show(text_of(chunk))
+        finally:
+            await stream.aclose()
+        return read_stream(_litellm(), stream, tries.text, self._model)
 
     @contextmanager
     def _explaining(self, tries: "_Tries") -> Iterator[None]:
@@ -250,11 +247,7 @@ class _Tries:
     def text(self) -> str:
         return "".join(self._texts)
 
-    def show(self, chunk: Any) -> None:  # noqa: ANN401  # litellm's own type
-        """Take a chunk, and show its text."""
-        self.show_text((chunk.choices[0].delta.content if chunk.choices else None) or "")
-
-    def show_text(self, text: str) -> None:
+    def show(self, text: str) -> None:
         """Show a piece of text."""
         if text and self.on_text:
             self._texts.append(text)
@@ -273,6 +266,10 @@ class _Tries:
             raise self.retries.last(error, len(self.failed) + 1) from error.__cause__
         self.failed.append(error.reason)
         return pause_s
+
+
+def _text_of(chunk: Any) -> str:  # noqa: ANN401  # litellm's own type
+    return (chunk.choices[0].delta.content if chunk.choices else None) or ""
 
 
 def _budget(model: str, most: int | None, count: Callable[[str], int] | None) -> TokenBudget | None:

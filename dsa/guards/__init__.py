@@ -17,27 +17,8 @@ from dsa.guards.tool import ToolFailedError, ToolMissingError
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
 __all__ = [
-    "AllOf",
-    "Artifact",
-    "CasesGuard",
-    "Combination",
-    "CommandGuard",
-    "ForbiddenGuard",
-    "GuardInterface",
-    "GuardResult",
-    "JudgeGuard",
-    "MypyGuard",
-    "PydanticGuard",
-    "RegexGuard",
-    "ReviewGuard",
-    "RuffGuard",
-    "SchemaGuard",
-    "SyntaxGuard",
-    "TDDTestGuard",
-    "TestGuard",
-    "ToolFailedError",
-    "ToolMissingError",
-    "build_guard",
-    "extract_code",
-    "register",
-]
+    "AllOf", "Artifact", "CasesGuard", "Combination", "CommandGuard", "ForbiddenGuard", "GuardInterface",
+    "GuardResult", "JudgeGuard", "MypyGuard", "PydanticGuard", "RegexGuard", "ReviewGuard", "RuffGuard",
+    "SchemaGuard", "SyntaxGuard", "TDDTestGuard", "TestGuard", "ToolFailedError", "ToolMissingError", "build_guard",
+    "extract_code", "register",
+]  # fmt: skip

@@ -17,6 +17,7 @@ from dsa.declarations import Case
 from dsa.edge.sandbox import Bounds, Confinement, Outcome, Program, run_confined
 from dsa.guards.code import extract_code, syntax_fault
 from dsa.guards.feedback import bounded, clip
+from dsa.guards.tested_report import records
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
 _USUAL = (
@@ -124,21 +125,12 @@ class _Report:
 
 
 def _read_report(results: bytes, count: int) -> _Report:
-    lines = results.split(b"\n")[:-1]  # what no line end follows was cut off
     report = _Report()
-    for line in lines:
-        report = _extended(report, _parse_record(line), count)
+    for record in records(results):
+        report = _extended(report, record, count)
         if report.forged:
             break
     return report
-
-
-def _parse_record(line: bytes) -> list[Any]:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return []
-    return record if isinstance(record, list) else []
 
 
 def _extended(report: _Report, record: list[Any], count: int) -> _Report:

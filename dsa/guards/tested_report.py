@@ -2,6 +2,7 @@
 
 import json
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -52,8 +53,8 @@ class Report:
 def read_report(outcome: Outcome, bounds: Bounds, *, runs: bool = True) -> Report:
     """Read the records of one run, or of collecting. What it was stopped for, or what is wrong with its records, is the `reason`."""
     report = Report()
-    for line in outcome.results.split(b"\n")[:-1]:  # what no line end follows was cut off
-        report = _extended(report, _parsed(line))
+    for record in records(outcome.results):
+        report = _extended(report, record)
         if report.reason:
             return report
     expected = report.collected if runs else ()
@@ -62,12 +63,14 @@ def read_report(outcome: Outcome, bounds: Bounds, *, runs: bool = True) -> Repor
     return attrs.evolve(report, reason=f"The tests did not come to their end{_at(report)}: {_stopped(outcome, bounds)}")
 
 
-def _parsed(line: bytes) -> list[Any]:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return []
-    return record if isinstance(record, list) else []
+def records(results: bytes) -> Iterator[list[Any]]:
+    """Give the lists of JSON that a child wrote, one a line; an empty one for a line that is none."""
+    for line in results.split(b"\n")[:-1]:  # what no line end follows was cut off
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            record = []
+        yield record if isinstance(record, list) else []
 
 
 def _extended(report: Report, record: list[Any]) -> Report:

@@ -17,17 +17,9 @@ if TYPE_CHECKING:
 _HOME = {"digest": "dump", "dumps": "dump", "expanded": "expand", "formatted": "format", "scenario_text": "dump"}
 
 __all__ = [
-    "Reading",
-    "digest",
-    "dumps",
-    "expanded",
-    "formatted",
-    "loads",
-    "machine_of",
-    "read_machine",
-    "read_spec",
+    "Reading", "digest", "dumps", "expanded", "formatted", "loads", "machine_of", "read_machine", "read_spec",
     "scenario_text",
-]
+]  # fmt: skip
 
 
 def loads(text: str, path: str = "<text>") -> Machine:

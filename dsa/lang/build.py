@@ -7,7 +7,7 @@ stage runs on what the stages before could read, so that one reading reports the
 import attrs
 
 from dsa.claims import Property, Scenario
-from dsa.declarations import STAY, Effect, Generator, Prompt, Transition
+from dsa.declarations import STAY, Effect, Prompt, Transition
 from dsa.errors import Diagnostic, Span
 from dsa.lang import cells, declare, expand, nesting, prompts, rows
 from dsa.lang.columns import COLUMNS, NAMED, PARTS, SECTIONS, Record, records
@@ -83,7 +83,7 @@ def read_machine(text: str, path: str = "<text>") -> Reading:
         events=declared.events,
         effects=declared.effects,
         guards=declared.guards,
-        generators=_generators(parts, findings),
+        generators=declare.generators(_records(parts, "generators", findings), findings),
         cases=tuple(prompts.read_cases(section, findings) for section in parts.of("cases")),
         constraints="\n\n".join(prompts.read_constraints(s, parts.document.lines) for s in parts.of("constraints")),
         steps=steps.steps if steps else (),
@@ -239,10 +239,6 @@ def _require_generated(
 def _targets(transitions: tuple[Transition, ...]) -> list[tuple[str, Span]]:
     found = ((row.target, row.span_of("target")) for row in transitions if row.target != STAY)
     return [(target, span) for target, span in found if span is not None]
-
-
-def _generators(parts: Parts, findings: Findings) -> tuple[Generator, ...]:
-    return declare.generators(_records(parts, "generators", findings), findings)
 
 
 def _prompts(parts: Parts, machine: Machine, findings: Findings) -> tuple[Prompt, ...]:

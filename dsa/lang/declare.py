@@ -8,33 +8,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from dsa.declarations import (
-    OUTSIDE,
-    Effect,
-    Event,
-    Generator,
-    Guard,
-    Parameter,
-    Scope,
-    State,
-    StateKind,
-    Variable,
-)
+from dsa import declarations, expr
 from dsa.errors import Span
-from dsa.expr import (
-    OUTCOMES,
-    BooleanDomain,
-    Domain,
-    EnumDomain,
-    Expr,
-    Interval,
-    RangeDomain,
-    Value,
-    concrete,
-    evaluate,
-    show_value,
-    unparse_domain,
-)
 from dsa.lang import cells, typed
 from dsa.lang.cells import Written
 from dsa.lang.columns import Record, declaring
@@ -47,7 +22,7 @@ from dsa.words import closest
 _ROUNDING = 1e-9
 
 
-def parameters(records: list[Record], findings: Findings) -> tuple[Parameter, ...]:
+def parameters(records: list[Record], findings: Findings) -> tuple[declarations.Parameter, ...]:
     """Read the Parameters table; bounds are literal numbers, defaults literal values."""
     found = []
     for record in declaring(records, findings):
@@ -57,11 +32,13 @@ def parameters(records: list[Record], findings: Findings) -> tuple[Parameter, ..
             continue
         value = literal(record["default"], domain, findings) if _not_empty(record, domain, {}, findings) else None
         if value is not None and _fits(value, domain, record, {}, findings):
-            found.append(Parameter(name.name, domain, value, span=name.span))
+            found.append(declarations.Parameter(name.name, domain, value, span=name.span))
     return tuple(found)
 
 
-def variables(records: list[Record], known: tuple[Parameter, ...], findings: Findings) -> tuple[Variable, ...]:
+def variables(
+    records: list[Record], known: tuple[declarations.Parameter, ...], findings: Findings
+) -> tuple[declarations.Variable, ...]:
     """Read the Variables table; bounds and initial values are expressions over parameters."""
     parameter_domains = {parameter.name: parameter.domain for parameter in known}
     others = {record["variable"].plain: "a variable" for record in records}
@@ -77,118 +54,118 @@ def variables(records: list[Record], known: tuple[Parameter, ...], findings: Fin
             continue
         for values in _explored(known):
             if not _not_empty(record, domain, values, findings) or not _fits(
-                evaluate(initial, values), domain, record, values, findings, "initial"
+                expr.evaluate(initial, values), domain, record, values, findings, "initial"
             ):
                 break
         word = cells.one_of(record["scope"], ("workflow", "environment"), "", findings)
-        where: Scope = "workflow" if word == "workflow" else "environment"
-        found.append(Variable(name.name, where, domain, initial, span=name.span))
+        where: declarations.Scope = "workflow" if word == "workflow" else "environment"
+        found.append(declarations.Variable(name.name, where, domain, initial, span=name.span))
     return tuple(found)
 
 
-def _explored(known: tuple[Parameter, ...]) -> list[dict[str, Value]]:
+def _explored(known: tuple[declarations.Parameter, ...]) -> list[dict[str, expr.Value]]:
     """Give the parameter values that are explored by default: all defaults, and all minima."""
-    smallest: dict[str, Value] = {}
+    smallest: dict[str, expr.Value] = {}
     for parameter in known:
-        domain = concrete(parameter.domain, {})
-        smallest[parameter.name] = domain.low if isinstance(domain, Interval) else domain.values[0]
+        domain = expr.concrete(parameter.domain, {})
+        smallest[parameter.name] = domain.low if isinstance(domain, expr.Interval) else domain.values[0]
     defaults = {parameter.name: parameter.default for parameter in known}
     return [defaults] if defaults == smallest else [defaults, smallest]
 
 
-def _domain(record: Record, scope: typed.Scope, findings: Findings) -> Domain | None:
+def _domain(record: Record, scope: typed.Scope, findings: Findings) -> expr.Domain | None:
     domain = cells.domain(record["domain"], findings)
-    if not isinstance(domain, RangeDomain):
+    if not isinstance(domain, expr.RangeDomain):
         return domain
     resolver = typed.Resolver(scope, findings, record["domain"].span())
     before = findings.count
     low = resolver.expect(domain.low, "int")
     high = None if domain.high is None else resolver.expect(domain.high, "int")
-    return RangeDomain(low, high) if findings.count == before else None
+    return expr.RangeDomain(low, high) if findings.count == before else None
 
 
-def _bounded(record: Record, domain: Domain, findings: Findings) -> bool:
-    if isinstance(domain, RangeDomain) and domain.high is None:
+def _bounded(record: Record, domain: expr.Domain, findings: Findings) -> bool:
+    if isinstance(domain, expr.RangeDomain) and domain.high is None:
         hint = "give it an upper bound; what grows without bound belongs into the ledger, not into a variable"
         findings.error("DSA205", "a variable's domain must be finite", record["domain"].span(), hint)
         return False
     return True
 
 
-def _not_empty(record: Record, domain: Domain, values: Mapping[str, Value], findings: Findings) -> bool:
-    span = concrete(domain, values)
-    if not isinstance(span, Interval) or span.high is None or span.low <= span.high:
+def _not_empty(record: Record, domain: expr.Domain, values: Mapping[str, expr.Value], findings: Findings) -> bool:
+    span = expr.concrete(domain, values)
+    if not isinstance(span, expr.Interval) or span.high is None or span.low <= span.high:
         return True
-    message = f"the domain {unparse_domain(domain)} is empty" + _at(values)
+    message = f"the domain {expr.unparse_domain(domain)} is empty" + _at(values)
     findings.error("DSA205", message, record["domain"].span(), "the lower bound comes first")
     return False
 
 
-def _at(values: Mapping[str, Value]) -> str:
-    shown = ", ".join(f"{name} = {show_value(given)}" for name, given in values.items())
+def _at(values: Mapping[str, expr.Value]) -> str:
+    shown = ", ".join(f"{name} = {expr.show_value(given)}" for name, given in values.items())
     return f" at {shown}" if shown else ""
 
 
-def _initial(record: Record, domain: Domain, scope: typed.Scope, findings: Findings) -> Expr | None:
+def _initial(record: Record, domain: expr.Domain, scope: typed.Scope, findings: Findings) -> expr.Expr | None:
     cell = record["initial"]
-    expr = cells.parsed(cell, Parser.expression, findings, "DSA108")
-    if expr is None:
+    node = cells.parsed(cell, Parser.expression, findings, "DSA108")
+    if node is None:
         return None
-    symbols = frozenset(domain.values) if isinstance(domain, EnumDomain) else frozenset()
-    enums = [d.values for d in scope.parameters.values() if isinstance(d, EnumDomain)]
+    symbols = frozenset(domain.values) if isinstance(domain, expr.EnumDomain) else frozenset()
+    enums = [d.values for d in scope.parameters.values() if isinstance(d, expr.EnumDomain)]
     scope = attrs.evolve(scope, symbols=symbols.union(*enums))
     before = findings.count
-    resolved = typed.Resolver(scope, findings, cell.span()).expect(expr, typed.type_of(domain))
+    resolved = typed.Resolver(scope, findings, cell.span()).expect(node, typed.type_of(domain))
     return resolved if findings.count == before else None
 
 
-def literal(cell: Cell, domain: Domain, findings: Findings) -> Value | None:
+def literal(cell: Cell, domain: expr.Domain, findings: Findings) -> expr.Value | None:
     """Read a literal value of a domain: a number, `true`, `false`, or a value of the enumeration."""
-    expr = cells.parsed(cell, Parser.literal, findings, "DSA108")
-    if expr is None:
+    node = cells.parsed(cell, Parser.literal, findings, "DSA108")
+    if node is None:
         return None
-    symbols = frozenset(domain.values) if isinstance(domain, EnumDomain) else frozenset()
+    symbols = frozenset(domain.values) if isinstance(domain, expr.EnumDomain) else frozenset()
     probe = Findings()
     resolver = typed.Resolver(typed.Scope("a literal value", symbols=symbols), probe, cell.span())
-    resolved = resolver.expect(expr, typed.type_of(domain))
+    resolved = resolver.expect(node, typed.type_of(domain))
     if probe.any_error:
-        words = {BooleanDomain: ("true", "false"), RangeDomain: ()}.get(type(domain), sorted(symbols))
+        words = {expr.BooleanDomain: ("true", "false"), expr.RangeDomain: ()}.get(type(domain), sorted(symbols))
         hint = closest(cell.plain, words, "write a whole number")
-        findings.error("DSA205", f"'{cell.plain}' is not a value of {unparse_domain(domain)}", cell.span(), hint)
+        findings.error("DSA205", f"'{cell.plain}' is not a value of {expr.unparse_domain(domain)}", cell.span(), hint)
         return None
-    return evaluate(resolved, {})
+    return expr.evaluate(resolved, {})
 
 
 def _fits(
-    value: Value,
-    domain: Domain,
+    value: expr.Value,
+    domain: expr.Domain,
     record: Record,
-    values: Mapping[str, Value],
+    values: Mapping[str, expr.Value],
     findings: Findings,
     column: str = "default",
 ) -> bool:
-    if concrete(domain, values).contains(value):
+    if expr.concrete(domain, values).contains(value):
         return True
-    message = f"{show_value(value)} lies outside {unparse_domain(domain)}" + _at(values)
+    message = f"{expr.show_value(value)} lies outside {expr.unparse_domain(domain)}" + _at(values)
     findings.error("DSA205", message, record[column].span())
     return False
 
 
-def events(records: list[Record], findings: Findings) -> tuple[tuple[Event, ...], list[Written]]:
+def events(records: list[Record], findings: Findings) -> tuple[tuple[declarations.Event, ...], list[Written]]:
     """Read the Events table; give the origins as written too, since that they are effects is asked later."""
     found, origins = [], []
     for record in declaring(records, findings):
         name = cells.declared_name(record["event"], "an event", findings)
         origin = cells.one_name(record["from"], "'outside' or an effect", findings)
         if name is not None and origin is not None:
-            found.append(Event(name.name, origin, span=name.span))
+            found.append(declarations.Event(name.name, origin, span=name.span))
             origins.append(Written(origin, record["from"].span()))
     return tuple(found), origins
 
 
-def guards(records: list[Record], findings: Findings) -> tuple[tuple[Guard, ...], list[Written]]:
+def guards(records: list[Record], findings: Findings) -> tuple[tuple[declarations.Guard, ...], list[Written]]:
     """Read the Guards table; give the judged events as written too, since that they exist is asked later."""
-    found: list[Guard] = []
+    found: list[declarations.Guard] = []
     judged: list[Written] = []
     for record in declaring(records, findings):
         name = cells.declared_name(record["guard"], "a guard", findings)
@@ -196,19 +173,19 @@ def guards(records: list[Record], findings: Findings) -> tuple[tuple[Guard, ...]
             continue
         said = cells.name_list(record["verdicts"], "a verdict", findings)
         for verdict in said:
-            if verdict.name not in OUTCOMES:
-                hint = closest(verdict.name, OUTCOMES)
+            if verdict.name not in expr.OUTCOMES:
+                hint = closest(verdict.name, expr.OUTCOMES)
                 findings.error("DSA107", f"'{verdict.name}' is no verdict", verdict.span, hint)
-        outcomes = tuple(outcome for outcome in OUTCOMES if outcome in {verdict.name for verdict in said})
+        outcomes = tuple(outcome for outcome in expr.OUTCOMES if outcome in {verdict.name for verdict in said})
         events_judged = cells.name_list(record["judges"], "an event", findings)
         judged += events_judged
         found.append(
-            Guard(
+            declarations.Guard(
                 name.name,
                 tuple(event.name for event in events_judged),
                 _word(record, "is", "a registered kind of guard", findings),
                 cells.pairs(record["options"], ";", findings),
-                outcomes or OUTCOMES,
+                outcomes or expr.OUTCOMES,
                 *_odds(record, findings),
                 span=name.span,
             )
@@ -228,9 +205,9 @@ def _odds(record: Record, findings: Findings) -> tuple[tuple[float, ...], tuple[
     return passes, fatals
 
 
-def generators(records: list[Record], findings: Findings) -> tuple[Generator, ...]:
+def generators(records: list[Record], findings: Findings) -> tuple[declarations.Generator, ...]:
     """Read the Generators table; no other declaration has these names, so that they are unique is asked here."""
-    found: list[Generator] = []
+    found: list[declarations.Generator] = []
     for record in declaring(records, findings):
         name = cells.declared_name(record["generator"], "a generator", findings)
         if name is not None:
@@ -238,7 +215,7 @@ def generators(records: list[Record], findings: Findings) -> tuple[Generator, ..
                 findings.error("DSA202", f"'{name.name}' is already a generator", name.span)
             kind = _word(record, "is", "a registered kind of generator", findings)
             options = cells.pairs(record["options"], ";", findings)
-            found.append(Generator(name.name, kind, options, span=name.span))
+            found.append(declarations.Generator(name.name, kind, options, span=name.span))
     return tuple(found)
 
 
@@ -247,14 +224,14 @@ def _word(record: Record, column: str, what: str, findings: Findings) -> str:
     return (cells.one_name(cell, what, findings) if cell.text else None) or ""
 
 
-def effects(records: list[Record], findings: Findings) -> tuple[Effect, ...]:
+def effects(records: list[Record], findings: Findings) -> tuple[declarations.Effect, ...]:
     """Read the Effects table: the driver's policy for each effect."""
     found = []
     for record in declaring(records, findings):
         name = cells.declared_name(record["effect"], "an effect", findings)
         if name is not None:
             found.append(
-                Effect(
+                declarations.Effect(
                     name.name,
                     cells.one_of(record["kind"], ("actuator", "sensing", "internal"), "", findings),
                     cells.one_of(record["in doubt"], ("retry", "ask", "fail"), "", findings),
@@ -266,26 +243,31 @@ def effects(records: list[Record], findings: Findings) -> tuple[Effect, ...]:
     return tuple(found)
 
 
-def states(records: list[Record], findings: Findings) -> tuple[State, ...]:
+def states(records: list[Record], findings: Findings) -> tuple[declarations.State, ...]:
     """Read the States table, as written: parents that are not listed are added by `dsa.lang.nesting`."""
     found = []
     for record in declaring(records, findings):
         name = cells.declared_name(record["state"], "a state", findings)
         kind = cells.one_of(record["kind"], ("initial", "final"), "", findings)
         if name is not None:
-            as_kind: StateKind = "initial" if kind == "initial" else "final" if kind == "final" else ""
-            found.append(State(name.name, as_kind, span=name.span))
+            as_kind: declarations.StateKind = "initial" if kind == "initial" else "final" if kind == "final" else ""
+            found.append(declarations.State(name.name, as_kind, span=name.span))
     return tuple(found)
 
 
-def from_outside(names: list[tuple[str, Span]]) -> tuple[Event, ...]:
+def from_outside(names: list[tuple[str, Span]]) -> tuple[declarations.Event, ...]:
     """Give the events of a document without an Events table: all come from outside."""
     first = dict(reversed(names))
-    return tuple(Event(name, OUTSIDE, span=first[name]) for name in dict.fromkeys(name for name, _ in names))
+    return tuple(
+        declarations.Event(name, declarations.OUTSIDE, span=first[name])
+        for name in dict.fromkeys(name for name, _ in names)
+    )
 
 
-def with_places(found: tuple[Effect, ...], names: list[tuple[str, Span]]) -> tuple[Effect, ...]:
+def with_places(
+    found: tuple[declarations.Effect, ...], names: list[tuple[str, Span]]
+) -> tuple[declarations.Effect, ...]:
     """Give the effects of a document without an Effects table, in order of first mention."""
     known = {effect.name for effect in found}
-    more = {name: Effect(name, span=span) for name, span in reversed(names) if name not in known}
+    more = {name: declarations.Effect(name, span=span) for name, span in reversed(names) if name not in known}
     return (*found, *(more[name] for name in dict.fromkeys(name for name, _ in names) if name in more))

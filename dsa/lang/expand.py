@@ -5,11 +5,10 @@ run one at a time; when every requirement is a list of earlier steps that are no
 otherwise a state `choosing` takes the first step that is ready, and the conditions are made exclusive (S3).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 
 import attrs
 
-from dsa.claims import ScenarioStep
 from dsa.declarations import (
     Assign,
     Cancel,
@@ -281,9 +280,8 @@ def expanded(machine: Machine) -> Machine:
         return machine
     steps = {step.name for step in machine.steps}
     prompts = tuple(prompt for prompt in machine.prompts if prompt.name not in steps)
-    scenarios = tuple(attrs.evolve(s, steps=tuple(_without_dependencies(s.steps))) for s in machine.scenarios)
+    scenarios = tuple(
+        attrs.evolve(scenario, steps=tuple(attrs.evolve(step, dependencies=None) for step in scenario.steps))
+        for scenario in machine.scenarios
+    )
     return attrs.evolve(machine, steps=(), goal=None, prompts=prompts, scenarios=scenarios)
-
-
-def _without_dependencies(steps: Iterable[ScenarioStep]) -> Iterator[ScenarioStep]:
-    return (attrs.evolve(step, dependencies=None) for step in steps)

@@ -7,21 +7,8 @@ which the callers turn into a diagnostic; it never leaves `dsa.lang`.
 import re
 from typing import NamedTuple, NoReturn
 
+from dsa import expr
 from dsa.errors import Span
-from dsa.expr import (
-    COMPARISONS,
-    And,
-    Arithmetic,
-    Boolean,
-    Compare,
-    Expr,
-    Integer,
-    Member,
-    Name,
-    Negate,
-    Not,
-    Or,
-)
 from dsa.lang.markdown import Cell
 
 RESERVED = frozenset(
@@ -156,48 +143,48 @@ class Parser:
         self._place += 1
         return token
 
-    def expression(self) -> Expr:
+    def expression(self) -> expr.Expr:
         """Read a whole expression, `or` included."""
         start = self.next.start
         operands = [self.conjunction()]
         while self.accept("or"):
             operands.append(self.conjunction())
-        return operands[0] if len(operands) == 1 else Or(tuple(operands), span=self._since(start))
+        return operands[0] if len(operands) == 1 else expr.Or(tuple(operands), span=self._since(start))
 
-    def conjunction(self) -> Expr:
+    def conjunction(self) -> expr.Expr:
         """Read conditions joined by `and`."""
         start = self.next.start
         operands = [self.negation()]
         while self.accept("and"):
             operands.append(self.negation())
-        return operands[0] if len(operands) == 1 else And(tuple(operands), span=self._since(start))
+        return operands[0] if len(operands) == 1 else expr.And(tuple(operands), span=self._since(start))
 
-    def negation(self) -> Expr:
+    def negation(self) -> expr.Expr:
         """Read a condition without `and` and `or` outside parentheses."""
         start = self.next.start
         if not self.accept("not"):
             return self._comparison()
         self._deeper()
-        operand = Not(self.negation(), span=self._since(start))
+        operand = expr.Not(self.negation(), span=self._since(start))
         self._depth -= 1
         return operand
 
-    def _comparison(self) -> Expr:
+    def _comparison(self) -> expr.Expr:
         start = self.next.start
         first = self.sum()
         negated = self.at("not", "in") and self.accept("not")
         if self.accept("in"):
-            member = Member(first, self._set(), span=self._since(start))
-            return Not(member, span=self._since(start)) if negated else member
-        rest: list[tuple[str, Expr]] = []
-        while self.next.kind == "sign" and self.next.text in COMPARISONS:
+            member = expr.Member(first, self._set(), span=self._since(start))
+            return expr.Not(member, span=self._since(start)) if negated else member
+        rest: list[tuple[str, expr.Expr]] = []
+        while self.next.kind == "sign" and self.next.text in expr.COMPARISONS:
             sign = self.take().text
             rest.append((sign, self.sum()))
         if self.at("="):
             self.reject("'=' does not compare", "write '=='")
-        return Compare(first, tuple(rest), span=self._since(start)) if rest else first
+        return expr.Compare(first, tuple(rest), span=self._since(start)) if rest else first
 
-    def _set(self) -> tuple[Expr, ...]:
+    def _set(self) -> tuple[expr.Expr, ...]:
         self.expect("{", "write a set as {a, b}")
         items = [self.sum()]
         while self.accept(","):
@@ -205,21 +192,21 @@ class Parser:
         self.expect("}")
         return tuple(items)
 
-    def sum(self) -> Expr:
+    def sum(self) -> expr.Expr:
         """Read an arithmetic expression."""
         start = self.next.start
         left = self._product()
         while self.at("+") or self.at("-"):
             sign = self._operator().text
-            left = Arithmetic("+" if sign == "+" else "-", left, self._product(), span=self._since(start))
+            left = expr.Arithmetic("+" if sign == "+" else "-", left, self._product(), span=self._since(start))
         return left
 
-    def _product(self) -> Expr:
+    def _product(self) -> expr.Expr:
         start = self.next.start
         left = self._unary()
         while self.at("*"):
             self._operator()
-            left = Arithmetic("*", left, self._unary(), span=self._since(start))
+            left = expr.Arithmetic("*", left, self._unary(), span=self._since(start))
         return left
 
     def _operator(self) -> Token:
@@ -229,21 +216,21 @@ class Parser:
             self.reject(f"a cell has at most {_MAX_TERMS} arithmetic operators")
         return self.take()
 
-    def _unary(self) -> Expr:
+    def _unary(self) -> expr.Expr:
         start = self.next.start
         if not self.accept("-"):
             return self._atom()
         if self.next.kind == "number":
-            return Integer(-self.integer(), span=self._since(start))
+            return expr.Integer(-self.integer(), span=self._since(start))
         self._deeper()
-        operand = Negate(self._unary(), span=self._since(start))
+        operand = expr.Negate(self._unary(), span=self._since(start))
         self._depth -= 1
         return operand
 
-    def _atom(self) -> Expr:
+    def _atom(self) -> expr.Expr:
         token = self.next
         if token.kind == "number":
-            return Integer(self.integer(), span=self._since(token.start))
+            return expr.Integer(self.integer(), span=self._since(token.start))
         if self.accept("("):
             self._deeper()
             inner = self.expression()
@@ -252,23 +239,23 @@ class Parser:
             return inner
         if token.text in {"true", "false"}:
             self.take()
-            return Boolean(token.text == "true", span=self._since(token.start))
+            return expr.Boolean(token.text == "true", span=self._since(token.start))
         if self.accept("pending"):
             name = self.name("the name of an effect after 'pending'")
-            return Name(name.text, "pending", span=self._since(token.start))
+            return expr.Name(name.text, "pending", span=self._since(token.start))
         if token.text == "else":
             self.reject(
                 "'else' cannot stand inside an expression", "write 'else', or 'else and CONDITION', as the whole cell"
             )
         name = self.name("a name, a number or '('")
-        return Name(name.text, span=self._since(name.start))
+        return expr.Name(name.text, span=self._since(name.start))
 
-    def literal(self) -> Expr:
+    def literal(self) -> expr.Expr:
         """Read a single value: a number with its sign, or a word."""
         if self.at("("):
             self.reject("a value stands here, not an expression")
         value = self._unary()
-        if isinstance(value, Negate):
+        if isinstance(value, expr.Negate):
             self.reject("a value stands here, not an expression")
         return value
 

@@ -8,20 +8,7 @@ from collections.abc import Callable
 
 import attrs
 
-from dsa.claims import (
-    Always,
-    AtMost,
-    EverywherePossible,
-    Expected,
-    Form,
-    LeadsTo,
-    Never,
-    OnlyAfter,
-    Possible,
-    Probability,
-    Property,
-    Unchanged,
-)
+from dsa import claims
 from dsa.expr import Name, Verdict, walk
 from dsa.lang.cells import Written
 from dsa.lang.exprs import Parser, UnreadableError
@@ -63,7 +50,7 @@ def looks_like_property(cell: Cell) -> bool:
 
 def read_property(
     bullet: Bullet, scope: Scope, effects: Callable[[Written], None], findings: Findings
-) -> Property | None:
+) -> claims.Property | None:
     """Read and type one bullet. `effects` is asked about each name after `assuming fair`."""
     cell = bullet.text
     try:
@@ -73,14 +60,14 @@ def read_property(
         findings.error("DSA109", fault.message, cell.span(fault.start, fault.end), hint)
         return None
     before = findings.count
-    if isinstance(form, LeadsTo):
+    if isinstance(form, claims.LeadsTo):
         for name in form.fair:
             start = max(place.start() for place in re.finditer(rf"(?<![\w.]){re.escape(name)}(?![\w.])", cell.text))
             effects(Written(name, cell.span(start, start + len(name))))
     typed = _typed(form, Resolver(scope, findings, cell.span()))
-    if isinstance(typed, Unchanged):
+    if isinstance(typed, claims.Unchanged):
         _require_lasting(typed, cell, findings)
-    return Property(typed, span=cell.span()) if findings.count == before else None
+    return claims.Property(typed, span=cell.span()) if findings.count == before else None
 
 
 def _form_meant(words: list[str]) -> str:
@@ -95,7 +82,7 @@ def _form_meant(words: list[str]) -> str:
     return f"a property is one of: {FORMS}"
 
 
-def _form(cell: Cell) -> Form:
+def _form(cell: Cell) -> claims.Form:
     """Read a property; one that begins with a word such as `on` may still be about a state of that name."""
     try:
         return _whole(cell, _leading)
@@ -106,57 +93,57 @@ def _form(cell: Cell) -> Form:
             raise max(fault, other, key=lambda each: each.start) from None  # the one that understood more
 
 
-def _whole(cell: Cell, read: Callable[[Parser], Form]) -> Form:
+def _whole(cell: Cell, read: Callable[[Parser], claims.Form]) -> claims.Form:
     parser = Parser(cell)
     form = read(parser)
     parser.end(
-        "in 'between P and Q', 'and' and 'or' inside P or Q need parentheses" if isinstance(form, AtMost) else ""
+        "in 'between P and Q', 'and' and 'or' inside P or Q need parentheses" if isinstance(form, claims.AtMost) else ""
     )
     return form
 
 
-def _leading(parser: Parser) -> Form:
+def _leading(parser: Parser) -> claims.Form:
     """Read the forms that begin with a word of their own."""
     if parser.accept("always"):
-        return Always(parser.expression())
+        return claims.Always(parser.expression())
     if parser.accept("never"):
-        return Never(parser.expression())
+        return claims.Never(parser.expression())
     if parser.accept("possible"):
-        return Possible(parser.expression())
+        return claims.Possible(parser.expression())
     if parser.accept("from", "everywhere", "possible"):
-        return EverywherePossible(parser.expression())
+        return claims.EverywherePossible(parser.expression())
     if parser.accept("at", "most"):
         return _at_most(parser)
     if parser.accept("expected"):
         counted = parser.sum()
         parser.expect("<=")
-        return Expected(counted, parser.number())
+        return claims.Expected(counted, parser.number())
     if parser.accept("on"):
         return _unchanged(parser)
     parser.fail("expected the first word of a property")
 
 
-def _at_most(parser: Parser) -> AtMost:
+def _at_most(parser: Parser) -> claims.AtMost:
     bound, counted = parser.sum(), parser.negation()
     if not parser.accept("between"):
-        return AtMost(bound, counted)
+        return claims.AtMost(bound, counted)
     hint = "in 'between P and Q', 'and' and 'or' inside P or Q need parentheses"
     opened = parser.negation()
     parser.expect("and", hint)
-    return AtMost(bound, counted, (opened, parser.negation()))
+    return claims.AtMost(bound, counted, (opened, parser.negation()))
 
 
-def _unchanged(parser: Parser) -> Unchanged:
+def _unchanged(parser: Parser) -> claims.Unchanged:
     trigger = parser.expression()
     parser.expect(":", "write: on E: X unchanged")
     expressions = [parser.expression()]
     while parser.accept(","):
         expressions.append(parser.expression())
     parser.expect("unchanged", "write: on E: X unchanged")
-    return Unchanged(trigger, tuple(expressions))
+    return claims.Unchanged(trigger, tuple(expressions))
 
 
-def _infix(parser: Parser) -> Form:
+def _infix(parser: Parser) -> claims.Form:
     left = parser.expression()
     if parser.accept("leads", "to"):
         goal, fair = parser.expression(), []
@@ -164,34 +151,34 @@ def _infix(parser: Parser) -> Form:
             fair.append(parser.name("an event or effect").text)
             while parser.accept(","):
                 fair.append(parser.name("an event or effect").text)
-        return LeadsTo(left, goal, tuple(fair))
+        return claims.LeadsTo(left, goal, tuple(fair))
     if parser.accept("only", "after"):
-        return OnlyAfter(left, parser.expression())
+        return claims.OnlyAfter(left, parser.expression())
     if parser.accept("with", "probability"):
         parser.expect(">=")
-        return Probability(left, parser.number())
+        return claims.Probability(left, parser.number())
     parser.fail("expected 'leads to', 'only after' or 'with probability >= x'")
 
 
-def _typed(form: Form, resolver: Resolver) -> Form:
+def _typed(form: claims.Form, resolver: Resolver) -> claims.Form:
     condition = resolver.condition
     match form:
-        case Always() | Never() | Possible() | EverywherePossible() | Probability():
+        case claims.Always() | claims.Never() | claims.Possible() | claims.EverywherePossible() | claims.Probability():
             return attrs.evolve(form, condition=condition(form.condition))
-        case Unchanged(trigger, expressions):
-            return Unchanged(condition(trigger), tuple(resolver.infer(expr)[0] for expr in expressions))
-        case LeadsTo(cause, goal, fair):
-            return LeadsTo(condition(cause), condition(goal), fair)
-        case OnlyAfter(later, earlier):
-            return OnlyAfter(condition(later), condition(earlier))
-        case AtMost(bound, counted, between):
+        case claims.Unchanged(trigger, expressions):
+            return claims.Unchanged(condition(trigger), tuple(resolver.infer(expr)[0] for expr in expressions))
+        case claims.LeadsTo(cause, goal, fair):
+            return claims.LeadsTo(condition(cause), condition(goal), fair)
+        case claims.OnlyAfter(later, earlier):
+            return claims.OnlyAfter(condition(later), condition(earlier))
+        case claims.AtMost(bound, counted, between):
             scoped = None if between is None else (condition(between[0]), condition(between[1]))
-            return AtMost(resolver.expect(bound, "int"), condition(counted), scoped)
-        case Expected():
+            return claims.AtMost(resolver.expect(bound, "int"), condition(counted), scoped)
+        case claims.Expected():
             return attrs.evolve(form, counted=condition(form.counted))
 
 
-def _require_lasting(form: Unchanged, cell: Cell, findings: Findings) -> None:
+def _require_lasting(form: claims.Unchanged, cell: Cell, findings: Findings) -> None:
     """Report what only happens at a moment, and so has no value before and after a step."""
     for node in (node for expr in form.expressions for node in walk(expr)):
         if isinstance(node, Verdict) or (isinstance(node, Name) and node.kind in {"event", "effect"}):

@@ -7,20 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from dsa import expr
 from dsa.declarations import OUTSIDE
-from dsa.expr import (
-    OUTCOMES,
-    TRUE,
-    Compare,
-    Expr,
-    Name,
-    Or,
-    Symbol,
-    Verdict,
-    guards_read,
-    unparse,
-    walk,
-)
 from dsa.lang.scxml_actions import Actions, comes_back, is_delayed
 from dsa.lang.scxml_data import Datum, datum_of
 from dsa.lang.scxml_exprs import ForeignError, read_foreign
@@ -86,7 +74,7 @@ class Foreign(Log):
                 self._data[datum.id] = datum
 
     def _guess_domains(self) -> None:
-        expressions = [expr for move in self._moves for expr in move_expressions(move)]
+        expressions = [node for move in self._moves for node in move_expressions(move)]
         assigned = [pair for move in self._moves for path in move.actions for pair in path.assigned]
         for datum in self._data.values():
             datum.learn(expressions, assigned)
@@ -102,11 +90,13 @@ class Foreign(Log):
     def _only_texts_are_texts(self, move: Moved) -> None:
         """Report texts that meet a datum which holds none."""
         met = [(name, value) for path in move.actions for name, value in path.assigned]
-        for node in (node for expr in move_expressions(move) for node in walk(expr) if isinstance(node, Compare)):
+        for node in (
+            node for whole in move_expressions(move) for node in expr.walk(whole) if isinstance(node, expr.Compare)
+        ):
             sides = (node.first, *(operand for _, operand in node.rest))
-            met += [(side.name, other) for side in sides if isinstance(side, Name) for other in sides]
+            met += [(side.name, other) for side in sides if isinstance(side, expr.Name) for other in sides]
         for name, value in met:
-            if isinstance(value, Symbol) and not self._data[name].values:
+            if isinstance(value, expr.Symbol) and not self._data[name].values:
                 self.error(move.line, f"'{name}' holds no texts, and meets '{value.value}'")
 
     # -- transitions --------------------------------------------------------------------------------------------------
@@ -153,17 +143,17 @@ class Foreign(Log):
             return
         place.moves.append(Moved(events, condition, target, actions, element.line))
 
-    def _known(self, expr: Expr) -> Expr:
+    def _known(self, whole: expr.Expr) -> expr.Expr:
         """Check that an expression names data only; they become variables."""
 
-        def leaf(node: Leaf) -> Expr:
-            if isinstance(node, Name):
+        def leaf(node: Leaf) -> expr.Expr:
+            if isinstance(node, expr.Name):
                 if node.name not in self._data:
                     raise ForeignError(f"'{node.name}' is no datum of this file")
-                return Name(node.name, "variable")
+                return expr.Name(node.name, "variable")
             return node
 
-        return substituted(expr, leaf)
+        return substituted(whole, leaf)
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
@@ -196,12 +186,12 @@ class Foreign(Log):
         if not any(matches(event, move) for move in place.moves):
             return
         tried = [move for around in place.around for move in around.moves if matches(event, move)]
-        last = next((number for number, move in enumerate(tried) if move.condition == TRUE), len(tried) - 1)
+        last = next((number for number, move in enumerate(tried) if move.condition == expr.TRUE), len(tried) - 1)
         for number, move in enumerate(tried[: last + 1]):
             earlier = [other.condition for other in tried[:number] if not exclusive(other.condition, move.condition)]
             self._write_row(place, event, move, earlier, is_last=number == last)
 
-    def _write_row(self, place: Place, event: str, move: Moved, earlier: list[Expr], *, is_last: bool) -> None:
+    def _write_row(self, place: Place, event: str, move: Moved, earlier: list[expr.Expr], *, is_last: bool) -> None:
         if place.element.tag == "final":
             self.error(move.line, f"a transition leaves '{place.id}', which is final")
         otherwise = is_last and bool(earlier)
@@ -209,7 +199,7 @@ class Foreign(Log):
             condition = all_of([move.condition, path.condition, *([] if otherwise else map(negated, earlier))])
             if condition == FALSE:
                 continue
-            for guard in guards_read(condition):
+            for guard in expr.guards_read(condition):
                 self._judged.setdefault(guard, {})[event] = None
             target = "=" if move.target is None else self._places.by_id[move.target].name
             updates = "; ".join(
@@ -223,32 +213,34 @@ class Foreign(Log):
             cells = (place.name, self._naming.give("event", event), self._if(condition, otherwise=otherwise))
             self._rows.append(((*cells, updates, effects, target), move.line))
 
-    def _if(self, condition: Expr, *, otherwise: bool) -> str:
-        if condition == TRUE:
+    def _if(self, condition: expr.Expr, *, otherwise: bool) -> str:
+        if condition == expr.TRUE:
             return "else" if otherwise else ""
         text = self._text(condition)
-        return text if not otherwise else f"else and ({text})" if isinstance(condition, Or) else f"else and {text}"
+        return text if not otherwise else f"else and ({text})" if isinstance(condition, expr.Or) else f"else and {text}"
 
     def _effect(self, event: str, comes_back: bool) -> str:  # noqa: FBT001  (a pair as it is kept)
         answered = self._answered.get(event) if comes_back else None
         return answered or self._naming.give("effect", event)
 
-    def _text(self, expr: Expr) -> str:
-        def leaf(node: Leaf) -> Expr:
+    def _text(self, whole: expr.Expr) -> str:
+        def leaf(node: Leaf) -> expr.Expr:
             match node:
-                case Symbol(value):
-                    return Symbol(self._naming.value(value))
-                case Verdict(guard, outcome):
-                    return Verdict(self._naming.give("guard", guard), outcome)
-                case Name(name, _):
-                    return Name(self._naming.give("variable", name), "variable")
+                case expr.Symbol(value):
+                    return expr.Symbol(self._naming.value(value))
+                case expr.Verdict(guard, outcome):
+                    return expr.Verdict(self._naming.give("guard", guard), outcome)
+                case expr.Name(name, _):
+                    return expr.Name(self._naming.give("variable", name), "variable")
 
-        return unparse(substituted(expr, leaf))
+        return expr.unparse(substituted(whole, leaf))
 
     # -- the text -----------------------------------------------------------------------------------------------------
 
     def _written(self) -> Written:
-        lines: list[tuple[str, int]] = [(f"# {self._title()}", self._root.line)]
+        lines: list[tuple[str, int]] = [
+            (f"# {self._naming.give('machine', self._root.get('name') or 'machine')}", self._root.line)
+        ]
 
         def section(title: str, header: Sequence[str], rows: Sequence[tuple[Sequence[str], int]]) -> None:
             if rows:
@@ -278,16 +270,13 @@ class Foreign(Log):
             self.error(self._root.line, "there is no transition" if self._events() or not any(self._moves) else unnamed)
         return Written("\n".join(text for text, _ in lines) + "\n", tuple(line for _, line in lines))
 
-    def _title(self) -> str:
-        return self._naming.give("machine", self._root.get("name") or "machine")
-
     def _domain(self, datum: Datum) -> str:
         if datum.values:
             return "{" + ", ".join(map(self._naming.value, datum.values)) + "}"
         return datum.domain or ""
 
 
-def move_expressions(move: Moved) -> Iterator[Expr]:
+def move_expressions(move: Moved) -> Iterator[expr.Expr]:
     """Give every expression of a transition."""
     yield move.condition
     for path in move.actions:
@@ -301,17 +290,17 @@ def matches(event: str, move: Moved) -> bool:
     return any(not name or event == name or event.startswith(f"{name}.") for name in wanted)
 
 
-def exclusive(left: Expr, right: Expr) -> bool:
+def exclusive(left: expr.Expr, right: expr.Expr) -> bool:
     """Tell whether two conditions exclude each other by their verdicts and by what folding sees."""
     both = all_of([left, right])
-    guards = sorted(guards_read(both))
+    guards = sorted(expr.guards_read(both))
     if len(guards) != 1:
         return both == FALSE
-    return all(_said(both, guards[0], outcome) == FALSE for outcome in OUTCOMES)
+    return all(_said(both, guards[0], outcome) == FALSE for outcome in expr.OUTCOMES)
 
 
-def _said(expr: Expr, guard: str, outcome: str) -> Expr:
-    def leaf(node: Leaf) -> Expr:
-        return constant(node.outcome == outcome) if isinstance(node, Verdict) and node.guard == guard else node
+def _said(whole: expr.Expr, guard: str, outcome: str) -> expr.Expr:
+    def leaf(node: Leaf) -> expr.Expr:
+        return constant(node.outcome == outcome) if isinstance(node, expr.Verdict) and node.guard == guard else node
 
-    return substituted(expr, leaf)
+    return substituted(whole, leaf)

@@ -8,27 +8,8 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
+from dsa import expr
 from dsa.errors import Span
-from dsa.expr import (
-    OUTCOMES,
-    And,
-    Arithmetic,
-    Boolean,
-    BooleanDomain,
-    Compare,
-    Domain,
-    EnumDomain,
-    Expr,
-    Integer,
-    Member,
-    Name,
-    NameKind,
-    Negate,
-    Not,
-    Or,
-    Symbol,
-    Verdict,
-)
 from dsa.lang.findings import Findings
 from dsa.words import closest, some_of
 
@@ -36,11 +17,11 @@ from dsa.words import closest, some_of
 Type = str | tuple[str, ...]
 
 
-def type_of(domain: Domain) -> Type:
+def type_of(domain: expr.Domain) -> Type:
     """Give the type of a domain's values."""
-    if isinstance(domain, BooleanDomain):
+    if isinstance(domain, expr.BooleanDomain):
         return "bool"
-    return domain.values if isinstance(domain, EnumDomain) else "int"
+    return domain.values if isinstance(domain, expr.EnumDomain) else "int"
 
 
 def show_type(kind: Type) -> str:
@@ -66,11 +47,11 @@ class Scope:
     """
 
     place: str
-    parameters: Mapping[str, Domain] = attrs.field(factory=dict)
-    variables: Mapping[str, Domain] = attrs.field(factory=dict)
+    parameters: Mapping[str, expr.Domain] = attrs.field(factory=dict)
+    variables: Mapping[str, expr.Domain] = attrs.field(factory=dict)
     guards: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
     symbols: frozenset[str] = frozenset()
-    moments: Mapping[str, NameKind] = attrs.field(factory=dict)
+    moments: Mapping[str, expr.NameKind] = attrs.field(factory=dict)
     full: Mapping[str, str] = attrs.field(factory=dict)
     answered: frozenset[str] = frozenset()
     others: Mapping[str, str] = attrs.field(factory=dict)
@@ -87,96 +68,96 @@ class Resolver:
     def __init__(self, scope: Scope, findings: Findings, at: Span) -> None:
         self._scope, self._findings, self._at = scope, findings, at
 
-    def condition(self, expr: Expr) -> Expr:
+    def condition(self, node: expr.Expr) -> expr.Expr:
         """Resolve an expression that must be a condition."""
-        return self.expect(expr, "bool")
+        return self.expect(node, "bool")
 
-    def expect(self, expr: Expr, wanted: Type) -> Expr:
+    def expect(self, node: expr.Expr, wanted: Type) -> expr.Expr:
         """Resolve an expression that must have a type."""
-        resolved, found = self.infer(expr, wanted)
+        resolved, found = self.infer(node, wanted)
         if found is not None and not agree(found, wanted):
-            self._wrong(expr, f"expected {show_type(wanted)}, but this is {show_type(found)}", _advice(expr, found))
+            self._wrong(node, f"expected {show_type(wanted)}, but this is {show_type(found)}", _advice(node, found))
         return resolved
 
-    def infer(self, expr: Expr, wanted: Type | None = None) -> tuple[Expr, Type | None]:
+    def infer(self, node: expr.Expr, wanted: Type | None = None) -> tuple[expr.Expr, Type | None]:
         """Resolve an expression and give its type, or None after a fault; `wanted` only makes for better hints."""
-        match expr:
-            case Boolean():
-                return expr, "bool"
-            case Integer():
-                return expr, "int"
-            case Symbol(value):
-                return expr, (value,)
-            case Name():
-                return self._name(expr, wanted)
-            case Verdict():
-                return expr, "bool"
-            case Not(operand):
-                return attrs.evolve(expr, operand=self.condition(operand)), "bool"
-            case And(operands) | Or(operands):
-                return attrs.evolve(expr, operands=tuple(self.condition(operand) for operand in operands)), "bool"
-            case Negate(operand):
-                return attrs.evolve(expr, operand=self.expect(operand, "int")), "int"
-            case Arithmetic(_, left, right):
-                return attrs.evolve(expr, left=self.expect(left, "int"), right=self.expect(right, "int")), "int"
-            case Compare():
-                return self._compare(expr), "bool"
-            case Member():
-                return self._member(expr), "bool"
+        match node:
+            case expr.Boolean():
+                return node, "bool"
+            case expr.Integer():
+                return node, "int"
+            case expr.Symbol(value):
+                return node, (value,)
+            case expr.Name():
+                return self._name(node, wanted)
+            case expr.Verdict():
+                return node, "bool"
+            case expr.Not(operand):
+                return attrs.evolve(node, operand=self.condition(operand)), "bool"
+            case expr.And(operands) | expr.Or(operands):
+                return attrs.evolve(node, operands=tuple(self.condition(operand) for operand in operands)), "bool"
+            case expr.Negate(operand):
+                return attrs.evolve(node, operand=self.expect(operand, "int")), "int"
+            case expr.Arithmetic(_, left, right):
+                return attrs.evolve(node, left=self.expect(left, "int"), right=self.expect(right, "int")), "int"
+            case expr.Compare():
+                return self._compare(node), "bool"
+            case expr.Member():
+                return self._member(node), "bool"
 
-    def _compare(self, expr: Compare) -> Expr:
-        first, left = self.infer(expr.first)
-        rest: list[tuple[str, Expr]] = []
-        for sign, operand in expr.rest:
+    def _compare(self, node: expr.Compare) -> expr.Expr:
+        first, left = self.infer(node.first)
+        rest: list[tuple[str, expr.Expr]] = []
+        for sign, operand in node.rest:
             resolved, right = self.infer(operand, left)
             ordered = sign not in {"==", "!="}
-            for side, kind in ((expr.first if not rest else None, left), (operand, right)):
+            for side, kind in ((node.first if not rest else None, left), (operand, right)):
                 if ordered and side is not None and kind not in {None, "int"}:
                     self._wrong(side, f"'{sign}' compares numbers, but this is {show_type(kind or '')}")
             if not ordered and left is not None and right is not None and not agree(left, right):
                 self._wrong(operand, f"{show_type(left)} can never equal {show_type(right)}", _choices(left))
             rest.append((sign, resolved))
             left = right
-        return attrs.evolve(expr, first=first, rest=tuple(rest))
+        return attrs.evolve(node, first=first, rest=tuple(rest))
 
-    def _member(self, expr: Member) -> Expr:
-        operand, kind = self.infer(expr.operand)
+    def _member(self, node: expr.Member) -> expr.Expr:
+        operand, kind = self.infer(node.operand)
         choices = []
-        for choice in expr.choices:
+        for choice in node.choices:
             resolved, found = self.infer(choice, kind)
             if kind is not None and found is not None and not agree(kind, found):
                 self._wrong(choice, f"{show_type(kind)} can never equal {show_type(found)}", _choices(kind))
             choices.append(resolved)
-        return attrs.evolve(expr, operand=operand, choices=tuple(choices))
+        return attrs.evolve(node, operand=operand, choices=tuple(choices))
 
-    def _name(self, node: Name, wanted: Type | None) -> tuple[Expr, Type | None]:
+    def _name(self, node: expr.Name, wanted: Type | None) -> tuple[expr.Expr, Type | None]:
         scope, name = self._scope, node.name
         if node.kind == "pending":
             return self._pending(node)
         if name in scope.variables:
-            return Name(name, "variable", span=node.span), type_of(scope.variables[name])
+            return expr.Name(name, "variable", span=node.span), type_of(scope.variables[name])
         if name in scope.parameters:
-            return Name(name, "parameter", span=node.span), type_of(scope.parameters[name])
+            return expr.Name(name, "parameter", span=node.span), type_of(scope.parameters[name])
         guard, _, outcome = name.rpartition(".")
         if guard in scope.guards and name not in scope.moments:
             return self._verdict(node, guard, outcome)
         if name in scope.symbols:
-            return Symbol(name, span=node.span), (name,)
+            return expr.Symbol(name, span=node.span), (name,)
         if name in scope.moments:
-            return Name(scope.full.get(name, name), scope.moments[name], span=node.span), "bool"
+            return expr.Name(scope.full.get(name, name), scope.moments[name], span=node.span), "bool"
         self._unknown(node, wanted)
         return node, None
 
-    def _verdict(self, node: Name, guard: str, outcome: str) -> tuple[Expr, Type | None]:
+    def _verdict(self, node: expr.Name, guard: str, outcome: str) -> tuple[expr.Expr, Type | None]:
         allowed = self._scope.guards[guard]
-        for known in OUTCOMES:
+        for known in expr.OUTCOMES:
             if known == outcome and known in allowed:
-                return Verdict(guard, known, span=node.span), "bool"
-        message = f"guard {guard} never says '{outcome}'" if outcome in OUTCOMES else f"'{outcome}' is no verdict"
+                return expr.Verdict(guard, known, span=node.span), "bool"
+        message = f"guard {guard} never says '{outcome}'" if outcome in expr.OUTCOMES else f"'{outcome}' is no verdict"
         self._report("DSA201", message, node, f"{guard} says: {', '.join(allowed)}")
         return node, None
 
-    def _pending(self, node: Name) -> tuple[Expr, Type | None]:
+    def _pending(self, node: expr.Name) -> tuple[expr.Expr, Type | None]:
         if self._scope.moments and node.name in self._scope.answered:
             return node, "bool"
         if not self._scope.moments:
@@ -186,7 +167,7 @@ class Resolver:
             self._report("DSA201", f"'{node.name}' is no effect that has answers", node, hint, about=node.name)
         return node, None
 
-    def _unknown(self, node: Name, wanted: Type | None) -> None:
+    def _unknown(self, node: expr.Name, wanted: Type | None) -> None:
         scope, name = self._scope, node.name
         guard = name.rpartition(".")[0]
         if name in {"True", "False"}:
@@ -206,18 +187,18 @@ class Resolver:
                 hint = _choices(wanted)
             self._report("DSA201", f"'{name}' is not declared", node, hint, about=name)
 
-    def _wrong(self, expr: Expr, message: str, hint: str = "") -> None:
-        self._report("DSA204", message, expr, hint)
+    def _wrong(self, node: expr.Expr, message: str, hint: str = "") -> None:
+        self._report("DSA204", message, node, hint)
 
-    def _report(self, code: str, message: str, expr: Expr, hint: str, about: str = "") -> None:
-        self._findings.error(code, message, expr.span or self._at, hint, about=about)
+    def _report(self, code: str, message: str, node: expr.Expr, hint: str, about: str = "") -> None:
+        self._findings.error(code, message, node.span or self._at, hint, about=about)
 
 
 def _choices(kind: Type) -> str:
     return "" if isinstance(kind, str) else f"its values are: {some_of(kind)}"
 
 
-def _advice(expr: Expr, found: Type) -> str:
-    if isinstance(expr, Integer):
-        return "write true or false" if expr.value in {0, 1} else ""
-    return f"compare it: {expr.name} > 0" if isinstance(expr, Name) and found == "int" else ""
+def _advice(node: expr.Expr, found: Type) -> str:
+    if isinstance(node, expr.Integer):
+        return "write true or false" if node.value in {0, 1} else ""
+    return f"compare it: {node.name} > 0" if isinstance(node, expr.Name) and found == "int" else ""

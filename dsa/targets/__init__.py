@@ -36,22 +36,11 @@ class FormatError(DsaError, ValueError):
 def emit(machine: Machine, format: str) -> str:  # noqa: A002  (the word of the command line, and a public name)
     """Write a machine in one of `FORMATS`. Raises FormatError for any other, ExportError for a machine that a tool cannot take."""
     if format not in FORMATS:
-        msg = f"there is no format '{format}'; there is: {', '.join(FORMATS)}"
-        raise FormatError(msg)
+        raise FormatError(f"there is no format '{format}'; there is: {', '.join(FORMATS)}")
     return FORMATS[format](machine)
 
 
 __all__ = [
-    "FORMATS",
-    "ExportError",
-    "FormatError",
-    "dot",
-    "emit",
-    "mermaid",
-    "prism",
-    "promela",
-    "scxml",
-    "table",
-    "tla",
+    "FORMATS", "ExportError", "FormatError", "dot", "emit", "mermaid", "prism", "promela", "scxml", "table", "tla",
     "xstate",
-]
+]  # fmt: skip

@@ -10,27 +10,15 @@ from functools import cached_property
 
 import attrs
 
+from dsa import expr
 from dsa.declarations import Transition
-from dsa.expr import (
-    TRUE,
-    Arithmetic,
-    Expr,
-    Integer,
-    Interval,
-    Name,
-    Negate,
-    Value,
-    concrete,
-    evaluate,
-    show_value,
-    walk,
-)
 from dsa.ground import Field, Ground, ground
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
 from dsa.simplify import FALSE, all_of, compared, negated
 from dsa.system import Command, Location, Promise, System, closed_system, start_values
 from dsa.targets.spelling import ExportError
+from dsa.trace import show_values
 
 #: The whole numbers that the model checkers compute with: 32 bits, with a sign.
 LEAST, GREATEST = -(2**31), 2**31 - 1
@@ -42,7 +30,7 @@ class Step:
 
     number: int
     command: Command
-    condition: Expr
+    condition: expr.Expr
     row: Transition
 
     @property
@@ -73,7 +61,7 @@ class Closed:
         return self.ground.fields
 
     @cached_property
-    def initial(self) -> dict[str, Value]:
+    def initial(self) -> dict[str, expr.Value]:
         """The variables' values at the start."""
         return dict(zip((v.name for v in self.machine.variables), self.machine.initial_values, strict=True))
 
@@ -81,15 +69,14 @@ class Closed:
     def symbols(self) -> dict[str, int]:
         """The values of enumerations, each with its number."""
         declared = [*(v.domain for v in self.machine.variables), *(p.domain for p in self.machine.parameters)]
-        domains = [concrete(domain, self.machine.constants) for domain in declared]
-        found = [value for domain in domains if not isinstance(domain, Interval) for value in domain.values]
+        domains = [expr.concrete(domain, self.machine.constants) for domain in declared]
+        found = [value for domain in domains if not isinstance(domain, expr.Interval) for value in domain.values]
         return {value: self.ground.number(value) for value in dict.fromkeys(found) if isinstance(value, str)}
 
     @property
     def made_for(self) -> str:
         """Say at which parameter values this is: `rmax = 3`, or that there are none."""
-        values = ", ".join(f"{name} = {show_value(value)}" for name, value in self.machine.constants.items())
-        return values or "a machine without parameters"
+        return show_values(self.machine.constants.items()) or "a machine without parameters"
 
     def label(self, place: int) -> str:
         """Name a location: its state and what is outstanding."""
@@ -119,12 +106,12 @@ class Closed:
         """Give the numbers of some steps."""
         return tuple(step.number for step in self.steps if wanted(step))
 
-    def is_idle(self, step: Step) -> Expr:
+    def is_idle(self, step: Step) -> expr.Expr:
         """Say when a step is possible and changes nothing, so that no checker of behaviours sees it; false for most."""
         command = step.command
         if command.source != command.target:
             return FALSE
-        same = (compared(Name(name, "variable"), "==", value) for name, value in command.updates)
+        same = (compared(expr.Name(name, "variable"), "==", value) for name, value in command.updates)
         return all_of([step.condition, *same])
 
 
@@ -133,10 +120,12 @@ def closed(machine: Machine) -> Closed:
     system = closed_system(machine)
     if system.left_out:
         raise ExportError(f"{machine.name} is too large to be laid out: {'; '.join(system.left_out)}")
-    initial = {name: evaluate(value, machine.constants) for name, value in start_values(system).items()}
+    initial = {name: expr.evaluate(value, machine.constants) for name, value in start_values(system).items()}
     for name, value in initial.items():
         if not machine.values_of[name].contains(value):
-            raise ExportError(f"{name} starts at {show_value(value)}, outside its domain {machine.values_of[name]}")
+            raise ExportError(
+                f"{name} starts at {expr.show_value(value)}, outside its domain {machine.values_of[name]}"
+            )
     whole = ground(system)
     steps = tuple(
         Step(number, command, _condition(whole, command, rule.condition), machine.transitions[command.row])
@@ -146,10 +135,10 @@ def closed(machine: Machine) -> Closed:
     return Closed(machine, system, whole, steps)
 
 
-def _condition(whole: Ground, command: Command, decided: Expr) -> Expr:
+def _condition(whole: Ground, command: Command, decided: expr.Expr) -> expr.Expr:
     """Give when a command is taken, without what the parameters' values decide."""
-    if decided == TRUE:
-        return TRUE
+    if decided == expr.TRUE:
+        return expr.TRUE
     parts = [command.enabled]
     if whole.grounded(all_of([command.enabled, negated(command.safe)])) != FALSE:
         parts.append(command.safe)
@@ -157,7 +146,7 @@ def _condition(whole: Ground, command: Command, decided: Expr) -> Expr:
     return all_of(parts)
 
 
-def sequential(updates: Iterable[tuple[str, Expr]]) -> tuple[tuple[str, ...], tuple[tuple[str, Expr], ...]]:
+def sequential(updates: Iterable[tuple[str, expr.Expr]]) -> tuple[tuple[str, ...], tuple[tuple[str, expr.Expr], ...]]:
     """Order simultaneous updates (S5) for targets that assign one after the other.
 
     Gives the variables whose old value must be kept aside first, and the updates in order; a reader of a kept variable must be
@@ -165,7 +154,7 @@ def sequential(updates: Iterable[tuple[str, Expr]]) -> tuple[tuple[str, ...], tu
     """
     left = dict(updates)
     kept: list[str] = []
-    ordered: list[tuple[str, Expr]] = []
+    ordered: list[tuple[str, expr.Expr]] = []
     while left:
         readers = {
             name: {other for other, value in left.items() if other != name and name in _read(value)} for name in left
@@ -178,8 +167,8 @@ def sequential(updates: Iterable[tuple[str, Expr]]) -> tuple[tuple[str, ...], tu
     return tuple(kept), tuple(ordered)
 
 
-def _read(expr: Expr) -> set[str]:
-    return {node.name for node in walk(expr) if isinstance(node, Name) and node.kind == "variable"}
+def _read(whole: expr.Expr) -> set[str]:
+    return {node.name for node in expr.walk(whole) if isinstance(node, expr.Name) and node.kind == "variable"}
 
 
 def require_small(laid: Closed, tool: str) -> None:
@@ -188,7 +177,7 @@ def require_small(laid: Closed, tool: str) -> None:
     for name, value in laid.machine.constants.items():
         number = laid.ground.number(value)
         ranges[name] = (number, number)
-    steps = ((s.comment, expr) for s in laid.steps for expr in (s.condition, *(v for _, v in s.command.updates)))
+    steps = ((s.comment, node) for s in laid.steps for node in (s.condition, *(v for _, v in s.command.updates)))
     require_numbers(ranges, steps, tool, LEAST, GREATEST)
 
 
@@ -198,32 +187,32 @@ def ranges_of(fields: Iterable[Field]) -> dict[str, tuple[int, int]]:
 
 
 def require_numbers(
-    ranges: Mapping[str, tuple[int, int]], met: Iterable[tuple[str, Expr]], tool: str, least: int, greatest: int
+    ranges: Mapping[str, tuple[int, int]], met: Iterable[tuple[str, expr.Expr]], tool: str, least: int, greatest: int
 ) -> None:
     """Raise ExportError where a value, or a number met in an expression (each with its place), may lie outside a tool's numbers."""
-    places = ((where, bounds) for where, expr in met for bounds in _extents(expr, ranges))
+    places = ((where, bounds) for where, node in met for bounds in _extents(node, ranges))
     for where, (low, high) in itertools.chain(ranges.items(), places):
         if low < least or high > greatest:
             raise ExportError(f"{where}: numbers from {low} to {high}, and {tool} computes with {least} to {greatest}")
 
 
-def _extents(expr: Expr, ranges: Mapping[str, tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def _extents(whole: expr.Expr, ranges: Mapping[str, tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Give the range of every number that an expression computes with."""
-    for node in walk(expr):
-        if isinstance(node, Integer | Arithmetic | Negate):
+    for node in expr.walk(whole):
+        if isinstance(node, expr.Integer | expr.Arithmetic | expr.Negate):
             yield _extent(node, ranges)
 
 
-def _extent(expr: Expr, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
-    match expr:
-        case Integer(value):
+def _extent(node: expr.Expr, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+    match node:
+        case expr.Integer(value):
             return value, value
-        case Name(name):
+        case expr.Name(name):
             return ranges[name]
-        case Negate(operand):
+        case expr.Negate(operand):
             low, high = _extent(operand, ranges)
             return -high, -low
-        case Arithmetic(sign, left, right):
+        case expr.Arithmetic(sign, left, right):
             (a, b), (c, d) = _extent(left, ranges), _extent(right, ranges)
             ends = {"+": (a + c, b + d), "-": (a - d, b - c)}.get(sign) or (a * c, a * d, b * c, b * d)
             return min(ends), max(ends)

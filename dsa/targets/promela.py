@@ -8,21 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import attrs
 
-from dsa.claims import (
-    Always,
-    AtMost,
-    EverywherePossible,
-    Expected,
-    Form,
-    LeadsTo,
-    Never,
-    OnlyAfter,
-    Possible,
-    Probability,
-    Unchanged,
-    expressions,
-    show,
-)
+from dsa import claims
 from dsa.declarations import Variable
 from dsa.expr import TRUE, BooleanDomain, Expr, Name, Symbol, Value, Verdict, walk
 from dsa.ground import Field
@@ -46,14 +32,14 @@ def promela(machine: Machine) -> str:
 def promela_unsaid(machine: Machine) -> tuple[str, ...]:
     """Say which properties the model does not say, and why."""
     found = ((item, _unsaid(item.form)) for item in machine.properties)
-    return tuple(f"{show(item.form)}: {words}" for item, words in found if words)
+    return tuple(f"{claims.show(item.form)}: {words}" for item, words in found if words)
 
 
-def _unsaid(form: Form) -> str:
+def _unsaid(form: claims.Form) -> str:
     match form:
-        case EverywherePossible():
+        case claims.EverywherePossible():
             return "no temporal formula over single runs says it"
-        case Probability() | Expected():
+        case claims.Probability() | claims.Expected():
             return "SPIN knows no probabilities; export to prism"
         case _:
             return ""
@@ -62,8 +48,8 @@ def _unsaid(form: Form) -> str:
 class _Model:
     def __init__(self, laid: Closed) -> None:
         self._laid = laid
-        self._spelling = Spelling()
-        self._places = [self._spelling.give("at_", laid.label(place)) for place in range(len(laid.locations))]
+        self.spelled = Spelling().give
+        self._places = [self.spelled("at_", laid.label(place)) for place in range(len(laid.locations))]
         self._watches = [
             (number, item, _Watch(self, item.form)) for number, item in enumerate(laid.machine.properties, 1)
         ]
@@ -92,9 +78,16 @@ class _Model:
         yield from self._atoms()
         for number, item, lines in watched:
             place = f", line {item.span.line}" if item.span else ""
-            yield from (f"#ifdef PROPERTY_{number}  /* {_comment(show(item.form))}{place} */", *lines, "#endif", "")
+            yield from (
+                f"#ifdef PROPERTY_{number}  /* {_comment(claims.show(item.form))}{place} */",
+                *lines,
+                "#endif",
+                "",
+            )
         if watched:
-            yield from _DEFAULTS
+            for hook in _HOOKS:
+                yield from (f"#ifndef {hook.partition('(')[0]}", f"#define {hook}", "#endif")
+            yield ""
         yield from self._process(has_properties=bool(watched))
 
     def _heading(self, said: list[int]) -> Iterator[str]:
@@ -110,10 +103,7 @@ class _Model:
     def _words(self) -> Iterator[str]:
         for number, item, watch in self._watches:
             if words := _unsaid(watch.form):
-                yield f"/* Property {number} is not said here: {_comment(show(item.form))}: {words}. */"
-
-    def spelled(self, prefix: str, name: str) -> str:
-        return self._spelling.give(prefix, name)
+                yield f"/* Property {number} is not said here: {_comment(claims.show(item.form))}: {words}. */"
 
     def _declared(self, variable: Variable, field: Field) -> str:
         is_bool = isinstance(variable.domain, BooleanDomain)
@@ -205,7 +195,7 @@ class _Model:
             + (f" TAKEN({step.number})" if has_properties else "")
         )
 
-    def fairness(self, form: LeadsTo) -> tuple[list[str], list[str]]:
+    def fairness(self, form: claims.LeadsTo) -> tuple[list[str], list[str]]:
         """What happens again and again in a run that S12 and `assuming fair` allow; and when a run that gave up an event is none."""
         found, broken = [], []
         for promise in self._laid.promises:
@@ -231,11 +221,11 @@ class _Watch:
     """How one property is looked out for."""
 
     model: _Model
-    form: Form
+    form: claims.Form
 
     def atoms(self) -> Iterator[Name | Verdict]:
         """Give the names other than variables' and parameters', and the verdicts."""
-        for node in (node for expr in expressions(self.form) for node in walk(expr)):
+        for node in (node for expr in claims.expressions(self.form) for node in walk(expr)):
             if isinstance(node, Verdict) or (isinstance(node, Name) and node.kind in _DEFINED):
                 yield node
 
@@ -243,10 +233,10 @@ class _Watch:
         """Declare what the property remembers and what is looked at after each step."""
         write = self.model.write
         match self.form:
-            case LeadsTo():
+            case claims.LeadsTo():
                 yield from self._liveness(self.form)
                 return
-            case Unchanged(trigger, compared):
+            case claims.Unchanged(trigger, compared):
                 yield from (f"hidden int before_{place};" for place in range(len(compared)))
                 copies = "; ".join(f"before_{place} = ({write(expr)})" for place, expr in enumerate(compared))
                 yield f"#define BEFORE {copies};"
@@ -261,7 +251,7 @@ class _Watch:
         yield "hidden int step;  /* which step was taken: scratch */"
         yield "#define TAKEN(number) ; step = number; watch()"
 
-    def _liveness(self, form: LeadsTo) -> Iterator[str]:
+    def _liveness(self, form: claims.LeadsTo) -> Iterator[str]:
         """Claim a fair run in which Q is owed for ever. Fair is one that goes round: each condition in turn, again and again.
 
         Written out as a claim of its own: SPIN's translation of the same formula takes hours when several things must be fair.
@@ -299,14 +289,14 @@ class _Watch:
     def _safety(self) -> tuple[list[str], str]:
         write = self.model.write
         match self.form:
-            case Always(condition):
+            case claims.Always(condition):
                 return [], f"assert({write(condition)})"
-            case Never(condition) | Possible(condition):
+            case claims.Never(condition) | claims.Possible(condition):
                 return [], f"assert(!({write(condition)}))"
-            case OnlyAfter(later, earlier):
+            case claims.OnlyAfter(later, earlier):
                 watch = f"seen = (seen || ({write(earlier)})); assert(!({write(later)}) || seen)"
                 return ["bool seen = false;"], watch
-            case AtMost(bound, counted, between):
+            case claims.AtMost(bound, counted, between):
                 count = f"if :: ({write(counted)}) -> assert(count < {write(bound)}); count = count + 1 :: else fi"
                 if between is None:
                     return ["int count = 0;"], count
@@ -323,21 +313,7 @@ class _Watch:
 
 _PREFIXES = {"parameter": "p_", "state": "in_", "pending": "pending_", "event": "event_", "effect": "effect_"}
 _DEFINED = {"state", "pending", "event", "effect"}
-_DEFAULTS = (
-    "#ifndef BEFORE",
-    "#define BEFORE",
-    "#endif",
-    "#ifndef TAKEN",
-    "#define TAKEN(number)",
-    "#endif",
-    "#ifndef START",
-    "#define START",
-    "#endif",
-    "#ifndef REST",
-    "#define REST",
-    "#endif",
-    "",
-)
+_HOOKS = ("BEFORE", "TAKEN(number)", "START", "REST")
 
 
 def _width(low: int, end: int) -> str:

@@ -9,28 +9,15 @@ from collections.abc import Iterator
 from keyword import kwlist
 from xml.sax.saxutils import escape, quoteattr
 
+from dsa import expr
 from dsa.declarations import STAR, Cancel
-from dsa.expr import (
-    TRUE,
-    Arithmetic,
-    Boolean,
-    BooleanDomain,
-    EnumDomain,
-    Expr,
-    Integer,
-    Name,
-    Negate,
-    Symbol,
-    Value,
-    Verdict,
-    show_value,
-)
 from dsa.machine import Machine
 from dsa.simplify import Leaf
 from dsa.targets.closed import sequential
 from dsa.targets.leaves import Arrow, Leaves, require_initial
 from dsa.targets.nested import Node, Timer, initial_values, start_of, timer, timers_of, tree
 from dsa.targets.spelling import ExportError, Spelling, Syntax
+from dsa.trace import show_values
 
 #: The loader knows `&&`, `||` and `false`, and no `!`.
 SYNTAX = Syntax("&&", "||", "{} == false", {}, "(1 == 1)", "(1 == 0)")
@@ -38,51 +25,15 @@ SYNTAX = Syntax("&&", "||", "{} == false", {}, "(1 == 1)", "(1 == 0)")
 NAMESPACE = "urn:dsa:machine"
 #: What python-statemachine's own classes mean by these names: states and events that are called so get another name, and
 #: so does whatever begins with `_`, which is Python's and the library's own.
-TAKEN = frozenset(
-    {
-        "activate_initial_state",
-        "active_listeners",
-        "add_event",
-        "add_from_attributes",
-        "add_inherited",
-        "add_listener",
-        "add_state",
-        "allow_event_without_transition",
-        "allowed_events",
-        "atomic_configuration_update",
-        "bind_events_to",
-        "cancel_event",
-        "catch_errors_as_events",
-        "configuration",
-        "configuration_values",
-        "current_state",
-        "current_state_value",
-        "enable_self_transition_entries",
-        "enabled_events",
-        "events",
-        "final_states",
-        "history_values",
-        "id",
-        "initial_state",
-        "is_terminated",
-        "listeners",
-        "model",
-        "mro",
-        "name",
-        "prepare",
-        "prepare_event",
-        "raise_",
-        "send",
-        "start_configuration_values",
-        "state_field",
-        "states",
-        "states_map",
-        "TransitionNotAllowed",
-        "validate_disconnected_states",
-        "validate_final_reachability",
-        "validate_trap_states",
-    }
-)
+TAKEN = frozenset({
+    "activate_initial_state", "active_listeners", "add_event", "add_from_attributes", "add_inherited", "add_listener",
+    "add_state", "allow_event_without_transition", "allowed_events", "atomic_configuration_update", "bind_events_to",
+    "cancel_event", "catch_errors_as_events", "configuration", "configuration_values", "current_state",
+    "current_state_value", "enable_self_transition_entries", "enabled_events", "events", "final_states",
+    "history_values", "id", "initial_state", "is_terminated", "listeners", "model", "mro", "name", "prepare",
+    "prepare_event", "raise_", "send", "start_configuration_values", "state_field", "states", "states_map",
+    "TransitionNotAllowed", "validate_disconnected_states", "validate_final_reachability", "validate_trap_states",
+})  # fmt: skip
 #: The loader reads these words as operators and constants, in texts too.
 _WORDS = frozenset({"v", "null", "true", "false"})
 #: Names of verdicts that the loader or the engine around it means something else by.
@@ -116,7 +67,7 @@ class _Document:
 
     def lines(self) -> Iterator[str]:
         machine = self._machine
-        at = ", ".join(f"{name} = {show_value(value)}" for name, value in machine.constants.items())
+        at = show_values(machine.constants.items())
         yield '<?xml version="1.0" encoding="UTF-8"?>'
         yield f"<!-- {machine.name}, written by dsa export{f' for {at}' if at else ''}. Effects go to the parent session. -->"
         yield f'<scxml xmlns="http://www.w3.org/2005/07/scxml" xmlns:dsa="{NAMESPACE}" version="1.0" datamodel="ecmascript"'
@@ -170,9 +121,9 @@ class _Document:
 
     def _domain(self, name: str) -> str:
         domain = next(variable.domain for variable in self._machine.variables if variable.name == name)
-        if isinstance(domain, BooleanDomain):
+        if isinstance(domain, expr.BooleanDomain):
             return "0..1"
-        if isinstance(domain, EnumDomain):
+        if isinstance(domain, expr.EnumDomain):
             return "{" + ", ".join(self._symbols.give("", value) for value in domain.values) + "}"
         return str(self._machine.values_of[name])
 
@@ -220,7 +171,7 @@ class _Document:
         source, event = arrow.key
         name = self._event(event) if source is None else self._timer(timer(source, event))
         parts = [f'<transition event="{name}"']
-        if arrow.condition != TRUE:
+        if arrow.condition != expr.TRUE:
             parts.append(f"cond={quoteattr(self._write(arrow.condition))}")
         if arrow.target is not None:
             parts.append(f'target="{self._id(arrow.target)}"')
@@ -248,10 +199,10 @@ class _Document:
             sent = f"cancel {item.effect}" if isinstance(item, Cancel) and item.effect else str(item)
             yield f'<send event="{sent.replace(" ", ".")}" target="#_parent"/>'
 
-    def _assign(self, location: str, value: Expr, kept: frozenset[str]) -> Iterator[str]:
-        if isinstance(value, Boolean):
+    def _assign(self, location: str, value: expr.Expr, kept: frozenset[str]) -> Iterator[str]:
+        if isinstance(value, expr.Boolean):
             yield f'<assign location="{location}" expr="{int(value.value)}"/>'
-        elif isinstance(value, Name) and self._is_condition(value):
+        elif isinstance(value, expr.Name) and self._is_condition(value):
             yield f'<assign location="{location}" expr="{self._data.give("old_" if value.name in kept else "v_", value.name)}"/>'
         elif self._is_condition(value):
             yield f"<if cond={quoteattr(self._write(value, kept))}>"
@@ -262,29 +213,29 @@ class _Document:
         else:
             yield f"<assign location={quoteattr(location)} expr={quoteattr(self._write(value, kept))}/>"
 
-    def _is_condition(self, expr: Expr) -> bool:
-        if isinstance(expr, Name):
-            domain = next(variable.domain for variable in self._machine.variables if variable.name == expr.name)
-            return isinstance(domain, BooleanDomain)
-        return not isinstance(expr, Integer | Symbol | Arithmetic | Negate)
+    def _is_condition(self, node: expr.Expr) -> bool:
+        if isinstance(node, expr.Name):
+            domain = next(variable.domain for variable in self._machine.variables if variable.name == node.name)
+            return isinstance(domain, expr.BooleanDomain)
+        return not isinstance(node, expr.Integer | expr.Symbol | expr.Arithmetic | expr.Negate)
 
-    def _write(self, expr: Expr, kept: frozenset[str] = frozenset()) -> str:
-        return SYNTAX.write(expr, lambda node: self._leaf(node, kept))
+    def _write(self, whole: expr.Expr, kept: frozenset[str] = frozenset()) -> str:
+        return SYNTAX.write(whole, lambda node: self._leaf(node, kept))
 
     def _leaf(self, node: Leaf, kept: frozenset[str]) -> str:
         match node:
-            case Symbol(value):
+            case expr.Symbol(value):
                 return f"'{self._symbols.give('', value)}'"
-            case Verdict(guard, outcome):
+            case expr.Verdict(guard, outcome):
                 name = self._guards.give("g" if guard.startswith("_") else "", guard)
                 return f"(_event.data.{name} == '{outcome}')"
-            case Name(name, "variable"):
+            case expr.Name(name, "variable"):
                 spelled = self._data.give("old_" if name in kept else "v_", name)
                 return f"({spelled} == 1)" if self._is_condition(node) else spelled
-            case Name(name, _):
+            case expr.Name(name, _):
                 return f"({self._flags[name]} == 1)"
 
-    def _value(self, value: Value) -> str:
+    def _value(self, value: expr.Value) -> str:
         if isinstance(value, str):
             return f"'{self._symbols.give('', value)}'"
         return str(int(value))

@@ -19,20 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from dsa import meaning
 from dsa.declarations import OUTSIDE, STAY, Assign, Cancel, Emit, Transition
 from dsa.errors import OccurrenceError
 from dsa.expr import Environment, Value, evaluate, holds, show_value
 from dsa.machine import Machine, environment, read_guards
-from dsa.meaning import (
-    Configuration,
-    Occurrence,
-    Reason,
-    Refusal,
-    Taken,
-    accepted_events,
-    require_known,
-    start,
-)
 
 if TYPE_CHECKING:
     from statemachine import StateChart
@@ -62,7 +53,7 @@ def statechart(machine: Machine) -> "type[StateChart]":
     from statemachine.io import create_machine_class_from_definition
 
     names, events = state_ids(machine), event_ids(machine)
-    initial = start(machine).state
+    initial = meaning.start(machine).state
     states: dict[str, dict[str, Any]] = {}
     for leaf, state_id in names.items():
         transitions = {events[key]: _transitions(machine, names, leaf, rows) for key, rows in supplied(machine, leaf)}
@@ -129,7 +120,7 @@ class Memory:
 class RowRefusedError(Exception):
     """Raised inside the engine by a row that cannot be taken; `reason`, `message` and `rows` are a Refusal's."""
 
-    def __init__(self, reason: Reason, message: str, rows: tuple[Transition, ...] = ()) -> None:
+    def __init__(self, reason: meaning.Reason, message: str, rows: tuple[Transition, ...] = ()) -> None:
         self.reason, self.message, self.rows = reason, message, rows
         super().__init__(message)
 
@@ -143,20 +134,21 @@ class _RowCode:
     rows: tuple[Transition, ...]
     entered: str
 
-    def admit(self, model: Memory, occurrence: Occurrence) -> None:
+    def admit(self, model: Memory, occurrence: meaning.Occurrence) -> None:
         """Refuse what is late, then what has other verdicts than these rows read (S4)."""
         if why := _late(self.machine, model, occurrence):
             raise RowRefusedError("late", why)
         needed, given = read_guards(self.rows), tuple(guard for guard, _ in occurrence.verdicts)
         if needed != given:
-            msg = f"'{occurrence.event}' needs verdicts of ({', '.join(needed)}), not of ({', '.join(given)})"
-            raise OccurrenceError(msg)
+            raise OccurrenceError(
+                f"'{occurrence.event}' needs verdicts of ({', '.join(needed)}), not of ({', '.join(given)})"
+            )
 
-    def enabled(self, model: Memory, occurrence: Occurrence) -> bool:
+    def enabled(self, model: Memory, occurrence: meaning.Occurrence) -> bool:
         """Tell whether this row's condition is true here, with `else` as S3 has it."""
         return self._is_enabled(self.row, self._known(model, occurrence))
 
-    def take(self, model: Memory, occurrence: Occurrence) -> None:
+    def take(self, model: Memory, occurrence: meaning.Occurrence) -> None:
         """Update the memory, or raise and change nothing; the engine moves to the target after this returns."""
         known = self._known(model, occurrence)
         # The engine stops at the first row whose condition is true; S4 asks that it be the only one.
@@ -185,7 +177,7 @@ class _RowCode:
             now, dropped = [], dropped + [effect for effect in now if effect in before]
         return frozenset(now), tuple(sorted(set(dropped)))
 
-    def _known(self, model: Memory, occurrence: Occurrence) -> Environment:
+    def _known(self, model: Memory, occurrence: meaning.Occurrence) -> Environment:
         return {**environment(self.machine, model.values), **dict(occurrence.verdicts)}
 
     def _is_enabled(self, row: Transition, known: Environment) -> bool:
@@ -213,7 +205,7 @@ class _RowCode:
         return tuple(after)
 
 
-def _late(machine: Machine, memory: Memory, occurrence: Occurrence) -> str:
+def _late(machine: Machine, memory: Memory, occurrence: meaning.Occurrence) -> str:
     """Say why an answer comes too late, or give the empty text; a timer that is not armed has no transition."""
     if occurrence.source is not None:
         return ""
@@ -229,37 +221,37 @@ class StatechartRun:
     `send` answers like `dsa.meaning.step` at the run's configuration, and moves on when a row was taken.
     """
 
-    def __init__(self, machine: Machine, configuration: Configuration | None = None) -> None:
+    def __init__(self, machine: Machine, configuration: meaning.Configuration | None = None) -> None:
         self.machine = machine
         self._class = statechart(machine)
         self._id_of_state = state_ids(machine)
         self._state_of_id = {state_id: leaf for leaf, state_id in self._id_of_state.items()}
         self._id_of_event = event_ids(machine)
         self._rows = {leaf: dict(supplied(machine, leaf)) for leaf in machine.leaves}
-        self._place(configuration or start(machine))
+        self._place(configuration or meaning.start(machine))
 
-    def _place(self, configuration: Configuration) -> None:
+    def _place(self, configuration: meaning.Configuration) -> None:
         state_id = self._id_of_state[configuration.state]
         self._memory = Memory(configuration.values, configuration.outstanding, state_id)
         self._chart = self._class(model=self._memory)
 
     @property
-    def configuration(self) -> Configuration:
+    def configuration(self) -> meaning.Configuration:
         """Where the run is; may be set to any configuration of the machine."""
         state = self._state_of_id[self._chart.current_state_value]
-        return Configuration(state, self._memory.values, self._memory.outstanding)
+        return meaning.Configuration(state, self._memory.values, self._memory.outstanding)
 
     @configuration.setter
-    def configuration(self, configuration: Configuration) -> None:
+    def configuration(self, configuration: meaning.Configuration) -> None:
         if self._chart.is_terminated:  # the engine stops for good when it enters a final state
             self._place(configuration)
             return
         self._memory.values, self._memory.outstanding = configuration.values, configuration.outstanding
         self._chart.current_state_value = self._id_of_state[configuration.state]
 
-    def send(self, occurrence: Occurrence) -> Taken | Refusal:
+    def send(self, occurrence: meaning.Occurrence) -> meaning.Taken | meaning.Refusal:
         """Let the engine take a row, or refuse and change nothing; raises OccurrenceError as `step` does."""
-        require_known(self.machine, occurrence)
+        meaning.require_known(self.machine, occurrence)
         event_id = self._id_of_event[occurrence.source, occurrence.event]
         try:
             self._chart.send(event_id, occurrence=occurrence)
@@ -268,9 +260,9 @@ class StatechartRun:
         except self._chart.TransitionNotAllowed:
             return self._not_allowed(occurrence)
         assert self._memory.row is not None, "the engine took no row and did not say so"
-        return Taken(self.configuration, self._memory.row, self._memory.effects, self._memory.cancelled)
+        return meaning.Taken(self.configuration, self._memory.row, self._memory.effects, self._memory.cancelled)
 
-    def _not_allowed(self, occurrence: Occurrence) -> Refusal:
+    def _not_allowed(self, occurrence: meaning.Occurrence) -> meaning.Refusal:
         """Say which of S4's reasons lies behind the engine's TransitionNotAllowed."""
         state = self.configuration.state
         if state in self.machine.final_states:
@@ -284,6 +276,6 @@ class StatechartRun:
             return self._refusal("late", why)
         return self._refusal("invalid_state", f"no row for {occurrence.event} here")
 
-    def _refusal(self, reason: Reason, message: str, rows: tuple[Transition, ...] = ()) -> Refusal:
+    def _refusal(self, reason: meaning.Reason, message: str, rows: tuple[Transition, ...] = ()) -> meaning.Refusal:
         here = self.configuration
-        return Refusal(reason, here, message, rows, accepted_events(self.machine, here.state))
+        return meaning.Refusal(reason, here, message, rows, meaning.accepted_events(self.machine, here.state))

@@ -89,7 +89,7 @@ class _Module:
         self._name = module or module_name(machine)
         self._laid = laid = closed(machine)
         require_small(laid, "TLC")
-        self._spelling = Spelling()
+        self._spelled = Spelling().give
         self._places = [f'"{laid.label(place)}"' for place in range(len(laid.locations))]
         self._claims = [_claim(number, item) for number, item in enumerate(machine.properties, 1)]
 
@@ -139,9 +139,6 @@ class _Module:
         if same:
             yield f"  /\\ UNCHANGED <<{', '.join(same)}>>"
         yield ""
-
-    def _spelled(self, prefix: str, name: str) -> str:
-        return self._spelling.give(prefix, name)
 
     def _variable(self, name: str) -> str:
         return self._spelled("v_", name)

@@ -8,12 +8,13 @@ import json
 from collections.abc import Iterator
 
 from dsa.declarations import STAR, Cancel
-from dsa.expr import TRUE, Expr, Name, Symbol, Value, Verdict, show_value, walk
+from dsa.expr import TRUE, Expr, Name, Symbol, Value, Verdict, walk
 from dsa.machine import Machine
 from dsa.simplify import Leaf
 from dsa.targets.leaves import Arrow, Leaves, require_initial
 from dsa.targets.nested import Node, Timer, initial_values, start_of, timer, timers_of, tree
 from dsa.targets.spelling import Spelling, Syntax
+from dsa.trace import show_values
 
 SYNTAX = Syntax("&&", "||", "!", {"==": "===", "!=": "!=="})
 
@@ -35,7 +36,7 @@ class _Module:
 
     def lines(self) -> Iterator[str]:
         machine = self._machine
-        at = ", ".join(f"{name} = {show_value(value)}" for name, value in machine.constants.items())
+        at = show_values(machine.constants.items())
         yield f"// {machine.name}, for XState 5, written by `dsa export --to xstate`{f' for {at}' if at else ''}."
         yield "// Bind the effects: machine.provide({ actions: { name: () => .. } }); when a final state is reached, stop what still runs."
         yield "import { assign, cancel, createMachine, raise } from 'xstate';"

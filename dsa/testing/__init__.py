@@ -26,68 +26,28 @@ if TYPE_CHECKING:
     from dsa.testing.tours import row_tour, tour
     from dsa.testing.written import read_test
 
-#: Where each public name lives; it is imported at first use: pytest imports this package at its start, and Hypothesis is heavy.
-_HOME = {
-    "Charted": "implementations",
-    "CompleteSuite": "suites",
-    "Coverage": "coverage",
-    "CoverageError": "coverage",
-    "DisagreementError": "lockstep",
-    "Graph": "graph",
-    "Implementation": "implementations",
-    "Lockstep": "lockstep",
-    "Observed": "implementations",
-    "Refused": "implementations",
-    "Replayed": "replayed",
-    "Stepped": "implementations",
-    "StillClock": "doubles",
-    "Texts": "doubles",
-    "TooLargeError": "graph",
-    "Verdicts": "doubles",
-    "View": "implementations",
-    "complete_suite": "suites",
-    "configurations": "strategies",
-    "graph_of": "graph",
-    "machines": "strategies",
-    "occurrences": "strategies",
-    "play": "lockstep",
-    "read_test": "written",
-    "row_tour": "tours",
-    "run_walks": "stateful",
-    "state_machine_test": "stateful",
-    "tour": "tours",
+#: The public names of each module; it is imported when one is first used: pytest imports this package at its start, and Hypothesis is heavy.
+_NAMES = {
+    "coverage": ("Coverage", "CoverageError"),
+    "doubles": ("StillClock", "Texts", "Verdicts"),
+    "graph": ("Graph", "TooLargeError", "graph_of"),
+    "implementations": ("Charted", "Implementation", "Observed", "Refused", "Stepped", "View"),
+    "lockstep": ("DisagreementError", "Lockstep", "play"),
+    "replayed": ("Replayed",),
+    "stateful": ("run_walks", "state_machine_test"),
+    "strategies": ("configurations", "machines", "occurrences"),
+    "suites": ("CompleteSuite", "complete_suite"),
+    "tours": ("row_tour", "tour"),
+    "written": ("read_test",),
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
-    "Charted",
-    "CompleteSuite",
-    "Coverage",
-    "CoverageError",
-    "DisagreementError",
-    "Graph",
-    "Implementation",
-    "Lockstep",
-    "Observed",
-    "Refused",
-    "Replayed",
-    "Stepped",
-    "StillClock",
-    "Texts",
-    "TooLargeError",
-    "Verdicts",
-    "View",
-    "complete_suite",
-    "configurations",
-    "graph_of",
-    "machines",
-    "occurrences",
-    "play",
-    "read_test",
-    "row_tour",
-    "run_walks",
-    "state_machine_test",
-    "tour",
-]
+    "Charted", "CompleteSuite", "Coverage", "CoverageError", "DisagreementError", "Graph", "Implementation",
+    "Lockstep", "Observed", "Refused", "Replayed", "Stepped", "StillClock", "Texts", "TooLargeError", "Verdicts",
+    "View", "complete_suite", "configurations", "graph_of", "machines", "occurrences", "play", "read_test",
+    "row_tour", "run_walks", "state_machine_test", "tour",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  (a module's names are of any type)

@@ -7,23 +7,7 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
-from dsa.claims import (
-    Always,
-    AtMost,
-    EverywherePossible,
-    Expected,
-    Form,
-    LeadsTo,
-    Never,
-    OnlyAfter,
-    Possible,
-    Probability,
-    Property,
-    Refused,
-    Scenario,
-    ScenarioStep,
-    Unchanged,
-)
+from dsa import claims
 from dsa.declarations import Cancel, Case, Cases, Emit, Prompt
 from dsa.expr import Expr, concrete
 from dsa.machine import Machine
@@ -56,55 +40,62 @@ def _item(draw: st.DrawFn, machine: Machine) -> Emit | Cancel:
     return chosen(draw, several)
 
 
-def claim(draw: st.DrawFn, skeleton: Skeleton) -> Property:
+def claim(draw: st.DrawFn, skeleton: Skeleton) -> claims.Property:
     """Draw a property of any form."""
     moments = skeleton.moments()
     form = draw(st.integers(0, 9))
     if form in _CONDITIONS:
-        return Property(_CONDITIONS[form](condition(draw, moments)))
+        return claims.Property(_CONDITIONS[form](condition(draw, moments)))
     p, q = condition(draw, moments), condition(draw, moments)
     match form:
         case 4:
-            return Property(OnlyAfter(p, q))
+            return claims.Property(claims.OnlyAfter(p, q))
         case 5:
-            return Property(Probability(p, chosen(draw, (0.01, 0.5, 0.99, 1.0))))
+            return claims.Property(claims.Probability(p, chosen(draw, (0.01, 0.5, 0.99, 1.0))))
         case 6:
-            return Property(Expected(label(draw, moments), chosen(draw, (0.5, 2.0, 12.25))))
+            return claims.Property(claims.Expected(label(draw, moments), chosen(draw, (0.5, 2.0, 12.25))))
         case 7:
             lasting = (condition(draw, skeleton.vocabulary), number(draw, skeleton.vocabulary))
-            return Property(Unchanged(p, lasting[: draw(st.integers(1, 2))]))
+            return claims.Property(claims.Unchanged(p, lasting[: draw(st.integers(1, 2))]))
         case 8:
             machine = skeleton.machine
             names = [event.name for event in machine.events] + [effect.name for effect in machine.effects]
-            return Property(LeadsTo(p, q, tuple(name for name in names if one_in(draw, 5))))
+            return claims.Property(claims.LeadsTo(p, q, tuple(name for name in names if one_in(draw, 5))))
         case _:
             limits = Vocabulary(numbers=tuple(name for name in skeleton.vocabulary.numbers if name.kind == "parameter"))
-            return Property(AtMost(number(draw, limits), label(draw, moments), chosen(draw, (None, (p, q)))))
+            return claims.Property(
+                claims.AtMost(number(draw, limits), label(draw, moments), chosen(draw, (None, (p, q))))
+            )
 
 
-_CONDITIONS: dict[int, Callable[[Expr], Form]] = {0: Always, 1: Never, 2: Possible, 3: EverywherePossible}
+_CONDITIONS: dict[int, Callable[[Expr], claims.Form]] = {
+    0: claims.Always,
+    1: claims.Never,
+    2: claims.Possible,
+    3: claims.EverywherePossible,
+}
 
 
-def scenario(draw: st.DrawFn, machine: Machine, name: str) -> Scenario:
+def scenario(draw: st.DrawFn, machine: Machine, name: str) -> claims.Scenario:
     """Draw a scenario over the events and timers of a machine with rows."""
     domains = {parameter.name: parameter.domain for parameter in machine.parameters if draw(st.booleans())}
     given = {named: draw(values_in(concrete(domain, {}))) for named, domain in domains.items()}
     there = machine.at(given)
     events = [*machine.event_named, *(row.event for row in machine.transitions if row.is_timer)]
     steps = tuple(_percept(draw, there, chosen(draw, events)) for _ in range(draw(st.integers(1, 4))))
-    return Scenario(name, steps, tuple(given.items()))
+    return claims.Scenario(name, steps, tuple(given.items()))
 
 
-def _percept(draw: st.DrawFn, machine: Machine, event: str) -> ScenarioStep:
+def _percept(draw: st.DrawFn, machine: Machine, event: str) -> claims.ScenarioStep:
     judging = [guard for guard in machine.guards if event in guard.judges]
     verdicts = [(guard.name, chosen(draw, guard.outcomes)) for guard in judging if draw(st.booleans())]
-    action: tuple[Emit | Cancel, ...] | Refused = items(draw, machine, 2)
+    action: tuple[Emit | Cancel, ...] | claims.Refused = items(draw, machine, 2)
     if draw(st.integers(0, 3)) == 0:
-        action = Refused(chosen(draw, (None, "late", "invalid_state")))
+        action = claims.Refused(chosen(draw, (None, "late", "invalid_state")))
     compared = [variable.name for variable in machine.variables if draw(st.booleans())]
     values = tuple((name, draw(values_in(machine.values_of[name]))) for name in compared)
     state = chosen(draw, [None, *(state.name for state in machine.states)])
-    return ScenarioStep(event, tuple(sorted(verdicts)), action, state, values)
+    return claims.ScenarioStep(event, tuple(sorted(verdicts)), action, state, values)
 
 
 def cases(draw: st.DrawFn, machine: Machine) -> tuple[Cases, ...]:

@@ -9,38 +9,7 @@ from collections.abc import Iterator
 import attrs
 from hypothesis import strategies as st
 
-from dsa.declarations import (
-    OUTSIDE,
-    Assign,
-    Effect,
-    Event,
-    Generator,
-    Guard,
-    Parameter,
-    Revoke,
-    Scope,
-    State,
-    StateKind,
-    Variable,
-)
-from dsa.expr import (
-    OUTCOMES,
-    Arithmetic,
-    Boolean,
-    BooleanDomain,
-    Choices,
-    Domain,
-    EnumDomain,
-    Expr,
-    Integer,
-    Name,
-    Outcome,
-    RangeDomain,
-    Symbol,
-    Value,
-    Values,
-    concrete,
-)
+from dsa import declarations, expr
 from dsa.machine import Machine
 from dsa.testing.expressions import Vocabulary, chosen, condition, number, one_in
 
@@ -63,18 +32,18 @@ KEYWORDS = ("class", "def", "lambda", "return", "import", "match", "None", "self
 TAKEN = ("send", "model", "states", "configuration", "current_state", "events", "on_enter", "step", "v0", "k", "c")
 PARTS = ("draft", "open", "pass", "name")
 COLOURS, LEVELS = ("red", "amber", "green"), ("low", "amber")
-OUTCOME_SETS: tuple[tuple[Outcome, ...], ...] = (
-    OUTCOMES,
-    OUTCOMES,
+OUTCOME_SETS: tuple[tuple[expr.Outcome, ...], ...] = (
+    expr.OUTCOMES,
+    expr.OUTCOMES,
     ("passed", "failed"),
     ("failed", "fatal"),
     ("passed",),
 )
 
 
-def values_in(values: Values) -> st.SearchStrategy[Value]:
+def values_in(values: expr.Values) -> st.SearchStrategy[expr.Value]:
     """Draw a value of a domain; of an interval without end, one of the first ten."""
-    if isinstance(values, Choices):
+    if isinstance(values, expr.Choices):
         return st.sampled_from(values.values)
     return st.integers(values.low, values.low + 9 if values.high is None else values.high)
 
@@ -97,29 +66,31 @@ class Skeleton:
             .judged_by(tuple((guard.name, said) for guard in machine.guards for said in guard.outcomes))
         )
 
-    def updates(self, draw: st.DrawFn) -> tuple[Assign | Revoke, ...]:
+    def updates(self, draw: st.DrawFn) -> tuple[declarations.Assign | declarations.Revoke, ...]:
         """Draw the updates of a row: each variable at most once."""
         changed = [variable for variable in self.machine.variables if draw(st.integers(0, 2)) == 0]
         return tuple(self._update(draw, variable) for variable in changed)
 
-    def _update(self, draw: st.DrawFn, variable: Variable) -> Assign | Revoke:
+    def _update(self, draw: st.DrawFn, variable: declarations.Variable) -> declarations.Assign | declarations.Revoke:
         if variable.scope == "workflow" and one_in(draw, 5):
-            return Revoke(variable.name)
-        return Assign(variable.name, self._value(draw, variable))
+            return declarations.Revoke(variable.name)
+        return declarations.Assign(variable.name, self._value(draw, variable))
 
-    def _value(self, draw: st.DrawFn, variable: Variable) -> Expr:
+    def _value(self, draw: st.DrawFn, variable: declarations.Variable) -> expr.Expr:
         vocabulary = self.vocabulary
         match variable.domain:
-            case BooleanDomain():
-                return condition(draw, vocabulary) if one_in(draw, 3) else Boolean(draw(st.booleans()))
-            case EnumDomain(values):
-                alike: list[Expr] = [name for name, others in vocabulary.choices if set(others) & set(values)]
-                return chosen(draw, [Symbol(value) for value in values] + alike)
-            case RangeDomain():
-                moved = Arithmetic(
-                    chosen(draw, ("+", "-")), Name(variable.name, "variable"), Integer(draw(st.integers(1, 2)))
+            case expr.BooleanDomain():
+                return condition(draw, vocabulary) if one_in(draw, 3) else expr.Boolean(draw(st.booleans()))
+            case expr.EnumDomain(values):
+                alike: list[expr.Expr] = [name for name, others in vocabulary.choices if set(others) & set(values)]
+                return chosen(draw, [expr.Symbol(value) for value in values] + alike)
+            case expr.RangeDomain():
+                moved = expr.Arithmetic(
+                    chosen(draw, ("+", "-")),
+                    expr.Name(variable.name, "variable"),
+                    expr.Integer(draw(st.integers(1, 2))),
                 )
-                return chosen(draw, (Integer(draw(st.integers(0, 2))), moved, moved, number(draw, vocabulary)))
+                return chosen(draw, (expr.Integer(draw(st.integers(0, 2))), moved, moved, number(draw, vocabulary)))
 
 
 @st.composite
@@ -150,66 +121,74 @@ def skeletons(draw: st.DrawFn) -> Skeleton:
 
 
 def _vocabulary(machine: Machine) -> Vocabulary:
-    typed: list[tuple[Name, Domain]] = [(Name(p.name, "parameter"), p.domain) for p in machine.parameters]
-    typed += [(Name(variable.name, "variable"), variable.domain) for variable in machine.variables]
+    typed: list[tuple[expr.Name, expr.Domain]] = [
+        (expr.Name(p.name, "parameter"), p.domain) for p in machine.parameters
+    ]
+    typed += [(expr.Name(variable.name, "variable"), variable.domain) for variable in machine.variables]
     return Vocabulary(
-        tuple(name for name, domain in typed if isinstance(domain, RangeDomain)),
-        tuple(name for name, domain in typed if isinstance(domain, BooleanDomain)),
-        tuple((name, domain.values) for name, domain in typed if isinstance(domain, EnumDomain)),
+        tuple(name for name, domain in typed if isinstance(domain, expr.RangeDomain)),
+        tuple(name for name, domain in typed if isinstance(domain, expr.BooleanDomain)),
+        tuple((name, domain.values) for name, domain in typed if isinstance(domain, expr.EnumDomain)),
     )
 
 
-_DOMAINS: tuple[Domain, ...] = (BooleanDomain(), EnumDomain(COLOURS), EnumDomain(LEVELS))
+_DOMAINS: tuple[expr.Domain, ...] = (expr.BooleanDomain(), expr.EnumDomain(COLOURS), expr.EnumDomain(LEVELS))
 
 
-def _parameter(draw: st.DrawFn, name: str) -> Parameter:
-    ranges = (RangeDomain(Integer(0), None), RangeDomain(Integer(0), None), RangeDomain(Integer(1), Integer(4)))
+def _parameter(draw: st.DrawFn, name: str) -> declarations.Parameter:
+    ranges = (
+        expr.RangeDomain(expr.Integer(0), None),
+        expr.RangeDomain(expr.Integer(0), None),
+        expr.RangeDomain(expr.Integer(1), expr.Integer(4)),
+    )
     domain = chosen(draw, (*ranges, *_DOMAINS))
-    return Parameter(name, domain, draw(values_in(_few(concrete(domain, {})))))
+    return declarations.Parameter(name, domain, draw(values_in(_few(expr.concrete(domain, {})))))
 
 
-def _few(values: Values) -> Values:
+def _few(values: expr.Values) -> expr.Values:
     """Keep defaults small: they bound the domains of variables."""
-    return values if isinstance(values, Choices) else attrs.evolve(values, high=min(4, values.high or 4))
+    return values if isinstance(values, expr.Choices) else attrs.evolve(values, high=min(4, values.high or 4))
 
 
-def _variable(draw: st.DrawFn, name: str, parameters: tuple[Parameter, ...]) -> Variable:
-    bounds: list[Expr] = [Name(p.name, "parameter") for p in parameters if isinstance(p.domain, RangeDomain)]
-    bounds += [Arithmetic("+", bound, Integer(1)) for bound in bounds]
-    high = chosen(draw, [*bounds, Integer(0), Integer(3)])
-    low = chosen(draw, (Integer(0), Integer(0), Integer(-2)))
-    domain = chosen(draw, (*_DOMAINS, RangeDomain(low, high), RangeDomain(low, high)))
-    scope: Scope = chosen(draw, ("workflow", "environment"))
-    return Variable(name, scope, domain, _initial(draw, domain))
+def _variable(draw: st.DrawFn, name: str, parameters: tuple[declarations.Parameter, ...]) -> declarations.Variable:
+    bounds: list[expr.Expr] = [
+        expr.Name(p.name, "parameter") for p in parameters if isinstance(p.domain, expr.RangeDomain)
+    ]
+    bounds += [expr.Arithmetic("+", bound, expr.Integer(1)) for bound in bounds]
+    high = chosen(draw, [*bounds, expr.Integer(0), expr.Integer(3)])
+    low = chosen(draw, (expr.Integer(0), expr.Integer(0), expr.Integer(-2)))
+    domain = chosen(draw, (*_DOMAINS, expr.RangeDomain(low, high), expr.RangeDomain(low, high)))
+    scope: declarations.Scope = chosen(draw, ("workflow", "environment"))
+    return declarations.Variable(name, scope, domain, _initial(draw, domain))
 
 
-def _initial(draw: st.DrawFn, domain: Domain) -> Expr:
+def _initial(draw: st.DrawFn, domain: expr.Domain) -> expr.Expr:
     match domain:
-        case BooleanDomain():
-            return Boolean(draw(st.booleans()))
-        case EnumDomain(values):
-            return Symbol(chosen(draw, values))
-        case RangeDomain(low, high):
-            return chosen(draw, [low] if high is None else [low, Integer(0), high])
+        case expr.BooleanDomain():
+            return expr.Boolean(draw(st.booleans()))
+        case expr.EnumDomain(values):
+            return expr.Symbol(chosen(draw, values))
+        case expr.RangeDomain(low, high):
+            return chosen(draw, [low] if high is None else [low, expr.Integer(0), high])
 
 
-def _states(draw: st.DrawFn, names: Iterator[str]) -> Iterator[State]:
+def _states(draw: st.DrawFn, names: Iterator[str]) -> Iterator[declarations.State]:
     """Draw a tree of at most two levels; the first state is initial, and so is the first child of each parent."""
     for place in range(draw(st.integers(1, 4))):
         name = next(names)
-        yield State(name, "initial" if place == 0 else "")
+        yield declarations.State(name, "initial" if place == 0 else "")
         if draw(st.integers(0, 3)) == 0:
             for inner, part in enumerate(PARTS[: draw(st.integers(1, 3))]):
-                last: StateKind = "final" if draw(st.integers(0, 3)) == 0 else ""
-                yield State(f"{name}.{part}", "initial" if inner == 0 else last)
+                last: declarations.StateKind = "final" if draw(st.integers(0, 3)) == 0 else ""
+                yield declarations.State(f"{name}.{part}", "initial" if inner == 0 else last)
     for _ in range(draw(st.integers(0, 2))):
-        yield State(next(names), "final")
+        yield declarations.State(next(names), "final")
 
 
-def _effect(draw: st.DrawFn, name: str) -> Effect:
+def _effect(draw: st.DrawFn, name: str) -> declarations.Effect:
     if draw(st.booleans()):
-        return Effect(name)
-    return Effect(
+        return declarations.Effect(name)
+    return declarations.Effect(
         name,
         chosen(draw, ("", "actuator", "sensing", "internal")),
         chosen(draw, ("", "retry", "ask", "fail")),
@@ -218,13 +197,13 @@ def _effect(draw: st.DrawFn, name: str) -> Effect:
     )
 
 
-def _event(draw: st.DrawFn, name: str, effects: tuple[Effect, ...]) -> Event:
-    return Event(name, chosen(draw, [OUTSIDE, *(effect.name for effect in effects)]))
+def _event(draw: st.DrawFn, name: str, effects: tuple[declarations.Effect, ...]) -> declarations.Event:
+    return declarations.Event(name, chosen(draw, [declarations.OUTSIDE, *(effect.name for effect in effects)]))
 
 
-def _guard(draw: st.DrawFn, name: str, events: tuple[Event, ...]) -> Guard:
+def _guard(draw: st.DrawFn, name: str, events: tuple[declarations.Event, ...]) -> declarations.Guard:
     outcomes = chosen(draw, OUTCOME_SETS)
-    return Guard(
+    return declarations.Guard(
         name,
         tuple(event.name for event in events if draw(st.booleans())),
         chosen(draw, ("", "cases", "at_least")),
@@ -235,5 +214,5 @@ def _guard(draw: st.DrawFn, name: str, events: tuple[Event, ...]) -> Guard:
     )
 
 
-def _generator(draw: st.DrawFn, name: str) -> Generator:
-    return Generator(name, chosen(draw, ("", "local")), chosen(draw, ((), (("model", "SmolLM2-135M"),))))
+def _generator(draw: st.DrawFn, name: str) -> declarations.Generator:
+    return declarations.Generator(name, chosen(draw, ("", "local")), chosen(draw, ((), (("model", "SmolLM2-135M"),))))

@@ -11,7 +11,7 @@ from typing import Any
 
 from dsa.expr import show_value
 from dsa.machine import Machine
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
+from dsa.meaning import Occurrence, Refusal, Taken, start, step
 from dsa.testing import watching
 from dsa.testing.coverage import Coverage
 from dsa.testing.implementations import Answer, Implementation, MakeImplementation, Observed, Refused, View, view_of
@@ -154,7 +154,8 @@ class Lockstep:
         if self._observed is not None:
             _require_shown(self.machine, self._observed, shown)
         meant = view_of(self.machine, self.configuration)
-        if shown.state is not None and not _is_in(self.machine, self.configuration, shown.state):
+        around = (*self.machine.ancestry(self.configuration.state),)
+        if shown.state is not None and self.machine.resolve_state(shown.state) not in around:
             self._disagree(f"the state {when}", self.configuration.state, shown.state, expected)
         for name, value in shown.values.items():
             if name not in meant.values:
@@ -194,10 +195,6 @@ def _told(result: Taken | Refusal) -> str:
 
 def _listed(names: tuple[str, ...], none: str = "no effects") -> str:
     return ", ".join(names) or none
-
-
-def _is_in(machine: Machine, configuration: Configuration, state: str) -> bool:
-    return machine.resolve_state(state) in (*machine.ancestry(configuration.state),)
 
 
 def _require_shown(machine: Machine, observed: Observed, shown: View) -> None:

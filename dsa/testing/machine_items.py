@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -111,18 +111,26 @@ class CheckItem(MachineItem):
             raise Failed("\n".join(errors))
 
 
-class PropertyItem(MachineItem):
-    """A property holds wherever the checks explored."""
+class ClaimItem(MachineItem):
+    """One property or scenario: `claims` names the field of the machine that has them."""
+
+    claims: Literal["properties", "scenarios"]
 
     def __init__(self, *, place: int, **more: Any) -> None:  # noqa: ANN401  (pytest's)
         super().__init__(**more)
         self._place = place
 
     def line(self) -> int | None:
-        """Give the property's line."""
+        """Give the claim's line."""
         machine = self.parent.reading.machine
-        span = machine.properties[self._place].span if machine else None
+        span = getattr(machine, self.claims)[self._place].span if machine else None
         return span.line if span else None
+
+
+class PropertyItem(ClaimItem):
+    """A property holds wherever the checks explored."""
+
+    claims = "properties"
 
     def runtest(self) -> None:
         """Fail when it is violated, and when it could not be judged: what is unknown does not pass."""
@@ -141,18 +149,10 @@ def _shown(path: str, result: PropertyResult) -> str:
     return "\n".join(part for part in (heading, result.reason, trace) if part)
 
 
-class ScenarioItem(MachineItem):
+class ScenarioItem(ClaimItem):
     """A scenario runs as written."""
 
-    def __init__(self, *, place: int, **more: Any) -> None:  # noqa: ANN401  (pytest's)
-        super().__init__(**more)
-        self._place = place
-
-    def line(self) -> int | None:
-        """Give the scenario's line."""
-        machine = self.parent.reading.machine
-        span = machine.scenarios[self._place].span if machine else None
-        return span.line if span else None
+    claims = "scenarios"
 
     def runtest(self) -> None:
         """Fail at the step that goes another way."""

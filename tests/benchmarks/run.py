@@ -23,6 +23,7 @@ import sandboxed
 import simulation
 import streams
 import working
+from documents import slowest
 from markdown_it import MarkdownIt
 from timing import median_ratio, missed, process_seconds, rounds, verdict
 
@@ -33,7 +34,6 @@ from dsa.edge.files import load
 from dsa.lang import dumps, loads, read_machine
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, Taken, start, step
-from dsa.testing.documents import slowest
 
 EVENTS, ROUNDS, START_ROUNDS = 20_000, 7, 11
 

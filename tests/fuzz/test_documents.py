@@ -3,10 +3,10 @@
 import re
 
 import pytest
+from documents import NASTY, shipped_texts, slowest, texts
 
 from dsa.lang import dumps, formatted, loads, read_machine
 from dsa.meaning import start
-from dsa.testing.documents import NASTY, shipped_texts, slowest, texts
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 

@@ -2,6 +2,7 @@
 
 import re
 
+from documents import shipped_texts
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -9,7 +10,6 @@ from markdown_it import MarkdownIt
 from dsa.lang import formatted, loads, read_machine
 from dsa.lang.columns import COLUMNS
 from dsa.lang.markdown import read, split_row
-from dsa.testing.documents import shipped_texts
 
 SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=300)
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")

@@ -2,6 +2,7 @@
 
 import attrs
 import pytest
+from documents import shipped_texts
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ from dsa.lang.markdown import Cell
 from dsa.lang.typed import Resolver, Scope
 from dsa.machine import Machine
 from dsa.testing.declared import skeletons
-from dsa.testing.documents import shipped_texts
 from dsa.testing.expressions import condition, number
 from dsa.testing.strategies import machines
 

@@ -65,8 +65,10 @@ class _Diagrams:
             raise KeyError(number) from None
         assert way is not None, "no limit is set"
         places = {id(rule): place for place, rule in enumerate(self.ground.rules)}
-        steps = pairwise(way)
-        return [Leap(places[id(self._leading(before, after))], after) for before, after in steps]
+        return [
+            Leap(next(places[id(rule)] for rule, number in self.ground.successors(before) if number == after), after)
+            for before, after in pairwise(way)
+        ]
 
     def taking(self, rules: Collection[int]) -> tuple[int, int] | None:
         wanted = [(place, self.ground.rules[place]) for place in sorted(rules)]
@@ -81,6 +83,3 @@ class _Diagrams:
     @property
     def _limits(self) -> Limits:
         return Limits(self.found.configurations)
-
-    def _leading(self, before: int, after: int) -> object:
-        return next(rule for rule, number in self.ground.successors(before) if number == after)

@@ -3,14 +3,13 @@
 Takes a machine, assumptions, and recorded runs when there are any; reads no files and prints nothing.
 """
 
-from collections.abc import Mapping
+from typing import Unpack
 
 import attrs
 
-from dsa.checks.odds.assumed import Numbers
 from dsa.checks.odds.estimate import Estimate, estimate, estimator
 from dsa.checks.odds.order import Order, cheapest_order
-from dsa.checks.odds.reckon import Question, Reckoning, question
+from dsa.checks.odds.reckon import Given, Question, Reckoning, question
 from dsa.checks.odds.recorded import Recorded
 from dsa.checks.odds.target import Needed, smallest, varied
 from dsa.machine import Machine
@@ -51,26 +50,16 @@ def odds_answer(
     vary: str | None = None,
     seen: Recorded | None = None,
     confidence: float = 0.95,
-    passes: Mapping[str, Numbers] | None = None,
-    fatals: Mapping[str, Numbers] | None = None,
-    events: Mapping[str, float] | None = None,
-    outside: bool = False,
-    prices: Mapping[str, float] | None = None,
-    success: str | None = None,
+    **given: Unpack[Given],
 ) -> OddsAnswer:
     """Answer everything at once; the arguments are those of `odds` and of `estimator`. Raises OddsError."""
     if seen is not None:
-        this = estimator(
-            machine, seen, confidence=confidence, passes=passes, fatals=fatals, events=events, outside=outside,
-            prices=prices, success=success,
-        )  # fmt: skip
+        this = estimator(machine, seen, confidence=confidence, **given)
         found = estimate(this, seen, target=target)
         asked, bounded = this.point(), this.bounded()
     else:
         found = None
-        asked = bounded = question(
-            machine, passes=passes, fatals=fatals, events=events, outside=outside, prices=prices, success=success
-        )
+        asked = bounded = question(machine, **given)
     what = None if target is None else varied(machine, vary)
     reckoning = asked.at()
     return OddsAnswer(

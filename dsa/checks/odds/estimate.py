@@ -8,14 +8,15 @@ verdict anything may be true that the bounds allow, so it is valid for any machi
 from collections.abc import Mapping, Sequence
 from itertools import product
 from math import ceil
+from typing import Unpack
 
 import attrs
 
 from dsa.checks.odds.assumed import Numbers, OddsError, left_over
 from dsa.checks.odds.averages import Bounds
 from dsa.checks.odds.binomial import at_least, at_most
-from dsa.checks.odds.chain import Says, World
-from dsa.checks.odds.reckon import Question, Reckoning, question
+from dsa.checks.odds.chain import Says
+from dsa.checks.odds.reckon import Given, Question, Reckoning, question
 from dsa.checks.odds.recorded import Attempt, Independence, Recorded, independence
 from dsa.expr import Outcome
 from dsa.machine import Machine
@@ -140,18 +141,7 @@ def _within(count: Counts, risk: float, *, both: bool) -> Within:
     return Within(passed, (least, at_most(count.fatal, count.seen, risk)))
 
 
-def estimator(
-    machine: Machine,
-    seen: Recorded,
-    *,
-    confidence: float = 0.95,
-    passes: Mapping[str, Numbers] | None = None,
-    fatals: Mapping[str, Numbers] | None = None,
-    events: Mapping[str, float] | None = None,
-    outside: bool = False,
-    prices: Mapping[str, float] | None = None,
-    success: str | None = None,
-) -> Estimator:
+def estimator(machine: Machine, seen: Recorded, *, confidence: float = 0.95, **given: Unpack[Given]) -> Estimator:
     """Count what each guard that can be asked has said; a guard with `passes` keeps these.
 
     Odds of fatal that are given or declared are taken as they are; else they are estimated where fatal was seen, and 0 where it
@@ -159,19 +149,18 @@ def estimator(
     """
     if not 0 < confidence < 1:
         raise OddsError(f"{confidence:g} is no confidence: it lies between 0 and 1")
-    free = question(
-        machine, passes=passes, fatals=fatals, events=events, outside=outside, prices=prices, success=success
-    )
-    asked = attrs.evolve(free, world=World({}, free.world.events, outside)).chain().missing
-    given: dict[str, Says] = {name: free.world.guards[name] for name in (passes or {})}
-    counts = tuple(_counts(machine, seen.attempts, name, fatals or {}) for name in asked if name not in given)
+    free = question(machine, **given)
+    asked = attrs.evolve(free, world=attrs.evolve(free.world, guards={})).chain().missing
+    fixed: dict[str, Says] = {name: free.world.guards[name] for name in given.get("passes") or {}}
+    fatals = given.get("fatals") or {}
+    counts = tuple(_counts(machine, seen.attempts, name, fatals) for name in asked if name not in fixed)
     for count in counts:
         if not count.seen:
             raise OddsError(
                 f"no verdict of guard {count.guard} is recorded: record at least one run that asks it, or give --pass "
                 f"{count.guard}=0.7"
             )
-    return Estimator(free, counts, confidence, given)
+    return Estimator(free, counts, confidence, fixed)
 
 
 def _counts(machine: Machine, attempts: Sequence[Attempt], guard: str, fatals: Mapping[str, Numbers]) -> Counts:
@@ -191,7 +180,8 @@ def estimate(this: Estimator, seen: Recorded, *, target: float | None = None) ->
     low = this.bounded().at()
     wide = this.bounded(sides=2).at()
     success, both = low.success or Bounds(0.0, 1.0), wide.success or Bounds(0.0, 1.0)
-    quiet = [count for count in this.counts if count.fatal_odds == 0 and _can_be_fatal(this, count)]
+    guards = this.asked.system.machine.guard_named
+    quiet = any(count.fatal_odds == 0 and "fatal" in guards[count.guard].outcomes for count in this.counts)
     return Estimate(
         point,
         this.confidence,
@@ -206,10 +196,6 @@ def estimate(this: Estimator, seen: Recorded, *, target: float | None = None) ->
         None if target is None else missing_runs(this, len(seen.runs), point, success.low, target),
         seen.notes,
     )
-
-
-def _can_be_fatal(this: Estimator, count: Counts) -> bool:
-    return "fatal" in this.asked.system.machine.guard_named[count.guard].outcomes
 
 
 def _point(count: Counts) -> Within:

@@ -9,22 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
+from dsa import expr
 from dsa.declarations import Variable
-from dsa.expr import (
-    And,
-    Arithmetic,
-    Boolean,
-    Compare,
-    Expr,
-    Integer,
-    Name,
-    Negate,
-    Not,
-    Or,
-    RangeDomain,
-    Value,
-    names,
-)
 from dsa.machine import Machine
 from dsa.simplify import FALSE, all_of, any_of, constant, negated, substituted
 from dsa.system import Command, System, in_domain
@@ -103,16 +89,18 @@ def _without(machine: Machine, needed: frozenset[str]) -> Machine:
     return attrs.evolve(machine, variables=tuple(v for v in machine.variables if v.name in needed))
 
 
-def _kept(command: Command, needed: frozenset[str]) -> tuple[tuple[str, Expr], ...]:
+def _kept(command: Command, needed: frozenset[str]) -> tuple[tuple[str, expr.Expr], ...]:
     return tuple((name, value) for name, value in command.updates if name in needed)
 
 
 def _needed(commands: Iterable[Command]) -> frozenset[str]:
     """Give the variables that conditions and domains read, and those that their updates read, and so on."""
     every = list(commands)
-    needed = {name for command in every for name in names(command.condition)}
+    needed = {name for command in every for name in expr.names(command.condition)}
     while True:
-        more = {read for command in every for name, value in command.updates if name in needed for read in names(value)}
+        more = {
+            read for command in every for name, value in command.updates if name in needed for read in expr.names(value)
+        }
         if more <= needed:
             return frozenset(needed)
         needed |= more
@@ -134,71 +122,71 @@ def _reaches(system: System, place: int, success: frozenset[str]) -> bool:
 class _Decision:
     """Decides comparisons with what grows."""
 
-    def __init__(self, grown: frozenset[str], constants: Mapping[str, Value]) -> None:
+    def __init__(self, grown: frozenset[str], constants: Mapping[str, expr.Value]) -> None:
         self._grown, self._constants = grown, constants
 
     def __str__(self) -> str:
         return ", ".join(sorted(self._grown))
 
-    def condition(self, expr: Expr) -> Expr:
+    def condition(self, node: expr.Expr) -> expr.Expr:
         """Give the condition when what grows is infinite."""
-        match expr:
-            case Not(operand):
+        match node:
+            case expr.Not(operand):
                 return negated(self.condition(operand))
-            case And(operands):
+            case expr.And(operands):
                 return all_of(self.condition(operand) for operand in operands)
-            case Or(operands):
+            case expr.Or(operands):
                 return any_of(self.condition(operand) for operand in operands)
-            case Compare():
-                return self._compared(expr)
+            case expr.Compare():
+                return self._compared(node)
             case _:
-                if self.grows(expr):
+                if self.grows(node):
                     raise NoLimitError(f"{self} is read other than in a comparison")
-                return expr
+                return node
 
     def grows_with(self, variable: Variable) -> bool:
         """Tell whether a variable's domain grows; NoLimitError when it shrinks."""
-        if not isinstance(variable.domain, RangeDomain):
+        if not isinstance(variable.domain, expr.RangeDomain):
             return False
         low, high = self._slope(variable.domain.low), self._slope(variable.domain.high or constant(0))
         if low > 0 or high < 0:
             raise NoLimitError(f"the domain of {variable.name} shrinks as {self} grows")
         return low < 0 or high > 0
 
-    def falls(self, expr: Expr) -> bool:
+    def falls(self, node: expr.Expr) -> bool:
         """Tell whether the condition may be true at finite values at which it is false at infinity."""
-        atoms = ((atom, sign) for atom, sign in _atoms(expr, 1) if self.grows(atom))
+        atoms = ((atom, sign) for atom, sign in _atoms(node, 1) if self.grows(atom))
         return any(self._compared(atom) == constant(sign < 0) for atom, sign in atoms)
 
-    def grows(self, expr: Expr) -> bool:
+    def grows(self, node: expr.Expr) -> bool:
         """Tell whether an expression reads what grows."""
-        return bool(names(expr) & self._grown)
+        return bool(expr.names(node) & self._grown)
 
-    def _compared(self, expr: Compare) -> Expr:
-        if not self.grows(expr):
-            return expr
-        if len(expr.rest) != 1:
+    def _compared(self, whole: expr.Compare) -> expr.Expr:
+        if not self.grows(whole):
+            return whole
+        if len(whole.rest) != 1:
             raise NoLimitError(f"{self} is read in a chain of comparisons")
-        ((sign, right),) = expr.rest
-        slope = self._slope(expr.first) - self._slope(right)
+        ((sign, right),) = whole.rest
+        slope = self._slope(whole.first) - self._slope(right)
         if slope == 0:  # the two sides grow alike: what is between them does not depend on it
-            return substituted(expr, lambda node: constant(0) if self.grows(node) else node)
+            return substituted(whole, lambda node: constant(0) if self.grows(node) else node)
         if sign not in _OPPOSITE:
             raise NoLimitError(f"{self} is compared for equality")
-        return Boolean((sign in {">", ">="}) == (slope > 0))
+        return expr.Boolean((sign in {">", ">="}) == (slope > 0))
 
-    def _slope(self, expr: Expr) -> int:
+    def _slope(self, node: expr.Expr) -> int:
         """Give how much an expression grows with what grows; NoLimitError when that is no constant."""
-        match expr:
-            case Name(name):
+        match node:
+            case expr.Name(name):
                 return int(name in self._grown)
-            case Negate(operand):
+            case expr.Negate(operand):
                 return -self._slope(operand)
-            case Arithmetic("+", left, right):
+            case expr.Arithmetic("+", left, right):
                 return self._slope(left) + self._slope(right)
-            case Arithmetic("-", left, right):
+            case expr.Arithmetic("-", left, right):
                 return self._slope(left) - self._slope(right)
-            case Arithmetic("*", left, right):
+            case expr.Arithmetic("*", left, right):
                 one, other = self._slope(left), self._slope(right)
                 if one == other == 0:
                     return 0
@@ -207,24 +195,24 @@ class _Decision:
             case _:
                 return 0
 
-    def _fixed(self, expr: Expr) -> int:
-        def leaf(node: Expr) -> Expr:
-            known = isinstance(node, Name) and node.name in self._constants and node.name not in self._grown
+    def _fixed(self, whole: expr.Expr) -> int:
+        def leaf(node: expr.Expr) -> expr.Expr:
+            known = isinstance(node, expr.Name) and node.name in self._constants and node.name not in self._grown
             return constant(self._constants[node.name]) if known else node  # type: ignore[union-attr]  # a Name
 
-        found = substituted(expr, leaf)
-        if not isinstance(found, Integer):
+        found = substituted(whole, leaf)
+        if not isinstance(found, expr.Integer):
             raise NoLimitError(f"{self} is multiplied by what is no constant")
         return found.value
 
 
-def _atoms(expr: Expr, sign: int) -> Iterator[tuple[Compare, int]]:
+def _atoms(node: expr.Expr, sign: int) -> Iterator[tuple[expr.Compare, int]]:
     """Give the comparisons of a condition, each with whether it stands as it is (1) or under a `not` (-1)."""
-    match expr:
-        case Not(operand):
+    match node:
+        case expr.Not(operand):
             yield from _atoms(operand, -sign)
-        case And(operands) | Or(operands):
+        case expr.And(operands) | expr.Or(operands):
             for operand in operands:
                 yield from _atoms(operand, sign)
-        case Compare():
-            yield expr, sign
+        case expr.Compare():
+            yield node, sign

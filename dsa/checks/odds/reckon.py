@@ -5,6 +5,7 @@ Takes a machine and odds, gives a `Reckoning`. What cannot be known is said in w
 
 from collections.abc import Callable, Iterator, Mapping
 from math import inf
+from typing import TypedDict, Unpack
 
 import attrs
 
@@ -14,14 +15,26 @@ from dsa.checks.odds.averages import Averages, Bounds
 from dsa.checks.odds.chain import MAX_NODES, Chain, Edge, End, TooLargeError, World, chain_of
 from dsa.checks.odds.solve import unlimited, worst
 from dsa.declarations import OUTSIDE
-from dsa.expr import Value, show_value
+from dsa.expr import Value
 from dsa.ground import ground
 from dsa.machine import Machine
 from dsa.system import System, closed_system
+from dsa.trace import show_values
 from dsa.words import closest
 
 SUCCEEDED = "succeeded"
 CALL = "query_llm"
+
+
+class Given(TypedDict, total=False):
+    """What may be assumed of a machine, as `odds` says it."""
+
+    passes: Mapping[str, Numbers] | None
+    fatals: Mapping[str, Numbers] | None
+    events: Mapping[str, float] | None
+    outside: bool
+    prices: Mapping[str, float] | None
+    success: str | None
 
 
 @attrs.frozen
@@ -105,7 +118,7 @@ class Question:
         """Give the least odds of success alone. Raises TooLargeError when a limit is met."""
         chain = self.chain(values)
         if not chain.complete:
-            at = f"at {show_parameters(tuple(values.items()))}: " if values else ""
+            at = f"at {show_values(values.items())}: " if values else ""
             raise TooLargeError(at + chain.stopped)
         return self.success_of(chain)
 
@@ -134,26 +147,14 @@ def question(
     return Question(closed_system(machine), world, dict(prices or {}), states, sentences, Limits(max_nodes))
 
 
-def odds(
-    machine: Machine,
-    *,
-    passes: Mapping[str, Numbers] | None = None,
-    fatals: Mapping[str, Numbers] | None = None,
-    events: Mapping[str, float] | None = None,
-    outside: bool = False,
-    prices: Mapping[str, float] | None = None,
-    success: str | None = None,
-) -> Reckoning:
+def odds(machine: Machine, **given: Unpack[Given]) -> Reckoning:
     """Work out how a machine's runs end and what they need, at its parameter values.
 
     `passes` and `fatals` map guards to probabilities by retry number, the last one repeated; where they say nothing, those of
     the Guards table count. `events` gives probabilities to events, `prices` a price to effects. `success` names the final
     state that counts as success (default: those whose last part is `succeeded`). Raises OddsError for what is no odds.
     """
-    asked = question(
-        machine, passes=passes, fatals=fatals, events=events, outside=outside, prices=prices, success=success
-    )
-    return asked.at()
+    return question(machine, **given).at()
 
 
 def _require_prices(machine: Machine, prices: Mapping[str, float]) -> None:
@@ -293,8 +294,3 @@ def _no_success(asked: Question) -> tuple[str, ...]:
         return ()
     finals = ", ".join(sorted(asked.system.machine.final_states)) or "none"
     return (f"no final state is called {SUCCEEDED}: name the one that counts as success (--success), of: {finals}",)
-
-
-def show_parameters(parameters: tuple[tuple[str, Value], ...]) -> str:
-    """Write parameter values as `rmax = 3, n = 5`."""
-    return ", ".join(f"{name} = {show_value(value)}" for name, value in parameters)

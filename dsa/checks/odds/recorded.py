@@ -7,6 +7,7 @@ Gives attempts with their retry numbers, and a test of the assumption under ever
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from math import sqrt
+from statistics import fmean
 from typing import Any
 
 import attrs
@@ -233,7 +234,7 @@ def _means(attempts: Sequence[Attempt]) -> dict[str, float]:
 
 
 def _by_retry(attempts: Sequence[Attempt], means: Mapping[str, float]) -> Independence:
-    again = {guard: _share([a.retry > 0 for a in attempts if a.guard == guard]) for guard in means}
+    again = {guard: fmean(a.retry > 0 for a in attempts if a.guard == guard) for guard in means}
     total = variance = 0.0
     retries = 0
     for attempt in attempts:
@@ -266,10 +267,6 @@ def _by_run(attempts: Sequence[Attempt], means: Mapping[str, float]) -> Independ
         episodes[guard] = episodes.get(guard, 0.0) + deviation
     found = "what passes comes in the same runs" if total > 0 else "runs that pass early fail later"
     return _tested("passing does not depend on how the run went before", total, variance, pairs, found)
-
-
-def _share(flags: Sequence[bool]) -> float:
-    return sum(flags) / len(flags)
 
 
 def _tested(question: str, total: float, variance: float, informative: int, found: str) -> Independence:

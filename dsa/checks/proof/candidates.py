@@ -12,21 +12,8 @@ from math import lcm
 
 import attrs
 
+from dsa import expr
 from dsa.declarations import Variable
-from dsa.expr import (
-    Arithmetic,
-    Boolean,
-    BooleanDomain,
-    Domain,
-    EnumDomain,
-    Expr,
-    Integer,
-    Member,
-    Name,
-    RangeDomain,
-    Symbol,
-    Value,
-)
 from dsa.machine import Machine
 from dsa.simplify import FALSE, any_of, compared, constant, negated
 
@@ -41,9 +28,9 @@ _LARGEST = 4
 class Column:
     """A name and the values it had."""
 
-    name: Name
-    domain: Domain
-    values: tuple[Value, ...]
+    name: expr.Name
+    domain: expr.Domain
+    values: tuple[expr.Value, ...]
 
     @property
     def whole(self) -> tuple[int, ...]:
@@ -66,32 +53,34 @@ class Table:
         )
         return Table(columns, tuple(g for g, keep in zip(self.groups, chosen, strict=True) if keep))
 
-    def of_kind(self, kind: type[Domain], sort: str | None = None) -> list[Column]:
+    def of_kind(self, kind: type[expr.Domain], sort: str | None = None) -> list[Column]:
         """Give the columns whose domain is of a kind, parameters and variables or only one sort of them."""
         return [c for c in self.columns if isinstance(c.domain, kind) and sort in {None, c.name.kind}]
 
 
 def table(
-    machine: Machine, variables: Sequence[Variable], rows: Iterable[tuple[int, tuple[Value, ...], tuple[Value, ...]]]
+    machine: Machine,
+    variables: Sequence[Variable],
+    rows: Iterable[tuple[int, tuple[expr.Value, ...], tuple[expr.Value, ...]]],
 ) -> Table:
     """Put together what was met; each row is a valuation's number, the parameters' values and the variables' values."""
     listed = list(rows)
     columns = [
-        Column(Name(p.name, "parameter"), p.domain, tuple(given[place] for _, given, _ in listed))
+        Column(expr.Name(p.name, "parameter"), p.domain, tuple(given[place] for _, given, _ in listed))
         for place, p in enumerate(machine.parameters)
     ]
     columns += [
-        Column(Name(v.name, "variable"), v.domain, tuple(values[place] for _, _, values in listed))
+        Column(expr.Name(v.name, "variable"), v.domain, tuple(values[place] for _, _, values in listed))
         for place, v in enumerate(variables)
     ]
     return Table(tuple(columns), tuple(group for group, _, _ in listed))
 
 
-def candidates(found: Table, split: Iterable[str] = ()) -> list[Expr]:
+def candidates(found: Table, split: Iterable[str] = ()) -> list[expr.Expr]:
     """Give what is true in every row, the plainest first; `false` when there is none."""
     if not found.groups:
         return [FALSE]
-    truths = found.of_kind(BooleanDomain, "variable")
+    truths = found.of_kind(expr.BooleanDomain, "variable")
     kept = [*_constants(truths), *_choices(found), *_implications(truths[:_MOST_PAIRED])]
     numbers = [*_differences(found), *_sums(found)]
     kept += numbers
@@ -110,11 +99,11 @@ def candidates(found: Table, split: Iterable[str] = ()) -> list[Expr]:
     return list(dict.fromkeys(kept))
 
 
-def _domain(column: Column) -> tuple[Expr, ...]:
+def _domain(column: Column) -> tuple[expr.Expr, ...]:
     """Give what is known of a name without looking: a proof may assume it anyway."""
     if (
         column.name.kind == "parameter"
-        or not isinstance(column.domain, RangeDomain)
+        or not isinstance(column.domain, expr.RangeDomain)
         or column.name.name.startswith(":")
     ):
         return ()
@@ -122,23 +111,23 @@ def _domain(column: Column) -> tuple[Expr, ...]:
     return (compared(column.name, ">=", low), *(() if high is None else (compared(column.name, "<=", high),)))
 
 
-def _constants(truths: Iterable[Column]) -> Iterator[Expr]:
+def _constants(truths: Iterable[Column]) -> Iterator[expr.Expr]:
     for truth in truths:
         if len(set(truth.values)) == 1:
             yield truth.name if truth.values[0] else negated(truth.name)
 
 
-def _choices(found: Table) -> Iterator[Expr]:
-    for column in found.of_kind(EnumDomain, "variable"):
-        assert isinstance(column.domain, EnumDomain), "chosen by kind"
+def _choices(found: Table) -> Iterator[expr.Expr]:
+    for column in found.of_kind(expr.EnumDomain, "variable"):
+        assert isinstance(column.domain, expr.EnumDomain), "chosen by kind"
         met = [value for value in column.domain.values if value in column.values]
         if len(met) == 1:
-            yield compared(column.name, "==", Symbol(met[0]))
+            yield compared(column.name, "==", expr.Symbol(met[0]))
         elif len(met) < len(column.domain.values):
-            yield Member(column.name, tuple(map(Symbol, met)))
+            yield expr.Member(column.name, tuple(map(expr.Symbol, met)))
 
 
-def _implications(truths: Sequence[Column]) -> Iterator[Expr]:
+def _implications(truths: Sequence[Column]) -> Iterator[expr.Expr]:
     """Give what two truth values say of each other: equal, opposite, or one implies the other."""
     loose = [truth for truth in truths if len(set(truth.values)) > 1]
     for one, other in combinations(loose, 2):
@@ -148,13 +137,13 @@ def _implications(truths: Sequence[Column]) -> Iterator[Expr]:
                 yield any_of([_is(one, not first), _is(other, not second)])
 
 
-def _is(truth: Column, value: Value) -> Expr:
+def _is(truth: Column, value: expr.Value) -> expr.Expr:
     return truth.name if value else negated(truth.name)
 
 
-def _differences(found: Table) -> Iterator[Expr]:
+def _differences(found: Table) -> Iterator[expr.Expr]:
     """Give bounds `x <= c`, `x >= c`, `x <= y + c` of variables by numbers, parameters and each other."""
-    numbers = found.of_kind(RangeDomain)
+    numbers = found.of_kind(expr.RangeDomain)
     for column in numbers:
         if column.name.kind == "variable":
             yield from _bounds(column, found.groups)
@@ -164,22 +153,22 @@ def _differences(found: Table) -> Iterator[Expr]:
                 yield from _bound(one, other, found.groups)
 
 
-def _bounds(column: Column, groups: tuple[int, ...]) -> Iterator[Expr]:
+def _bounds(column: Column, groups: tuple[int, ...]) -> Iterator[expr.Expr]:
     low, high = min(column.whole), max(column.whole)
     if low == high:
-        yield compared(column.name, "==", Integer(low))
+        yield compared(column.name, "==", expr.Integer(low))
         return
-    yield compared(column.name, ">=", Integer(low))
+    yield compared(column.name, ">=", expr.Integer(low))
     if _usual([(v, g) for v, g in zip(column.whole, groups, strict=True)], high):
-        yield compared(column.name, "<=", Integer(high))
+        yield compared(column.name, "<=", expr.Integer(high))
 
 
-def _bound(one: Column, other: Column, groups: tuple[int, ...]) -> Iterator[Expr]:
+def _bound(one: Column, other: Column, groups: tuple[int, ...]) -> Iterator[expr.Expr]:
     gaps = [(a - b, group) for a, b, group in zip(one.whole, other.whole, groups, strict=True)]
     most = max(gap for gap, _ in gaps)
     if abs(most) > _LARGEST or not _usual(gaps, most) or _is_constant(one) or _is_constant(other):
         return
-    right = other.name if most == 0 else Arithmetic("+" if most > 0 else "-", other.name, Integer(abs(most)))
+    right = other.name if most == 0 else expr.Arithmetic("+" if most > 0 else "-", other.name, expr.Integer(abs(most)))
     yield compared(one.name, "<", other.name) if most == -1 else compared(one.name, "<=", right)
 
 
@@ -194,9 +183,9 @@ def _usual(gaps: list[tuple[int, int]], most: int) -> bool:
     return 2 * len(met) >= len(every)
 
 
-def _sums(found: Table) -> Iterator[Expr]:
+def _sums(found: Table) -> Iterator[expr.Expr]:
     """Give sums over three or more names that stay equal: `count == retries + done + 1` (Karr, from examples)."""
-    loose = [c for c in found.of_kind(RangeDomain) if len(set(c.values)) > 1]
+    loose = [c for c in found.of_kind(expr.RangeDomain) if len(set(c.values)) > 1]
     if sum(c.name.kind == "variable" for c in loose) == 0 or len(loose) > _MOST_PAIRED:
         return
     loose.sort(key=lambda c: (c.name.kind == "parameter", not c.name.name.startswith(":")))
@@ -209,28 +198,25 @@ def _sums(found: Table) -> Iterator[Expr]:
             yield from _balanced(names, coefficients[-1])
 
 
-def _balanced(names: list[tuple[Name, int]], offset: int) -> Iterator[Expr]:
+def _balanced(names: list[tuple[expr.Name, int]], offset: int) -> Iterator[expr.Expr]:
     """Write a sum that is 0 with what is added on one side and what is taken away on the other; also as two bounds."""
     left = linear([(name, k) for name, k in names if k > 0], max(offset, 0))
     right = linear([(name, -k) for name, k in names if k < 0], max(-offset, 0))
     yield from (compared(left, sign, right) for sign in ("==", "<=", ">="))
 
 
-def linear(terms: Iterable[tuple[Expr, int]], offset: int) -> Expr:
+def linear(terms: Iterable[tuple[expr.Expr, int]], offset: int) -> expr.Expr:
     """Give `k * x + .. + offset`."""
-    found: Expr | None = None
-    for name, k in [*terms, (Integer(1), offset)]:
+    found: expr.Expr | None = None
+    for name, k in [*terms, (expr.Integer(1), offset)]:
         if k:
-            size = constant(abs(k)) if name == Integer(1) else name if abs(k) == 1 else _times(abs(k), name)
+            many = constant(abs(k))
+            size = many if name == expr.Integer(1) else name if abs(k) == 1 else expr.Arithmetic("*", many, name)
             if found is None:
-                found = size if k > 0 else Arithmetic("-", Integer(0), size)
+                found = size if k > 0 else expr.Arithmetic("-", expr.Integer(0), size)
             else:
-                found = Arithmetic("+" if k > 0 else "-", found, size)
-    return Integer(0) if found is None else found
-
-
-def _times(k: int, name: Expr) -> Expr:
-    return Arithmetic("*", Integer(k), name)
+                found = expr.Arithmetic("+" if k > 0 else "-", found, size)
+    return expr.Integer(0) if found is None else found
 
 
 def _null_space(rows: list[list[int]]) -> list[list[int]]:
@@ -261,8 +247,3 @@ def _null_space(rows: list[list[int]]) -> list[list[int]]:
         scale = lcm(*(x.denominator for x in vector))
         found.append([int(x * scale) for x in vector])
     return found
-
-
-def is_false(expr: Expr) -> bool:
-    """Tell whether an expression says that a location is never reached."""
-    return isinstance(expr, Boolean) and not expr.value

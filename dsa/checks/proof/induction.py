@@ -13,7 +13,7 @@ from dsa.checks.evidence import Lemma
 from dsa.checks.observers import Sight
 from dsa.checks.proof.logic import Answer, Logic
 from dsa.expr import TRUE, Compare, Expr, Name, disjunction, evaluate, walk
-from dsa.simplify import FALSE, Leaf, negated, substituted
+from dsa.simplify import Leaf, negated, substituted
 from dsa.system import Command, System, start_values
 
 #: Of more lemmas than this, none is left out again.
@@ -69,7 +69,7 @@ class Induction:
         system = self._system
         alive = {place: list(dict.fromkeys(found)) for place, found in guessed.items()}
         initial = start_values(system)
-        alive[0] = [c for c in alive.get(0, []) if self._starts(c, initial)]
+        alive[0] = [c for c in alive.get(0, []) if self._logic.ask([negated(at_start(c, initial))]).can_be == "no"]
         todo = deque(self._region.commands)
         waiting = set(todo)
         leaving: dict[int, list[int]] = {}
@@ -87,9 +87,6 @@ class Induction:
                         waiting.add(other)
                         todo.append(other)
         return {place: tuple(_plainest(found)) for place, found in alive.items() if found}
-
-    def _starts(self, candidate: Expr, initial: Mapping[str, Expr]) -> bool:
-        return self._logic.ask([negated(at_start(candidate, initial))]).can_be == "no"
 
     def _filtered(self, index: int, alive: dict[int, list[Expr]]) -> bool:
         """Drop the candidates at a command's target that it does not keep; tell whether any was."""
@@ -236,8 +233,3 @@ def by_location(lemmas: Iterable[Lemma]) -> dict[int, tuple[Expr, ...]]:
         if lemma.condition != TRUE:
             found[lemma.location] = (*found.get(lemma.location, ()), lemma.condition)
     return found
-
-
-def is_never(lemmas: Lemmas, location: int) -> bool:
-    """Tell whether the lemmas say that a location is never reached."""
-    return FALSE in lemmas.get(location, ())

@@ -5,36 +5,13 @@ allowed, so z3 may give up: then the answer is unknown, and never proved.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, Literal
 
 import attrs
 
+from dsa import expr
 from dsa.declarations import Variable
 from dsa.errors import DsaError, install_hint
-from dsa.expr import (
-    TRUE,
-    And,
-    Arithmetic,
-    Boolean,
-    BooleanDomain,
-    Compare,
-    Domain,
-    EnumDomain,
-    Expr,
-    Integer,
-    Interval,
-    Member,
-    Name,
-    Negate,
-    Not,
-    Or,
-    Symbol,
-    Value,
-    Verdict,
-    concrete,
-    names,
-)
 from dsa.simplify import FALSE, compared
 from dsa.system import System, in_domain
 
@@ -54,7 +31,7 @@ class Answer:
     """Whether conditions can be true together: `no` (shown), `yes` (with values of all names), or `unknown`."""
 
     can_be: Literal["yes", "no", "unknown"]
-    values: Mapping[str, Value] = attrs.field(factory=dict)
+    values: Mapping[str, expr.Value] = attrs.field(factory=dict)
     used: frozenset[int] = frozenset()
 
 
@@ -73,11 +50,14 @@ class Logic:
         self._solver = z3.SimpleSolver()
         self._solver.set("rlimit", EFFORT)
         self._solver.set("random_seed", 0)
-        self._terms: dict[Expr, Any] = {}
+        self._terms: dict[expr.Expr, Any] = {}
         self._symbols: list[str] = []
-        self._domains: dict[str, Domain] = {p.name: p.domain for p in system.machine.parameters}
-        self._facts: dict[str, Expr] = {
-            parameter.name: in_domain(_as_variable(parameter.name, parameter.domain), Name(parameter.name, "parameter"))
+        self._numbers: dict[str, int] = {}
+        self._domains: dict[str, expr.Domain] = {p.name: p.domain for p in system.machine.parameters}
+        self._facts: dict[str, expr.Expr] = {
+            parameter.name: in_domain(
+                _as_variable(parameter.name, parameter.domain), expr.Name(parameter.name, "parameter")
+            )
             for parameter in system.machine.parameters
         }
         self.learn(system)
@@ -89,29 +69,29 @@ class Logic:
         for variable in system.variables:
             if self._domains.get(variable.name) != variable.domain:
                 self._domains[variable.name] = variable.domain
-                self._terms = {expr: term for expr, term in self._terms.items() if not isinstance(expr, Name)}
+                self._terms = {node: term for node, term in self._terms.items() if not isinstance(node, expr.Name)}
             if variable.name in own:
-                self._facts[variable.name] = in_domain(variable, Name(variable.name, "variable"))
+                self._facts[variable.name] = in_domain(variable, expr.Name(variable.name, "variable"))
 
-    def known_of(self, asked: Iterable[str]) -> list[Expr]:
+    def known_of(self, asked: Iterable[str]) -> list[expr.Expr]:
         """Give what is known of names, and of the names that this speaks of."""
-        found: dict[str, Expr] = {}
+        found: dict[str, expr.Expr] = {}
         todo = list(asked)
         while todo:
             name = todo.pop()
             if name not in found and name in self._facts:
                 found[name] = self._facts[name]
-                todo += names(self._facts[name])
-        return [fact for _, fact in sorted(found.items()) if fact != TRUE]
+                todo += expr.names(self._facts[name])
+        return [fact for _, fact in sorted(found.items()) if fact != expr.TRUE]
 
-    def ask(self, conditions: Sequence[Expr], *, track: bool = False) -> Answer:
+    def ask(self, conditions: Sequence[expr.Expr], *, track: bool = False) -> Answer:
         """Tell whether the conditions can all be true; with `track`, which of them (by index) were needed to show that not."""
         if FALSE in conditions:
             return Answer("no", used=frozenset({conditions.index(FALSE)}))
         self.asked += 1
-        asked = frozenset().union(*map(names, conditions))
+        asked = frozenset().union(*map(expr.names, conditions))
         facts = self.known_of(asked)
-        known, asked = [self.term(fact) for fact in facts], asked.union(*map(names, facts))
+        known, asked = [self.term(fact) for fact in facts], asked.union(*map(expr.names, facts))
         terms = [self.term(condition) for condition in conditions]
         answer = self._asked(self._solver, known, terms, asked, track=track)
         if answer.can_be == "unknown":
@@ -151,14 +131,14 @@ class Logic:
             return Answer("no")
         return Answer("yes", self._read(solver.model(), asked)) if result == self._z3.sat else Answer("unknown")
 
-    def smallest(self, conditions: Sequence[Expr], first: Sequence[str]) -> Answer:
+    def smallest(self, conditions: Sequence[expr.Expr], first: Sequence[str]) -> Answer:
         """Give small values at which the conditions are true: the sizes of `first`, then everything else, as small as can be."""
         z3 = self._z3
         optimize = z3.Optimize()
         optimize.set("rlimit", EFFORT)
-        every = sorted({name for condition in conditions for name in names(condition)} | set(first))
+        every = sorted({name for condition in conditions for name in expr.names(condition)} | set(first))
         optimize.add(*[self.term(condition) for condition in [*self.known_of(every), *conditions]])
-        whole = [name for name in every if not isinstance(self._domains[name], BooleanDomain)]
+        whole = [name for name in every if not isinstance(self._domains[name], expr.BooleanDomain)]
         for group in (list(first), [name for name in whole if name not in first]):
             sizes = [self._named(name) for name in group if name in whole]
             if sizes:
@@ -168,14 +148,14 @@ class Logic:
             return Answer("yes", self._read(optimize.model(), set(every)))
         return Answer("no" if result == z3.unsat else "unknown")
 
-    def _read(self, model: Any, read: Iterable[str]) -> dict[str, Value]:  # noqa: ANN401  (z3 has no types)
-        values: dict[str, Value] = {}
+    def _read(self, model: Any, read: Iterable[str]) -> dict[str, expr.Value]:  # noqa: ANN401  (z3 has no types)
+        values: dict[str, expr.Value] = {}
         for name in sorted(read):
             found = model.eval(self._named(name), model_completion=True)
             domain = self._domains[name]
-            if isinstance(domain, BooleanDomain):
+            if isinstance(domain, expr.BooleanDomain):
                 values[name] = self._z3.is_true(found)
-            elif isinstance(domain, EnumDomain):
+            elif isinstance(domain, expr.EnumDomain):
                 number = found.as_long()
                 values[name] = self._symbols[number] if 0 <= number < len(self._symbols) else domain.values[0]
             else:
@@ -183,46 +163,46 @@ class Logic:
         return values
 
     def _named(self, name: str) -> Any:  # noqa: ANN401  (z3 has no types)
-        return self.term(Name(name, "variable"))
+        return self.term(expr.Name(name, "variable"))
 
-    def term(self, expr: Expr) -> Any:  # noqa: ANN401  (z3 has no types)
+    def term(self, node: expr.Expr) -> Any:  # noqa: ANN401  (z3 has no types)
         """Give the expression as z3 has it."""
-        found = self._terms.get(expr)
+        found = self._terms.get(node)
         if found is None:
-            found = self._terms[expr] = self._made(expr)
+            found = self._terms[node] = self._made(node)
         return found
 
-    def _made(self, expr: Expr) -> Any:  # noqa: ANN401  (z3 has no types)
+    def _made(self, node: expr.Expr) -> Any:  # noqa: ANN401  (z3 has no types)
         z3 = self._z3
-        match expr:
-            case Boolean(value):
+        match node:
+            case expr.Boolean(value):
                 return z3.BoolVal(value)
-            case Integer(value):
+            case expr.Integer(value):
                 return z3.IntVal(value)
-            case Symbol(value):
+            case expr.Symbol(value):
                 return z3.IntVal(self._number(value))
-            case Name(name):
-                is_bool = isinstance(self._domains[name], BooleanDomain)
+            case expr.Name(name):
+                is_bool = isinstance(self._domains[name], expr.BooleanDomain)
                 return z3.Bool(name) if is_bool else z3.Int(name)
-            case Not(operand):
+            case expr.Not(operand):
                 return z3.Not(self.term(operand))
-            case Negate(operand):
+            case expr.Negate(operand):
                 return -self.term(operand)
-            case Arithmetic(sign, left, right):
+            case expr.Arithmetic(sign, left, right):
                 one, other = self.term(left), self.term(right)
                 return one + other if sign == "+" else one - other if sign == "-" else one * other
-            case Compare(first, rest):
+            case expr.Compare(first, rest):
                 return z3.And(self._chain(first, rest)) if len(rest) > 1 else self._chain(first, rest)[0]
-            case Member(operand, choices):
+            case expr.Member(operand, choices):
                 return z3.Or([self.term(compared(operand, "==", choice)) for choice in choices])
-            case And(operands):
+            case expr.And(operands):
                 return z3.And([self.term(operand) for operand in operands])
-            case Or(operands):
+            case expr.Or(operands):
                 return z3.Or([self.term(operand) for operand in operands])
-            case Verdict():
+            case expr.Verdict():
                 raise AssertionError("verdicts are decided in a system")
 
-    def _chain(self, first: Expr, rest: tuple[tuple[str, Expr], ...]) -> list[Any]:
+    def _chain(self, first: expr.Expr, rest: tuple[tuple[str, expr.Expr], ...]) -> list[Any]:
         found, left = [], self.term(first)
         for sign, operand in rest:
             right = self.term(operand)
@@ -236,10 +216,6 @@ class Logic:
             self._symbols.append(symbol)
         return self._numbers[symbol]
 
-    @cached_property
-    def _numbers(self) -> dict[str, int]:
-        return {}
-
 
 _COMPARE: dict[str, Any] = {
     "==": lambda left, right: left == right,
@@ -251,14 +227,14 @@ _COMPARE: dict[str, Any] = {
 }
 
 
-def _as_variable(name: str, domain: Domain) -> Variable:
-    return Variable(name, "environment", domain, TRUE)
+def _as_variable(name: str, domain: expr.Domain) -> Variable:
+    return Variable(name, "environment", domain, expr.TRUE)
 
 
-def smallest_values(domain: Domain, count: int) -> tuple[Value, ...]:
+def smallest_values(domain: expr.Domain, count: int) -> tuple[expr.Value, ...]:
     """Give the first values of a parameter's domain, at most `count`."""
-    values = concrete(domain, {})
-    if not isinstance(values, Interval):
+    values = expr.concrete(domain, {})
+    if not isinstance(values, expr.Interval):
         return values.values[:count]
     last = values.low + count - 1 if values.high is None else min(values.high, values.low + count - 1)
     return tuple(range(values.low, last + 1))

@@ -10,7 +10,6 @@ from typing import Any
 
 import attrs
 
-from dsa.generators.streams.payloads import TextCall
 from dsa.generators.streams.result import NAMELESS, TRUNCATED, StreamError, StreamResult, ToolCall
 from dsa.generators.streams.slots import Slot, Slots
 from dsa.generators.streams.text_calls import recover, without_markers
@@ -136,11 +135,8 @@ def _written(
         kind = "reasoning_call"
     for call in recovered.calls:
         rescues.update({kind, *call.kinds})
-    return [_as_call(call) for call in recovered.calls], recovered.rest
-
-
-def _as_call(call: TextCall) -> ToolCall:
-    return ToolCall(call.id or "", call.name, call.arguments, call.error, call.text)
+    calls = [ToolCall(call.id or "", call.name, call.arguments, call.error, call.text) for call in recovered.calls]
+    return calls, recovered.rest
 
 
 def _with_ids(calls: list[ToolCall], stream_id: str, rescues: Counter[str]) -> list[ToolCall]:

@@ -206,7 +206,7 @@ _ENDS = ("\n", "\n", "\n", "\r\n", "\r")
 @cache
 def shipped_texts() -> tuple[str, ...]:
     """Give the machine documents of this tree, those of DESIGN's examples among them."""
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[1]
     found = sorted((root / "machines").glob("*/*.md")) + sorted((root / "specs" / "conformance").glob("*.md"))
     read = (path.read_bytes().decode("utf-8") for path in found)
     return tuple(text for text in read if "\n## Transitions" in text or "\n## Steps" in text)
@@ -214,10 +214,10 @@ def shipped_texts() -> tuple[str, ...]:
 
 def texts(count: int, seed: int = 0) -> Iterator[str]:
     """Give `count` texts; about one in four is a machine."""
-    chance = random.Random(seed)  # noqa: S311  (nothing here is secret)
+    chance = random.Random(seed)
     shipped = shipped_texts()
     for _ in range(count):
-        text = chance.choice(shipped) if chance.random() < 0.7 else _document(chance)  # noqa: PLR2004
+        text = chance.choice(shipped) if chance.random() < 0.7 else _document(chance)
         for _ in range(chance.choice((0, 1, 1, 1, 2, 3, 8))):
             text = chance.choice(_MUTATIONS)(chance, text)
         yield text
@@ -253,7 +253,7 @@ def _body(chance: random.Random, title: str) -> list[str]:
     if kind not in COLUMNS or chance.randrange(20) == 0:
         return [chance.choice(_LINES) for _ in range(chance.randint(0, 4))]
     known = COLUMNS[kind]
-    columns = [*known.filled, *known.required, *(c for c in (*known.optional, "note") if chance.random() < 0.5)]  # noqa: PLR2004
+    columns = [*known.filled, *known.required, *(c for c in (*known.optional, "note") if chance.random() < 0.5)]
     rows = [[chance.choice(_WORDS) for _ in columns] for _ in range(chance.randint(0, 5))]
     return [_line(columns), _line(["---"] * len(columns)), *(_line(row) for row in rows)]
 
@@ -278,9 +278,9 @@ def _lines(chance: random.Random, text: str) -> str:
         del lines[place]
     elif change == 1:
         lines.insert(other, lines[place])
-    elif change == 2:  # noqa: PLR2004
+    elif change == 2:
         lines[place], lines[other] = lines[other], lines[place]
-    elif change == 3:  # noqa: PLR2004
+    elif change == 3:
         lines.insert(place, chance.choice(_LINES))
     else:
         lines[place] = chance.choice(("  ", "    ", "> ", "- ", "1. ", "\t", "#")) + lines[place]
@@ -294,7 +294,7 @@ def _cell(chance: random.Random, text: str) -> str:
         return text
     place = chance.choice(tabled)
     cells = lines[place].split("|")
-    value = chance.choice(NASTY) if chance.random() < 0.8 else chance.choice(_WORDS)  # noqa: PLR2004
+    value = chance.choice(NASTY) if chance.random() < 0.8 else chance.choice(_WORDS)
     cells[chance.randrange(1, len(cells) - 1)] = f" {value} "
     lines[place] = "|".join(cells)
     return "\n".join(lines)
