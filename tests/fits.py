@@ -81,7 +81,7 @@ class Fold:
             last = len(result.effects) - result.effects[::-1].index(effect)
             if effect in machine.answers and (effect not in result.configuration.outstanding or last != number):
                 continue
-            key = f"r/{entry.seq}/{number}"
+            key = f"{entry.seq}/{number}"
             begun.append((effect, key))
             if effect in machine.answers:
                 keys[effect] = key
