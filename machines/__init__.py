@@ -29,35 +29,19 @@ if TYPE_CHECKING:
     from machines.dual_state.states import EnvironmentState, WorkflowState
     from machines.workflow.workflow import Workflow, WorkflowResult, WorkflowStatus, WorkflowStep
 
-_CONTENT, _AGENT, _WORKFLOW = "dsa.runtime.content", "machines.dual_state.agent", "machines.workflow.workflow"
-_DAG, _STATES = "machines.dual_state.dag", "machines.dual_state.states"
-
-#: Where each public name lives; it is imported at first use: most who import a machine's module need none of them.
-_HOME = {
-    "ActionPair": _AGENT,
-    "AmbientEnvironment": _CONTENT,
-    "Artifact": _CONTENT,
-    "ArtifactDAGInterface": _DAG,
-    "Context": _CONTENT,
-    "DualStateAgent": _AGENT,
-    "EnvironmentState": _STATES,
-    "EscalationRequired": _AGENT,
-    "GeneratorInterface": _CONTENT,
-    "GitArtifactDAG": _DAG,
-    "GuardInterface": _CONTENT,
-    "GuardResult": _CONTENT,
-    "InMemoryArtifactDAG": _DAG,
-    "Interrupted": _AGENT,
-    "PreconditionNotMet": _AGENT,
-    "PromptTemplate": _CONTENT,
-    "RmaxExhausted": _AGENT,
-    "Workflow": _WORKFLOW,
-    "WorkflowResult": _WORKFLOW,
-    "WorkflowState": _STATES,
-    "WorkflowStatus": _WORKFLOW,
-    "WorkflowStep": _WORKFLOW,
-    "always": _AGENT,
-}
+#: The public names by the module in which they live; it is imported at first use: most who import a machine's module need none of them.
+_NAMES = {
+    "dsa.runtime.content": (
+        "AmbientEnvironment", "Artifact", "Context", "GeneratorInterface", "GuardInterface", "GuardResult", "PromptTemplate",
+    ),
+    "machines.dual_state.agent": (
+        "ActionPair", "DualStateAgent", "EscalationRequired", "Interrupted", "PreconditionNotMet", "RmaxExhausted", "always",
+    ),
+    "machines.dual_state.dag": ("ArtifactDAGInterface", "GitArtifactDAG", "InMemoryArtifactDAG"),
+    "machines.dual_state.states": ("EnvironmentState", "WorkflowState"),
+    "machines.workflow.workflow": ("Workflow", "WorkflowResult", "WorkflowStatus", "WorkflowStep"),
+}  # fmt: skip
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "ActionPair",
@@ -88,8 +72,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  (a module's names are of any type)
     if name not in _HOME:
-        msg = f"module 'machines' has no attribute '{name}'"
-        raise AttributeError(msg)
+        raise AttributeError(f"module 'machines' has no attribute '{name}'")
     return getattr(importlib.import_module(_HOME[name]), name)
 
 

@@ -124,9 +124,8 @@ async def query_llm(action: Action, context: PolicyContext) -> list[Step]:
 async def _generated(generator: GeneratorInterface, asked: Context, template: PromptTemplate | None) -> Artifact:
     """Ask a generator: awaited where it can be, so that a time limit ends its request too."""
     if isinstance(generator, AsyncGeneratorInterface):
-        return await asyncio.ensure_future(
-            generator.agenerate(asked, template)
-        )  # HTTP clients ask for the task they are in
+        work = generator.agenerate(asked, template)
+        return await asyncio.ensure_future(work)  # HTTP clients ask for the task they are in
     return await call(lambda: generator.generate(asked, template), blocks=generator.blocks)
 
 
@@ -141,11 +140,9 @@ def _retried(actor: str, usage: Usage) -> list[Step]:
 def _require_text(generator: str, made: object) -> None:
     """Raise TypeError unless a generator has kept to its interface."""
     if not isinstance(made, Artifact):
-        msg = f"generator {generator} gave {type(made).__name__}, not an Artifact"
-        raise TypeError(msg)
+        raise TypeError(f"generator {generator} gave {type(made).__name__}, not an Artifact")
     if not isinstance(made.content, str) or not isinstance(made.usage, Usage | None):
-        msg = f"generator {generator} gave an Artifact whose content is no text, or whose usage is no Usage"
-        raise TypeError(msg)
+        raise TypeError(f"generator {generator} gave an Artifact whose content is no text, or whose usage is no Usage")
 
 
 def _own_id(made: Artifact) -> str:
@@ -169,9 +166,8 @@ def _stored(
     uses = dependencies_of(run, artifacts, step)
     used = tuple(dict.fromkeys(artifact.artifact_id for artifact in uses.values()))
     version = run.step(step).attempts + 1
-    artifact = artifacts.store(
-        Artifact(made.content, version, made.artifact_id, parent, step, made.usage, used), author
-    )
+    new = Artifact(made.content, version, made.artifact_id, parent, step, made.usage, used)
+    artifact = artifacts.store(new, author)
     usage = made.usage or Usage("", 0.0)
     context.record(
         ArtifactEntry(
@@ -219,8 +215,7 @@ async def execute_guard(action: Action, context: PolicyContext) -> list[Step]:
     run, artifacts = context.run, context.artifacts
     view = run.step(step)
     if view.latest is None:
-        msg = f"step {step} has no artifact to judge"
-        raise LookupError(msg)
+        raise LookupError(f"step {step} has no artifact to judge")
     artifact = artifacts.get_artifact(view.latest)
     uses, started_s = dependencies_of(run, artifacts, step), context.now_s()
     names = guards_for(machine, wanted["target"], "verdict")

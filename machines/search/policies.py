@@ -176,13 +176,18 @@ async def _served(
     result = await client.ask(messages, tools, settings)
     if result.error is not None:
         raise client.failure(result.error)
-    if result.finish_reason == "length":
-        raise GenerationError(f"The answer of {client.name} was cut off; raise max_tokens.", "cut_off")
-    if not result.content and not result.tool_calls:
-        raise GenerationError(f"{client.name} gave an empty answer; try again or use another model.", "bad_answer")
+    _require_whole(client.name, result.finish_reason, is_empty=not result.content and not result.tool_calls)
     counts = {name: (result.usage or {}).get(name) for name in ("prompt_tokens", "completion_tokens")}
     calls = tuple((call.name, call.text if call.error else json.dumps(call.arguments)) for call in result.tool_calls)
     return Reply(result.content, calls, {"model": client.name, **counts, "cost_usd": None})
+
+
+def _require_whole(model: str, finish_reason: str | None, *, is_empty: bool) -> None:
+    """Raise GenerationError for an answer that was cut off, or says nothing."""
+    if finish_reason == "length":
+        raise GenerationError(f"The answer of {model} was cut off; raise max_tokens.", "cut_off")
+    if is_empty:
+        raise GenerationError(f"{model} gave an empty answer; try again or use another model.", "bad_answer")
 
 
 def _read(model: str, answer: Any) -> Reply:  # noqa: ANN401  (LiteLLM's types are not followed)
@@ -195,10 +200,7 @@ def _read(model: str, answer: Any) -> Reply:  # noqa: ANN401  (LiteLLM's types a
         raise GenerationError(
             f"{model} gave an answer that is none; try again or use another model.", "bad_answer"
         ) from None
-    if choice.finish_reason == "length":
-        raise GenerationError(f"The answer of {model} was cut off; raise max_tokens.", "cut_off")
-    if not message.content and not calls:
-        raise GenerationError(f"{model} gave an empty answer; try again or use another model.", "bad_answer")
+    _require_whole(model, choice.finish_reason, is_empty=not message.content and not calls)
     known = read_whole(answer, model)
     counts = {"prompt_tokens": known.prompt_tokens, "completion_tokens": known.completion_tokens}
     return Reply(message.content or "", calls, {"model": model, **counts, "cost_usd": known.cost_usd})

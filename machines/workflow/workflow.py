@@ -12,7 +12,6 @@ import attrs
 
 from dsa.edge.binding import Bindings
 from dsa.lang import loads
-from dsa.machine import Machine
 from dsa.meaning import Occurrence
 from dsa.runs.handle import RunHandle
 from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface
@@ -146,7 +145,9 @@ class Workflow:
 
     async def execute_async(self, specification: str) -> WorkflowResult:
         """Do what `execute` does, in the event loop of the caller."""
-        self._handle = in_memory(self._machine(), self._binding(), self._store, self._on_moment)
+        machine = attrs.evolve(loads(self.document), constraints=self._constraints)
+        binding = Bindings(effects, self._guards, self._generators)
+        self._handle = in_memory(machine, binding, self._store, self._on_moment)
         return self._result(await self._handle.drive(Occurrence(SPECIFICATION, data=specification)))
 
     def answer(self, event: str, data: object = None) -> WorkflowResult:
@@ -161,12 +162,6 @@ class Workflow:
         if self._handle is None or not self._handle.run.configuration.state.startswith("escalated"):
             raise RuntimeError("no escalation waits for an answer; execute the workflow first")
         return self._result(await self._handle.drive(Occurrence(event, data=data)))
-
-    def _machine(self) -> Machine:
-        return attrs.evolve(loads(self.document), constraints=self._constraints)
-
-    def _binding(self) -> Bindings:
-        return Bindings(effects, self._guards, self._generators)
 
     def _result(self, rest: Rest) -> WorkflowResult:
         self.run = run = rest.run
@@ -209,9 +204,8 @@ def _require_table(steps: list[WorkflowStep], rmax: int) -> None:
             raise ValueError(f"step {step.name}: the guard id {step.guard_id} belongs to another step")
         names = [name for name, _ in step.guard_artifact_deps]
         if len(set(names)) < len(names):
-            raise ValueError(
-                f"step {step.name} uses two artifacts under one name; give a mapping from names to guard ids"
-            )
+            hint = "give a mapping from names to guard ids"
+            raise ValueError(f"step {step.name} uses two artifacts under one name; {hint}")
         for _, used in step.guard_artifact_deps:
             if used not in seen:
                 raise ValueError(f"step {step.name} uses what {used} made, and no earlier step has that guard id")
