@@ -97,7 +97,7 @@ def test_a_run_that_ended_in_the_middle_of_a_model_call_is_finished(dsa, tmp_pat
     story = [
         "1 +[0-9.]+ s  specification",
         "g attempt 1: rejected",
-        "resumed: query_llm 3/2 was under way",
+        "resumed by .*: query_llm 3/2, which was under way",
         "g attempt 2: passed",
         "finished: succeeded",
     ]
@@ -235,7 +235,7 @@ def test_a_mistake_is_a_sentence_and_exit_code_2(dsa, tmp_path):
     )
     dsa("run", "shop.md")
     for arguments, said in [
-        (["show", "nope"], "there is no run 'nope' in .dsa; nearest: "),
+        (["show", "nope"], "there is no run 'nope' in .dsa; the newest: "),
         (["send", "last", "paid"], "'paid' does not come from outside"),
         (["resume", "last", "--retry", "1/1"], "is not in doubt; in doubt: nothing"),
         (["resume", "last", "--with", "nowhere.py"], "nowhere.py"),

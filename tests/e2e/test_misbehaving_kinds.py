@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from kept_runs import dsa, ledger_of
 from misbehaving import HANDLED, UNHANDLED, document, module
+from results import results_of
 
 from dsa.guards.feedback import MOST_CHARACTERS
 from dsa.lang import loads
@@ -86,12 +87,7 @@ def kept(told):
 
 def failures(entries, effect):
     """Give what the ledger has of the failures of an effect."""
-    payloads = [
-        step["payload"]
-        for entry in entries
-        for step in getattr(entry, "steps", ())
-        if getattr(entry, "effect", "") == effect
-    ]
+    payloads = [step["payload"] for entry in results_of(entries, effect) for step in entry.steps]
     return [f"{payload['code']}: {payload['message']}" for payload in payloads if payload.get("error")]
 
 

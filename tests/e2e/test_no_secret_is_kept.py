@@ -219,7 +219,7 @@ def test_what_models_guards_policies_and_people_say_is_kept_without_secrets(worl
     assert "asking with [secret AWKWARD_KEY] [secret openai-key] [secret WORD]" in told
     assert world.traces
     entries = ledger(world)
-    assert [entry["redacted"] for entry in entries if entry["kind"] == "artifact"] == [
+    assert [entry.get("redacted", []) for entry in entries if entry["kind"] == "artifact"] == [
         ["AWKWARD_KEY", "WORD", "openai-key"],
         [],
     ]

@@ -125,7 +125,7 @@ def test_log_lines_go_to_standard_error_and_the_result_to_standard_output(dsa):
     assert done.stdout.splitlines()[0] == "succeeded", "log lines take the place of progress"
     verdict = next(line for line in told if line["kind"] == "verdict")
     assert (verdict["verdict"], verdict["seq"], verdict["state"]) == ("passed", 2, "validating")
-    assert verdict["key"].endswith("/2/1")
+    assert verdict["key"] == "2/1"
     result = dsa("run", "dual_state", "--model", "scripted:replies.md", "--log", "warning", "--json")
     assert (json.loads(result.stdout)["outcome"], result.stderr) == ("succeeded", "")
     stopped = dsa("run", "dual_state", "--model", "openai/x", "--log", "error", OPENAI_API_BASE="http://127.0.0.1:9/v1")

@@ -6,11 +6,12 @@ import threading
 import pytest
 from click.testing import CliRunner
 from kept_runs import ledger_of
+from results import results_of
 from stream_server import HANG, serving
 from wire_formats import FORMATS, OPENAI
 
 from dsa.cli.main import program
-from dsa.runtime.ledger import ArtifactEntry, ResultEntry
+from dsa.runtime.ledger import ArtifactEntry
 
 pytest.importorskip("litellm", reason="the extra `llm` is not installed")
 
@@ -93,7 +94,7 @@ def test_tries_stand_in_the_ledger_and_are_shown(run, kind, tmp_path):
         result, ledger, directory = run(kind, f"model = {model}; retries = 2")
     assert result.exit_code == 0, result.output
     assert "1 model call, 12 + 3 tokens, cost unknown, " in result.output
-    (asked,) = only(ledger, ResultEntry, effect="query_llm")
+    (asked,) = results_of(ledger, "query_llm")
     assert asked.steps[0]["payload"]["retried"] == ["rate_limit", "server_error"]
     assert "was asked 3 times: rate_limit, server_error, then it answered" in asked.steps[0]["payload"]["text"]
     shown = CliRunner().invoke(program, ["show", str(directory)])
@@ -107,7 +108,7 @@ def test_a_failed_call_has_taken_nobody_knows_how_much(run):
         result, ledger, _ = run("litellm", f"model = openai/mine; api_base = {address}/v1; retries = 3")
     assert result.exit_code == 1
     assert "1 model call (1 failed), tokens unknown, cost unknown, " in result.output
-    (failed,) = only(ledger, ResultEntry, effect="query_llm")
+    (failed,) = results_of(ledger, "query_llm")
     assert failed.steps[-1]["payload"]["code"] == "authentication"
 
 
@@ -116,7 +117,7 @@ def test_a_prompt_too_long_stops_the_run_before_anything_is_asked(run):
         result, ledger, _ = run("litellm", f"model = openai/mine; api_base = {address}/v1; max_prompt_tokens = 5")
     assert result.exit_code == 1
     assert "The prompt of step g has" in result.output
-    (failed,) = only(ledger, ResultEntry, effect="query_llm")
+    (failed,) = results_of(ledger, "query_llm")
     assert failed.steps[-1]["payload"]["code"] == "prompt_too_long"
     assert requests == []
 
@@ -146,5 +147,5 @@ def test_a_time_limit_ends_the_request_as_well(run, kind):
         result, ledger, _ = run(kind, f"model = {model}", LIMITED)
         assert gone.wait(10), "the server still has its connection"
     assert result.exit_code == 1, result.output
-    (failed,) = only(ledger, ResultEntry, effect="query_llm")
+    (failed,) = results_of(ledger, "query_llm")
     assert failed.steps[-1]["payload"]["code"] == "TimeoutError"

@@ -62,12 +62,11 @@ def _remove(path: Path) -> None:
 
 
 def this_process() -> str:
-    """Return who this is: `USER@HOST (process NUMBER)`."""
-    try:
-        user = getpass.getuser()
-    except (ImportError, KeyError, OSError):  # a user without a name
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()} (process {os.getpid()})"
+    """Return who this is: `USER@HOST (process NUMBER)`; HOST alone where the user has no name."""
+    user = ""
+    with suppress(ImportError, KeyError, OSError):
+        user = f"{getpass.getuser()}@"
+    return f"{user}{socket.gethostname()} (process {os.getpid()})"
 
 
 class Turn:
