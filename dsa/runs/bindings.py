@@ -10,8 +10,8 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from importlib.metadata import entry_points
+from functools import cache, partial
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -223,9 +223,14 @@ def _modules(machine: str, path: Path | None, module: str | Path | Bindings | No
         yield _from_file(beside)
     if machine == POLICY:
         yield Bindings({PERFORM: perform})
-    found = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (point.name != machine, point.name))
-    for point in found:
+    for point in sorted(_installed(tuple(sys.path)), key=lambda point: (point.name != machine, point.name)):
         yield _imported(point.module)
+
+
+@cache
+def _installed(_path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """Return what installed packages bring; to look through all of them takes milliseconds."""
+    return tuple(entry_points(group=ENTRY_POINTS))
 
 
 def _named(module: str) -> ModuleType:
