@@ -5,11 +5,12 @@ stops at the event that led there: `dsa.runtime.run.replay` derives the entries 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import attrs
 
 from dsa.compiled_step import Move, compiled_step
-from dsa.machine import Machine
-from dsa.meaning import Configuration, Refusal, start
+from dsa.meaning import Configuration, Refusal
 from dsa.runtime.ledger import (
     ArtifactEntry,
     CallEntry,
@@ -18,6 +19,7 @@ from dsa.runtime.ledger import (
     EffectEntry,
     Entry,
     EventEntry,
+    Ledger,
     RefusalEntry,
     ResultEntry,
     ResumedEntry,
@@ -27,7 +29,6 @@ from dsa.runtime.ledger import (
 from dsa.runtime.moves import (
     SPECIFICATION,
     changes,
-    deadlines,
     keys_after,
     places_after,
     timers_after,
@@ -47,24 +48,29 @@ _ONLY_RECORDED: frozenset[type[Entry]] = frozenset(
 class Fold:
     """Where a run is: the fields of `dsa.runtime.run.Run` and the parts of its configuration, put together when somebody asks."""
 
-    def __init__(self, machine: Machine, run_id: str, at_ms: int) -> None:
-        self.run_id = run_id
-        first = start(machine)
-        self.state, self.values, self.outstanding = first.state, first.values, first.outstanding
-        self.seq = 0
-        self.keys: Mapping[str, str] = {}
-        self.specification: Any = None
-        self.timers = deadlines(machine, first.state, at_ms)
-        self.entered = 0
-        self.taken: Mapping[str, int] = {}
-        self._compiled = compiled_step(machine)
-        self._steps: Mapping[str, StepView] = {}
+    def __init__(self, run: "Run") -> None:
+        here = run.configuration
+        self.state, self.values, self.outstanding = here.state, here.values, here.outstanding
+        self.seq, self.keys, self.specification = run.seq, run.keys, run.specification
+        self.timers, self.entered, self.taken = run.timers, run.entered, run.taken
+        self._before, self._compiled = run, compiled_step(run.machine)
+        self._steps = run.steps
         self._said: dict[str, list[ArtifactEntry | VerdictEntry]] = {}  # since the views were put together
 
-    @property
-    def configuration(self) -> Configuration:
-        """The configuration."""
-        return Configuration(self.state, self.values, self.outstanding)
+    def run(self, ledger: Ledger[Entry]) -> "Run":
+        """Return the run as it is now, with this ledger."""
+        return attrs.evolve(
+            self._before,
+            configuration=Configuration(self.state, self.values, self.outstanding),
+            ledger=ledger,
+            seq=self.seq,
+            keys=self.keys,
+            steps=self.steps,
+            specification=self.specification,
+            timers=self.timers,
+            entered=self.entered,
+            taken=self.taken,
+        )
 
     @property
     def steps(self) -> Mapping[str, StepView]:
@@ -74,14 +80,6 @@ class Fold:
             self._steps = {**self._steps, **{name: view.after(self._said[name]) for name, view in views.items()}}
             self._said = {}
         return self._steps
-
-    def go_on_from(self, run: "Run") -> None:
-        """Go on from where a run has got."""
-        here = run.configuration
-        self.state, self.values, self.outstanding = here.state, here.values, here.outstanding
-        self.seq, self.keys, self.specification = run.seq, run.keys, run.specification
-        self._steps, self._said = run.steps, {}
-        self.timers, self.entered, self.taken = run.timers, run.entered, run.taken
 
     def take(self, entries: Sequence[Entry], position: int) -> int:
         """Fold entries from a position on; give the position of the first that was not folded."""

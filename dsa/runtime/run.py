@@ -229,21 +229,16 @@ def replay(
     the run has changed to, which only `dsa.lang` can.
     """
     entries = list(ledger)
-    if not entries or not isinstance(entries[0], MachineEntry):
-        raise ReplayError(0, "a ledger begins with its machine")
-    first = entries[0]
-    run, _ = begin(machine, first.run, digest=first.digest, started=dict(first.started), at_ms=first.at_ms)
+    run = _begun(machine, entries)
     _require_same(run.ledger, entries, 0)
-    fold, position = Fold(machine, first.run, first.at_ms), 1
+    fold, position = Fold(run), 1
     while (position := fold.take(entries, position)) < len(entries):
-        run = _closely(_run_at(machine, fold, Ledger()), entries, position, machine_of)
+        run = _closely(fold.run(Ledger()), entries, position, machine_of)
         if position + len(run.ledger) >= len(entries):
             return attrs.evolve(run, ledger=Ledger([*entries[:position], *run.ledger]))
         position += len(run.ledger)
-        if run.machine is not machine:
-            machine, fold = run.machine, Fold(run.machine, first.run, first.at_ms)
-        fold.go_on_from(run)
-    return _run_at(machine, fold, Ledger(entries))
+        fold = Fold(run)
+    return fold.run(Ledger(entries))
 
 
 def rederive(
@@ -254,10 +249,7 @@ def rederive(
     `replay` compares as Python does, to which 1 and true are equal; whoever compares two ledgers letter by letter needs both.
     """
     entries = list(ledger)
-    if not entries or not isinstance(entries[0], MachineEntry):
-        raise ReplayError(0, "a ledger begins with its machine")
-    first = entries[0]
-    run, _ = begin(machine, first.run, digest=first.digest, started=dict(first.started), at_ms=first.at_ms)
+    run = _begun(machine, entries)
     made = [*run.ledger]
     while len(made) < len(entries):
         run = _closely(attrs.evolve(run, ledger=Ledger()), entries, len(made), machine_of)
@@ -265,20 +257,12 @@ def rederive(
     return attrs.evolve(run, ledger=Ledger(made))
 
 
-def _run_at(machine: Machine, fold: Fold, ledger: Ledger[Entry]) -> Run:
-    return Run(
-        machine,
-        fold.run_id,
-        fold.configuration,
-        ledger,
-        fold.seq,
-        fold.keys,
-        fold.steps,
-        fold.specification,
-        fold.timers,
-        fold.entered,
-        fold.taken,
-    )
+def _begun(machine: Machine, entries: Sequence[Entry]) -> Run:
+    """Return the run that the first of these entries begins. Raises ReplayError."""
+    first = entries[0] if entries else None
+    if not isinstance(first, MachineEntry):
+        raise ReplayError(0, "a ledger begins with its machine")
+    return begin(machine, first.run, digest=first.digest, started=dict(first.started), at_ms=first.at_ms)[0]
 
 
 def _closely(
