@@ -148,24 +148,29 @@ class Run:
         return Refusal("late", self.configuration, why, (), accepted)
 
     def _moved(self, move: Move, values: tuple[Value, ...], arrived: EventEntry) -> tuple["Run", tuple[Command, ...]]:
-        seq, place = arrived.seq, f"{arrived.seq}/"
-        keys = keys_after(move, self.keys, place)
-        steps, accepted = views_after(move, self.steps)
+        seq, place, steps = arrived.seq, f"{arrived.seq}/", self.steps
+        accepted: tuple[tuple[str, str], ...] = ()
+        if move.finalises is not None or move.revokes or move.event == SPECIFICATION:
+            steps, accepted = views_after(move, steps)
         changed = changes(move, self.configuration.values, values)
-        took = RowEntry(move.line, move.source, move.target, changed, accepted)
-        intents = tuple(
-            [
-                Intent(place + ordinal, effect, move.event, move.line, move.source, move.target)
-                for ordinal, effect, _ in move.started
-            ]
+        entries: list[Entry] = [arrived, RowEntry(move.line, move.source, move.target, changed, accepted)]
+        intents = list[Intent]()
+        for ordinal, effect, _ in move.started:
+            key = place + ordinal
+            entries.append(EffectEntry(key, effect))
+            intents.append(Intent(key, effect, move.event, move.line, move.source, move.target))
+        moved = Run(
+            self.machine,
+            self.run_id,
+            Configuration(move.target, values, move.outstanding),
+            self.ledger.extend(entries),
+            seq,
+            keys_after(move, self.keys, place),
+            steps,
+            arrived.data if arrived.event == SPECIFICATION else self.specification,
+            timers_after(move, self.timers, arrived.at_ms),
+            *places_after(move, arrived, self.entered, self.taken),
         )
-        specification = arrived.data if arrived.event == SPECIFICATION else self.specification
-        after = Configuration(move.target, values, move.outstanding)
-        asked = [EffectEntry(intent.key, intent.effect) for intent in intents]
-        ledger = self.ledger.extend((arrived, took, *asked))
-        timers = timers_after(move, self.timers, arrived.at_ms)
-        entered, taken = places_after(move, arrived, self.entered, self.taken)
-        moved = Run(self.machine, self.run_id, after, ledger, seq, keys, steps, specification, timers, entered, taken)
         stopped = [Stop(self.keys[effect], effect) for effect in move.stopped]
         return moved, (*stopped, *move.timers, *intents)
 
