@@ -99,9 +99,11 @@ class StillClock:
     async def quiet(self) -> None:
         """Let everything run that can run without time, guards in the threads of this loop included."""
         await self.settle()
-        while _calls_of(asyncio.get_running_loop()):  # noqa: ASYNC110  (threads tell no Event)
+        loop = asyncio.get_running_loop()
+        while _calls_of(loop):
             await asyncio.sleep(0)
-        await self.settle()
+            if not _calls_of(loop):
+                await self.settle()  # what follows may have another call made
 
     async def through(self, work: Coroutine[object, object, T]) -> T:
         """Wait for work; whenever it goes no further without time, the next moment comes that somebody waits for."""
