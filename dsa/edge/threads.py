@@ -25,6 +25,8 @@ class Caller(threading.Thread):
 
     _idle: ClassVar[list["Caller"]] = []
     _lock: ClassVar[threading.Lock] = threading.Lock()
+    #: How many calls were begun, of all loops.
+    begun: ClassVar[int] = 0
 
     def __init__(self) -> None:
         super().__init__(name="dsa-call", daemon=True)
@@ -54,6 +56,7 @@ class Caller(threading.Thread):
 
     def make(self, call: Callable[[], None], loop: asyncio.AbstractEventLoop) -> None:
         """Make a call, which must not raise, for a loop. Only for whom has got this from `free`."""
+        Caller.begun += 1
         self.loop = loop
         self._calls.put(partial(self._made, call))
 

@@ -98,12 +98,12 @@ class StillClock:
 
     async def quiet(self) -> None:
         """Let everything run that can run without time, guards in the threads of this loop included."""
-        await self.settle()
-        loop = asyncio.get_running_loop()
-        while _calls_of(loop):
-            await asyncio.sleep(0)
-            if not _calls_of(loop):
-                await self.settle()  # what follows may have another call made
+        loop, begun = asyncio.get_running_loop(), -1
+        while begun != Caller.begun or _calls_of(loop):  # what follows a call may have another one made
+            begun = Caller.begun
+            while _calls_of(loop):  # noqa: ASYNC110  (threads tell no Event)
+                await asyncio.sleep(0)
+            await self.settle()
 
     async def through(self, work: Coroutine[object, object, T]) -> T:
         """Wait for work; whenever it goes no further without time, the next moment comes that somebody waits for."""
