@@ -71,10 +71,10 @@ def _became(run: Run, before: Configuration, given: Occurrence) -> Taken | Refus
 class Driver:
     """Drives one run. `run` is the run as it is now, `clock` the time it goes by.
 
-    `commands` are what `begin` gave beside the run, `left` is what a run that was cut off has left to do, `session` who goes on with it and with what,
-    `limits` are its budget. Every entry goes to the `journal`; `observe` is called with those of a commit once they are durable, first with
-    those that the run comes with; `on_rest`
-    whenever nothing but timers is under way, `on_text` with the keys of calls and the pieces of text that they show.
+    `commands` are what `begin` gave beside the run. `left` is what a run that was cut off has left to do, `session` says who goes on with it, and with
+    which model, module and budget. `limits` are its budget. Every entry goes to the `journal`. `observe` is called with the entries of each commit once they
+    are durable, first with those that the run comes with; `on_rest` whenever nothing but timers is under way; `on_text` with the keys of calls and the
+    pieces of text that they show.
     """
 
     def __init__(

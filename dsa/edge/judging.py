@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import attrs
 
 from dsa.declarations import OUTSIDE
-from dsa.edge.threads import call
+from dsa.edge.threads import run_function
 from dsa.expr import Outcome
 from dsa.machine import step_of
 from dsa.meaning import Occurrence
@@ -29,7 +29,7 @@ async def judge(
 
     Whatever the guard says, a text that had secrets in it has not passed.
     """
-    said = await call(lambda: verdict_of(name, guard, artifact, dependencies), blocks=guard.blocks)
+    said = await run_function(lambda: verdict_of(name, guard, artifact, dependencies), blocks=guard.blocks)
     result = warily(said, artifact)
     outcome: Outcome = "passed" if result.passed else "fatal" if result.fatal else "failed"
     return Judgement(name, outcome, result.feedback)

@@ -110,10 +110,9 @@ class Performer:
             began_s = clock.now_s()
             steps = await self._tried(intent.key, action, plan, root + number)
             answer = answer_in(host.run.machine, effect, steps) if plan.has_answers else fault_in(steps)
-            has_failed = isinstance(answer, Step)
             said = [*steps, answer] if isinstance(answer, Step) and answer not in steps else steps
             result = result_of(intent, said, clock.now_s() - began_s, clock.wall_ms())
-            if not has_failed or ends_its_tries(plan.about, result) or number == last:
+            if not isinstance(answer, Step) or ends_its_tries(plan.about, result) or number == last:
                 (host.settle if plan.has_answers else host.keep)(result)
                 break
             host.keep(result)

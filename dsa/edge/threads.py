@@ -87,7 +87,7 @@ class WithoutThreads:
     """Marks an event loop on which blocking calls are made in place: a simulated one, into which threads would bring chance."""
 
 
-async def call(function: Callable[[], T], *, blocks: bool) -> T:
+async def run_function(function: Callable[[], T], *, blocks: bool) -> T:
     """Call a function, in a thread when it blocks, and give its result, or raise what it raised as `in_thread` does."""
     if blocks:
         return await in_thread(function)

@@ -35,14 +35,14 @@ class SummaryJournal:
     """A `Journal` that writes the run's summary beside its entries: whenever its state or what is in doubt changes, and when it comes to rest.
 
     The summary of a run under way says how the run stands if its process dies: `in doubt`, if a person has to decide then, else `cut off`.
-    `now` returns the run as it is after the entries that are appended.
+    `current_run` returns the run as it is after the entries that are appended.
     """
 
-    def __init__(self, journal: Journal, run: Run, now: Callable[[], Run]) -> None:
-        self._journal, self._run = journal, now
-        self._now = summary_of_run(run, Standing("cut off", Unfinished()))
+    def __init__(self, journal: Journal, run: Run, current_run: Callable[[], Run]) -> None:
+        self._journal, self._current_run = journal, current_run
+        self._summary = summary_of_run(run, Standing("cut off", Unfinished()))
         self._doubts = _Doubts(run)
-        self._is_told = False
+        self._is_written = False
 
     @property
     def run(self) -> str:
@@ -65,7 +65,7 @@ class SummaryJournal:
 
     def _after(self, entries: Sequence[Entry]) -> Summary | None:
         """Return the summary after entries; None where the one that is written still holds."""
-        state, event, doubted = self._now.state, None, self._now.in_doubt
+        state, event, doubted = self._summary.state, None, self._summary.in_doubt
         doubts = self._doubts
         may_differ = doubts.is_asked
         for entry in entries:
@@ -76,13 +76,13 @@ class SummaryJournal:
             elif type(entry) is not ResultEntry:
                 may_differ = may_differ or doubts.begin_with(entry)
         if may_differ:
-            doubted = doubts.of(self._run())
-        if self._is_told and state == self._now.state and doubted == self._now.in_doubt:
+            doubted = doubts.of(self._current_run())
+        if self._is_written and state == self._summary.state and doubted == self._summary.in_doubt:
             return None
-        about = self._now.about or ("" if event is None else _text_in(event.data))
-        seq, at_ms = (self._now.events, self._now.changed_ms) if event is None else (event.seq, event.at_ms)
-        self._now = attrs.evolve(
-            self._now,
+        about = self._summary.about or ("" if event is None else _text_in(event.data))
+        seq, at_ms = (self._summary.events, self._summary.changed_ms) if event is None else (event.seq, event.at_ms)
+        self._summary = attrs.evolve(
+            self._summary,
             status="in doubt" if doubted else "cut off",
             state=state,
             about=about,
@@ -90,18 +90,18 @@ class SummaryJournal:
             changed_ms=at_ms,
             in_doubt=doubted,
         )
-        self._is_told = True
-        return self._now
+        self._is_written = True
+        return self._summary
 
     def rest(self, rest: Rest) -> None:
         """Write how the run came to rest, and go on holding it."""
         self._journal.append((), self.summary_at(rest))
-        self._is_told = False
+        self._is_written = False
 
     def release(self, summary: Summary | None = None) -> None:
         """Give up the right to write."""
         self._journal.release(summary)
-        self._is_told = False
+        self._is_written = False
 
     def summary_at(self, rest: Rest) -> Summary:
         """Return the summary of a run at rest."""

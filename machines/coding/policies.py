@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import attrs
 
 from dsa.edge.sandbox.commands import Stop
-from dsa.edge.threads import call, in_thread
+from dsa.edge.threads import in_thread, run_function
 from dsa.errors import GenerationError
 from dsa.generators.streams import StreamResult
 from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step, text_step
@@ -97,7 +97,7 @@ async def ask_model(action: Action, context: PolicyContext) -> list[Step]:
 
 async def _tools(agent: Resources) -> Mapping[str, Tool]:
     """Give the tools; servers of others are asked for theirs, once."""
-    return await call(lambda: agent.toolbox.tools, blocks=not agent.toolbox.is_listed)
+    return await run_function(lambda: agent.toolbox.tools, blocks=not agent.toolbox.is_listed)
 
 
 def _whole(result: StreamResult) -> StreamResult:

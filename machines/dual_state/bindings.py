@@ -12,7 +12,7 @@ import attrs
 
 from dsa.declarations import Prompt
 from dsa.edge.judging import dependencies_of, judge
-from dsa.edge.threads import call
+from dsa.edge.threads import run_function
 from dsa.machine import Machine, step_of
 from dsa.runs.bindings import generator_name
 from dsa.runtime.artifacts import ArtifactStore
@@ -126,7 +126,7 @@ async def _generated(generator: GeneratorInterface, asked: Context, template: Pr
     if isinstance(generator, AsyncGeneratorInterface):
         work = generator.agenerate(asked, template)
         return await asyncio.ensure_future(work)  # HTTP clients ask for the task they are in
-    return await call(lambda: generator.generate(asked, template), blocks=generator.blocks)
+    return await run_function(lambda: generator.generate(asked, template), blocks=generator.blocks)
 
 
 def _retried(actor: str, usage: Usage) -> list[Step]:

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from dsa.edge import threads
-from dsa.edge.threads import Caller, call, in_thread
+from dsa.edge.threads import Caller, in_thread, run_function
 
 
 class MuteError(Exception):
@@ -52,12 +52,12 @@ def test_what_is_raised_comes_back_but_nothing_ends_the_program(error, expected)
 @pytest.mark.parametrize("blocks", [False, True])
 def test_an_error_that_cannot_say_what_it_is_is_told_by_its_name(error, blocks):
     with pytest.raises(RuntimeError, match=f"^the call raised {type(error).__name__}$"):
-        asyncio.run(call(raising(error), blocks=blocks))
+        asyncio.run(run_function(raising(error), blocks=blocks))
 
 
 def test_what_does_not_block_is_called_in_place():
-    assert asyncio.run(call(threading.current_thread, blocks=False)) is threading.main_thread()
-    assert asyncio.run(call(threading.current_thread, blocks=True)) is not threading.main_thread()
+    assert asyncio.run(run_function(threading.current_thread, blocks=False)) is threading.main_thread()
+    assert asyncio.run(run_function(threading.current_thread, blocks=True)) is not threading.main_thread()
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_what_does_not_block_is_called_in_place():
 )
 def test_what_is_raised_in_place_ends_the_program_only_when_a_person_wants_it(error, expected):
     with pytest.raises(expected):
-        asyncio.run(call(raising(error), blocks=False))
+        asyncio.run(run_function(raising(error), blocks=False))
 
 
 def test_a_call_that_never_returns_can_be_given_up():
