@@ -17,7 +17,7 @@ import attrs
 from machines.chat.python import compiles, is_empty
 from machines.talking.arguments import object_in, unnested
 from machines.talking.names import name_told
-from machines.talking.texts import parsed
+from machines.talking.texts import parse_json
 
 #: Every kind of thing that is mended, with what it means to a reader.
 RESCUES: dict[str, str] = {
@@ -142,7 +142,7 @@ def meant(call_id: str, name: str, arguments: Any, text: str = "", error: str | 
 
 def _from_text(tool: Tool, text: str, rescues: list[str]) -> dict[str, Any] | None:
     """Read arguments that are no JSON object."""
-    said = parsed(text)
+    said = parse_json(text)
     is_lines = isinstance(said, list) and said and all(isinstance(line, str) for line in said)
     if is_lines or (isinstance(said, str) and said.strip()):
         rescues.append("text_arguments")

@@ -4,7 +4,7 @@ What they need to know of the conversation stands in the event, put there by `ne
 """
 
 from dsa.runtime.content import GuardInterface
-from machines.talking.judging import PASSED, Judging, Said, Verdict, failed_for
+from machines.talking.function_guard import PASSED, FunctionGuard, Said, Verdict, failed_for
 
 
 def _usable(call: Said) -> Verdict:
@@ -30,6 +30,10 @@ def _new(given: Said) -> Verdict:
     return failed_for("; ".join(f"{each['name']} is {each['equal_to']}" for each in made if each.get("equal_to")))
 
 
-guards: dict[str, GuardInterface] = {"usable": Judging(_usable), "fresh": Judging(_fresh), "new": Judging(_new)}
+guards: dict[str, GuardInterface] = {
+    "usable": FunctionGuard(_usable),
+    "fresh": FunctionGuard(_fresh),
+    "new": FunctionGuard(_new),
+}
 #: Passes everything: to measure what the guards are worth.
-always = Judging(lambda _said: PASSED)
+always = FunctionGuard(lambda _said: PASSED)

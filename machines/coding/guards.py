@@ -6,7 +6,7 @@ What they need to know of the workspace and of what went before stands in the ev
 from collections.abc import Callable
 
 from dsa.runtime.content import GuardInterface
-from machines.talking.judging import PASSED, Judging, Said, Verdict, failed_for
+from machines.talking.function_guard import PASSED, FunctionGuard, Said, Verdict, failed_for
 
 
 def _concrete(plan: Said) -> Verdict:
@@ -35,10 +35,10 @@ def _has_evidence(completion: Said) -> Verdict:
 
 
 guards: dict[str, GuardInterface] = {
-    "concrete": Judging(_concrete),
-    "inside_workspace": Judging(_named("inside_workspace")),
-    "command_allowed": Judging(_named("command_allowed")),
-    "not_looping": Judging(_not_looping),
-    "approved": Judging(_approved),
-    "has_evidence": Judging(_has_evidence),
+    "concrete": FunctionGuard(_concrete),
+    "inside_workspace": FunctionGuard(_named("inside_workspace")),
+    "command_allowed": FunctionGuard(_named("command_allowed")),
+    "not_looping": FunctionGuard(_not_looping),
+    "approved": FunctionGuard(_approved),
+    "has_evidence": FunctionGuard(_has_evidence),
 }

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from machines.talking.texts import parsed
+from machines.talking.texts import parse_json
 
 _NESTING = ("arguments", "args", "input", "parameters", "params", "kwargs")
 _DEEPEST = 4
@@ -12,13 +12,13 @@ _DEEPEST = 4
 def object_in(value: Any) -> dict[str, Any] | None:  # noqa: ANN401  (JSON)
     """Give an object, also one that is written as a text; None for anything else."""
     if isinstance(value, str) and value.lstrip().startswith("{"):
-        value = parsed(value, strict=False)
+        value = parse_json(value, strict=False)
     return value if isinstance(value, dict) else None
 
 
 def list_in(text: str) -> list[Any] | None:
     """Give a list that is written as a text; None for anything else."""
-    found = parsed(text) if text.lstrip().startswith("[") else None
+    found = parse_json(text) if text.lstrip().startswith("[") else None
     return found if isinstance(found, list) else None
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from machines.talking.texts import parsed
+from machines.talking.texts import parse_json
 
 Messages = Sequence[Mapping[str, Any]]
 ANSWER = "answer"
@@ -84,7 +84,7 @@ def _joined(messages: Messages) -> list[dict[str, Any]]:
 
 def read_reply(text: str) -> dict[str, Any] | None:
     """Give an answer as `content` and `tool_calls`; None for what is no such JSON."""
-    said = parsed(text)
+    said = parse_json(text)
     if not isinstance(said, dict) or not isinstance(said.get("tool"), str):
         return None
     given = said.get("arguments")

@@ -13,7 +13,7 @@ from typing import Any
 MOST_NESTED = 50
 
 
-def parsed(text: str | bytes, *, strict: bool = True) -> Any:  # noqa: ANN401  (JSON)
+def parse_json(text: str | bytes, *, strict: bool = True) -> Any:  # noqa: ANN401  (JSON)
     """Give what a text says as JSON; None for what is none, and for what is nested too deeply to be read."""
     try:
         return json.loads(text, strict=strict)

@@ -17,7 +17,7 @@ import attrs
 from dsa.edge.sandbox import Bounds, Outcome
 from machines.chat.python.errors import PythonError
 from machines.chat.python.files import MOST_BYTES, MOST_FILES, MadeFile, made
-from machines.talking.texts import parsed
+from machines.talking.texts import parse_json
 
 _MOST_VALUE, _MOST_MESSAGE, _MOST_LINE = 4_000, 600, 160
 _ENDS_S = 0.5  # the kernel counts a little less than it allowed
@@ -129,7 +129,7 @@ def _killed(number: int, outcome: Outcome, bounds: Bounds) -> PythonError:
 def _claim(results: bytes) -> tuple[_Claim, bytes]:
     """Give the first line and what follows it, or raise."""
     head, end, content = results.partition(b"\n")
-    match parsed(head):
+    match parse_json(head):
         case {"status": int(status), "said": str(said), "files": [*listed], **rest} if end and not rest:
             files = tuple(_listed(each) for each in listed)
             return _Claim(status, said, files), content
@@ -151,7 +151,7 @@ def _said(claim: _Claim, outcome: Outcome, bounds: Bounds, given: "_Given") -> s
         raise PythonError(
             "python_killed", f"The code ended its own process (exit status {claim.status}) before its end."
         )
-    match parsed(claim.said):
+    match parse_json(claim.said):
         case {"value": str(value), "error": None, "fault": ""}:
             shown = cleaned(value)
             return shown if len(shown) < _MOST_VALUE else shown[:_MOST_VALUE] + " [.. cut ..]"

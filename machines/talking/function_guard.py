@@ -18,7 +18,7 @@ def failed_for(why: str) -> Verdict:
     return ("failed", why) if why else PASSED
 
 
-class Judging(GuardInterface):
+class FunctionGuard(GuardInterface):
     """A guard made of a function."""
 
     blocks = False
