@@ -23,7 +23,7 @@ from dsa.edge.effects import action_for, answer_in, code_and_message, occurrence
 from dsa.edge.judging import exact_already, with_exact_verdicts
 from dsa.edge.news import News, came_before, cancelled_by
 from dsa.edge.outside import FromOutside
-from dsa.edge.performing import Performer
+from dsa.edge.performing import Performer, Plan
 from dsa.edge.underway import UnderWay
 from dsa.errors import OccurrenceError
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, require_known, step
@@ -243,7 +243,7 @@ class Driver:
         occurrence, intent = news.occurrence, news.intent
         line = intent.line if intent else None
         key = intent.key if intent else None
-        if intent is not None and self._unhandled(occurrence, intent):
+        if intent is not None and occurrence.event == f"{intent.effect}.failed" and self._unhandled(intent):
             self._failure = _failure(intent, occurrence.data)
             return
         try:
@@ -257,16 +257,23 @@ class Driver:
             return
         before = self.run.configuration
         run, commands = self.run.feed(given, key, at_ms=self.clock.wall_ms(), at=news.at)
-        refused = run.ledger[-1]
         self.run = run
         became = None if news.answer is None else _became(run, before, given)
         self._save(() if news.message is None or became is None else ((news.message, outcome_text(became)),))
         if news.answer is not None and became is not None and not news.answer.done():
             news.answer.set_result(became)
+        if commands:
+            await self._obey(commands, given.data)
+        else:  # it may have been refused
+            self._require_taken(run, given, line)
+
+    def _require_taken(self, run: Run, given: Occurrence, line: int | None) -> None:
+        """Stop the run when the last occurrence was refused, and had to be taken."""
+        refused = run.ledger[-1]
         if isinstance(refused, RefusalEntry) and self._must_be_taken(given) and refused.reason not in _HARMLESS:
-            what = f"{given.event} in {run.configuration.state}"
-            self._failure = Failure(what, line, refused.reason, refused.message)
-        await self._obey(commands, given.data)
+            self._failure = Failure(
+                f"{given.event} in {run.configuration.state}", line, refused.reason, refused.message
+            )
 
     def _refuse(self, news: News, error: OccurrenceError) -> None:
         """Take a message that cannot be an event of the run out of its inbox."""
@@ -281,20 +288,19 @@ class Driver:
         require_known(self.run.machine, given)
         return given
 
-    def _unhandled(self, occurrence: Occurrence, intent: Intent) -> bool:
-        """Tell whether this is a failure that no row names (S7)."""
+    def _unhandled(self, intent: Intent) -> bool:
+        """Return whether the failure of an effect is one that no row names (S7)."""
         outstanding = self.run.keys.get(intent.effect) == intent.key
-        failed = occurrence.event == f"{intent.effect}.failed"
-        return failed and outstanding and intent.effect not in self.run.machine.failures_handled
+        return outstanding and intent.effect not in self.run.machine.failures_handled
 
     def _must_be_taken(self, occurrence: Occurrence) -> bool:
         return occurrence.source is not None or self.run.machine.event_named[occurrence.event].origin != OUTSIDE
 
     def _save(self, taking: Sequence[Taking] = ()) -> None:
         """Make the entries durable that are not, and show them; messages that they came from leave the inbox in the same commit."""
-        if len(self.run.ledger) == self._saved:
-            return
         entries = self.run.ledger.after(self._saved)
+        if not entries:
+            return
         self._saved += len(entries)
         try:
             if self._journal is not None:
@@ -355,7 +361,7 @@ class Driver:
         for command in commands:
             match command:
                 case Intent():
-                    if self._may_begin:
+                    if self._failure is None and self._broken is None:  # as `_may_begin` says
                         await self._start(command, action_for(self.run, command, data))
                 case Stop(key):
                     self._under_way.stop(key)
@@ -367,20 +373,23 @@ class Driver:
 
     async def _start(self, intent: Intent, action: Action, tries: int = 0, root: int = 1) -> None:
         self._save()
-        if self._performer.is_eager(intent.effect):
-            self._under_way.start_here(intent.key, partial(self._answer, intent, action, tries, root))
-        elif intent.effect not in self.run.machine.answers:
-            fault = await self._apart(partial(self._performer.perform, intent, action, tries, root))
+        plan = self._performer.plan(intent.effect)
+        if not plan.has_answers:
+            fault = await self._apart(partial(self._performer.perform, intent, action, plan, tries, root))
             if isinstance(fault, Step):
                 self._failure = _failure(intent, fault.payload)
-        else:
-            self._under_way.start(intent.key, partial(self._answer, intent, action, tries, root))
-            for _ in range(self._performer.rounds_to_begin(intent.effect)):
-                await asyncio.sleep(0)  # effects start in the order written (S6), and none after it was cancelled (S7)
+            return
+        answer = partial(self._answer, intent, action, plan, tries, root)
+        if self._performer.is_eager(plan):
+            self._under_way.start_here(intent.key, answer)
+            return
+        self._under_way.start(intent.key, answer)
+        for _ in range(self._performer.rounds_to_begin(plan)):
+            await asyncio.sleep(0)  # effects start in the order written (S6), and none after it was cancelled (S7)
 
-    async def _answer(self, intent: Intent, action: Action, tries: int, root: int) -> None:
+    async def _answer(self, intent: Intent, action: Action, plan: Plan, tries: int, root: int) -> None:
         """Perform an effect that has answers, and tell the run."""
-        answer = await self._performer.perform(intent, action, tries, root)
+        answer = await self._performer.perform(intent, action, plan, tries, root)
         assert answer is not None, "an effect with answers is answered or fails"
         self._under_way.ended(intent.key)
         self.hear(intent, answer)

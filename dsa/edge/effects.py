@@ -44,7 +44,7 @@ _ERROR = canonical_json({"error": True})[1:-1]
 
 
 def action_for(run: Run, intent: Intent, data: object) -> Action:
-    """Give the action of an intent; `data` is that of the event which caused it. Its `key` names the run too: no other run has it."""
+    """Return the action of an intent; `data` is that of the event which caused it. Its `key` names the run too: no other run has it."""
     payload = Unwritten(partial(_payload_of, run.run_id, intent, data))
     return Action(intent.effect, payload, answers_of(run.machine, intent.effect))
 
@@ -96,14 +96,15 @@ def fault_in(steps: list[Step]) -> Step | None:
 
 def answer_in(machine: Machine, effect: str, steps: list[Step]) -> Occurrence | Step:
     """Give the occurrence that a policy's steps amount to, or the error step that says why there is none."""
-    fault = fault_in(steps)
-    if fault is not None:
-        return fault
-    events = [step for step in steps if step.type == EVENT]
-    if len(events) != 1:
-        return error_step(effect, BAD_ANSWER, f"its policy gave {len(events)} events instead of one")
-    said, declared = events[0].content, machine.answers[effect]
-    event = said.get("event")
+    count, said = 0, {}
+    for step in steps:
+        if _ERROR in step.payload_text and step.content.get("error") is True:
+            return step
+        if step.type == EVENT:
+            count, said = count + 1, step.content
+    if count != 1:
+        return error_step(effect, BAD_ANSWER, f"its policy gave {count} events instead of one")
+    event, declared = said.get("event"), machine.answers[effect]
     if event not in declared:
         return error_step(effect, BAD_ANSWER, f"its policy answered '{event}'; declared are: {', '.join(declared)}")
     verdicts = said.get("verdicts") or {}
@@ -123,8 +124,8 @@ def occurrence_of(intent: Intent, answer: Occurrence | Step) -> Occurrence:
 
 
 def result_of(intent: Intent, steps: list[Step], seconds: float = 0.0, at_ms: int = 0) -> ResultEntry:
-    """Give the record of what a policy gave, how long it took, and when it was over."""
-    return ResultEntry(intent.key, [step.without_id() for step in steps], seconds, at_ms)
+    """Return the record of what a policy gave, how long it took, and when it was over."""
+    return ResultEntry(intent.key, tuple([step.without_id() for step in steps]), seconds, at_ms)
 
 
 def steps_of(result: ResultEntry) -> list[Step]:

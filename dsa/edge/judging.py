@@ -49,11 +49,11 @@ def exact_already(run: Run, occurrence: Occurrence, key: str | None) -> Occurren
 
     One that will be refused whatever the verdicts is given back as it is.
     """
-    event = run.machine.event_named.get(occurrence.event)
-    if event is None or run.finished or (event.origin != OUTSIDE and run.keys.get(event.origin) != key):
+    event, state = run.machine.event_named.get(occurrence.event), run.configuration.state
+    if event is None or (event.origin != OUTSIDE and run.keys.get(event.origin) != key) or run.finished:
         return occurrence
-    given, needed = occurrence.verdicts, guards_for(run.machine, run.configuration.state, occurrence.event)
-    if needed != tuple(name for name, _ in given):
+    given, needed = occurrence.verdicts, guards_for(run.machine, state, occurrence.event)
+    if (given or needed) and needed != tuple([name for name, _ in given]):
         return None
     return None if given and _is_redacted(run, occurrence.data) else occurrence
 

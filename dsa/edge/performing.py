@@ -73,7 +73,7 @@ class Performer:
     _surroundings: "_Surroundings" = attrs.field(init=False)
     _allowed: frozenset[str] = attrs.field(init=False)
     _config: Mapping[str, Any] = attrs.field(init=False)
-    _plans: "dict[str, _Plan]" = attrs.field(init=False, factory=dict)
+    _plans: "dict[str, Plan]" = attrs.field(init=False, factory=dict)
 
     @_calls.default
     def _recorded_calls(self) -> Mapping[str, Sequence[CallRecord]]:
@@ -91,18 +91,20 @@ class Performer:
     def _what_policies_read(self) -> Mapping[str, Any]:
         return MappingProxyType(dict(self._binding.config))
 
-    async def perform(self, intent: Intent, action: Action, tries: int, root: int) -> Occurrence | Step | None:
+    async def perform(
+        self, intent: Intent, action: Action, plan: "Plan", tries: int, root: int
+    ) -> Occurrence | Step | None:
         """Perform an effect and record every try. `tries` were made before, all in vain; one more is always made. `root` is that of its calls.
 
         Gives its answer, an error step, or None when it has no answers and has not failed.
         """
-        effect, plan, clock, host = intent.effect, self._plan(intent.effect), self._clock, self._host
+        effect, clock, host = intent.effect, self._clock, self._host
         answer: Occurrence | Step | None = None
-        last = max(0, (plan.about.retries or 0) - tries)
+        last = max(0, plan.retries - tries) if plan.retries else 0
         for number in range(last + 1):
             if number:
                 await clock.sleep(backoff_s(number))
-            spent = self._spent(effect)
+            spent = self._spent(effect) if self._meter.has_limits else None
             if spent is not None:
                 answer = error_step(effect, BUDGET, f"its budget is spent: {spent}")
                 host.keep(result_of(intent, [answer], at_ms=clock.wall_ms()))
@@ -112,7 +114,7 @@ class Performer:
             answer = answer_in(host.run.machine, effect, steps) if plan.has_answers else fault_in(steps)
             said = [*steps, answer] if isinstance(answer, Step) and answer not in steps else steps
             result = result_of(intent, said, clock.now_s() - began_s, clock.wall_ms())
-            if not isinstance(answer, Step) or ends_its_tries(plan.about, result) or number == last:
+            if number == last or not isinstance(answer, Step) or ends_its_tries(plan.about, result):
                 (host.settle if plan.has_answers else host.keep)(result)
                 break
             host.keep(result)
@@ -120,31 +122,30 @@ class Performer:
 
     def _spent(self, effect: str) -> Limit | None:
         """Return the limit that allows no further try of an effect, or None."""
-        if not self._meter.has_limits:
-            return None
         self._meter.follow(self._host.run.ledger)
         return self._meter.exhausted(effect)
 
-    def _plan(self, effect: str) -> "_Plan":
+    def plan(self, effect: str) -> "Plan":
+        """Return what is the same each time that an effect is performed."""
         plan = self._plans.get(effect)
         if plan is None:
             machine, policy = self._host.run.machine, self._binding.effects[effect]
             about = declared(machine, effect)
             has_answers = effect in machine.answers
             is_eager = has_answers and isinstance(policy, Answering) and policy.is_eager
-            plan = self._plans[effect] = _Plan(policy, about, has_answers, is_eager)
+            called = policy.policy if isinstance(policy, Answering) else policy
+            plan = self._plans[effect] = Plan(called, about, about.retries or 0, has_answers, is_eager)
         return plan
 
-    def is_eager(self, effect: str) -> bool:
-        """Tell whether an effect is begun in the driver's own task: its policy is made for that, and may take as long as it likes."""
-        plan = self._plan(effect)
+    def is_eager(self, plan: "Plan") -> bool:
+        """Return whether an effect is begun in the driver's own task: its policy is made for that, and may take as long as it likes."""
         return plan.is_eager and self._limit_of(plan.about) is None
 
-    def rounds_to_begin(self, effect: str) -> int:
-        """Tell how often the event loop goes round until a policy has begun: its effect is a task, and below a time limit so is the policy."""
-        return 1 if self._limit_of(self._plan(effect).about) is None else 2
+    def rounds_to_begin(self, plan: "Plan") -> int:
+        """Return how often the event loop goes round until a policy has begun: its effect is a task, and below a time limit so is the policy."""
+        return 1 if self._limit_of(plan.about) is None else 2
 
-    async def _tried(self, key: str, action: Action, plan: "_Plan", root: int) -> list[Step]:
+    async def _tried(self, key: str, action: Action, plan: "Plan", root: int) -> list[Step]:
         """Call the policy once; whatever it does, steps come of it (S7). Raises ReplayMismatchError."""
         name, limit, meter = action.policy, self._limit_of(plan.about), self._meter
         calls = self._calls_under(name, key, root)
@@ -153,9 +154,8 @@ class Performer:
         try:
             if limit is None:
                 self._host.require_able()
-                steps = await calls.perform(action, plan.policy, allowed=self._allowed, with_ids=False)
-            else:
-                steps = await within(self._clock, limit, self._attempted(calls, action, plan.policy))
+                return await calls.perform(action, plan.policy, allowed=self._allowed, with_ids=False)
+            steps = await within(self._clock, limit, self._attempted(calls, action, plan.policy))
         except TimeoutError as error:
             steps = [error_of(name, error)]
         except BudgetSpentError as error:
@@ -166,8 +166,8 @@ class Performer:
         finally:
             if meter.has_limits:
                 meter.ends(name)
-        if fault_in(steps) is None:
-            return steps  # they come from a policy, and have no secrets any more
+        if fault_in(steps) is None:  # they come from a policy, and have no secrets any more
+            return steps
         return [step_without(self._binding.secrets, step) for step in self._with_call(steps, key, calls.crashed_in)]
 
     async def _attempted(self, calls: Calls, action: Action, policy: Policy) -> list[Step]:
@@ -231,11 +231,12 @@ class Performer:
 
 
 @attrs.frozen
-class _Plan:
+class Plan:
     """What is the same each time that an effect is performed."""
 
     policy: Policy
     about: Effect
+    retries: int
     has_answers: bool
     is_eager: bool
 

@@ -115,6 +115,9 @@ class HeldRun:
             return
         self._shown, self._rest = self._count, None
         log, on_moment = self._setting.log, self._setting.on_moment
+        if self.folder is None and log is None and on_moment is None:
+            self._watchers.wake()
+            return
         for number, entry in enumerate(entries[-new:], start=self._count - new + 1):
             if self.folder is not None:
                 self.folder.observe(entry, self.artifacts)

@@ -127,12 +127,11 @@ class _Doubts:
 
     def begin_with(self, entry: Entry) -> bool:
         """Return whether something may be in doubt from this entry on that was not before, or not any more."""
-        match entry:
-            case EffectEntry(effect=effect):
-                return effect in self._asking
-            case CallEntry(in_doubt=in_doubt):
-                return in_doubt == "ask"
-        return isinstance(entry, ResumedEntry | DecidedEntry)
+        if type(entry) is EffectEntry:
+            return entry.effect in self._asking
+        if type(entry) is CallEntry:
+            return entry.in_doubt == "ask"
+        return type(entry) is ResumedEntry or type(entry) is DecidedEntry
 
     def of(self, run: Run) -> Mapping[str, str]:
         """Return the keys of effects and calls in doubt, with their names. What was done before the oldest open effect is not read again."""

@@ -107,27 +107,25 @@ class Calls:
         `allowed` is what it may call, if not `action.actions`; with `with_ids` its steps have ids. Raises what a policy raised, also if another caught it: what follows
         from a crash is in no replay. Raises ReplayMismatchError when a policy does not ask for what is recorded.
         """
-        scope = self.context(action, allowed=allowed, seed=seed)
+        may = action.actions if allowed is None else frozenset(allowed)
+        scope = _Scope(self, self.record.root, action.policy, may, Ledger(seed))
         steps = await self.steps_of(policy, action, scope, with_ids=with_ids)
-        self.require_sound(self.record.root)
+        if self._fault is not None:
+            self.require_sound(self.record.root)
         return steps
 
-    def context(self, action: Action, *, allowed: Iterable[str] | None = None, seed: Iterable[Step] = ()) -> "_Scope":
-        """Give the context of the first policy, for a caller that performs it itself; `perform` does that and more."""
-        may = action.actions if allowed is None else frozenset(allowed)
-        return _Scope(self, self.record.root, action.policy, may, Ledger(seed))
-
     async def steps_of(self, policy: Policy, action: Action, scope: "_Scope", *, with_ids: bool = True) -> list[Step]:
-        """Call a policy and give its steps; `with_ids` numbers those without an id under its path."""
+        """Call a policy and return its steps; `with_ids` numbers those without an id under its path."""
         try:
             steps = steps_in(action.policy, await begun(action.policy, policy(action, scope)))
-            scope.require_all_asked()
+            if self.record.begun:
+                scope.require_all_asked()
         except (Exception, SystemExit) as error:
             if not scope.abandoned:
                 self._broken(error, scope.path, is_crash=not isinstance(error, ReplayMismatchError))
             raise
         finally:
-            scope.close()
+            scope.closed = True  # what it left under way is not recorded any more
         return self.given(steps, scope.path) if with_ids else self.without_secrets(steps)
 
     def given(self, steps: Iterable[Step], path: str) -> list[Step]:
@@ -314,10 +312,6 @@ class _Scope:
             begun = self._calls.record.begun.get(path)
             recorded = told(begun.policy, begun.payload, begun.digest) if begun else "further calls"
             raise ReplayMismatchError(path, recorded, f"nothing more by {self._actor}")
-
-    def close(self) -> None:
-        """End the policy: what it left under way is not recorded any more."""
-        self.closed = True
 
     @property
     def abandoned(self) -> bool:

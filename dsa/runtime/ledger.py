@@ -43,7 +43,13 @@ class Ledger(Generic[T]):
 
     def append(self, entry: T) -> "Ledger[T]":
         """Give the ledger with one more entry."""
-        return self.extend((entry,))
+        shared = self._shared
+        if len(shared) != self._length:
+            return Ledger((*self, entry))
+        shared.append(entry)
+        longer: Ledger[T] = Ledger.__new__(Ledger)
+        longer._shared, longer._length = shared, self._length + 1
+        return longer
 
     def extend(self, entries: Iterable[T]) -> "Ledger[T]":
         """Give the ledger with more entries."""

@@ -9,7 +9,7 @@ import hashlib
 import json
 import sysconfig
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import attrs
 
@@ -146,12 +146,15 @@ class Action:
 
 @attrs.frozen
 class Step:
-    """One thing a policy did or said: unique id, who, what type, JSON payload. TypeError for anything else."""
+    """One thing a policy did or said: unique id, who, what type, JSON payload. TypeError for anything else.
+
+    `payload_text` is the payload as JSON text, equal for equal ones.
+    """
 
     id: str
     actor: str
     type: str
-    _payload: PayloadText = attrs.field(default=_NOTHING, converter=canonical_json, alias="payload")
+    payload_text: PayloadText = attrs.field(default=_NOTHING, converter=canonical_json, alias="payload")
     _read: dict[str, Any] | None = attrs.field(default=None, init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -163,30 +166,27 @@ class Step:
 
     def under(self, step_id: str) -> "Step":
         """Give the same step under another id."""
-        return Step(step_id, self.actor, self.type, self._payload)
+        return Step(step_id, self.actor, self.type, self.payload_text)
 
     @property
     def payload(self) -> dict[str, Any]:
         """The content; a new value each time."""
-        payload: dict[str, Any] = value_of(self._payload)
+        payload: dict[str, Any] = value_of(self.payload_text)
         return payload
-
-    @property
-    def payload_text(self) -> PayloadText:
-        """The content as JSON text, equal for equal ones."""
-        return self._payload
 
     @property
     def content(self) -> dict[str, Any]:
         """The content, the same value each time: for whoever only reads, and for ledgers, whose entries nobody changes."""
-        if self._read is None:
-            object.__setattr__(self, "_read", value_of(self._payload))  # frozen for everybody else
-        return cast(dict[str, Any], self._read)
+        read = self._read
+        if read is None:
+            read = value_of(self.payload_text)
+            object.__setattr__(self, "_read", read)  # frozen for everybody else
+        return read
 
     def to_json(self, step_id: str | None = None) -> dict[str, Any]:
         """Give the step as a JSON object, under another id if one is given; `Step(**step.to_json()) == step`."""
         name = self.id if step_id is None else step_id
-        return {"id": name, "actor": self.actor, "type": self.type, "payload": value_of(self._payload)}
+        return {"id": name, "actor": self.actor, "type": self.type, "payload": value_of(self.payload_text)}
 
     def without_id(self) -> dict[str, Any]:
         """Return the step as a ledger keeps it in a result: its id follows from the effect's key and its place."""
@@ -194,7 +194,7 @@ class Step:
 
     def canonical(self) -> str:
         """Give one line of text that is equal for equal steps alone."""
-        return f"{json.dumps([self.id, self.actor, self.type])}{self._payload}"
+        return f"{json.dumps([self.id, self.actor, self.type])}{self.payload_text}"
 
 
 def event_step(

@@ -152,7 +152,7 @@ class Run:
         accepted: tuple[tuple[str, str], ...] = ()
         if move.finalises is not None or move.revokes or move.event == SPECIFICATION:
             steps, accepted = views_after(move, steps)
-        changed = changes(move, self.configuration.values, values)
+        changed = changes(move, self.configuration.values, values) if move.updated else ()
         entries: list[Entry] = [arrived, RowEntry(move.line, move.source, move.target, changed, accepted)]
         intents = list[Intent]()
         for ordinal, effect, _ in move.started:
@@ -165,12 +165,14 @@ class Run:
             Configuration(move.target, values, move.outstanding),
             self.ledger.extend(entries),
             seq,
-            keys_after(move, self.keys, place),
+            keys_after(move, self.keys, place) if move.started or move.ended else self.keys,
             steps,
             arrived.data if arrived.event == SPECIFICATION else self.specification,
-            timers_after(move, self.timers, arrived.at_ms),
+            timers_after(move, self.timers, arrived.at_ms) if move.timers else self.timers,
             *places_after(move, arrived, self.entered, self.taken),
         )
+        if not (move.stopped or move.timers):
+            return moved, tuple(intents)
         stopped = [Stop(self.keys[effect], effect) for effect in move.stopped]
         return moved, (*stopped, *move.timers, *intents)
 
