@@ -6,11 +6,13 @@ sentence and what to do.
 """
 
 import asyncio
+import inspect
 import logging
 import os
 import sys
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -22,7 +24,6 @@ from dsa.edge.http.retries import MAYBE_CHARGED, Retries
 from dsa.errors import GenerationError, ModelUnavailable
 from dsa.generators.awaiting import waited_for
 from dsa.generators.bounds import require_bounds
-from dsa.generators.lite_clients import close_clients, forget_clients_of_ended_loops
 from dsa.generators.lite_errors import Asked
 from dsa.generators.lite_replies import Reply, read_stream, read_whole
 from dsa.generators.seeds import derive_seed
@@ -227,7 +228,7 @@ async def _alone(asked: Coroutine[Any, Any, _T]) -> _T:
         return await asked
     finally:
         if "litellm" in sys.modules:
-            await close_clients(_litellm())
+            await _close_clients(_litellm())
 
 
 _STREAMED: Mapping[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
@@ -321,3 +322,37 @@ def _imported() -> Any:  # noqa: ANN401  # litellm's types are not followed
         litellm.disable_hf_tokenizer_download = True
     logging.getLogger("LiteLLM").setLevel(logging.CRITICAL)
     return litellm
+
+
+_LOOPS: "weakref.WeakValueDictionary[int, asyncio.AbstractEventLoop]" = weakref.WeakValueDictionary()
+
+
+def forget_clients_of_ended_loops(litellm: Any) -> None:  # noqa: ANN401  # litellm has no types of its own here
+    """Take out what was kept for another loop that had the number of this one, and the one client that is kept for all loops.
+
+    LiteLLM (1.106.2) knows loops by a number that a later one may have again; a client of a loop that has ended fails in the next one
+    (`Event loop is closed`).
+    """
+    # Anthropic's streams use the one for all; it is made anew, and then kept by loop.
+    vars(litellm).pop("module_level_aclient", None)
+    loop = asyncio.get_running_loop()
+    if _LOOPS.get(id(loop)) is not loop:
+        _taken_out(litellm.in_memory_llm_clients_cache)
+        _LOOPS[id(loop)] = loop
+
+
+async def _close_clients(litellm: Any) -> None:  # noqa: ANN401  # litellm has no types of its own here
+    """Close what is kept for this loop, which is about to end."""
+    for client in _taken_out(litellm.in_memory_llm_clients_cache):
+        closed = client.close()
+        if inspect.isawaitable(closed):
+            await closed
+
+
+def _taken_out(cache: Any) -> list[Any]:  # noqa: ANN401  # litellm's own types
+    """Take out the clients of the running loop, whose names end as LiteLLM ends them."""
+    own = cache.update_cache_key_with_event_loop("")
+    names = [name for name in list(cache.cache_dict) if str(name).endswith(own)]
+    for name in names:
+        cache.ttl_dict.pop(name, None)
+    return [client for name in names if (client := cache.cache_dict.pop(name, None)) is not None]

@@ -4,12 +4,14 @@ Takes text, gives a `Reading`: the machine, or None when there is an error, and 
 stage runs on what the stages before could read, so that one reading reports the faults of the whole document.
 """
 
+from collections.abc import Iterable
+
 import attrs
 
 from dsa.claims import Property, Scenario
-from dsa.declarations import STAY, Effect, Prompt, Transition
+from dsa.declarations import STAY, Effect, Prompt, State, Transition
 from dsa.errors import Diagnostic, Span
-from dsa.lang import cells, declare, expand, nesting, prompts, rows
+from dsa.lang import cells, declare, expand, prompts, rows
 from dsa.lang.columns import COLUMNS, NAMED, PARTS, SECTIONS, Record, records
 from dsa.lang.findings import Findings
 from dsa.lang.markdown import Bullet, Cell, Document, Line, Section, read
@@ -72,7 +74,7 @@ def read_machine(text: str, path: str = "<text>") -> Reading:
     transitions = expand.expand(steps).rows if steps else rows.resolved(written, names, findings)
     targets = [] if steps else _targets(transitions)
     at = parts.of("states")[0].heading.span() if parts.of("states") else parts.document.start
-    initial = nesting.initial_state(declared.states, targets, at, findings) if declared.states else ""
+    initial = _initial_state(declared.states, targets, at, findings) if declared.states else ""
     made = Machine(
         name=name,
         transitions=transitions,
@@ -216,9 +218,9 @@ def _declared(parts: Parts, steps: Steps | None, findings: Findings) -> tuple[De
         events = declare.from_outside(rows.mentioned_events(written))
     if not parts.of("effects"):
         effects = declare.with_places(effects, rows.mentioned_effects(written))
-    listed = nesting.with_parents(declare.states(_filled(parts, "states", findings), findings))
+    listed = _with_parents(declare.states(_filled(parts, "states", findings), findings))
     states = (
-        listed if parts.of("states") else nesting.from_rows(rows.mentioned_states(written), rows.first_source(written))
+        listed if parts.of("states") else _states_from_rows(rows.mentioned_states(written), rows.first_source(written))
     )
     declared = Declared(parameters, variables, events, guards, effects, states)
     require_references(declared, origins, judged, findings, effects_listed=bool(parts.of("effects")))
@@ -289,3 +291,80 @@ def claims(
     found = [read_property(bullet, scope, require_fair, findings) for bullet in bullets]
     scenarios = [read_scenario(section, names, machine, findings) for section in parts.of("scenario")]
     return tuple(item for item in found if item is not None), tuple(scenarios)
+
+
+def _with_parents(states: Iterable[State]) -> tuple[State, ...]:
+    """Add the parents that dotted names imply, each before its first child."""
+    listed = tuple(states)
+    known = {state.name for state in listed}
+    found: list[State] = []
+    for state in listed:
+        parts = state.name.split(".")
+        for length in range(1, len(parts)):
+            parent = ".".join(parts[:length])
+            if parent not in known:
+                known.add(parent)
+                found.append(State(parent, span=state.span))
+        found.append(state)
+    return tuple(found)
+
+
+def _states_from_rows(mentioned: list[tuple[str, Span]], initial: str) -> tuple[State, ...]:
+    """Give the states of a document without a States table: those its rows mention. `initial` is the initial one."""
+    names = dict.fromkeys(name for name, _ in mentioned)
+    spans = dict(reversed(mentioned))
+    return _with_parents(State(name, "initial" if name == initial else "", span=spans[name]) for name in names)
+
+
+def _initial_state(states: tuple[State, ...], targets: Iterable[tuple[str, Span]], at: Span, findings: Findings) -> str:
+    """Find the machine's initial state, and check that every parent that is entered has one initial child.
+
+    The initial state is the top-level state marked initial; when no top-level state is marked and exactly one state
+    is, it is that one.
+    """
+    marked = [state for state in states if state.kind == "initial"]
+    _require_leaves_final(states, findings)
+    for state in marked:
+        twins = [other for other in marked if other.parent == state.parent]
+        if len(twins) > 1 and state is not twins[0]:
+            where = f"of {state.parent}" if state.parent else "of the machine"
+            message = f"{twins[0].name} and {state.name} are both the initial state {where}"
+            findings.error("DSA206", message, state.span or at, "mark one of them")
+    top = [state for state in marked if state.parent is None] or marked
+    if not marked:
+        hint = "mark one with kind 'initial' in the States table"
+        findings.error("DSA206", "no state is initial", at, hint, about=_all_names(states))
+        return states[0].name if states else ""
+    if top[0].parent is not None and len({state.parent for state in top}) > 1:
+        message = "no top-level state is initial, and several nested ones are"
+        findings.error("DSA206", message, at, "mark the top-level state that the machine starts in")
+    _require_entries(states, [(top[0].name, top[0].span or at), *targets], findings)
+    return top[0].name
+
+
+def _require_leaves_final(states: tuple[State, ...], findings: Findings) -> None:
+    parents = {state.parent for state in states}
+    for state in states:
+        if state.kind == "final" and state.name in parents and state.span is not None:
+            message = f"{state.name} is final and has children"
+            findings.error("DSA206", message, state.span, "mark the children that are final instead")
+
+
+def _require_entries(states: tuple[State, ...], targets: Iterable[tuple[str, Span]], findings: Findings) -> None:
+    finals = {state.name for state in states if state.kind == "final"}  # reported already
+    parents = {state.parent for state in states} - finals
+    entries = {state.parent: state.name for state in states if state.kind == "initial"}
+    for target, span in targets:
+        inner = target
+        while inner in parents and inner in entries:
+            inner = entries[inner]
+        if inner in parents:
+            hint = "mark one of its children with kind 'initial' in the States table, or name the child"
+            message = f"{inner} has children and none is initial, so it cannot be entered"
+            children = (state for state in states if state.parent == inner)
+            findings.error("DSA206", message, span, hint, about=_all_names(children))
+
+
+def _all_names(states: Iterable[State]) -> str:
+    """Name several states at once: that none of them is initial may follow from a fault in the row of one."""
+    return ".".join(state.name for state in states)

@@ -244,7 +244,7 @@ def effects(records: list[Record], findings: Findings) -> tuple[declarations.Eff
 
 
 def states(records: list[Record], findings: Findings) -> tuple[declarations.State, ...]:
-    """Read the States table, as written: parents that are not listed are added by `dsa.lang.nesting`."""
+    """Read the States table, as written: parents that are not listed are added by `dsa.lang.build`."""
     found = []
     for record in declaring(records, findings):
         name = cells.declared_name(record["state"], "a state", findings)

@@ -3,14 +3,14 @@
 Takes the tree, gives the document's text with the file's line for each of its lines, and findings. The text is read like any other.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
 from dsa import expr
 from dsa.declarations import OUTSIDE
+from dsa.expr import Arithmetic, Boolean, Compare, Expr, Integer, Name, Symbol, walk
 from dsa.lang.scxml_actions import Actions, comes_back, is_delayed
-from dsa.lang.scxml_data import Datum, datum_of
 from dsa.lang.scxml_exprs import ForeignError, read_foreign
 from dsa.lang.scxml_names import Naming
 from dsa.lang.scxml_states import NOT_READ, STATES, Log, Moved, Place, Places
@@ -20,6 +20,76 @@ from dsa.tables import table_lines
 
 _PLATFORM = ("done.state.", "done.invoke.", "error.execution", "error.communication", "error.platform")
 _MOST_PATHS = 64
+
+
+DOMAIN = "urn:dsa:machine domain"
+_SCRATCH = "scratch"
+
+
+@attrs.define
+class _Datum:
+    """A datum: what it starts with, and its domain as a table writes it, once known. `values` are an enumeration's.
+
+    SCXML declares no domains. A truth value is `bool`; a text has the texts it meets; a whole number has the range of the numbers it is
+    compared with or set to, which is a guess, unless `dsa:domain` says it.
+    """
+
+    id: str
+    initial: Expr | None
+    line: int
+    declared: str | None = None
+    domain: str | None = None
+    values: tuple[str, ...] = ()
+    is_guess: bool = False
+
+    @property
+    def is_scratch(self) -> bool:
+        """Tell whether it only keeps a value aside within a transition."""
+        return self.declared == _SCRATCH
+
+    def learn(self, expressions: Iterable[Expr], assigned: Iterable[tuple[str, Expr]]) -> None:
+        """Work the domain out."""
+        met = [self.initial, *(value for name, value in assigned if name == self.id), *self._compared(expressions)]
+        if self.declared is not None and not self.declared.startswith("{"):
+            self.domain = self.declared
+        elif isinstance(self.initial, Boolean):
+            self.domain = "bool"
+        elif isinstance(self.initial, Symbol):
+            texts = self.declared.strip("{} ").split(",") if self.declared else []
+            found = [text.strip() for text in texts] + [item.value for item in met if isinstance(item, Symbol)]
+            self.values = tuple(dict.fromkeys(found))
+            self.domain = "{" + ", ".join(self.values) + "}"
+        elif isinstance(self.initial, Integer):
+            numbers = [item.value for item in met if isinstance(item, Integer)]
+            self.domain, self.is_guess = f"{min(numbers)}..{max(numbers)}", True
+
+    def _compared(self, expressions: Iterable[Expr]) -> Iterable[Expr]:
+        """Give the constants that this is compared with, by itself or within a sum."""
+        for node in (node for each in expressions for node in walk(each)):
+            if isinstance(node, Compare):
+                sides = [node.first, *(operand for _, operand in node.rest)]
+                if any(self._is_about(side) for side in sides):
+                    yield from (side for side in sides if isinstance(side, Integer | Symbol))
+
+    def _is_about(self, expr: Expr) -> bool:
+        named = isinstance(expr, Name | Arithmetic)
+        return named and any(isinstance(node, Name) and node.name == self.id for node in walk(expr))
+
+
+def _datum_of(element: Element) -> _Datum:
+    """Read a `<data>`. Raises ForeignError."""
+    name = element.get("id") or ""
+    if not name or not name.isidentifier():
+        raise ForeignError(f"a <data> needs an id that is a name, not '{name}'")
+    if element.get("src"):
+        raise ForeignError(f"'{name}' is read from elsewhere (src); write its value")
+    text = element.get("expr") or element.text.strip()
+    if not text:
+        raise ForeignError(f"'{name}' has no initial value")
+    value = read_foreign(text)
+    if not isinstance(value, Boolean | Integer | Symbol):
+        raise ForeignError(f"'{name}' must start with a truth value, a whole number or a text, not '{text}'")
+    return _Datum(name, value, element.line, element.get(DOMAIN))
 
 
 @attrs.frozen
@@ -42,7 +112,7 @@ class Foreign(Log):
         self._root = root
         self._naming = Naming()
         self._places = Places(root, self._naming, self)
-        self._data: dict[str, Datum] = {}
+        self._data: dict[str, _Datum] = {}
         self._rows: list[tuple[Sequence[str], int]] = []
         self._judged: dict[str, dict[str, None]] = {}
         self._answered: dict[str, str] = {}  # the effect whose answer is an event that is raised
@@ -65,7 +135,7 @@ class Foreign(Log):
                 if child.tag != "data":
                     continue
                 try:
-                    datum = datum_of(child)
+                    datum = _datum_of(child)
                 except ForeignError as fault:
                     self.error(child.line, str(fault))
                     continue
@@ -270,7 +340,7 @@ class Foreign(Log):
             self.error(self._root.line, "there is no transition" if self._events() or not any(self._moves) else unnamed)
         return Written("\n".join(text for text, _ in lines) + "\n", tuple(line for _, line in lines))
 
-    def _domain(self, datum: Datum) -> str:
+    def _domain(self, datum: _Datum) -> str:
         if datum.values:
             return "{" + ", ".join(map(self._naming.value, datum.values)) + "}"
         return datum.domain or ""

@@ -5,7 +5,7 @@ asynchronous: one event loop for each test, which is closed with it. Where a loo
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,6 @@ from dsa.meaning import Occurrence, Refusal, Taken, start, step
 from dsa.testing import watching
 from dsa.testing.coverage import Coverage
 from dsa.testing.implementations import Answer, Implementation, MakeImplementation, Observed, Refused, View, view_of
-from dsa.testing.remembered import Remembered
 from dsa.trace import show_occurrence
 
 
@@ -45,7 +44,7 @@ class Lockstep:
         self._implementation, self._coverage, self._observed = implementation, coverage, observed
         self._loop: asyncio.AbstractEventLoop | None = None
         self._told, self._fed = ["  0  start"], 0
-        self._remembered = Remembered()
+        self._remembered = _Remembered()
         self._row_index = {id(row): place for place, row in enumerate(machine.transitions)}
         if coverage is not None:
             coverage.begin(self.configuration.state)
@@ -239,3 +238,32 @@ def play_into(
                 lockstep.feed(occurrence)
         finally:
             lockstep.close()
+
+
+class _Remembered:
+    """What a table has no names for, as an implementation has shown it so far: keys of effects (S7) and deadlines of timers (S11)."""
+
+    def __init__(self) -> None:
+        self._keys: Mapping[str, str] = {}
+        self._used = set[str]()
+        self._deadlines: Mapping[str, object] = {}
+
+    def differences(self, shown: View, taken: Taken | None) -> Iterator[tuple[str, str, str]]:
+        """Give what, what it must be, and what it is; `taken` is the row that was taken since the last view, None when none was."""
+        yield from self._keys_that_differ(shown.keys or {}, frozenset(taken.effects if taken else ()))
+        if taken is None:
+            for timer, due in sorted((shown.timers or {}).items()):
+                before = self._deadlines.get(timer, due)
+                if due != before:
+                    yield f"the deadline of {timer}", str(before), str(due)
+        self._deadlines = shown.timers or {}
+
+    def _keys_that_differ(self, keys: Mapping[str, str], emitted: frozenset[str]) -> Iterator[tuple[str, str, str]]:
+        for effect, key in sorted(keys.items()):
+            is_new = effect in emitted or effect not in self._keys
+            if is_new and key in self._used:
+                yield f"the key of {effect}", "one that was not used before", key
+            elif not is_new and key != self._keys[effect]:
+                yield f"the key of {effect}", self._keys[effect], key
+            self._used.add(key)
+        self._keys = keys

@@ -8,21 +8,115 @@ clone's working tree is what the run has made. It knows no ledger and no driver.
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
+
+import attrs
 
 from dsa.edge.git.branch import Branch
 from dsa.edge.git.history import Commit, commit_bytes, history
 from dsa.edge.git.messages import message_of, record_in
+from dsa.edge.git.names import file_name
 from dsa.edge.git.objects import ArtifactStoreError, DurableObjects, SyncFailed
 from dsa.edge.git.repository import make_ready
-from dsa.edge.git.texts import Batch, Texts, new_path
-from dsa.edge.git.view import file_names, newest_passed, write_view
-from dsa.runtime.artifacts import Attempt, Attempts, attempt_of
+from dsa.edge.git.trees import FILE, FOLDER, Tree, read_tree, with_entry, write_tree
+from dsa.edge.git.waiting import wait_for_gc
+from dsa.expr import Outcome
+from dsa.runtime.artifacts import Attempt, Attempts, attempt_of, short_id
 from dsa.runtime.content import Artifact
 from dsa.runtime.ledger import VerdictEntry
 
 _LOCK_PATIENCE_S, _GC_PATIENCE_S = 30.0, 600.0
+
+
+_PAGE = 100  # steps in one folder
+_AT_ONCE = 500  # texts that are looked for together
+
+
+def _new_path(step: str, rank: int) -> str:
+    """Give the path for a step's texts; `rank` counts the steps of the run before it."""
+    page = rank // _PAGE
+    return f"+{page}/{file_name(step)}" if page else file_name(step)
+
+
+@attrs.define
+class _Batch:
+    """What is written for one record, kept until it is safe."""
+
+    _objects: DurableObjects
+    _gc_patience_s: float
+    _written: list[tuple[str, str, bytes]] = attrs.field(factory=list)
+
+    def write(self, kind: str, body: bytes) -> str:
+        """Write an object and give its id."""
+        object_id = self._objects.write(kind, body)
+        self._written.append((object_id, kind, body))
+        return object_id
+
+    def outlast_gc(self) -> None:
+        """Have everything there after all `git gc` that run now: what they took away is written again.
+
+        One that begins later finds what has a ref by then, and takes nothing of it.
+        """
+        wait_for_gc(self._objects.repository, self._gc_patience_s)
+        missing = set(self._objects.missing([object_id for object_id, _, _ in self._written]))
+        for object_id, kind, body in self._written:
+            if object_id in missing:
+                self._objects.write(kind, body)
+
+
+class _Texts:
+    """Puts texts into trees, and remembers the trees of the last one.
+
+    Folders are of bounded size: a commit costs the same however many texts there are.
+    """
+
+    def __init__(self, objects: DurableObjects) -> None:
+        self._objects = objects
+        self._recent: dict[str, Tree] = {}
+
+    def put(self, root: str | None, path: str, text: bytes, batch: _Batch) -> str:
+        """Give the tree with a text at a path, in the place of what was there."""
+        trees: dict[str, Tree] = {}
+        changed = self._with(root, path.split("/"), batch.write("blob", text), batch, trees)
+        self._recent = trees
+        return changed
+
+    def _with(self, root: str | None, parts: Sequence[str], blob: str, batch: _Batch, trees: dict[str, Tree]) -> str:
+        tree: Tree = {} if root is None else self._tree(root)
+        name, *inner = parts
+        if inner:
+            mode, below = tree.get(name, ("", ""))
+            folder = self._with(below if mode == FOLDER else None, inner, blob, batch, trees)
+            tree = with_entry(tree, name, FOLDER, folder)
+        else:
+            tree = with_entry(tree, name, FILE, blob)
+        changed = batch.write("tree", write_tree(tree))
+        trees[changed] = tree
+        return changed
+
+    def _tree(self, tree_id: str) -> Tree:
+        return self._recent.get(tree_id) or read_tree(self._objects.read(tree_id))
+
+    def find(self, places: Mapping[str, tuple[str, str]]) -> Iterator[tuple[str, bytes]]:
+        """Give the texts that stand at paths in trees, each with the name it was asked for by. KeyError: a path is not there."""
+        waiting = iter(places.items())
+        while some := dict(islice(waiting, _AT_ONCE)):
+            yield from self._found(some).items()
+
+    def _found(self, places: Mapping[str, tuple[str, str]]) -> dict[str, bytes]:
+        at = {name: tree for name, (tree, _) in places.items()}
+        left = {name: path.split("/") for name, (_, path) in places.items()}
+        while left:
+            trees = {tree_id: read_tree(body) for tree_id, body in self._read(at[name] for name in left).items()}
+            at |= {name: trees[at[name]][parts[0]][1] for name, parts in left.items()}
+            left = {name: parts[1:] for name, parts in left.items() if parts[1:]}
+        bodies = self._read(at.values())
+        return {name: bodies[blob] for name, blob in at.items()}
+
+    def _read(self, object_ids: Iterable[str]) -> Mapping[str, bytes]:
+        return self._objects.read_all(dict.fromkeys(object_ids))
 
 
 class GitArtifacts:
@@ -51,7 +145,7 @@ class GitArtifacts:
         self._now_s, self._gc_patience_s = now_s, gc_patience_s
         self._objects = DurableObjects(self.path)
         self._branch = Branch(self.path, run_id, lock_patience_s, gc_patience_s)
-        self._texts = Texts(self._objects)
+        self._texts = _Texts(self._objects)
         self._thread = threading.Lock()
         self._is_dead = False
         self._forget()
@@ -84,7 +178,7 @@ class GitArtifacts:
 
     def _append(self, record: Attempt | VerdictEntry, text: bytes | None = None) -> None:
         while not self._has(record):
-            batch = Batch(self._objects, self._gc_patience_s)
+            batch = _Batch(self._objects, self._gc_patience_s)
             if self._commits(record, text, batch):
                 batch.outlast_gc()
                 return
@@ -105,11 +199,11 @@ class GitArtifacts:
                 self._is_dead = True
                 raise
 
-    def _commits(self, record: Attempt | VerdictEntry, text: bytes | None, batch: Batch) -> bool:
+    def _commits(self, record: Attempt | VerdictEntry, text: bytes | None, batch: _Batch) -> bool:
         """Write the objects, then the ref. False when the branch is not where it was."""
         path, tree = "", self._tree
         if text is not None:
-            path = self._paths.get(record.step) or new_path(record.step, len(self._paths))
+            path = self._paths.get(record.step) or _new_path(record.step, len(self._paths))
             tree = self._texts.put(tree, path, text, batch)
         assert tree is not None, "a verdict comes after its artifact"
         body = commit_bytes(tree, self._tip, self._message(record, path), now_s=self._now_s())
@@ -159,10 +253,10 @@ class GitArtifacts:
         is a view: nothing reads it back. FileExistsError when something is there.
         """
         everything = self.attempts()
-        attempts = newest_passed(everything) if only_passed else everything
+        attempts = _newest_passed(everything) if only_passed else everything
         with self._thread:
             texts = self._texts.find({a.artifact_id: self._places[a.artifact_id] for a in attempts})
-            write_view(Path(folder), attempts, texts, file_names(attempts, suffix))
+            _write_view(Path(folder), attempts, texts, _file_names(attempts, suffix))
 
     def _with_texts(self, attempts: Iterable[Attempt]) -> Iterator[Artifact]:
         """Give artifacts, their texts checked against their digests."""
@@ -212,3 +306,47 @@ class GitArtifacts:
             self._attempts.add(record)
             self._places[record.artifact_id] = (tree, path)
             self._paths[record.step] = path
+
+
+_WORDS: Mapping[Outcome | None, str] = {"passed": "-passed", "failed": "-rejected", "fatal": "-fatal", None: ""}
+
+
+def _file_names(attempts: Iterable[Attempt], suffix: str) -> dict[str, str]:
+    """Give a path for each attempt, by its id: `STEP/ATTEMPT-VERDICT.txt`; a name that is taken gets the id's short form."""
+    names: dict[str, str] = {}
+    taken = set[str]()
+    for attempt in attempts:
+        folder, word = file_name(attempt.step), _WORDS[attempt.outcome]
+        name = f"{folder}/{attempt.version}{word}{suffix}"
+        if name in taken:
+            name = (
+                f"{folder}/{attempt.version}{word}-{file_name(short_id(attempt.artifact_id, attempt.run_id))}{suffix}"
+            )
+        taken.add(name)
+        names[attempt.artifact_id] = name
+    return names
+
+
+def _newest_passed(attempts: Iterable[Attempt]) -> list[Attempt]:
+    """Give for each step the newest attempt whose last verdict is `passed`."""
+    return list({attempt.step: attempt for attempt in attempts if attempt.outcome == "passed"}.values())
+
+
+def _write_view(
+    folder: Path, attempts: Iterable[Attempt], texts: Iterator[tuple[str, bytes]], names: Mapping[str, str]
+) -> None:
+    """Write texts, and what was said of them last, under the names given. FileExistsError unless the folder is empty."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(f"{folder} is not empty; name a folder that is, or one that is not there yet")
+    for artifact_id, text in texts:
+        _write(folder / names[artifact_id], text)
+    for attempt in attempts:
+        feedback = attempt.verdicts[-1].feedback if attempt.verdicts else ""
+        if feedback:
+            file = folder / names[attempt.artifact_id]
+            _write(file.with_name(f"{file.name}.feedback.txt"), f"{feedback}\n".encode("utf-8", "surrogatepass"))
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)

@@ -7,8 +7,8 @@ httpx is imported on the first call.
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,6 @@ import attrs
 from dsa.edge.http.decoding import DecodingError, StreamDecoder
 from dsa.edge.http.endpoint import Endpoint
 from dsa.edge.http.failures import Asked, ServerError, refused
-from dsa.edge.http.kept import Kept
 from dsa.edge.http.retries import Retries
 from dsa.errors import GenerationError, ModelUnavailable
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     import ssl
 
     import httpx
+
 
 _MOST_ERROR_BYTES = 64 * 1024
 _GOOD = 200
@@ -68,7 +68,7 @@ class Server:
     ) -> None:
         self.endpoint = endpoint
         self._limits = limits or Limits()
-        self._kept = Kept() if keeps_connection else None
+        self._kept = _Kept() if keeps_connection else None
         self._retries = Retries(self._limits.retries, self._limits.pause_s, self._limits.longest_pause_s)
         variable, found = endpoint.key(key_variable, os.environ)
         self.asked = Asked(endpoint.model, endpoint.base, variable, key or found)
@@ -267,3 +267,63 @@ def _trusted() -> "ssl.SSLContext":
     """Give the certificates that are trusted; read once, which takes longer than a request."""
     context: ssl.SSLContext = _httpx().create_ssl_context()
     return context
+
+
+_MOST_BEHIND_S = 0.05
+
+
+class _Kept:
+    """The clients of one server, one for each event loop. Several threads may use it, each with its own loop.
+
+    A client must not be used, and cannot be closed, outside of its loop; and nobody but the loop knows when that ends.
+    """
+
+    def __init__(self) -> None:
+        self._reading: set[asyncio.Task[None]] = set()
+        self._clients: dict[asyncio.AbstractEventLoop, tuple[httpx.AsyncClient, AsyncGenerator[None, None]]] = {}
+
+    @asynccontextmanager
+    async def client(self, opened: Callable[[], "httpx.AsyncClient"]) -> AsyncIterator["httpx.AsyncClient"]:
+        """Give the client of the running loop, opened at its first use; an answer that is still read is waited for."""
+        loop = asyncio.get_running_loop()
+        if reading := [task for task in self._reading if task.get_loop() is loop]:
+            await asyncio.wait(reading)
+        if loop not in self._clients:
+            for known in [known for known in list(self._clients) if known.is_closed()]:
+                self._clients.pop(known, None)
+            client = opened()
+            closing = _closed_with_its_loop(client)
+            await anext(closing)
+            self._clients[loop] = client, closing
+        yield self._clients[loop][0]
+
+    async def aclose(self) -> None:
+        """Close the client of the running loop, if there is one."""
+        _, closing = self._clients.pop(asyncio.get_running_loop(), (None, None))
+        if closing is not None:
+            await closing.aclose()
+
+    def read_on(self, pieces: AsyncGenerator[bytes, None]) -> None:
+        """Read what comes behind a whole answer, beside everything else: only a connection whose answer was read can be used again."""
+        task = asyncio.create_task(_read_to_the_end(pieces))
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+
+
+async def _read_to_the_end(pieces: AsyncGenerator[bytes, None]) -> None:
+    """Read for a moment, and close."""
+    try:
+        with suppress(TimeoutError, GenerationError):  # what was wanted is there
+            async with asyncio.timeout(_MOST_BEHIND_S):
+                async for _ in pieces:
+                    pass
+    finally:
+        await pieces.aclose()
+
+
+async def _closed_with_its_loop(client: "httpx.AsyncClient") -> AsyncGenerator[None, None]:
+    """Wait for the end of the loop: it closes generators that are still open (`shutdown_asyncgens`)."""
+    try:
+        yield
+    finally:
+        await client.aclose()

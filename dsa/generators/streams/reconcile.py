@@ -5,10 +5,10 @@ can be shown of the text, and in the end the calls. Pure: no clock, no random, n
 result, ids that had to be made included. Whatever the chunks hold, it raises nothing but TypeError for what is no chunk.
 """
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from dsa.generators.streams.chunks import BadChunkError, objects_of
 from dsa.generators.streams.display import Display
 from dsa.generators.streams.ending import Gathered, conclude
 from dsa.generators.streams.result import StreamError, StreamResult
@@ -41,8 +41,8 @@ class StreamReconciler:
         if type(chunk) is dict:
             return self._feed(chunk)
         try:
-            return "".join([self._feed(part) for part in objects_of(chunk)])
-        except BadChunkError as error:
+            return "".join([self._feed(part) for part in _objects_of(chunk)])
+        except _BadChunkError as error:
             self._gathered.fail(StreamError("bad_chunk", str(error)))
             return ""
 
@@ -156,3 +156,51 @@ def _error_of(chunk: Mapping[str, Any]) -> StreamError:
     message = error if isinstance(error, str) else told.get("message")
     status = next((told[key] for key in ("code", "status", "type") if isinstance(told.get(key), int | str)), None)
     return StreamError("provider_error", str(message or "the provider sent an error without a message"), status)
+
+
+#: What lines of server-sent events begin with that say nothing here.
+_SILENT = (":", "event:", "id:", "retry:")
+
+
+class _BadChunkError(ValueError):
+    """Raised for a chunk that is no JSON object; TypeError for a value that can be none."""
+
+
+def _objects_of(chunk: object) -> Iterator[dict[str, Any]]:
+    """Give the objects of a chunk: none for a comment or `[DONE]`, several when several lines came as one."""
+    if isinstance(chunk, Mapping):
+        yield dict(chunk)
+    elif isinstance(chunk, str | bytes | bytearray):
+        text = chunk if isinstance(chunk, str) else bytes(chunk).decode("utf-8", "replace")
+        yield from _objects_of_text(text.lstrip("\ufeff"))
+    elif hasattr(chunk, "model_dump"):
+        yield chunk.model_dump()
+    elif chunk is not None:
+        raise TypeError(f"a chunk is a mapping, JSON text, or has model_dump(); not {type(chunk).__name__}")
+
+
+def _objects_of_text(text: str) -> Iterator[dict[str, Any]]:
+    if text.lstrip().startswith("{"):
+        try:
+            yield json.loads(text)
+        except (ValueError, RecursionError):
+            pass  # several objects, a line each: read below
+        else:
+            return
+    for line in text.splitlines():
+        said = line.strip()
+        if said and not said.startswith(_SILENT):
+            yield from _objects_of_line(said.removeprefix("data:").strip())
+
+
+def _objects_of_line(text: str) -> Iterator[dict[str, Any]]:
+    if text in {"", "[DONE]"}:
+        return
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _BadChunkError(f"a piece of the stream is no JSON: {text[:80]!r}") from error
+    for part in value if isinstance(value, list) else [value]:  # Gemini sends errors in a list
+        if not isinstance(part, dict):
+            raise _BadChunkError(f"a piece of the stream is no JSON object: {text[:80]!r}")
+        yield part

@@ -5,14 +5,91 @@ number calls or not, name them once or with every piece, send ids late, twice, a
 order. It knows the arguments only through what `Arguments` answers.
 """
 
+import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 
 from dsa.generators.streams.arguments import Arguments
-from dsa.generators.streams.pieces import Piece, read_piece
 from dsa.generators.streams.tools import Tools
+
+#: What ids and names are when they are none: some servers write the absence down.
+_NONE = frozenset({"", "null", "None"})
+_KNOWN = frozenset({"index", "id", "type", "function", "name", "arguments"})
+_IN_FUNCTION = frozenset({"name", "arguments", "id", "index", "parameters"})
+_INDEX_AND_FUNCTION = 2
+_MOST_DIGITS = 9
+_NOTHING: dict[str, Any] = {}
+_NO_KINDS: tuple[str, ...] = ()
+
+
+class _Piece(NamedTuple):
+    """What an entry says; None where it says nothing. `kinds` are the rescues that reading it took."""
+
+    place: int | None  # the index
+    id: str | None
+    name: str | None
+    arguments: str | None
+    extra: dict[str, Any] = _NOTHING
+    kinds: tuple[str, ...] = _NO_KINDS
+
+    @property
+    def says_only_extra(self) -> bool:
+        """Whether it has nothing but what the provider wants back."""
+        return self.id is None and self.name is None and not self.arguments and bool(self.extra)
+
+
+def _read_piece(entry: Mapping[str, Any]) -> _Piece | None:
+    """Read an entry; None for one that is wholly empty."""
+    function = entry.get("function")
+    if not isinstance(function, dict):
+        function = _NOTHING
+    given, index, name = entry.get("id"), entry.get("index"), function.get("name")
+    arguments = function.get("arguments")
+    plain = type(index) is int and type(arguments) is str
+    if plain and len(entry) == _INDEX_AND_FUNCTION and len(function) == 1:  # the usual piece: nothing more to look for
+        return _Piece(index, None, None, arguments) if arguments else None
+    kinds: list[str] = []
+    found_id = _text(given)
+    if found_id is None and isinstance(given, str) and given:
+        kinds.append("null_id")
+    if found_id is None and (found_id := _text(function.get("id"))) is not None:
+        kinds.append("id_in_function")
+    found_index = _number(index)
+    if found_index is None and (found_index := _number(function.get("index"))) is not None:
+        kinds.append("index_in_function")
+    found_name = _text(name) or _text(entry.get("name"))
+    text = _argument_text(arguments if arguments is not None else entry.get("arguments"), kinds)
+    extra = _others(entry, _KNOWN) if not entry.keys() <= _KNOWN else _NOTHING
+    if not function.keys() <= _IN_FUNCTION:
+        extra = {**extra, **_others(function, _IN_FUNCTION)}
+    if found_id is None and found_name is None and not text and not extra:
+        return None
+    return _Piece(found_index, found_id, found_name, text, extra, tuple(kinds))
+
+
+def _others(values: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key not in known and value is not None}
+
+
+def _text(value: object) -> str | None:
+    """Give a text that says something."""
+    return value if isinstance(value, str) and value not in _NONE else str(value) if type(value) is int else None
+
+
+def _number(value: object) -> int | None:
+    if type(value) is int:
+        return value
+    digits = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS
+    return int(str(value)) if digits else None
+
+
+def _argument_text(arguments: object, kinds: list[str]) -> str | None:
+    if arguments is None or isinstance(arguments, str):
+        return arguments
+    kinds.append("object_arguments")
+    return json.dumps(arguments, ensure_ascii=False)
 
 
 @attrs.define(eq=False)
@@ -45,14 +122,14 @@ class Slots:
         """Take the entries of one chunk; `whole` says that each is a complete call (Ollama's own protocol)."""
         named: set[Slot] = set()
         for entry in entries:
-            if isinstance(entry, dict) and (piece := read_piece(entry)) is not None:
+            if isinstance(entry, dict) and (piece := _read_piece(entry)) is not None:
                 self._place(piece, named, whole=whole)
 
     def attach(self, extra: Mapping[str, Any]) -> None:
         """Take what a provider sent beside the entries, for the call before it, or else the next one."""
         self._add_extra(self._last, dict(extra))
 
-    def _place(self, piece: Piece, named: set[Slot], *, whole: bool) -> None:
+    def _place(self, piece: _Piece, named: set[Slot], *, whole: bool) -> None:
         if piece.says_only_extra:
             known = self._by_index.get(piece.place) if piece.place is not None else None
             self._add_extra(known or self._last, piece.extra)
@@ -70,7 +147,7 @@ class Slots:
             slot.arguments.append(piece.arguments)
         self._last = slot
 
-    def _slot_of(self, piece: Piece, named: set[Slot]) -> Slot | None:
+    def _slot_of(self, piece: _Piece, named: set[Slot]) -> Slot | None:
         """Give the call that a piece goes on with; None when it begins one."""
         last = self._last
         if last is None:
@@ -90,7 +167,7 @@ class Slots:
         late = piece.place is None and (last.id is None or not last.arguments.complete)
         return last if late else None
 
-    def _begins(self, piece: Piece, slot: Slot, named: set[Slot]) -> bool:
+    def _begins(self, piece: _Piece, slot: Slot, named: set[Slot]) -> bool:
         """Tell whether a piece begins a call, though its index, or its place, is another call's."""
         if piece.name is None or slot.name is None:
             return False
@@ -101,7 +178,7 @@ class Slots:
             return slot in named or (complete and not ("changed_id" in slot.kinds and not piece.arguments))
         return complete and (slot in named or not slot.arguments.repeats(piece.arguments))
 
-    def _begins_with_id(self, piece: Piece, slot: Slot) -> bool:
+    def _begins_with_id(self, piece: _Piece, slot: Slot) -> bool:
         """Tell whether a piece with a call's id begins another: servers exist that give all calls one id."""
         if piece.name is None or slot.name is None:
             return False
@@ -113,7 +190,7 @@ class Slots:
         """Tell whether another name is another call's, and not the rest of a name that came in pieces."""
         return not (slot.name is not None and slot.arguments.empty and self._tools.goes_on(slot.name, name))
 
-    def _opened(self, piece: Piece) -> Slot:
+    def _opened(self, piece: _Piece) -> Slot:
         slot = Slot(piece.id, piece.name, piece.place)
         if self._waiting:
             slot.extra, self._waiting = self._waiting, {}
@@ -129,7 +206,7 @@ class Slots:
         self._slots.append(slot)
         return slot
 
-    def _go_on(self, slot: Slot, piece: Piece) -> None:
+    def _go_on(self, slot: Slot, piece: _Piece) -> None:
         """Note what a later piece says of its call beside the arguments."""
         if piece.place is not None and piece.place != slot.index:
             if slot.index is None:
@@ -169,7 +246,7 @@ class Slots:
             slot.kinds.add("extra_later")
 
 
-def _goes_on_by_id(slot: Slot, piece: Piece) -> bool:
+def _goes_on_by_id(slot: Slot, piece: _Piece) -> bool:
     """Tell whether a call's id settles that a piece is of it: not when it has a name and an index of its own."""
     if piece.place in {None, slot.index} or piece.name is None:
         return True
@@ -177,7 +254,7 @@ def _goes_on_by_id(slot: Slot, piece: Piece) -> bool:
     return unfinished and piece.name == slot.name
 
 
-def _begins_nameless(piece: Piece, slot: Slot) -> bool:
+def _begins_nameless(piece: _Piece, slot: Slot) -> bool:
     """Tell whether arguments at an index that no call has begin a call whose name comes later: nothing is unfinished."""
     said = piece.arguments is not None and not piece.arguments.isspace() and piece.arguments != ""
     return said and piece.place is not None and slot.name is not None and slot.arguments.complete

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from dsa.declarations import STAY, Event, State, Transition
 from dsa.machine import Machine
-from dsa.targets.flow import courses
+from dsa.targets.dot import courses
 from dsa.targets.picture import Frame, picture
 from dsa.testing.strategies import machines
 
