@@ -111,10 +111,11 @@ def answer_in(machine: Machine, effect: str, steps: list[Step]) -> Occurrence | 
     if not isinstance(verdicts, dict):
         return error_step(effect, BAD_ANSWER, f"the verdicts of '{event}' are no object of guards and verdicts")
     occurrence = Occurrence(event, verdicts, data=said.get("data"))
-    try:
-        require_known(machine, occurrence)
-    except OccurrenceError as error:
-        return error_step(effect, BAD_ANSWER, str(error))
+    if verdicts:
+        try:
+            require_known(machine, occurrence)
+        except OccurrenceError as error:
+            return error_step(effect, BAD_ANSWER, str(error))
     return occurrence
 
 

@@ -10,13 +10,13 @@ were recorded: whatever it makes of which answer came first, it makes of it agai
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import cached_property
-from types import MappingProxyType
+from types import CoroutineType, MappingProxyType
 from typing import Any
 
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.ledger import ArtifactEntry, CallEntry, CallResultEntry, Ledger, VerdictEntry
-from dsa.runtime.one_call import Fault, Request, begun, steps_in
+from dsa.runtime.one_call import Fault, Request, require_awaitable, steps_in
 from dsa.runtime.policies import (
     Action,
     Decorator,
@@ -117,7 +117,10 @@ class Calls:
     async def steps_of(self, policy: Policy, action: Action, scope: "_Scope", *, with_ids: bool = True) -> list[Step]:
         """Call a policy and return its steps; `with_ids` numbers those without an id under its path."""
         try:
-            steps = steps_in(action.policy, await begun(action.policy, policy(action, scope)))
+            giving = policy(action, scope)
+            if type(giving) is not CoroutineType:
+                require_awaitable(action.policy, giving)
+            steps = steps_in(action.policy, await giving)
             if self.record.begun:
                 scope.require_all_asked()
         except (Exception, SystemExit) as error:

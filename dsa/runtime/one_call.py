@@ -4,7 +4,6 @@ Takes values and a policy; knows neither a ledger nor which other calls there ar
 """
 
 from collections.abc import Awaitable
-from types import CoroutineType
 from typing import Any
 
 import attrs
@@ -44,11 +43,10 @@ class Fault:
         return not self.is_crash or any(f"{seen}.".startswith(f"{path}.") for seen in self.paths)
 
 
-def begun(policy: str, giving: object) -> Awaitable[object]:
-    """Return what a policy gave when it was called, to be awaited. NoStepsError when it is no async function."""
-    if type(giving) is CoroutineType or isinstance(giving, Awaitable):  # mostly the first, which is found sooner
-        return giving
-    raise NoStepsError(f"the policy {policy} is no async function")
+def require_awaitable(policy: str, giving: object) -> None:
+    """Raise NoStepsError when what a policy gave as it was called cannot be awaited."""
+    if not isinstance(giving, Awaitable):
+        raise NoStepsError(f"the policy {policy} is no async function")
 
 
 def steps_in(policy: str, given: object) -> list[Step]:
