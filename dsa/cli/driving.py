@@ -25,7 +25,6 @@ from dsa.lang import digest
 from dsa.meaning import Occurrence
 from dsa.runs.record import RunRecord
 from dsa.runs.runs import Resumption, open_runs
-from dsa.runs.setup import Options
 from dsa.runtime.ledger import Handling
 from dsa.runtime.policies import Step
 
@@ -50,21 +49,20 @@ class Manner:
 
 def go_on(record: RunRecord, root: Path, said: Said, manner: Manner) -> Performed:
     """Take a run up and drive it until it rests. Raises Ended, and what `Runs.resume` raises of a user's mistakes."""
-    directory, options = root / record.run.run_id, manner.options
+    directory, options = root / record.run.run_id, manner.options.continuing(record.recorded)
     change = change_of(record, manner.machine, options.parameters)
     machine = change.machine if change else record.run.machine
     if change is None:
         _note_changes(record, directory)
-    watching = options.watching.continuing(dict(record.first.started))
     with (
         faults_told(root, lambda: directory),
-        watching.watched(environment_secrets(watching.chosen)) as watched,
+        options.watching.watched(environment_secrets(options.watching.chosen)) as watched,
         progress_of(machine, terminal(), quiet=options.shows_nothing) as progress,
     ):
         watched.note("what is sent", [_data(each) for each in (*said.sent, *said.answers.values())])
         entry = change.entry if change else lambda _run: None
         how: dict[str, Any] = {
-            "options": Options(options.module, options.model, budget=options.budget, chosen=watching.chosen),
+            "options": options.changes,
             "resumption": Resumption(said.decided, said.answers, entry, manner.take),
             "on_moment": watched.observing(progress.on_moment),
         }

@@ -97,7 +97,7 @@ async def next_call(action: Action, context: PolicyContext) -> list[Step]:
     if not call.tool:
         return [event_step(action.policy, "unknown_call", data={**about, "fault": call.fault})]
     digest, fault = await in_thread(partial(_looked_at, call, chat))
-    earlier = conversation.earlier(digest)
+    earlier = conversation.earlier(digest) if chat.dedups else None
     known = None if earlier is None else {"call_id": earlier.call_id, "turn": earlier.turn, "ok": earlier.ok}
     turn = conversation.turn
     seen = {"digest": digest, "earlier": known, "turn": turn.number, "rerun": turn.rerun}
@@ -147,7 +147,7 @@ async def run_sql(action: Action, context: PolicyContext) -> list[Step]:
     except SqlError as error:
         return [event_step(action.policy, "sql_failed", data={**about, **_failed(error)})]
     table = {"digest": digest, "columns": list(found.columns), "types": list(found.types)}
-    made = _table_made(found, *shared, call["digest"], chat.conversation(context.run))
+    made = _table_made(found, *shared, call["digest"], chat.conversation(context.run), dedups=chat.dedups)
     intent = found.intent.as_json()
     data = {**about, "result": _rows_told(found), "intent": intent, "table": table, "artifacts": made}
     return [event_step(action.policy, "sql_done", data=data)]
@@ -180,14 +180,14 @@ def _rows_told(found: SqlResult) -> dict[str, Any]:
 
 
 def _table_made(
-    found: SqlResult, digest: str, size_bytes: int, call_digest: str, conversation: Conversation
+    found: SqlResult, digest: str, size_bytes: int, call_digest: str, conversation: Conversation, *, dedups: bool
 ) -> list[dict[str, Any]]:
     """Give the table as an artifact, unless it is a single value."""
     if found.row_count * len(found.columns) < 2:  # noqa: PLR2004  (more than one value)
         return []
     about = "_".join(found.intent.datasets[:2]) or "result"
     made = Made(f"{about}_{call_digest[:6]}.csv", "csv", digest, size_bytes, f"sql:{call_digest[:12]}")
-    return conversation.inventory.compared([made])
+    return conversation.inventory.compared([made], dedups=dedups)
 
 
 @answering("python_done", "python_failed")
@@ -213,7 +213,12 @@ async def run_python(action: Action, context: PolicyContext) -> list[Step]:
     told = {"output": ran.output, "value": ran.value, "files": [file.name for file in ran.files]}
     result = {name: value for name, value in told.items() if value}
     confined = {"rung": ran.rung, "features": sorted(ran.features)}
-    data = {**about, "result": result, "artifacts": conversation.inventory.compared(made), **confined}
+    data = {
+        **about,
+        "result": result,
+        "artifacts": conversation.inventory.compared(made, dedups=chat.dedups),
+        **confined,
+    }
     return [event_step(action.policy, "python_done", data=data)]
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import attrs
 
-from dsa.cli.parameters import parse_parameters
 from dsa.expr import Value
 from dsa.runs.setup import absolute_script
 from dsa.runtime.journal import Recorded
@@ -58,7 +57,7 @@ def fault_of(begun: Begun, said: Mapping[str, Any], settings: Mapping[str, Any],
 
 def _others(begun: Begun, said: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Give each option that is another one, and what the run has."""
-    bounds = parse_parameters(said.get("parameters", ()))
+    bounds = said.get("parameters", {})
     for name in _OPTIONS:
         if name in said and not _is_same(said[name], has := _had(begun, name)):
             yield f"--{name.replace('_', '-')}", has
