@@ -1,14 +1,17 @@
 """`dsa chat [DATA...]`: talk with a model about data; a table decides what it may do.
 
-Interactive, or with `--ask` for scripts. The conversation is kept and can be taken up again after whatever has happened.
+Interactive, or with `--ask` for scripts. Lines that are typed are said; those that begin with a slash are for the program. The conversation is kept
+and can be taken up again after whatever has happened; a branch is another one that begins like it, up to the end of a turn.
 """
 
 import asyncio
 import json
+import os
+import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -24,13 +27,150 @@ from dsa.cli.run_json import RunCommand, rest_report
 from dsa.cli.run_options import RunOptions, options_saying
 from dsa.cli.watching import Watched, watching_options
 from dsa.edge.environment import environment_secrets
-from dsa.runs.runs import open_runs
+from dsa.errors import DsaError
+from dsa.expr import show_value
+from dsa.runs.branch import length_before
+from dsa.runs.folder import new_run_id
+from dsa.runs.runs import Runs, open_runs
 from dsa.runtime.moment import Moment
 from machines.chat.conversation import Turn
 from machines.chat.counting import counters_of
 from machines.chat.display import Display
-from machines.chat.session import Chat, Settings
-from machines.chat.talk import Talk
+from machines.chat.session import NAME, Chat, Settings
+
+
+def branch(runs: Runs, run_id: str, turn: int) -> str:
+    """Make a branch of a conversation after a turn (0: before the first), and return its id.
+
+    What was made until then goes with it. Raises BranchError where the conversation did not rest, UnknownRunError.
+    """
+    assert runs.root is not None, "conversations are kept in a folder"
+    name, length = new_run_id(NAME), length_before(runs.recorded(run_id).entries, "message", turn + 1)
+    try:
+        _copy(runs.root / run_id, runs.root / name)
+        return runs.branch(run_id, length, name)
+    except BaseException:
+        shutil.rmtree(runs.root / name, ignore_errors=True)
+        raise
+
+
+def _copy(old: Path, new: Path) -> None:
+    """Give the branch its own folder with the same contents; they never change, so they are links where that is possible."""
+    for path in sorted(old.rglob("*")):
+        place = new / path.relative_to(old)
+        if path.is_dir():
+            place.mkdir(parents=True, exist_ok=True)
+        elif path.parent.name == "contents" or path.name.startswith("data-"):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(path, place)
+            except OSError:
+                shutil.copyfile(path, place)
+
+
+Perform = Callable[[Coroutine[Any, Any, Any]], Any]
+
+HELP = """\
+/artifacts         what was made          /counters        what was skipped, mended, retried
+/state             the phase              /branch [TURN]   another conversation, up to the end of a turn
+/cancel            (while a turn goes on: Ctrl-C)   /export [DIR]    copy the files, and what was said
+/retry, /dismiss   after an error         /rerun TEXT      say TEXT; work may be done again
+/end               end it for good        /quit            leave it; it can be resumed"""
+
+
+class Talk:
+    """A conversation with somebody at a terminal."""
+
+    def __init__(self, chat: Chat, display: Display) -> None:
+        self._chat, self._display = chat, display
+
+    def hold(self, perform: Perform, read: Callable[[str], str] = input) -> int:
+        """Read and say lines until the user leaves. Gives the exit code."""
+        chat, say = self._chat, self._display.say
+        say(f"{chat.run_id}   /help lists what else there is; Ctrl-C stops a turn, Ctrl-D leaves")
+        if chat.is_under_way:
+            say("the last turn was cut off; it goes on")
+            perform(chat.go_on())
+        while not chat.is_over:
+            try:
+                line = read("> ").strip()
+            except EOFError:
+                break
+            except KeyboardInterrupt:
+                say("no turn goes on; Ctrl-D leaves")
+                continue
+            if line in {"/quit", "/exit"}:
+                break
+            if line:
+                self._said(line, perform)
+        say("ended" if chat.is_over else f"go on with: dsa chat --resume {chat.run_id}")
+        return 1 if chat.has_failed else 0
+
+    def _said(self, line: str, perform: Perform) -> None:
+        name, _, rest = line.partition(" ")
+        try:
+            if not line.startswith("/"):
+                perform(self._chat.say(line))
+            elif name == "/rerun":
+                perform(self._chat.say(rest.strip(), rerun=True))
+            elif name in _TELLING:
+                perform(self._chat.tell(_TELLING[name]))
+            elif name in _SHOWING:
+                self._display.say(_SHOWING[name](self._chat, rest.strip()))
+            else:
+                self._display.say(f"there is no {name}\n{HELP}")
+        except (DsaError, OSError) as error:
+            self._display.say(str(error))
+
+
+def _state(chat: Chat, _rest: str) -> str:
+    return f"{chat.state}   {', '.join(f'{name} = {show_value(value)}' for name, value in chat.values.items())}"
+
+
+def _artifacts(chat: Chat, _rest: str) -> str:
+    lines = []
+    for each in chat.conversation.inventory:
+        also = "".join(f"; also {alias}" for alias, _ in each.aliases)
+        made = f"{each.kind}  {each.size_bytes:,} bytes  by {each.producer}, call {each.source_call_id}"
+        lines.append(f"{each.artifact_id:<5} {chat.resources.files.name_of(each)}  {made}{also}")
+    return "\n".join(lines) or "nothing was made yet"
+
+
+def _branch(chat: Chat, rest: str) -> str:
+    turns = len(chat.conversation.turns)
+    if rest and not (rest.isdigit() and int(rest) <= turns):
+        return f"/branch takes the number of a turn, 0 to {turns}, not '{rest}'"
+    number = int(rest) if rest else turns
+    name = branch(chat.runs, chat.run_id, number)
+    return f"{name} is this conversation up to the end of turn {number}; go on with it: dsa chat --resume {name}"
+
+
+def _export(chat: Chat, rest: str) -> str:
+    folder = Path(rest or f"{chat.run_id}-export")
+    conversation, files = chat.conversation, chat.resources.files
+    names = ["conversation.md", *map(files.name_of, conversation.inventory)]
+    if there := [name for name in names if (folder / name).exists()]:
+        return f"nothing was written: {', '.join(there[:5])} {'is' if len(there) == 1 else 'are'} in {folder} already; name another folder"
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in conversation.inventory:
+        shutil.copyfile(files.path(each.digest), folder / files.name_of(each))
+    turns = [f"## {turn.number}. {turn.text}\n\n{turn.answer or '(no answer)'}" for turn in conversation.turns]
+    text = "\n\n".join([f"# {chat.run_id}", *turns])
+    (folder / "conversation.md").write_text(f"{text}\n", encoding="utf-8")
+    return f"{len(conversation.inventory)} files and conversation.md are in {folder}"
+
+
+_TELLING = {"/retry": "retried", "/dismiss": "dismissed", "/end": "ended"}
+_SHOWING: dict[str, Callable[[Chat, str], str]] = {
+    "/state": _state,
+    "/artifacts": _artifacts,
+    "/counters": lambda chat, _rest: json.dumps(counters_of(chat.conversation), indent=2),
+    "/cancel": lambda _chat, _rest: "no turn goes on; Ctrl-C stops one that does",
+    "/branch": _branch,
+    "/export": _export,
+    "/help": lambda _chat, _rest: HELP,
+}
+
 
 _AS_BEGUN = "--resume goes on as the conversation was begun: it takes no DATA, --format, --param or --no-.."
 _MODELS = "http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE. A conversation has no other default than its own."

@@ -5,6 +5,7 @@ None of them decides what happens next: whether a call may be made the guards sa
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -25,11 +26,36 @@ from machines.chat.conversation import Conversation
 from machines.chat.inventory import Made
 from machines.chat.messages import messages_for
 from machines.chat.python import FrameSource, PythonError, compiles, is_empty, normal_code
-from machines.chat.rerun import message_brought
 from machines.chat.resources import Resources, resources_in
 from machines.chat.sql import SqlError, SqlResult, for_spreadsheets, normal_sql
 from machines.chat.sql import compiles as compiles_sql
 from machines.talking.answers import answer_told
+from machines.talking.texts import as_unicode
+
+_AGAIN = re.compile(
+    r"\bre-?(?:run|execute|compute|calculate|generate|do|plot|create|fetch)(?!\w)|\bre-build\b"
+    r"|\b(?:run|execute|compute|calculate|generate|build|do|make|plot|draw|create|fetch|query)\s+(?:\w+\s+){0,5}(?:again|once more|anew|afresh)\b"
+    r"|\bfrom scratch\b|\boverwrite\b",
+    re.IGNORECASE,
+)
+_NEGATED = re.compile(r"\b(?:do not|don't|dont|never|without|no need to|not)\s+(?:\w+\s+){0,2}$", re.IGNORECASE)
+
+
+def asks_again(text: str) -> bool:
+    """Tell whether a message asks for work to be done again."""
+    return any(not _NEGATED.search(text[: found.start()]) for found in _AGAIN.finditer(text))
+
+
+def message_brought(data: object) -> dict[str, Any]:
+    """Give a message as it is recorded: `text`, and `rerun`, which may be said beside it. ValueError for anything else."""
+    given = {"text": data} if isinstance(data, str) else data
+    text = given.get("text") if isinstance(given, dict) else None
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError('a message is a text, or {"text": TEXT}')
+    text = as_unicode(text)
+    rerun = given.get("rerun") if isinstance(given, dict) else None
+    return {"text": text, "rerun": rerun if isinstance(rerun, bool) else asks_again(text)}
+
 
 _LONGEST_TOLD = 6_000
 

@@ -1,6 +1,7 @@
 """`dsa code GOAL`: have a model work at a goal in a folder; a table decides what it may do.
 
-Interactive where leave is asked for at a terminal. The run is kept and can be taken up again after whatever has happened.
+Interactive where leave is asked for at a terminal. The run is kept and can be taken up again after whatever has happened; it keeps the settings that
+it was begun with, but for the model and the budget.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -28,10 +29,13 @@ from dsa.cli.watching import Watched, watching_options
 from dsa.edge.environment import environment_secrets
 from dsa.edge.interrupts import interruptible
 from dsa.errors import ModelUnavailable
+from dsa.expr import Value
 from dsa.generators.names import LOCAL
 from dsa.runs.place import DEFAULT_RUNS, PART_OF
 from dsa.runs.runs import Runs, open_runs
 from dsa.runs.setup import absolute_script
+from dsa.runtime.journal import Recorded
+from dsa.runtime.ledger import EventEntry, MachineEntry
 from dsa.runtime.moment import Moment, OnMoment
 from dsa.runtime.rest import Rest
 from machines.coding.configuration import (
@@ -47,11 +51,81 @@ from machines.coding.display import Display, totals
 from machines.coding.plan import TEMPLATES, Task, faults_of, template
 from machines.coding.projection import Projection
 from machines.coding.resources import MODES
-from machines.coding.session import EXIT, Agent, Settings, unfinished_run
+from machines.coding.session import EXIT, NAME, Agent, Settings, unfinished_run
 from machines.coding.shown import was_idle
-from machines.coding.taking_up import begun_of, fault_of
 from machines.coding.tools.programs import Rules
 from machines.coding.tools.running import not_installed
+
+#: Options that stand under their own names in what a run is begun with.
+_OPTIONS = ("mode", "seed", "parallel", "network", "json_mode", "test_first", "workspace")
+
+
+@attrs.frozen
+class Begun:
+    """With what a run was begun: its settings, the budget among them, its bounds, its goal, and its tasks where a template gave them."""
+
+    config: Mapping[str, Any]
+    parameters: Mapping[str, Value]
+    goal: str
+    tasks: Sequence[Any]
+
+
+def begun_of(recorded: Recorded) -> Begun | None:
+    """Give with what a run of the coding machine was begun; None for any other."""
+    first = recorded.entries[0]
+    if not isinstance(first, MachineEntry) or first.name != NAME:
+        return None
+    said: Any = next((entry.data for entry in recorded.entries if isinstance(entry, EventEntry)), None)
+    given = said if isinstance(said, Mapping) else {}
+    started = dict(first.started)
+    config = {**started.get("config", {}), "budget": started.get("budget")}
+    return Begun(config, dict(first.parameters), given.get("text", ""), given.get("tasks") or ())
+
+
+def fault_of(begun: Begun, said: Mapping[str, Any], settings: Mapping[str, Any], tasks: Sequence[Task]) -> str:
+    """Say which option is another one than the run was begun with; empty when none is.
+
+    `said` are the options of the command line that were said, `settings` those of the file that it names, `tasks` those of the template.
+    """
+    for option, value in _others(begun, said, settings):
+        return f"{option} cannot be changed for a run that was begun: it has {_shown(value)}; --fresh begins anew"
+    if "named" in said and [task.to_json() for task in tasks] != list(begun.tasks):
+        return "--template cannot be changed for a run that was begun: it has other tasks; --fresh begins anew"
+    return ""
+
+
+def _others(begun: Begun, said: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Give each option that is another one, and what the run has."""
+    bounds = said.get("parameters", {})
+    for name in _OPTIONS:
+        if name in said and not _is_same(said[name], has := _had(begun, name)):
+            yield f"--{name.replace('_', '-')}", has
+    for name, value in bounds.items():
+        if (has := _had(begun, name)) != value:
+            yield f"--param {name}", has
+    for name, value in settings.items():
+        if name in said or name in bounds or name == "templates":
+            continue
+        if not _is_same(absolute_script(value) if name == "model" else value, has := _had(begun, name)):
+            yield f"{name} of --config", has
+
+
+def _had(begun: Begun, name: str) -> Any:  # noqa: ANN401  (JSON)
+    if name in PARAMETERS:
+        return begun.parameters.get(name)
+    return begun.config.get(name, 1 if name == "parallel" else None)
+
+
+def _is_same(value: Any, has: Any) -> bool:  # noqa: ANN401  (an option's value, and JSON)
+    """Tell whether a setting is what the run has; what is off, or empty, is as what it never had."""
+    return ((list(value) if isinstance(value, tuple) else value) or None) == (has or None)
+
+
+def _shown(value: Any) -> str:  # noqa: ANN401  (JSON)
+    if isinstance(value, bool) or value in (None, [], ""):
+        return "it" if value is True else "none"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
 
 _INTERRUPTED, _UNREADABLE, _ASKED = 130, 2, 3
 _MODELS = "http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE. Default: Ollama's OLLAMA_MODEL."
