@@ -12,10 +12,11 @@ from chats import CARS, CSV, SQL, python, sql
 from row_stories import HANGS, Hanging, as_text, lived, with_faults
 
 import machines.chat.resources as resources_module
-from dsa.edge.files import load
+from dsa.edge.files import load, locate
 from dsa.meaning import Occurrence
+from dsa.runs.bindings import bind
 from machines.chat.resources import let_go, resources_in
-from machines.chat.session import Settings, bound
+from machines.chat.session import Settings
 from machines.chat.sql import Database
 
 
@@ -125,7 +126,9 @@ def play(machine, told, folder):
     player = Hanging(told.said, DONE)
     with _shared_data(), playing(player) as played:
         config = {**Settings("x", (CARS,)).config(), "runs": str(folder)}
-        binding = with_faults(bound(machine, {"model": played.model, "seed": 0, "config": config}), told.broken)
+        binding = with_faults(
+            bind(machine, path=locate("chat"), model=played.model, seed=0, config=config), told.broken
+        )
         chat = resources_in(binding.config, "r")
         chat.close = lambda: None
         does = [Occurrence(event, data={"text": told.text} if event == "message" else None) for event in told.does]

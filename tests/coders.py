@@ -13,6 +13,7 @@ import attrs
 from chat_server import Said, playing
 
 from dsa.runs.runs import open_runs
+from dsa.runs.setup import Options
 from machines.coding.session import Agent, Settings
 
 LOST = "LOST"
@@ -216,7 +217,8 @@ def config_of(model, workspace, **more):
 @contextmanager
 def resumed(runs, run_id, **how):
     """Take a run up that is kept in a folder."""
-    with open_runs(runs) as opened, Agent.resume(run_id, opened, **how) as agent:
+    said = {name: how.pop(name) for name in ("model", "budget") if name in how}
+    with open_runs(runs) as opened, Agent.resume(run_id, opened, options=Options(**said), **how) as agent:
         yield agent
 
 

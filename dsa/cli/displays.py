@@ -1,7 +1,7 @@
 """How a run is shown while it goes on, and afterwards: by its machine's own display where it has one, else attempt by attempt.
 
 A display is made of a console, is given moments, shows what a run that rests asks of people, and ends the line that it has begun (entry
-points `dsa.displays`).
+points `dsa.displays`). A machine that people talk with says how `dsa resume` goes on at the terminal (entry points `dsa.resuming`).
 """
 
 from collections.abc import Iterator
@@ -14,6 +14,7 @@ from rich.console import Console
 
 from dsa.cli.call_lines import CallDisplay
 from dsa.cli.live import Progress
+from dsa.cli.run_options import RunOptions
 from dsa.machine import Machine
 from dsa.runtime.call_tree import POLICY
 from dsa.runtime.moment import Moment
@@ -39,6 +40,21 @@ def display_of(machine: str, console: Console) -> Display | None:
     for point in entry_points(group="dsa.displays", name=machine):
         made: Display = point.load()(console)
         return made
+    return None
+
+
+class Resuming(Protocol):
+    """Goes on with a run of one machine in its own display; returns the exit code."""
+
+    def __call__(self, run_id: str, root: Path, options: RunOptions, /, *, take: bool) -> int:
+        """Take up the run `run_id` of the folder `root`, from a living process too if `take` says so."""
+
+
+def resuming_of(machine: str) -> Resuming | None:
+    """Return how people go on with a run of a machine; None where it has no way of its own."""
+    for point in entry_points(group="dsa.resuming", name=machine):
+        found: Resuming = point.load()
+        return found
     return None
 
 

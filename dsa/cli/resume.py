@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from dsa.cli.console import terminal
+from dsa.cli.displays import resuming_of
 from dsa.cli.driving import Manner, Said, go_on
 from dsa.cli.kept import line, opened, recorded_run, runs_option, told_record
 from dsa.cli.outcome import tell
@@ -15,6 +16,7 @@ from dsa.cli.runner import Performed
 from dsa.cli.terminal import say
 from dsa.cli.watching import watching_options
 from dsa.runs.folder import accepted_artifacts
+from dsa.runs.place import PART_OF
 from dsa.runs.record import RunRecord
 from dsa.runtime.ledger import Handling
 from dsa.runtime.rest import Rest
@@ -48,16 +50,24 @@ def command(
     """Go on with RUN where it was cut off, where a failure stopped it, or where an effect is in doubt.
 
     RUN is an id, a part of one, or `last`. It is bound as it was started. KEY is an effect's key as `dsa show` has it.
-    KEY/PATH is a call that its policy had under way. Exit codes as of `dsa run`.
+    KEY/PATH is a call that its policy had under way. Exit codes as of `dsa run`. A conversation and the work on a goal go on as in `dsa chat` and
+    `dsa code`, with their exit codes, unless --json is given.
     """
     folder, recorded = Path(root), recorded_run(Path(root), run)
     given: dict[Handling, tuple[str, ...]] = {"retry": retried, "done": done, "fail": failed}
     record = told_record(folder, recorded)
     decided = _decided(record, folder, given)
+    is_part = PART_OF in record.run.run_id
+    own = None if options.json_wanted or is_part else resuming_of(record.first.name)
+    changes = bool(decided or machine or options.parameters)
+    if own is not None and not changes and record.standing.kind not in {"finished", "in doubt"}:
+        sys.exit(own(record.run.run_id, folder, options, take=take))
     if record.standing.kind == "finished" and not decided:
         performed = _told(record, folder, json_wanted=options.json_wanted)
     else:
         performed = go_on(record, folder, Said(decided=decided), Manner(options, take, machine))
+        if own is not None and performed.rest.kind == "waiting":  # what was said of it holds, and people talk on
+            sys.exit(own(record.run.run_id, folder, options, take=take))
         tell(performed, terminal(), json_wanted=options.json_wanted)
     sys.exit(exit_code(performed.rest))
 

@@ -1,12 +1,12 @@
 """`dsa run FILE [SPECIFICATION]`: run a machine with a model, every attempt checked by its guard and kept.
 
-`dsa run --policy NAME TEXT` runs a policy instead (`dsa.cli.policy_option`).
+`dsa run --policy NAME TEXT` runs a policy instead: a run of the shipped machine `policy`.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,15 @@ from dsa.cli.faults import note_run
 from dsa.cli.kept import faults_told, runs_option
 from dsa.cli.outcome import tell
 from dsa.cli.parameters import read_data, require_text
-from dsa.cli.policy_option import AskedPolicy, or_policy
 from dsa.cli.run_json import RunCommand, exit_code
 from dsa.cli.run_options import RunOptions, run_options
 from dsa.cli.runner import Performed, perform
 from dsa.cli.watching import Watched, watching_options
 from dsa.edge.binding import Bindings
 from dsa.edge.files import load, locate, read_text
+from dsa.errors import DocumentError
 from dsa.generators.local import LocalGenerator
+from dsa.generators.names import SCRIPTED
 from dsa.lang import machine_of
 from dsa.machine import Machine
 from dsa.runs.bindings import DEFAULT_MODEL
@@ -40,6 +41,58 @@ from dsa.runs.setup import Options
 from dsa.runtime.call_tree import POLICY
 from dsa.runtime.moment import Moment
 from dsa.runtime.prompt import SPECIFICATION, placeholders
+
+
+@attrs.frozen
+class AskedPolicy:
+    """A policy that is asked a text, and what it can read of the command line."""
+
+    policy: str
+    text: str
+    config: Mapping[str, Any]
+
+
+def or_policy(command: Callable[..., None]) -> Callable[..., None]:
+    """Add `--policy NAME` and `--over DIR` to `dsa run`: with them another thing is run than its FILE."""
+
+    @click.option("--policy", metavar="NAME", help="Run this policy: dsa run --policy NAME TEXT.")
+    @click.option("--over", metavar="DIR", help="The folder that the policy works on; by default this one.")
+    @wraps(command)
+    def run(*, policy: str | None, over: str | None, **given: Any) -> None:  # noqa: ANN401  (the command's own)
+        if policy is None:
+            if over is not None:
+                raise click.UsageError("--over goes with --policy NAME")
+            if given["file"] is None:
+                raise click.UsageError("Missing argument 'FILE', or --policy NAME.")
+            command(**given, policy=None)
+        else:
+            command(**given, policy=AskedPolicy(policy, _text(given), _config(over, given["model"])))
+
+    return run
+
+
+def _text(given: Mapping[str, Any]) -> str:
+    """Return what a policy is asked. Raises UsageError when it is asked nothing, and for two texts."""
+    text, more = given["file"], given["specification"]
+    if more is not None:
+        said = f"given are '{text}' and '{more}'. A TEXT of several words needs quotes"
+        raise click.UsageError(f"--policy takes one TEXT and no FILE; {said}")
+    if text is None or not text.strip():
+        raise click.UsageError('--policy needs a TEXT, what the policy is asked: dsa run --policy NAME "..."')
+    if given["data"] is not None:
+        raise click.UsageError("--data goes with FILE: a policy is asked a TEXT")
+    return require_text(text, "TEXT")
+
+
+def _config(over: str | None, model: str | None) -> dict[str, Any]:
+    """Return what policies can read of the command line beside model and seed. DocumentError for a folder or script that cannot be read."""
+    folder = Path(over or ".")
+    if not folder.is_dir():
+        missing = "is not a folder" if folder.exists() else "there is no such folder"
+        raise DocumentError(str(folder), f"{missing}; --over names the one that is searched")
+    if model is not None and model.startswith(SCRIPTED):
+        read_text(model.removeprefix(SCRIPTED))
+    return {"over": str(folder.absolute())}
 
 
 @click.command("run", cls=RunCommand)

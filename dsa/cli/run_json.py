@@ -102,20 +102,25 @@ class RunReport:
 def performed_report(performed: Performed, refused: Sequence[Refused] = ()) -> RunReport:
     """Return the report of a run that this command drove until it rests."""
     rest = performed.rest
+    report = rest_report(rest, performed.directory, performed.seconds)
+    return attrs.evolve(report, exit_code=exit_code(rest, refused), refused=refused)
+
+
+def rest_report(rest: Rest, folder: Path, seconds: float) -> RunReport:
+    """Return the report of a run of this folder that was driven for so long, and rests."""
     failure = None if rest.failure is None else attrs.asdict(rest.failure) | {"message": str(rest.failure)}
     if failure is not None:
         del failure["at"]
         failure = {name: said for name, said in failure.items() if name != "call" or said}
     return RunReport(
         rest.kind,
-        exit_code(rest, refused),
+        exit_code(rest),
         rest.run,
-        performed.directory,
+        folder,
         failure,
         in_doubt=rest.in_doubt,
-        refused=refused,
         accepted=rest.accepted,
-        seconds=performed.seconds,
+        seconds=seconds,
     )
 
 

@@ -1,4 +1,4 @@
-"""The options that every command takes which lets a run go on, each with one meaning."""
+"""The options that every command takes which starts a run or lets one go on, each with one meaning."""
 
 from collections.abc import Callable, Mapping
 from functools import wraps
@@ -14,6 +14,9 @@ from dsa.cli.parameters import param_option, parse_parameters
 from dsa.cli.watching import Watching
 from dsa.expr import Value
 from dsa.generators.names import require_model_name
+from dsa.runs.setup import Options
+from dsa.runtime.journal import Recorded
+from dsa.runtime.ledger import MachineEntry
 
 
 @attrs.frozen
@@ -36,6 +39,17 @@ class RunOptions:
         """Return whether no progress is shown: nobody wants it, or log lines take its place."""
         return self.quiet or self.json_wanted or self.watching.is_logging
 
+    def continuing(self, recorded: Recorded) -> "RunOptions":
+        """Return this with the secrets that were chosen when a run was started."""
+        first = recorded.entries[0]
+        started = dict(first.started) if isinstance(first, MachineEntry) else {}
+        return attrs.evolve(self, watching=self.watching.continuing(started))
+
+    @property
+    def changes(self) -> Options:
+        """How a recorded run is bound otherwise than as it was started."""
+        return Options(self.module, self.model, budget=self.budget, chosen=self.watching.chosen)
+
 
 def model_named(_context: click.Context, _option: click.Parameter, model: str | None) -> str | None:
     """Return the model as it is written; to be used as an option's callback. Raises click.BadParameter for what can be no model."""
@@ -47,26 +61,23 @@ def model_named(_context: click.Context, _option: click.Parameter, model: str | 
     return model
 
 
-_OPTIONS = (
-    click.option(
-        "--model",
-        callback=model_named,
-        help="local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name. Without it: local, or that of the run.",
-    ),
-    click.option("--with", "module", metavar="MODULE", help="Bind names with this module, by its name or file."),
-    param_option("Set a parameter, such as rmax=5."),
-    budget_option,
-    json_option,
-    click.option("--quiet", is_flag=True, help="Print no progress."),
-)
+_MODEL = "local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name. Without it: local, or that of the run."
 
 
-def run_options(command: FC) -> FC:
-    """Add these options; the command gets them as one argument, `options`. `watching_options` goes above."""
+def options_saying(command: FC, model: str, parameter: str) -> FC:
+    """Add the options of a run, with what a command says of its models and of its parameters."""
+    options = (
+        click.option("--model", callback=model_named, help=model),
+        click.option("--with", "module", metavar="MODULE", help="Bind names with this module, by its name or file."),
+        param_option(parameter),
+        budget_option,
+        json_option,
+        click.option("--quiet", is_flag=True, help="Print no progress."),
+    )
 
     @wraps(command)
     def collected(
-        *,
+        *arguments: Any,  # noqa: ANN401  (the command's own)
         model: str | None,
         module: str | None,
         parameters: tuple[str, ...],
@@ -78,9 +89,14 @@ def run_options(command: FC) -> FC:
     ) -> Any:  # noqa: ANN401
         values = parse_parameters(parameters)
         options = RunOptions(model, module, values, budget, quiet, json_wanted, watching)
-        return command(options=options, **given)
+        return command(*arguments, options=options, **given)
 
     adding: Callable[..., Any] = collected
-    for option in reversed(_OPTIONS):
+    for option in reversed(options):
         adding = option(adding)
     return cast(FC, adding)
+
+
+def run_options(command: FC) -> FC:
+    """Add these options; the command gets them as one argument, `options`. `watching_options` goes above."""
+    return options_saying(command, _MODEL, "Set a parameter, such as rmax=5.")

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn
@@ -11,15 +10,17 @@ import click
 
 from dsa.checks.certify_steps import require_same_steps
 from dsa.cli.certificates import canonical
+from dsa.cli.faults import Ended, JsonCommand, json_option, tell_json
 from dsa.edge.files import load, read_text
 from dsa.errors import DocumentError
 from dsa.kernel import Claim, verify
 
 
-@click.command("verify")
+@click.command("verify", cls=JsonCommand)
 @click.argument("certificate")
 @click.argument("file", required=False)
-def command(certificate: str, file: str | None) -> None:
+@json_option
+def command(certificate: str, file: str | None, *, json_wanted: bool) -> None:
     """Check a certificate with the independent kernel: print the claims it accepts, or why it refuses.
 
     The kernel (dsa/kernel.py, which can be copied out and run alone) believes nothing but the machine's tables in the certificate;
@@ -34,7 +35,11 @@ def command(certificate: str, file: str | None) -> None:
             digest = hashlib.sha256(expected.encode()).hexdigest()
             _refuse(certificate, f"it is about another machine than {file}, whose behaviour has the digest {digest}")
         compare = partial(require_same_steps, machine)
-    for claim in _accepted(certificate, text, compare):
+    accepted = _accepted(certificate, text, compare)
+    if json_wanted:
+        tell_json({"certificate": certificate, "file": file, "digest": content["digest"], "accepted": accepted})
+        return
+    for claim in accepted:
         click.echo(claim)
 
 
@@ -79,5 +84,4 @@ def _accepted(path: str, text: str, compare: Callable[[Claim], None] | None) -> 
 
 
 def _refuse(path: str, why: str) -> NoReturn:
-    click.echo(f"{path}: refused: {why.partition(chr(10))[0]}", err=True)
-    sys.exit(1)
+    raise Ended(f"{path}: refused: {why.partition(chr(10))[0]}", 1)

@@ -1,11 +1,44 @@
-"""What stands behind the names of the chat machine's table."""
+"""What stands behind the names of the chat machine's table: policies, and guards.
+
+The guards judge whether a call may be made, and whether what it gave is new. What they need to know of the conversation stands in the event, put
+there by `next_call` and by the tools.
+"""
 
 from dsa.runtime.content import GuardInterface
 from dsa.runtime.policies import Policy
-from machines.chat import guards as judged
 from machines.chat.policies import ask_model, next_call, run_python, run_sql
 from machines.chat.telling import telling
+from machines.talking.function_guard import PASSED, FunctionGuard, Said, Verdict, failed_for
 
+
+def _usable(call: Said) -> Verdict:
+    """Pass a call whose SQL or code is there and compiles. Whether a column exists, the tool says."""
+    return failed_for(call["fault"] if call["text"].strip() else f"the call of {call['tool']} is empty")
+
+
+def _fresh(call: Said) -> Verdict:
+    """Pass a call unless an equal one was made in this turn, or of late and gave a result; the user may want it done again, once a turn."""
+    earlier = call.get("earlier")
+    if earlier is None:
+        return PASSED
+    in_turn = earlier["turn"] == call["turn"]
+    if not in_turn and (call["rerun"] or not earlier["ok"]):
+        return PASSED
+    when = "in this turn" if in_turn else f"in turn {earlier['turn']}"
+    return "failed", f"an equal call was made {when}: {earlier['call_id']}"
+
+
+def _new(given: Said) -> Verdict:
+    """Pass what a tool made unless an artifact with equal content is there."""
+    made = given.get("artifacts") or ()
+    return failed_for("; ".join(f"{each['name']} is {each['equal_to']}" for each in made if each.get("equal_to")))
+
+
+guards: dict[str, GuardInterface] = {
+    "usable": FunctionGuard(_usable),
+    "fresh": FunctionGuard(_fresh),
+    "new": FunctionGuard(_new),
+}
 #: A budget of the whole conversation stops only this: what an answer of the model has asked for is still done.
 spenders = ("ask_model",)
 effects: dict[str, Policy] = {
@@ -15,4 +48,3 @@ effects: dict[str, Policy] = {
     "run_python": run_python,
     **telling,
 }
-guards: dict[str, GuardInterface] = judged.guards

@@ -1,120 +1,321 @@
 """`dsa chat [DATA...]`: talk with a model about data; a table decides what it may do.
 
-Interactive, or with `--ask` for scripts. The conversation is kept and can be taken up again after whatever has happened.
+Interactive, or with `--ask` for scripts. Lines that are typed are said; those that begin with a slash are for the program. The conversation is kept
+and can be taken up again after whatever has happened; a branch is another one that begins like it, up to the end of a turn.
 """
 
 import asyncio
 import json
+import os
+import shutil
 import signal
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import attrs
 import click
 
 from dsa.cli.console import terminal
-from dsa.cli.faults import INTERRUPTED, JsonCommand
-from dsa.cli.kept import budget_option, faults_told, find, runs_option
-from dsa.cli.parameters import param_option, parse_parameters
-from dsa.cli.run_options import model_named
-from dsa.runs.runs import open_runs
+from dsa.cli.faults import INTERRUPTED, note_run
+from dsa.cli.kept import faults_told, find, opened, runs_option
+from dsa.cli.run_json import RunCommand, rest_report
+from dsa.cli.run_options import RunOptions, options_saying
+from dsa.cli.watching import Watched, watching_options
+from dsa.edge.environment import environment_secrets
+from dsa.errors import DsaError
+from dsa.expr import show_value
+from dsa.runs.branch import length_before
+from dsa.runs.folder import new_run_id
+from dsa.runs.runs import Runs, open_runs
+from dsa.runtime.moment import Moment
 from machines.chat.conversation import Turn
 from machines.chat.counting import counters_of
 from machines.chat.display import Display
-from machines.chat.session import Chat, Settings
-from machines.chat.talk import Talk
-
-_AS_BEGUN = "--resume goes on as the conversation was begun: it takes no DATA, --format, --param, --budget or --no-.."
+from machines.chat.session import NAME, Chat, Settings
 
 
-@click.command("chat", cls=JsonCommand)
+def branch(runs: Runs, run_id: str, turn: int) -> str:
+    """Make a branch of a conversation after a turn (0: before the first), and return its id.
+
+    What was made until then goes with it. Raises BranchError where the conversation did not rest, UnknownRunError.
+    """
+    assert runs.root is not None, "conversations are kept in a folder"
+    name, length = new_run_id(NAME), length_before(runs.recorded(run_id).entries, "message", turn + 1)
+    try:
+        _copy(runs.root / run_id, runs.root / name)
+        return runs.branch(run_id, length, name)
+    except BaseException:
+        shutil.rmtree(runs.root / name, ignore_errors=True)
+        raise
+
+
+def _copy(old: Path, new: Path) -> None:
+    """Give the branch its own folder with the same contents; they never change, so they are links where that is possible."""
+    for path in sorted(old.rglob("*")):
+        place = new / path.relative_to(old)
+        if path.is_dir():
+            place.mkdir(parents=True, exist_ok=True)
+        elif path.parent.name == "contents" or path.name.startswith("data-"):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(path, place)
+            except OSError:
+                shutil.copyfile(path, place)
+
+
+Perform = Callable[[Coroutine[Any, Any, Any]], Any]
+
+HELP = """\
+/artifacts         what was made          /counters        what was skipped, mended, retried
+/state             the phase              /branch [TURN]   another conversation, up to the end of a turn
+/cancel            (while a turn goes on: Ctrl-C)   /export [DIR]    copy the files, and what was said
+/retry, /dismiss   after an error         /rerun TEXT      say TEXT; work may be done again
+/end               end it for good        /quit            leave it; it can be resumed"""
+
+
+class Talk:
+    """A conversation with somebody at a terminal."""
+
+    def __init__(self, chat: Chat, display: Display) -> None:
+        self._chat, self._display = chat, display
+
+    def hold(self, perform: Perform, read: Callable[[str], str] = input) -> int:
+        """Read and say lines until the user leaves. Gives the exit code."""
+        chat, say = self._chat, self._display.say
+        say(f"{chat.run_id}   /help lists what else there is; Ctrl-C stops a turn, Ctrl-D leaves")
+        if chat.is_under_way:
+            say("the last turn was cut off; it goes on")
+            perform(chat.go_on())
+        while not chat.is_over:
+            try:
+                line = read("> ").strip()
+            except EOFError:
+                break
+            except KeyboardInterrupt:
+                say("no turn goes on; Ctrl-D leaves")
+                continue
+            if line in {"/quit", "/exit"}:
+                break
+            if line:
+                self._said(line, perform)
+        say("ended" if chat.is_over else f"go on with: dsa chat --resume {chat.run_id}")
+        return 1 if chat.has_failed else 0
+
+    def _said(self, line: str, perform: Perform) -> None:
+        name, _, rest = line.partition(" ")
+        try:
+            if not line.startswith("/"):
+                perform(self._chat.say(line))
+            elif name == "/rerun":
+                perform(self._chat.say(rest.strip(), rerun=True))
+            elif name in _TELLING:
+                perform(self._chat.tell(_TELLING[name]))
+            elif name in _SHOWING:
+                self._display.say(_SHOWING[name](self._chat, rest.strip()))
+            else:
+                self._display.say(f"there is no {name}\n{HELP}")
+        except (DsaError, OSError) as error:
+            self._display.say(str(error))
+
+
+def _state(chat: Chat, _rest: str) -> str:
+    return f"{chat.state}   {', '.join(f'{name} = {show_value(value)}' for name, value in chat.values.items())}"
+
+
+def _artifacts(chat: Chat, _rest: str) -> str:
+    lines = []
+    for each in chat.conversation.inventory:
+        also = "".join(f"; also {alias}" for alias, _ in each.aliases)
+        made = f"{each.kind}  {each.size_bytes:,} bytes  by {each.producer}, call {each.source_call_id}"
+        lines.append(f"{each.artifact_id:<5} {chat.resources.files.name_of(each)}  {made}{also}")
+    return "\n".join(lines) or "nothing was made yet"
+
+
+def _branch(chat: Chat, rest: str) -> str:
+    turns = len(chat.conversation.turns)
+    if rest and not (rest.isdigit() and int(rest) <= turns):
+        return f"/branch takes the number of a turn, 0 to {turns}, not '{rest}'"
+    number = int(rest) if rest else turns
+    name = branch(chat.runs, chat.run_id, number)
+    return f"{name} is this conversation up to the end of turn {number}; go on with it: dsa chat --resume {name}"
+
+
+def _export(chat: Chat, rest: str) -> str:
+    folder = Path(rest or f"{chat.run_id}-export")
+    conversation, files = chat.conversation, chat.resources.files
+    names = ["conversation.md", *map(files.name_of, conversation.inventory)]
+    if there := [name for name in names if (folder / name).exists()]:
+        return f"nothing was written: {', '.join(there[:5])} {'is' if len(there) == 1 else 'are'} in {folder} already; name another folder"
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in conversation.inventory:
+        shutil.copyfile(files.path(each.digest), folder / files.name_of(each))
+    turns = [f"## {turn.number}. {turn.text}\n\n{turn.answer or '(no answer)'}" for turn in conversation.turns]
+    text = "\n\n".join([f"# {chat.run_id}", *turns])
+    (folder / "conversation.md").write_text(f"{text}\n", encoding="utf-8")
+    return f"{len(conversation.inventory)} files and conversation.md are in {folder}"
+
+
+_TELLING = {"/retry": "retried", "/dismiss": "dismissed", "/end": "ended"}
+_SHOWING: dict[str, Callable[[Chat, str], str]] = {
+    "/state": _state,
+    "/artifacts": _artifacts,
+    "/counters": lambda chat, _rest: json.dumps(counters_of(chat.conversation), indent=2),
+    "/cancel": lambda _chat, _rest: "no turn goes on; Ctrl-C stops one that does",
+    "/branch": _branch,
+    "/export": _export,
+    "/help": lambda _chat, _rest: HELP,
+}
+
+
+_AS_BEGUN = "--resume goes on as the conversation was begun: it takes no DATA, --format, --param or --no-.."
+_MODELS = "http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE. A conversation has no other default than its own."
+
+
+@click.command("chat", cls=RunCommand)
 @click.argument("data", nargs=-1, metavar="[DATA]...", type=click.Path(path_type=Path))
 @click.option("--ask", "asked", multiple=True, metavar="TEXT", help="Say this and end; several are said in turn.")
-@click.option("--model", callback=model_named, help="http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed gives other answers.")
-@click.option("--resume", "resumed", metavar="RUN", help="Go on with a conversation: its name, a part of it, or last.")
+@click.option("--resume", "run", metavar="RUN", help="Go on with a conversation: its name, a part of it, or last.")
 @click.option("--take", is_flag=True, help="Take it from a process that holds it.")
 @click.option("--format", "format_", type=click.Choice(["none", "report"]), default="none", show_default=True, help="report: each answer also as Markdown and PDF.")  # fmt: skip
-@param_option("Set a bound, such as max_rounds=8.")
 @click.option("--no-dedup", is_flag=True, help="Let everything be done again: to see what the guards are worth.")
 @click.option("--no-normalise", is_flag=True, help="Take calls as they are sent: to see what mending is worth.")
-@click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object a turn and nothing else.")
-@budget_option
 @runs_option
+@watching_options
+@partial(options_saying, model=_MODELS, parameter="Set a bound, such as max_rounds=8.")
 def command(
     asked: tuple[str, ...],
-    resumed: str | None,
+    run: str | None,
     root: str,
     *,
     take: bool,
-    json_wanted: bool,
+    options: RunOptions,
     **said: Any,  # noqa: ANN401  (options)
 ) -> None:
     """Talk with a model about DATA: CSV, Parquet, JSON, SQLite or DuckDB files.
 
-    The model asks with SQL and Python; both run where they can do no harm, files are kept under DIR/RUN/files. Exit code 0: the last turn was
-    answered; 1: it ended with an error, or there is no model; 2: DATA or RUN cannot be used; 130: a turn was stopped by Ctrl-C.
+    The model asks with SQL and Python; both run where they can do no harm, files are kept under DIR/RUN/files. With --json one object is printed a
+    turn, on a line. Exit code 0: the last turn was answered; 1: it ended with an error, or there is no model; 2: DATA or RUN cannot be used; 130: a
+    turn was stopped by Ctrl-C.
     """
-    is_other = any(said[name] for name in ("data", "parameters", "budget", "no_dedup", "no_normalise"))
-    if resumed is not None and (is_other or said["format_"] != "none"):
+    is_other = any(said[name] for name in ("data", "no_dedup", "no_normalise")) or bool(options.parameters)
+    if run is not None and (is_other or said["format_"] != "none"):
         raise click.UsageError(_AS_BEGUN)
-    if any(not text.strip() for text in asked) or (json_wanted and not asked):
+    if any(not text.strip() for text in asked) or (options.json_wanted and not asked):
         raise click.UsageError("say something: --ask TEXT")
-    folder, display = Path(root), Display(terminal())
-    how: dict[str, Any] = {} if json_wanted else {
-        "on_moment": display.on_moment, "listen": display.listen, "notice": display.notice,
-    }  # fmt: skip
-    with faults_told(folder), open_runs(folder, must_exist=resumed is not None) as runs:
-        if resumed is not None:
-            resumed = find(runs.ids(), resumed, folder)
-            chat = Chat.resume(resumed, runs, model=said["model"], take=take, **how)
-        else:
-            chat = Chat.begin(_settings(said), runs, **how)
-            if not json_wanted:
-                display.tables(chat.resources.database.tables)
-        chat.resources.warm()
-        with chat, asyncio.Runner() as runner:
-            if asked:
-                code = _asked(runner, chat, asked, display, json_wanted=json_wanted)
-            else:
-                code = Talk(chat, display).hold(lambda work: _heard(runner, chat, work))
-    sys.exit(code)
+    folder = Path(root)
+    if run is None:
+        sys.exit(_held(folder, options, asked, partial(Chat.begin, _settings(said, options)), is_new=True))
+    with opened(folder) as runs:
+        run = find(runs.ids(), run, folder)
+    sys.exit(resumed(run, folder, options, take=take, asked=asked))
 
 
-def _settings(said: Mapping[str, Any]) -> Settings:
+def resumed(run_id: str, root: Path, options: RunOptions, *, take: bool, asked: tuple[str, ...] = ()) -> int:
+    """Go on with a conversation, at the terminal unless something is asked; give the exit code. `dsa resume` does it too."""
+    note_run(root / run_id)
+    with opened(root) as runs:
+        options = options.continuing(runs.recorded(run_id))
+    return _held(root, options, asked, partial(Chat.resume, run_id, options=options.changes, take=take), is_new=False)
+
+
+def _settings(said: Mapping[str, Any], options: RunOptions) -> Settings:
     """Put together what the command line says."""
     return Settings(
-        said["model"] or "",
+        options.model or "",
         said["data"],
         said["seed"],
         said["format_"],
         not said["no_normalise"],
         not said["no_dedup"],
-        parse_parameters(said["parameters"]),
-        budget=said["budget"],
+        options.parameters,
+        budget=options.budget,
+        module=options.module,
+        chosen=options.watching.chosen,
     )
 
 
-def _asked(runner: asyncio.Runner, chat: Chat, asked: tuple[str, ...], display: Display, *, json_wanted: bool) -> int:
-    """Say what was given, one after the other."""
-    if chat.is_under_way:
-        _heard(runner, chat, chat.go_on())
-    for text in asked:
-        if not json_wanted:
-            display.say(f"> {text}")
-        turn = _heard(runner, chat, chat.say(text))
-        if json_wanted:
-            click.echo(json.dumps(turn_told(chat, turn), ensure_ascii=False))
-        if turn.ended == "turn_cancelled":
-            break
-    if not json_wanted:
-        retry = " (there /retry goes on with the turn)" if chat.has_failed else ""
-        display.say(
-            f"{chat.run_id}: {chat.state.rpartition('.')[2]}; go on with: dsa chat --resume {chat.run_id}{retry}"
-        )
-    return INTERRUPTED if turn.ended == "turn_cancelled" else 1 if chat.has_failed else 0
+def _held(root: Path, options: RunOptions, asked: tuple[str, ...], begin: Callable[..., Chat], *, is_new: bool) -> int:
+    """Hold a conversation until it is left; give the exit code."""
+    display, is_shown = Display(terminal()), not options.shows_nothing
+
+    def show(moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
+        if moment.number == 1:
+            note_run(root / moment.run)
+        if is_shown:
+            display.on_moment(moment, is_new)
+
+    with ExitStack() as entered:
+        entered.enter_context(faults_told(root))
+        runs = entered.enter_context(open_runs(root, must_exist=not is_new))
+        watched = entered.enter_context(options.watching.watched(environment_secrets(options.watching.chosen)))
+        how = {"listen": display.listen, "notice": display.notice} if is_shown else {}
+        chat = entered.enter_context(begin(runs, on_moment=watched.observing(show), **how))
+        if is_new and is_shown:
+            display.tables(chat.resources.database.tables)
+        chat.resources.warm()
+        spoken = _Spoken(chat, display, options, watched, entered.enter_context(asyncio.Runner()))
+        code = spoken.ask(asked) if asked else Talk(chat, display).hold(spoken.hear, spoken.read)
+        if chat.rest is not None:
+            watched.rested(chat.rest)
+    return code
+
+
+@attrs.frozen
+class _Spoken:
+    """A conversation on the command line, and how it is shown."""
+
+    chat: Chat
+    display: Display
+    options: RunOptions
+    watched: Watched
+    runner: asyncio.Runner
+
+    def read(self, prompt: str) -> str:
+        """Read what the user types."""
+        text = input(prompt)
+        self.watched.note("what was typed", text)
+        return text
+
+    def hear(self, work: Any) -> Any:  # noqa: ANN401  (a coroutine, and what it gives)
+        """Do something with the conversation; where nothing else is shown, what was answered is all the same."""
+        found = _heard(self.runner, self.chat, work)
+        if isinstance(found, Turn) and self.options.shows_nothing and not self.options.json_wanted:
+            self.display.say(found.answer or found.why or found.ended)
+        return found
+
+    def ask(self, texts: tuple[str, ...]) -> int:
+        """Say what was given, one after the other; give the exit code."""
+        chat, code, began = self.chat, 0, time.monotonic()
+        if chat.is_under_way:
+            self.hear(chat.go_on())
+        for text in texts:
+            self.watched.note("--ask", text)
+            if not self.options.shows_nothing:
+                self.display.say(f"> {text}")
+            turn = self.hear(chat.say(text))
+            code = INTERRUPTED if turn.ended == "turn_cancelled" else int(chat.has_failed)
+            if self.options.json_wanted:
+                click.echo(json.dumps(self._told(turn, code, time.monotonic() - began), ensure_ascii=False))
+            if code == INTERRUPTED:
+                break
+        if not self.options.json_wanted:
+            retry = " (there /retry goes on with the turn)" if chat.has_failed else ""
+            state = chat.state.rpartition(".")[2]
+            self.display.say(f"{chat.run_id}: {state}; go on with: dsa chat --resume {chat.run_id}{retry}")
+        return code
+
+    def _told(self, turn: Turn, code: int, seconds: float) -> dict[str, Any]:
+        """Return the run as a JSON object, with the turn."""
+        assert self.chat.rest is not None, "a turn is over when the run rests"
+        assert self.chat.runs.root is not None, "commands keep their runs in a folder"
+        report = rest_report(self.chat.rest, self.chat.runs.root / self.chat.run_id, seconds)
+        return {**attrs.evolve(report, exit_code=code).to_json(), "turn": turn_told(self.chat, turn)}
 
 
 def _heard(runner: asyncio.Runner, chat: Chat, work: Any) -> Any:  # noqa: ANN401  (a coroutine, and what it gives)
@@ -147,7 +348,7 @@ def _stopped_by_ctrl_c(chat: Chat) -> Iterator[None]:
 
 
 def turn_told(chat: Chat, turn: Turn) -> dict[str, Any]:
-    """Give a turn as a JSON object."""
+    """Return a turn as a JSON object."""
     calls = [
         {
             "call_id": call.call_id,
@@ -160,15 +361,12 @@ def turn_told(chat: Chat, turn: Turn) -> dict[str, Any]:
         }
         for call in turn.calls
     ]
-    conversation = chat.conversation
     return {
-        "run": chat.run_id,
-        "turn": turn.number,
-        "state": chat.state,
+        "number": turn.number,
         "said": turn.text,
         "answer": turn.answer,
         "why": turn.why,
         "calls": calls,
-        "artifacts": conversation.inventory.described(),
-        "counters": counters_of(conversation),
+        "artifacts": chat.conversation.inventory.described(),
+        "counters": counters_of(chat.conversation),
     }

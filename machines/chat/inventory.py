@@ -96,13 +96,16 @@ class Inventory:
         """Give the id of the artifact that is added after so many others."""
         return f"a{len(self._artifacts) + count + 1}"
 
-    def compared(self, made: Sequence[Made]) -> list[dict[str, Any]]:
-        """Give what was made as JSON objects, each with the artifact that it is equal to, also where that is made beside it."""
+    def compared(self, made: Sequence[Made], *, dedups: bool = True) -> list[dict[str, Any]]:
+        """Give what was made as JSON objects, each with the artifact that it is equal to, also where that is made beside it.
+
+        Without `dedups` everything is new.
+        """
         beside, found = dict[str, str](), []
         for each in made:
-            known = self.equal(each.digest)
+            known = self.equal(each.digest) if dedups else None
             equal_to = beside.get(each.digest) if known is None else known.artifact_id
-            if equal_to is None:
+            if equal_to is None and dedups:
                 beside[each.digest] = self.id_after(len(beside))
             found.append(attrs.asdict(attrs.evolve(each, equal_to=equal_to)))
         return found

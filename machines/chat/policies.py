@@ -5,6 +5,7 @@ None of them decides what happens next: whether a call may be made the guards sa
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -25,11 +26,36 @@ from machines.chat.conversation import Conversation
 from machines.chat.inventory import Made
 from machines.chat.messages import messages_for
 from machines.chat.python import FrameSource, PythonError, compiles, is_empty, normal_code
-from machines.chat.rerun import message_brought
 from machines.chat.resources import Resources, resources_in
 from machines.chat.sql import SqlError, SqlResult, for_spreadsheets, normal_sql
 from machines.chat.sql import compiles as compiles_sql
 from machines.talking.answers import answer_told
+from machines.talking.texts import as_unicode
+
+_AGAIN = re.compile(
+    r"\bre-?(?:run|execute|compute|calculate|generate|do|plot|create|fetch)(?!\w)|\bre-build\b"
+    r"|\b(?:run|execute|compute|calculate|generate|build|do|make|plot|draw|create|fetch|query)\s+(?:\w+\s+){0,5}(?:again|once more|anew|afresh)\b"
+    r"|\bfrom scratch\b|\boverwrite\b",
+    re.IGNORECASE,
+)
+_NEGATED = re.compile(r"\b(?:do not|don't|dont|never|without|no need to|not)\s+(?:\w+\s+){0,2}$", re.IGNORECASE)
+
+
+def asks_again(text: str) -> bool:
+    """Tell whether a message asks for work to be done again."""
+    return any(not _NEGATED.search(text[: found.start()]) for found in _AGAIN.finditer(text))
+
+
+def message_brought(data: object) -> dict[str, Any]:
+    """Give a message as it is recorded: `text`, and `rerun`, which may be said beside it. ValueError for anything else."""
+    given = {"text": data} if isinstance(data, str) else data
+    text = given.get("text") if isinstance(given, dict) else None
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError('a message is a text, or {"text": TEXT}')
+    text = as_unicode(text)
+    rerun = given.get("rerun") if isinstance(given, dict) else None
+    return {"text": text, "rerun": rerun if isinstance(rerun, bool) else asks_again(text)}
+
 
 _LONGEST_TOLD = 6_000
 
@@ -97,7 +123,7 @@ async def next_call(action: Action, context: PolicyContext) -> list[Step]:
     if not call.tool:
         return [event_step(action.policy, "unknown_call", data={**about, "fault": call.fault})]
     digest, fault = await in_thread(partial(_looked_at, call, chat))
-    earlier = conversation.earlier(digest)
+    earlier = conversation.earlier(digest) if chat.dedups else None
     known = None if earlier is None else {"call_id": earlier.call_id, "turn": earlier.turn, "ok": earlier.ok}
     turn = conversation.turn
     seen = {"digest": digest, "earlier": known, "turn": turn.number, "rerun": turn.rerun}
@@ -147,7 +173,7 @@ async def run_sql(action: Action, context: PolicyContext) -> list[Step]:
     except SqlError as error:
         return [event_step(action.policy, "sql_failed", data={**about, **_failed(error)})]
     table = {"digest": digest, "columns": list(found.columns), "types": list(found.types)}
-    made = _table_made(found, *shared, call["digest"], chat.conversation(context.run))
+    made = _table_made(found, *shared, call["digest"], chat.conversation(context.run), dedups=chat.dedups)
     intent = found.intent.as_json()
     data = {**about, "result": _rows_told(found), "intent": intent, "table": table, "artifacts": made}
     return [event_step(action.policy, "sql_done", data=data)]
@@ -180,14 +206,14 @@ def _rows_told(found: SqlResult) -> dict[str, Any]:
 
 
 def _table_made(
-    found: SqlResult, digest: str, size_bytes: int, call_digest: str, conversation: Conversation
+    found: SqlResult, digest: str, size_bytes: int, call_digest: str, conversation: Conversation, *, dedups: bool
 ) -> list[dict[str, Any]]:
     """Give the table as an artifact, unless it is a single value."""
     if found.row_count * len(found.columns) < 2:  # noqa: PLR2004  (more than one value)
         return []
     about = "_".join(found.intent.datasets[:2]) or "result"
     made = Made(f"{about}_{call_digest[:6]}.csv", "csv", digest, size_bytes, f"sql:{call_digest[:12]}")
-    return conversation.inventory.compared([made])
+    return conversation.inventory.compared([made], dedups=dedups)
 
 
 @answering("python_done", "python_failed")
@@ -213,7 +239,12 @@ async def run_python(action: Action, context: PolicyContext) -> list[Step]:
     told = {"output": ran.output, "value": ran.value, "files": [file.name for file in ran.files]}
     result = {name: value for name, value in told.items() if value}
     confined = {"rung": ran.rung, "features": sorted(ran.features)}
-    data = {**about, "result": result, "artifacts": conversation.inventory.compared(made), **confined}
+    data = {
+        **about,
+        "result": result,
+        "artifacts": conversation.inventory.compared(made, dedups=chat.dedups),
+        **confined,
+    }
     return [event_step(action.policy, "python_done", data=data)]
 
 

@@ -80,6 +80,11 @@ class Resources:
         return bool(self._config.get("normalise", True))
 
     @property
+    def dedups(self) -> bool:
+        """Return whether it is noticed that something was done before."""
+        return bool(self._config.get("dedup", True))
+
+    @property
     def wants_report(self) -> bool:
         """Tell whether each answer becomes a report."""
         return self._config.get("format") == "report"

@@ -10,18 +10,14 @@ from typing import Any
 
 import attrs
 
-from dsa.edge.binding import Bindings
-from dsa.edge.files import locate
 from dsa.expr import Value
-from dsa.machine import Machine
 from dsa.meaning import Occurrence
-from dsa.runs.bindings import bind
 from dsa.runs.handle import RunHandle
 from dsa.runs.runs import Runs
 from dsa.runs.setup import Options
 from dsa.runtime.moment import OnMoment
+from dsa.runtime.secret_names import Chosen
 from machines.chat.conversation import Conversation, Turn
-from machines.chat.guards import always
 from machines.chat.resources import KNOWN, Listener, Resources
 from machines.talking.sessions import Session, StoppedError, begun, taken_up
 
@@ -30,7 +26,7 @@ NAME = "chat"
 
 @attrs.frozen
 class Settings:
-    """With what a conversation is begun; kept in its ledger. `data` are the files that are loaded.
+    """With what a conversation is begun; kept in its ledger. `data` are the files that are loaded, `module` binds names in place of ours.
 
     Without `normalise` calls are taken as they were sent, without `dedup` nothing is noticed to have been done before: to measure both.
     """
@@ -44,6 +40,8 @@ class Settings:
     parameters: Mapping[str, Value] = attrs.field(factory=dict)
     context_chars: int | None = None
     budget: tuple[str, ...] = ()
+    module: str | None = None
+    chosen: Chosen = attrs.field(factory=Chosen)
 
     def config(self) -> dict[str, Any]:
         """Return what policies can read."""
@@ -57,7 +55,9 @@ class Settings:
 
     def options(self) -> Options:
         """Return how the run is started."""
-        return Options(bound, self.model, self.seed, self.parameters, self.budget, config=self.config())
+        return Options(
+            self.module, self.model, self.seed, self.parameters, self.budget, self.chosen, config=self.config()
+        )
 
 
 class Chat(Session[Resources]):
@@ -97,17 +97,17 @@ class Chat(Session[Resources]):
         run_id: str,
         runs: Runs,
         *,
-        model: str | None = None,
+        options: Options | None = None,
         take: bool = False,
         on_moment: OnMoment | None = None,
         listen: Listener = lambda _text: None,
         notice: Listener = lambda _text: None,
     ) -> "Chat":
-        """Take up a conversation; `go_on` finishes a turn that was cut off.
+        """Take up a conversation, bound as it was begun but for what the options say; `go_on` finishes a turn that was cut off.
 
         Raises WrongRunError for a run that is none, StoreError, OtherMachineError, ReplayError.
         """
-        handle = taken_up(runs, run_id, NAME, Options(bound, model), take=take, on_moment=on_moment)
+        handle = taken_up(runs, run_id, NAME, options or Options(), take=take, on_moment=on_moment)
         return cls(runs, handle, listen, notice, is_new=False)
 
     @property
@@ -160,12 +160,3 @@ class Chat(Session[Resources]):
             await super().drive(*occurrences)
         finally:
             self.resources.files.shown(self.conversation.inventory)
-
-
-def bound(machine: Machine, started: Mapping[str, Any]) -> Bindings:
-    """Bind the chat machine by what its run was started with; without `dedup` its guards for that pass everything."""
-    config = started["config"]
-    binding = bind(machine, path=locate(NAME), model=started["model"], seed=started["seed"], config=config)
-    if config.get("dedup", True):
-        return binding
-    return attrs.evolve(binding, guards={**binding.guards, "fresh": always, "new": always})

@@ -1,6 +1,7 @@
 """`dsa code GOAL`: have a model work at a goal in a folder; a table decides what it may do.
 
-Interactive where leave is asked for at a terminal. The run is kept and can be taken up again after whatever has happened.
+Interactive where leave is asked for at a terminal. The run is kept and can be taken up again after whatever has happened; it keeps the settings that
+it was begun with, but for the model and the budget.
 """
 
 import asyncio
@@ -8,7 +9,10 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +21,23 @@ import click
 from click.core import ParameterSource
 
 from dsa.cli.console import terminal
-from dsa.cli.faults import Ended, JsonCommand
-from dsa.cli.kept import budget_option, faults_told, find, runs_option
-from dsa.cli.parameters import param_option, parse_parameters
-from dsa.cli.run_options import model_named
+from dsa.cli.faults import Ended, note_run
+from dsa.cli.kept import faults_told, find, opened, runs_option
+from dsa.cli.run_json import RunCommand, rest_report
+from dsa.cli.run_options import RunOptions, options_saying
+from dsa.cli.watching import Watched, watching_options
+from dsa.edge.environment import environment_secrets
 from dsa.edge.interrupts import interruptible
 from dsa.errors import ModelUnavailable
+from dsa.expr import Value
 from dsa.generators.names import LOCAL
-from dsa.runs.place import DEFAULT_RUNS
+from dsa.runs.place import DEFAULT_RUNS, PART_OF
 from dsa.runs.runs import Runs, open_runs
 from dsa.runs.setup import absolute_script
+from dsa.runtime.journal import Recorded
+from dsa.runtime.ledger import EventEntry, MachineEntry
+from dsa.runtime.moment import Moment, OnMoment
+from dsa.runtime.rest import Rest
 from machines.coding.configuration import (
     MOST_PARALLEL,
     PARAMETERS,
@@ -40,18 +51,89 @@ from machines.coding.display import Display, totals
 from machines.coding.plan import TEMPLATES, Task, faults_of, template
 from machines.coding.projection import Projection
 from machines.coding.resources import MODES
-from machines.coding.session import EXIT, Agent, Settings, unfinished_run
+from machines.coding.session import EXIT, NAME, Agent, Settings, unfinished_run
 from machines.coding.shown import was_idle
-from machines.coding.taking_up import begun_of, fault_of
 from machines.coding.tools.programs import Rules
 from machines.coding.tools.running import not_installed
 
+#: Options that stand under their own names in what a run is begun with.
+_OPTIONS = ("mode", "seed", "parallel", "network", "json_mode", "test_first", "workspace")
+
+
+@attrs.frozen
+class Begun:
+    """With what a run was begun: its settings, the budget among them, its bounds, its goal, and its tasks where a template gave them."""
+
+    config: Mapping[str, Any]
+    parameters: Mapping[str, Value]
+    goal: str
+    tasks: Sequence[Any]
+
+
+def begun_of(recorded: Recorded) -> Begun | None:
+    """Give with what a run of the coding machine was begun; None for any other."""
+    first = recorded.entries[0]
+    if not isinstance(first, MachineEntry) or first.name != NAME:
+        return None
+    said: Any = next((entry.data for entry in recorded.entries if isinstance(entry, EventEntry)), None)
+    given = said if isinstance(said, Mapping) else {}
+    started = dict(first.started)
+    config = {**started.get("config", {}), "budget": started.get("budget")}
+    return Begun(config, dict(first.parameters), given.get("text", ""), given.get("tasks") or ())
+
+
+def fault_of(begun: Begun, said: Mapping[str, Any], settings: Mapping[str, Any], tasks: Sequence[Task]) -> str:
+    """Say which option is another one than the run was begun with; empty when none is.
+
+    `said` are the options of the command line that were said, `settings` those of the file that it names, `tasks` those of the template.
+    """
+    for option, value in _others(begun, said, settings):
+        return f"{option} cannot be changed for a run that was begun: it has {_shown(value)}; --fresh begins anew"
+    if "named" in said and [task.to_json() for task in tasks] != list(begun.tasks):
+        return "--template cannot be changed for a run that was begun: it has other tasks; --fresh begins anew"
+    return ""
+
+
+def _others(begun: Begun, said: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Give each option that is another one, and what the run has."""
+    bounds = said.get("parameters", {})
+    for name in _OPTIONS:
+        if name in said and not _is_same(said[name], has := _had(begun, name)):
+            yield f"--{name.replace('_', '-')}", has
+    for name, value in bounds.items():
+        if (has := _had(begun, name)) != value:
+            yield f"--param {name}", has
+    for name, value in settings.items():
+        if name in said or name in bounds or name == "templates":
+            continue
+        if not _is_same(absolute_script(value) if name == "model" else value, has := _had(begun, name)):
+            yield f"{name} of --config", has
+
+
+def _had(begun: Begun, name: str) -> Any:  # noqa: ANN401  (JSON)
+    if name in PARAMETERS:
+        return begun.parameters.get(name)
+    return begun.config.get(name, 1 if name == "parallel" else None)
+
+
+def _is_same(value: Any, has: Any) -> bool:  # noqa: ANN401  (an option's value, and JSON)
+    """Tell whether a setting is what the run has; what is off, or empty, is as what it never had."""
+    return ((list(value) if isinstance(value, tuple) else value) or None) == (has or None)
+
+
+def _shown(value: Any) -> str:  # noqa: ANN401  (JSON)
+    if isinstance(value, bool) or value in (None, [], ""):
+        return "it" if value is True else "none"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
 _INTERRUPTED, _UNREADABLE, _ASKED = 130, 2, 3
+_MODELS = "http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE. Default: Ollama's OLLAMA_MODEL."
 #: How work ends because the model says so.
 _BY_ITS_WORD = frozenset({"goal_complete", "answered"})
 
 
-@click.command("code", cls=JsonCommand)
+@click.command("code", cls=RunCommand)
 @click.argument("goal", required=False, default="")
 @click.option(
     "--workspace",
@@ -60,11 +142,6 @@ _BY_ITS_WORD = frozenset({"goal_complete", "answered"})
     default=".",
     show_default=True,
     help="The folder to work in.",
-)
-@click.option(
-    "--model",
-    callback=model_named,
-    help="http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE. Default: Ollama's OLLAMA_MODEL.",
 )
 @click.option(
     "--mode", type=click.Choice(MODES), help="What happens without asking: nothing, edits, everything, or only looking."
@@ -98,21 +175,20 @@ _BY_ITS_WORD = frozenset({"goal_complete", "answered"})
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Settings; default: dsa.toml or pyproject.toml here.",
 )
-@param_option("Set a bound: max_rounds, max_turns, max_calls.")
-@budget_option
-@click.option("--resume", "resumed", metavar="RUN", help="Go on with a run: its name, a part of it, or last.")
+@click.option("--resume", "run", metavar="RUN", help="Go on with a run: its name, a part of it, or last.")
 @click.option("--fresh", is_flag=True, help="Begin anew although the same goal was cut off here.")
 @click.option("--take", is_flag=True, help="Take the run from a process that holds it.")
-@click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object at the end and nothing else.")
 @runs_option
+@watching_options
+@partial(options_saying, model=_MODELS, parameter="Set a bound: max_rounds, max_turns, max_calls.")
 def command(
     goal: str,
-    resumed: str | None,
+    run: str | None,
     root: str,
     *,
     take: bool,
-    json_wanted: bool,
     fresh: bool,
+    options: RunOptions,
     **said: Any,  # noqa: ANN401  (options)
 ) -> None:
     """Work at GOAL: break it into tasks, and call tools until they are done.
@@ -120,58 +196,100 @@ def command(
     The same goal in the same folder is taken up where it was cut off. Exit code 0: done or answered; 1: rounds used up, blocked or stopped; 2: it
     cannot be begun; 3: a person is needed; 130: interrupted, and can be resumed.
     """
-    if bool(goal) == bool(resumed):
+    if bool(goal) == bool(run):
         raise click.UsageError(f"say a GOAL, or --resume RUN{', not both: a run has its goal' if goal else ''}")
     if goal and not goal.strip():
         raise click.UsageError("GOAL is empty: say in a sentence what is to be reached")
-    if resumed and fresh:
+    if run and fresh:
         raise click.UsageError("--resume goes on with a run, --fresh begins anew with a GOAL: say one of them")
-    folder, display = Path(root), Display(terminal())
-    how: dict[str, Any] = {} if json_wanted else {
-        "on_moment": display.on_moment, "listen": display.listen, "notice": display.notice,
-    }  # fmt: skip
-    with faults_told(folder), open_runs(folder, must_exist=resumed is not None) as runs:
-        if resumed is not None:
-            resumed = find(runs.ids(), resumed, folder)
-        with _agent(goal, resumed, runs, said, how, take=take, fresh=fresh) as agent:
-            if agent.own_work.goal and not json_wanted:
-                display.taken_up(agent.own_work.goal)
-            code = _worked(agent, display, is_quiet=json_wanted)
-            _report(agent, display, code, folder, is_json=json_wanted)
-    sys.exit(code)
+    folder = Path(root)
+    if run is not None:
+        with opened(folder) as runs:
+            run = find(runs.ids(), run, folder)
+            note_run(folder / run)
+            _require_as_begun(runs, run, _explicit(said, options))
+        sys.exit(resumed(run, folder, options, take=take))
+    sys.exit(_held(folder, options, partial(_begun, goal, said, options, take=take, fresh=fresh), goal))
 
 
-def _agent(
+def resumed(run_id: str, root: Path, options: RunOptions, *, take: bool) -> int:
+    """Go on with a run in the display of `dsa code`; give the exit code. `dsa resume` does it too."""
+    note_run(root / run_id)
+    with opened(root) as runs:
+        options = options.continuing(runs.recorded(run_id))
+        _require_as_begun(runs, run_id, {})
+    return _held(root, options, partial(Agent.resume, run_id, options=options.changes, take=take))
+
+
+def _begun(
     goal: str,
-    resumed: str | None,
-    runs: Runs,
     said: Mapping[str, Any],
-    how: Mapping[str, Any],
+    options: RunOptions,
+    runs: Runs,
     *,
     take: bool,
     fresh: bool,
+    **how: Any,  # noqa: ANN401  (how it is shown)
 ) -> Agent:
     """Begin, or take up what was cut off."""
     workspace = said["workspace"].resolve()
-    if resumed is None and not fresh:
-        resumed = unfinished_run(goal, workspace, runs)
-    if resumed is not None:
-        _require_as_begun(runs, resumed, _explicit({**said, "workspace": str(workspace)}))
-        agent = Agent.resume(resumed, runs, model=said["model"], budget=said["budget"], take=take, **how)
-        if goal:
-            click.echo(f"taken up where it stood: {resumed}; --fresh begins anew", err=True)
+    run_id = None if fresh else unfinished_run(goal, workspace, runs)
+    if run_id is not None:
+        _require_as_begun(runs, run_id, _explicit(said, options))
+        now = options.continuing(runs.recorded(run_id))
+        agent = Agent.resume(run_id, runs, options=now.changes, take=take, **how)
+        click.echo(f"taken up where it stood: {run_id}; --fresh begins anew", err=True)
         return agent
     _require_workspace(workspace)
     try:
-        return Agent.begin(_settings(goal, workspace, said), runs, **how)
+        return Agent.begin(_settings(goal, workspace, said, options), runs, **how)
     except (ValueError, OSError) as error:
         raise Ended(str(error), _UNREADABLE) from error
 
 
-def _explicit(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the options that stand on the command line."""
+def _held(root: Path, options: RunOptions, begin: Callable[..., Agent], goal: str = "") -> int:
+    """Work until the end, or until somebody has to say something who is not there; give the exit code."""
+    display, is_shown, began = Display(terminal()), not options.shows_nothing, time.monotonic()
+    with ExitStack() as entered:
+        entered.enter_context(faults_told(root))
+        runs = entered.enter_context(open_runs(root))
+        watched = entered.enter_context(options.watching.watched(environment_secrets(options.watching.chosen)))
+        how = {"listen": display.listen, "notice": display.notice} if is_shown else {}
+        on_moment = _observing(root, display if is_shown else None, watched)
+        agent = entered.enter_context(begin(runs, on_moment=on_moment, **how))
+        watched.note("GOAL", goal)
+        if agent.own_work.goal and is_shown:
+            display.taken_up(agent.own_work.goal)
+        code = _worked(agent, display, is_json=options.json_wanted)
+        if agent.rest is not None:
+            watched.rested(agent.rest)
+        if options.json_wanted:
+            click.echo(json.dumps(told(agent, root, code, time.monotonic() - began), ensure_ascii=False))
+        else:
+            _report(agent, display, code, root)
+    return code
+
+
+def _observing(root: Path, display: Display | None, watched: Watched) -> OnMoment:
+    """Return who sees the moments of a run and of its parts. Spans are those of the whole: each part is a call in it."""
+
+    def show(moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
+        if moment.number == 1 and PART_OF not in moment.run:
+            note_run(root / moment.run)
+        if display is not None:
+            display.on_moment(moment, is_new)
+
+    whole = watched.observing(show)
+    return lambda moment, is_new: (show if PART_OF in moment.run else whole)(moment, is_new)
+
+
+def _explicit(said: Mapping[str, Any], options: RunOptions) -> dict[str, Any]:
+    """Return the options that stand on the command line; `parameters` are values by name."""
     source = click.get_current_context().get_parameter_source
-    return {name: value for name, value in said.items() if source(name) is ParameterSource.COMMANDLINE}
+    found = {name: value for name, value in said.items() if source(name) is ParameterSource.COMMANDLINE}
+    if "workspace" in found:
+        found["workspace"] = str(found["workspace"].resolve())
+    return {**found, "parameters": options.parameters}
 
 
 def _require_as_begun(runs: Runs, run_id: str, said: Mapping[str, Any]) -> None:
@@ -204,19 +322,19 @@ def _require_workspace(workspace: Path) -> None:
         click.echo(f"{workspace} is your home: all that is in it can be read and changed; -w names another", err=True)
 
 
-def _settings(goal: str, workspace: Path, said: Mapping[str, Any]) -> Settings:
+def _settings(goal: str, workspace: Path, said: Mapping[str, Any], options: RunOptions) -> Settings:
     """Put together what the file says and what the command line says before it."""
     config = read_configuration(Path.cwd(), said["file"], workspace)
     own, bounds = config.pop("templates", {}), {name: config.pop(name) for name in PARAMETERS if name in config}
     given = {
-        "model": said["model"],
+        "model": options.model,
         "mode": said["mode"],
         "seed": said["seed"],
         "parallel": said["parallel"],
         "json_mode": said["json_mode"] or None,
         "test_first": said["test_first"] or None,
     }
-    lists = {name: list(said[name]) or None for name in ("network", "budget")}
+    lists = {"network": list(said["network"]) or None, "budget": list(options.budget) or None}
     config |= checked({name: value for name, value in {**given, **lists}.items() if value is not None})
     config = {"temperature": TEMPERATURE, "seed": 0, "mode": MODES[0], **config, "workspace": str(workspace)}
     config["model"] = absolute_script(config.get("model") or default_model())
@@ -224,9 +342,10 @@ def _settings(goal: str, workspace: Path, said: Mapping[str, Any]) -> Settings:
         raise ModelUnavailable(
             "the local model calls no tools: say --json-mode, which has it fill in a schema, or name another with --model"
         )
-    bounds |= parse_parameters(said["parameters"])
+    bounds |= options.parameters
     _hint(config, workspace, is_named=said["file"] is not None)
-    return Settings(goal, config, _tasks(said["named"], goal, own), bounds)
+    tasks = _tasks(said["named"], goal, own)
+    return Settings(goal, config, tasks, bounds, options.module, options.watching.chosen)
 
 
 def _hint(config: Mapping[str, Any], workspace: Path, *, is_named: bool) -> None:
@@ -251,12 +370,12 @@ def _tasks(named: str | None, goal: str, own: Mapping[str, object]) -> tuple[Tas
     return tasks
 
 
-def _worked(agent: Agent, display: Display, *, is_quiet: bool) -> int:
+def _worked(agent: Agent, display: Display, *, is_json: bool) -> int:
     """Work until the end, or until somebody has to say something who is not there."""
     try:
         with asyncio.Runner() as runner:
             runner.run(interruptible(agent.go_on()))
-            while agent.asks is not None and not is_quiet and sys.stdin.isatty():
+            while agent.asks is not None and not is_json and sys.stdin.isatty():
                 runner.run(interruptible(_allowed(agent, agent.asks, display)))
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -298,10 +417,7 @@ def _typed(prompt: str) -> str:
         raise
 
 
-def _report(agent: Agent, display: Display, code: int, runs: Path, *, is_json: bool) -> None:
-    if is_json:
-        click.echo(json.dumps(told(agent), ensure_ascii=False))
-        return
+def _report(agent: Agent, display: Display, code: int, runs: Path) -> None:
     again = _resuming(runs, agent.run_id)
     idle = "; nothing was written or run" if agent.state in _BY_ITS_WORD and was_idle(agent.work) else ""
     display.say(f"{agent.run_id}: {agent.state}; {totals(agent.work, int(agent.values['rounds']))}{idle}")
@@ -329,12 +445,13 @@ def _resuming(runs: Path, run_id: str) -> str:
     return shlex.join(["dsa", "code", "--resume", run_id, *where])
 
 
-def told(agent: Agent) -> dict[str, Any]:
-    """Give how the work stands as a JSON object."""
+def told(agent: Agent, root: Path, code: int, seconds: float) -> dict[str, Any]:
+    """Return the run as a JSON object, with how the work stands."""
     work = agent.work
     tasks: Sequence[Any] = [attrs.asdict(chapter) for chapter in work.chapters]
-    return {
-        "run": agent.run_id,
+    rest = Rest("interrupted", agent.run) if agent.rest is None or code == _INTERRUPTED else agent.rest
+    report = attrs.evolve(rest_report(rest, root / agent.run_id, seconds), exit_code=code).to_json()
+    about = {
         "state": agent.state,
         "goal": work.goal,
         "rounds": agent.values["rounds"],
@@ -346,3 +463,4 @@ def told(agent: Agent) -> dict[str, Any]:
         "asks": None if agent.asks is None else {name: agent.asks[name] for name in ("tool", "arguments")},
         "counters": counters_of(work),
     }
+    return {**report, "work": about}

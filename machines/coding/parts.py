@@ -18,9 +18,10 @@ import attrs
 from dsa.errors import GenerationError
 from dsa.meaning import Occurrence
 from dsa.runs.runs import Runs, open_runs
-from dsa.runs.setup import Options, limits_of
+from dsa.runs.setup import Options, as_started, limits_of
 from dsa.runtime.budgets import UNITS, Meter
 from dsa.runtime.journal import UnknownRunError
+from dsa.runtime.ledger import MachineEntry
 from dsa.runtime.policies import Action, PolicyContext, Step, answering, event_step
 from machines.coding.gathering import kept_parts, name_of
 from machines.coding.loops import Did, together
@@ -172,7 +173,10 @@ def _share(work: Work, context: PolicyContext, count: int) -> Options:
     of_part = {"part_of": run.run_id, "allowed": sorted(work.allowed), "files_before": work.files_written}
     settings = {name: value for name, value in config.items() if name not in {"runs", "parallel", "budget"}}
     parameters = {**bounds, "max_rounds": bounds["max_turns"]}
-    return Options(None, config["model"], config.get("seed"), parameters, budget, config={**settings, **of_part})
+    first = run.ledger[0]
+    assert isinstance(first, MachineEntry), "a run begins with its machine"
+    whole = as_started(first, Options(model=config["model"], budget=budget))
+    return attrs.evolve(whole, seed=config.get("seed"), parameters=parameters, config={**settings, **of_part})
 
 
 def _part_of(unit: str, amount: float) -> str:

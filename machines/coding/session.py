@@ -3,7 +3,7 @@
 It rests at a final state, or where a person is asked. Everything that was acknowledged is in the ledger, so a process that is killed loses nothing.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from dsa.runs.setup import Options
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import EventEntry, MachineEntry, RowEntry
 from dsa.runtime.moment import Moment, OnMoment
+from dsa.runtime.secret_names import Chosen
 from machines.coding.gathering import gathered
 from machines.coding.plan import Task
 from machines.coding.projection import Projection
@@ -34,7 +35,7 @@ EXIT = {"goal_complete": 0, "answered": 0, "rounds_exhausted": 1, "blocked": 1, 
 
 @attrs.frozen
 class Settings:
-    """With what the work is begun; kept in its ledger. `tasks` are those of a template, if one is used.
+    """With what the work is begun; kept in its ledger. `tasks` are those of a template, if one is used, `module` binds names in place of ours.
 
     `config` has everything that policies read: see `configuration.Configuration`.
     """
@@ -43,12 +44,16 @@ class Settings:
     config: Mapping[str, Any]
     tasks: tuple[Task, ...] = ()
     parameters: Mapping[str, Value] = attrs.field(factory=dict)
+    module: str | None = None
+    chosen: Chosen = attrs.field(factory=Chosen)
 
     def options(self) -> Options:
         """Return how the run is started."""
         config = dict(self.config)
         budget = config.pop("budget", ())
-        return Options(None, config["model"], config.get("seed"), self.parameters, budget, config=config)
+        return Options(
+            self.module, config["model"], config.get("seed"), self.parameters, budget, self.chosen, config=config
+        )
 
     def first(self) -> Occurrence:
         """Return the event that the run begins with."""
@@ -127,14 +132,13 @@ class Agent(Session[Resources]):
         run_id: str,
         runs: Runs,
         *,
-        model: str | None = None,
-        budget: Sequence[str] = (),
+        options: Options | None = None,
         take: bool = False,
         on_moment: OnMoment | None = None,
         listen: Listener = lambda _text: None,
         notice: Listener = lambda _text: None,
     ) -> "Agent":
-        """Take up the work again, with another model or another budget for all of it where they are given.
+        """Take up the work again, bound as it was begun but for what the options say: a model, a budget for all of it.
 
         Raises WrongRunError for a run that is none, or a part of one, StoreError, OtherMachineError, ReplayError.
         """
@@ -142,8 +146,7 @@ class Agent(Session[Resources]):
         if part:
             raise WrongRunError(f"run {run_id} is a part of {whole}: go on with that one")
         rounds = _Rounds(on_moment)
-        options = Options(model=model, budget=budget)
-        handle = taken_up(runs, run_id, NAME, options, take=take, on_moment=rounds)
+        handle = taken_up(runs, run_id, NAME, options or Options(), take=take, on_moment=rounds)
         agent = cls(runs, handle, listen, notice, on_moment, is_new=False)
         rounds.on_round = agent.project
         return agent

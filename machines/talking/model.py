@@ -1,17 +1,25 @@
 """Who answers: a server that speaks the OpenAI protocol, any provider through LiteLLM, or a script.
 
-Takes messages and tools in OpenAI's form, gives a whole answer as the stream reconciler reads it, and its text piece by piece on the way.
+Takes messages and tools in OpenAI's form, gives a whole answer as the stream reconciler reads it, and its text piece by piece on the way. A model that
+fails for a moment is asked again (its server restarts, is busy, or breaks off); one that calls no tools writes a call as JSON, which a schema holds to
+its form.
 """
 
+import asyncio
 import json
+import math
+import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import attrs
 
 from dsa.edge.http.endpoint import SCHEMES
+from dsa.edge.http.failures import reason_of
+from dsa.edge.http.retries import Retries
 from dsa.errors import DocumentError, GenerationError, ModelUnavailable
 from dsa.generators import ChatClient, Limits, Settings
 from dsa.generators.lite import LiteLLMGenerator
@@ -19,11 +27,190 @@ from dsa.generators.local import served
 from dsa.generators.scripted import parse_script
 from dsa.generators.seeds import derive_seed
 from dsa.generators.streams import StreamReconciler, StreamResult
-from machines.talking.json_mode import as_texts, read_reply, response_format, with_tools_told
-from machines.talking.patience import Patience, asked
+from machines.talking.texts import parse_json
 
 Show = Callable[[str], object]
+#: Asks once, within so many seconds, and shows text as it comes. Raises GenerationError when nothing came.
+Once = Callable[[float, Show | None], Awaitable[StreamResult]]
+
+#: For how many seconds a model that fails is asked again; 0: not at all.
+VARIABLE = "DSA_RETRY_S"
+_AGAIN_S, _LONGEST_S = 60.0, 3_600.0
+_MOST_TRIES = 20
+#: How often an answer that broke off is asked for again: each may have been charged.
+_MOST_BROKEN = 2
+_SHORTEST_TRY_S = 1.0
+ASKED_AGAIN = "\n[the answer broke off, and is asked for again]\n"
+
+
+@attrs.frozen
+class Patience:
+    """`again_s` bounds the waits from the first failure on, also those that a server asks for; `whole_s` all tries and waits together."""
+
+    again_s: float = _AGAIN_S
+    whole_s: float = math.inf
+
+    @classmethod
+    def of_environment(cls, whole_s: float) -> Self:
+        """Give that of the environment. Raises ModelUnavailable for what is no number of seconds."""
+        said = os.environ.get(VARIABLE, "")
+        try:
+            again_s = float(said) if said else _AGAIN_S
+        except ValueError:
+            again_s = math.nan
+        if not 0 <= again_s <= _LONGEST_S:
+            wanted = f"a number of seconds from 0 (a model that fails is not asked again) to {_LONGEST_S:g}"
+            raise ModelUnavailable(f"{VARIABLE} = {said!r} is not {wanted}; it is {_AGAIN_S:g} when unset")
+        return cls(again_s, whole_s)
+
+
+async def asked(once: Once, patience: Patience, on_text: Show | None, on_wait: Show) -> StreamResult:
+    """Give the answer of the first try that brings a whole one, else that of the last try: what came of it, or its GenerationError.
+
+    `on_wait` is told before each pause what is wrong, and how long the pause is.
+    """
+    clock = asyncio.get_running_loop().time
+    over_at = clock() + patience.whole_s
+    retries = Retries(_MOST_TRIES if patience.again_s else 0, longest_pause_s=patience.again_s, most_s=patience.again_s)
+    shown = None if on_text is None else _Shown(on_text)
+    failed_at = math.inf
+    broken = 0
+    for failed in count():
+        result: StreamResult | None = None
+        try:
+            result = await once(over_at - clock(), shown)
+            failure = _failure_in(result)
+        except GenerationError as error:
+            failure = error
+        if result is not None and (failure is None or broken == _MOST_BROKEN):
+            return result
+        assert failure is not None, "nothing came, and nothing was wrong"
+        broken += result is not None
+        now = clock()
+        failed_at = min(failed_at, now)
+        pause_s = retries.pause_s(failure, failed, now - failed_at)
+        if pause_s is None or now + pause_s + _SHORTEST_TRY_S > over_at:
+            if result is not None:
+                return result
+            raise retries.last(failure, failed + 1, now - failed_at) from failure.__cause__
+        why = str(failure).rstrip()
+        on_wait(f"{why if why.endswith('.') else f'{why}.'} It is asked again in {pause_s:.3g} s.")
+        await asyncio.sleep(pause_s)
+        if shown is not None:
+            shown.again()
+    raise AssertionError("it counts for ever")
+
+
+def _failure_in(result: StreamResult) -> GenerationError | None:
+    """Give what has broken an answer off that may be whole the next time; None where another try is of no use."""
+    error = result.error
+    if error is None or error.code not in {"interrupted", "provider_error"}:
+        return None
+    reason = "interrupted" if error.code == "interrupted" else reason_of(error.status, error.message)
+    return GenerationError(str(error), reason)
+
+
+class _Shown:
+    """Shows text, and says where it begins anew."""
+
+    def __init__(self, on_text: Show) -> None:
+        self._on_text, self._has_begun = on_text, False
+
+    def __call__(self, text: str) -> None:
+        self._has_begun = True
+        self._on_text(text)
+
+    def again(self) -> None:
+        """Say that what was shown is not the answer."""
+        if self._has_begun:
+            self._on_text(ASKED_AGAIN)
+        self._has_begun = False
+
+
 Messages = Sequence[Mapping[str, Any]]
+ANSWER = "answer"
+
+
+def response_format(tools: Messages) -> dict[str, Any]:
+    """Give what a server is to hold the answer to: one call, or an answer in words."""
+    functions = [tool["function"] for tool in tools]
+    choices = [_choice(function["name"], function["parameters"]) for function in functions]
+    text = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+    schema = {"anyOf": [*choices, _choice(ANSWER, text)]}
+    return {"type": "json_schema", "json_schema": {"name": "call", "strict": True, "schema": schema}}
+
+
+def _choice(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    properties = {"tool": {"const": name}, "arguments": {**arguments, "additionalProperties": False}}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": ["tool", "arguments"],
+        "additionalProperties": False,
+    }
+
+
+def with_tools_told(messages: Messages, tools: Messages) -> list[dict[str, Any]]:
+    """Give messages whose first one says which tools there are, and how they are called."""
+    lines = [f"- {_signature(tool['function'])}: {tool['function']['description']}" for tool in tools]
+    told = "\n".join([
+        'Answer with one JSON object and nothing else: {"tool": NAME, "arguments": {..}}. The tools:', *lines,
+        f"- {ANSWER}(text): say something to the user instead.",
+    ])  # fmt: skip
+    first, *rest = messages
+    return [{**first, "content": f"{first['content']}\n\n{told}"}, *map(dict, rest)]
+
+
+def _signature(function: Mapping[str, Any]) -> str:
+    parameters = function["parameters"]
+    required = parameters.get("required") or ()
+    names = [name if name in required else f"{name}?" for name in parameters.get("properties") or ()]
+    return f"{function['name']}({', '.join(names)})"
+
+
+def as_texts(messages: Messages) -> list[dict[str, Any]]:
+    """Give messages of plain text: a call as the JSON that the model would write, its result as the user's word."""
+    said: list[dict[str, Any]] = []
+    names: dict[str, str] = {}
+    for message in messages:
+        if message["role"] == "tool":
+            text = f"[{names.get(message['tool_call_id'], 'a tool')} gave] {message['content']}"
+            said.append({"role": "user", "content": text})
+            continue
+        lines = [message["content"]] if message.get("content") else []
+        for call in message.get("tool_calls") or ():
+            names[call["id"]] = call["function"]["name"]
+            lines.append(_written(call["function"]))
+        said.append({"role": message["role"], "content": "\n".join(lines)})
+    return _joined(said)
+
+
+def _written(function: Mapping[str, Any]) -> str:
+    return json.dumps({"tool": function["name"], "arguments": json.loads(function["arguments"])}, ensure_ascii=False)
+
+
+def _joined(messages: Messages) -> list[dict[str, Any]]:
+    """Join messages of one role that follow each other: small models were trained with turns."""
+    joined: list[dict[str, Any]] = []
+    for message in messages:
+        if joined and joined[-1]["role"] == message["role"]:
+            joined[-1] = {**joined[-1], "content": f"{joined[-1]['content']}\n{message['content']}"}
+        else:
+            joined.append(dict(message))
+    return joined
+
+
+def read_reply(text: str) -> dict[str, Any] | None:
+    """Give an answer as `content` and `tool_calls`; None for what is no such JSON."""
+    said = parse_json(text)
+    if not isinstance(said, dict) or not isinstance(said.get("tool"), str):
+        return None
+    given = said.get("arguments")
+    arguments: dict[str, Any] = given if isinstance(given, dict) else {}
+    if said["tool"] == ANSWER:
+        return {"content": str(arguments.get("text") or "")}
+    return {"tool_calls": [{"name": said["tool"], "arguments": arguments}]}
+
 
 _SCRIPTED = "scripted:"
 _FIRST_S = 120.0

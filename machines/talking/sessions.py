@@ -16,6 +16,8 @@ from dsa.runs.runs import Resumption, Runs
 from dsa.runs.setup import Options
 from dsa.runtime.ledger import MachineEntry
 from dsa.runtime.moment import OnMoment
+from dsa.runtime.rest import Rest
+from dsa.runtime.run import Run
 from machines.talking.known import Closing, Known
 
 T = TypeVar("T", bound=Closing)
@@ -36,6 +38,8 @@ class Session(Generic[T]):
     """
 
     command = ""
+    #: How it came to rest the last time that it was driven here.
+    rest: Rest | None = None
 
     def __init__(self, handle: RunHandle, known: Known[T], prepare: Callable[[T], object]) -> None:
         self._handle = handle
@@ -67,6 +71,11 @@ class Session(Generic[T]):
         return self._handle.run.finished
 
     @property
+    def run(self) -> Run:
+        """The run as it is now."""
+        return self._handle.run
+
+    @property
     def values(self) -> dict[str, Value]:
         """The variables' values by name."""
         return self._handle.run.values
@@ -77,7 +86,7 @@ class Session(Generic[T]):
 
     async def drive(self, *occurrences: Occurrence) -> None:
         """Tell the run events, and wait until it rests. Raises StoppedError when a fault of ours has stopped it; the ledger keeps it."""
-        rest = await self._handle.drive(*occurrences)
+        rest = self.rest = await self._handle.drive(*occurrences)
         if rest.in_doubt:
             key = rest.in_doubt[0].key
             raise StoppedError(f"it is in doubt what became of {key}: dsa show {self.run_id} says how to decide it")

@@ -22,6 +22,7 @@ from kept_runs import keep
 from results import results_of
 
 from dsa.runs.runs import open_runs
+from dsa.runs.setup import Options
 from dsa.runtime.ledger import EffectEntry, RefusalEntry, RowEntry
 from machines.chat.conversation import conversation_of
 from machines.chat.session import Chat, Settings
@@ -206,7 +207,10 @@ def test_cut_off_behind_any_entry_it_goes_on_and_takes_the_next_message(tmp_path
             folder = tmp_path / str(count)
             shutil.copytree(tmp_path / "whole" / recorded.run, folder / recorded.run)
             keep(folder, recorded.entries[:count], recorded.text, recorded.run)
-            with open_runs(folder) as runs, Chat.resume(recorded.run, runs, model=played.model) as chat:
+            with (
+                open_runs(folder) as runs,
+                Chat.resume(recorded.run, runs, options=Options(model=played.model)) as chat,
+            ):
                 try:
                     asyncio.run(goes_on(chat))
                 except Exception as error:  # noqa: BLE001  (whatever it is, the other places are tried too)

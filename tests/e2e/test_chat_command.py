@@ -1,10 +1,13 @@
 """`dsa chat` as it is typed: what it refuses, what it prints for programs, its lines that begin with a slash."""
 
 import json
+import os
 import subprocess
 import sys
+from importlib.resources import files
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 DSA = str(Path(sys.executable).with_name("dsa"))
@@ -25,9 +28,10 @@ def chat(tmp_path):
     (tmp_path / "numbers.csv").write_text("a,b\n1,2\n3,4\n")
     (tmp_path / "script.md").write_text(SCRIPT)
 
-    def run(*arguments, said=""):
-        command = [DSA, "chat", *arguments]
-        return subprocess.run(command, cwd=tmp_path, input=said, capture_output=True, text=True, check=False)
+    def run(*arguments, said="", command="chat", **variables):
+        typed, environment = [DSA, command, *arguments], {**os.environ, **variables}
+        how = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True}
+        return subprocess.run(typed, input=said, check=False, **how)
 
     return run
 
@@ -35,9 +39,9 @@ def chat(tmp_path):
 def test_it_prints_one_object_a_turn_for_programs(chat):
     done = chat("numbers.csv", "--model", "scripted:script.md", "--ask", "What is there?", "--json")
     told = json.loads(done.stdout)
-    assert (done.returncode, told["state"], told["answer"]) == (0, "resting.completed", "Two rows.")
-    assert [(call["status"], call["rescues"]) for call in told["calls"]] == [("done", ["alias"])]
-    assert told["counters"]["rescues"] == {"alias": 1}
+    assert (done.returncode, told["state"], told["turn"]["answer"]) == (0, "resting.completed", "Two rows.")
+    assert [(call["status"], call["rescues"]) for call in told["turn"]["calls"]] == [("done", ["alias"])]
+    assert told["turn"]["counters"]["rescues"] == {"alias": 1}
 
 
 def test_a_line_that_begins_with_a_slash_is_for_the_program(chat, tmp_path):
@@ -97,7 +101,7 @@ def test_nothing_to_say_is_no_turn(chat, arguments):
 def test_a_turn_that_fails_says_why_to_people_and_to_programs(chat):
     address = "http://127.0.0.1:1/v1#m"
     told = json.loads(chat("numbers.csv", "--model", address, "--ask", "x", "--json").stdout)
-    assert "check that the server runs and that the address is right" in told["why"]
+    assert "check that the server runs and that the address is right" in told["turn"]["why"]
     shown = chat("numbers.csv", "--model", address, "--ask", "x")
     assert shown.returncode == 1
     assert shown.stdout.count("check that the server runs and that the address is right") == 1
@@ -140,3 +144,87 @@ def test_an_empty_script_is_named(chat, tmp_path):
     (tmp_path / "empty.md").write_text(" \n")
     done = chat("numbers.csv", "--model", "scripted:empty.md", "--ask", "x")
     assert (done.returncode, "the script has no reply" in done.stderr) == (2, True)
+
+
+SCHEMA = json.loads(files("dsa.cli").joinpath("run.schema.json").read_text(encoding="utf-8"))
+#: Binds the names of the chat machine as we do, but for one guard.
+STRICT = """
+from dsa.runtime.content import GuardInterface
+from machines.chat import bindings as ours
+from machines.talking.function_guard import FunctionGuard
+
+spenders, effects = ours.spenders, ours.effects
+guards = {**ours.guards, "usable": FunctionGuard(lambda call: ("failed", "nothing is to be looked at"))}
+"""
+
+
+def test_each_turn_is_told_as_a_run_is(chat):
+    first = ("numbers.csv", "--model", "scripted:script.md", "--ask", "What is there?", "--ask", "And?", "--json")
+    *told, last = (json.loads(line) for line in chat(*first).stdout.splitlines())
+    for each in (*told, last):
+        jsonschema.validate(each, SCHEMA)
+        assert (each["machine"], each["kind"], each["directory"]) == ("chat", "waiting", f".dsa/{each['run']}")
+    assert [(each["exit_code"], each["turn"]["number"]) for each in (*told, last)] == [(0, 1), (1, 2)]
+    refused = chat("numbers.csv", "--resume", "last", "--json", "--ask", "x")
+    found = json.loads(refused.stdout)
+    jsonschema.validate(found, SCHEMA)
+    assert (found["kind"], found["exit_code"], refused.returncode) == ("unreadable", 2, 2)
+
+
+def test_names_are_bound_with_a_module_also_when_it_goes_on(chat, tmp_path):
+    (tmp_path / "strict.py").write_text(STRICT)
+    begun = chat("numbers.csv", "--model", "scripted:script.md", "--with", "strict.py", "--ask", "What is there?")
+    assert "nothing is to be looked at" in begun.stdout, begun.stderr
+    (tmp_path / "strict.py").unlink()
+    again = chat("--resume", "last", "--ask", "And?")
+    assert (again.returncode, "strict.py: no such Python file" in again.stderr) == (2, True), again.stderr
+    missing = chat("numbers.csv", "--model", "scripted:script.md", "--with", "nothing", "--ask", "x")
+    assert (missing.returncode, "there is no module 'nothing'" in missing.stderr) == (2, True)
+
+
+def test_a_named_secret_is_kept_nowhere_also_when_it_goes_on(chat, tmp_path):
+    (tmp_path / "two.md").write_text("```\nOne.\n```\n```\nTwo.\n```\n")
+    begun = ("numbers.csv", "--model", "scripted:two.md", "--secret", "MINE", "--ask", "Is it hunter22?")
+    done = chat(*begun, MINE="hunter22")
+    assert (done.returncode, "--ask has a secret in it" in done.stderr) == (0, True), done.stderr
+    again = chat("last", command="resume", said="It was hunter22\n", MINE="hunter22")
+    assert (again.returncode, "has a secret in it" in again.stderr, "Two." in again.stdout) == (0, True, True)
+    assert not any(b"hunter22" in path.read_bytes() for path in (tmp_path / ".dsa").rglob("*") if path.is_file())
+    unset = chat("numbers.csv", "--secret", "GONE", "--ask", "x")
+    assert (unset.returncode, "--secret takes the name of a variable" in unset.stderr) == (2, True)
+
+
+def test_log_lines_or_answers_alone_take_the_place_of_what_is_shown(chat):
+    asked = ("numbers.csv", "--model", "scripted:script.md", "--ask", "What is there?")
+    for more in (("--quiet",), ("--log", "info")):
+        done = chat(*asked, *more)
+        answer, how = done.stdout.splitlines()
+        assert (done.returncode, answer, ": completed; go on with" in how) == (0, "Two rows.", True), done.stderr
+        assert ("sql_call" in done.stderr) == ("--log" in more)
+    odd = chat(*asked, "--log", "inof")
+    assert (odd.returncode, "did you mean" in odd.stderr) == (2, True), odd.stderr
+
+
+def test_resume_talks_on_as_the_conversation_was_begun(chat, tmp_path):
+    (tmp_path / "many.md").write_text("".join(f"```\n{word}.\n```\n" for word in ("One", "Two", "Three")))
+    assert chat("numbers.csv", "--model", "scripted:many.md", "--ask", "x").returncode == 0
+    done = chat("last", command="resume", said="And then?\n/state\nAnd then?\n")
+    assert done.returncode == 0, done.stderr
+    assert "One." not in done.stdout
+    told = [
+        done.stdout.index(text)
+        for text in ("/help lists", "Two.", "resting.completed", "Three.", "go on with: dsa chat")
+    ]
+    assert told == sorted(told)
+    ended = chat("last", command="resume", said="/end\n")
+    assert (ended.returncode, ended.stdout.splitlines()[-1]) == (0, "ended")
+    over = chat("last", command="resume", said="And?\n")
+    assert "is finished: closed" in over.stdout
+
+
+def test_resume_goes_on_without_deduplication_where_it_was_begun_so(chat, tmp_path):
+    (tmp_path / "twice.md").write_text(SCRIPT + SCRIPT)
+    begun = ("numbers.csv", "--model", "scripted:twice.md", "--no-dedup", "--ask", "What is there?")
+    assert chat(*begun).returncode == 0
+    again = chat("last", command="resume", said="And now?\n")
+    assert ("skipped, done already" in again.stdout, again.stdout.count("Two rows.")) == (False, 1), again.stdout

@@ -15,7 +15,7 @@ from chats import CARS, PLOT, conversation, following, names, python, say, scrip
 from dsa.runs.branch import BranchError
 from dsa.runs.runs import open_runs
 from dsa.runtime.journal import HeldError
-from machines.chat.branches import branch
+from machines.chat.command import branch
 from machines.chat.session import Chat
 
 

@@ -5,7 +5,9 @@ import os
 import re
 import shlex
 import subprocess
+from importlib.resources import files
 
+import jsonschema
 import pytest
 from coding_typed import DONE, DSA, FAILED, PLAN, WRITE, calls, typed_in
 
@@ -17,7 +19,7 @@ def code(tmp_path):
 
 def test_it_prints_one_object_for_programs(code, tmp_path):
     done = code("Do it", "--mode", "full-auto", "--json")
-    told = json.loads(done.stdout)
+    told = json.loads(done.stdout)["work"]
     assert (done.returncode, told["state"], told["rounds"], told["files"]) == (0, "goal_complete", 2, ["a.txt"])
     assert told["tasks"] == [{"description": "Do it", "subtasks": [{"description": "write_file a.txt", "status": "completed", "reason": "done", "done": 1}], "independent": False}]  # fmt: skip
     assert (tmp_path / "work" / "a.txt").read_text() == "one\n"
@@ -134,7 +136,7 @@ def test_the_same_goal_is_taken_up_unless_it_is_to_be_fresh(code):
     assert code("Do it").returncode == 3  # it waits for leave
     again = code("Do it", "--json")
     told = json.loads(again.stdout)
-    assert (again.returncode, told["state"], told["asks"]["tool"]) == (3, "approving", "write_file")
+    assert (again.returncode, told["work"]["state"], told["work"]["asks"]["tool"]) == (3, "approving", "write_file")
     fresh = code("Do it", "--fresh", "--mode", "full-auto", "--json")
     assert json.loads(fresh.stdout)["run"] != told["run"]
 
@@ -281,7 +283,7 @@ def test_the_same_line_typed_again_takes_the_run_up(code, tmp_path, arguments):
     script = (WRITE, DONE, DONE) if "--template" in arguments else (PLAN, WRITE, DONE)
     assert code("Do it", *arguments, script=script).returncode == 3
     again = code("Do it", *arguments, "--json", script=script)
-    assert (again.returncode, json.loads(again.stdout)["asks"]["tool"]) == (3, "write_file"), again.stderr
+    assert (again.returncode, json.loads(again.stdout)["work"]["asks"]["tool"]) == (3, "write_file"), again.stderr
     resumed = code("--resume", "last", *arguments, "--json", script=script)
     assert resumed.returncode == 3, resumed.stderr
 
@@ -291,7 +293,7 @@ def test_what_holds_anyway_may_be_said_of_a_run_that_was_begun(code, tmp_path):
     assert code("Do it").returncode == 3
     said = ("--mode", "ask", "--seed", "0", "--parallel", "1", "--param", "max_rounds=24", "--config", "other.toml")
     again = code("Do it", *said, "--json")
-    assert (again.returncode, json.loads(again.stdout)["asks"]["tool"]) == (3, "write_file"), again.stderr
+    assert (again.returncode, json.loads(again.stdout)["work"]["asks"]["tool"]) == (3, "write_file"), again.stderr
 
 
 def test_all_of_a_machine_is_no_folder_to_work_in_and_a_home_is_told(code, tmp_path):
@@ -362,3 +364,65 @@ def test_a_run_whose_folder_is_gone_is_not_taken_up(code, tmp_path):
         assert (refused.returncode, told in refused.stderr) == (2, True), refused.stderr
     (tmp_path / "moved").rename(tmp_path / "work")
     assert code("Do it").returncode == 3
+
+
+def test_the_work_is_told_as_a_run_is(code):
+    schema = json.loads(files("dsa.cli").joinpath("run.schema.json").read_text(encoding="utf-8"))
+    for arguments, kind, exit_code in (
+        (("Do it",), "waiting", 3),
+        (("Do it", "--fresh", "--mode", "full-auto"), "finished", 0),
+    ):
+        done = code(*arguments, "--json")
+        told = json.loads(done.stdout)
+        jsonschema.validate(told, schema)
+        assert (told["kind"], told["exit_code"], done.returncode) == (kind, exit_code, exit_code)
+        assert told["directory"] == f".dsa/{told['run']}"
+    refused = json.loads(code("--resume", "last", "--mode", "ask", "--json").stdout)
+    jsonschema.validate(refused, schema)
+    assert (refused["run"], refused["kind"], refused["exit_code"]) == (told["run"], "finished", 2)
+    assert "--mode cannot be changed" in refused["failure"]["message"]
+
+
+def test_names_are_bound_with_a_module_also_when_it_goes_on(code, tmp_path):
+    (tmp_path / "strict.py").write_text(
+        "from machines.coding import bindings as ours\n"
+        "from machines.talking.function_guard import FunctionGuard\n"
+        "spenders, effects = ours.spenders, ours.effects\n"
+        "guards = {**ours.guards, 'approved': FunctionGuard(lambda _call: ('fatal', 'not by my rule'))}\n"
+    )
+    done = code("Do it", "--mode", "full-auto", "--with", "strict.py")
+    assert "[not_approved]" in done.stdout, done.stdout + done.stderr
+    assert not (tmp_path / "work" / "a.txt").exists()
+    (tmp_path / "strict.py").unlink()
+    again = code("--resume", "last", "--with", "nothing")
+    assert (again.returncode, "there is no module 'nothing'" in again.stderr) == (2, True)
+
+
+def test_a_named_secret_is_kept_nowhere(code, tmp_path, monkeypatch):
+    monkeypatch.setenv("MINE", "hunter22")
+    done = code("Write hunter22", "--secret", "MINE")
+    assert (done.returncode, "GOAL has a secret in it" in done.stderr) == (3, True), done.stderr
+    assert "[secret MINE]" in code("last", "--jsonl", command="show").stdout
+    again = code("last", command="resume")
+    assert (again.returncode, "goal: Write [secret MINE]" in again.stdout) == (3, True), again.stdout + again.stderr
+    assert not any(b"hunter22" in path.read_bytes() for path in (tmp_path / ".dsa").rglob("*") if path.is_file())
+
+
+def test_log_lines_or_nothing_take_the_place_of_what_is_shown(code):
+    for more in (("--quiet",), ("--log", "info")):
+        done = code("Do it", "--fresh", "--mode", "full-auto", *more)
+        assert done.returncode == 0
+        assert re.fullmatch(r"\S+: goal_complete; .* s\n", done.stdout), done.stdout
+        assert ("tool_call" in done.stderr) == ("--log" in more)
+
+
+def test_resume_goes_on_in_the_display_of_the_work(code, tmp_path):
+    assert code("Do it").returncode == 3
+    for said, tells in (((), "leave is asked for write_file"), (("--quiet",), "leave is asked for write_file")):
+        done = code("last", *said, command="resume")
+        assert (done.returncode, tells in done.stdout, ": approving; " in done.stdout) == (3, True, True), done.stdout
+    told = json.loads(code("last", "--json", command="resume").stdout)
+    assert (told["kind"], told["state"].rpartition(".")[2]) == ("waiting", "approving")
+    assert code("last", "permitted", command="send").returncode == 0
+    over = code("last", command="resume")
+    assert (over.returncode, "is finished: goal_complete" in over.stdout) == (0, True)

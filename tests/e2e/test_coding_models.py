@@ -43,7 +43,7 @@ def code(tmp_path, monkeypatch):
             monkeypatch.setenv(name, value)
         typed = [DSA, "code", goal, "--json", "--mode", "full-auto", *arguments]
         done = subprocess.run(typed, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=180)
-        return json.loads(done.stdout)
+        return json.loads(done.stdout)["work"]
 
     return run
 

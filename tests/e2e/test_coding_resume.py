@@ -16,6 +16,7 @@ from chat_server import Said, playing
 from coders import LOST, acting, agent_at, call, complete, config_of, forgetful, recorded, resumed, tasks, worked
 
 from dsa.runs.runs import open_runs
+from dsa.runs.setup import Options
 from dsa.runtime.ledger import EventEntry, ResultEntry
 from machines.coding.session import Agent, unfinished_run
 
@@ -148,7 +149,7 @@ def test_the_same_goal_in_the_same_folder_is_taken_up_and_another_is_not(tmp_pat
         assert found is not None
         assert unfinished_run("another goal", workspace, opened) is None
         assert unfinished_run(coding_chaos.GOAL, tmp_path, opened) is None
-        with Agent.resume(found, opened, model=played.model) as agent:
+        with Agent.resume(found, opened, options=Options(model=played.model)) as agent:
             asyncio.run(agent.go_on())
             assert agent.state == "goal_complete"
         assert unfinished_run(coding_chaos.GOAL, workspace, opened) is None

@@ -1,4 +1,4 @@
-"""`dsa code` at a real terminal: leave is asked there, and given, refused, or left open."""
+"""`dsa code`, and `dsa resume` of its runs, at a real terminal: leave is asked there, and given, refused, or left open."""
 
 import os
 import pty
@@ -34,9 +34,9 @@ def typed(tmp_path):
     (tmp_path / "script.md").write_text(SCRIPT)
     (tmp_path / "work").mkdir()
 
-    def run(answer):
+    def run(answer, *arguments):
         ours, theirs = pty.openpty()
-        command = [DSA, "code", "Do it", "-w", "work", "--model", "scripted:script.md"]
+        command = [DSA, *(arguments or ("code", "Do it", "-w", "work", "--model", "scripted:script.md"))]
         files = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
         own = {"start_new_session": True, "preexec_fn": _terminal}  # no other way to have a terminal of its own
         with subprocess.Popen(command, cwd=tmp_path, **files, **own) as process:
@@ -97,3 +97,18 @@ def test_leave_is_asked_at_the_terminal(typed, tmp_path, answer, code, says, is_
     asked = 2 if "?" in answer else 1
     assert (shown.count("or why not: "), "always: the same, and others like it" in shown) == (asked, asked == 2)
     assert re.search(r"^[0-9T]+-coding-\w+: ", shown, re.MULTILINE), shown
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "says", "is_written"),
+    [("y\n", 0, "goal_complete", True), ("not today\n", 3, "[not_approved] not today", False), (CTRL_D, 3, "or be asked here", False)],
+)  # fmt: skip
+def test_resume_asks_for_leave_as_the_command_does(typed, tmp_path, answer, code, says, is_written):
+    typed(CTRL_D)
+    shown, ended = typed(answer, "resume", "last")
+    assert "goal: Do it" in shown
+    assert "+one" in shown
+    assert (ended, says in shown, "Traceback" in shown) == (code, True, False), shown
+    assert (tmp_path / "work" / "a.txt").exists() == is_written
+    log = tmp_path / "work" / "agent_ledger.log"
+    assert ("WRITE a.txt" in log.read_text()) == is_written

@@ -7,10 +7,12 @@ tables. Each file has a connection of its own; a DuckDB file's views are read wi
 import hashlib
 import json
 import os
+import re
 import sqlite3
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from contextlib import closing
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +21,33 @@ import attrs
 
 from dsa.errors import install_hint
 from machines.chat.sql.errors import LoadError
-from machines.chat.sql.names import identifier, unique
 from machines.chat.sql.sources import READERS, Reader, files_of, reader_of
+
+
+def identifier(name: str) -> str:
+    """Give a name that SQL takes without quotes: small letters, digits and underscores; `order` becomes `order_data`."""
+    found = re.sub(r"\W+", "_", name.lower()).strip("_")[:60] or "data"
+    if found[0].isdigit():
+        found = f"t_{found}"
+    return f"{found}_data" if found in _reserved() else found
+
+
+@cache
+def _reserved() -> frozenset[str]:
+    """Give the words that are no names without quotes: DuckDB's reserved ones, and those that name a type or function."""
+    import duckdb
+
+    asked = "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
+    with duckdb.connect() as connection:
+        return frozenset(row[0] for row in connection.execute(asked).fetchall())
+
+
+def unique(name: str, taken: Container[str], *, instead: str = "") -> str:
+    """Give a name that is not taken: itself, the one to take instead, or that with a number."""
+    base = instead or name
+    numbered = (f"{base}_{number}" for number in range(2, 1_000_000))
+    return next(found for found in (name, base, *numbered) if found not in taken) if name in taken else name
+
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

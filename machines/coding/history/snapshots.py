@@ -1,13 +1,15 @@
 """The states of a workspace in a git repository of our own: written as commits of one branch, and read back.
 
 Takes files by path with their modes and blobs, gives commits. Empty folders are kept too, as empty trees. Which files a workspace has, and
-how they are put back, is not known here. What `write` has given is on disk.
+how they are put back, is not known here. What `write` has given is on disk. Permissions beside what git keeps stand in the commit as a text: the usual
+ones of each kind once, the others by path.
 """
 
 import json
 import re
 import shutil
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha1
@@ -20,8 +22,26 @@ from dsa.edge.git.history import commit_bytes, read_commit
 from dsa.edge.git.objects import ArtifactStoreError, DurableObjects, run_git
 from dsa.edge.git.repository import make_ready
 from dsa.edge.git.trees import FOLDER, read_tree, write_tree
-from machines.coding.history import permissions
 from machines.coding.history.looking import HistoryError
+
+
+def permissions_text(permissions: Mapping[str, int], kinds: Mapping[str, str]) -> str:
+    """Write permissions by path as one line."""
+    counts: dict[str, Counter[int]] = {}
+    for path, bits in permissions.items():
+        counts.setdefault(kinds[path], Counter())[bits] += 1
+    usual = {kind: max(count, key=lambda bits: (count[bits], bits)) for kind, count in counts.items()}
+    others = {path: f"{bits:03o}" for path, bits in sorted(permissions.items()) if bits != usual[kinds[path]]}
+    return json.dumps({"usual": {kind: f"{bits:03o}" for kind, bits in sorted(usual.items())}, "others": others})
+
+
+def permissions_of(text: str, kinds: Mapping[str, str]) -> dict[str, int]:
+    """Give the permissions that a line tells, by path; links have none."""
+    said = json.loads(text)
+    usual = {kind: int(bits, 8) for kind, bits in said["usual"].items()}
+    others = {path: int(bits, 8) for path, bits in said["others"].items()}
+    return {path: usual[kind] for path, kind in kinds.items() if kind in usual} | others
+
 
 _NAME = "workspace"
 _PATIENCE_S, _GC_PATIENCE_S = 10.0, 60.0
@@ -96,7 +116,7 @@ class Snapshots:
         if left_out.startswith(_LEFT_OUT):
             snapshot = attrs.evolve(snapshot, left_out=json.loads(left_out.removeprefix(_LEFT_OUT)))
         if permitted.startswith(_PERMISSIONS):
-            known = permissions.known(permitted.removeprefix(_PERMISSIONS), snapshot.kinds())
+            known = permissions_of(permitted.removeprefix(_PERMISSIONS), snapshot.kinds())
             snapshot = attrs.evolve(snapshot, permissions=known)
         return snapshot
 
@@ -118,7 +138,7 @@ class Snapshots:
         known = parent.objects() if parent else set()
         self.write_objects("tree", {tree: body for tree, body in bodies.items() if tree not in known})
         above = parent.commit if parent else None
-        permitted = permissions.told(state.permissions, state.kinds())
+        permitted = permissions_text(state.permissions, state.kinds())
         left_out = json.dumps(dict(sorted(state.left_out.items())))
         message = f"{_told(text)}\n\n{_PERMISSIONS}{permitted}\n{_LEFT_OUT}{left_out}\n"
         commit = self._objects.write("commit", commit_bytes(folders[""], above, message.encode(), now_s=now_s))

@@ -14,13 +14,196 @@ from contextlib import suppress
 from typing import Any, Protocol, Self, TypeVar
 
 from dsa.errors import install_hint
-from machines.coding.servers import results
-from machines.coding.servers.connection import Connection
 from machines.coding.servers.loop import BesideLoop, Ended
-from machines.coding.servers.results import Redact
 from machines.coding.servers.server import Server
-from machines.coding.servers.tools import ForeignTool, check_apart, prefix, shown_names
+from machines.coding.servers.session import Live, cancelled, told
+from machines.coding.servers.tools import ForeignTool, check_apart, one_line, prefix, shown_names
+from machines.coding.tools import output
 from machines.coding.tools.errors import ToolError
+from machines.talking.texts import each_text
+
+
+class Connection:
+    """A server by its name: started when it is asked, and again when it has ended since."""
+
+    def __init__(self, name: str, server: Server) -> None:
+        self._name, self._server = name, server
+        self._one_at_a_time, self._is_closed = asyncio.Lock(), False
+        self._live: Live | None = None
+
+    async def tools(self) -> tuple[ForeignTool, ...]:
+        """Give the tools as it lists them. Raises ToolError."""
+        return (await self._opened()).tools
+
+    async def call(
+        self, tool: ForeignTool, arguments: Mapping[str, Any], timeout_s: float, stop: int | None
+    ) -> Mapping[str, Any]:
+        """Give what a call gave, as written; the server is ended where it is late, or `stop` (a file) can be read from. Raises ToolError."""
+        stopped = ToolError(
+            "stopped", f"{tool.name} was stopped, and its server ended. It may have done what was asked"
+        )
+        watching = None if stop is None else asyncio.create_task(self._when_readable(stop, stopped))
+        try:
+            live = await self._opened()
+            if watching is not None and watching.done():
+                live.stop(stopped)
+            return await self._called(live, tool, arguments, timeout_s, stopped)
+        finally:
+            if watching is not None:
+                await cancelled(watching)
+
+    async def _called(
+        self, live: Live, tool: ForeignTool, arguments: Mapping[str, Any], timeout_s: float, stopped: ToolError
+    ) -> Mapping[str, Any]:
+        from mcp import MCPError
+
+        late = ToolError(
+            "tool_timeout",
+            f"{tool.name} gave nothing within {timeout_s:g} s, and its server was ended{live.garbled()}. It may have done what was asked. "
+            "Ask for less, or go on without it",
+        )
+        timer = asyncio.get_running_loop().call_later(timeout_s, live.stop, late)
+        answering = asyncio.create_task(live.asked(tool, arguments))
+        answering.add_done_callback(lambda task: task.cancelled() or task.exception())  # where nobody waits any more
+        try:
+            return _answer(tool, await asyncio.shield(answering))
+        except MCPError as error:
+            if not live.is_over:
+                raise ToolError("tool_error", f"{live.named} refuses the call: {told(error)}") from error
+            raise live.why if live.why in {late, stopped} else await self._lost(live) from error
+        except ValueError as error:
+            raise ToolError(
+                "server_garbled", f"{live.named} answers in a form that is not MCP's: {told(error)}"
+            ) from error
+        except asyncio.CancelledError:
+            live.stop(stopped)  # at once: the next call finds it so
+            raise
+        finally:
+            timer.cancel()
+
+    async def _when_readable(self, file: int, why: ToolError) -> None:
+        import anyio
+
+        await anyio.wait_readable(file)
+        if self._live is not None:
+            self._live.stop(why)
+
+    async def _lost(self, live: Live) -> ToolError:
+        """Say why a server has ended in the middle of a call that is not to blame."""
+        await asyncio.shield(live.task)
+        assert live.why is not None
+        code, why = live.why.code, str(live.why)
+        if code in {"tool_timeout", "stopped"}:
+            code, why = "server_ended", f"{live.named} was ended because of another call"
+        return ToolError(
+            code, f"{why}; the call may have done what was asked. The server is started again at the next call"
+        )
+
+    async def close(self) -> None:
+        """End the server, for good."""
+        self._is_closed = True
+        if self._live is not None:
+            self._live.stop(ToolError("closed", f"the MCP server '{self._name}' was ended: the tools are closed"))
+            await self._live.task
+
+    def kill(self) -> None:
+        """Kill the server, from any thread."""
+        if self._live is not None:
+            self._live.process.kill()
+
+    async def _opened(self) -> Live:
+        async with self._one_at_a_time:
+            if self._live is not None and not self._live.is_over:
+                return self._live
+            if self._live is not None:
+                await asyncio.shield(self._live.task)
+            if self._is_closed:
+                raise ToolError("closed", f"the MCP server '{self._name}' was ended: the tools are closed")
+            live = self._live = Live(self._name, self._server)
+            try:
+                await asyncio.shield(live.started)
+            except asyncio.CancelledError:
+                live.stop()
+                raise
+            if live.is_over:
+                await asyncio.shield(live.task)
+                assert live.why is not None
+                raise live.why
+            return live
+
+
+def _answer(tool: ForeignTool, said: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give a result that is one: a question back is refused."""
+    if said.get("resultType") == "input_required":
+        asks = f"{tool.name} asks something back, which is refused: nobody answers a server"
+        raise ToolError("tool_asks", f"{asks}. Give all it needs in its arguments, or go on without it")
+    return said
+
+
+Redact = Callable[[str], str]
+_LONGEST_STRUCTURED = 2 * output.KEPT
+_MOST_ATTACHMENTS = 20
+
+
+def shown(result: Mapping[str, Any], redact: Redact) -> dict[str, Any]:
+    """Give `text`, and where there is any: `omitted` (characters of it), `structured` or `structured_omitted`, `attachments`, `attachments_omitted`.
+
+    Raises ToolError `tool_error` with the text where the tool says that it failed, `bad_result` where a value is no JSON.
+    """
+    blocks = result.get("content") or []
+    text, omitted = _text(blocks, redact)
+    if result.get("isError"):
+        raise ToolError("tool_error", text.strip() or "the tool failed, and does not say why")
+    told = [each for each in map(_attachment, blocks) if each]
+    found = {
+        "omitted": omitted,
+        "attachments": [each_text(each, redact, with_names=True) for each in told[:_MOST_ATTACHMENTS]],
+        "attachments_omitted": max(0, len(told) - _MOST_ATTACHMENTS),
+    }
+    return {"text": text, **_structured(result, redact), **{name: value for name, value in found.items() if value}}
+
+
+def _text(blocks: list[Mapping[str, Any]], redact: Redact) -> tuple[str, int]:
+    texts = [each["text"] if each["type"] == "text" else _resource(each).get("text", "") for each in blocks]
+    whole = "\n".join(text for text in texts if text)
+    return output.shown(whole.encode(errors="replace"), b"", 0, redact)
+
+
+def _resource(block: Mapping[str, Any]) -> Mapping[str, Any]:
+    return block["resource"] if block["type"] == "resource" else {}
+
+
+def _attachment(block: Mapping[str, Any]) -> dict[str, Any]:
+    """Tell what a model is not shown; nothing of a text."""
+    kind, inner = block["type"], _resource(block)
+    if kind in {"image", "audio"}:
+        return {"kind": kind, "type": one_line(block.get("mimeType") or ""), "size_bytes": _size(block["data"])}
+    if kind == "resource_link":
+        return {"kind": "link", "type": one_line(block.get("mimeType") or ""), "uri": one_line(str(block["uri"]), 500)}
+    if "blob" in inner:
+        named = {"type": one_line(inner.get("mimeType") or ""), "uri": one_line(str(inner["uri"]), 500)}
+        return {"kind": "blob", **named, "size_bytes": _size(inner["blob"])}
+    return {}
+
+
+def _size(base64: str) -> int:
+    """Give how many bytes a text in Base64 stands for."""
+    return len(base64.rstrip("=")) * 3 // 4
+
+
+def _structured(result: Mapping[str, Any], redact: Redact) -> dict[str, Any]:
+    value = result.get("structuredContent")
+    if value is None:
+        return {}
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        if len(text) > _LONGEST_STRUCTURED:
+            return {"structured_omitted": len(text)}
+        return {"structured": each_text(json.loads(text.encode(errors="replace")), redact, with_names=True)}
+    except (ValueError, RecursionError) as error:
+        told = "the tool gave a structured value with a number that JSON has not, or nested too deep"
+        raise ToolError("bad_result", told) from error
+
 
 __all__ = ["Foreign", "ForeignTool", "Server"]
 
@@ -83,7 +266,7 @@ class Foreign:
         finally:
             if file is not None:
                 os.close(file)
-        return results.shown(said, self._redact)
+        return shown(said, self._redact)
 
     def close(self) -> None:
         """End the servers and wait until they are gone; calls under way raise ToolError `closed`."""

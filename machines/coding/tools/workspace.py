@@ -5,6 +5,7 @@ Everything is reached beneath a descriptor of the folder (`beneath`): that is th
 advice. Who asks, and whether he may, is not known here.
 """
 
+import difflib
 import hashlib
 import os
 import posixpath
@@ -17,14 +18,185 @@ import attrs
 from machines.coding.tools import arguments as given
 from machines.coding.tools import reading
 from machines.coding.tools.beneath import Beneath, WorkspaceGoneError
-from machines.coding.tools.diffing import unified
-from machines.coding.tools.editing import edited
 from machines.coding.tools.errors import ToolError
-from machines.coding.tools.paths import PROTECTED, Protection, file_parts_of, named, parts_of
+from machines.coding.tools.paths import PROTECTED, Protection, file_parts_of, named, parts_of, shown
 from machines.coding.tools.planted import is_head
 from machines.coding.tools.reading import bytes_of, digest_of, refuse_missing
 from machines.coding.tools.searching import MOST_RESULTS, searched
 from machines.coding.tools.writing import refuse_unwritable, settle, twins_of, write_all
+
+_LINES_COMPARED, _WIDTH_COMPARED = 2_000, 120
+_LINES_SHOWN = 6
+
+
+def edited(name: str, text: str, old: str, new: str, *, everywhere: bool) -> str:
+    """Give the text of file `name` with `old` replaced by `new`.
+
+    Raises ToolError: `not_found`, with the lines that are most alike; `ambiguous`, with the lines where it stands; `bad_arguments`.
+    """
+    if not old:
+        raise ToolError(
+            "bad_arguments", "'old' is empty: give the text to replace, or write the whole file with write_file"
+        )
+    found = next((way for way in _ways(text, old) if way in text), None)
+    if found is None:
+        raise ToolError("not_found", _missing(name, text, old))
+    replacement = _with_endings(new, _ending(text, found))
+    if replacement == found:
+        raise ToolError("bad_arguments", "'old' and 'new' are the same: nothing would change")
+    count = text.count(found)
+    if count > 1 and not everywhere:
+        lines = ", ".join(map(str, _places(text, found)[:20]))
+        more = "give more of the lines around the one that is meant, or say all=true"
+        raise ToolError("ambiguous", f"'old' stands {count} times in '{name}' (lines {lines}): {more}")
+    return text.replace(found, replacement)
+
+
+def _ways(text: str, old: str) -> tuple[str, ...]:
+    r"""Give `old` as it may stand in the text: with each line ending, and as it was given.
+
+    Whole `\r\n` come first: a `\n` at the start of `old` is not the second half of one.
+    """
+    endings = ("\r\n", "\n") if "\r\n" in text else ("\n",)
+    return *(_with_endings(old, ending) for ending in endings), old
+
+
+def _with_endings(text: str, ending: str) -> str:
+    return text.replace("\r\n", "\n").replace("\n", ending)
+
+
+def _ending(text: str, found: str) -> str:
+    """Give the line ending of the place, else the one that the text has most often."""
+    place = found if "\n" in found else text
+    pairs = place.count("\r\n")
+    return "\r\n" if 2 * pairs > place.count("\n") else "\n"
+
+
+def _places(text: str, found: str) -> list[int]:
+    """Give the lines, from 1, in which it begins."""
+    lines, line, at = [], 1, 0
+    while (onward := text.find(found, at)) >= 0:
+        line += text.count("\n", at, onward)
+        lines.append(line)
+        line += found.count("\n")
+        at = onward + len(found)
+    return lines
+
+
+def _missing(name: str, text: str, old: str) -> str:
+    """Say that it is not there, and what is instead."""
+    lines = text.split("\n")
+    said = f"'old' does not stand in '{name}'"
+    spaced = _but_for_whitespace(lines, old)
+    if spaced is not None:
+        first, last = spaced
+        return f"{said}, but for whitespace it does. Copy it exactly from there:\n{_numbered(lines, range(first, last + 1))}"
+    alike = _alike(lines, old)
+    if alike:
+        return f"{said}. Most alike are:\n{_numbered(lines, alike)}"
+    return f"{said}, nor anything like it ({len(text)} chars, {text.count(chr(10)) + 1} lines): read the file again"
+
+
+def _but_for_whitespace(lines: Sequence[str], old: str) -> tuple[int, int] | None:
+    """Give the first and last line, from 0, where `old` stands when whitespace makes no difference."""
+    kept = [(number, "".join(line.split())) for number, line in enumerate(lines) if line.strip()]
+    wanted = "".join(old.split())
+    joined = "".join(line for _, line in kept)
+    at = joined.find(wanted) if wanted else -1
+    if at < 0:
+        return None
+    first, last, passed = -1, -1, 0
+    for number, line in kept:
+        passed += len(line)
+        if first < 0 and passed > at:
+            first = number
+        if passed >= at + len(wanted):
+            last = number
+            break
+    return first, last
+
+
+def _alike(lines: Sequence[str], old: str) -> list[int]:
+    """Give the lines, from 0, that are most like the longest line of `old`."""
+    wanted = max(old.split("\n"), key=lambda line: len(line.strip())).strip()[:_WIDTH_COMPARED]
+    candidates: dict[str, int] = {}
+    for number, line in enumerate(lines[:_LINES_COMPARED]):
+        candidates.setdefault(line.strip()[:_WIDTH_COMPARED], number)
+    return sorted(candidates[line] for line in difflib.get_close_matches(wanted, list(candidates), n=3, cutoff=0.6))
+
+
+def _numbered(lines: Sequence[str], chosen: Sequence[int]) -> str:
+    told = [
+        f"{number + 1}: {shown(lines[number].rstrip(chr(13))[:200], kept=chr(9))}" for number in chosen[:_LINES_SHOWN]
+    ]
+    return "\n".join(told) + ("\n.." if len(chosen) > _LINES_SHOWN else "")
+
+
+_MOST_LINES, _LONGEST_LINE, _MOST_COMPARED = 400, 300, 3_000
+
+
+def unified(name: str, before: bytes | None, after: bytes) -> str:
+    """Give the difference of a file, with the place of each line; None before is a new file."""
+    if before is not None and before == after:
+        return f"{name}: stays as it is\n"
+    head = f"--- {'/dev/null' if before is None else name}\n+++ {name}\n"
+    if before is not None and b"\0" in before[:8_192]:
+        return f"{head}(binary, {len(before)} bytes, is replaced by a text of {len(after)} bytes)\n"
+    return head + _bounded(_body(_lines(before or b""), _lines(after)))
+
+
+def _lines(data: bytes) -> list[str]:
+    return data.decode("utf-8", "replace").removesuffix("\n").split("\n") if data else []
+
+
+def _body(old: Sequence[str], new: Sequence[str]) -> list[str]:
+    """Give the lines of the difference. What is equal at both ends is left out first: comparing takes long."""
+    start = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    least = min(len(old), len(new)) - start
+    pairs = zip(reversed(old), reversed(new), strict=False)
+    end = next((n for n, (a, b) in enumerate(pairs) if n >= least or a != b), least)
+    first, last = max(0, start - 3), max(0, end - 3)
+    one, other = old[first : len(old) - last], new[first : len(new) - last]
+    if max(len(one), len(other)) > _MOST_COMPARED:
+        return [
+            f"@@ {len(one)} lines from line {first + 1} are replaced by {len(other)} @@",
+            *(f"+{line}" for line in other),
+        ]
+    if one == other:
+        return ["(the line break at the end is another)"]
+    steps = list(difflib.SequenceMatcher(None, one, other, autojunk=True).get_grouped_opcodes(3))
+    return [line for group in steps for line in _hunk(group, one, other, first)]
+
+
+def _hunk(
+    group: Sequence[tuple[str, int, int, int, int]], one: Sequence[str], other: Sequence[str], first: int
+) -> list[str]:
+    (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
+    told = [f"@@ -{_span(first + i1, i2 - i1)} +{_span(first + j1, j2 - j1)} @@"]
+    for kind, a, b, c, d in group:
+        if kind == "equal":
+            told += [f" {line}" for line in one[a:b]]
+            continue
+        told += [f"-{line}" for line in one[a:b]] + [f"+{line}" for line in other[c:d]]
+    return told
+
+
+def _span(start: int, count: int) -> str:
+    """Write where lines are, counted from 1; none are behind the line before, as in git's."""
+    return f"{start + 1 if count else start},{count}"
+
+
+def _bounded(lines: Sequence[str]) -> str:
+    told = [_cut(line) for line in lines[:_MOST_LINES]]
+    if len(lines) > _MOST_LINES:
+        told.append(f".. {len(lines) - _MOST_LINES} more lines are not shown")
+    return "\n".join(told) + "\n"
+
+
+def _cut(line: str) -> str:
+    text = shown(line[:_LONGEST_LINE], kept="\t")
+    return f"{text}.. ({len(line) - _LONGEST_LINE} more chars)" if len(line) > _LONGEST_LINE else text
+
 
 #: What the guard `inside_workspace` refuses. Other faults of a call are the tool's to tell.
 _BOUNDARY = frozenset({"bad_path", "linked_file", "path_outside_workspace", "protected_path"})

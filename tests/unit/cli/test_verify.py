@@ -37,6 +37,10 @@ def test_what_is_written_is_accepted_for_that_document_alone(command):
     other = dsa("verify", "out.json", "dual_state")
     assert (other.exit_code, other.stdout) == (1, "")
     assert other.stderr.startswith("out.json: refused: it is about another machine than dual_state")
+    told = json.loads(dsa("verify", "out.json", "workflow", "--json").stdout)
+    assert (told["file"], told["accepted"]) == ("workflow", accepted.stdout.splitlines())
+    refused = json.loads(dsa("verify", "out.json", "dual_state", "--json").stdout)
+    assert (refused["exit_code"], refused["failure"]["message"]) == (1, other.stderr.rstrip("\n"))
 
 
 def test_what_is_not_certified_is_said():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from machines.chat.rerun import asks_again, message_brought
+from machines.chat.policies import asks_again, message_brought
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import duckdb
 import pytest
 
 from machines.chat.sql import Database, LoadError, TableInfo
-from machines.chat.sql.names import identifier, unique
+from machines.chat.sql.loading import identifier, unique
 
 
 def rows(database, sql):

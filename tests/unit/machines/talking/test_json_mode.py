@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from machines.coding.calls import TOOLS
-from machines.talking.json_mode import as_texts, read_reply, response_format, with_tools_told
+from machines.talking.model import as_texts, read_reply, response_format, with_tools_told
 
 KNOWN = [tool.described() for tool in TOOLS]
 

@@ -13,8 +13,7 @@ from stream_shapes import chunk, finished
 
 from dsa.errors import GenerationError, ModelUnavailable
 from machines.talking.answers import answer_told
-from machines.talking.model import Wanted, model_of, most_bytes
-from machines.talking.patience import ASKED_AGAIN, VARIABLE
+from machines.talking.model import ASKED_AGAIN, VARIABLE, Wanted, model_of, most_bytes
 
 pytest.importorskip("httpx", reason="the extra `llm` is not installed")
 

@@ -7,8 +7,7 @@ from file_tools import given_or_refused, refused
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machines.coding.tools.diffing import unified
-from machines.coding.tools.editing import edited
+from machines.coding.tools.workspace import edited, unified
 
 
 def test_a_difference_is_shown_for_a_person(workspace, tmp_path):

@@ -1,0 +1,53 @@
+"""The options of all commands: one of a name means one thing, and commands of a kind take the same ones."""
+
+from collections import defaultdict
+
+import click
+import pytest
+
+from dsa.cli.main import COMMANDS, program
+
+RUNNING = ("run", "resume", "send", "demo", "chat", "code")
+#: They write a file or print a text for another program; there is nothing to report.
+WRITING = ("draw", "expand", "export", "new", "tests")
+EVERY_RUN_TAKES = (
+    "--model", "--with", "--param", "--budget", "--json", "--quiet", "--secret", "--secret-pattern", "--not-secret", "--log",
+    "--log-format", "--otel", "--runs",
+)  # fmt: skip
+
+
+def options_of(name):
+    """Return the options of a command by each of their names."""
+    command = program.get_command(click.Context(program), name)
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    return {written: option for option in options for written in option.opts}
+
+
+@pytest.mark.parametrize("name", RUNNING)
+def test_what_runs_takes_the_options_of_a_run_with_the_same_meaning(name):
+    found, of_run = options_of(name), options_of("run")
+    assert [option for option in EVERY_RUN_TAKES if option not in found] == []
+    for option in EVERY_RUN_TAKES:
+        mine, its = found[option], of_run[option]
+        assert (mine.name, mine.metavar, mine.multiple, mine.type.name) == (
+            its.name,
+            its.metavar,
+            its.multiple,
+            its.type.name,
+        )
+        assert option in {"--model", "--param"} or mine.help == its.help
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in WRITING])
+def test_what_reports_does_so_for_programs_too(name):
+    assert options_of(name)["--json"].is_flag
+
+
+def test_with_is_a_module_and_data_is_data():
+    kinds = defaultdict(set)
+    for name in COMMANDS:
+        for written, option in options_of(name).items():
+            kinds[written].add((option.metavar, option.is_flag))
+    assert (kinds["--with"], kinds["--data"]) == ({("MODULE", False)}, {("DATA", False)})
+    assert kinds["--param"] == {("NAME=VALUE", False)}
+    assert {written: kind for written, kind in kinds.items() if len({is_flag for _, is_flag in kind}) > 1} == {}
