@@ -203,7 +203,7 @@ class Start:
         if not isinstance(self.data, AskedPolicy):
             return self.data
         data = request(self.data.policy, {"text": self.data.text}, binding.policies)
-        require_policy(self.document.machine, data, binding.policies)
+        require_policy(data, binding)
         return data
 
 

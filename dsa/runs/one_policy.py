@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dsa.machine import Machine
+from dsa.edge.binding import Bindings
 from dsa.runtime.call_replay import Replayed, replay_calls
 from dsa.runtime.call_tree import POLICY, CallNode, calls_of
 from dsa.runtime.ledger import EventEntry
@@ -46,10 +46,10 @@ def _asked(data: object) -> tuple[Action, list[Step]]:
     return Action(data["policy"], data.get("payload") or {}, actions), [Step(**step) for step in data.get("seed") or ()]
 
 
-def require_policy(machine: Machine, data: object, policies: Registry) -> None:
-    """Raise BindingError when a run of the machine is to ask a policy that is not there, TypeError for data that asks none."""
-    if machine.name == POLICY and data is not None:
-        policies[_asked(data)[0].policy]
+def require_policy(data: object, binding: Bindings) -> None:
+    """Raise BindingError when a run is to ask a policy that is not there, TypeError for data that asks none."""
+    if binding.effects.get(PERFORM) is perform and data is not None:
+        binding.policies[_asked(data)[0].policy]
 
 
 def steps_given(run: Run) -> tuple[dict[str, Any], ...] | None:

@@ -125,7 +125,7 @@ class Runs(RunArchive):
         given = attrs.evolve(given, bindings=bindings or given.bindings, model=model or given.model)
         document = document_of(file)
         first, setup = first_event(document.machine, data), self.setup(document, given)
-        require_policy(document.machine, data, setup.binding.policies)
+        require_policy(data, setup.binding)
         handle = self.begin(setup, run_id=run_id, on_moment=on_moment)
         handle.start(*first)
         await handle.exists()
@@ -183,7 +183,7 @@ class Runs(RunArchive):
             text = text_of(recorded.text, run.ledger)
             setup = self._as_started(run, first, text, options or Options())
             if not run.finished:
-                require_policy(run.machine, run.specification, setup.binding.policies)
+                require_policy(run.specification, setup.binding)
             if len(run.ledger) != len(recorded.entries):  # its text is another one now
                 require_no_secret(text, setup.binding.secrets)
             if said.decided or said.answers:

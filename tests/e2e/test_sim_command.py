@@ -99,6 +99,10 @@ def test_the_real_policies_of_a_shipped_machine_run(dsa):
     assert "attempt 1: passed (g.passed)" in story
 
 
+def test_runs_of_policies_are_simulated_with_their_effect_made_up(dsa):
+    assert "oracles: all 44 kept" in dsa("sim", "policy", "--seeds", "200").stdout
+
+
 def test_a_seed_is_told_as_rows_of_the_table(dsa):
     told = [dsa("sim", "letter.md", "--seed", "46").stdout for _ in range(2)]
     assert told[0] == told[1]
