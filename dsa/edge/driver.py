@@ -33,13 +33,7 @@ from dsa.runtime.call_tree import call_named
 from dsa.runtime.inbox import error_text, outcome_text
 from dsa.runtime.intents import Intent
 from dsa.runtime.journal import Journal, Taking
-from dsa.runtime.ledger import (
-    Entry,
-    Handling,
-    Record,
-    RefusalEntry,
-    ResumedEntry,
-)
+from dsa.runtime.ledger import Entry, Handling, Record, RefusalEntry, ResumedEntry
 from dsa.runtime.policies import Action, Step, error_step
 from dsa.runtime.recorded import IN_DOUBT
 from dsa.runtime.recovery import Unfinished, handling_of, resumption

@@ -22,14 +22,7 @@ from dsa.runtime.call_tree import CALL
 from dsa.runtime.calls import CallRecord, Calls
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.intents import Intent
-from dsa.runtime.ledger import (
-    ArtifactEntry,
-    CallEntry,
-    CallResultEntry,
-    Entry,
-    Record,
-    VerdictEntry,
-)
+from dsa.runtime.ledger import ArtifactEntry, CallEntry, CallResultEntry, Entry, Record, VerdictEntry
 from dsa.runtime.policies import Action, Answering, Policy, Step, error_of, error_step
 from dsa.runtime.recorded import numbered, open_calls, outcome_step
 from dsa.runtime.recovery import declared, ends_its_tries

@@ -12,15 +12,7 @@ from dsa.errors import DsaError
 from dsa.runs.record import replayed
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.journal import Recorded
-from dsa.runtime.ledger import (
-    ArtifactEntry,
-    Entry,
-    EventEntry,
-    Ledger,
-    MachineEntry,
-    RowEntry,
-    VerdictEntry,
-)
+from dsa.runtime.ledger import ArtifactEntry, Entry, EventEntry, Ledger, MachineEntry, RowEntry, VerdictEntry
 from dsa.runtime.recovery import unfinished
 
 

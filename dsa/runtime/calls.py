@@ -17,15 +17,7 @@ from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.ledger import ArtifactEntry, CallEntry, CallResultEntry, Ledger, VerdictEntry
 from dsa.runtime.one_call import Fault, Request, require_awaitable, steps_in
-from dsa.runtime.policies import (
-    Action,
-    Decorator,
-    Policy,
-    Step,
-    Surroundings,
-    action_call_step,
-    error_step,
-)
+from dsa.runtime.policies import Action, Decorator, Policy, Step, Surroundings, action_call_step, error_step
 from dsa.runtime.recorded import Record, ReplayMismatchError, Said, numbered, result_for, told
 from dsa.runtime.redacting import action_without, step_without
 from dsa.runtime.registry import Registry

@@ -10,16 +10,7 @@ from typing import Any
 
 import attrs
 
-from dsa.runtime.policies import (
-    ACTION_CALL,
-    Action,
-    Decorator,
-    Policy,
-    PolicyContext,
-    Step,
-    approved,
-    error_step,
-)
+from dsa.runtime.policies import ACTION_CALL, Action, Decorator, Policy, PolicyContext, Step, approved, error_step
 from dsa.runtime.recorded import result_for
 from dsa.runtime.registry import INVALID_PAYLOAD
 

@@ -26,14 +26,7 @@ from dsa.runtime.ledger import (
     RowEntry,
     VerdictEntry,
 )
-from dsa.runtime.moves import (
-    SPECIFICATION,
-    changes,
-    keys_after,
-    places_after,
-    timers_after,
-    views_after,
-)
+from dsa.runtime.moves import SPECIFICATION, changes, keys_after, places_after, timers_after, views_after
 from dsa.runtime.views import StepView
 
 if TYPE_CHECKING:

@@ -14,14 +14,7 @@ from dsa.expr import Value
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
 from dsa.runtime.intents import Intent, Intents
-from dsa.runtime.ledger import (
-    Entry,
-    EventEntry,
-    MachineEntry,
-    Record,
-    RefusalEntry,
-    RowEntry,
-)
+from dsa.runtime.ledger import Entry, EventEntry, MachineEntry, Record, RefusalEntry, RowEntry
 from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, begin
 
 

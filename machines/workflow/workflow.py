@@ -18,14 +18,7 @@ from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface
 from dsa.runtime.moment import OnMoment
 from dsa.runtime.rest import Rest
 from dsa.runtime.run import SPECIFICATION, Run
-from machines.dual_state.agent import (
-    ActionPair,
-    Asking,
-    Rejected,
-    in_memory,
-    rejected_in,
-    workflow_state_of,
-)
+from machines.dual_state.agent import ActionPair, Asking, Rejected, in_memory, rejected_in, workflow_state_of
 from machines.dual_state.bindings import effects
 from machines.dual_state.dag import ArtifactDAGInterface, store_of
 from machines.dual_state.states import WorkflowState
