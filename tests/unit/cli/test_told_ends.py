@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from kept_runs import dsa
 
+from dsa import open_runs
+
 PROGRAM = [sys.executable, "-u", "-c", "from dsa.cli.main import main; main()"]
 SALE = """# sale
 
@@ -73,6 +75,12 @@ def asking(sale):
     sale("10m")
     with subprocess.Popen([*PROGRAM, "send", "last", "go"], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline().startswith("waiting in asking for: approved, denied; after 10m is due ")
+        (folder,) = Path(".dsa").glob("*-sale-*")
+        with open_runs(
+            ".dsa"
+        ) as runs:  # what is printed is durable; that nothing but the timer is left is written next
+            while process.poll() is None and runs.summary(folder.name).summary.status != "waiting":
+                pass
         process.kill()
 
 
