@@ -355,7 +355,7 @@ class Driver:
         for command in commands:
             match command:
                 case Intent():
-                    if self._failure is None and self._broken is None:  # as `_may_begin` says
+                    if self._may_begin:
                         await self._start(command, action_for(self.run, command, data))
                 case Stop(key):
                     self._under_way.stop(key)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from dsa.compiled_step import Move, compiled_step
-from dsa.declarations import STAY
 from dsa.meaning import Configuration, Refusal
 from dsa.runtime.ledger import (
     ArtifactEntry,
@@ -27,7 +26,7 @@ from dsa.runtime.ledger import (
     RowEntry,
     VerdictEntry,
 )
-from dsa.runtime.moves import SPECIFICATION, changes, places_after, timers_after, views_after
+from dsa.runtime.moves import SPECIFICATION, changes, keys_after, places_after, timers_after, views_after
 from dsa.runtime.views import StepView
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ class Fold:
     def __init__(self, run: "Run") -> None:
         here = run.configuration
         self.state, self.values, self.outstanding = here.state, here.values, here.outstanding
-        self.seq, self.keys, self.specification = run.seq, dict(run.keys), run.specification
+        self.seq, self.keys, self.specification = run.seq, run.keys, run.specification
         self.timers, self.entered, self.taken = run.timers, run.entered, run.taken
         self._before, self._compiled = run, compiled_step(run.machine)
         self._steps = run.steps
@@ -58,7 +57,7 @@ class Fold:
             configuration=Configuration(self.state, self.values, self.outstanding),
             ledger=ledger,
             seq=self.seq,
-            keys=dict(self.keys),
+            keys=self.keys,
             steps=self.steps,
             specification=self.specification,
             timers=self.timers,
@@ -114,21 +113,17 @@ class Fold:
         accepted: tuple[tuple[str, str], ...] = ()
         if move.finalises is not None or move.revokes or move.event == SPECIFICATION:
             steps, accepted = views_after(move, self.steps)
-        changed = changes(move, self.values, values) if move.updated else ()
+        changed = changes(move, self.values, values)
         place = f"{seq}/"
         if not _follows(entries, position, move, changed, accepted, place):
             return 0
         self.state, self.values, self.outstanding, self.seq = move.target, values, move.outstanding, seq
-        for effect in move.ended:
-            keys.pop(effect, None)
-        for ordinal, effect, has_answers in move.started:
-            if has_answers:
-                keys[effect] = place + ordinal
+        if move.started or move.ended:
+            self.keys = keys_after(move, keys, place)
         self._steps = steps
         if move.timers:
             self.timers = timers_after(move, self.timers, event.at_ms)
-        if move.row.target != STAY or event.key is None:  # else no place moves
-            self.entered, self.taken = places_after(move, event, self.entered, self.taken)
+        self.entered, self.taken = places_after(move, event, self.entered, self.taken)
         if move.event == SPECIFICATION:
             self.specification = event.data
         return 2 + len(move.started)
