@@ -106,7 +106,7 @@ class Performer:
             steps = await self._tried(intent.key, action, plan, root + number)
             answer = answer_in(host.run.machine, effect, steps) if plan.has_answers else fault_in(steps)
             said = [*steps, answer] if isinstance(answer, Step) and answer not in steps else steps
-            result = result_of(intent, said, clock.now_s() - began_s, clock.wall_ms())
+            result = result_of(intent, said, round(clock.now_s() - began_s, 6), clock.wall_ms())
             if number == last or not isinstance(answer, Step) or ends_its_tries(plan.about, result):
                 (host.settle if plan.has_answers else host.keep)(result)
                 break

@@ -30,9 +30,9 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def new_run_id(name: str, *, now: datetime | None = None, entropy: str | None = None) -> str:
-    """Make a run id of a machine's or a policy's name, unique, with the second it is made in: `20260131T120000-dual_state-9f3a1c`."""
+    """Make a run id of a machine's or a policy's name, unique, with the second it is made in: `20260131T120000-dual_state-9f3a1c44e0b2`."""
     moment = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%S")
-    return f"{moment}-{_safe(name)}-{entropy or token_hex(3)}"
+    return f"{moment}-{_safe(name)}-{entropy or token_hex(6)}"
 
 
 def _safe(name: str) -> str:

@@ -20,7 +20,7 @@ from dsa.runtime.ledger import Entry
 
 DEFAULT_RUNS, MEMORY = ".dsa", "memory:"
 LEDGER, ARTIFACTS = "ledger.db", "artifacts.git"
-#: Stands in the id of a run that is a part of another one, between that one's id and its effect: `20260131T120000-tale-9f3a1c+3.1`.
+#: Stands in the id of a run that is a part of another one, between that one's id and its effect: `20260131T120000-tale-9f3a1c44e0b2+3.1`.
 PART_OF = "+"
 
 

@@ -239,7 +239,7 @@ def updated(block: Block, folder: Path) -> str:
         return block.text
     text = ""
     for command, shown, printed, _ in type_console(block, folder):
-        varying = re.sub(r"\d+\.\d s\b", "... s", re.sub(r"\b\d{8}T\d{6}-\w+-[0-9a-f]{6}", "...", printed))
+        varying = re.sub(r"\d+\.\d s\b", "... s", re.sub(r"\b\d{8}T\d{6}-\w+-[0-9a-f]{12}", "...", printed))
         same = matches(shown, printed)
         text += f"$ {command}\n" + (shown if same else f"{varying.rstrip()}\n".lstrip("\n"))
     return text
