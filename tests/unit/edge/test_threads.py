@@ -1,6 +1,7 @@
 import asyncio
 import contextvars
 import gc
+import queue
 import subprocess
 import sys
 import threading
@@ -166,17 +167,21 @@ def test_a_thread_without_calls_ends(monkeypatch):
 
 
 def test_a_thread_that_hangs_is_not_asked_again():
-    released = threading.Event()
+    released, hung = threading.Event(), queue.SimpleQueue()
+
+    def hang():
+        hung.put(threading.current_thread())
+        released.wait()
 
     async def play():
-        stuck = asyncio.create_task(in_thread(released.wait))
+        stuck = asyncio.create_task(in_thread(hang))
         await asyncio.sleep(0)
         stuck.cancel()
-        return await in_thread(lambda: threading.current_thread().is_idle)
+        return await in_thread(threading.current_thread)
 
-    assert asyncio.run(play()) is False
-    busy = [t for t in threading.enumerate() if isinstance(t, Caller) and not t.is_idle]
-    assert len(busy) == 1
+    other, caller = asyncio.run(play()), hung.get(timeout=60)
+    assert other is not caller
+    assert not caller.is_idle
     released.set()
 
 
