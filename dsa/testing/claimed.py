@@ -69,11 +69,8 @@ def claim(draw: st.DrawFn, skeleton: Skeleton) -> claims.Property:
 
 
 _CONDITIONS: dict[int, Callable[[Expr], claims.Form]] = {
-    0: claims.Always,
-    1: claims.Never,
-    2: claims.Possible,
-    3: claims.EverywherePossible,
-}
+    0: claims.Always, 1: claims.Never, 2: claims.Possible, 3: claims.EverywherePossible,
+}  # fmt: skip
 
 
 def scenario(draw: st.DrawFn, machine: Machine, name: str) -> claims.Scenario:
