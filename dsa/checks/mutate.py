@@ -16,9 +16,9 @@ from dsa.checks.explore import MAX_STATES, Exploration, explore
 from dsa.checks.graph import dead_ends, vain_effects
 from dsa.checks.mutants import Mutant, mutants
 from dsa.checks.observers import Observed, Sight
+from dsa.checks.proof.conclusion import Finding
 from dsa.checks.proof.safety import Safety
 from dsa.checks.proof.session import Session
-from dsa.checks.proof.verdicts import Finding
 from dsa.checks.properties import Questions
 from dsa.checks.reached import from_explorations, start_outside
 from dsa.checks.scenarios import run_scenarios

@@ -9,12 +9,10 @@ from hypothesis import strategies as st
 
 from dsa.checks.explore import explore
 from dsa.checks.observers import observed
-from dsa.checks.proof.liveness import Owing
-from dsa.checks.proof.reaching import Reaching
+from dsa.checks.proof.progress import Owing, Reaching
 from dsa.checks.proof.samples import every_valuation
-from dsa.checks.proof.searched import judged
 from dsa.checks.proof.session import Session
-from dsa.checks.prove import Proof, ProofReport, _Proving, prove
+from dsa.checks.prove import Proof, ProofReport, _Proving, judged, prove
 from dsa.claims import EverywherePossible, LeadsTo, Possible
 from dsa.expr import Interval, Value, concrete
 from dsa.machine import Machine
