@@ -12,8 +12,7 @@ from typing import Any
 import attrs
 
 from dsa import claims, kernel
-from dsa.checks.certify_proofs import NoProofError, Prover
-from dsa.checks.certify_ranks import explored, guarded
+from dsa.checks.certify_proofs import NoProofError, Prover, explored, guarded
 from dsa.checks.certify_steps import require_few_cases
 from dsa.checks.evidence import Evidence, Explored, Fair, Inductive, Lemma, Ranked
 from dsa.checks.observers import COUNT, NOW, OPEN, SEEN, WAITING

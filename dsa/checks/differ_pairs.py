@@ -105,10 +105,7 @@ class Pair:
         for place, there in self._places:
             if old.values[place] != new.values[there]:
                 name = self.old.machine.variables[place].name
-                return (
-                    f"{name} = {show_value(old.values[place])}",
-                    f"{name} = {show_value(new.values[there])}",
-                )
+                return (f"{name} = {show_value(old.values[place])}", f"{name} = {show_value(new.values[there])}")
         return None
 
     # -- what may come there ------------------------------------------------------------------------------------

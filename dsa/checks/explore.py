@@ -14,8 +14,7 @@ import attrs
 
 from dsa.checks.engines.choose import automatic
 from dsa.checks.engines.found import Engine, Found, Limits, Progress, stopped_by
-from dsa.checks.engines.paths import Paths
-from dsa.checks.engines.ways import Ways, ways
+from dsa.checks.engines.paths import Paths, Ways, ways
 from dsa.expr import Expr, Value
 from dsa.ground import Ground, Watch, ground
 from dsa.machine import Machine

@@ -2,23 +2,24 @@
 
 Takes a system whose machine has its parameters' values, and forms; gives a `Judgement` for each. Forms that need no memory share one
 search; each other form searches the system that remembers what it needs. Limits hold for each search: one that stops
-leaves UNKNOWN whatever was not found by then.
+leaves UNKNOWN whatever was not found by then. A violation is explained: what is wrong at the end, others that take other rows, the nearest run
+that passes.
 """
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeVar
 
 import attrs
 
-from dsa.checks.components import unable
+from dsa.checks.components import cycles, cycles_within, marked, unable
+from dsa.checks.concrete import Moment, moments
 from dsa.checks.engines.found import Engine, Limits, stopped_by
 from dsa.checks.explore import Exploration
-from dsa.checks.leads_to import Owed
 from dsa.checks.observers import NOW, WAITING, Observed, Sight, observed
-from dsa.checks.searching import Hit, Searched, conditions, search, search_all, searched
+from dsa.checks.searching import Hit, Searched, conditions, search, search_all, search_ground, searched
 from dsa.checks.vacuity import subject
-from dsa.checks.violations import passing, reason_for, similar
 from dsa.claims import (
     Always,
     AtMost,
@@ -32,11 +33,13 @@ from dsa.claims import (
     Probability,
     Unchanged,
 )
-from dsa.expr import Expr, Name, evaluate, unparse
+from dsa.expr import Expr, Name, evaluate, show_value, unparse
 from dsa.machine import Machine
+from dsa.meaning import Occurrence
 from dsa.moments import at_location, happens
+from dsa.simplify import FALSE, any_of
 from dsa.system import Command, Promise, System
-from dsa.trace import Trace
+from dsa.trace import Trace, show_loop
 
 PropertyVerdict = Literal["PROVED", "HOLDS", "VIOLATED", "NOT INDUCTIVE", "UNKNOWN"]
 #: Judges the two forms that speak of odds, within limits: gives a verdict, a sentence, and what the number assumes.
@@ -264,3 +267,323 @@ def _kept(promise: Promise) -> str:
         return f"{promise} is answered or cancelled"
     source, timer = promise
     return f"'{timer}' of {source} fires or is dropped"
+
+
+# -- P leads to Q -----------------------------------------------------------------------------------------------------
+# A run stays owed for ever when it rests where only outside events could go on, or goes round a cycle that S12 allows: every promise
+# (outstanding effect, armed timer) of the cycle is kept somewhere on it, or is absent somewhere. With fairness, what is possible again and again
+# must happen; a run that rests is in its last configuration again and again. Exact: of a component that breaks fairness, what is left without
+# the configurations where the event is possible is searched again.
+
+
+#: A step: the command, and the position of the configuration it leads to.
+Move = tuple[Command, int]
+
+
+@attrs.frozen
+class Lasso:
+    """A way to a configuration, and a cycle through it that can be gone round for ever; without a cycle the run rests there."""
+
+    stem: tuple[Command, ...]
+    cycle: tuple[Command, ...] = ()
+
+
+def happens_with(name: str, command: Command) -> bool:
+    """Tell whether an event or an effect happens when the command is taken."""
+    return name == command.occurrence.event or name in command.effects
+
+
+class Owed:
+    """The configurations at which something is owed. `variable` tells which these are, `fair` has names of events and effects."""
+
+    def __init__(self, searched: Searched, variable: str, fair: Collection[str] = ()) -> None:
+        self._searched, self._fair = searched, tuple(fair)
+        self._system, self._graph = searched.system, searched.graph
+        self._is_owed = Name(variable, "variable")
+        places = range(len(self._system.locations))
+        self._marks = self._graph.holding(dict.fromkeys(places, self._is_owed))
+
+    def lasso(self, without: Searched | None = None) -> Lasso | None:
+        """Give a way to owe for ever with a shortest stem; only by ways of another search, when one is given."""
+        searched = without or self._searched
+        numbers = (int(self._graph.numbers[position]) for position in sorted(self.allowed))
+        number = next((number for number in numbers if without is None or without.has(number)), None)
+        if number is None:
+            return None
+        position = self._searched.position(number)
+        part = self.allowed[position]
+        cycle = self._cycle(position, part) if part else ()
+        return Lasso(searched.way_to(number), tuple(command for command, _ in cycle))
+
+    @cached_property
+    def allowed(self) -> dict[int, frozenset[int]]:
+        """The positions at which a run may owe for ever: each with the component it goes round, or empty to rest."""
+        found: dict[int, frozenset[int]] = {}
+        todo = list(cycles(self._graph, self._marks))
+        while todo:
+            part = todo.pop()
+            if not self._promised(part):
+                unfair = self._unfair(part)
+                if unfair:
+                    todo += cycles_within(self._graph, part - unfair)
+                else:
+                    found |= dict.fromkeys(part, part)
+        return found | dict.fromkeys(self._resting(), frozenset())
+
+    def promises(self) -> frozenset[Promise]:
+        """Give the promises of all configurations at which something is owed: that they end is what the answer rests on."""
+        places = {self._searched.place(position) for position in marked(self._marks)}
+        return frozenset().union(*map(self._system.promises, places))
+
+    def _resting(self) -> Iterator[int]:
+        """Give the positions where a run may rest, and nothing is possible that is assumed fair."""
+        places = (place for place in range(len(self._system.locations)) if self._system.may_rest(place))
+        for position in marked(self._graph.holding(dict.fromkeys(places, self._is_owed))):
+            if not any(happens_with(name, command) for name in self._fair for command, _ in self._moves(position)):
+                yield position
+
+    def _moves(self, position: int) -> Iterator[Move]:
+        return self._searched.moves_at(position)
+
+    def _promises(self, position: int) -> frozenset[Promise]:
+        return self._system.promises(self._searched.place(position))
+
+    def _inside(self, part: Collection[int]) -> set[int]:
+        """Give the indexes of the commands taken inside a component."""
+        return {self._searched.index_at(step) for at in part for step, to in self._searched.steps_at(at) if to in part}
+
+    def _promised(self, part: frozenset[int]) -> frozenset[Promise]:
+        """Give what is promised all the way round and never kept: S12 allows no such run."""
+        places = {self._searched.place(position) for position in part}
+        always = frozenset.intersection(*map(self._system.promises, places))
+        commands = self._inside(part) if always else ()
+        return always.difference(*(self._system.commands[index].ended for index in commands))
+
+    def _unfair(self, part: frozenset[int]) -> set[int]:
+        """Give the positions where something is possible that is assumed fair and never happens inside."""
+        inside = [self._system.commands[index] for index in self._inside(part)] if self._fair else []
+        missing = [name for name in self._fair if not any(happens_with(name, command) for command in inside)]
+        return {
+            position
+            for position in (part if missing else ())
+            if any(happens_with(name, command) for command, _ in self._moves(position) for name in missing)
+        }
+
+    def _cycle(self, start: int, part: frozenset[int]) -> list[Move]:
+        """Give a way through the component from a position back to it that keeps every promise and is fair."""
+        walk: list[Move] = []
+        while (wanted := self._lacking(start, walk)) is not None:
+            walk += self._way(walk[-1][1] if walk else start, part, wanted)
+        return walk
+
+    def _lacking(self, start: int, walk: Sequence[Move]) -> Callable[[Move], bool] | None:
+        """Say what a walk still lacks, as a move to look for; None when nothing."""
+        visited = [start, *(to for _, to in walk)]
+        taken = [command for command, _ in walk]
+        for name in self._fair:
+            possible = any(happens_with(name, command) for position in visited for command, _ in self._moves(position))
+            if possible and not any(happens_with(name, command) for command in taken):
+                return lambda move: happens_with(name, move[0])
+        for promise in sorted(self._promises(start), key=str):
+            kept = any(promise in command.ended for command in taken)
+            if not kept and all(promise in self._promises(position) for position in visited):
+                return lambda move: promise in move[0].ended or promise not in self._promises(move[1])
+        return None if walk and walk[-1][1] == start else lambda move: move[1] == start
+
+    def _way(self, here: int, part: frozenset[int], wanted: Callable[[Move], bool]) -> list[Move]:
+        """Give a shortest way inside the component that ends with a move that is wanted."""
+        arrived: dict[int, tuple[int, Move] | None] = {here: None}
+        todo = deque([here])
+        while todo:
+            position = todo.popleft()
+            for move in self._moves(position):
+                if move[1] in part and wanted(move):
+                    return [*_back(arrived, position), move]
+                if move[1] in part and move[1] not in arrived:
+                    arrived[move[1]] = (position, move)
+                    todo.append(move[1])
+        raise AssertionError("every move inside a component can be reached in it")
+
+
+def _back(arrived: dict[int, tuple[int, Move] | None], position: int) -> list[Move]:
+    found: list[Move] = []
+    while (step := arrived[position]) is not None:
+        position, move = step
+        found.append(move)
+    return found[::-1]
+
+
+# -- counterexamples explained ----------------------------------------------------------------------------------------
+
+
+#: So many searches without some rows are made for each counterexample that is asked for.
+_SEARCHES_EACH = 8
+
+
+def reason_for(form: Form, machine: Machine, trace: Trace, loop: int | None = None) -> str:
+    """Say what is wrong at the end of a counterexample."""
+    run = moments(machine, [taken.occurrence for taken in trace.steps])
+    last = len(trace.steps)
+    where = f"at step {last}" if last else "at the start"
+    match form:
+        case Always(condition):
+            return f"{unparse(condition)} is false {where}"
+        case Never(condition):
+            return f"{unparse(condition)} is true {where}"
+        case Unchanged(_, expressions):
+            return f"{_changes(run, expressions)} {where}"
+        case OnlyAfter(later, earlier):
+            return f"{unparse(later)} {where}, and {unparse(earlier)} never before"
+        case AtMost(bound, counted, _):
+            most = run[-1].value(bound)
+            assert isinstance(most, int), "a bound is a number"
+            return f"{unparse(counted)} {where} is one more than {most}"
+        case LeadsTo():
+            return _never_comes(form, machine, run, len(run) - 1 if loop is None else loop)
+        case EverywherePossible(condition):
+            return f"{unparse(condition)} cannot come any more {'after step ' + str(last) if last else where}"
+        case _:
+            return ""
+
+
+def _changes(run: tuple[Moment, ...], expressions: Sequence[Expr]) -> str:
+    changed = []
+    for expr in expressions:
+        before, after = run[-2].value(expr), run[-1].value(expr)
+        if before != after:
+            changed.append(f"{unparse(expr)} changes from {show_value(before)} to {show_value(after)}")
+    return ", ".join(changed)
+
+
+def _never_comes(form: LeadsTo, machine: Machine, run: tuple[Moment, ...], loop: int) -> str:
+    caused = next(place for place in range(loop, -1, -1) if run[place].holds(form.cause))
+    first = f"at step {caused}" if caused else "at the start"
+    state, last = run[-1].configuration.state, len(run) - 1
+    if loop == last:
+        rest = f"the run ends in {state}" if state in machine.final_states else f"the run may rest in {state} for ever"
+    else:
+        rest = f"{show_loop(loop, last)} can repeat for ever"
+    return f"{unparse(form.cause)} {first}, then never {unparse(form.goal)}: {rest}"
+
+
+Found = TypeVar("Found")
+
+
+def similar(
+    searched: Searched,
+    first: Sequence[Command],
+    look: Callable[[Searched], tuple[Sequence[Command], Found] | None],
+    most: int,
+    limits: Limits,
+    engine: Engine | None = None,
+    sights: Sequence[Sight] = (),
+) -> tuple[Found, ...]:
+    """Give up to so many further counterexamples, each a shortest one without some rows of the others.
+
+    `look` is asked of searches that leave out rows, one after the other: it gives the commands of a counterexample found there,
+    and what is wanted of it. Each takes other rows than those before.
+    """
+    found: list[Found] = []
+    known, tried = {_rows(first)}, set[frozenset[int]]()
+    todo = deque(frozenset({row}) for row in sorted(_rows(first), reverse=True))
+    while todo and len(found) < most and len(tried) < _SEARCHES_EACH * most:
+        without = todo.popleft()
+        if without in tried:
+            continue
+        tried.add(without)
+        seen = look(_without(searched, sights, without, limits, engine))
+        if seen is not None:
+            way, wanted = seen
+            if _rows(way) not in known:
+                known.add(_rows(way))
+                found.append(wanted)
+            todo.extend(without | {row} for row in sorted(_rows(way), reverse=True))
+    return tuple(found)
+
+
+def _rows(way: Sequence[Command]) -> frozenset[int]:
+    return frozenset(command.row for command in way)
+
+
+def _without(
+    searched: Searched, sights: Sequence[Sight], rows: frozenset[int], limits: Limits, engine: Engine | None
+) -> Searched:
+    """Search what can happen when some rows are never taken."""
+    commands = searched.system.commands
+    left = tuple(rule for rule in searched.ground.rules if commands[rule.command].row not in rows)
+    seen = [sight for sight in sights if sight.command is None or sight.command.row not in rows]
+    return search_ground(attrs.evolve(searched.ground, rules=left), [seen], limits, engine)
+
+
+def passing(
+    searched: Searched, way: Sequence[Command], sights: Sequence[Sight], well: Callable[[int], bool] = lambda _: True
+) -> Trace | None:
+    """Give a run that begins like a counterexample for as long as possible, and comes to rest without a violation.
+
+    Rest: in a final state, or where only outside events could go on. None when there is no such run.
+    """
+    bad = _Bad(searched, sights)
+    along = _along(searched, way)
+    hopeless: set[int] = set()
+    for kept in range(len(way) - 1, -1, -1):
+        rest = _rest_from(searched, along[kept], way[kept], bad, well, hopeless)
+        if rest is not None:
+            return searched.trace((*way[:kept], *rest))
+    return None
+
+
+class _Bad:
+    """Tells the moments that break a property."""
+
+    def __init__(self, searched: Searched, sights: Sequence[Sight]) -> None:
+        self._ground = searched.ground
+        self._conditions: dict[object, Expr] = {}
+        for sight in sights:
+            key = _key(sight.command) if sight.command else sight.location
+            self._conditions[key] = any_of([self._conditions.get(key, FALSE), sight.condition])
+
+    def __call__(self, before: int, command: Command, after: int) -> bool:
+        """Tell whether taking a command at a configuration is such a moment."""
+        return self._true(_key(command), before) or self._true(after // self._ground.volume, after)
+
+    def _true(self, key: object, number: int) -> bool:
+        if key not in self._conditions:
+            return False
+        condition = self._ground.grounded(self._conditions[key])
+        return evaluate(condition, self._ground.values(number)) is True
+
+
+def _key(command: Command) -> tuple[int, Occurrence, int]:
+    """Give what a command and its copies in a system with observers have in common."""
+    return command.source, command.occurrence, command.row
+
+
+def _along(searched: Searched, way: Sequence[Command]) -> list[int]:
+    """Give the configurations that a way goes through, the start first."""
+    found = [searched.ground.start]
+    for command in way[:-1]:
+        found.append(next(after for taken, after in searched.moves(found[-1]) if _key(taken) == _key(command)))
+    return found
+
+
+def _rest_from(
+    searched: Searched, start: int, other_than: Command, bad: _Bad, well: Callable[[int], bool], hopeless: set[int]
+) -> list[Command] | None:
+    """Give a shortest way from a configuration, not by one command, to where a run may rest; remember what has none."""
+    arrived: dict[int, list[Command]] = {}
+    todo: deque[int] = deque()
+    for command, after in searched.moves(start):
+        fresh = after not in arrived and after not in hopeless
+        if fresh and _key(command) != _key(other_than) and not bad(start, command, after):
+            arrived[after] = [command]
+            todo.append(after)
+    while todo:
+        number = todo.popleft()
+        if searched.system.may_rest(number // searched.ground.volume) and well(number):
+            return arrived[number]
+        for command, after in searched.moves(number):
+            if after not in arrived and after not in hopeless and not bad(number, command, after):
+                arrived[after] = [*arrived[number], command]
+                todo.append(after)
+    hopeless |= arrived.keys()
+    return None

@@ -5,34 +5,93 @@ all values of the parameters in their domains. Needs z3 (the extra `prove`). Kno
 one in.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 import attrs
 
 from dsa.checks.definition4 import definition4
+from dsa.checks.engines.found import Limits
 from dsa.checks.evidence import Evidence, Explored, Fair, Inductive, Ranked
-from dsa.checks.observers import NotDecidedError, Observed, observed
-from dsa.checks.proof.liveness import Owing
-from dsa.checks.proof.obligations import Obligation, obligations
-from dsa.checks.proof.reaching import Reaching
-from dsa.checks.proof.resting import comes_to_rest
+from dsa.checks.observers import NotDecidedError, Observed, Sight, observed
+from dsa.checks.proof.conclusion import Finding, in_words, unknown
+from dsa.checks.proof.progress import Owing, Reaching, comes_to_rest, from_outside
 from dsa.checks.proof.safety import Safety, Seen, met, way_to
-from dsa.checks.proof.searched import judged
 from dsa.checks.proof.session import MOST_EXPLORED, Session
-from dsa.checks.proof.verdicts import Finding, unknown
-from dsa.checks.proof.words import in_words
-from dsa.checks.properties import Judgement, PropertyVerdict
+from dsa.checks.properties import Judgement, PropertyVerdict, Questions, judge
 from dsa.checks.vacuity import subject
 from dsa.checks.verdicts import text_of
 from dsa.claims import EverywherePossible, Expected, Form, LeadsTo, Possible, Probability, Property
 from dsa.expr import Value, unparse
 from dsa.machine import Machine
-from dsa.system import Promise, System
+from dsa.simplify import FALSE, any_of, negated
+from dsa.system import Fault, Promise, System, in_domain, start_values
 from dsa.trace import Trace, show_occurrence, show_values
 
 Clock = Callable[[], float]
 Claimed = TypeVar("Claimed")
+
+
+@attrs.frozen
+class Obligation:
+    """Something a table owes before its properties mean anything: what it is, what must never be seen, and the occurrence that each sight refuses."""
+
+    name: str
+    text: str
+    found: Observed
+    faults: tuple[Fault, ...] = ()
+
+    def fault(self, sight: Sight | None) -> Fault | None:
+        """Give the fault behind a sight."""
+        for fault, its in zip(self.faults, self.found.sights, strict=False):
+            if its is sight:
+                return fault
+        return None
+
+
+_TEXTS = {
+    "determinism": "never two rows at once",
+    "completeness": "every answer and every timer has a row",
+    "domains": "every update stays in its domain",
+    "emission": "no effect is emitted while it is outstanding",
+}
+
+
+def obligations(system: System) -> Iterator[Obligation]:
+    """Give the obligations of a system, the start's first."""
+    initial = start_values(system)
+    outside = any_of(negated(in_domain(v, initial[v.name])) for v in system.machine.variables)
+    yield Obligation("start", "every variable starts in its domain", Observed(system, outside, ()))
+    sorted_out: dict[str, list[Fault]] = {name: [] for name in _TEXTS}
+    for fault in system.faults:
+        name = _obligation_of(system, fault)
+        if name:
+            sorted_out[name].append(fault)
+    for name, faults in sorted_out.items():
+        sights = tuple(Sight(fault.location, fault.condition) for fault in faults)
+        yield Obligation(name, _TEXTS[name], Observed(system, FALSE, sights), tuple(faults))
+    yield Obligation("deadlock", "no deadlock", Observed(system, FALSE, tuple(_stuck(system))))
+
+
+def _obligation_of(system: System, fault: Fault) -> str:
+    match fault.reason:
+        case "ambiguous":
+            return "determinism"
+        case "out_of_domain":
+            return "domains"
+        case "emitted_twice":
+            return "emission"
+        case _:
+            return "" if from_outside(system, fault.occurrence) else "completeness"
+
+
+def _stuck(system: System) -> Iterator[Sight]:
+    """Give where nothing can happen any more, although the state is not final and nothing is awaited."""
+    for place in range(len(system.locations)):
+        if system.may_rest(place) and not system.is_final(place):
+            stuck = negated(any_of(command.condition for command in system.commands_at[place]))
+            if stuck != FALSE:
+                yield Sight(place, stuck)
 
 
 @attrs.frozen
@@ -299,3 +358,10 @@ def _assumed(awaited: Promise | Fair) -> str:
     if isinstance(awaited, str):
         return f"{awaited} is answered or cancelled"
     return f"'{awaited[1]}' of {awaited[0]} fires or is dropped"
+
+
+def judged(system: System, form: Form, most: int, expired: Callable[[], bool] = lambda: False) -> Judgement:
+    """Judge a property at the parameter values of the system's machine, within `most` configurations."""
+    questions = Questions(system, [form])
+    limits = Limits(most, expired)
+    return judge(questions, questions.search(limits), limits)[form]

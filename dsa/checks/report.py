@@ -10,11 +10,10 @@ import attrs
 from dsa.checks.definition4 import definition4
 from dsa.checks.engines.found import Engine, Limits, Progress
 from dsa.checks.explore import MAX_STATES, Clock, Exploration, explore
-from dsa.checks.graph import dead_ends, vain_effects
+from dsa.checks.graph import dead_ends, unused, vain_effects
 from dsa.checks.properties import Questions
 from dsa.checks.reached import from_explorations, start_outside
 from dsa.checks.scenarios import ScenarioResult, from_scenarios, run_scenarios
-from dsa.checks.unused import unused
 from dsa.checks.verdicts import Judged, PropertyResult, combined, from_judged, judged_at
 from dsa.errors import Diagnostic
 from dsa.expr import Value

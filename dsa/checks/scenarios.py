@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from dsa.checks.explore import explore
 from dsa.checks.places import line_of, place
 from dsa.claims import Refused, Scenario, ScenarioStep
 from dsa.declarations import TIMER_PREFIX, Transition
@@ -15,7 +16,7 @@ from dsa.errors import Diagnostic, OccurrenceError, ParameterError, Span
 from dsa.expr import Outcome, Value, show_value
 from dsa.machine import Machine, read_guards
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, candidates, start, step
-from dsa.trace import show_occurrence
+from dsa.trace import Trace, TraceStep, show_occurrence
 
 _ROWS_LISTED = 3
 
@@ -171,3 +172,32 @@ def from_scenarios(machine: Machine, results: Sequence[ScenarioResult]) -> tuple
         hint = f"dsa new --scenarios {where.path} prints scenarios that take them"
         found.append(Diagnostic("DSA311", "warning", message, where, hint))
     return tuple(found)
+
+
+def scenarios_for_untaken_rows(machine: Machine) -> tuple[Scenario, ...]:
+    """Give scenarios at the defaults that take every row which can be taken and which no scenario takes.
+
+    Each is a shortest trace to one such row; the longest come first, since they take others on the way. A person reads them, names
+    them, and keeps those that say what the machine should do.
+    """
+    covered = {number for result in run_scenarios(machine) for number in result.rows}
+    exploration = explore(machine)
+    traces = {number: exploration.trace_taking(number) for number in exploration.rows - covered}
+    found = []
+    for number, trace in sorted(traces.items(), key=lambda item: (-len(item[1].steps), item[0])):
+        row = machine.transitions[number]
+        if number not in covered:
+            found.append(_scenario(f"row {number + 1}, {row.event} in {row.source}", trace))
+            covered |= set(run_scenario(machine, found[-1]).rows)
+    return tuple(found)
+
+
+def _scenario(name: str, trace: Trace) -> Scenario:
+    return Scenario(name, tuple(_percept(taken) for taken in trace.steps))
+
+
+def _percept(taken: TraceStep) -> ScenarioStep:
+    """Write a step as a percept; verdicts that passed go without saying."""
+    said = tuple((guard, outcome) for guard, outcome in taken.occurrence.verdicts if outcome != "passed")
+    action = tuple(attrs.evolve(item, span=None) for item in taken.row.effects)
+    return ScenarioStep(taken.occurrence.event, said, action, taken.state)

@@ -12,7 +12,7 @@ import attrs
 from dsa.checks.engines.choose import automatic
 from dsa.checks.engines.edges import Graph, graph
 from dsa.checks.engines.found import Engine, Found, Limits
-from dsa.checks.engines.ways import Ways, ways
+from dsa.checks.engines.paths import Ways, ways
 from dsa.checks.observers import Observed, Sight
 from dsa.expr import Expr, evaluate
 from dsa.ground import Ground, ground

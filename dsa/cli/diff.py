@@ -13,9 +13,8 @@ import attrs
 import click
 
 from dsa.checks.conjuncts import rows_at, show_false
-from dsa.checks.differ import Comparison, Parting
+from dsa.checks.differ import Comparison, Parting, Trouble
 from dsa.checks.differ_declared import Aspect, Change, Detail
-from dsa.checks.differ_faults import Trouble
 from dsa.checks.differ_pairs import Both, Pair, Reaction
 from dsa.checks.engines.found import Limits
 from dsa.checks.places import line_of

@@ -15,8 +15,7 @@ from typing import Literal
 
 import attrs
 
-from dsa.checks.differ import Comparison, compare
-from dsa.checks.differ_faults import Prospect, Trouble, prospect
+from dsa.checks.differ import Comparison, Prospect, Trouble, compare, prospect
 from dsa.checks.differ_pairs import Both, Pair
 from dsa.checks.engines.found import Limits
 from dsa.edge.effects import answer_in, steps_of

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from dsa.checks.witnesses import scenarios_for_untaken_rows
+from dsa.checks.scenarios import scenarios_for_untaken_rows
 from dsa.edge.files import load
 from dsa.lang import formatted, scenario_text
 from dsa.lang.exprs import NAME, RESERVED

@@ -8,7 +8,7 @@ import click
 
 from dsa.checks.certify import certify_proofs
 from dsa.checks.evidence import Evidence, Explored, Fair, Inductive
-from dsa.checks.proof.words import spoken
+from dsa.checks.proof.conclusion import spoken
 from dsa.checks.prove import Proof, ProofReport, prove
 from dsa.cli.certificates import write_certificate
 from dsa.cli.faults import JsonCommand, json_option, tell_json

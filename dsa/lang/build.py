@@ -368,3 +368,34 @@ def _require_entries(states: tuple[State, ...], targets: Iterable[tuple[str, Spa
 def _all_names(states: Iterable[State]) -> str:
     """Name several states at once: that none of them is initial may follow from a fault in the row of one."""
     return ".".join(state.name for state in states)
+
+
+# -- specs ------------------------------------------------------------------------------------------------------------
+# Documents that add properties and scenarios to the machine that their line `Machine: PATH` names; finding that file is for `dsa.edge.files`.
+
+
+_ALLOWED = frozenset({"properties", "scenario"})
+
+
+def machine_of(text: str, path: str = "<text>") -> tuple[str, Span] | None:
+    """Give what a spec's line `Machine: PATH` names, and where, or None when the text is no spec."""
+    if MACHINE_LINE not in text:  # most documents are machines, which need not be read twice
+        return None
+    line = sort_sections(read(text, path), Findings()).line(MACHINE_LINE)
+    return None if line is None else (line.plain.strip(), line.span())
+
+
+def read_spec(text: str, machine: Machine, path: str = "<text>") -> Reading:
+    """Read a spec of a machine: the machine with the spec's properties and scenarios added to its own."""
+    findings = Findings()
+    parts = sort_sections(read(text, path), findings)
+    for section in parts.sections:
+        if section.kind in SECTIONS - _ALLOWED:
+            message = f"a spec has no section {section.kind}; it belongs into the machine"
+            findings.error("DSA111", message, section.heading.span(), "a spec holds Properties and Scenarios")
+    declared = Declared(
+        machine.parameters, machine.variables, machine.events, machine.guards, machine.effects, machine.states
+    )
+    properties, scenarios = claims(parts, declared.names(), machine, findings)
+    added = attrs.evolve(machine, properties=machine.properties + properties, scenarios=machine.scenarios + scenarios)
+    return Reading(None if findings.any_error else added, findings.diagnostics, machine.name)

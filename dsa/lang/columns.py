@@ -47,19 +47,10 @@ PARTS = Columns(("guard",), optional=("judges", "is", "options", "verdicts", "pa
 SECTIONS = frozenset(COLUMNS) | {"properties", "prompt", "constraints"}
 #: Words of other tools for our columns, for hints.
 _MEANT = {
-    "guard": "if",
-    "condition": "if",
-    "when": "if",
-    "action": "effects",
-    "actions": "effects",
-    "assignments": "update",
-    "to": "target",
-    "next": "target",
-    "state": "source",
-    "comment": "note",
-    "remarks": "note",
-    "description": "note",
-}
+    "guard": "if", "condition": "if", "when": "if", "action": "effects", "actions": "effects",
+    "assignments": "update", "to": "target", "next": "target", "state": "source", "comment": "note",
+    "remarks": "note", "description": "note",
+}  # fmt: skip
 NAMED = frozenset({"cases", "prompt"})
 
 

@@ -83,9 +83,5 @@ def _list(cell: Cell) -> str | None:
 
 
 _WRITERS: dict[str, Callable[[Cell], str | None]] = {
-    "if": _condition,
-    "initial": _expression,
-    "source": _list,
-    "event": _list,
-    "effects": _list,
-}
+    "if": _condition, "initial": _expression, "source": _list, "event": _list, "effects": _list,
+}  # fmt: skip

@@ -66,11 +66,7 @@ class Names:
     def updates(self) -> Scope:
         """The scope of `update` cells: variables and parameters."""
         return Scope(
-            "an update",
-            parameters=self.parameters,
-            variables=self.variables,
-            symbols=self.symbols,
-            others=self.kinds,
+            "an update", parameters=self.parameters, variables=self.variables, symbols=self.symbols, others=self.kinds
         )
 
     def moments(self, place: str) -> Scope:

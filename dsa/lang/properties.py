@@ -24,19 +24,10 @@ FORMS = (
 
 
 _LEADING = {
-    "always": "always P",
-    "never": "never P",
-    "on": "on E: X unchanged",
-    "at": "at most K E [between P and Q]",
-    "possible": "possible P",
-    "from": "from everywhere possible P",
-    "expected": "expected E <= x",
-}
-_INFIX = {
-    "leads": "P leads to Q [assuming fair E]",
-    "only": "Q only after P",
-    "probability": "P with probability >= x",
-}
+    "always": "always P", "never": "never P", "on": "on E: X unchanged", "at": "at most K E [between P and Q]",
+    "possible": "possible P", "from": "from everywhere possible P", "expected": "expected E <= x",
+}  # fmt: skip
+_INFIX = {"leads": "P leads to Q [assuming fair E]", "only": "Q only after P", "probability": "P with probability >= x"}
 
 
 def looks_like_property(cell: Cell) -> bool:

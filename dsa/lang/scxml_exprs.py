@@ -12,7 +12,7 @@ from dsa.expr import And, Arithmetic, Boolean, Compare, Expr, Integer, Name, Neg
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>[0-9]+)(?![\w.])|(?P<text>'[^'\\]*'|\"[^\"\\]*\")"
     r"|(?P<name>[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*|\['[^'\\]*'\]|\[\"[^\"\\]*\"\])*)"
-    r"|(?P<sign>===|!==|==|!=|<=|>=|&&|\|\||[-+*<>!()]))",
+    r"|(?P<sign>===|!==|==|!=|<=|>=|&&|\|\||[-+*<>!()]))"
 )
 _SIGNS = {"===": "==", "!==": "!=", "&&": "and", "||": "or", "!": "not"}
 _PYTHON_NOT = "not "

@@ -18,15 +18,9 @@ from dsa.targets.tla import tla
 from dsa.targets.xstate import xstate
 
 FORMATS: dict[str, Callable[[Machine], str]] = {
-    "mermaid": mermaid,
-    "dot": dot,
-    "table": table,
-    "promela": promela,
-    "tla": tla,
-    "prism": prism,
-    "scxml": scxml,
+    "mermaid": mermaid, "dot": dot, "table": table, "promela": promela, "tla": tla, "prism": prism, "scxml": scxml,
     "xstate": xstate,
-}
+}  # fmt: skip
 
 
 class FormatError(DsaError, ValueError):

@@ -4,7 +4,7 @@ Takes what happened step by step, gives figures and what is missing. What cannot
 asked for; it is listed apart.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import attrs
 
@@ -80,3 +80,25 @@ def described(row: Transition, number: int) -> str:
     """Name a row for people: its line, or its place when it has none, then source, event and target."""
     place = f"line {row.span.line}" if row.span else f"row {number + 1}"
     return f"{place} ({row})"
+
+
+#: Is told the machine, what happened, the row taken, and the state after it: `pytest --machine-coverage` listens.
+Listener = Callable[[Machine, Occurrence, Transition, str], None]
+
+_listeners: list[Listener] = []
+
+
+def listen(listener: Listener) -> None:
+    """Call a function with every row that tests take from now on."""
+    _listeners.append(listener)
+
+
+def forget_listener(listener: Listener) -> None:
+    """Call it no more."""
+    _listeners.remove(listener)
+
+
+def tell_listeners(machine: Machine, occurrence: Occurrence, row: Transition, state: str) -> None:
+    """Say that a row was taken."""
+    for listener in _listeners:
+        listener(machine, occurrence, row, state)

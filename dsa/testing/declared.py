@@ -14,31 +14,16 @@ from dsa.machine import Machine
 from dsa.testing.expressions import Vocabulary, chosen, condition, number, one_in
 
 PLAIN = (
-    "idle",
-    "generating",
-    "query_llm",
-    "verdict",
-    "artifact",
-    "rmax",
-    "retries",
-    "satisfied",
-    "x",
-    "y1",
-    "_z",
-    "go",
-)
+    "idle", "generating", "query_llm", "verdict", "artifact", "rmax", "retries", "satisfied", "x", "y1", "_z", "go",
+)  # fmt: skip
 DOTTED = ("retries.g_test", "sigma.g_impl", "rmax.g_test", "ask.user.name")
 KEYWORDS = ("class", "def", "lambda", "return", "import", "match", "None", "self", "__init__", "print")
 TAKEN = ("send", "model", "states", "configuration", "current_state", "events", "on_enter", "step", "v0", "k", "c")
 PARTS = ("draft", "open", "pass", "name")
 COLOURS, LEVELS = ("red", "amber", "green"), ("low", "amber")
 OUTCOME_SETS: tuple[tuple[expr.Outcome, ...], ...] = (
-    expr.OUTCOMES,
-    expr.OUTCOMES,
-    ("passed", "failed"),
-    ("failed", "fatal"),
-    ("passed",),
-)
+    expr.OUTCOMES, expr.OUTCOMES, ("passed", "failed"), ("failed", "fatal"), ("passed",),
+)  # fmt: skip
 
 
 def values_in(values: expr.Values) -> st.SearchStrategy[expr.Value]:

@@ -40,16 +40,8 @@ from dsa.targets.statechart import StatechartRun
 from dsa.trace import show_occurrence
 
 __all__ = [
-    "Answer",
-    "Charted",
-    "Implementation",
-    "MakeImplementation",
-    "Observed",
-    "Refused",
-    "Stepped",
-    "View",
-    "view_of",
-]
+    "Answer", "Charted", "Implementation", "MakeImplementation", "Observed", "Refused", "Stepped", "View", "view_of",
+]  # fmt: skip
 
 
 def _frozen(given: Iterable[str] | None) -> frozenset[str] | None:

@@ -12,8 +12,7 @@ from typing import Any
 from dsa.expr import show_value
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, Refusal, Taken, start, step
-from dsa.testing import watching
-from dsa.testing.coverage import Coverage
+from dsa.testing.coverage import Coverage, tell_listeners
 from dsa.testing.implementations import Answer, Implementation, MakeImplementation, Observed, Refused, View, view_of
 from dsa.trace import show_occurrence
 
@@ -114,7 +113,7 @@ class Lockstep:
     def _count(self, occurrence: Occurrence, taken: Taken) -> None:
         if self._coverage is not None:
             self._coverage.took(self._row_index[id(taken.transition)], occurrence, taken.configuration.state)
-        watching.tell(self.machine, occurrence, taken.transition, taken.configuration.state)
+        tell_listeners(self.machine, occurrence, taken.transition, taken.configuration.state)
 
     def _await(self, given: Any) -> Any:  # noqa: ANN401  (whatever a method gives)
         if not isinstance(given, Awaitable):

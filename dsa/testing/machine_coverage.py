@@ -23,8 +23,7 @@ from dsa.meaning import Occurrence, Taken, start, step
 from dsa.runtime.ledger import RefusalEntry
 from dsa.runtime.moves import Command
 from dsa.runtime.run import Run
-from dsa.testing import watching
-from dsa.testing.coverage import Coverage, described
+from dsa.testing.coverage import Coverage, described, forget_listener, listen
 
 _OUTPUT = "dsa_machine_coverage"
 _ROWS_LISTED = 10
@@ -41,12 +40,12 @@ class MachineCoverage:
         self._key_of: dict[int, tuple[Machine, str, dict[int, int]]] = {}
         self._feed = Run.feed
         setattr(Run, "feed", self._watched())  # noqa: B010  (a method is not assigned to)
-        watching.listen(self.hear)
+        listen(self.hear)
 
     def pytest_unconfigure(self) -> None:
         """Listen no more."""
         setattr(Run, "feed", self._feed)  # noqa: B010
-        watching.forget(self.hear)
+        forget_listener(self.hear)
 
     def _watched(self) -> Callable[..., tuple[Run, tuple[Command, ...]]]:
         """Return the door for events that runs have from now on."""

@@ -16,7 +16,7 @@ import attrs
 
 from dsa.edge.sandbox.commands import Stop
 from dsa.errors import GenerationError
-from dsa.generators.awaiting import waited_for
+from dsa.generators.model_calls import waited_for
 from dsa.guards.code import SyntaxGuard, extract_code
 from dsa.guards.compose import AllOf
 from dsa.guards.tested import TDDTestGuard

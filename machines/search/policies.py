@@ -16,10 +16,9 @@ from dsa.edge.http.endpoint import SCHEMES
 from dsa.edge.threads import in_thread
 from dsa.errors import DocumentError, GenerationError
 from dsa.generators import ChatClient, Limits, Settings
-from dsa.generators.lite import LiteLLMGenerator
-from dsa.generators.lite_replies import read_whole
+from dsa.generators.lite import LiteLLMGenerator, read_whole
+from dsa.generators.model_calls import derive_seed
 from dsa.generators.scripted import parse_script
-from dsa.generators.seeds import derive_seed
 from dsa.runtime.decorators import invoke_action, loop_wrapper
 from dsa.runtime.policies import (
     ACTION_RESULT,

@@ -24,8 +24,8 @@ from dsa.errors import DocumentError, GenerationError, ModelUnavailable
 from dsa.generators import ChatClient, Limits, Settings
 from dsa.generators.lite import LiteLLMGenerator
 from dsa.generators.local import served
+from dsa.generators.model_calls import derive_seed
 from dsa.generators.scripted import parse_script
-from dsa.generators.seeds import derive_seed
 from dsa.generators.streams import StreamReconciler, StreamResult
 from machines.talking.texts import parse_json
 

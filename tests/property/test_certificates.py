@@ -16,13 +16,11 @@ from repository import ROOT
 
 import dsa.kernel
 from dsa.checks.certify import FAULTLESS, Certifier, certify_proofs, certify_verdicts, spelled
-from dsa.checks.certify_proofs import NoProofError
-from dsa.checks.certify_ranks import explored
+from dsa.checks.certify_proofs import NoProofError, explored
 from dsa.checks.certify_steps import require_few_cases, require_same_steps
 from dsa.checks.definition4 import definition4
-from dsa.checks.mutants import mutants
-from dsa.checks.proof.searched import judged
-from dsa.checks.prove import prove
+from dsa.checks.mutate import mutants
+from dsa.checks.prove import judged, prove
 from dsa.checks.report import check
 from dsa.claims import AtMost, Expected, Probability
 from dsa.edge.files import read_document, shipped

@@ -14,8 +14,7 @@ from claims_truth import comes_to_rest, is_guarded, stuck, walked, with_spec, wr
 
 from dsa.checks.certify import FAULTLESS, Certifier, behaviour, certify_proofs, certify_verdicts
 from dsa.checks.certify_steps import require_same_steps
-from dsa.checks.proof.searched import judged
-from dsa.checks.prove import prove
+from dsa.checks.prove import judged, prove
 from dsa.checks.report import check
 from dsa.errors import ParameterError
 from dsa.kernel import GUARDED, REST, STUCK, TABLE, Claim, verify

@@ -6,8 +6,7 @@ from oracle import possible, timers_ended
 
 from dsa.checks.engines.found import Limits
 from dsa.checks.engines.plain import search
-from dsa.checks.mutants import mutants
-from dsa.checks.mutate import differences
+from dsa.checks.mutate import differences, mutants
 from dsa.ground import ground
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Taken, start, step

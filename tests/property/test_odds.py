@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from odds_chains import as_prism, chains, gained
 from odds_documents import chain, closed_form
 
-from dsa.checks.mutants import mutants
+from dsa.checks.mutate import mutants
 from dsa.checks.odds.choose import Chosen
 from dsa.checks.odds.limit import NoLimitError, limit
 from dsa.checks.odds.reckon import odds, question

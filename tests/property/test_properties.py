@@ -15,10 +15,9 @@ from dsa.expr import TRUE
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
 from dsa.system import closed_system
-from dsa.testing import claimed
+from dsa.testing import strategies
 from dsa.testing.declared import skeletons
 from dsa.testing.expressions import label, one_in
-from dsa.testing.strategies import _row
 
 MANY = settings(max_examples=120, deadline=None)
 LIMITS = Limits(100_000)
@@ -28,8 +27,8 @@ LIMITS = Limits(100_000)
 def claimed_machines(draw: st.DrawFn, least: int = 6) -> Machine:
     """Draw a machine with many properties."""
     skeleton = draw(skeletons())
-    rows = tuple(_row(draw, skeleton) for _ in range(draw(st.integers(1, 12))))
-    claims = tuple(claimed.claim(draw, skeleton) for _ in range(least))
+    rows = tuple(strategies.drawn_row(draw, skeleton) for _ in range(draw(st.integers(1, 12))))
+    claims = tuple(strategies.claim(draw, skeleton) for _ in range(least))
     return attrs.evolve(skeleton.machine, transitions=rows, properties=claims)
 
 
@@ -75,7 +74,7 @@ def compare(machine: Machine) -> None:
 def restless_machines(draw: st.DrawFn) -> Machine:
     """Draw a machine that can go on for long, and claims that something leads to something, mostly under fairness."""
     skeleton = draw(skeletons())
-    rows = tuple(_row(draw, skeleton) for _ in range(draw(st.integers(6, 20))))
+    rows = tuple(strategies.drawn_row(draw, skeleton) for _ in range(draw(st.integers(6, 20))))
     rows = tuple(attrs.evolve(row, condition=TRUE) if one_in(draw, 2) else row for row in rows)
     machine = attrs.evolve(skeleton.machine, transitions=rows)
     named = [event.name for event in machine.events] + [effect.name for effect in machine.effects]

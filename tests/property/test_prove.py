@@ -9,19 +9,16 @@ from hypothesis import strategies as st
 
 from dsa.checks.explore import explore
 from dsa.checks.observers import observed
-from dsa.checks.proof.liveness import Owing
-from dsa.checks.proof.reaching import Reaching
+from dsa.checks.proof.progress import Owing, Reaching
 from dsa.checks.proof.samples import every_valuation
-from dsa.checks.proof.searched import judged
 from dsa.checks.proof.session import Session
-from dsa.checks.prove import Proof, ProofReport, _Proving, prove
+from dsa.checks.prove import Proof, ProofReport, _Proving, judged, prove
 from dsa.claims import EverywherePossible, LeadsTo, Possible
 from dsa.expr import Interval, Value, concrete
 from dsa.machine import Machine
 from dsa.system import closed_system
-from dsa.testing import claimed
+from dsa.testing import strategies
 from dsa.testing.declared import skeletons
-from dsa.testing.strategies import _row
 
 REASONS = {
     "determinism": "ambiguous",
@@ -35,8 +32,8 @@ REASONS = {
 def claimed_machines(draw: st.DrawFn, least: int = 4) -> Machine:
     """Draw a machine with many properties."""
     skeleton = draw(skeletons())
-    rows = tuple(_row(draw, skeleton) for _ in range(draw(st.integers(1, 10))))
-    claims = tuple(claimed.claim(draw, skeleton) for _ in range(least))
+    rows = tuple(strategies.drawn_row(draw, skeleton) for _ in range(draw(st.integers(1, 10))))
+    claims = tuple(strategies.claim(draw, skeleton) for _ in range(least))
     return attrs.evolve(skeleton.machine, transitions=rows, properties=claims)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from property.test_driver import BUSY_MACHINES, SLOW
 from property.test_recovery import LIVES, lived
 
-from dsa.checks.mutants import mutants
+from dsa.checks.mutate import mutants
 from dsa.checks.scenarios import run_scenarios
 from dsa.cli.faults import Ended
 from dsa.cli.show import percept_lines, scenario_lines

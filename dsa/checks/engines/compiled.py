@@ -67,13 +67,7 @@ def _declared(library: CDLL) -> CDLL:
 
 class _Search:
     def __init__(
-        self,
-        ground: Ground,
-        watches: Sequence[Watch],
-        limits: Limits,
-        library: CDLL,
-        handle: int,
-        layers_bytes: int,
+        self, ground: Ground, watches: Sequence[Watch], limits: Limits, library: CDLL, handle: int, layers_bytes: int
     ) -> None:
         self._ground, self._watches, self._limits = ground, watches, limits
         self._library, self._handle, self._layers_bytes = library, handle, layers_bytes

@@ -1,18 +1,21 @@
 """Shortest ways to what was found, from a second pass: a search keeps no predecessors, its layers are enough to find them.
 
 Takes a `Ground` and what a search found there. A way of k steps is found by looking through one layer for each step, from the last
-one back: in all at most as long as the search took.
+one back: in all at most as long as the search took. Of a search that kept no layers, ways are found by decision diagrams, or after
+searching again.
 """
 
 from collections.abc import Callable, Collection
 from functools import cached_property
+from itertools import pairwise
 
 import attrs
 
-from dsa.checks.engines.found import Found
+from dsa.checks.engines.choose import automatic, loaded
+from dsa.checks.engines.found import Found, Limits
 from dsa.checks.engines.layers import Data, Layer, split
 from dsa.checks.engines.sources import Writer, first_where, leads_where
-from dsa.ground import Ground, Rule
+from dsa.ground import Ground, Rule, Watch
 
 
 @attrs.frozen
@@ -107,3 +110,53 @@ class Paths:
     @cached_property
     def _leads(self) -> dict[tuple[int, bool], Callable[[Data, int], int | None]]:
         return {}
+
+
+@attrs.frozen
+class _Diagrams:
+    """The ways to what decision diagrams found, as `Paths` gives them: each is a search of its own."""
+
+    ground: Ground
+    found: Found
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        return Paths(self.ground, self.found).layers
+
+    def to(self, number: int) -> list[Leap]:
+        try:
+            way = loaded("bdd").path(self.ground, number, self._limits)
+        except ValueError:
+            raise KeyError(number) from None
+        assert way is not None, "no limit is set"
+        places = {id(rule): place for place, rule in enumerate(self.ground.rules)}
+        return [
+            Leap(next(places[id(rule)] for rule, number in self.ground.successors(before) if number == after), after)
+            for before, after in pairwise(way)
+        ]
+
+    def taking(self, rules: Collection[int]) -> tuple[int, int] | None:
+        wanted = [(place, self.ground.rules[place]) for place in sorted(rules)]
+        watches = [Watch(rule.source, rule.condition) for _, rule in wanted]
+        hits = loaded("bdd").search(self.ground, watches, self._limits).hits
+        found = [(hit, place) for hit, (place, _) in zip(hits, wanted, strict=True) if hit is not None]
+        return min(found, key=lambda hit: self.depth(hit[0]), default=None)
+
+    def depth(self, number: int) -> int:
+        return len(self.to(number))
+
+    @property
+    def _limits(self) -> Limits:
+        return Limits(self.found.configurations)
+
+
+Ways = Paths | _Diagrams
+
+
+def ways(ground: Ground, found: Found) -> Ways:
+    """Give what finds ways to what was found."""
+    if found.layers is not None:
+        return Paths(ground, found)
+    if found.engine == "bdd":
+        return _Diagrams(ground, found)
+    return Paths(ground, automatic()(ground, (), Limits(found.configurations)))

@@ -71,9 +71,7 @@ class Assumed:
 
 
 def assumed(
-    machine: Machine,
-    passes: Mapping[str, Numbers] | None = None,
-    fatals: Mapping[str, Numbers] | None = None,
+    machine: Machine, passes: Mapping[str, Numbers] | None = None, fatals: Mapping[str, Numbers] | None = None
 ) -> Assumed:
     """Give the odds of a machine's guards: as given, else as declared, else put together from a composition's parts.
 

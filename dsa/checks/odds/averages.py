@@ -10,8 +10,7 @@ import attrs
 
 from dsa.checks.odds.chain import Chain, Edge, End
 from dsa.checks.odds.choose import Chosen
-from dsa.checks.odds.eliminate import LARGEST
-from dsa.checks.odds.solve import Visits, visits
+from dsa.checks.odds.solve import LARGEST, Visits, visits
 
 _ROUNDING = 1e-12
 

@@ -13,8 +13,7 @@ import attrs
 
 from dsa.checks.components import components
 from dsa.checks.odds.chain import Chain, Choice
-from dsa.checks.odds.eliminate import ZERO, Elimination, as_float, precise
-from dsa.checks.odds.solve import Gain, following, is_circle, proportions
+from dsa.checks.odds.solve import ZERO, Elimination, Gain, as_float, following, is_circle, precise, proportions
 
 #: The clock is asked once for so many components.
 _ASKED = 1024

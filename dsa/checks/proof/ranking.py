@@ -11,9 +11,9 @@ from typing import Literal
 
 import attrs
 
+from dsa.checks.components import components
 from dsa.checks.evidence import Fair
 from dsa.checks.proof.induction import Needs, before
-from dsa.checks.proof.order import parts
 from dsa.declarations import Variable
 from dsa.expr import Arithmetic, BooleanDomain, EnumDomain, Expr, Integer, Name, RangeDomain, Symbol
 from dsa.simplify import all_of, compared, negated, simplified
@@ -109,7 +109,7 @@ class Ranking:
         ranks: dict[int, tuple[Expr, ...]] = {}
         awaited: dict[int, Awaited] = {}
         height: dict[int, int] = {}
-        for part in parts(sorted(places), following):  # what can follow comes first
+        for part in map(frozenset, components(sorted(places), following.__getitem__)):  # what can follow comes first
             below = [height[t] for place in part for t in following[place] if t not in part]
             level = max(below, default=-1) + 1
             height |= dict.fromkeys(part, level)

@@ -4,12 +4,6 @@ from dsa.generators.streams.reconcile import StreamReconciler, reconcile_stream
 from dsa.generators.streams.result import CALL_ERRORS, RESCUES, STREAM_ERRORS, StreamError, StreamResult, ToolCall
 
 __all__ = [
-    "CALL_ERRORS",
-    "RESCUES",
-    "STREAM_ERRORS",
-    "StreamError",
-    "StreamReconciler",
-    "StreamResult",
-    "ToolCall",
+    "CALL_ERRORS", "RESCUES", "STREAM_ERRORS", "StreamError", "StreamReconciler", "StreamResult", "ToolCall",
     "reconcile_stream",
-]
+]  # fmt: skip

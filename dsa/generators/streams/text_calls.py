@@ -2,16 +2,230 @@
 
 Takes a text and the tools that were offered. Only offered names count; code (fences, backticks) does not; JSON without any
 mark counts only when it is the whole text. So an explanation of how calls are written stays an explanation.
+
+Models write calls in several formats: tags and special tokens, each below with who writes so. A format is a pattern that opens a call and a
+function that reads on from there. It gives what it found and where that ends, or None when nothing of it stands there. A text is never
+looked through again from a later opener once a format has read to its end, so that the cost stays linear.
 """
 
 import re
+from collections.abc import Callable
 
 import attrs
 
-from dsa.generators.streams.payloads import TextCall, calls_in
+from dsa.generators.streams.payloads import TextCall, call_of_text, calls_in, cut_call
+from dsa.generators.streams.result import INVALID, TRUNCATED
 from dsa.generators.streams.scanner import end_of_value
-from dsa.generators.streams.text_formats import CLOSERS, FORMATS, Found, Source
 from dsa.generators.streams.tools import Tools
+
+_NAME = r"[\w.:/\-]+"
+_SPACE = re.compile(r"\s*+")
+_BETWEEN = re.compile(r"[\s;,]*+")
+#: What may stand after calls and says nothing itself.
+CLOSERS = (
+    r"</(?:\w+:)?tool_?calls?>|</function_calls?>|</(?:function|invoke)>|<\|tool_call(?:s_section)?_end\|>|<tool_call\|>"
+    r"|<\|/tool_call\|>|<\|e[om][tm]_id\|>|<\uff5ctool\u2581calls?\u2581end\uff5c>|\[/TOOL_CALLS\]"
+)
+
+
+@attrs.frozen
+class Source:
+    """What is read: the text, the tools that were offered, whether the model had said all it wanted to."""
+
+    text: str
+    tools: Tools
+    ended: bool = True
+
+    def skip(self, position: int, pattern: re.Pattern[str] = _SPACE) -> int:
+        """Give where the pattern ends that stands here, or here when it does not."""
+        found = pattern.match(self.text, position)
+        return found.end() if found else position
+
+
+@attrs.frozen
+class Found:
+    """Calls and where they end; no calls when it is certain that there are none before `end`.
+
+    `begin` is where they begin, when that is before the mark that they were found by.
+    """
+
+    calls: tuple[TextCall, ...]
+    end: int
+    begin: int | None = None
+
+
+Format = Callable[[Source, re.Match[str]], Found | None]
+
+
+def json_in_tag(source: Source, opener: re.Match[str]) -> Found | None:
+    """Read `<tool_call>{"name": .., "arguments": ..}`, several, or a list of them (Hermes, Qwen, Granite, Llama)."""
+    position, last = source.skip(opener.end()), None
+    calls: list[TextCall] = []
+    while source.text[position : position + 1] in {"{", "["}:
+        last = end_of_value(source.text, position)
+        if last is None:
+            return Found((*calls, *(cut_call(source.text[position:], source.tools) or ())), len(source.text))
+        calls += calls_in(source.text[position:last], source.tools) or ()
+        position = source.skip(last, _BETWEEN)
+    return None if last is None else Found(tuple(calls), last)
+
+
+def only_around(_source: Source, _opener: re.Match[str]) -> None:
+    """Read nothing: what opens here stands around calls, and is known so that it is taken out with them."""
+
+
+def _arguments(source: Source, name: str, position: int, given_id: str | None = None) -> Found | None:
+    """Read the JSON arguments of a call that stand at a position."""
+    position = source.skip(position)
+    if source.text[position : position + 1] != "{":
+        return None
+    end = end_of_value(source.text, position)
+    if end is None:
+        cut = TextCall(name, None, TRUNCATED, given_id, source.text[position:])
+        return Found((cut,), len(source.text))
+    return Found((call_of_text(name, source.text[position:end], given_id=given_id),), end)
+
+
+_PARAMETER = re.compile(r"\s*<param(?:eter)?(?:=|\s+name\s*=)\s*[\"']?([^\"'>\s]+)[\"']?[^>]*>")
+_CLOSED = re.compile(
+    r"(.*?)</param(?:eter)?>(?=\s*+(?:<param|</(?:function|invoke)>|</(?:\w+:)?tool_?call>|\Z))", re.DOTALL
+)
+_UNCLOSED = re.compile(r"(.*?)(?=\n[ \t]*<param(?:eter)?[\s=]|\n?</(?:function|invoke)>)", re.DOTALL)
+_INNER = re.compile(r"^[ \t]*<param(?:eter)?(?:=|\s+name\s*=)\s*[\"']?([^\"'>\s]+)", re.MULTILINE)
+_END = re.compile(r"\s*</(?:function|invoke)>")
+_NEXT = re.compile(r"<function[=\s]|<invoke\s|\Z")
+_OVER = re.compile(rf"\s*+(?:{CLOSERS}|<(?:\w+:)?tool_?calls?>|<function[=\s]|<invoke\s|\Z)")
+
+
+def parameters_in_tag(source: Source, opener: re.Match[str]) -> Found | None:
+    """Read `<function=f><parameter=x>..` (Qwen3-Coder), `<invoke name="f"><parameter name="x">..` (MiniMax), or JSON."""
+    name = opener["name"]
+    if name not in source.tools:
+        return None
+    if found := _arguments(source, name, opener.end()):
+        return attrs.evolve(found, end=source.skip(found.end, _END))
+    following = _NEXT.search(source.text, opener.end())
+    closed = source.text.find("</param", opener.end(), following.start() if following else -1) >= 0
+    values: dict[str, str] = {}
+    position = opener.end()
+    while begun := _PARAMETER.match(source.text, position):
+        value = (_CLOSED if closed else _UNCLOSED).match(source.text, begun.end())
+        if value is None:
+            return _cut(source, name, opener)
+        values[begun[1]] = _unwrapped(value[1])
+        position = value.end()
+    end = _END.match(source.text, position)
+    position = end.end() if end else position
+    if not (end and closed) and not _OVER.match(source.text, position):
+        return None
+    if not end and not source.ended:  # further parameters may have been to come
+        return _cut(source, name, opener)
+    if not end and not values:
+        return None
+    return Found((_call(source, name, values, source.text[opener.start() : position]),), position)
+
+
+def _call(source: Source, name: str, values: dict[str, str], text: str) -> TextCall:
+    """Give a call of values, unless one has run into the next, because its end was forgotten."""
+    known = source.tools.parameters(name)
+    for given, value in values.items():
+        if any(inner[1] in known and inner[1] not in values for inner in _INNER.finditer(value)):
+            return TextCall(name, None, INVALID, text=f"{given}: {value}")
+    return TextCall(name, {given: source.tools.typed(name, given, value) for given, value in values.items()}, text=text)
+
+
+def _cut(source: Source, name: str, opener: re.Match[str]) -> Found:
+    cut = TextCall(name, None, TRUNCATED, text=source.text[opener.start() :])
+    return Found((cut,), len(source.text))
+
+
+def _unwrapped(value: str) -> str:
+    """Take off the line breaks that set a value apart from its tags."""
+    return value.removeprefix("\n").removesuffix("\n")
+
+
+_GLM_NAME = re.compile(rf"\s*({_NAME})\s*(?=<arg_key>|</tool_call>)")
+_GLM_PAIR = re.compile(r"\s*<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL)
+_GLM_END = re.compile(r"\s*</tool_call>")
+_ELEMENT_NAME = re.compile(rf"\s*<name>\s*({_NAME})\s*</name>\s*(?:<(?:arguments|parameters|args)>)?")
+_ELEMENT = re.compile(rf"\s*<({_NAME})>(?=\s*\{{)")
+_ELEMENT_END = re.compile(r"\s*</[\w.:/\-]+>")
+
+
+def tool_call_tag(source: Source, opener: re.Match[str]) -> Found | None:
+    """Read what stands in a tag of a call: JSON, `<name>`, the tool's own tag, or GLM's keys and values."""
+    if found := json_in_tag(source, opener):
+        return found
+    for pattern in (_ELEMENT_NAME, _ELEMENT):
+        named = pattern.match(source.text, opener.end())
+        if named and named[1] in source.tools and (found := _arguments(source, named[1], named.end())):
+            return attrs.evolve(found, end=source.skip(found.end, _ELEMENT_END))
+    named = _GLM_NAME.match(source.text, opener.end())
+    if named is None or named[1] not in source.tools:
+        return None
+    values, position = {}, named.end()
+    while pair := _GLM_PAIR.match(source.text, position):
+        values[pair[1].strip()] = source.tools.typed(named[1], pair[1].strip(), _unwrapped(pair[2]))
+        position = pair.end()
+    if end := _GLM_END.match(source.text, position):
+        return Found((TextCall(named[1], values, text=source.text[opener.start() : end.end()]),), end.end())
+    return _cut(source, named[1], opener)
+
+
+_KIMI = re.compile(rf"\s*((?:functions\.)?({_NAME}?)(?::\d+)?)\s*<\|tool_call_argument_begin\|>")
+_KIMI_END = re.compile(r"\s*<\|tool_call_end\|>")
+
+
+def kimi(source: Source, opener: re.Match[str]) -> Found | None:
+    """Read `<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{..}<|tool_call_end|>`; the id is kept as it is."""
+    named = _KIMI.match(source.text, opener.end())
+    if named is None or named[2] not in source.tools:
+        return None
+    found = _arguments(source, named[2], named.end(), named[1] if ":" in named[1] else None)
+    return found and attrs.evolve(found, end=source.skip(found.end, _KIMI_END))
+
+
+_MISTRAL = re.compile(rf"\s*({_NAME}?)\s*(?:\[CALL_ID\]\s*([^\[\s]+)\s*)?(?:\[ARGS\]\s*)?(?=\{{)")
+
+
+def mistral(source: Source, opener: re.Match[str]) -> Found | None:
+    """Read `[TOOL_CALLS]` with a list of calls, or with `f[ARGS]{..}`, `f[CALL_ID]9[ARGS]{..}`, `f{..}`."""
+    named = _MISTRAL.match(source.text, opener.end())
+    if named and named[1]:
+        return _arguments(source, named[1], named.end(), named[2]) if named[1] in source.tools else None
+    return json_in_tag(source, opener)
+
+
+_DEEPSEEK = re.compile(
+    rf"\s*(?:function<\uff5ctool\u2581sep\uff5c>)?({_NAME})\s*(?:<\uff5ctool\u2581sep\uff5c>)?\s*(?:```(?:json)?\s*)?(?=\{{)"
+)
+_DEEPSEEK_END = re.compile(r"\s*(?:```)?\s*<\uff5ctool\u2581call\u2581end\uff5c>")
+
+
+def deepseek(source: Source, opener: re.Match[str]) -> Found | None:
+    """Read a name, its separator and JSON between DeepSeek's tokens; also the older form, `function`, name and a fence."""
+    named = _DEEPSEEK.match(source.text, opener.end())
+    if named is None or named[1] not in source.tools:
+        return None
+    found = _arguments(source, named[1], named.end())
+    return found and attrs.evolve(found, end=source.skip(found.end, _DEEPSEEK_END))
+
+
+#: Every format: what opens it, and what reads it.
+FORMATS: tuple[tuple[str, Format], ...] = (
+    (r"<(?:\w+:)?tool_?calls?>|<function_calls?>|<\|tool_call\|?>", tool_call_tag),
+    (rf"<function=\s*[\"']?(?P<name>{_NAME})[\"']?\s*>", parameters_in_tag),
+    (rf"<(?:function|invoke)\s+name\s*=\s*[\"']?(?P<name>{_NAME})[\"']?[^>]*>", parameters_in_tag),
+    (r"<\|tool_calls_section_begin\|>|<\uff5ctool\u2581calls\u2581begin\uff5c>", only_around),
+    (r"<\|tool_call_begin\|>", kimi),
+    (r"\[TOOL_CALLS\]", mistral),
+    (r"<\|python_tag\|>", json_in_tag),
+    (r"<\uff5ctool\u2581call\u2581begin\uff5c>", deepseek),
+)
+
+
+# -- calls in a text --------------------------------------------------------------------------------------------------
+
 
 _OPENERS = tuple((re.compile(opener), read) for opener, read in FORMATS)
 _ANY_OPENER = "|".join(re.sub(r"\?P<name>", "?:", opener) for opener, _ in FORMATS)

@@ -14,7 +14,7 @@ from benchmarks.tasks.tasks import Task
 
 from dsa.edge.binding import Bindings
 from dsa.edge.sandbox import SandboxError
-from dsa.generators.seeds import derive_seed
+from dsa.generators.model_calls import derive_seed
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dsa.checks.differ_faults import prospect
+from dsa.checks.differ import prospect
 from dsa.checks.differ_pairs import Pair
 from dsa.checks.engines.found import Limits
 from dsa.lang import loads

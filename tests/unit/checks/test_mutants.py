@@ -1,8 +1,7 @@
 import pytest
 from repository import shipped_machines
 
-from dsa.checks.mutants import mutants
-from dsa.checks.mutate import differences
+from dsa.checks.mutate import differences, mutants
 from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.system import closed_system

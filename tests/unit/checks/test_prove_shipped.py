@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from dsa.checks.evidence import Inductive, Ranked
-from dsa.checks.mutants import mutants
-from dsa.checks.proof.searched import judged
-from dsa.checks.prove import ProofReport, prove
+from dsa.checks.mutate import mutants
+from dsa.checks.prove import ProofReport, judged, prove
 from dsa.edge.files import load
 from dsa.expr import Value
 from dsa.lang import loads, read_spec

@@ -1,7 +1,7 @@
 import attrs
 from example_machines import FALSE, dual_state, ranged, var
 
-from dsa.checks.unused import unused
+from dsa.checks.graph import unused
 from dsa.claims import Always, Property, Scenario, ScenarioStep
 from dsa.declarations import Effect, Event, Generator, Guard, Parameter, Variable
 from dsa.expr import BooleanDomain

@@ -13,7 +13,7 @@ from dsa.targets.prism import prism, prism_unsaid
 from dsa.targets.promela import promela, promela_unsaid
 from dsa.targets.scxml import TAKEN, scxml
 from dsa.targets.spelling import ExportError, Spelling
-from dsa.targets.statechart_module import statechart_module
+from dsa.targets.statechart import statechart_module
 from dsa.targets.tla import module_name, tla, tla_config, tla_unsaid
 from dsa.targets.xstate import xstate
 

@@ -22,7 +22,7 @@ from dsa.testing import (
     play,
     tour,
 )
-from dsa.testing.watching import forget, listen
+from dsa.testing.coverage import forget_listener, listen
 
 MACHINE = load("dual_state").at(rmax=2)
 SPECIFICATION, ARTIFACT = Occurrence("specification"), Occurrence("artifact")
@@ -219,6 +219,6 @@ def test_who_listens_hears_of_every_row():
 
     listen(hear)
     play(MACHINE, Adapted, [[ARTIFACT, SPECIFICATION]])
-    forget(hear)
+    forget_listener(hear)
     play(MACHINE, Adapted, [[SPECIFICATION]])
     assert heard == [("dual_state", "specification", "generating", "generating")]

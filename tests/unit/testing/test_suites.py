@@ -11,8 +11,7 @@ from dsa.errors import DsaError
 from dsa.lang import loads
 from dsa.meaning import Occurrence, Refusal
 from dsa.testing import Charted, DisagreementError, Observed, Stepped, TooLargeError, complete_suite, graph_of
-from dsa.testing.mealy import InseparableError
-from dsa.testing.suites import TooManyTestsError
+from dsa.testing.suites import InseparableError, TooManyTestsError
 
 ALL = Observed(state=True, values=("satisfied", "retries"), pending=True, reasons=True)
 

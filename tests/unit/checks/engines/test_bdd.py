@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsa.checks.engines import bdd, plain
-from dsa.checks.engines.bdd_bits import Circuits, field_order
+from dsa.checks.engines.bdd import Circuits, field_order
 from dsa.checks.engines.found import Limits
 from dsa.expr import And, Arithmetic, Compare, Expr, Integer, Name, Negate, Not, Or, evaluate
 from dsa.ground import Ground, Watch, ground

@@ -4,7 +4,7 @@ from example_machines import dual_state, jugs
 
 from dsa.checks.engines import bdd, python
 from dsa.checks.engines.found import Limits
-from dsa.checks.engines.ways import ways
+from dsa.checks.engines.paths import ways
 from dsa.ground import ground
 from dsa.system import closed_system
 

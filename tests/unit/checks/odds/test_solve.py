@@ -6,8 +6,8 @@ import pytest
 from odds_documents import TOOLS
 
 from dsa.checks.components import components
-from dsa.checks.odds.eliminate import LARGEST
 from dsa.checks.odds.reckon import odds
+from dsa.checks.odds.solve import LARGEST
 from dsa.lang import loads
 
 

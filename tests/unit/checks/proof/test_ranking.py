@@ -3,7 +3,7 @@
 import pytest
 
 from dsa.checks.evidence import Ranked
-from dsa.checks.proof.resting import comes_to_rest, from_outside
+from dsa.checks.proof.progress import comes_to_rest, from_outside
 from dsa.checks.proof.session import Session
 from dsa.edge.files import load
 from dsa.expr import evaluate, unparse
@@ -52,7 +52,7 @@ def assert_falls(session: Session, evidence: Ranked) -> None:
     checked = 0
     for sample in session.own_samples:
         for source, command, target in sample.edges:
-            if not from_outside(session.system, session.system.commands[command]):
+            if not from_outside(session.system, session.system.commands[command].occurrence):
                 assert rank(sample, target) < rank(sample, source)
                 assert min(rank(sample, source)) >= 0
                 checked += 1

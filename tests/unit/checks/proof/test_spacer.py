@@ -2,8 +2,8 @@
 
 from dsa.checks.observers import observed
 from dsa.checks.proof.induction import unseen, whole
+from dsa.checks.proof.safety import invariants
 from dsa.checks.proof.session import Session
-from dsa.checks.proof.spacer import invariants
 from dsa.claims import Always, Never
 from dsa.expr import And, Integer, Name
 from dsa.simplify import compared, negated

@@ -1,6 +1,6 @@
 import pytest
 
-from dsa.generators.streams.display import Display
+from dsa.generators.streams.reconcile import Display
 from dsa.generators.streams.tools import offered
 
 TOOLS = offered(["f"])

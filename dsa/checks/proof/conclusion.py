@@ -1,18 +1,39 @@
-"""What a proof rests on, in words.
-
-Takes evidence, gives one line. Lemmas that say the same of several places are said once.
-"""
+"""Conclusions: what came of one attempt to prove something, and what a proof rests on, in words."""
 
 from collections.abc import Iterable
 
+import attrs
+
 from dsa.checks.evidence import Evidence, Explored, Inductive, Lemma, Ranked
 from dsa.checks.proof.refuted import SPOKEN
+from dsa.checks.properties import PropertyVerdict
 from dsa.expr import Expr, Integer, Name, unparse
 from dsa.simplify import FALSE, Leaf, substituted
 from dsa.system import System
-from dsa.trace import show_values
+from dsa.trace import Trace, show_values
 
+#: Lemmas that are said; those that say the same of several places are said once.
 _MOST_LEMMAS = 3
+
+
+@attrs.frozen
+class Finding:
+    """A verdict, what it rests on in words, and the evidence or the trace behind it.
+
+    `how` says how it was proved, where it is broken, or why it is not known. PROVED has evidence, VIOLATED a trace (a shortest one at
+    the values it shows). `assumptions` are the promises and the fairness that a proof uses.
+    """
+
+    verdict: PropertyVerdict
+    how: str
+    evidence: Evidence | None = None
+    trace: Trace | None = None
+    assumptions: tuple[str, ...] = ()
+
+
+def unknown(why: str) -> Finding:
+    """Give the verdict UNKNOWN, with the reason."""
+    return Finding("UNKNOWN", why)
 
 
 def in_words(system: System, evidence: Evidence) -> str:
