@@ -19,10 +19,9 @@ from dsa.guards.code import SyntaxGuard
 from dsa.guards.command import CommandGuard
 from dsa.guards.compose import AllOf, Combination
 from dsa.guards.forbidden import ForbiddenGuard
-from dsa.guards.judge import JudgeGuard
+from dsa.guards.judge import JudgeGuard, ReviewGuard
 from dsa.guards.models import PydanticGuard, model_at
 from dsa.guards.mypy import MypyGuard
-from dsa.guards.review import ReviewGuard
 from dsa.guards.ruff import RuffGuard
 from dsa.guards.tested import TDDTestGuard, TestGuard
 from dsa.guards.texts import RegexGuard, SchemaGuard
