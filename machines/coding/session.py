@@ -162,11 +162,6 @@ class Agent(Session[Resources]):
         return self.state in PAUSED
 
     @property
-    def bounds(self) -> Mapping[str, Value]:
-        """The bounds of the run by their names."""
-        return self._handle.run.machine.constants
-
-    @property
     def asks(self) -> Mapping[str, Any] | None:
         """The call for which leave is asked, as its event has it; None where nobody is asked."""
         current = self.work.current

@@ -37,9 +37,8 @@ class Protected:
                 kept |= self._looked_at(Path(found))
         self.kept = tuple(sorted(kept))
         self.changed: tuple[str, ...] = ()
-        self._since_ns = (
-            time.time_ns()
-        )  # a command begins to write much later than the system's clock for files is behind
+        # A command begins to write much later than the system's clock for files is behind.
+        self._since_ns = time.time_ns()
 
     def _looked_at(self, path: Path) -> set[str]:
         """Note what is there; give what can be mounted."""

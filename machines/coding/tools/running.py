@@ -49,27 +49,12 @@ _SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/s
 _CERTIFICATES = ("/etc/ssl", "/etc/pki", "/etc/ca-certificates")
 _PACKAGES = ".packages"  # where pip installs to, in the workspace
 _PIP = (
-    "--isolated",
-    "--no-compile",
-    "--only-binary",
-    ":all:",
-    "--no-cache-dir",
-    "--disable-pip-version-check",
-    "--no-input",
-    "--root-user-action",
-    "ignore",
-)
+    "--isolated", "--no-compile", "--only-binary", ":all:", "--no-cache-dir", "--disable-pip-version-check", "--no-input",
+    "--root-user-action", "ignore",
+)  # fmt: skip
 _CACHE_OPTIONS = (
-    "--lf",
-    "--ff",
-    "--nf",
-    "--sw",
-    "--last-failed",
-    "--failed-first",
-    "--new-first",
-    "--stepwise",
-    "--cache",
-)
+    "--lf", "--ff", "--nf", "--sw", "--last-failed", "--failed-first", "--new-first", "--stepwise", "--cache",
+)  # fmt: skip
 _ENVIRONMENT = {
     "HOME": "/tmp", "TMPDIR": "/tmp", "USER": "sandbox", "LOGNAME": "sandbox", "LANG": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1",  # noqa: S108  # its own
     "PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1", "PYTHONUNBUFFERED": "1", "PIP_CONFIG_FILE": "/dev/null", "RUFF_NO_CACHE": "true",
