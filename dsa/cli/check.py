@@ -155,16 +155,10 @@ def _checked(file: str, options: _Options) -> _Checked:
         if reading.machine is None:
             return _Checked(file, reading, None)
         report = check(
-            reading.machine,
-            parameters=options.values,
-            strict=options.strict,
-            max_states=options.max_states,
-            time_limit_s=options.time_limit_s,
-            clock=time.perf_counter,
-            progress=progress,
-            engine=automatic(_compile),
+            reading.machine, parameters=options.values, strict=options.strict, max_states=options.max_states,
+            time_limit_s=options.time_limit_s, clock=time.perf_counter, progress=progress, engine=automatic(_compile),
             traces=options.traces,
-        )
+        )  # fmt: skip
     except (DocumentError, ParameterError) as fault:
         return _Checked(file, Reading(None, ()), None, fault)
     finally:

@@ -186,11 +186,9 @@ def _result(entry: ledger.ResultEntry, effect: str) -> str:
 def _retried(entry: ledger.ResultEntry) -> str:
     """Say how often a generator was asked in vain before it answered."""
     reasons = [str(reason) for step in entry.steps for reason in step["payload"].get("retried") or ()]
-    return (
-        f", after {len(reasons)} failed {'try' if len(reasons) == 1 else 'tries'}: {', '.join(reasons)}"
-        if reasons
-        else ""
-    )
+    if not reasons:
+        return ""
+    return f", after {len(reasons)} failed {'try' if len(reasons) == 1 else 'tries'}: {', '.join(reasons)}"
 
 
 def _artifact(entry: ledger.ArtifactEntry, run_id: str) -> str:

@@ -92,14 +92,9 @@ def _pytest(
     except (OSError, ValueError) as error:
         raise ValueError(f"the tests {document_folder / file} cannot be read: {_why(error)}") from error
     return TestGuard(
-        tests,
-        module=module,
-        timeout_s=timeout_s,
-        hardened=hardened,
-        show_expected=show_expected,
-        require=require,
+        tests, module=module, timeout_s=timeout_s, hardened=hardened, show_expected=show_expected, require=require,
         rung=rung,
-    )
+    )  # fmt: skip
 
 
 register("judge")(JudgeGuard)

@@ -55,14 +55,8 @@ class Protected:
     def _link_in(self, path: Path) -> Path | None:
         """Give the first symbolic link on the way to a path."""
         way = [path, *path.parents]
-        return next(
-            (
-                each
-                for each in reversed(way)
-                if each.is_relative_to(self._root) and each != self._root and each.is_symlink()
-            ),
-            None,
-        )
+        inside = (each for each in reversed(way) if each.is_relative_to(self._root) and each != self._root)
+        return next((each for each in inside if each.is_symlink()), None)
 
     def restored(self) -> tuple[str, ...]:
         """Remove what is protected and was made, what makes a folder a repository, and what no diff shows; set links as they were.

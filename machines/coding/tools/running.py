@@ -118,19 +118,12 @@ def run(
         raise ToolError("no_sandbox", f"no command can be run here: {error}") from error
     finally:
         removed = before.restored()
-    return _ran(
-        ended,
-        (removed, before.changed),
-        redact,
-        () if unconfined else KEPT_FROM - ({"no network"} if network else set()),
-    )
+    kept_from = frozenset[str]() if unconfined else KEPT_FROM - ({"no network"} if network else set())
+    return _ran(ended, (removed, before.changed), redact, kept_from)
 
 
 def _ran(
-    ended: Ended,
-    left: tuple[tuple[str, ...], tuple[str, ...]],
-    redact: Callable[[str], str],
-    features: Sequence[str] | frozenset[str],
+    ended: Ended, left: tuple[tuple[str, ...], tuple[str, ...]], redact: Callable[[str], str], features: frozenset[str]
 ) -> Ran:
     text, omitted = output.shown(ended.head, ended.tail, ended.bytes_between, redact)
     status = ended.status
@@ -138,7 +131,7 @@ def _ran(
     name = f"signal {-status}" if not name and status is not None and status < 0 else name
     code = status if status is not None and status >= 0 else None
     rung = "bubblewrap" if features else "none"
-    return Ran(code, name, text, omitted, ended.seconds, ended.how, *left, rung, frozenset(features))
+    return Ran(code, name, text, omitted, ended.seconds, ended.how, *left, rung, features)
 
 
 @contextmanager
