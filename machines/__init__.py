@@ -44,30 +44,11 @@ _NAMES = {
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
-    "ActionPair",
-    "AmbientEnvironment",
-    "Artifact",
-    "ArtifactDAGInterface",
-    "Context",
-    "DualStateAgent",
-    "EnvironmentState",
-    "EscalationRequired",
-    "GeneratorInterface",
-    "GitArtifactDAG",
-    "GuardInterface",
-    "GuardResult",
-    "InMemoryArtifactDAG",
-    "Interrupted",
-    "PreconditionNotMet",
-    "PromptTemplate",
-    "RmaxExhausted",
-    "Workflow",
-    "WorkflowResult",
-    "WorkflowState",
-    "WorkflowStatus",
-    "WorkflowStep",
-    "always",
-]
+    "ActionPair", "AmbientEnvironment", "Artifact", "ArtifactDAGInterface", "Context", "DualStateAgent", "EnvironmentState",
+    "EscalationRequired", "GeneratorInterface", "GitArtifactDAG", "GuardInterface", "GuardResult", "InMemoryArtifactDAG", "Interrupted",
+    "PreconditionNotMet", "PromptTemplate", "RmaxExhausted", "Workflow", "WorkflowResult", "WorkflowState", "WorkflowStatus",
+    "WorkflowStep", "always",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  (a module's names are of any type)

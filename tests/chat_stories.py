@@ -15,7 +15,7 @@ import machines.chat.resources as resources_module
 from dsa.edge.files import load, locate
 from dsa.meaning import Occurrence
 from dsa.runs.bindings import bind
-from machines.chat.resources import let_go, resources_in
+from machines.chat.resources import KNOWN, resources_in
 from machines.chat.session import Settings
 from machines.chat.sql import Database
 
@@ -135,7 +135,7 @@ def play(machine, told, folder):
         try:
             return asyncio.run(lived(machine, binding, does, player, told.stopped)), played
         finally:
-            let_go(chat)
+            KNOWN.let_go(chat)
 
 
 def told(machine, name, folder):

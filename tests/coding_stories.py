@@ -14,7 +14,7 @@ from row_stories import HANGS, Hanging, as_text, lived, with_faults
 from dsa.edge.files import load, locate
 from dsa.meaning import Occurrence
 from dsa.runs.bindings import bind
-from machines.coding.resources import let_go, resources_in
+from machines.coding.resources import KNOWN, resources_in
 
 
 @attrs.frozen
@@ -136,7 +136,7 @@ def play(machine, told, folder):
             does = map(_occurrence, told.does)
             return asyncio.run(lived(machine, binding, does, player, told.stopped)), played
         finally:
-            let_go(agent)
+            KNOWN.let_go(agent)
 
 
 def told(machine, name, folder):

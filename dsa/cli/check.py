@@ -60,10 +60,7 @@ class _Checked:
 @click.option("--strict", is_flag=True, help="Warnings too make the exit code 1.")
 @max_states_option(MAX_STATES)
 @click.option(
-    "--time-limit",
-    type=SECONDS,
-    metavar="S",
-    help="Stop after so many seconds at each of the parameters' values.",
+    "--time-limit", type=SECONDS, metavar="S", help="Stop after so many seconds at each of the parameters' values."
 )
 @click.option(
     "--traces",
@@ -158,16 +155,10 @@ def _checked(file: str, options: _Options) -> _Checked:
         if reading.machine is None:
             return _Checked(file, reading, None)
         report = check(
-            reading.machine,
-            parameters=options.values,
-            strict=options.strict,
-            max_states=options.max_states,
-            time_limit_s=options.time_limit_s,
-            clock=time.perf_counter,
-            progress=progress,
-            engine=automatic(_compile),
+            reading.machine, parameters=options.values, strict=options.strict, max_states=options.max_states,
+            time_limit_s=options.time_limit_s, clock=time.perf_counter, progress=progress, engine=automatic(_compile),
             traces=options.traces,
-        )
+        )  # fmt: skip
     except (DocumentError, ParameterError) as fault:
         return _Checked(file, Reading(None, ()), None, fault)
     finally:

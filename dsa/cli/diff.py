@@ -214,11 +214,9 @@ def parting_lines(pair: Pair, here: Both, parting: Parting | None, files: tuple[
 def _reactions(pair: Pair, parting: Parting, files: tuple[str, str]) -> Iterator[str]:
     """Say what happens where two machines part, and what each makes of it."""
     occurrence = parting.occurrence
-    begun = (
-        "before anything happens"
-        if occurrence is None
-        else f"{show_occurrence(occurrence)} in {parting.old.here.state}"
-    )
+    begun = "before anything happens"
+    if occurrence is not None:
+        begun = f"{show_occurrence(occurrence)} in {parting.old.here.state}"
     yield f"{begun}:"
     width = max(map(len, files))
     sides = ((pair.old.machine, parting.old, parting.new), (pair.new.machine, parting.new, parting.old))

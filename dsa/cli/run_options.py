@@ -1,6 +1,6 @@
 """The options that every command takes which starts a run or lets one go on, each with one meaning."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import wraps
 from typing import Any, cast
 
@@ -66,15 +66,13 @@ _MODEL = "local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name. Without
 
 def options_saying(command: FC, model: str, parameter: str) -> FC:
     """Add the options of a run, with what a command says of its models and of its parameters."""
-    options = (
-        click.option("--model", callback=model_named, help=model),
-        click.option("--with", "module", metavar="MODULE", help="Bind names with this module, by its name or file."),
-        param_option(parameter),
-        budget_option,
-        json_option,
-        click.option("--quiet", is_flag=True, help="Print no progress."),
-    )
 
+    @click.option("--model", callback=model_named, help=model)
+    @click.option("--with", "module", metavar="MODULE", help="Bind names with this module, by its name or file.")
+    @param_option(parameter)
+    @budget_option
+    @json_option
+    @click.option("--quiet", is_flag=True, help="Print no progress.")
     @wraps(command)
     def collected(
         *arguments: Any,  # noqa: ANN401  (the command's own)
@@ -91,10 +89,7 @@ def options_saying(command: FC, model: str, parameter: str) -> FC:
         options = RunOptions(model, module, values, budget, quiet, json_wanted, watching)
         return command(*arguments, options=options, **given)
 
-    adding: Callable[..., Any] = collected
-    for option in reversed(options):
-        adding = option(adding)
-    return cast(FC, adding)
+    return cast(FC, collected)
 
 
 def run_options(command: FC) -> FC:

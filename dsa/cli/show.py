@@ -226,14 +226,9 @@ def provenance_lines(attempts: tuple[Attempt, ...]) -> Iterator[str]:
         yield f"{branch.before}{_attempt(branch.attempt, names)}"
         refining = tree.get(branch.attempt.artifact_id, ())
         last = len(refining) - 1
-        waiting += [
-            _Branch(
-                each,
-                f"{branch.below}{'`-' if place == last else '|-'} ",
-                f"{branch.below}{'   ' if place == last else '|  '}",
-            )
-            for place, each in reversed([*enumerate(refining)])
-        ]
+        for place, each in reversed([*enumerate(refining)]):
+            before, below = ("`- ", "   ") if place == last else ("|- ", "|  ")
+            waiting.append(_Branch(each, branch.below + before, branch.below + below))
 
 
 def _attempt(attempt: Attempt, names: Mapping[str, str]) -> str:

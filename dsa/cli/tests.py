@@ -134,13 +134,9 @@ def _write(made: _Made, file: str, output: Path | None) -> None:
 
 def _pytest(made: _Made, file: str, output: Path) -> str:
     return as_pytest(
-        made.machine,
-        made.tests,
-        document=_named_from(output, file),
-        shipped=not Path(file).is_file(),
-        about=made.about,
-        parameters=made.parameters,
-    )
+        made.machine, made.tests, document=_named_from(output, file), shipped=not Path(file).is_file(),
+        about=made.about, parameters=made.parameters,
+    )  # fmt: skip
 
 
 def _spec(made: _Made, file: str, output: Path) -> str:

@@ -17,26 +17,10 @@ from dsa.expr import show_value
 from dsa.runs.one_policy import calls_of_policy
 from dsa.runs.record import RunRecord
 from dsa.runs.summary import summary_of_record
+from dsa.runtime import ledger
 from dsa.runtime.artifacts import short_id
 from dsa.runtime.call_tree import POLICY, call_key
 from dsa.runtime.intents import Intent, Intents
-from dsa.runtime.ledger import (
-    ArtifactEntry,
-    CallEntry,
-    CallResultEntry,
-    ChangeEntry,
-    DecidedEntry,
-    EffectEntry,
-    Entry,
-    EventEntry,
-    Ledger,
-    MachineEntry,
-    RefusalEntry,
-    ResultEntry,
-    ResumedEntry,
-    RowEntry,
-    VerdictEntry,
-)
 from dsa.runtime.recovery import InFlight, asked_calls, handling_of, unfinished
 from dsa.runtime.run import Run
 from dsa.runtime.standing import asked_keys, outside_events
@@ -61,7 +45,7 @@ def story(record: RunRecord, root: Path, *, after: int = 0) -> Iterator[str]:
     happened = list(tree_lines(calls_of_policy(record.run)) if is_policy else _page(record, root, after))
     yield from heading(record.first)
     for entry in record.recorded.entries if is_policy else ():
-        if isinstance(entry, ResumedEntry):
+        if isinstance(entry, ledger.ResumedEntry):
             yield _resumed(attrs.evolve(entry, effects=()), Intents())
     yield from ["", *happened] if happened else []
     yield ""
@@ -78,13 +62,15 @@ def _page(record: RunRecord, root: Path, after: int) -> Iterator[str]:
         yield f"{_INDENT}.. entries {after + 1} to {end} of {len(entries)}; `{more}` goes on"
 
 
-def _page_end(entries: Ledger[Entry], after: int) -> int:
+def _page_end(entries: ledger.Ledger[ledger.Entry], after: int) -> int:
     """Return the number of the last entry of a page: pages end before an event."""
     least = after + PAGE
-    return next((place for place in range(least, len(entries)) if isinstance(entries[place], EventEntry)), len(entries))
+    return next(
+        (place for place in range(least, len(entries)) if isinstance(entries[place], ledger.EventEntry)), len(entries)
+    )
 
 
-def heading(first: MachineEntry) -> Iterator[str]:
+def heading(first: ledger.MachineEntry) -> Iterator[str]:
     """Say which run this is and how it was started."""
     at = f" at {show_values(first.parameters)}" if first.parameters else ""
     yield f"run {first.run} of {first.name}{at}"
@@ -95,7 +81,9 @@ def heading(first: MachineEntry) -> Iterator[str]:
     yield " ".join(words)
 
 
-def told(run_id: str, entries: Iterable[Entry], begun_ms: int = 0, earlier: Iterable[Entry] = ()) -> Iterator[str]:
+def told(
+    run_id: str, entries: Iterable[ledger.Entry], begun_ms: int = 0, earlier: Iterable[ledger.Entry] = ()
+) -> Iterator[str]:
     """Tell what happened, event by event, each with the seconds since the run was begun, if it is known when that was (not 0)."""
     entries = tuple(entries)
     found, intents = happenings(entries), Intents((*earlier, *entries))
@@ -118,51 +106,51 @@ def _event(happening: Happening) -> str:
     return f"{show_occurrence(happening.occurrence)}{answered}"
 
 
-def outcome_text(outcome: RowEntry | RefusalEntry | None) -> str:
+def outcome_text(outcome: ledger.RowEntry | ledger.RefusalEntry | None) -> str:
     """Say what the table made of an event: the row, or why not."""
     match outcome:
-        case RowEntry(line=at, source=source, target=target, changed=changed):
+        case ledger.RowEntry(line=at, source=source, target=target, changed=changed):
             where = "" if at is None else f"line {at}: "
             return f"{where}{source} -> {target}{''.join(f', {name} = {show_value(value)}' for name, value in changed)}"
-        case RefusalEntry():
+        case ledger.RefusalEntry():
             return refusal_text(outcome)
     return ""
 
 
-def refusal_text(refusal: RefusalEntry) -> str:
+def refusal_text(refusal: ledger.RefusalEntry) -> str:
     """Say why an event was refused, and what was accepted instead."""
     accepted = f"; accepted there: {', '.join(refusal.accepted)}" if refusal.accepted else "; nothing is accepted there"
     return f"refused: {refusal.reason} ({refusal.message}){accepted}"
 
 
-def entry_text(entry: Entry, run_id: str, intents: Intents) -> str:
+def entry_text(entry: ledger.Entry, run_id: str, intents: Intents) -> str:
     """Say what was recorded, in one line; `intents` are those of the run as far as it is told."""
     match entry:
-        case ChangeEntry(file=file):
+        case ledger.ChangeEntry(file=file):
             where = "another document" if file is None else file
             return f"goes on under {where}: {entry.name}, {entry.digest[:SHORT_DIGEST]}"
-        case EffectEntry(key=key, effect=effect):
+        case ledger.EffectEntry(key=key, effect=effect):
             return f"asks for {effect} {key}"
-        case ResultEntry():
+        case ledger.ResultEntry():
             return _result(entry, intents.effect(entry.key))
-        case ArtifactEntry():
+        case ledger.ArtifactEntry():
             return _artifact(entry, run_id)
-        case VerdictEntry():
+        case ledger.VerdictEntry():
             return _verdict(entry)
-        case ResumedEntry():
+        case ledger.ResumedEntry():
             return _resumed(entry, intents)
-        case DecidedEntry(key=key, path=path, handling=handling):
+        case ledger.DecidedEntry(key=key, path=path, handling=handling):
             call = f"call {path} of " if path else ""
             return f"decided: {call}{intents.effect(key)} {key} {_DECIDED[handling]}"
-        case CallEntry(key=key, path=path, policy=policy, payload=payload):
+        case ledger.CallEntry(key=key, path=path, policy=policy, payload=payload):
             asked = f"{policy}, a turn" if payload is None else f"{policy} {shortened(payload)}"
             return f"  {key} calls {path} {asked}  {entry.digest[:SHORT_DIGEST]}"
-        case CallResultEntry(key=key, path=path):
+        case ledger.CallResultEntry(key=key, path=path):
             return f"  {key} call {path}: {_given(entry)}"
     return type(entry).__name__
 
 
-def _resumed(entry: ResumedEntry, intents: Intents) -> str:
+def _resumed(entry: ledger.ResumedEntry, intents: Intents) -> str:
     """Say by whom a run was resumed, with what, and what is done about the effects that were under way."""
     by = f" by {entry.by}" if entry.by else ""
     how = {"model": entry.model, "module": entry.module, "budget": ", ".join(entry.budget)}
@@ -174,7 +162,7 @@ def _resumed(entry: ResumedEntry, intents: Intents) -> str:
     return f"resumed{by}{f' with {given}' if given else ''}{': ' if told else ''}{'; '.join(told)}"
 
 
-def _given(entry: CallResultEntry) -> str:
+def _given(entry: ledger.CallResultEntry) -> str:
     """Say what a call gave that an effect's policy has made, but for what calls below it have given."""
     own = [step for step in entry.steps if step["id"].rpartition("/")[0] == entry.path]
     if own:
@@ -182,7 +170,7 @@ def _given(entry: CallResultEntry) -> str:
     return "gave what those below it gave" if entry.steps else "gave nothing"
 
 
-def _result(entry: ResultEntry, effect: str) -> str:
+def _result(entry: ledger.ResultEntry, effect: str) -> str:
     name = f"{effect} {entry.key}"
     for step in entry.steps:
         payload = step["payload"]
@@ -195,17 +183,15 @@ def _result(entry: ResultEntry, effect: str) -> str:
     return f"{name} answered {events[0]}{took}{_retried(entry)}" if len(events) == 1 else done
 
 
-def _retried(entry: ResultEntry) -> str:
+def _retried(entry: ledger.ResultEntry) -> str:
     """Say how often a generator was asked in vain before it answered."""
     reasons = [str(reason) for step in entry.steps for reason in step["payload"].get("retried") or ()]
-    return (
-        f", after {len(reasons)} failed {'try' if len(reasons) == 1 else 'tries'}: {', '.join(reasons)}"
-        if reasons
-        else ""
-    )
+    if not reasons:
+        return ""
+    return f", after {len(reasons)} failed {'try' if len(reasons) == 1 else 'tries'}: {', '.join(reasons)}"
 
 
-def _artifact(entry: ArtifactEntry, run_id: str) -> str:
+def _artifact(entry: ledger.ArtifactEntry, run_id: str) -> str:
     by = ", ".join(filter(None, (entry.author, entry.model)))
     made = f" by {by}" if by else ""
     flag = f", redacted: {', '.join(entry.redacted)}" if entry.redacted else ""
@@ -214,7 +200,7 @@ def _artifact(entry: ArtifactEntry, run_id: str) -> str:
     return f"{entry.step} attempt {entry.attempt}: {stored}"
 
 
-def _verdict(entry: VerdictEntry) -> str:
+def _verdict(entry: ledger.VerdictEntry) -> str:
     guards = ", ".join(f"{said.guard}.{said.outcome}" for said in entry.judgements)
     feedback = f": {shortened(entry.feedback)}" if entry.feedback else ""
     return f"{entry.step} attempt {entry.attempt}: {_WORDS[entry.outcome]} ({guards}){feedback}"

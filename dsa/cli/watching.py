@@ -5,7 +5,7 @@ Takes options, gives who watches the run: log lines on standard error, spans to 
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import Any, cast
@@ -110,25 +110,21 @@ def _require_set(names: Sequence[str]) -> None:
             raise click.UsageError(f"{told}; there is none of the name given{which}")
 
 
-_OPTIONS = (
-    click.option(
-        "--secret", "names", multiple=True, metavar="NAME", help="The value of the variable NAME is a secret too."
-    ),
-    click.option("--secret-pattern", "patterns", multiple=True, metavar="REGEX", help="What matches is a secret."),
-    click.option(
-        "--not-secret", "spared", multiple=True, metavar="NAME", help="NAME is no secret, whatever it is called."
-    ),
-    click.option("--log", "level", type=Word(LEVELS), help="Log each ledger entry on standard error."),
-    click.option("--log-format", "form", type=Word(["text", "json"]), default="text", show_default=True),
-    click.option(
-        "--otel/--no-otel", default=None, help="Trace with OpenTelemetry; default: if its variables say where to."
-    ),
-)
-
-
 def watching_options(command: FC) -> FC:
     """Add the options about secrets, logs and traces; the command gets them as one argument, `watching`."""
 
+    @click.option(
+        "--secret", "names", multiple=True, metavar="NAME", help="The value of the variable NAME is a secret too."
+    )
+    @click.option("--secret-pattern", "patterns", multiple=True, metavar="REGEX", help="What matches is a secret.")
+    @click.option(
+        "--not-secret", "spared", multiple=True, metavar="NAME", help="NAME is no secret, whatever it is called."
+    )
+    @click.option("--log", "level", type=Word(LEVELS), help="Log each ledger entry on standard error.")
+    @click.option("--log-format", "form", type=Word(["text", "json"]), default="text", show_default=True)
+    @click.option(
+        "--otel/--no-otel", default=None, help="Trace with OpenTelemetry; default: if its variables say where to."
+    )
     @wraps(command)
     def collected(
         *arguments: Any,  # noqa: ANN401  (the command's own)
@@ -144,7 +140,4 @@ def watching_options(command: FC) -> FC:
         chosen = Chosen(names, patterns, spared)
         return command(*arguments, watching=Watching(chosen, level, form, otel), **given)
 
-    adding: Callable[..., Any] = collected
-    for option in reversed(_OPTIONS):
-        adding = option(adding)
-    return cast(FC, adding)
+    return cast(FC, collected)

@@ -5,11 +5,10 @@ from dsa.guards.code import SyntaxGuard, extract_code
 from dsa.guards.command import CommandGuard
 from dsa.guards.compose import AllOf, Combination
 from dsa.guards.forbidden import ForbiddenGuard
-from dsa.guards.judge import JudgeGuard
+from dsa.guards.judge import JudgeGuard, ReviewGuard
 from dsa.guards.library import build_guard, register
 from dsa.guards.models import PydanticGuard
 from dsa.guards.mypy import MypyGuard
-from dsa.guards.review import ReviewGuard
 from dsa.guards.ruff import RuffGuard
 from dsa.guards.tested import TDDTestGuard, TestGuard
 from dsa.guards.texts import RegexGuard, SchemaGuard

@@ -76,13 +76,9 @@ class CasesGuard(GuardInterface):
         stopped = ""
         if not report.whole or outcome.ended == "flooded":
             pending = self._cases[len(report.answers) :]
-            reached = (
-                f"at {clip(pending[0][0])}"
-                if pending and report.loaded
-                else "at the end"
-                if report.loaded
-                else "while the code was loaded"
-            )
+            reached = f"at {clip(pending[0][0])}" if pending else "at the end"
+            if not report.loaded:
+                reached = "while the code was loaded"
             stopped = f"The run stopped {reached}: {_reason(outcome, report, self._bounds)}"
         return _compose(stopped, self._wrong_calls(report), len(self._cases))
 

@@ -15,14 +15,9 @@ from typing import Any
 
 _WRITE, _DUMPS = os.write, json.dumps
 _WRITTEN: dict[type, Callable[[Any], str]] = {
-    int: int.__repr__,
-    str: str.__repr__,
-    bytes: bytes.__repr__,
-    bool: bool.__repr__,
-    complex: complex.__repr__,
-    type(None): repr,
+    int: int.__repr__, str: str.__repr__, bytes: bytes.__repr__, bool: bool.__repr__, complex: complex.__repr__, type(None): repr,
     type(...): lambda _: "...",
-}
+}  # fmt: skip
 _BRACKETS: dict[type, tuple[str, str]] = {list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}")}
 _LARGEST_INT = 10**18  # beyond some thousand digits Python refuses decimal conversion; hexadecimal has no such bound
 _LARGEST_SIZE = 50_000

@@ -28,25 +28,25 @@ def extract_code(reply: str) -> str:
     that begins like code (`def`, `import`, `from`, `class`, `@`, `name =`); else the whole reply. A fence that is not closed
     reaches to the end. Line ends come out as line feeds.
     """
-    text = reply.replace("\r\n", "\n").replace("\r", "\n")
-    fences = _fences(text)
-    for wanted in (_PYTHON, frozenset({""})):
-        for language, body in fences:
-            if language in wanted:
-                return body
+    text, body = _first_fence(reply, _PYTHON)
+    if body is not None:
+        return body
     start = _CODE_LINE.search(text)
     return text[start.start() :] if start else text
 
 
 def extract_fenced(reply: str, language: str) -> str:
     """Give the first fence in a language, else the first without one, else the whole reply. Line ends come out as line feeds."""
+    text, body = _first_fence(reply, frozenset({language}))
+    return text if body is None else body
+
+
+def _first_fence(reply: str, languages: frozenset[str]) -> tuple[str, str | None]:
+    """Give a text with line feeds, and its first fence in one of the languages, else the first without one; None where there is neither."""
     text = reply.replace("\r\n", "\n").replace("\r", "\n")
     fences = _fences(text)
-    for wanted in (language, ""):
-        for marked, body in fences:
-            if marked == wanted:
-                return body
-    return text
+    bodies = (body for wanted in (languages, {""}) for language, body in fences if language in wanted)
+    return text, next(bodies, None)
 
 
 def _fences(text: str) -> list[tuple[str, str]]:

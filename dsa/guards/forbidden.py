@@ -20,6 +20,8 @@ CALLS = (
     "shutil.rmtree",
 )  # fmt: skip
 _IMPORTERS = frozenset({"__import__", "importlib.import_module", "importlib.__import__"})
+_GETATTR = frozenset({"getattr", "builtins.getattr"})
+_OF_BUILTINS = frozenset({"__builtins__", "builtins.__dict__", "__builtins__.__dict__"})
 _BUILTINS = "builtins."
 _MOST_NAMED = 5
 
@@ -135,16 +137,10 @@ class _Names:
                 return {f"{owner}.{attribute}" for owner in self._meant(value)}
             case ast.Call(func, [ast.Constant(str(module)), *_]) if self._meant(func) & _IMPORTERS:
                 return {module}
-            case ast.Call(func, [owner, ast.Constant(str(attribute)), *_]) if self._meant(func) & {
-                "getattr",
-                "builtins.getattr",
-            }:
+            case ast.Call(func, [owner, ast.Constant(str(attribute)), *_]) if self._meant(func) & _GETATTR:
                 return {f"{name}.{attribute}" for name in self._meant(owner)}
             case ast.Subscript(value, ast.Constant(str(key))):
                 owners = self._meant(value)
-                return ({key} if "sys.modules" in owners else set()) | (
-                    {f"builtins.{key}"}
-                    if owners & {"__builtins__", "builtins.__dict__", "__builtins__.__dict__"}
-                    else set()
-                )
+                modules = {key} if "sys.modules" in owners else set()
+                return modules | ({f"builtins.{key}"} if owners & _OF_BUILTINS else set())
         return set()

@@ -1,4 +1,4 @@
-"""Ask a model whether a text is good enough.
+"""Ask a person or a model whether a text is good enough.
 
 Takes a generator and a question, gives a guard. A model can be wrong, and the text that it judges can talk it round: put guards that
 know before it, and don't let its word alone release what cannot be undone.
@@ -8,6 +8,25 @@ import re
 
 from dsa.guards.feedback import clip
 from dsa.runtime.content import AmbientEnvironment, Artifact, Context, GeneratorInterface, GuardInterface, GuardResult
+
+
+class ReviewGuard(GuardInterface):
+    """Hand every artifact to a person; `question` is what the person is asked.
+
+    It is fatal for every artifact, so that the table's row for a fatal verdict hands it over: a step of a workflow then waits in
+    `escalated.STEP` for `approved`, `amended`, `rejected`, `granted` or `aborted`. Put it last: a person should see only what the
+    other guards pass.
+    """
+
+    def __init__(self, question: str = "A person has to review this.") -> None:
+        self._question = question
+
+    def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
+        """Give the question, as a fatal verdict."""
+        return GuardResult(passed=False, feedback=self._question, fatal=True)
+
+
+# -- a model ----------------------------------------------------------------------------------------------------------
 
 _ANSWER = re.compile(r"[\s*_#`\"'(\[]*(pass|fail)(?:ed|s|es)?\b[\s*_`\"')\]:.,;!-]*(.*)", re.IGNORECASE | re.DOTALL)
 _FAIL = re.compile(r"\bfail", re.IGNORECASE)

@@ -19,10 +19,9 @@ from dsa.guards.code import SyntaxGuard
 from dsa.guards.command import CommandGuard
 from dsa.guards.compose import AllOf, Combination
 from dsa.guards.forbidden import ForbiddenGuard
-from dsa.guards.judge import JudgeGuard
+from dsa.guards.judge import JudgeGuard, ReviewGuard
 from dsa.guards.models import PydanticGuard, model_at
 from dsa.guards.mypy import MypyGuard
-from dsa.guards.review import ReviewGuard
 from dsa.guards.ruff import RuffGuard
 from dsa.guards.tested import TDDTestGuard, TestGuard
 from dsa.guards.texts import RegexGuard, SchemaGuard
@@ -93,14 +92,9 @@ def _pytest(
     except (OSError, ValueError) as error:
         raise ValueError(f"the tests {document_folder / file} cannot be read: {_why(error)}") from error
     return TestGuard(
-        tests,
-        module=module,
-        timeout_s=timeout_s,
-        hardened=hardened,
-        show_expected=show_expected,
-        require=require,
+        tests, module=module, timeout_s=timeout_s, hardened=hardened, show_expected=show_expected, require=require,
         rung=rung,
-    )
+    )  # fmt: skip
 
 
 register("judge")(JudgeGuard)

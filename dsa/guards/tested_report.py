@@ -84,11 +84,8 @@ def _extended(report: Report, record: list[Any]) -> Report:
         case ["unloadable", str(text)] if not report.is_collected:
             return attrs.evolve(report, reason=f"The tests cannot be loaded: {clip(text)}")
         case [str(name), "passed" | "failed" | "skipped" as outcome, [*faults]] if _is_next(report, name):
-            fault = (
-                {}
-                if outcome == "passed"
-                else {name: {**(faults[0] if faults and isinstance(faults[0], dict) else {}), "outcome": outcome}}
-            )
+            first = faults[0] if faults and isinstance(faults[0], dict) else {}
+            fault = {} if outcome == "passed" else {name: {**first, "outcome": outcome}}
             return attrs.evolve(report, done=(*report.done, name), faults=report.faults | fault)
         case ["end"]:
             return attrs.evolve(report, is_over=True)

@@ -63,9 +63,8 @@ class Tool:
         }  # fmt: skip
         outcome = run_confined(_program(self._visible()), json.dumps(payload), bounds, confinement)
         unloaded = f"{self.program}{_UNLOADED}".encode()
-        if outcome.code == _NOT_RUN and outcome.output.startswith(
-            unloaded
-        ):  # the system's loader: nothing of it has run
+        # The system's loader says so: nothing of the program has run.
+        if outcome.code == _NOT_RUN and outcome.output.startswith(unloaded):
             said = clip(outcome.output.removeprefix(f"{self.program}: ".encode()).decode("utf-8", "replace"))
             raise SandboxError(_unstartable(self.program, outcome.rung, errno.ENOENT, said))
         if not outcome.results:

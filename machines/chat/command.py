@@ -227,17 +227,10 @@ def resumed(run_id: str, root: Path, options: RunOptions, *, take: bool, asked: 
 def _settings(said: Mapping[str, Any], options: RunOptions) -> Settings:
     """Put together what the command line says."""
     return Settings(
-        options.model or "",
-        said["data"],
-        said["seed"],
-        said["format_"],
-        not said["no_normalise"],
-        not said["no_dedup"],
-        options.parameters,
-        budget=options.budget,
-        module=options.module,
+        options.model or "", said["data"], said["seed"], said["format_"], not said["no_normalise"],
+        not said["no_dedup"], options.parameters, budget=options.budget, module=options.module,
         chosen=options.watching.chosen,
-    )
+    )  # fmt: skip
 
 
 def _held(root: Path, options: RunOptions, asked: tuple[str, ...], begin: Callable[..., Chat], *, is_new: bool) -> int:

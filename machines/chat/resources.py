@@ -110,4 +110,3 @@ class Resources:
 
 KNOWN = Known(Resources)
 resources_in = KNOWN.of
-let_go = KNOWN.let_go

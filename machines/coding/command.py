@@ -326,16 +326,10 @@ def _settings(goal: str, workspace: Path, said: Mapping[str, Any], options: RunO
     """Put together what the file says and what the command line says before it."""
     config = read_configuration(Path.cwd(), said["file"], workspace)
     own, bounds = config.pop("templates", {}), {name: config.pop(name) for name in PARAMETERS if name in config}
-    given = {
-        "model": options.model,
-        "mode": said["mode"],
-        "seed": said["seed"],
-        "parallel": said["parallel"],
-        "json_mode": said["json_mode"] or None,
-        "test_first": said["test_first"] or None,
-    }
+    given = {"model": options.model} | {name: said[name] for name in ("mode", "seed", "parallel")}
+    flags = {name: said[name] or None for name in ("json_mode", "test_first")}
     lists = {"network": list(said["network"]) or None, "budget": list(options.budget) or None}
-    config |= checked({name: value for name, value in {**given, **lists}.items() if value is not None})
+    config |= checked({name: value for name, value in {**given, **flags, **lists}.items() if value is not None})
     config = {"temperature": TEMPERATURE, "seed": 0, "mode": MODES[0], **config, "workspace": str(workspace)}
     config["model"] = absolute_script(config.get("model") or default_model())
     if config["model"] == LOCAL and not config.get("json_mode"):
@@ -387,11 +381,8 @@ def _worked(agent: Agent, display: Display, *, is_json: bool) -> int:
 def _allowed(agent: Agent, call: Mapping[str, Any], display: Display) -> Any:  # noqa: ANN401  (a coroutine)
     """Ask the user for leave; always is for calls of the same kind: all edits, or all runs of the program."""
     display.asks(call["tool"], agent.asked_shown)
-    while (answer := _typed(f"may {call['tool']} happen? [y]es, [a]lways, [n]o, [s]top, ?, or why not: ")) in {
-        "?",
-        "h",
-        "help",
-    }:
+    question = f"may {call['tool']} happen? [y]es, [a]lways, [n]o, [s]top, ?, or why not: "
+    while (answer := _typed(question)) in {"?", "h", "help"}:
         display.say(_ANSWERS)
     word = answer.lower()
     if word in {"y", "yes", "a", "always"}:

@@ -26,12 +26,9 @@ from machines.talking.texts import short
 _MOST_LINES = 12
 _PAUSING = frozenset({"decompose", "ask_model", "work_apart"})
 _STYLES = {
-    "call_looping": "red",
-    "path_outside_workspace": "red",
-    "command_not_allowed": "red",
-    "goal_complete": "green",
+    "call_looping": "red", "path_outside_workspace": "red", "command_not_allowed": "red", "goal_complete": "green",
     "subtask_completed": "green",
-}
+}  # fmt: skip
 
 
 class Display:

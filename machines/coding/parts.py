@@ -27,26 +27,16 @@ from machines.coding.gathering import kept_parts, name_of
 from machines.coding.loops import Did, together
 from machines.coding.plan import Task
 from machines.coding.resources import KNOWN, Resources
-from machines.coding.session import NAME, PAUSED
+from machines.coding.session import NAME, PAUSED, Worker
 from machines.coding.summary import added, note_of, summary_of
 from machines.coding.telling import read
 from machines.coding.work import Work
-from machines.talking.sessions import Session, begun, taken_up
+from machines.talking.sessions import begun, taken_up
 from machines.talking.texts import as_unicode
 
 
-class _Part(Session[Resources]):
+class _Part(Worker):
     """A part that is held."""
-
-    @property
-    def state(self) -> str:
-        """Where it stands."""
-        return self._handle.run.configuration.state.rpartition(".")[2]
-
-    @property
-    def work(self) -> Work:
-        """What it has done."""
-        return self.resources.work(self._handle.run)
 
     async def go_on(self, goal: str, task: Task) -> str:
         """Work until it rests; gives why it is not over, or nothing."""
@@ -55,7 +45,7 @@ class _Part(Session[Resources]):
         rest = await self._handle.drive(*first.get(self.state, ()))
         if rest.failure is not None:
             return str(rest.failure)
-        return "" if self.is_over else self.work.paused_for or self.state
+        return "" if self.is_over else self.own_work.paused_for or self.state
 
 
 @attrs.frozen
@@ -96,7 +86,7 @@ class _Group:
         task = self._tasks[place]
         async with self._turns:
             with self._held(place) as part:
-                _ = part.work  # one that was cut off has done something already
+                _ = part.own_work  # one that was cut off has done something already
                 self._done[place] = lambda: part.resources.past
                 part.resources.others = partial(self._done_beside, place)
                 try:
@@ -104,8 +94,8 @@ class _Group:
                 finally:
                     await part.resources.model.aclose()
                 self._done[place] = partial(tuple, part.resources.past)
-                told = summary_of(place, part.run_id, part.work, part.state)
-                return _Ended(told, part.work.usage, fault)
+                told = summary_of(place, part.run_id, part.own_work, part.state)
+                return _Ended(told, part.own_work.usage, fault)
 
     def _held(self, place: str) -> _Part:
         """Take a part up, or begin it."""

@@ -75,7 +75,21 @@ class _Rounds:
             self.on_round()
 
 
-class Agent(Session[Resources]):
+class Worker(Session[Resources]):
+    """A run of the coding machine that is held: of the work on a goal, or of a part of it."""
+
+    @property
+    def state(self) -> str:
+        """Where it stands, without the states around it."""
+        return self._handle.run.configuration.state.rpartition(".")[2]
+
+    @property
+    def own_work(self) -> Work:
+        """What the ledger says of the work: of parts only once all of a group are over."""
+        return self.resources.work(self._handle.run)
+
+
+class Agent(Worker):
     """The work on one goal; `begin` and `resume` make it.
 
     It is kept in `runs`. `on_moment` is called with every moment of its run and of the parts of it, `listen` with the model's text as it comes, `notice`
@@ -152,19 +166,9 @@ class Agent(Session[Resources]):
         return agent
 
     @property
-    def state(self) -> str:
-        """Where it stands, without the states around it."""
-        return self._handle.run.configuration.state.rpartition(".")[2]
-
-    @property
     def is_paused(self) -> bool:
         """Tell whether the model could not be asked; `go_on` asks it again."""
         return self.state in PAUSED
-
-    @property
-    def bounds(self) -> Mapping[str, Value]:
-        """The bounds of the run by their names."""
-        return self._handle.run.machine.constants
 
     @property
     def asks(self) -> Mapping[str, Any] | None:
@@ -184,11 +188,6 @@ class Agent(Session[Resources]):
         if not any(subtask.status == "apart" for _, _, subtask in work.places):
             return work
         return gathered(run.ledger, self._runs, run.run_id)
-
-    @property
-    def own_work(self) -> Work:
-        """What the ledger says of the work: of parts only once all of a group are over."""
-        return self.resources.work(self._handle.run)
 
     async def go_on(self) -> None:
         """Work until it rests: at the end, where somebody is asked, or where the model could not be asked.

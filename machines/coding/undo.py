@@ -39,10 +39,8 @@ def undone(runs: Runs, run_id: str) -> list[Undone]:
     work, history = _changed(runs, run_id)
     if history is None:
         return []
-    with (
-        stop() as never,
-        alone(history.root, never, _WAIT_S),
-    ):  # a command of another run would take what is half put back for its own
+    # A command of another run would take what is half put back for its own.
+    with stop() as never, alone(history.root, never, _WAIT_S):
         return [history.undo(first, last, work.made) for first, last in reversed(work.spans)]
 
 

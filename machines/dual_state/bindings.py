@@ -152,14 +152,7 @@ def _own_id(made: Artifact) -> str:
 
 
 def _stored(
-    action: Action,
-    key: str,
-    context: PolicyContext,
-    made: Artifact,
-    *,
-    step: str,
-    parent: str | None,
-    author: str,
+    action: Action, key: str, context: PolicyContext, made: Artifact, *, step: str, parent: str | None, author: str
 ) -> list[Step]:
     """Store one version of a step's artifact, record it, and answer with its id."""
     run, artifacts = context.run, context.artifacts
@@ -254,12 +247,6 @@ async def reply(action: Action, context: PolicyContext) -> list[Step]:
 
 
 effects: dict[str, Policy] = {
-    "query_llm": query_llm,
-    "execute_guard": execute_guard,
-    "advance_state": advance_state,
-    "refine_context": refine_context,
-    "reply_to_user": reply,
-    "reply_failure": reply,
-    "reply_precondition_not_met": reply,
-    "escalate_to_user": reply,
-}
+    "query_llm": query_llm, "execute_guard": execute_guard, "advance_state": advance_state, "refine_context": refine_context,
+    "reply_to_user": reply, "reply_failure": reply, "reply_precondition_not_met": reply, "escalate_to_user": reply,
+}  # fmt: skip

@@ -117,17 +117,10 @@ def _text(value: str) -> str:
 def _attempt(fields: Mapping[str, list[str]]) -> Attempt:
     one = {name: values[0] for name, values in fields.items()}
     return Attempt(
-        one["Artifact"],
-        one["Step"],
-        int(one["Attempt"]),
-        one["Content-Digest"],
-        one.get("Refines"),
-        tuple(fields.get("Uses", ())),
-        one["Generator"],
-        _usage(one) if "Model" in one else None,
-        redacted=tuple(fields.get("Redacted", ())),
-        run_id=one["Run"],
-    )
+        one["Artifact"], one["Step"], int(one["Attempt"]), one["Content-Digest"], one.get("Refines"),
+        tuple(fields.get("Uses", ())), one["Generator"], _usage(one) if "Model" in one else None,
+        redacted=tuple(fields.get("Redacted", ())), run_id=one["Run"],
+    )  # fmt: skip
 
 
 def _usage(one: Mapping[str, str]) -> Usage:
@@ -143,10 +136,6 @@ def _read(kind: Callable[[str], T], value: str | None) -> T | None:
 def _verdict(fields: Mapping[str, list[str]]) -> VerdictEntry:
     said: Iterable[Any] = zip(*(fields.get(name, ()) for name in ("Guard", "Outcome", "Feedback")), strict=True)
     return VerdictEntry(
-        fields["Key"][0],
-        fields["Step"][0],
-        int(fields["Attempt"][0]),
-        fields["Artifact"][0],
-        tuple(Judgement(*judgement) for judgement in said),
-        float(fields["Seconds"][0]),
-    )
+        fields["Key"][0], fields["Step"][0], int(fields["Attempt"][0]), fields["Artifact"][0],
+        tuple(Judgement(*judgement) for judgement in said), float(fields["Seconds"][0]),
+    )  # fmt: skip

@@ -104,9 +104,8 @@ class StreamDecoder:
         except DecodingError:
             if len(data) == 1:
                 raise
-            found = [
-                chunk for line in data if line for chunk in self._given(_parsed(line))
-            ]  # a server without blank lines
+            # A server without blank lines.
+            found = [chunk for line in data if line for chunk in self._given(_parsed(line))]
         return [_as_error(chunk) for chunk in found] if event == "error" else found
 
     def _given(self, value: Any) -> list[Mapping[str, Any]]:  # noqa: ANN401  # JSON of any kind

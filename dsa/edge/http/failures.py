@@ -24,15 +24,9 @@ _SECRET_IN_URL = re.compile(r"([?&](?:key|api[-_]?key|token|access_token)=|//(?=
 _BEARER = re.compile(r"(Bearer\s+)\S+", re.IGNORECASE)
 _PAYMENT, _TOO_LARGE = 402, 413
 _REASONS = {
-    400: "failed",
-    401: "authentication",
-    403: "authentication",
-    404: "not_found",
-    _PAYMENT: "rate_limit",
-    408: "timeout",
-    425: "server_error",
-    429: "rate_limit",
-}
+    400: "failed", 401: "authentication", 403: "authentication", 404: "not_found", _PAYMENT: "rate_limit", 408: "timeout",
+    425: "server_error", 429: "rate_limit",
+}  # fmt: skip
 #: Nothing was paid, or nobody has written it: another try ends the same way, whatever its reason.
 _THE_SAME_AGAIN = frozenset({_PAYMENT, 501, 505})
 _SERVER_ERRORS, _CLIENT_ERRORS, _REDIRECTIONS = 500, 400, 300

@@ -12,24 +12,9 @@ from dsa.edge.sandbox.probe import Rung, best, ladder, probed
 from dsa.edge.sandbox.runner import run_on
 
 __all__ = [
-    "ALWAYS",
-    "FEATURES",
-    "RUNGS",
-    "Bounds",
-    "Confinement",
-    "End",
-    "Outcome",
-    "Program",
-    "Rung",
-    "SandboxError",
-    "best",
-    "close_all",
-    "ladder",
-    "limits",
-    "probed",
-    "reached",
-    "run_confined",
-]
+    "ALWAYS", "FEATURES", "RUNGS", "Bounds", "Confinement", "End", "Outcome", "Program", "Rung", "SandboxError", "best", "close_all",
+    "ladder", "limits", "probed", "reached", "run_confined",
+]  # fmt: skip
 
 
 def run_confined(

@@ -154,12 +154,8 @@ def _forwarded(method: str, target: str, version: str, lines: list[str]) -> tupl
     if url.scheme != "http" or not url.hostname or url.username is not None:
         raise ValueError("no plain request to a proxy")
     path = url._replace(scheme="", netloc="").geturl() or "/"
-    kept = [
-        line
-        for line in lines
-        if line.partition(":")[0].strip().lower()
-        not in {"host", "connection", "proxy-connection", "proxy-authorization"}
-    ]
+    dropped = {"host", "connection", "proxy-connection", "proxy-authorization"}
+    kept = [line for line in lines if line.partition(":")[0].strip().lower() not in dropped]
     port = url.port or 80
     host = url.hostname if port == 80 else f"{url.hostname}:{port}"  # noqa: PLR2004  # HTTP's
     text = "\r\n".join((f"{method} {path} {version}", f"Host: {host}", "Connection: close", *kept, "", ""))

@@ -24,7 +24,7 @@ from dsa.edge.sandbox.features import SandboxError
 from dsa.edge.sandbox.model import Bounds, Setup
 from dsa.edge.sandbox.visible import OWN, Visible, visible
 
-_MODULES = ("kernel", "landlock", "seccomp", "tree", "limits", "children", "confine", "watch", "serve")
+_MODULES = ("kernel", "landlock", "seccomp", "tree", "limits", "children", "confine", "serve")
 _HELLO_S = 30.0
 _MOST_HELLO = 65_536
 
@@ -65,9 +65,8 @@ class Zygote:
         """Kill it with all its calls."""
         self.control.close()
         if self.process.returncode is None:
-            with contextlib.suppress(
-                ProcessLookupError, PermissionError
-            ):  # PermissionError: only zombies left, on macOS
+            # PermissionError: only zombies left, on macOS.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
 

@@ -21,7 +21,7 @@ from dsa.edge.sandbox import boot
 from dsa.edge.sandbox.features import SandboxError
 from dsa.edge.sandbox.visible import OWN, Visible, visible
 
-_MODULES = ("kernel", "seccomp", "limits", "children", "forks", "relay", "spent", "command")
+_MODULES = ("kernel", "seccomp", "limits", "children", "relay", "command")
 _PROXY = "/run/proxy"
 _TMP_BYTES, _SHARED_BYTES = 512 << 20, 64 << 20
 _TMP, _SHARED = "/tmp", "/dev/shm"  # noqa: S108  # of its own
@@ -151,9 +151,8 @@ class Sandbox:
                 self._pipes.close(self._pipes.lifeline)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(_SWEEPING_S)
-            with contextlib.suppress(
-                ProcessLookupError
-            ):  # bubblewrap ends when all in it have: killed itself, it would not wait
+            # bubblewrap ends when all in it have: killed itself, it would not wait.
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(self._first or self._process.pid, signal.SIGKILL)
         self._process.wait()
 

@@ -7,14 +7,5 @@ from machines.chat.python.interpreter import REQUIRED, FrameSource, Interpreter
 from machines.chat.python.report import PythonResult
 
 __all__ = [
-    "CODES",
-    "REQUIRED",
-    "FrameSource",
-    "Interpreter",
-    "MadeFile",
-    "PythonError",
-    "PythonResult",
-    "compiles",
-    "is_empty",
-    "normal_code",
-]
+    "CODES", "REQUIRED", "FrameSource", "Interpreter", "MadeFile", "PythonError", "PythonResult", "compiles", "is_empty", "normal_code",
+]  # fmt: skip

@@ -24,34 +24,12 @@ _MAGIC = (
 )  # fmt: skip
 #: Names that say the same, and kinds that are a zip inside.
 _SAME = {
-    "jpeg": "jpg",
-    "htm": "html",
-    "text": "txt",
-    "arrow": "feather",
-    "db": "sqlite",
-    "yml": "yaml",
-    "ndjson": "jsonl",
-}
+    "jpeg": "jpg", "htm": "html", "text": "txt", "arrow": "feather", "db": "sqlite", "yml": "yaml", "ndjson": "jsonl",
+}  # fmt: skip
 _ZIPPED = {"xlsx", "npz", "zip", "ods", "docx", "pptx"}
 _TEXTS = {
-    "csv",
-    "tsv",
-    "json",
-    "jsonl",
-    "txt",
-    "md",
-    "html",
-    "svg",
-    "xml",
-    "yaml",
-    "toml",
-    "ini",
-    "log",
-    "py",
-    "sql",
-    "tex",
-    "dot",
-}
+    "csv", "tsv", "json", "jsonl", "txt", "md", "html", "svg", "xml", "yaml", "toml", "ini", "log", "py", "sql", "tex", "dot",
+}  # fmt: skip
 _BINARIES = {kind for _, kind in _MAGIC} | _ZIPPED | {"webp"}
 _SVG = re.compile(r"\A\ufeff?(?:\s|<\?xml[^>]*>|<!--.*?-->|<!DOCTYPE[^>]*>)*+<svg[\s>]", re.DOTALL)
 _HINT = "write CSV, JSON, text, PNG, PDF or SVG, under a name that says so"

@@ -11,12 +11,8 @@ import warnings
 
 #: One thread for linear algebra (sums in one order, no memory for each processor), no window, one date for all files.
 _ENVIRONMENT = {
-    "OPENBLAS_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "MPLBACKEND": "agg",
-    "SOURCE_DATE_EPOCH": "0",
-}
+    "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "MPLBACKEND": "agg", "SOURCE_DATE_EPOCH": "0",
+}  # fmt: skip
 _NOWHERE = "/dev/null/none"  # matplotlib's caches: there is no home to keep them in
 
 

@@ -8,17 +8,8 @@ from machines.chat.sql.statements import normal_sql
 from machines.chat.sql.values import for_spreadsheets
 
 __all__ = [
-    "Database",
-    "Intent",
-    "LoadError",
-    "SqlError",
-    "SqlResult",
-    "TableInfo",
-    "TimeScope",
-    "compiles",
-    "for_spreadsheets",
-    "normal_sql",
-]
+    "Database", "Intent", "LoadError", "SqlError", "SqlResult", "TableInfo", "TimeScope", "compiles", "for_spreadsheets", "normal_sql",
+]  # fmt: skip
 
 
 def compiles(sql: str, database: Database) -> str | None:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 MOST_COLUMNS = 24
-_MOST_NAMED = 4  # of each kind, in the sentence
 _NUMERIC = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|BIGNUM|FLOAT|DOUBLE|DECIMAL\(.*)$")
 #: DuckDB's types of whole numbers.
 WHOLE = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|BIGNUM)$")
@@ -73,23 +72,6 @@ class Intent:
             tuple(said["datasets"]), tuple(said["dimensions"]), tuple(said["measures"]), said["row_count"],
             tuple(TimeScope(**scope) for scope in said["time_scope"]), tuple(said["columns"]), said["columns_left_out"],
         )  # fmt: skip
-
-    def sentence(self) -> str:
-        """Give the summary as one short line."""
-        parts = [
-            f"{', '.join(self.datasets[:_MOST_NAMED]) or 'no table'}: {self.row_count:,} row{'s' * (self.row_count != 1)}"
-        ]
-        parts += [f"by {_some(self.dimensions)}"] if self.dimensions else []
-        parts += [f"measures {_some(self.measures)}"] if self.measures else []
-        for scope in self.time_scope[:2]:
-            grain = f" by {scope.grain}" if scope.grain else ""
-            parts.append(f"{scope.column} {scope.first} to {scope.last}{grain}")
-        return "; ".join(parts)
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def profiled(

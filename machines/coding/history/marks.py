@@ -9,7 +9,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
@@ -17,17 +17,123 @@ from secrets import token_hex
 import attrs
 
 from machines.coding.history import putting
-from machines.coding.history.begun import Begun, BegunCalls
-from machines.coding.history.changes import Changed, Conflict, changes, permitted, special
 from machines.coding.history.ignoring import is_named, parts_of, rules_of
-from machines.coding.history.looking import PROGRAM, HistoryError, Seen, Sight, look
-from machines.coding.history.putting import InTheWay
+from machines.coding.history.looking import PROGRAM, SPECIAL, HistoryError, Seen, Sight, look
+from machines.coding.history.putting import InTheWay, Kept
 from machines.coding.history.snapshots import Snapshot, Snapshots
 from machines.coding.tools.beneath import Beneath
 from machines.coding.tools.errors import ToolError
 from machines.coding.tools.git_process import Bounds, ran
 from machines.coding.tools.opening import ROOT
 from machines.coding.tools.writing import sweep
+
+
+@attrs.frozen
+class Changed:
+    """A file that is another at two marks: (ids of) its contents as blobs, None where there was none.
+
+    Modes are git's: 100644, 100755 for what can be run, 120000 for a link, whose content is where it leads.
+    """
+
+    path: str
+    before: str | None
+    after: str | None
+    mode_before: str | None = None
+    mode_after: str | None = None
+
+    def first(self) -> Kept:
+        """Give mode and id before."""
+        return (self.mode_before, self.before) if self.mode_before and self.before else None
+
+    def last(self) -> Kept:
+        """Give mode and id after."""
+        return (self.mode_after, self.after) if self.mode_after and self.after else None
+
+
+@attrs.frozen
+class Conflict:
+    """A file that was left alone, and why."""
+
+    path: str
+    reason: str
+
+
+def changes(first: Snapshot, last: Snapshot) -> tuple[Changed, ...]:
+    """Give what is another in two states, by path: contents, modes, permissions, and what is no file."""
+    nothing = (None, None)
+    found = []
+    paths = first.files.keys() | last.files.keys() | first.left_out.keys() | last.left_out.keys()
+    for path in sorted(paths):
+        (mode, before), (mode_after, after) = first.files.get(path, nothing), last.files.get(path, nothing)
+        is_other = (mode, before) != (mode_after, after) or special(first, path) != special(last, path)
+        if is_other or is_permitted_otherwise(first, last, path):
+            found.append(Changed(path, before, after, mode, mode_after))
+    return tuple(found)
+
+
+def permitted(first: Snapshot, last: Snapshot) -> Iterator[tuple[str, int, int]]:
+    """Give the files and folders that have other permissions, by path, with those before and after: but for what git tells by a file's mode."""
+    for path in sorted(first.permissions.keys() & last.permissions.keys()):
+        old, new = first.permissions[path], last.permissions[path]
+        if old != new and first.files.get(path, ("", ""))[0] == last.files.get(path, ("", ""))[0]:
+            yield path or ".", old, new
+
+
+def is_permitted_otherwise(first: Snapshot, last: Snapshot, path: str) -> bool:
+    """Tell whether permissions differ; what had none that are known is left as it is."""
+    old, new = first.permissions.get(path), last.permissions.get(path)
+    return old is not None and new is not None and old != new
+
+
+def special(state: Snapshot, path: str) -> str | None:
+    """Give what stands at a path and is no file; None for all else."""
+    kind = state.left_out.get(path)
+    return kind if kind in SPECIAL.values() else None
+
+
+# -- calls under way --------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Begun:
+    """A call: the mark before it, which of the files that it names were not there, and the mark after it, empty before it was over."""
+
+    key: str
+    before: str
+    made: tuple[str, ...] = ()
+    after: str = ""
+
+
+class BegunCalls:
+    """The last call of each run by the key of its effect (`RUN/SEQ/ORDINAL`): what it has changed is known although it was cut off.
+
+    They are kept in a folder that is made when one is. A file that a power cut has torn or taken says nothing.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def keep(self, call: Begun) -> None:
+        """Keep a call, in the place of the one before it."""
+        self._folder.mkdir(exist_ok=True)
+        path = self._path(call.key)
+        new = path.with_name(f"{path.name}.{token_hex(4)}.new")
+        new.write_text(json.dumps(attrs.asdict(call)), "utf-8")
+        new.replace(path)
+
+    def find(self, key: str) -> Begun | None:
+        """Give a call; None where another one was the last, or none was."""
+        try:
+            said = json.loads(self._path(key).read_text("utf-8"))
+        except (FileNotFoundError, ValueError):
+            return None
+        return Begun(key, said["before"], tuple(said["made"]), said["after"]) if said["key"] == key else None
+
+    def _path(self, key: str) -> Path:
+        return self._folder / f"{key.partition('/')[0]}.json"
+
+
+# -- undoing ----------------------------------------------------------------------------------------------------------
 
 
 @attrs.define
@@ -160,16 +266,8 @@ class Undoing:
 _SEEN = "dsa-seen.json"
 _AT_ONCE_BYTES = 32_000_000
 _DIFF = (
-    "diff-tree",
-    "-r",
-    "-p",
-    "--no-renames",
-    "--no-ext-diff",
-    "--no-textconv",
-    "--no-color",
-    "--src-prefix=a/",
-    "--dst-prefix=b/",
-)
+    "diff-tree", "-r", "-p", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/",
+)  # fmt: skip
 _DIFF_S = 60.0
 
 

@@ -127,9 +127,8 @@ class ServerProcess:
         return self._process.poll() is not None
 
     def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(
-            ProcessLookupError, PermissionError
-        ):  # nobody is left; or, on some systems, only dead ones
+        # Nobody is left; or, on some systems, only dead ones.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
 

@@ -39,24 +39,9 @@ _INSTEAD = {
     "'~'": "paths are relative to the workspace",
     "braces": "write each argument out, or put the text in quotes",
 }
-_SHELLS = frozenset(
-    {
-        "sh",
-        "bash",
-        "zsh",
-        "dash",
-        "ksh",
-        "fish",
-        "cmd",
-        "powershell",
-        "pwsh",
-        "env",
-        "sudo",
-        "xargs",
-        "nohup",
-        "timeout",
-    }
-)
+_SHELLS = frozenset({
+    "sh", "bash", "zsh", "dash", "ksh", "fish", "cmd", "powershell", "pwsh", "env", "sudo", "xargs", "nohup", "timeout",
+})  # fmt: skip
 #: What other tools do.
 _OTHER_TOOLS = {
     "cat": "read_file", "head": "read_file", "tail": "read_file", "less": "read_file", "ls": "list_dir", "find": "list_dir",

@@ -148,9 +148,8 @@ class GitTools:
             raise ToolError("too_large", "too many files are changed to commit them in one call: name fewer in paths")
         if conflicts := [entry.path for entry in entries if entry.staged == "u"]:
             raise ToolError("under_way", f"'{shown(conflicts[0])}' is in conflict: a person has to end the merge first")
-        entries = [
-            entry for entry in entries if not entry.path.endswith("/")
-        ]  # a repository in the workspace is left alone
+        # A repository in the workspace is left alone.
+        entries = [entry for entry in entries if not entry.path.endswith("/")]
         is_staged = {entry.path: entry.staged not in ".?" for entry in entries}
         files = [path for path, staged in is_staged.items() if wanted or not staged]
         for path in wanted or () if each else ():

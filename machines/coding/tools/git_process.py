@@ -24,40 +24,17 @@ from dsa.errors import DsaError
 _PATH = "/usr/local/bin:/usr/bin:/bin:/opt/homebrew/bin:/opt/local/bin"
 _NOWHERE = "/nonexistent"
 _ENVIRONMENT = {
-    "PATH": _PATH,
-    "HOME": _NOWHERE,
-    "XDG_CONFIG_HOME": _NOWHERE,
-    "LC_ALL": "C",
-    "TERM": "dumb",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_SYSTEM": os.devnull,
-    "GIT_CONFIG_GLOBAL": os.devnull,
-    "GIT_ATTR_NOSYSTEM": "1",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_ASKPASS": "false",
-    "GIT_EDITOR": "false",
-    "GIT_PAGER": "cat",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_ALLOW_PROTOCOL": "none",
-    "GIT_SSH_COMMAND": "false",
-}
+    "PATH": _PATH, "HOME": _NOWHERE, "XDG_CONFIG_HOME": _NOWHERE, "LC_ALL": "C", "TERM": "dumb", "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_SYSTEM": os.devnull, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ASKPASS": "false", "GIT_EDITOR": "false", "GIT_PAGER": "cat", "GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "none", "GIT_SSH_COMMAND": "false",
+}  # fmt: skip
 #: These win over the settings of a repository.
 _SETTINGS = (
-    "core.hooksPath=/dev/null",
-    "core.fsmonitor=false",
-    "core.pager=cat",
-    "core.quotePath=false",
-    "core.splitIndex=false",
-    "core.untrackedCache=false",
-    "commit.gpgSign=false",
-    "log.showSignature=false",
-    "diff.external=",
-    "gc.auto=0",
-    "maintenance.auto=false",
-    "protocol.allow=never",
-    "submodule.recurse=false",
-)
+    "core.hooksPath=/dev/null", "core.fsmonitor=false", "core.pager=cat", "core.quotePath=false", "core.splitIndex=false",
+    "core.untrackedCache=false", "commit.gpgSign=false", "log.showSignature=false", "diff.external=", "gc.auto=0", "maintenance.auto=false",
+    "protocol.allow=never", "submodule.recurse=false",
+)  # fmt: skip
 _GLOBAL = ("--no-pager", "--no-replace-objects", "--literal-pathspecs")
 _COMPLAINT_BYTES = 2_000
 _PIECE = 65_536
@@ -99,12 +76,7 @@ class Ran:
 
 
 def ran(
-    arguments: Sequence[str],
-    *,
-    folder: Path,
-    bounds: Bounds = Bounds(),
-    given: bytes = b"",
-    **variables: str,
+    arguments: Sequence[str], *, folder: Path, bounds: Bounds = Bounds(), given: bytes = b"", **variables: str
 ) -> Ran:
     """Run git in a folder with arguments and variables (`GIT_DIR`, ..), and give what came of it.
 

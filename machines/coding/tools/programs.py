@@ -147,11 +147,9 @@ def other_fault(name: str, arguments: Sequence[str], rules: Rules, place: Place)
     if not arguments:
         return "" if len(known) < len(allowed) or not known else f"{name} is run with an argument: {', '.join(known)}"
     wrong = [each for each in arguments if each not in known]
-    return (
-        f"{name} may not be run with '{wrong[0][:80]}'; allowed arguments: {', '.join(known) or 'none'}"
-        if wrong
-        else ""
-    )
+    if not wrong:
+        return ""
+    return f"{name} may not be run with '{wrong[0][:80]}'; allowed arguments: {', '.join(known) or 'none'}"
 
 
 # -- Python -----------------------------------------------------------------------------------------------------------

@@ -37,9 +37,8 @@ class Protected:
                 kept |= self._looked_at(Path(found))
         self.kept = tuple(sorted(kept))
         self.changed: tuple[str, ...] = ()
-        self._since_ns = (
-            time.time_ns()
-        )  # a command begins to write much later than the system's clock for files is behind
+        # A command begins to write much later than the system's clock for files is behind.
+        self._since_ns = time.time_ns()
 
     def _looked_at(self, path: Path) -> set[str]:
         """Note what is there; give what can be mounted."""
@@ -56,14 +55,8 @@ class Protected:
     def _link_in(self, path: Path) -> Path | None:
         """Give the first symbolic link on the way to a path."""
         way = [path, *path.parents]
-        return next(
-            (
-                each
-                for each in reversed(way)
-                if each.is_relative_to(self._root) and each != self._root and each.is_symlink()
-            ),
-            None,
-        )
+        inside = (each for each in reversed(way) if each.is_relative_to(self._root) and each != self._root)
+        return next((each for each in inside if each.is_symlink()), None)
 
     def restored(self) -> tuple[str, ...]:
         """Remove what is protected and was made, what makes a folder a repository, and what no diff shows; set links as they were.

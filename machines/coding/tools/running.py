@@ -49,27 +49,12 @@ _SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/s
 _CERTIFICATES = ("/etc/ssl", "/etc/pki", "/etc/ca-certificates")
 _PACKAGES = ".packages"  # where pip installs to, in the workspace
 _PIP = (
-    "--isolated",
-    "--no-compile",
-    "--only-binary",
-    ":all:",
-    "--no-cache-dir",
-    "--disable-pip-version-check",
-    "--no-input",
-    "--root-user-action",
-    "ignore",
-)
+    "--isolated", "--no-compile", "--only-binary", ":all:", "--no-cache-dir", "--disable-pip-version-check", "--no-input",
+    "--root-user-action", "ignore",
+)  # fmt: skip
 _CACHE_OPTIONS = (
-    "--lf",
-    "--ff",
-    "--nf",
-    "--sw",
-    "--last-failed",
-    "--failed-first",
-    "--new-first",
-    "--stepwise",
-    "--cache",
-)
+    "--lf", "--ff", "--nf", "--sw", "--last-failed", "--failed-first", "--new-first", "--stepwise", "--cache",
+)  # fmt: skip
 _ENVIRONMENT = {
     "HOME": "/tmp", "TMPDIR": "/tmp", "USER": "sandbox", "LOGNAME": "sandbox", "LANG": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1",  # noqa: S108  # its own
     "PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1", "PYTHONUNBUFFERED": "1", "PIP_CONFIG_FILE": "/dev/null", "RUFF_NO_CACHE": "true",
@@ -133,19 +118,12 @@ def run(
         raise ToolError("no_sandbox", f"no command can be run here: {error}") from error
     finally:
         removed = before.restored()
-    return _ran(
-        ended,
-        (removed, before.changed),
-        redact,
-        () if unconfined else KEPT_FROM - ({"no network"} if network else set()),
-    )
+    kept_from = frozenset[str]() if unconfined else KEPT_FROM - ({"no network"} if network else set())
+    return _ran(ended, (removed, before.changed), redact, kept_from)
 
 
 def _ran(
-    ended: Ended,
-    left: tuple[tuple[str, ...], tuple[str, ...]],
-    redact: Callable[[str], str],
-    features: Sequence[str] | frozenset[str],
+    ended: Ended, left: tuple[tuple[str, ...], tuple[str, ...]], redact: Callable[[str], str], features: frozenset[str]
 ) -> Ran:
     text, omitted = output.shown(ended.head, ended.tail, ended.bytes_between, redact)
     status = ended.status
@@ -153,7 +131,7 @@ def _ran(
     name = f"signal {-status}" if not name and status is not None and status < 0 else name
     code = status if status is not None and status >= 0 else None
     rung = "bubblewrap" if features else "none"
-    return Ran(code, name, text, omitted, ended.seconds, ended.how, *left, rung, frozenset(features))
+    return Ran(code, name, text, omitted, ended.seconds, ended.how, *left, rung, features)
 
 
 @contextmanager

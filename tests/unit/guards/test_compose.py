@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from dsa.guards.compose import AllOf, Combination
-from dsa.guards.review import ReviewGuard
+from dsa.guards.judge import ReviewGuard
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
 

@@ -5,16 +5,147 @@ In a process namespace of its own that ends all that is left; elsewhere it adopt
 """
 
 import contextlib
+import errno
+import fcntl
 import json
 import os
 import select
 import signal
 import socket
+import stat
+import struct
 import sys
 import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
-from dsa.edge.sandbox.inside import children, forks, kernel, limits, relay, seccomp, spent
+from dsa.edge.sandbox.inside import children, kernel, limits, relay, seccomp
+
+_RECEIVE, _SEND = 0xC0502100, 0xC0182101  # SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND: linux/seccomp.h
+_QUESTION_BYTES = 80  # struct seccomp_notif
+_ANSWER = "=QqiI"  # struct seccomp_notif_resp
+_CONTINUE = 1  # SECCOMP_USER_NOTIF_FLAG_CONTINUE
+
+
+class Forks:
+    """How many processes and threads a command may have, where the kernel does not count them: root's (RLIMIT_NPROC, setrlimit(2)).
+
+    The filter of system calls asks at each fork (seccomp_unotify(2)). This lets it happen, or answers EAGAIN, as the kernel would. It counts what
+    it has let happen, and what there is only when that has become too much.
+    """
+
+    def __init__(self, listener: int, most: int) -> None:
+        self._listener, self._most = listener, most
+        self._counted = 1  # the command, which waits for an answer should it have come to its first fork
+        self._others = count() - self._counted
+
+    def fileno(self) -> int:
+        """Give the file that can be read from when somebody asks."""
+        return self._listener
+
+    def answer(self) -> None:
+        """Answer the next question; none is left where who asked is gone."""
+        question = bytearray(_QUESTION_BYTES)
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(self._listener, _RECEIVE, question)
+            (asked,) = struct.unpack_from("=Q", question)
+            fcntl.ioctl(self._listener, _SEND, struct.pack(_ANSWER, asked, 0, *self._decided()))
+
+    def _decided(self) -> tuple[int, int]:
+        """Give the error of the system call, and how it goes on."""
+        if self._counted >= self._most:
+            self._counted = count() - self._others
+        if self._counted >= self._most:
+            return -errno.EAGAIN, 0
+        self._counted += 1
+        return 0, _CONTINUE
+
+
+def count() -> int:
+    """Count all processes and threads that can be seen from here."""
+    found = 0
+    for process in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208  # pathlib is slow to import
+        with contextlib.suppress(OSError):
+            found += len(os.listdir(f"/proc/{process}/task"))  # noqa: PTH208
+    return found
+
+
+# -- the disk ---------------------------------------------------------------------------------------------------------
+
+#: Who moves files about while they are counted may hide some: when so many times its bound is gone, nobody asks whose it was.
+_AT_MOST = 4
+_TICK_NS = 50_000_000  # times of files are those of the kernel's last tick
+
+
+class Disk:
+    """How much of the disk of its folder a command has used: others write to the same disk.
+
+    What has changed in the folder counts whole, and so do files without a name that `processes` hold open; None: what they do elsewhere cannot
+    be known. That costs, so it is found out only when so much of the disk is gone that it may be too much.
+    """
+
+    def __init__(self, folder: str, most_bytes: int, processes: Callable[[], Iterable[int]] | None) -> None:
+        self._folder, self._most_bytes, self._processes = folder, most_bytes, processes
+        self._since_ns = time.time_ns() - _TICK_NS
+        self._free_bytes = self._free()
+        self._asked_from = most_bytes
+
+    def is_full(self) -> bool:
+        """Tell whether the command has used more than it may."""
+        gone = self._free_bytes - self._free()
+        if gone <= self._asked_from:
+            return False
+        if self._processes is None or gone > _AT_MOST * self._most_bytes:
+            return True
+        try:
+            used = self._used(self._processes())
+        except OSError:  # it does not let us look
+            return True
+        self._asked_from = gone + max(self._most_bytes - used, self._most_bytes // 8)
+        return used > self._most_bytes
+
+    def _used(self, processes: Iterable[int]) -> int:
+        device = os.lstat(self._folder).st_dev
+        found = [*_changed(self._folder, self._since_ns), *_held(processes, device)]
+        return sum({(each.st_dev, each.st_ino): each.st_blocks * 512 for each in found}.values())
+
+    def _free(self) -> int:
+        found = os.statvfs(self._folder)
+        return found.f_bavail * found.f_frsize
+
+
+def _changed(folder: str, since_ns: int) -> Iterator[os.stat_result]:
+    """Give the files that have changed beneath a folder. A command can set the other times of a file, but not this one."""
+    folders = [folder]
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    elif (found := entry.stat(follow_symlinks=False)).st_ctime_ns >= since_ns:
+                        yield found
+        except (FileNotFoundError, NotADirectoryError):  # gone, or another, since it was listed
+            continue
+
+
+def _held(processes: Iterable[int], device: int) -> Iterator[os.stat_result]:
+    """Give the files without a name that are held open."""
+    for process in processes:
+        try:
+            numbers = os.listdir(f"/proc/{process}/fd")  # noqa: PTH208  # pathlib is slow to import
+        except (FileNotFoundError, ProcessLookupError):  # it has ended
+            continue
+        for number in numbers:
+            try:
+                found = os.stat(f"/proc/{process}/fd/{number}")  # noqa: PTH116
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if stat.S_ISREG(found.st_mode) and not found.st_nlink and found.st_dev == device:
+                yield found
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
 
 _LOOK_S = 0.1  # how often the disk is looked at and, where nothing else bounds them, the processes
 #: Sockets of others lead to the host or to rare parts of the kernel (AF_VSOCK, AF_ALG, AF_PACKET ..); these reach nothing where the network is their own.
@@ -130,8 +261,8 @@ class _Watch:
         self._bounds: dict[str, Any] = setup["bounds"]
         self._lifeline: int = setup["lifeline_fd"]
         seen = (lambda: children.descendants(os.getpid())) if setup["confined"] else None
-        self._disk = spent.Disk(setup["folder"], self._bounds["disk_bytes"], seen)
-        self._forks = forks.Forks(listener, self._bounds["processes"]) if listener >= 0 else None
+        self._disk = Disk(setup["folder"], self._bounds["disk_bytes"], seen)
+        self._forks = Forks(listener, self._bounds["processes"]) if listener >= 0 else None
         self._counts = _LINUX and os.geteuid() == 0 and self._forks is None  # the kernel bounds everybody else
         self._ended = ""
         self._deadline = time.monotonic() + self._bounds["timeout_s"]

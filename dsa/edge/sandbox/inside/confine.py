@@ -174,9 +174,8 @@ def _drop_root(folder: str) -> None:
 def begin_work(place: Place, bounds: dict[str, Any]) -> None:
     """Confine the worker for good, as the last thing before it runs anything: Landlock, limits, capabilities, filter."""
     if _LINUX:
-        with contextlib.suppress(
-            OSError
-        ):  # helpful only: the kernel then ends this before anything else when memory is short
+        # Helpful only: the kernel then ends this before anything else when memory is short.
+        with contextlib.suppress(OSError):
             _write(place.proc, "self/oom_score_adj", b"1000")
     if place.readable and landlock.abi():
         own = os.open(".", os.O_PATH | os.O_CLOEXEC)

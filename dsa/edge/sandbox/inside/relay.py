@@ -29,11 +29,8 @@ def serve(listener: socket.socket, proxy: str) -> NoReturn:
 
 
 def _joined(one: socket.socket, proxy: str) -> None:
-    with (
-        contextlib.suppress(OSError),
-        one,
-        socket.socket(socket.AF_UNIX) as other,
-    ):  # one side is gone: so is the connection
+    # One side is gone: so is the connection.
+    with contextlib.suppress(OSError), one, socket.socket(socket.AF_UNIX) as other:
         other.connect(proxy)
         join(one, other)
 

@@ -39,10 +39,7 @@ _REFUSED: dict[str, tuple[int, dict[str, int]]] = {
 _REFUSED_EVERYWHERE = (425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 442)
 _CLONE3 = 435  # its flags lie in memory, out of the filter's sight: it is said not to exist, and clone is used
 #: Calls that may name this process only: number, and which argument must be 0 (prlimit64, sched_setscheduler, sched_setaffinity, setpriority).
-_OWN = {
-    "x86_64": ((302, 0), (144, 0), (203, 0), (141, 1)),
-    "aarch64": ((261, 0), (119, 0), (122, 0), (140, 1)),
-}
+_OWN = {"x86_64": ((302, 0), (144, 0), (203, 0), (141, 1)), "aarch64": ((261, 0), (119, 0), (122, 0), (140, 1))}
 _CLONE = {"x86_64": 56, "aarch64": 220}
 _FORKS = {"x86_64": (57, 58), "aarch64": ()}  # fork, vfork
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
@@ -66,7 +63,7 @@ def install(families: tuple[int, ...] = ()) -> None:
 
 
 def install_asking(families: tuple[int, ...] = ()) -> int:
-    """Do the same, and have each fork wait until somebody has allowed it by the file that this gives: see `forks`.
+    """Do the same, and have each fork wait until somebody has allowed it by the file that this gives: see `command.Forks`.
 
     Raises OSError where the kernel cannot ask (before Linux 5.5), or asks somebody else already.
     """

@@ -33,9 +33,6 @@ def test_the_summary_of_a_table(database):
         ("sold", "2023-01-01", "2024-12-30", "day")
     ]
     assert found.columns == ("id", "city", "rating", "region_id", "units", "price", "sold", "paid")
-    assert found.sentence() == (
-        "sales: 1,000 rows; by id, city, rating, region_id and 1 more; measures units, price; sold 2023-01-01 to 2024-12-30 by day"
-    )
 
 
 def test_the_number_of_rows_is_that_of_the_query_not_of_the_preview(database):
@@ -110,14 +107,13 @@ def test_a_summary_is_small_and_reads_back(database):
     found = intent(database, f"SELECT {wide}")
     assert (len(found.columns), found.left_out) == (24, 276)
     assert len(json.dumps(found.as_json())) < 3_000
-    assert len(found.sentence()) < 300
     assert Intent.from_json(json.loads(json.dumps(found.as_json()))) == found
 
 
 def test_what_is_read_has_nothing_to_do_with_the_rows(database):
     found = intent(database, "FROM sales WHERE false")
     assert (found.datasets, found.row_count, found.time_scope) == (("sales",), 0, ())
-    assert found.sentence() == "sales: 0 rows; by id, city, region_id, paid; measures rating, units, price"
+    assert (found.dimensions, found.measures) == (("id", "city", "region_id", "paid"), ("rating", "units", "price"))
 
 
 def test_each_type_of_duckdb_can_be_read_at_its_extremes(tmp_path):

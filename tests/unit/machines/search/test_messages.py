@@ -4,7 +4,7 @@ import re
 import pytest
 
 from dsa.runtime.policies import Action, Step, action_call_step, action_result_step, error_step, text_step
-from machines.search.messages import Reply, messages_of, steps_of
+from machines.search.policies import Reply, messages_of, steps_of
 
 
 def call(step_id, name="search", actor="assistant", **payload):

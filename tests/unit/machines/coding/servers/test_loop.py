@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from machines.coding.servers.loop import BesideLoop, Ended
+from machines.coding.servers.foreign import BesideLoop, Ended
 
 
 @pytest.fixture
