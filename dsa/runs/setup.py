@@ -137,7 +137,7 @@ def skip_replies(binding: Bindings, entries: Iterable[Entry]) -> None:
 
 def limits_of(machine: Machine, budget: Sequence[str]) -> tuple[Limit, ...]:
     """Read a run's budget. Raises BudgetError."""
-    effects = [name for name, _ in effect_names(machine)]
+    effects = [name for name, _ in effect_names(machine)] if budget else []
     return tuple(read_limit(text, effects) for text in budget)
 
 

@@ -42,10 +42,10 @@ class Court:
     def _judge(self, oracles: Sequence[Oracle], about: object) -> None:
         if self.violation is None:
             facts = self._facts
-            for oracle in oracles:
-                said = oracle.judge(facts, about)
+            for each in oracles:
+                said = each.judge(facts, about)
                 if said is not None:
-                    self.violation = Violation(oracle, said)
+                    self.violation = Violation(each, said)
                     return
 
     def read(self, entries: Sequence[Entry], epoch: int) -> None:
@@ -71,10 +71,11 @@ class Court:
         for entry in entries:
             if facts.expected:
                 self._judge(WHILE_EXPECTED, entry)
-            self._judge(ASKED_OF.get(type(entry), ()), entry)
+            if type(entry) in ASKED_OF:
+                self._judge(ASKED_OF[type(entry)], entry)
             if self.violation is not None:
                 return
-            if isinstance(entry, ResultEntry) and entry.failed:
+            if type(entry) is ResultEntry and entry.failed:
                 self._excuse(said_by(entry))
             facts.fold(entry)
         if entries:

@@ -5,7 +5,6 @@ Takes a subject and a seed, gives a `Plan`. A seed says all of it: the same seed
 
 import attrs
 
-from dsa.edge.binding import effect_names
 from dsa.meaning import Configuration, Occurrence
 from dsa.runtime.budgets import RUN, Limit
 from dsa.testing.graph import Move
@@ -71,7 +70,6 @@ def plan_of(subject: Subject, seed: int) -> Plan:
     further = frozenset(chance.below(_WITHIN, "further", number) for number in range(count))
     limits: tuple[Limit, ...] = ()
     if lap and chance.happens(_LIMITED_PERCENT, "limited"):
-        emitted = {name for name, _ in effect_names(subject.machine)}
-        effect = chance.one_of((RUN, *sorted(emitted & subject.machine.answers.keys())), "limited effect")
+        effect = chance.one_of((RUN, *sorted(set(subject.emitted) & subject.machine.answers.keys())), "limited effect")
         limits = (Limit("calls", 1 + chance.below(_MOST_CALLS, "limit"), effect),)
     return Plan(seed, chance, aim, subject.guide.way(goal), further, limits, subject.guide)
