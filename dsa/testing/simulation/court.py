@@ -52,6 +52,8 @@ class Court:
         """A process has read the run as it took it up: what was not acknowledged before is durable now."""
         facts = self._facts
         self._judge(AT_READ, Reading(tuple(entries)))
+        if self.violation is None:  # they are equal; from now on they are the same, which is seen at once
+            facts.entries[:] = entries[: len(facts.entries)]
         self._take(entries[len(facts.entries) :])
         facts.being_written = ()
         if entries and self.violation is None:

@@ -86,6 +86,8 @@ class Facts:
         self.overdue: set[Timer] = set()
         self.deadlines: dict[Timer, int] = {}
         self.expected: deque[Entry] = deque()
+        #: How many rows were taken, and which was the last one.
+        self.position = 0
         self.row: int | None = None
         self.taken: list[Taken] = []
         self.occurrences: list[Occurrence] = []
@@ -96,11 +98,6 @@ class Facts:
     def finished(self) -> bool:
         """Tell whether the state is final."""
         return self.configuration.state in self.machine.final_states
-
-    @property
-    def position(self) -> int:
-        """How many rows were taken."""
-        return len(self.occurrences)
 
     # -- what the next event leads to -----------------------------------------------------------------------------
 
@@ -177,6 +174,7 @@ class Facts:
         self.keys = {e: k for e, k in self.keys.items() if e != origin and e not in outcome.cancelled}
         self._expect_effects(event.seq, outcome)
         self.configuration = after
+        self.position += 1
         self.occurrences.append(self.subject.occurrence(event))
         self.taken.append(outcome)
         self._arm_timers(before.state, row, event.at_ms)

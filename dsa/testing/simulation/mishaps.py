@@ -53,8 +53,9 @@ class Mishaps:
         if court.violation is not None or (BUDGET in facts.deeds.excused and self._goes_round(process)):
             raise KilledError
         if stage == "before":
-            process.passing = self._passing(entries)
             self._require_space(process)
+            passing = () if process.is_stale else self._passing(entries)
+            process.passing = () if self._strikes.passes([row for _, row in passing]) else passing
         elif stage == "unsynced":
             facts.writes(entries)
         else:
@@ -62,7 +63,7 @@ class Mishaps:
             court.wrote(process, entries, epoch)
             if court.violation is not None:
                 raise KilledError
-        if not process.is_stale:
+        if process.passing and not process.is_stale:
             for of, row in process.passing:
                 self._strike(process, of[stage], row, stage, entries)
 
@@ -115,7 +116,7 @@ class Mishaps:
         """Judge what a sender met."""
         self._story.court.failed(fault)
 
-    def _passing(self, entries: Sequence[Entry]) -> list[tuple[Boundaries, int | None]]:
+    def _passing(self, entries: Sequence[Entry]) -> Sequence[tuple[Boundaries, int | None]]:
         """Give the boundaries of an append, with the rows that they belong to: a result is mostly written with the row that follows."""
         passing: list[tuple[Boundaries, int | None]] = []
         for entry in entries:

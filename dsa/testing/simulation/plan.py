@@ -31,12 +31,13 @@ class Plan:
     further: frozenset[int]
     limits: tuple[Limit, ...]
     _guide: Guide = attrs.field(repr=False)
+    #: After so many rows nothing is sent to the run any more.
+    longest: int = attrs.field(init=False)
     _known: dict[int, tuple[Configuration, Occurrence | None]] = attrs.field(factory=dict, repr=False)
 
-    @property
-    def longest(self) -> int:
-        """After so many rows nothing is sent to the run any more."""
-        return len(self.way) + _BEYOND
+    def __attrs_post_init__(self) -> None:
+        """Work out what is asked for again and again."""
+        self.longest = len(self.way) + _BEYOND
 
     @property
     def sends_first(self) -> bool:
@@ -48,7 +49,7 @@ class Plan:
     def intended(self, position: int, here: Configuration) -> Occurrence | None:
         """Give what comes next where so many rows were taken: as planned, else by chance. None when nothing can come."""
         known = self._known.get(position)
-        if known is None or known[0] != here:
+        if known is None or (known[0] is not here and known[0] != here):
             known = self._known[position] = (here, self._next(position, here))
         return known[1]
 

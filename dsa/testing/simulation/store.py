@@ -96,7 +96,7 @@ class DiskStore:
             raise StoreError("there is a run of that id already")
         self._owner.before(entries)
         file.cut(0)
-        journal = DiskJournal(file, self._owner, run, first_link(run, text), 1)
+        journal = DiskJournal(file, self._owner, run, _first_link(run, text), 1)
         journal.write(f"new 1 {len(text)} {self._owner.name}\n{text}", entries)
         return journal
 
@@ -157,7 +157,7 @@ class DiskJournal:
         """Write a frame that begins with a head and has entries, and have it on the disk."""
         lines, link = [], self.head
         for line in map(dump_line, entries):
-            link = next_link(link, self.epoch, line)
+            link = _next_link(link, self.epoch, line)
             lines.append(line)
         self._file.write(_frame(head + "\n".join((*lines, link.hex()))))
         self._end, self.head = len(self._file.content), link
@@ -224,11 +224,11 @@ def contents(run: str, file: File) -> Contents | None:
         if word == "new":
             size, _, holder = said[0].partition(" ")
             text, rest = rest[: int(size)], rest[int(size) :]
-            link = first_link(run, text)
+            link = _first_link(run, text)
         if word in _WITH_ENTRIES:
             *lines, written = rest.split("\n")
             for line in lines:
-                link = next_link(link, epoch, line)
+                link = _next_link(link, epoch, line)
                 entries.append(_entry(line))
             require_chain(run, len(entries), link, written)
         else:
@@ -246,6 +246,11 @@ def require_chain(run: str, count: int, link: bytes, written: str) -> None:
     """Raise DamageError unless the chain is the one that was written."""
     if link.hex() != written:
         raise DamageError("it is not what was written", run, count)
+
+
+#: Runs of one machine begin alike: most have their first links in common.
+_first_link = lru_cache(maxsize=16)(first_link)
+_next_link = lru_cache(maxsize=16_384)(next_link)
 
 
 @lru_cache(maxsize=65_536)
