@@ -4,7 +4,7 @@ Given by `dsa.lang`, taken by everything else. Facts that follow from the declar
 event, bounds at the parameters' values) are computed here once.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -137,14 +137,20 @@ class Machine:
         """The names of the states a configuration can be in: those without children, in declared order."""
         return tuple(state.name for state in self.states if state.name not in self.parents)
 
-    def ancestry(self, state: str) -> Iterator[str]:
+    def ancestry(self, state: str) -> tuple[str, ...]:
         """Give the state, its ancestors from the inside out, and `*` unless it is final (S3)."""
-        final = state in self.final_states
-        while state:
-            yield state
-            state = state.rpartition(".")[0]
-        if not final:
-            yield declarations.STAR
+        found = self._ancestries.get(state)
+        if found is None:
+            around, above = state, []
+            while around:
+                above.append(around)
+                around = around.rpartition(".")[0]
+            found = self._ancestries[state] = (*above, *([] if state in self.final_states else [declarations.STAR]))
+        return found
+
+    @cached_property
+    def _ancestries(self) -> dict[str, tuple[str, ...]]:
+        return {}
 
     def entered(self, target: str) -> str:
         """Give the leaf that is entered with `target`: its initial child, and so on inwards."""

@@ -71,7 +71,8 @@ class UnderWay:
             self._stop(task)
         self._effects.clear()
         self._timers.clear()
-        await asyncio.gather(*self._stopping, return_exceptions=True)
+        if self._stopping:
+            await asyncio.gather(*self._stopping, return_exceptions=True)
 
     async def _ring(self, source: str, event: str, seconds: float) -> None:
         await self._clock.sleep(seconds)

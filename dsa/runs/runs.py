@@ -275,12 +275,9 @@ class Runs(RunArchive):
     ) -> Setup:
         """Bind a recorded run as it was started, but for what is to be otherwise; one that is over only where that is asked for."""
         machine, known = run.machine, dict(first.started)
-        if options.bindings is None:
-            source = self._sources.get(run.run_id) or self._bindings_of(machine.name)
-            options = attrs.evolve(options, bindings=source)
-        now = as_started(first, options)
+        source = self._sources.get(run.run_id) or self._bindings_of(machine.name)
+        now = as_started(first, options, source, self._config)
         path = Path(known["file"]) if known.get("file") else None
-        now = attrs.evolve(now, config={**now.config, **self._config})
         try:
             binding = bound(machine, now, path, self._nested(now, path), known)
         except BindingError:

@@ -106,18 +106,23 @@ def bound(
     )
 
 
-def as_started(first: MachineEntry, now: Options) -> Options:
-    """Return the options that a run was started with, but for what is to be otherwise now."""
+def as_started(
+    first: MachineEntry, now: Options, source: Source | None = None, config: Mapping[str, Any] | None = None
+) -> Options:
+    """Return the options that a run was started with, but for what is to be otherwise now.
+
+    `source` binds it where those say nothing; `config` is what policies can read beside that of the options.
+    """
     started = dict(first.started)
     before = Chosen(**{name: tuple(said) for name, said in (started.get("secrets") or {}).items()})
     return Options(
-        now.bindings or started.get("module"),
+        now.bindings or source or started.get("module"),
         now.model or started.get("model"),
         started.get("seed") if now.seed is None else now.seed,
         {},
         now.budget or started.get("budget") or (),
         before | now.chosen,
-        {**(started.get("config") or {}), **now.config},
+        {**(started.get("config") or {}), **now.config, **(config or {})},
     )
 
 
@@ -137,7 +142,7 @@ def skip_replies(binding: Bindings, entries: Iterable[Entry]) -> None:
 
 def limits_of(machine: Machine, budget: Sequence[str]) -> tuple[Limit, ...]:
     """Read a run's budget. Raises BudgetError."""
-    effects = [name for name, _ in effect_names(machine)]
+    effects = [name for name, _ in effect_names(machine)] if budget else []
     return tuple(read_limit(text, effects) for text in budget)
 
 

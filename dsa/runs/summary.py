@@ -5,6 +5,7 @@ from typing import Any
 
 import attrs
 
+from dsa.machine import Machine
 from dsa.runs.place import PART_OF
 from dsa.runs.record import RunRecord
 from dsa.runtime.intents import seq_of
@@ -29,6 +30,7 @@ from dsa.runtime.standing import Standing, asked_keys, places, standing
 _LONGEST_ABOUT = 240
 #: A run's first event is among this many entries that it begins with.
 _FIRST = 4
+_CUT_OFF = Standing("cut off", Unfinished())
 
 
 class SummaryJournal:
@@ -40,7 +42,7 @@ class SummaryJournal:
 
     def __init__(self, journal: Journal, run: Run, current_run: Callable[[], Run]) -> None:
         self._journal, self._current_run = journal, current_run
-        self._summary = summary_of_run(run, Standing("cut off", Unfinished()))
+        self._summary = summary_of_run(run, _CUT_OFF)
         self._doubts = _Doubts(run)
         self._is_written = False
 
@@ -79,16 +81,17 @@ class SummaryJournal:
             doubted = doubts.of(self._current_run())
         if self._is_written and state == self._summary.state and doubted == self._summary.in_doubt:
             return None
-        about = self._summary.about or ("" if event is None else _text_in(event.data))
-        seq, at_ms = (self._summary.events, self._summary.changed_ms) if event is None else (event.seq, event.at_ms)
-        self._summary = attrs.evolve(
-            self._summary,
-            status="in doubt" if doubted else "cut off",
-            state=state,
-            about=about,
-            events=seq,
-            changed_ms=at_ms,
+        before = self._summary
+        self._summary = Summary(
+            "in doubt" if doubted else "cut off",
+            state,
+            before.machine,
+            before.begun_ms,
+            before.changed_ms if event is None else event.at_ms,
             in_doubt=doubted,
+            about=before.about or ("" if event is None else _text_in(event.data)),
+            parent=before.parent,
+            events=before.events if event is None else event.seq,
         )
         self._is_written = True
         return self._summary
@@ -120,8 +123,7 @@ class _Doubts:
     """What a person has to decide about if the process dies now: read from the end of the ledger, and only where an effect or a call asks for it."""
 
     def __init__(self, run: Run) -> None:
-        effects = run.machine.effect_named
-        self._asking = frozenset(name for name, about in effects.items() if doubt_of(about) == "ask")
+        self._asking = _asking(run.machine)
         self.is_asked = False
         self._from = 0
 
@@ -147,6 +149,16 @@ class _Doubts:
             each.intent.effect in self._asking or any(call.in_doubt == "ask" for call in each.calls) for each in flying
         )
         return asked_keys(end, stands.asked)
+
+
+def _asking(machine: Machine) -> frozenset[str]:
+    """Return the effects of which a person has to say whether they happened."""
+    found: frozenset[str] | None = machine.worked_out.get("asking")
+    if found is None:
+        effects = machine.effect_named
+        found = frozenset(name for name, about in effects.items() if doubt_of(about) == "ask")
+        machine.worked_out["asking"] = found
+    return found
 
 
 def summary_of_run(run: Run, stands: Standing) -> Summary:
@@ -180,9 +192,8 @@ def summary_of_record(record: RunRecord) -> RunSummary:
 
 def _changed_ms(run: Run) -> int:
     """Return when the last event came; that the run was begun is the first."""
-    for place in range(len(run.ledger) - 1, -1, -1):
-        entry = run.ledger[place]
-        if isinstance(entry, EventEntry | MachineEntry):
+    for entry in reversed(run.ledger):
+        if type(entry) is EventEntry or type(entry) is MachineEntry:
             return entry.at_ms
     return 0
 

@@ -7,8 +7,6 @@ stops at the event that led there: `dsa.runtime.run.replay` derives the entries 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import attrs
-
 from dsa.compiled_step import Move, compiled_step
 from dsa.meaning import Configuration, Refusal
 from dsa.runtime.ledger import (
@@ -52,17 +50,19 @@ class Fold:
 
     def run(self, ledger: Ledger[Entry]) -> "Run":
         """Return the run as it is now, with this ledger."""
-        return attrs.evolve(
-            self._before,
-            configuration=Configuration(self.state, self.values, self.outstanding),
-            ledger=ledger,
-            seq=self.seq,
-            keys=self.keys,
-            steps=self.steps,
-            specification=self.specification,
-            timers=self.timers,
-            entered=self.entered,
-            taken=self.taken,
+        before = self._before
+        return type(before)(
+            before.machine,
+            before.run_id,
+            Configuration(self.state, self.values, self.outstanding),
+            ledger,
+            self.seq,
+            self.keys,
+            self.steps,
+            self.specification,
+            self.timers,
+            self.entered,
+            self.taken,
         )
 
     @property

@@ -3,7 +3,7 @@
 A ledger names an effect and its key alone: event, line and states are those of the event and the row that stand before it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import attrs
 
@@ -26,14 +26,10 @@ class Intent:
 
 
 class Intents(dict[str, Intent]):
-    """The intents of a ledger by their keys, in the order in which they were asked for. `take` goes on with an entry.
+    """The intents of a ledger by their keys, in the order in which they were asked for. `take` goes on with an entry."""
 
-    `is_wanted` says which of them are kept; None keeps all.
-    """
-
-    def __init__(self, entries: Iterable[Entry] = (), is_wanted: Callable[[EffectEntry], bool] | None = None) -> None:
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
         super().__init__()
-        self._is_wanted = is_wanted
         self._event = ""
         self._row: RowEntry | None = None
         for entry in entries:
@@ -46,8 +42,6 @@ class Intents(dict[str, Intent]):
         elif type(entry) is RowEntry:
             self._row = entry
         elif type(entry) is EffectEntry and self._row is not None:
-            if self._is_wanted is not None and not self._is_wanted(entry):
-                return
             row = self._row
             self[entry.key] = Intent(entry.key, entry.effect, self._event, row.line, row.source, row.target)
 

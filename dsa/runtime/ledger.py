@@ -68,6 +68,9 @@ class Ledger(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         return islice(self._shared, self._length)
 
+    def __reversed__(self) -> Iterator[T]:
+        return islice(reversed(self._shared), len(self._shared) - self._length, None)
+
     def __len__(self) -> int:
         return self._length
 
@@ -215,7 +218,10 @@ class ResultEntry:
     @property
     def failed(self) -> bool:
         """Tell whether an error step is among them."""
-        return any(step["payload"].get("error") is True for step in self.steps)
+        for step in self.steps:  # noqa: SIM110  (in half the time)
+            if step["payload"].get("error") is True:
+                return True
+        return False
 
     @property
     def usage(self) -> tuple[dict[str, Any], ...]:

@@ -68,7 +68,8 @@ def canonical_value(value: object) -> str:
     """Write a value as it stands in a payload; TypeError or ValueError when it is not JSON."""
     if value is None:
         return "null"
-    _require_text_keys((value,))
+    if isinstance(value, _NESTED):
+        _require_text_keys(value)
     return sorted_text_of(value)
 
 

@@ -13,7 +13,7 @@ from dsa.declarations import Effect
 from dsa.machine import Machine
 from dsa.runtime.budgets import was_refused
 from dsa.runtime.call_tree import call_key, doubted_calls, raised_in
-from dsa.runtime.intents import Intent, Intents, seq_of
+from dsa.runtime.intents import Intent, seq_of
 from dsa.runtime.ledger import (
     CallEntry,
     CallResultEntry,
@@ -25,6 +25,7 @@ from dsa.runtime.ledger import (
     MachineEntry,
     ResultEntry,
     ResumedEntry,
+    RowEntry,
 )
 from dsa.runtime.moves import Timers
 from dsa.runtime.run import Run
@@ -69,12 +70,11 @@ class Unfinished:
 
 def unfinished(run: Run) -> Unfinished:
     """Read what is left to do. A failure that no row takes is to be tried again, as a person asks who resumes the run."""
-    intents = _open(run)
-    past = _Past(run, frozenset(intent.key for intent in intents))
+    past = _Past(run)
     answered: list[tuple[Intent, ResultEntry]] = []
     flying: list[InFlight] = []
     blocked = -1
-    for intent in intents:
+    for intent in past.intents:
         results, has_answers = past.results.get(intent.key, []), intent.effect in run.machine.answers
         if results and not has_answers and not results[-1].failed:
             continue
@@ -91,7 +91,7 @@ def unfinished(run: Run) -> Unfinished:
             unknown = last is not None and has_timed_out(last) and doubt_of(about) == "ask"
             in_doubt = unknown or (seq != blocked and (not exhausted or intent.key in past.tried_again))
             root, raised, calls = past.calls_in(intent.key, has_stopped=exhausted)
-            said, data = past.decided.get(intent.key, {}), past.events[seq].data
+            said, data = past.decided.get(intent.key, {}), past.data[intent.key]
             flying.append(InFlight(intent, data, tries, in_doubt, calls, bool(results), root, raised, said))
             blocked = blocked if has_answers else seq  # the effects after it wait for it (S6)
     return Unfinished(tuple(answered), tuple(flying), run.timers)
@@ -128,7 +128,7 @@ def resumption(run: Run, left: Unfinished, session: ResumedEntry) -> ResumedEntr
             if flying.raised is not None:
                 calls[call_key(key, flying.raised)] = "again"
             calls |= {call_key(key, call.path): _handling_in(flying, handling, call) for call in flying.calls}
-    first, resumed = run.ledger[0], (entry for entry in reversed(run.ledger) if isinstance(entry, ResumedEntry))
+    first, resumed = run.ledger[0], (entry for entry in reversed(run.ledger) if type(entry) is ResumedEntry)
     assert isinstance(first, MachineEntry), "a run begins with its machine"
     before = next(resumed, None) or ResumedEntry.bound(dict(first.started))
     is_new = effects or (session.differs(before) and not run.finished)
@@ -168,29 +168,41 @@ def declared(machine: Machine, effect: str) -> Effect:
 
 
 class _Past:
-    """What a ledger says of some effects: their events by number, results and calls by key; what was tried again, and decided, since the last result."""
+    """What a ledger says of the effects that may have something left to do.
 
-    def __init__(self, run: Run, keys: frozenset[str]) -> None:
-        self._keys, self._seqs = keys, frozenset(map(seq_of, keys))
-        self.events: dict[int, EventEntry] = {}
+    `intents` are these in the order in which they were asked for, `data` that of the events that led to them; further their results and calls, and what
+    was tried again and decided since the last result, by key.
+    """
+
+    def __init__(self, run: Run) -> None:
+        answers, outstanding = run.machine.answers, run.keys
+        self.intents: list[Intent] = []
+        self.data: dict[str, Any] = {}
         self.results: dict[str, list[ResultEntry]] = {}
         self.tried_again: set[str] = set()
         self.decided: dict[str, dict[str, Handling]] = {}
         self._tried: dict[str, list[CallEntry | CallResultEntry | ResultEntry | Handling]] = {}
-        for entry in run.ledger if keys else ():
-            self._take(entry)
+        event, row = EventEntry(0, ""), RowEntry(None, "", "")
+        for entry in run.ledger:
+            if type(entry) is EventEntry:  # in half the time of `match`, which looks at every entry in five ways
+                event = entry
+            elif type(entry) is RowEntry:
+                row = entry
+            elif type(entry) is EffectEntry:
+                key, effect = entry.key, entry.effect
+                if effect not in answers or outstanding.get(effect) == key:
+                    self.intents.append(Intent(key, effect, event.event, row.line, row.source, row.target))
+                    self.data[key] = event.data
+            else:
+                self._take(entry)
 
     def _take(self, entry: Entry) -> None:
-        if type(entry) is EventEntry:  # in half the time of `match`, which looks at every entry in five ways
-            if entry.seq in self._seqs:
-                self.events[entry.seq] = entry
-        elif type(entry) is ResultEntry:
-            if entry.key not in self._keys:
-                return
-            self.results.setdefault(entry.key, []).append(entry)
-            self.tried_again.discard(entry.key)
-            self.decided.pop(entry.key, None)
-            self._tried.setdefault(entry.key, []).append(entry)
+        if type(entry) is ResultEntry:
+            if entry.key in self.data:
+                self.results.setdefault(entry.key, []).append(entry)
+                self.tried_again.discard(entry.key)
+                self.decided.pop(entry.key, None)
+                self._tried.setdefault(entry.key, []).append(entry)
         elif type(entry) is ResumedEntry:
             for key, handling in entry.effects:
                 self.tried_again.add(key)
@@ -198,7 +210,7 @@ class _Past:
                 self._tried.setdefault(key, []).append(handling)
         elif type(entry) is DecidedEntry:
             self.decided.setdefault(entry.key, {})[entry.about] = entry.handling
-        elif (type(entry) is CallEntry or type(entry) is CallResultEntry) and entry.key in self._keys:
+        elif (type(entry) is CallEntry or type(entry) is CallResultEntry) and entry.key in self.data:
             self._tried.setdefault(entry.key, []).append(entry)
 
     def calls_in(self, key: str, *, has_stopped: bool) -> tuple[int, str | None, tuple[CallEntry, ...]]:
@@ -220,13 +232,3 @@ class _Past:
         failed = failed if has_stopped else None
         goes_on = after if failed is None else root
         return goes_on, failed, doubted_calls([call for call in calls if call.path.startswith(f"{goes_on}.")], failed)
-
-
-def _open(run: Run) -> tuple[Intent, ...]:
-    """Return the effects that may have something left to do, in the order they were asked for."""
-    answers, outstanding = run.machine.answers, run.keys
-
-    def may_be_open(entry: EffectEntry) -> bool:
-        return entry.effect not in answers or outstanding.get(entry.effect) == entry.key
-
-    return tuple(Intents(run.ledger, may_be_open).values())

@@ -42,11 +42,16 @@ class Chosen:
 
     def __or__(self, other: "Chosen") -> "Chosen":
         """Give both together, each thing once."""
-        pairs = zip(attrs.astuple(self), attrs.astuple(other), strict=True)
-        return Chosen(*(tuple(dict.fromkeys((*mine, *its))) for mine, its in pairs))
+        if not self or not other:
+            return self or other
+        return Chosen(
+            tuple(dict.fromkeys(self.names + other.names)),
+            tuple(dict.fromkeys(self.patterns + other.patterns)),
+            tuple(dict.fromkeys(self.spared + other.spared)),
+        )
 
     def __bool__(self) -> bool:
-        return any(attrs.astuple(self))
+        return bool(self.names or self.patterns or self.spared)
 
 
 def is_secret_name(name: str) -> bool:

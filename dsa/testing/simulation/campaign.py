@@ -13,12 +13,14 @@ from contextlib import contextmanager
 import attrs
 
 from dsa.testing.simulation.faults import Fault, Triple
-from dsa.testing.simulation.story import Story
+from dsa.testing.simulation.story import Story, forget
 from dsa.testing.simulation.subject import Subject
 
 #: Without a wish, so often as there are triples, and at least so many seeds.
 _LAPS, _FEWEST = 3, 1_000
 _CHUNK = 40
+#: So many objects more than before are looked through for garbage.
+_YOUNG = 20_000
 _MASK = 2**64 - 1
 
 
@@ -72,7 +74,9 @@ def played(subject: Subject, seeds: Sequence[int]) -> Outcome:
     """Play seeds one after the other."""
     sum_of = Outcome()
     for seed in seeds:
-        told = Story(subject, seed).play()
+        story = Story(subject, seed)
+        told = story.play()
+        forget(story)
         broken = told.violation
         found = [Found(seed, broken.oracle.name, broken.oracle.cites, broken.message)] if broken else []
         sum_of.add(Outcome(1, told.rows, told.lives, told.fingerprint, told.hits, Counter(told.struck), found))
@@ -89,7 +93,7 @@ def simulate(
     subject.prepare()
     chunks = [seeds[begin : begin + _CHUNK] for begin in range(0, len(seeds), _CHUNK)]
     sum_of = Outcome()
-    with _played(subject, chunks, workers) as outcomes:
+    with _seldom_collected(), _played(subject, chunks, workers) as outcomes:
         for outcome in outcomes:
             sum_of.add(outcome)
             progress(sum_of.seeds)
@@ -106,6 +110,17 @@ def _played(subject: Subject, chunks: list[Sequence[int]], workers: int) -> Iter
         return
     with multiprocessing.get_context("fork").Pool(workers, _begin, (subject,)) as pool:
         yield pool.imap_unordered(_play, chunks)
+
+
+@contextmanager
+def _seldom_collected() -> Iterator[None]:
+    """Look for garbage less often: stories leave little behind."""
+    before = gc.get_threshold()
+    gc.set_threshold(_YOUNG, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 _SUBJECT: list[Subject] = []

@@ -42,16 +42,18 @@ class Court:
     def _judge(self, oracles: Sequence[Oracle], about: object) -> None:
         if self.violation is None:
             facts = self._facts
-            for oracle in oracles:
-                said = oracle.judge(facts, about)
+            for each in oracles:
+                said = each.judge(facts, about)
                 if said is not None:
-                    self.violation = Violation(oracle, said)
+                    self.violation = Violation(each, said)
                     return
 
     def read(self, entries: Sequence[Entry], epoch: int) -> None:
         """A process has read the run as it took it up: what was not acknowledged before is durable now."""
         facts = self._facts
         self._judge(AT_READ, Reading(tuple(entries)))
+        if self.violation is None:  # they are equal; from now on they are the same, which is seen at once
+            facts.entries[:] = entries[: len(facts.entries)]
         self._take(entries[len(facts.entries) :])
         facts.being_written = ()
         if entries and self.violation is None:
@@ -71,10 +73,11 @@ class Court:
         for entry in entries:
             if facts.expected:
                 self._judge(WHILE_EXPECTED, entry)
-            self._judge(ASKED_OF.get(type(entry), ()), entry)
+            if type(entry) in ASKED_OF:
+                self._judge(ASKED_OF[type(entry)], entry)
             if self.violation is not None:
                 return
-            if isinstance(entry, ResultEntry) and entry.failed:
+            if type(entry) is ResultEntry and entry.failed:
                 self._excuse(said_by(entry))
             facts.fold(entry)
         if entries:

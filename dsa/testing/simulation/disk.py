@@ -3,17 +3,23 @@
 Takes bytes, keeps one file for each run. A process that is killed loses nothing of what it has written; a machine that loses power does.
 """
 
+from typing import Any
+
 from dsa.testing.simulation.chance import Chance
 
 _SECTOR = 64
 
 
 class File:
-    """One file: its bytes as every process sees them, and how many of them are on the disk for good."""
+    """One file: its bytes as every process sees them, and how many of them are on the disk for good.
+
+    `read` is what somebody has read of it; it is forgotten when a byte becomes another one, and not when more are written.
+    """
 
     def __init__(self) -> None:
         self.content = bytearray()
         self.synced = 0
+        self.read: Any = None
 
     def write(self, data: bytes) -> None:
         """Write at the end. Nobody may rely on it before it was synced."""
@@ -25,8 +31,10 @@ class File:
 
     def cut(self, length: int) -> None:
         """Leave off what stands behind a length."""
-        del self.content[length:]
-        self.synced = min(self.synced, length)
+        if length < len(self.content):
+            del self.content[length:]
+            self.synced = min(self.synced, length)
+            self.read = None
 
     def lose_power(self, chance: Chance) -> None:
         """Lose, tear or keep what was not synced; then what is there is on the disk."""
@@ -43,8 +51,10 @@ class File:
                 case _:  # everything was written back in time
                     pass
             self.content[self.synced :] = torn
+            self.read = None
         self.sync()
 
     def flip(self, at: int) -> None:
         """Change one byte, as disks do; once more changes it back."""
         self.content[at] ^= 0x10
+        self.read = None

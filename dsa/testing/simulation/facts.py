@@ -25,7 +25,6 @@ from dsa.runtime.ledger import (
     ResultEntry,
     ResumedEntry,
     RowEntry,
-    VerdictEntry,
 )
 from dsa.runtime.run import Run
 from dsa.testing.simulation.loop import Time
@@ -78,15 +77,17 @@ class Facts:
         self.intents = Intents()
         self.row_of_key: dict[str, int] = {}
         self.results: dict[str, list[ResultEntry]] = {}
+        self._answered: set[str] = set()
         self.doubts: dict[str, list[Handling]] = {}
         self.settled: set[str] = set()
-        self.judged: dict[str, VerdictEntry] = {}
         self.latest: dict[str, str] = {}
         self.cancelled: list[Intent] = []
         self.due_s: dict[Timer, float] = {}
         self.overdue: set[Timer] = set()
         self.deadlines: dict[Timer, int] = {}
         self.expected: deque[Entry] = deque()
+        #: How many rows were taken, and which was the last one.
+        self.position = 0
         self.row: int | None = None
         self.taken: list[Taken] = []
         self.occurrences: list[Occurrence] = []
@@ -98,19 +99,13 @@ class Facts:
         """Tell whether the state is final."""
         return self.configuration.state in self.machine.final_states
 
-    @property
-    def position(self) -> int:
-        """How many rows were taken."""
-        return len(self.occurrences)
-
     # -- what the next event leads to -----------------------------------------------------------------------------
 
     def outcome_of(self, event: EventEntry) -> Taken | Refusal:
         """Give what the table makes of an event that comes next: a late key first, then `step` (S4, S7)."""
-        occurrence = Occurrence(event.event, event.verdicts, event.source)
         if event.key is not None and not self.finished and event.key != self.outstanding_key(event.event):
             return Refusal("late", self.configuration, "")
-        return self.subject.step(self.configuration, occurrence)
+        return self.subject.step(self.configuration, self.subject.occurrence(event))
 
     def outstanding_key(self, event: str) -> str | None:
         """Give the key of the outstanding effect that an event answers."""
@@ -131,25 +126,24 @@ class Facts:
         """Take an entry as written."""
         self.entries.append(entry)
         self.intents.take(entry)
-        match entry:
-            case MachineEntry():
-                self._arm((), tuple(self.due_s), entry.at_ms)
-            case EventEntry():
-                self._happen(entry)
-            case EffectEntry(key=key):
-                self.row_of_key[key] = self.row if self.row is not None else -1
-            case ResultEntry(key=key):
-                self.results.setdefault(key, []).append(entry)
-            case ResumedEntry(effects=effects):
-                for key, handling in effects:
-                    self.doubts.setdefault(key, []).append(handling)
-                    self._settle(key, handling)
-            case DecidedEntry(key=key, handling=handling):
+        if type(entry) is EventEntry:  # in half the time of `match`
+            self._happen(entry)
+        elif type(entry) is EffectEntry:
+            self.row_of_key[entry.key] = self.row if self.row is not None else -1
+        elif type(entry) is ResultEntry:
+            self.results.setdefault(entry.key, []).append(entry)
+            if not entry.failed:
+                self._answered.add(entry.key)
+        elif type(entry) is ArtifactEntry:
+            self.latest[entry.step] = entry.artifact_id
+        elif type(entry) is ResumedEntry:
+            for key, handling in entry.effects:
+                self.doubts.setdefault(key, []).append(handling)
                 self._settle(key, handling)
-            case VerdictEntry(key=key):
-                self.judged[key] = entry
-            case ArtifactEntry(step=step, artifact_id=artifact_id):
-                self.latest[step] = artifact_id
+        elif type(entry) is DecidedEntry:
+            self._settle(entry.key, entry.handling)
+        elif type(entry) is MachineEntry:
+            self._arm((), tuple(self.due_s), entry.at_ms)
         if self.expected and type(self.expected[0]) is type(entry):
             self.expected.popleft()
 
@@ -180,14 +174,16 @@ class Facts:
         self.keys = {e: k for e, k in self.keys.items() if e != origin and e not in outcome.cancelled}
         self._expect_effects(event.seq, outcome)
         self.configuration = after
-        self.occurrences.append(Occurrence(event.event, event.verdicts, event.source))
+        self.position += 1
+        self.occurrences.append(self.subject.occurrence(event))
         self.taken.append(outcome)
         self._arm_timers(before.state, row, event.at_ms)
 
     def _changed(self, after: Configuration) -> tuple[tuple[str, object], ...]:
-        names = (variable.name for variable in self.machine.variables)
-        pairs = zip(names, self.configuration.values, after.values, strict=True)
-        return tuple((name, now) for name, was, now in pairs if was != now)
+        before, values = self.configuration.values, after.values
+        if before == values:
+            return ()
+        return tuple([(v.name, values[n]) for n, v in enumerate(self.machine.variables) if values[n] != before[n]])
 
     def _expect_effects(self, seq: int, taken: Taken) -> None:
         """Note the effects that must be asked for: those emitted last and not cancelled by the row itself (S7)."""
@@ -202,6 +198,8 @@ class Facts:
 
     def _arm_timers(self, before: str, row: Transition, at_ms: int) -> None:
         """Start the timers that the row starts, and forget those that are dropped (S11)."""
+        if not self.subject.has_timers:
+            return
         after = self.configuration.state
         left = frozenset[str]() if row.target == STAY else sources_left(self.machine, before, after)
         kept = frozenset(self.machine.ancestry(before)) - left
@@ -234,7 +232,7 @@ class Facts:
 
     def is_answered(self, key: str) -> bool:
         """Tell whether an effect has a result that is no failure."""
-        return any(not result.failed for result in self.results.get(key, ()))
+        return key in self._answered
 
     def spent(self, limit: Limit, *, with_doubts: bool) -> int:
         """Give how many calls a limit has to count. Of what was cancelled only what is recorded counts (`Meter`).

@@ -25,17 +25,14 @@ _MS = 1000
 _MOST_AT_A_STRETCH = 1_500
 
 
-class _Soon:
-    """Something that is called as soon as it can be."""
+class _Soon(list[Any]):
+    """Something that is called as soon as it can be: in which context, what, with which arguments. A list, because that is made at once."""
 
-    __slots__ = ("arguments", "callback", "context")
-
-    def __init__(self, callback: Callable[..., object], arguments: tuple[Any, ...], context: Context | None) -> None:
-        self.callback, self.arguments, self.context = callback, arguments, context
+    __slots__ = ()
 
     def cancel(self) -> None:
         """Do not call it."""
-        self.callback, self.arguments = _nothing, ()
+        self[:] = None, _nothing, ()
 
 
 def _nothing() -> None:
@@ -87,11 +84,11 @@ class VirtualLoop(WithoutThreads, asyncio.AbstractEventLoop):
     def _run_ready(self) -> None:
         ready, left = self._ready, _MOST_AT_A_STRETCH
         while ready:
-            soon = ready.popleft()
-            if soon.context is None:
-                soon.callback(*soon.arguments)
+            context, callback, arguments = ready.popleft()
+            if context is None:
+                callback(*arguments)
             else:
-                soon.context.run(soon.callback, *soon.arguments)
+                context.run(callback, *arguments)
             left -= 1
             if not left:
                 raise SpinningError(f"{_MOST_AT_A_STRETCH} callbacks ran, and none of them waited for anything")
@@ -119,7 +116,7 @@ class VirtualLoop(WithoutThreads, asyncio.AbstractEventLoop):
         context: Context | None = None,
     ) -> "_Soon":
         """Call something as soon as what runs now waits."""
-        soon = _Soon(callback, args, context)
+        soon = _Soon((context, callback, args))
         self._ready.append(soon)
         return soon
 

@@ -49,20 +49,21 @@ class Mishaps:
 
     def appending(self, process: Process, stage: Stage, entries: Sequence[Entry], epoch: int) -> None:
         """Judge what was written, and let something go wrong where it is due."""
-        story = self._story
-        if story.is_broken or (BUDGET in self._facts.deeds.excused and self._goes_round(process)):
+        facts, court = self._facts, self._story.court
+        if court.violation is not None or (BUDGET in facts.deeds.excused and self._goes_round(process)):
             raise KilledError
         if stage == "before":
-            process.passing = self._passing(entries)
             self._require_space(process)
+            passing = () if process.is_stale else self._passing(entries)
+            process.passing = () if self._strikes.passes([row for _, row in passing]) else passing
         elif stage == "unsynced":
-            self._facts.writes(entries)
+            facts.writes(entries)
         else:
-            self._facts.epoch = self._facts.epoch or epoch
-            story.court.wrote(process, entries, epoch)
-            if story.is_broken:
+            facts.epoch = facts.epoch or epoch
+            court.wrote(process, entries, epoch)
+            if court.violation is not None:
                 raise KilledError
-        if not process.is_stale:
+        if process.passing and not process.is_stale:
             for of, row in process.passing:
                 self._strike(process, of[stage], row, stage, entries)
 
@@ -102,8 +103,9 @@ class Mishaps:
 
     def shown(self, process: Process, entry: Entry) -> None:
         """Judge that an entry is shown."""
-        self._story.court.shown(process, entry)
-        if self._story.is_broken:
+        court = self._story.court
+        court.shown(process, entry)
+        if court.violation is not None:
             raise KilledError
 
     def answered(self, occurrence: Occurrence, answer: Taken | Refusal) -> None:
@@ -114,20 +116,19 @@ class Mishaps:
         """Judge what a sender met."""
         self._story.court.failed(fault)
 
-    def _passing(self, entries: Sequence[Entry]) -> list[tuple[Boundaries, int | None]]:
+    def _passing(self, entries: Sequence[Entry]) -> Sequence[tuple[Boundaries, int | None]]:
         """Give the boundaries of an append, with the rows that they belong to: a result is mostly written with the row that follows."""
         passing: list[tuple[Boundaries, int | None]] = []
         for entry in entries:
-            match entry:
-                case ResultEntry(key=key):
-                    passing.append((_OF_RESULTS, self._facts.row_of_key.get(key)))
-                case EventEntry():
-                    outcome = self._facts.outcome_of(entry)
-                    passing.append((_OF_ROWS, self._facts.row_of(outcome) if isinstance(outcome, Taken) else None))
-                case DecidedEntry():
-                    return [(_OF_DECISIONS, self._facts.row)]
-                case ResumedEntry():
-                    return [(_OF_RESUMPTIONS, self._facts.row)]
+            if type(entry) is ResultEntry:
+                passing.append((_OF_RESULTS, self._facts.row_of_key.get(entry.key)))
+            elif type(entry) is EventEntry:
+                outcome = self._facts.outcome_of(entry)
+                passing.append((_OF_ROWS, self._facts.row_of(outcome) if isinstance(outcome, Taken) else None))
+            elif type(entry) is DecidedEntry:
+                return [(_OF_DECISIONS, self._facts.row)]
+            elif type(entry) is ResumedEntry:
+                return [(_OF_RESUMPTIONS, self._facts.row)]
         return passing or [(_OF_ROWS, None)]
 
     def _require_space(self, process: Process) -> None:
@@ -276,9 +277,9 @@ class Mishaps:
     def damaged(self) -> Callable[[], None] | None:
         """Change a byte of the ledger, where that is due; give what changes it back."""
         file = self._story.files.get(RUN)
-        ends = [end for end, _ in frames(file.content)] if file is not None else []
         due = self._strikes.due("recovering", self._facts.row, "before")
-        if due != "damage" or file is None or len(ends) < _TWO:
+        ends = [end for end, _ in frames(file.content)] if due == "damage" and file is not None else []
+        if file is None or len(ends) < _TWO:
             return None
         at = self._chance.below(ends[-2], "byte")
         file.flip(at)

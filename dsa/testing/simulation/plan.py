@@ -5,7 +5,6 @@ Takes a subject and a seed, gives a `Plan`. A seed says all of it: the same seed
 
 import attrs
 
-from dsa.edge.binding import effect_names
 from dsa.meaning import Configuration, Occurrence
 from dsa.runtime.budgets import RUN, Limit
 from dsa.testing.graph import Move
@@ -32,12 +31,13 @@ class Plan:
     further: frozenset[int]
     limits: tuple[Limit, ...]
     _guide: Guide = attrs.field(repr=False)
+    #: After so many rows nothing is sent to the run any more.
+    longest: int = attrs.field(init=False)
     _known: dict[int, tuple[Configuration, Occurrence | None]] = attrs.field(factory=dict, repr=False)
 
-    @property
-    def longest(self) -> int:
-        """After so many rows nothing is sent to the run any more."""
-        return len(self.way) + _BEYOND
+    def __attrs_post_init__(self) -> None:
+        """Work out what is asked for again and again."""
+        self.longest = len(self.way) + _BEYOND
 
     @property
     def sends_first(self) -> bool:
@@ -49,7 +49,7 @@ class Plan:
     def intended(self, position: int, here: Configuration) -> Occurrence | None:
         """Give what comes next where so many rows were taken: as planned, else by chance. None when nothing can come."""
         known = self._known.get(position)
-        if known is None or known[0] != here:
+        if known is None or (known[0] is not here and known[0] != here):
             known = self._known[position] = (here, self._next(position, here))
         return known[1]
 
@@ -71,7 +71,6 @@ def plan_of(subject: Subject, seed: int) -> Plan:
     further = frozenset(chance.below(_WITHIN, "further", number) for number in range(count))
     limits: tuple[Limit, ...] = ()
     if lap and chance.happens(_LIMITED_PERCENT, "limited"):
-        emitted = {name for name, _ in effect_names(subject.machine)}
-        effect = chance.one_of((RUN, *sorted(emitted & subject.machine.answers.keys())), "limited effect")
+        effect = chance.one_of((RUN, *sorted(set(subject.emitted) & subject.machine.answers.keys())), "limited effect")
         limits = (Limit("calls", 1 + chance.below(_MOST_CALLS, "limit"), effect),)
     return Plan(seed, chance, aim, subject.guide.way(goal), further, limits, subject.guide)

@@ -98,7 +98,7 @@ class Process:
 
     `may_write` turns false when its store fails or says that another process has the run; `is_stale` when another one has it and
     this one may not know. `rival` is that other one. `has_run` says that it holds the run. `is_quiet` keeps faults away while it takes the run
-    over.
+    over. `passing` are the boundaries of the append that it makes, where a fault is due at one of them.
     """
 
     def __init__(self, number: int, around: Surroundings) -> None:
@@ -107,7 +107,7 @@ class Process:
         self.is_stale = self.is_quiet = self.has_run = False
         self.rival: Process | None = None
         self.ending: Rest | BaseException | None = None
-        self.passing: list[tuple[Boundaries, int | None]] = []
+        self.passing: Sequence[tuple[Boundaries, int | None]] = ()
         self.sent_at = -1
         self.seen = 0
         self.loop = VirtualLoop(around.time)  # type: ignore[abstract]  # what it lacks raises NotImplementedError
@@ -244,6 +244,13 @@ class Process:
         """Let what waits in it come to its end; nothing of that reaches anything."""
         self.die()
         self.play(lambda: False)
+
+    def forget(self) -> None:
+        """Take apart what refers to itself; it was buried, and nobody asks for it any more."""
+        handle = self._handle
+        for each in () if handle is None else (handle._driver, handle):  # noqa: SLF001  (nobody else has them)
+            vars(each).clear()
+        vars(self).clear()
 
     def may_hold(self) -> bool:
         """Ask for the run without taking it from anybody, and let go of it again; return whether it was given."""

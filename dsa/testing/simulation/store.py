@@ -80,6 +80,9 @@ class Contents:
     length: int
 
 
+_NOTHING = Contents("", (), b"", 0, None, 0)
+
+
 class DiskStore:
     """The store as one process has it open. `is_alive` tells whether a holder lives."""
 
@@ -93,7 +96,7 @@ class DiskStore:
             raise StoreError("there is a run of that id already")
         self._owner.before(entries)
         file.cut(0)
-        journal = DiskJournal(file, self._owner, run, first_link(run, text), 1)
+        journal = DiskJournal(file, self._owner, run, _first_link(run, text), 1)
         journal.write(f"new 1 {len(text)} {self._owner.name}\n{text}", entries)
         return journal
 
@@ -154,7 +157,7 @@ class DiskJournal:
         """Write a frame that begins with a head and has entries, and have it on the disk."""
         lines, link = [], self.head
         for line in map(dump_line, entries):
-            link = next_link(link, self.epoch, line)
+            link = _next_link(link, self.epoch, line)
             lines.append(line)
         self._file.write(_frame(head + "\n".join((*lines, link.hex()))))
         self._end, self.head = len(self._file.content), link
@@ -195,7 +198,7 @@ def _frame(body: str) -> bytes:
 def frames(content: bytearray, begin: int = 0) -> Iterator[tuple[int, str]]:
     """Give the frames that are whole, each with the place where it ends, until one is not."""
     at = begin
-    while (body := _body(content, at)) is not None:
+    while at < len(content) and (body := _body(content, at)) is not None:
         at += _HEAD_LENGTH + len(body)
         yield at, body.decode("utf-8", "surrogatepass")
 
@@ -210,35 +213,44 @@ def _body(content: bytearray, at: int) -> bytes | None:
 
 
 def contents(run: str, file: File) -> Contents | None:
-    """Read and verify a file; None when no run was begun in it. Raises DamageError."""
-    text, epoch, holder, link, length = "", 0, None, b"", 0
-    entries: list[Entry] = []
-    for end, body in frames(file.content):
+    """Read and verify a file; None when no run was begun in it. Raises DamageError. What was read before of the same bytes is not read again."""
+    found: Contents = file.read or _NOTHING
+    text, epoch, holder, link, length = found.text, found.epoch, found.holder, found.link, found.length
+    entries = [*found.entries]
+    for end, body in frames(file.content, length):
         head, _, rest = body.partition("\n")
         word, number, *said = head.split(" ", 2)
         epoch = int(number)
         if word == "new":
             size, _, holder = said[0].partition(" ")
             text, rest = rest[: int(size)], rest[int(size) :]
-            link = first_link(run, text)
+            link = _first_link(run, text)
         if word in _WITH_ENTRIES:
             *lines, written = rest.split("\n")
             for line in lines:
-                link = next_link(link, epoch, line)
+                link = _next_link(link, epoch, line)
                 entries.append(_entry(line))
             require_chain(run, len(entries), link, written)
         else:
             holder = said[0] if word == "hold" else None
         length = end
+    if length == found.length == len(file.content):
+        return found if entries else None
     if any(_body(file.content, head.start()) is not None for head in _HEAD.finditer(file.content, length)):
         raise DamageError("it is not what was written", run, len(entries))
-    return Contents(text, tuple(entries), link, epoch, holder, length) if entries else None
+    file.read = Contents(text, tuple(entries), link, epoch, holder, length)
+    return file.read if entries else None
 
 
 def require_chain(run: str, count: int, link: bytes, written: str) -> None:
     """Raise DamageError unless the chain is the one that was written."""
     if link.hex() != written:
         raise DamageError("it is not what was written", run, count)
+
+
+#: Runs of one machine begin alike: most have their first links in common.
+_first_link = lru_cache(maxsize=16)(first_link)
+_next_link = lru_cache(maxsize=16_384)(next_link)
 
 
 @lru_cache(maxsize=65_536)

@@ -302,3 +302,12 @@ class Story:
             return intended.event
         self.facts.deeds.unplanned = True
         return self.plan.chance.one_of(known, "answer", effect, self.facts.position)
+
+
+def forget(story: Story) -> None:
+    """Take a story apart that nobody asks any more: it refers to itself, and so is gone at once, and need not be looked for."""
+    for process in story.processes.values():
+        process.forget()
+    for each in (*vars(story).values(), story):
+        if isinstance(each, Acts | Court | Mishaps | Story | World):
+            vars(each).clear()

@@ -4,6 +4,7 @@ Is asked at every boundary that a run passes, gives a fault or none; keeps what 
 """
 
 from collections import Counter
+from collections.abc import Sequence
 
 from dsa.testing.simulation.chance import Chance
 from dsa.testing.simulation.faults import FITTING, Boundary, Fault, Triple
@@ -53,6 +54,16 @@ class Strikes:
             return None
         fitting = [fault for fault in FITTING[boundary] if boundary not in _STAGED or _fits(fault, stage)]
         return self._chance.one_of(fitting, "further", self._visits)
+
+    def passes(self, rows: Sequence[int | None]) -> bool:
+        """Pass the boundaries of an append of rows, at all of its stages; only where nothing is due at any of them, and tell whether that is so."""
+        first, last = self._visits, self._visits + len(_STAGES) * len(rows)
+        if not self._has_struck and self._aim.row in rows:
+            return False
+        if self._further and any(first < visit <= last for visit in self._further):
+            return False
+        self._visits = last
+        return True
 
     def came(self, boundary: Boundary, row: int | None, fault: Fault) -> None:
         """Take note that a fault has struck."""

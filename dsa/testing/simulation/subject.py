@@ -12,9 +12,11 @@ from dsa.checks.monitors import Monitored, is_monitor
 from dsa.claims import show
 from dsa.compiled_step import compiled_step
 from dsa.declarations import Effect
+from dsa.edge.binding import effect_names
 from dsa.lang import digest
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken
+from dsa.runtime.ledger import EventEntry
 from dsa.runtime.policies import Policy
 from dsa.testing.graph import Graph, graph_of
 from dsa.testing.simulation.faults import RowFacts, Triple, possible, rows_of
@@ -36,6 +38,8 @@ class Subject:
     handlers: Mapping[str, Policy] = attrs.field(factory=dict)
     properties: tuple[tuple[str, Monitored], ...] = ()
 
+    #: What events are to the table, by all that it looks at: most runs take the same.
+    occurrences: dict[tuple[object, ...], Occurrence] = attrs.field(factory=dict, init=False, repr=False)
     #: What the properties said of the rows that runs have taken, by these; most runs take the same.
     known: dict[tuple[Occurrence, ...], str | None] = attrs.field(factory=dict, init=False, repr=False)
 
@@ -80,6 +84,11 @@ class Subject:
         return {effect.name: effect for effect in self.machine.effects}
 
     @cached_property
+    def emitted(self) -> tuple[str, ...]:
+        """The effects that rows emit."""
+        return tuple(name for name, _ in effect_names(self.machine))
+
+    @cached_property
     def has_timers(self) -> bool:
         """Tell whether any row is a timer's."""
         return any(row.is_timer for row in self.machine.transitions)
@@ -87,6 +96,14 @@ class Subject:
     def prepare(self) -> None:
         """Work out what all stories share, before they are shared out. Raises TooLargeError."""
         _ = self.triples, self.guide, self.step, self.digest
+
+    def occurrence(self, event: EventEntry) -> Occurrence:
+        """Give what the table looks at of an event: its data is nothing to it."""
+        key = event.event, event.verdicts, event.source
+        found = self.occurrences.get(key)
+        if found is None:
+            found = self.occurrences[key] = Occurrence(*key)
+        return found
 
     def declared(self, effect: str) -> Effect:
         """Give what the Effects table says of an effect, or that it says nothing."""

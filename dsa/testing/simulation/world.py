@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 
 import attrs
 
-from dsa.edge.binding import Bindings, effect_names
+from dsa.edge.binding import Bindings
 from dsa.edge.effects import BAD_ANSWER
 from dsa.meaning import Occurrence
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, GuardInterface, GuardResult, PromptTemplate
@@ -85,14 +85,15 @@ class World:
         self._facts, self._plan, self._deeds = facts, plan, facts.deeds
         self._is_calm, self._tell = is_calm, tell
         self._machine, self._handlers = facts.machine, facts.subject.handlers
+        self._guards = {guard.name: _Guard(guard.name, self) for guard in self._machine.guards}
+        model = _Model(self)
+        self._models = defaultdict[str, GeneratorInterface](lambda: model)
         self.calls: list[Call] = []
 
     def binding(self, caller: Caller) -> Bindings:
         """Give what a process binds to the names of the table."""
-        effects = {name: partial(self._perform, caller) for name, _ in effect_names(self._machine)}
-        guards = {guard.name: _Guard(guard.name, self) for guard in self._machine.guards}
-        model = _Model(self)
-        return Bindings(effects, guards, defaultdict(lambda: model), _NO_SECRETS)
+        effects = dict.fromkeys(self._facts.subject.emitted, partial(self._perform, caller))
+        return Bindings(effects, self._guards, self._models, _NO_SECRETS)
 
     def waiting(self, caller: Caller) -> list[Call]:
         """Give the calls of a process that can be let go on; those that are over are forgotten."""
@@ -120,7 +121,7 @@ class World:
         if call.fate == "lost":
             await asyncio.get_running_loop().create_future()
         steps = await self._steps(call, action, context)
-        events = [step.payload.get("event") for step in steps if step.type == "event"]
+        events = [step.content.get("event") for step in steps if step.type == "event"]
         return self._gave(key, str(events[0]) if events else "", steps)
 
     def _is_over_at_once(self, call: Call) -> bool:

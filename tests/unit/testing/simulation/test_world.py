@@ -138,7 +138,7 @@ def test_a_guard_says_what_is_intended_and_the_same_when_asked_again():
         place = next((n for n, move in enumerate(plan.way) if move.occurrence.verdicts), None)
         if place is not None:
             known.configuration = about.guide.where(plan.way[place])
-            known.occurrences = [move.occurrence for move in plan.way[:place]]
+            known.position = place
             said = dict(plan.way[place].occurrence.verdicts)["g"]
             found = guard.validate(Artifact("x"))
             assert (found.passed, found.fatal) == (said == "passed", said == "fatal")
