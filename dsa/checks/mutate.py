@@ -20,8 +20,9 @@ from dsa.checks.proof.conclusion import Finding
 from dsa.checks.proof.safety import Safety
 from dsa.checks.proof.session import Session
 from dsa.checks.properties import Questions
-from dsa.checks.reached import from_explorations, start_outside
+from dsa.checks.reached import from_explorations
 from dsa.checks.scenarios import run_scenarios
+from dsa.checks.table_faults import start_outside
 from dsa.checks.verdicts import judged_at
 from dsa.claims import show
 from dsa.declarations import STAY, Assign, Emit, Revoke, Transition

@@ -12,7 +12,6 @@ from dsa.checks.explore import Exploration, Witness
 from dsa.checks.places import cell, changed_by, place, read_by, show_relevant, show_rows
 from dsa.declarations import OUTSIDE, STAR, STAY, Emit, Transition
 from dsa.errors import Diagnostic, Severity, Span
-from dsa.expr import show_value
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Taken, after_effects, candidates, step
 from dsa.trace import show_events, show_occurrence, show_values
@@ -32,19 +31,6 @@ def from_explorations(explorations: Sequence[Exploration], *, given: bool = Fals
                 found.append(diagnostic)
     if all(exploration.complete for exploration in explorations):
         found += _never_reached(explorations, "warning" if given else "error")
-    return tuple(found)
-
-
-def start_outside(machine: Machine) -> tuple[Diagnostic, ...]:
-    """Give the variables whose initial value lies outside their domain at the machine's parameter values."""
-    found = []
-    for variable, value in zip(machine.variables, machine.initial_values, strict=True):
-        values = machine.values_of[variable.name]
-        if not values.contains(value):
-            at = show_values(machine.constants.items())
-            message = f"{variable.name} starts as {show_value(value)}, outside {values}" + (f", at {at}" if at else "")
-            hint = "give it an initial value and bounds that fit all values of the parameters"
-            found.append(Diagnostic("DSA205", "error", message, place(variable.span), hint))
     return tuple(found)
 
 

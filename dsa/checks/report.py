@@ -7,13 +7,12 @@ from collections.abc import Mapping
 
 import attrs
 
-from dsa.checks.definition4 import definition4
 from dsa.checks.engines.found import Engine, Limits, Progress
 from dsa.checks.explore import MAX_STATES, Clock, Exploration, explore
-from dsa.checks.graph import dead_ends, unused, vain_effects
 from dsa.checks.properties import Questions
-from dsa.checks.reached import from_explorations, start_outside
+from dsa.checks.reached import from_explorations
 from dsa.checks.scenarios import ScenarioResult, from_scenarios, run_scenarios
+from dsa.checks.table_faults import row_findings, start_outside
 from dsa.checks.verdicts import Judged, PropertyResult, combined, from_judged, judged_at
 from dsa.errors import Diagnostic
 from dsa.expr import Value
@@ -72,7 +71,7 @@ def check(
             found_at.append(look.at(attrs.evolve(system, machine=there)))
     explorations, judged = tuple(e for e, _ in found_at), tuple(j for _, j in found_at)
     results = run_scenarios(machine)
-    found = [*outside, *dead_ends(machine), *vain_effects(machine), *definition4(machine), *unused(machine)]
+    found = [*outside, *row_findings(machine)]
     if explorations:
         found += from_explorations(explorations, given=parameters is not None)
     found += [*from_scenarios(machine, results), *from_judged(machine, judged)]

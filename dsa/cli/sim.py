@@ -8,6 +8,7 @@ from functools import partial
 
 import click
 
+from dsa.checks.table_faults import require_sound
 from dsa.cli.parameters import param_option, parse_parameters
 from dsa.cli.progress import show_line
 from dsa.cli.run import machine_document
@@ -75,10 +76,11 @@ def command(
 
 
 def _subject(file: str, parameters: tuple[str, ...]) -> Subject:
-    """Give what is simulated: the machine as its own document says it, with the properties of FILE. Raises DocumentError, TooLargeError."""
+    """Give what is simulated: the machine as its own document says it, with the properties of FILE. Raises DocumentError, MachineError, TooLargeError."""
     document = machine_document(file)
     values = parse_parameters(parameters)
     machine = load(file if document == locate(file) else str(document)).at(values)
+    require_sound(machine)
     warn_of_errors(file, machine, "what is found may be the table's fault")
     subject = Subject(machine, read_text(document), handlers_of(machine), monitored(load(file)))
     if not subject.triples:

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import attrs
 
+from dsa.checks.table_faults import require_sound
 from dsa.edge.binding import Bindings
 from dsa.edge.clock import Clock
 from dsa.edge.deciding import require_decidable, settled
@@ -136,7 +137,8 @@ class Runs(RunArchive):
         return setup_of(document, options, self._nested(options, document.path), self._config)
 
     def begin(self, setup: Setup, *, run_id: str = "", on_moment: OnMoment | None = None) -> RunHandle:
-        """Return a new run that nothing drives yet. Nothing of it exists before its first entry is durable. Raises SecretError."""
+        """Return a new run that nothing drives yet. Nothing of it exists before its first entry is durable. Raises SecretError, MachineError."""
+        require_sound(setup.machine)
         require_no_secret(setup.text, setup.binding.secrets)
         machine, secrets = setup.machine, setup.binding.secrets
         run_id = run_id or new_run_id(machine.name)
@@ -156,8 +158,8 @@ class Runs(RunArchive):
     ) -> RunHandle:
         """Take up a run and go on with it: where it was cut off, where a failure stopped it, or where it waits.
 
-        Raises UnknownRunError, HeldError, OtherMachineError, ReplayError, DamageError, BindingError; DoubtError and OccurrenceError for what
-        cannot be said to it. Then nothing has changed.
+        Raises UnknownRunError, HeldError, OtherMachineError, ReplayError, DamageError, BindingError, MachineError; DoubtError and OccurrenceError
+        for what cannot be said to it. Then nothing has changed.
         """
         handle = self.hold(run_id, options=options, resumption=resumption, on_moment=on_moment)
         handle.start(*occurrences)
@@ -278,6 +280,8 @@ class Runs(RunArchive):
         source = self._sources.get(run.run_id) or self._bindings_of(machine.name)
         now = as_started(first, options, source, self._config)
         path = Path(known["file"]) if known.get("file") else None
+        if not run.finished:
+            require_sound(machine)
         try:
             binding = bound(machine, now, path, self._nested(now, path), known)
         except BindingError:

@@ -27,7 +27,7 @@ from documents import slowest
 from markdown_it import MarkdownIt
 from timing import median_ratio, missed, process_seconds, rounds, verdict
 
-from dsa.checks import check
+from dsa.checks.report import check
 from dsa.compiled_step import CompiledStep, compiled_step
 from dsa.declarations import Emit, Event, State, Transition
 from dsa.edge.files import load

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dsa.checks import check
+from dsa.checks.report import check
 from dsa.edge.files import read_document
 from dsa.errors import CODES, Diagnostic
 

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from dsa.checks import check
+from dsa.checks.report import check
 from dsa.edge.files import load, shipped
 from dsa.errors import CODES
 from dsa.lang.columns import COLUMNS

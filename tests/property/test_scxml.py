@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from repository import SMALL, all_machines
 
-from dsa.checks import explore
+from dsa.checks.explore import explore
 from dsa.expr import OUTCOMES
 from dsa.lang import dumps
 from dsa.lang.from_scxml import from_scxml

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from repository import all_machines, shipped_machines
 
-from dsa.checks import explore
+from dsa.checks.explore import explore
 from dsa.errors import OccurrenceError
 from dsa.machine import read_guards
 from dsa.meaning import Configuration, Occurrence, Taken, start, step

@@ -11,7 +11,7 @@ from dsa.checks.proof.candidates import candidates, table
 from dsa.checks.proof.induction import Induction, Lemmas, Region, Slicer, whole
 from dsa.checks.proof.logic import Logic
 from dsa.checks.proof.samples import EXAMPLES, Sample, Sampler, every_valuation, valuations
-from dsa.checks.reached import start_outside
+from dsa.checks.table_faults import start_outside
 from dsa.claims import Always, Never
 from dsa.expr import Expr, Value
 from dsa.machine import Machine

@@ -4,9 +4,9 @@ import families
 import pytest
 from example_machines import dual_state, emits, jugs, states, two_phase_commit
 
-from dsa.checks import check
 from dsa.checks.engines.found import Limits
 from dsa.checks.properties import Questions, judge
+from dsa.checks.report import check
 from dsa.claims import Always, AtMost, EverywherePossible, Expected, LeadsTo, Never, OnlyAfter, Possible, Unchanged
 from dsa.declarations import Event, Transition
 from dsa.edge.files import locate

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from dsa.checks import check
+from dsa.checks.report import check
 from dsa.lang import loads
 
 CLAIMS = "- always retries <= rmax\n- on g.failed or g.fatal: satisfied unchanged"

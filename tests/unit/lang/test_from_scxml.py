@@ -2,7 +2,7 @@
 
 import pytest
 
-from dsa.checks import explore
+from dsa.checks.explore import explore
 from dsa.expr import unparse
 from dsa.lang.from_scxml import from_scxml
 from dsa.lang.scxml_exprs import ForeignError, read_foreign

@@ -9,7 +9,7 @@ from benchmarks.tasks.oracles import calls_of
 from benchmarks.tasks.prompts import published_prompt
 from benchmarks.tasks.tasks import DOCUMENTS, KATAS, PUBLISHED, SETS, task_named, tasks_named
 
-from dsa.checks import check
+from dsa.checks.report import check
 from dsa.edge.files import load
 from dsa.generators.scripted import parse_script
 from dsa.lang import formatted

@@ -1,0 +1,56 @@
+"""What `dsa check` finds without exploring also stops whatever would run the table."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from kept_runs import RUN, begun, keep
+
+import dsa
+from dsa.edge.files import load
+from dsa.errors import MachineError
+from dsa.runs.setup import Setup
+
+FAULT = "DSA210: workflow state (satisfied) is set although the row can be taken on g.failed"
+COMMANDS = {"check": (1, ()), "run": (2, ("Write add",)), "sim": (2, ("--seeds", "1"))}
+
+
+@pytest.fixture
+def faulty(tmp_path):
+    """Write the shipped machine with one update more, in the row for a failed guard."""
+    text = (Path(dsa.__file__).parents[1] / "machines" / "dual_state" / "machine.md").read_text(encoding="utf-8")
+    sound = "| g.failed and retries < rmax | retries += 1 "
+    assert sound in text
+    file = tmp_path / "faulty.md"
+    file.write_text(text.replace(sound, f"{sound.rstrip()}; satisfied = true "), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_command_refuses_faulty_table(faulty, command):
+    code, words = COMMANDS[command]
+    done = subprocess.run(
+        [Path(sys.executable).with_name("dsa"), command, faulty.name, *words],
+        capture_output=True, text=True, cwd=faulty.parent, check=False,
+    )  # fmt: skip
+    assert (done.returncode, FAULT in done.stdout + done.stderr) == (code, True)
+    assert "faulty.md:49:" in done.stdout + done.stderr
+    assert not (faulty.parent / ".dsa").exists()
+
+
+def test_start_refuses_faulty_table(faulty):
+    with pytest.raises(MachineError, match="DSA210"):
+        dsa.run(faulty, "Write add", bindings=dsa.Bindings({}), where="memory:")
+
+
+def test_begin_refuses_faulty_machine(faulty):
+    with dsa.open_runs("memory:") as runs, pytest.raises(MachineError, match="DSA210"):
+        runs.begin(Setup(load(str(faulty)), dsa.Bindings({})))
+
+
+def test_resume_refuses_faulty_table(faulty, tmp_path):
+    text = faulty.read_text(encoding="utf-8")
+    keep(tmp_path / ".dsa", begun(text).ledger, text)
+    with dsa.open_runs(tmp_path / ".dsa") as runs, pytest.raises(MachineError, match="DSA210"):
+        runs.hold(RUN)
