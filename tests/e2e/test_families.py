@@ -2,10 +2,10 @@
 
 import families
 import pytest
+from plain import search
 
 from dsa.checks import check
 from dsa.checks.engines.found import Limits
-from dsa.checks.engines.plain import search
 from dsa.ground import ground
 from dsa.meaning import Taken, start, step
 from dsa.system import closed_system
