@@ -116,9 +116,8 @@ class Certifier:
             return all(held)
         keys = [" ".join([place.state, *sorted(place.outstanding)]) for place in system.locations]
         lemmas = _lemmas(keys, form, evidence)
-        given = {
-            "lemmas": {key: [*dict.fromkeys([*self._faultless.get(key, ()), *lemmas.get(key, ())])] for key in keys}
-        }
+        known = {key: [*dict.fromkeys([*self._faultless.get(key, ()), *lemmas.get(key, ())])] for key in keys}
+        given = {"lemmas": known}
         if isinstance(evidence, Ranked):
             given["ranks"] = _ranks(keys, evidence)
         if self._prover is None:

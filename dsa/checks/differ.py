@@ -48,9 +48,8 @@ def compare(pair: Pair, here: Both, limits: Limits) -> Comparison:
     """Compare two machines from where they are."""
     apart = pair.apart(here)
     if apart is not None:
-        return Comparison(
-            "DIFFERENT", 1, Parting((), None, Reaction(here[0], said=apart[0]), Reaction(here[1], said=apart[1]))
-        )
+        old, new = (Reaction(one, said=said) for one, said in zip(here, apart, strict=True))
+        return Comparison("DIFFERENT", 1, Parting((), None, old, new))
     search = _Search(pair, here)
     try:
         return search.run(limits)
@@ -172,9 +171,7 @@ class _Known:
         found = self._refused.get(self._key(trouble, of_new=True), {})
         said = dict(trouble.verdicts)
         ways = [
-            verdicts
-            for verdicts in self._ways(trouble)
-            if all(said.get(guard, outcome) == outcome for guard, outcome in verdicts)
+            way for way in self._ways(trouble) if all(said.get(guard, outcome) == outcome for guard, outcome in way)
         ]
         return bool(ways) and any(refused.issuperset(ways) for refused in found.values())
 

@@ -62,12 +62,8 @@ class Moves:
         for event in machine.event_named.values():
             rows = machine.rows_for(here.state, event.name)
             is_failure = event.name == f"{event.origin}.failed" and event.origin in machine.answers
-            if event.origin == OUTSIDE:
-                comes = bool(rows)
-            else:
-                comes = event.origin in here.outstanding and (
-                    not is_failure or event.origin in machine.failures_handled
-                )
+            is_read = not is_failure or event.origin in machine.failures_handled
+            comes = bool(rows) if event.origin == OUTSIDE else is_read and event.origin in here.outstanding
             if comes:
                 yield (event.name, None), Coming(bool(rows), read_guards(rows), event.origin != OUTSIDE)
         for source, timer in machine.armed(here.state):

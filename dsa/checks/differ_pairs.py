@@ -161,9 +161,8 @@ class Pair:
 
     def reactions(self, here: Both, way: Way, words: Words = ("", "")) -> tuple[Reaction, Reaction]:
         """Give what each makes of something, for telling it; `words` are said in place of what is not empty there."""
-        return self._reaction(self.old, here[0], way.old, words[0]), self._reaction(
-            self.new, here[1], way.new, words[1]
-        )
+        old = self._reaction(self.old, here[0], way.old, words[0])
+        return old, self._reaction(self.new, here[1], way.new, words[1])
 
     def _reaction(self, moves: Moves, here: Configuration, occurrence: Occurrence, words: str) -> Reaction:
         outcome = None if words else moves.react(here, occurrence)
@@ -176,10 +175,8 @@ class Pair:
         """Tell whether both make the same of something, and where that leads; None when nothing is taken."""
         old, new = self.old.react(here[0], way.old), self.new.react(here[1], way.new)
         if isinstance(old, Taken) and isinstance(new, Taken):
-            there = (old.configuration, new.configuration)
-            return old.effects == new.effects and old.cancelled == new.cancelled and self._alike_after(
-                here, old, new
-            ), there
+            same = old.effects == new.effects and old.cancelled == new.cancelled and self._alike_after(here, old, new)
+            return same, (old.configuration, new.configuration)
         if isinstance(old, Taken) or isinstance(new, Taken):
             return False, None
         unknown = "invalid_state" if way.is_strange else ""

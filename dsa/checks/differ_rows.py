@@ -25,9 +25,8 @@ class _Row:
 
     def __init__(self, machine: Machine, row: Transition) -> None:
         self.row = row
-        updates = sorted(
-            (u.variable, canonical(u.value) if isinstance(u, Assign) else None) for u in row.updates
-        )  # at most one of each variable, so that nothing else is compared
+        # at most one of each variable, so that nothing else is compared
+        updates = sorted((u.variable, canonical(u.value) if isinstance(u, Assign) else None) for u in row.updates)
         self.meaning: _Meaning = (
             row.source,
             ("after", row.duration_ms) if row.is_timer else row.event,
@@ -63,14 +62,10 @@ def _row_changes(old: Machine, new: Machine) -> Iterator[Change]:
     for match in (_same_place, _moved):
         matched += _paired(left, added, match)
     yield from (_changed(one, other) for one, other in sorted(matched, key=lambda pair: line_at(pair[0].row.span) or 0))
-    yield from (
-        Change("control", "transition", "removed", str(row), line_at(row.span), None, _cells(row, None))
-        for row in _rows(left)
-    )
-    yield from (
-        Change("control", "transition", "added", str(row), None, line_at(row.span), _cells(None, row))
-        for row in _rows(added)
-    )
+    for row in (each.row for each in left):
+        yield Change("control", "transition", "removed", str(row), line_at(row.span), None, _cells(row, None))
+    for row in (each.row for each in added):
+        yield Change("control", "transition", "added", str(row), None, line_at(row.span), _cells(None, row))
 
 
 def _without_same(ones: list[_Row], others: list[_Row]) -> list[_Row]:
@@ -102,23 +97,15 @@ def _paired(left: list[_Row], added: list[_Row], match: _Match) -> Iterator[tupl
             yield one, other
 
 
-def _rows(rows: list[_Row]) -> Iterator[Transition]:
-    return (each.row for each in rows)
-
-
 def _changed(one: _Row, other: _Row) -> Change:
     details = _cells(one.row, other.row)
-    meant = {
-        column for column, mine, theirs in zip(_COLUMNS, one.meaning, other.meaning, strict=True) if mine != theirs
-    }
+    pairs = zip(_COLUMNS, one.meaning, other.meaning, strict=True)
+    meant = {column for column, mine, theirs in pairs if mine != theirs}
     told = tuple(detail for detail in details if detail.field in meant)
-    if "target" in meant and not any(
-        detail.field == "target" for detail in told
-    ):  # the same parent enters another child
+    if "target" in meant - {detail.field for detail in told}:  # the same parent enters another child
         told = (*told, Detail("target", str(one.meaning[-1]), str(other.meaning[-1])))
-    return Change(
-        "control", "transition", "changed", str(one.row), line_at(one.row.span), line_at(other.row.span), told
-    )
+    old_line, new_line = line_at(one.row.span), line_at(other.row.span)
+    return Change("control", "transition", "changed", str(one.row), old_line, new_line, told)
 
 
 def _cells(old: Transition | None, new: Transition | None) -> tuple[Detail, ...]:

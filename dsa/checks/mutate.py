@@ -394,11 +394,8 @@ def _same_configuration(mine: System, command: Command, theirs: System, other: C
     there = mine.locations[command.target] == theirs.locations[other.target]
     if not there or command.effects != other.effects or _timers(command) != _timers(other):
         return FALSE
-    assigned = sorted({*command.after, *other.after})
-    values = (Name(name, "variable") for name in assigned)
-    return all_of(
-        compared(command.after.get(name.name, name), "==", other.after.get(name.name, name)) for name in values
-    )
+    assigned = ((name, Name(name, "variable")) for name in sorted({*command.after, *other.after}))
+    return all_of(compared(command.after.get(n, kept), "==", other.after.get(n, kept)) for n, kept in assigned)
 
 
 def _timers(command: Command) -> frozenset[Promise]:

@@ -94,10 +94,8 @@ def _taken(system: System, condition: "_AtCommand") -> Iterator[Sight]:
 
 def _changes(system: System, trigger: Expr, expressions: tuple[Expr, ...]) -> Iterator[Sight]:
     def changed(command: Command) -> Expr:
-        differs = (
-            compared(at_location(system, command.source, expr), "!=", after(system, command, expr))
-            for expr in expressions
-        )
+        here = command.source
+        differs = (compared(at_location(system, here, e), "!=", after(system, command, e)) for e in expressions)
         return all_of([after(system, command, trigger), any_of(differs)])
 
     return _taken(system, changed)

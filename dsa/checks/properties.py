@@ -70,9 +70,8 @@ class Questions:
 
     def __init__(self, system: System, forms: Sequence[Form]) -> None:
         self.system, self.forms = system, tuple(dict.fromkeys(forms))
-        self.plain: dict[Form, Observed] = {
-            form: observed(system, form) for form in self.forms if isinstance(form, _WITHOUT_MEMORY)
-        }
+        plain = [form for form in self.forms if isinstance(form, _WITHOUT_MEMORY)]
+        self.plain: dict[Form, Observed] = {form: observed(system, form) for form in plain}
         self.subjects = {form: observed(system, Possible(what)) for form in self.forms if (what := subject(form))}
 
     @cached_property
@@ -249,10 +248,8 @@ class _Judging:
         """Give the judgement if everything was searched, else UNKNOWN."""
         if searched.complete:
             return judgement
-        limit = stopped_by(searched.found, self._limits)
-        why = searched.system.left_out or (
-            f"the search stopped at {limit}, after {searched.found.configurations} configurations",
-        )
+        limit, count = stopped_by(searched.found, self._limits), searched.found.configurations
+        why = searched.system.left_out or (f"the search stopped at {limit}, after {count} configurations",)
         return Judgement("UNKNOWN", "; ".join(why))
 
 

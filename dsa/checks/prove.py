@@ -203,18 +203,14 @@ class _Proving:
         if fault is not None:
             how = f"{show_occurrence(fault.occurrence)} is refused in {where} ({fault.reason})"
         else:
-            how = (
-                f"nothing can happen in {where}"
-                if owed.name == "deadlock"
-                else f"starts with {show_values(trace.values)}"
-            )
+            starts = f"starts with {show_values(trace.values)}"
+            how = f"nothing can happen in {where}" if owed.name == "deadlock" else starts
         return attrs.evolve(draft, verdict="VIOLATED", how=how, trace=trace, values=trace.parameters)
 
     def _definition4(self, machine: Machine) -> Proof:
         broken = [found for found in definition4(machine) if found.severity == "error"]
-        draft = Proof(
-            "definition4", "workflow state is set by guards that passed (Definition 4)", 0, "PROVED", "row by row"
-        )
+        text = "workflow state is set by guards that passed (Definition 4)"
+        draft = Proof("definition4", text, 0, "PROVED", "row by row")
         if not broken:
             return attrs.evolve(draft, evidence=Inductive())
         first = broken[0]
@@ -249,9 +245,8 @@ class _Proving:
         if what is None:
             return ""
         session = self._session
-        return (
-            "" if met(session.sampler, observed(session.system, Possible(what)), session.own_samples) else unparse(what)
-        )
+        found = met(session.sampler, observed(session.system, Possible(what)), session.own_samples)
+        return "" if found else unparse(what)
 
     def _judged(self, form: Form) -> Finding | Proof:
         """Prove a property, or find a violation of it."""

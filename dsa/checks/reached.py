@@ -77,22 +77,12 @@ def _impossible(exploration: Exploration, witness: Witness) -> Diagnostic:
     match witness.refusal.reason:
         case "ambiguous":
             message = f"{show_rows(rows)} are enabled at once in {state} on {what}{where}"
-            return Diagnostic(
-                "DSA304",
-                "error",
-                message,
-                cell(rows[-1], "if"),
-                "make one condition exclude the other, or write 'else'",
-            )
+            hint = "make one condition exclude the other, or write 'else'"
+            return Diagnostic("DSA304", "error", message, cell(rows[-1], "if"), hint)
         case "out_of_domain":
             message = f"{witness.refusal.message}, in {state} on {what}{where}"
-            return Diagnostic(
-                "DSA306",
-                "error",
-                message,
-                cell(rows[0], "update"),
-                "bound it in the row's condition, or widen the domain",
-            )
+            hint = "bound it in the row's condition, or widen the domain"
+            return Diagnostic("DSA306", "error", message, cell(rows[0], "update"), hint)
         case _:
             message = f"{witness.refusal.message} when {state} on {what} emits it again{where}"
             hint = "write 'cancel EFFECT' before it, or wait for its answer"
@@ -160,10 +150,8 @@ def _deadlock(exploration: Exploration, configuration: Configuration) -> Diagnos
     pairs = zip((variable.name for variable in machine.variables), configuration.values, strict=True)
     at = show_values(pairs)
     where = f"{state} at {at}" if at else state
-    message = (
-        f"deadlock in {where}: it is not final, nothing is outstanding, and nothing is accepted; "
-        f"{_reach(exploration, configuration)}"
-    )
+    reach = _reach(exploration, configuration)
+    message = f"deadlock in {where}: it is not final, nothing is outstanding, and nothing is accepted; {reach}"
     hint = "add a row for what can happen here, emit an effect that has answers on the way in, or make it final"
     return Diagnostic("DSA308", "error", message, place(machine.state_named[state].span), hint)
 

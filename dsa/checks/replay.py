@@ -63,9 +63,8 @@ def replay(machine: Machine, record: Recorded) -> Replay:
     for number, recorded in enumerate(() if mismatch else record.steps, 1):
         after, wrong = _again(there, here, recorded)
         if wrong:
-            mismatch = Mismatch(
-                number, f"step {number}, {show_occurrence(recorded.occurrence)} in {here.state}: {wrong}"
-            )
+            what = show_occurrence(recorded.occurrence)
+            mismatch = Mismatch(number, f"step {number}, {what} in {here.state}: {wrong}")
             break
         here = after
         fitting.append(recorded.occurrence)
@@ -75,9 +74,8 @@ def replay(machine: Machine, record: Recorded) -> Replay:
     for claim in there.properties:
         found = monitor(claim.form, run, ended=ended) if is_monitor(claim.form) else None
         watched.append(Observation(text_of(claim), claim.span.line if claim.span else 0, found, claim))
-    return Replay(
-        follow(there, fitting), mismatch, tuple(watched), len(record.steps), None if mismatch else record.loop
-    )
+    trace, loop = follow(there, fitting), None if mismatch else record.loop
+    return Replay(trace, mismatch, tuple(watched), len(record.steps), loop)
 
 
 def _compared_start(machine: Machine, record: Recorded, here: Configuration) -> str:

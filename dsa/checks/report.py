@@ -122,10 +122,10 @@ class _Look:
 def _assumptions(machine: Machine) -> tuple[str, ...]:
     """Say of which effects nobody handles the failure: the run stops there, and can be resumed (S7)."""
     unhandled = [effect for effect in machine.answers if effect not in machine.failures_handled]
+    if not unhandled:
+        return ()
     rows = " or ".join(f"{effect}.failed" for effect in unhandled)
-    return (
-        (f"no row is for {rows}: such a failure stops the run where it is, with its ledger kept",) if unhandled else ()
-    )
+    return (f"no row is for {rows}: such a failure stops the run where it is, with its ledger kept",)
 
 
 def _valuations(machine: Machine, parameters: Mapping[str, Value] | None) -> tuple[Machine, ...]:
@@ -140,9 +140,8 @@ def _sorted(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Sort by place; of a dead end, keep what explains it: unreachable, or else without a way out."""
     ends = {f.span for f in found if f.code == "DSA303"}
     lost = {f.span for f in found if f.code == "DSA301"}
-    kept = [
-        f for f in found if not (f.code == "DSA308" and f.span in ends) and not (f.code == "DSA303" and f.span in lost)
-    ]
+    explained = {"DSA308": ends, "DSA303": lost}
+    kept = [f for f in found if f.span not in explained.get(f.code, ())]
     return tuple(sorted(kept, key=lambda f: (*_rank(f), f.span.path, f.span.line, f.code, f.span.column, f.message)))
 
 

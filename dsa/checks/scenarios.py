@@ -157,11 +157,8 @@ def _show_uses(uses: tuple[tuple[str, str], ...]) -> str:
 
 def from_scenarios(machine: Machine, results: Sequence[ScenarioResult]) -> tuple[Diagnostic, ...]:
     """Report the scenarios that do not run as written, and in one warning the rows that none takes."""
-    found = [
-        Diagnostic("DSA310", "error", f"scenario '{result.name}': {result.message}", place(result.span))
-        for result in results
-        if not result.ok
-    ]
+    failed = [result for result in results if not result.ok]
+    found = [Diagnostic("DSA310", "error", f"scenario '{r.name}': {r.message}", place(r.span)) for r in failed]
     taken = {number for result in results for number in result.rows}
     left = [row for number, row in enumerate(machine.transitions) if number not in taken]
     if results and left and not found:  # a scenario that fails takes fewer rows than it is meant to

@@ -110,9 +110,8 @@ class ChatClient:
         result = reconciler.finish()
         if result.error is None:
             return result
-        return attrs.evolve(
-            result, error=attrs.evolve(result.error, message=self._server.asked.clean(result.error.message))
-        )
+        message = self._server.asked.clean(result.error.message)
+        return attrs.evolve(result, error=attrs.evolve(result.error, message=message))
 
     def failure(self, error: StreamError, usage: Usage | None = None) -> GenerationError:
         """Give the error of a stream as GenerationError, for those who want the whole answer or none."""
@@ -151,13 +150,8 @@ class OpenAICompatibleGenerator(AsyncGeneratorInterface):
         require_bounds(temperature=temperature, max_tokens=max_tokens, timeout_s=timeout_s)
         require_bounds(temperature=temperature, max_tokens=max_tokens, timeout_s=silence_s)
         tries = Retries(retries)
-        limits = Limits(
-            connect_s=min(10.0, timeout_s),
-            first_s=timeout_s,
-            silence_s=silence_s,
-            whole_s=timeout_s,
-            retries=tries.most,
-        )
+        connect_s = min(10.0, timeout_s)
+        limits = Limits(connect_s, first_s=timeout_s, silence_s=silence_s, whole_s=timeout_s, retries=tries.most)
         self._client = ChatClient(model, key_variable=key_variable, limits=limits)
         self._seed = seed
         self._temperature = temperature

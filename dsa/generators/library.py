@@ -175,7 +175,6 @@ def _made(kind: Kind, row: Generator, supply: dict[str, Any]) -> GeneratorInterf
     except ValueError as error:
         raise BindingError(f"{owner}: {error}", row.span) from error
     if not isinstance(generator, GeneratorInterface):
-        raise BindingError(
-            f"kind {kind.name} built {type(generator).__name__}, which is no GeneratorInterface", row.span
-        )
+        built = type(generator).__name__
+        raise BindingError(f"kind {kind.name} built {built}, which is no GeneratorInterface", row.span)
     return generator

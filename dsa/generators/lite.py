@@ -184,9 +184,8 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
         nothing came.
         """
         await asyncio.to_thread(_litellm)
-        return await self._conversed(
-            self._request(messages, seed) | (_with_tools(tools) if tools else {}), tools, on_text
-        )
+        request = self._request(messages, seed) | (_with_tools(tools) if tools else {})
+        return await self._conversed(request, tools, on_text)
 
     # -- one try ----------------------------------------------------------------------------------------------------
 

@@ -39,9 +39,8 @@ class ScriptedGenerator(GeneratorInterface):
             used = self._used[queue]
             if used == len(self._queues[queue]):
                 whose = f" for step {context.step}" if queue else ""
-                raise GenerationError(
-                    f"{self._source} has no reply left{whose}: all {used} are used; add a fenced block.", "exhausted"
-                )
+                why = f"{self._source} has no reply left{whose}: all {used} are used; add a fenced block."
+                raise GenerationError(why, "exhausted")
             self._used[queue] += 1
         return Artifact(content=self._queues[queue][used], usage=Usage("scripted", seconds=0.0, cost_usd=0.0))
 

@@ -218,10 +218,9 @@ def _declared(parts: Parts, steps: Steps | None, findings: Findings) -> tuple[De
         events = declare.from_outside(rows.mentioned_events(written))
     if not parts.of("effects"):
         effects = declare.with_places(effects, rows.mentioned_effects(written))
-    listed = _with_parents(declare.states(_filled(parts, "states", findings), findings))
-    states = (
-        listed if parts.of("states") else _states_from_rows(rows.mentioned_states(written), rows.first_source(written))
-    )
+    states = _with_parents(declare.states(_filled(parts, "states", findings), findings))
+    if not parts.of("states"):
+        states = _states_from_rows(rows.mentioned_states(written), rows.first_source(written))
     declared = Declared(parameters, variables, events, guards, effects, states)
     require_references(declared, origins, judged, findings, effects_listed=bool(parts.of("effects")))
     return declared, written
@@ -245,10 +244,8 @@ def _targets(transitions: tuple[Transition, ...]) -> list[tuple[str, Span]]:
 
 def _prompts(parts: Parts, machine: Machine, findings: Findings) -> tuple[Prompt, ...]:
     uses = {step.name: tuple(name for name, _ in step.uses) for step in machine.steps}
-    return tuple(
-        prompts.read_prompt(section, ("specification", *uses.get(section.name, ())), findings)
-        for section in parts.of("prompt")
-    )
+    named = ((section, ("specification", *uses.get(section.name, ()))) for section in parts.of("prompt"))
+    return tuple(prompts.read_prompt(section, names, findings) for section, names in named)
 
 
 def _require_owners(parts: Parts, machine: Machine, findings: Findings) -> None:

@@ -63,9 +63,8 @@ class Record:
 
     def __getitem__(self, column: str) -> Cell:
         found = self.cells.get(column)
-        return (
-            found if found is not None else Cell("", self.span.path, self.span.line, self.span.column, self.span.text)
-        )
+        here = self.span
+        return found if found is not None else Cell("", here.path, here.line, here.column, here.text)
 
 
 def records(
@@ -129,9 +128,8 @@ def _header(
         if nearest(column, strangers) or column in map(_MEANT.get, strangers):
             continue  # it is there, under a wrong name
         message = f"section {section.kind} needs a column '{column}'"
-        findings.error(
-            "DSA104", message, table.header.span, f"required: {', '.join(columns.filled + columns.required)}"
-        )
+        hint = f"required: {', '.join(columns.filled + columns.required)}"
+        findings.error("DSA104", message, table.header.span, hint)
     return None if missing else names
 
 

@@ -187,14 +187,11 @@ class Foreign(Log):
     def _only_timers(self, element: Element) -> None:
         for child in element.children:
             if child.tag == "send" and is_delayed(child) and comes_back(child):
-                self.note(
-                    child.line, f"'{child.get('event')}' is sent after a delay; it is read as an event from outside"
-                )
+                event = child.get("event")
+                self.note(child.line, f"'{event}' is sent after a delay; it is read as an event from outside")
             elif child.tag not in {"log", "cancel"}:
-                self.error(
-                    child.line,
-                    f"<{child.tag}> in <{element.tag}>: a table has no entry or exit actions; put it on the transitions",
-                )
+                what = f"<{child.tag}> in <{element.tag}>"
+                self.error(child.line, f"{what}: a table has no entry or exit actions; put it on the transitions")
 
     def _read_move(self, place: Place, element: Element) -> None:
         events = tuple((element.get("event") or "").split())
@@ -333,11 +330,8 @@ class Foreign(Log):
             ((self._naming.give("guard", g), ", ".join(self._naming.give("event", e) for e in events)), self._root.line)
             for g, events in self._judged.items()
         ])  # fmt: skip
-        section(
-            "States",
-            ("state", "kind"),
-            [((p.name, self._places.kind(p)), p.element.line) for p in self._places.by_id.values()],
-        )
+        states = [((p.name, self._places.kind(p)), p.element.line) for p in self._places.by_id.values()]
+        section("States", ("state", "kind"), states)
         section("Transitions", ("source", "event", "if", "update", "effects", "target"), self._rows)
         if not self._rows and not self.any_error:
             unnamed = "no transition names its event: what '*' stands for must be named somewhere"

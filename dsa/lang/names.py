@@ -77,10 +77,8 @@ class Names:
             short = state.rpartition(".")[2]
             if short not in self.kinds and short not in self.symbols and self.full_state(short) == state:
                 kinds[short], full[short] = "state", state
-        for name in self.events:
-            kinds[name] = "event"
-        for name in self.effects:
-            kinds[name] = "effect"
+        kinds.update(dict.fromkeys(self.events, "event"))
+        kinds.update(dict.fromkeys(self.effects, "effect"))
         answered = frozenset(effect for effect, has_answers in self.effects.items() if has_answers)
         return Scope(
             place, self.parameters, self.variables, self.guards, self.symbols, kinds, full, answered, self.kinds

@@ -274,11 +274,12 @@ class _Model:
             place = f"line {item.span.line}: " if item.span else ""
             yield f"// {place}{show(item.form)}"
             words = _unsaid(item.form)
-            yield (
-                f"//   Property {number} is not said here: {words}."
+            said = (
+                f"Property {number} is not said here: {words}."
                 if words
-                else f"//   {self._formula(item.form, is_chain=is_chain)}"
+                else self._formula(item.form, is_chain=is_chain)
             )
+            yield f"//   {said}"
 
     def _formula(self, form: Form, *, is_chain: bool) -> str:
         match form:

@@ -50,9 +50,8 @@ class _Model:
         self._laid = laid
         self.spelled = Spelling().give
         self._places = [self.spelled("at_", laid.label(place)) for place in range(len(laid.locations))]
-        self._watches = [
-            (number, item, _Watch(self, item.form)) for number, item in enumerate(laid.machine.properties, 1)
-        ]
+        numbered = enumerate(laid.machine.properties, 1)
+        self._watches = [(number, item, _Watch(self, item.form)) for number, item in numbered]
 
     def lines(self) -> Iterator[str]:
         laid = self._laid
@@ -189,11 +188,8 @@ class _Model:
         parts = [f"{self.spelled('old_', name)} = {self.spelled('v_', name)}" for name in kept]
         parts += [f"{self.spelled('v_', name)} = {self.write(value, kept)}" for name, value in updates]
         parts.append(f"at = {self._places[step.command.target]}")
-        return (
-            ("BEFORE " if has_properties else "")
-            + "; ".join(parts)
-            + (f" TAKEN({step.number})" if has_properties else "")
-        )
+        body = "; ".join(parts)
+        return f"BEFORE {body} TAKEN({step.number})" if has_properties else body
 
     def fairness(self, form: claims.LeadsTo) -> tuple[list[str], list[str]]:
         """What happens again and again in a run that S12 and `assuming fair` allow; and when a run that gave up an event is none."""

@@ -37,11 +37,10 @@ TAKEN = frozenset({
 #: The loader reads these words as operators and constants, in texts too.
 _WORDS = frozenset({"v", "null", "true", "false"})
 #: Names of verdicts that the loader or the engine around it means something else by.
-_OTHER_DATA = _WORDS | frozenset(
-    {*kwlist, "get", "machine", "model", "event", "event_data", "source", "state", "target"}
-)
-_OTHER_DATA |= frozenset({"transition", "self", "delay", "internal", "send_id", "args", "kwargs", "trigger_data"})
-_OTHER_DATA |= frozenset({"error", "key", "cache_key", "on_error"})
+_OTHER_DATA = _WORDS | frozenset({
+    *kwlist, "get", "machine", "model", "event", "event_data", "source", "state", "target", "transition", "self", "delay",
+    "internal", "send_id", "args", "kwargs", "trigger_data", "error", "key", "cache_key", "on_error",
+})  # fmt: skip
 _UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

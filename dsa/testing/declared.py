@@ -70,11 +70,8 @@ class Skeleton:
                 alike: list[expr.Expr] = [name for name, others in vocabulary.choices if set(others) & set(values)]
                 return chosen(draw, [expr.Symbol(value) for value in values] + alike)
             case expr.RangeDomain():
-                moved = expr.Arithmetic(
-                    chosen(draw, ("+", "-")),
-                    expr.Name(variable.name, "variable"),
-                    expr.Integer(draw(st.integers(1, 2))),
-                )
+                name = expr.Name(variable.name, "variable")
+                moved = expr.Arithmetic(chosen(draw, ("+", "-")), name, expr.Integer(draw(st.integers(1, 2))))
                 return chosen(draw, (expr.Integer(draw(st.integers(0, 2))), moved, moved, number(draw, vocabulary)))
 
 
@@ -106,9 +103,7 @@ def skeletons(draw: st.DrawFn) -> Skeleton:
 
 
 def _vocabulary(machine: Machine) -> Vocabulary:
-    typed: list[tuple[expr.Name, expr.Domain]] = [
-        (expr.Name(p.name, "parameter"), p.domain) for p in machine.parameters
-    ]
+    typed = [(expr.Name(parameter.name, "parameter"), parameter.domain) for parameter in machine.parameters]
     typed += [(expr.Name(variable.name, "variable"), variable.domain) for variable in machine.variables]
     return Vocabulary(
         tuple(name for name, domain in typed if isinstance(domain, expr.RangeDomain)),
@@ -121,12 +116,8 @@ _DOMAINS: tuple[expr.Domain, ...] = (expr.BooleanDomain(), expr.EnumDomain(COLOU
 
 
 def _parameter(draw: st.DrawFn, name: str) -> declarations.Parameter:
-    ranges = (
-        expr.RangeDomain(expr.Integer(0), None),
-        expr.RangeDomain(expr.Integer(0), None),
-        expr.RangeDomain(expr.Integer(1), expr.Integer(4)),
-    )
-    domain = chosen(draw, (*ranges, *_DOMAINS))
+    natural, small = expr.RangeDomain(expr.Integer(0), None), expr.RangeDomain(expr.Integer(1), expr.Integer(4))
+    domain = chosen(draw, (natural, natural, small, *_DOMAINS))
     return declarations.Parameter(name, domain, draw(values_in(_few(expr.concrete(domain, {})))))
 
 
@@ -136,9 +127,8 @@ def _few(values: expr.Values) -> expr.Values:
 
 
 def _variable(draw: st.DrawFn, name: str, parameters: tuple[declarations.Parameter, ...]) -> declarations.Variable:
-    bounds: list[expr.Expr] = [
-        expr.Name(p.name, "parameter") for p in parameters if isinstance(p.domain, expr.RangeDomain)
-    ]
+    ranged = (p.name for p in parameters if isinstance(p.domain, expr.RangeDomain))
+    bounds: list[expr.Expr] = [expr.Name(name, "parameter") for name in ranged]
     bounds += [expr.Arithmetic("+", bound, expr.Integer(1)) for bound in bounds]
     high = chosen(draw, [*bounds, expr.Integer(0), expr.Integer(3)])
     low = chosen(draw, (expr.Integer(0), expr.Integer(0), expr.Integer(-2)))

@@ -57,9 +57,8 @@ class Replayed:
         awaited = [intent for intent, _ in left.answered] + [flying.intent for flying in left.in_flight]
         seen = view_of(self._machine, run.configuration)
         keys = {intent.effect: intent.key for intent in awaited}
-        timers = {
-            show_occurrence(Occurrence(event, source=source)): due for (source, event), due in left.timers.items()
-        }
+        due = left.timers.items()
+        timers = {show_occurrence(Occurrence(event, source=source)): at for (source, event), at in due}
         return View(seen.state, seen.values, keys.keys(), keys, timers)
 
     @property
@@ -85,10 +84,8 @@ class Replayed:
 
 def _result(key: str, effect: str, occurrence: Occurrence) -> ResultEntry:
     """Give the record of what an effect's policy gave when the effect is answered so."""
-    failed = occurrence.event == f"{effect}.failed"
-    given = (
-        error_step(effect, "FAILED", "it failed")
-        if failed
-        else event_step(effect, occurrence.event, verdicts=dict(occurrence.verdicts))
-    )
+    if occurrence.event == f"{effect}.failed":
+        given = error_step(effect, "FAILED", "it failed")
+    else:
+        given = event_step(effect, occurrence.event, verdicts=dict(occurrence.verdicts))
     return ResultEntry(key, (given.without_id(),))

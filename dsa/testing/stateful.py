@@ -150,17 +150,12 @@ class Walk(RuleBasedStateMachine):
 
     def _losable(self) -> list[str]:
         """Give effects whose answer may get lost while something else can still happen."""
-        found = sorted(self._here.outstanding - self._lost)
-        return [
-            effect
-            for effect in found
-            if any(self._origin(move.occurrence) != effect for move in self._moves().values())
-        ]
+        origins = {self._origin(move.occurrence) for move in self._moves().values()}
+        return [effect for effect in sorted(self._here.outstanding - self._lost) if origins - {effect}]
 
     def _refuse(self, shown: str) -> None:
-        assert isinstance(self._test.feed(self.plan.refused(self._place)[shown]), Refusal), (
-            "it is drawn from what is refused here"
-        )
+        given = self._test.feed(self.plan.refused(self._place)[shown])
+        assert isinstance(given, Refusal), "it is drawn from what is refused here"
 
     @precondition(lambda self: bool(self._refused()))
     @rule(occurrence=st.runner().flatmap(lambda walk: st.sampled_from(walk._refused())))  # noqa: SLF001  (this class)

@@ -69,9 +69,8 @@ def claim(draw: st.DrawFn, skeleton: Skeleton) -> claims.Property:
             return claims.Property(claims.LeadsTo(p, q, tuple(name for name in names if one_in(draw, 5))))
         case _:
             limits = Vocabulary(numbers=tuple(name for name in skeleton.vocabulary.numbers if name.kind == "parameter"))
-            return claims.Property(
-                claims.AtMost(number(draw, limits), label(draw, moments), chosen(draw, (None, (p, q))))
-            )
+            bound, counted = number(draw, limits), label(draw, moments)
+            return claims.Property(claims.AtMost(bound, counted, chosen(draw, (None, (p, q)))))
 
 
 _CONDITIONS: dict[int, Callable[[Expr], claims.Form]] = {

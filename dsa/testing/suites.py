@@ -273,9 +273,8 @@ def complete_suite(
                 if tree.leaves > max_tests:
                     raise TooManyTestsError(max_tests, extra)
     tests = tuple(tuple(automaton.inputs[place] for place in sequence) for sequence in tree.sequences())
-    return CompleteSuite(
-        graph.machine, observed, extra, len(graph.configurations), len(automaton.after), automaton.inputs, tests
-    )
+    sizes = len(graph.configurations), len(automaton.after)
+    return CompleteSuite(graph.machine, observed, extra, *sizes, automaton.inputs, tests)
 
 
 def _continued(automaton: Mealy, access: Sequence, depth: int) -> Iterator[tuple[Sequence, int]]:

@@ -99,11 +99,8 @@ def _percept(machine: Machine, here: Configuration, occurrence: Occurrence) -> t
     if isinstance(result, Refusal):
         return ScenarioStep(occurrence.event, said, Refused(result.reason), here.state), here
     after = result.configuration
-    changed = tuple(
-        (variable.name, new)
-        for variable, old, new in zip(machine.variables, here.values, after.values, strict=True)
-        if old != new
-    )
+    values = zip(machine.variables, here.values, after.values, strict=True)
+    changed = tuple((variable.name, new) for variable, old, new in values if old != new)
     return ScenarioStep(occurrence.event, said, result.transition.effects, after.state, changed), after
 
 

@@ -2,9 +2,9 @@
 
 import families
 import pytest
+from plain import search
 
 from dsa.checks.engines.found import Limits
-from dsa.checks.engines.plain import search
 from dsa.checks.report import check
 from dsa.ground import ground
 from dsa.meaning import Taken, start, step

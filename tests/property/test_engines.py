@@ -6,11 +6,12 @@ from unittest.mock import patch
 
 import attrs
 import families
+import plain
 import pytest
 from example_machines import chain, dual_state, jugs
 from hypothesis import assume, event, given, settings
 
-from dsa.checks.engines import bdd, compiled, plain, python, vectors
+from dsa.checks.engines import bdd, compiled, python, vectors
 from dsa.checks.engines.found import Engine, Found, Limits
 from dsa.checks.observers import observed
 from dsa.claims import Expected, Probability

@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import possible, timers_ended
+from plain import search
 
 from dsa.checks.engines.found import Limits
-from dsa.checks.engines.plain import search
 from dsa.checks.mutate import differences, mutants
 from dsa.ground import ground
 from dsa.machine import Machine

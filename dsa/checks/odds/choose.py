@@ -67,9 +67,8 @@ class Chosen:
         choices = [self._chain.choices[node] for node in part]
         needed = _TOLD + min(_RAREST, sum(map(_digits, choices)))
         with localcontext(precise(needed + _LOST)):
-            options = [
-                [_option(node, choice, place, gain, values) for choice in self._chain.choices[node]] for node in part
-            ]
+            pairs = zip(part, choices, strict=True)
+            options = [[_option(node, choice, place, gain, values) for choice in given] for node, given in pairs]
             circle = _Circle(options, Decimal(10) ** -needed, self._chain.require_time)
             return circle.most() if most else circle.least()
 

@@ -99,12 +99,8 @@ def reached(chain: Chain, condition: Expr) -> Bounds:
         return (edge[0], goal, edge[2]) if marked(node, edge) else edge
 
     choices = [tuple(tuple(turned(n, e) for e in choice) for choice in cs) for n, cs in enumerate(chain.choices)]
-    stopped = attrs.evolve(
-        chain,
-        numbers=(*chain.numbers, chain.numbers[0]),
-        choices=(*choices, ()),
-        ends={**chain.ends, goal: End("reached", "")},
-    )
+    numbers, ends = (*chain.numbers, chain.numbers[0]), {**chain.ends, goal: End("reached", "")}
+    stopped = attrs.evolve(chain, numbers=numbers, choices=(*choices, ()), ends=ends)
     return Averages(stopped).ending(lambda end: end.kind == "reached")
 
 

@@ -243,9 +243,7 @@ def _by_retry(attempts: Sequence[Attempt], means: Mapping[str, float]) -> Indepe
         total += weight * ((attempt.outcome == "passed") - mean)
         variance += weight * weight * mean * (1 - mean)
         retries += attempt.retry > 0
-    found = (
-        "retries pass less often than first attempts" if total < 0 else "retries pass more often than first attempts"
-    )
+    found = f"retries pass {'less' if total < 0 else 'more'} often than first attempts"
     return _tested("passing does not depend on the retry number", total, variance, retries, found)
 
 

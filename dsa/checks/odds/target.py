@@ -71,9 +71,8 @@ def varied(machine: Machine, name: str | None = None) -> Varied:
     highs = [high for parameter in found if (high := numbers[parameter].high) is not None]
     low, high = max(numbers[parameter].low for parameter in found), min(highs) if highs else None
     if high is not None and high < low:
-        raise OddsError(
-            f"no value lies in the domains of all of {', '.join(found)}: vary one of them (--vary {found[0]})"
-        )
+        named = ", ".join(found)
+        raise OddsError(f"no value lies in the domains of all of {named}: vary one of them (--vary {found[0]})")
     return Varied(wanted, tuple(found), low, high)
 
 

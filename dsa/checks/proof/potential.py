@@ -205,9 +205,8 @@ class _Search:
 
     def _dear_start(self, factors: Factors) -> Iterator[Cost]:
         initial = {v.name: simplified(v.initial) for v in self._session.system.variables}
-        cost = simplified(
-            Arithmetic("+", said_of_start(self._potential(0, factors), initial), Integer(int(self._first)))
-        )
+        begun = said_of_start(self._potential(0, factors), initial)
+        cost = simplified(Arithmetic("+", begun, Integer(int(self._first))))
         bound = simplified(self._form.bound)
         answer = self._session.logic.ask([compared(cost, ">", bound)])
         if answer.can_be == "yes":

@@ -15,6 +15,7 @@ from dsa.checks.proof.induction import Lemmas, Needs, Region, Slicer, before, wh
 from dsa.checks.proof.ranking import Awaited, Counting, Rank, Ranking
 from dsa.checks.proof.samples import Sample, Sampler
 from dsa.checks.proof.session import Session
+from dsa.checks.properties import happens_with
 from dsa.claims import LeadsTo
 from dsa.declarations import OUTSIDE
 from dsa.expr import TRUE, Expr, Name
@@ -83,11 +84,6 @@ class Owing:
             if never and all(self._always(place, name) for place in places):
                 return Fair(name)
         return None
-
-
-def happens_with(name: str, command: Command) -> bool:
-    """Tell whether an event or an effect happens when a command is taken."""
-    return name == command.occurrence.event or name in command.effects
 
 
 _NOW = Name(NOW, "variable")

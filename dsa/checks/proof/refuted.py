@@ -78,9 +78,8 @@ def explained(system: System, start: Start, sample: Sample, variables: Sequence[
     """Say what about a start is not reached at a sample's parameter values, and what comes nearest."""
     where = system.locations[start.location].state
     shown = {name: value for name, value in start.values.items() if name in variables}
-    there = [
-        dict(zip(variables, values, strict=True)) for place, values in sample.configurations if place == start.location
-    ]
+    found = (values for place, values in sample.configurations if place == start.location)
+    there = [dict(zip(variables, values, strict=True)) for values in found]
     names = [parameter.name for parameter in system.machine.parameters]
     at = show_values(zip(names, sample.parameters, strict=True))
     step = "" if start.command is None else f" before {show_occurrence(start.command.occurrence)}"

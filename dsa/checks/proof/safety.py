@@ -173,9 +173,8 @@ class Safety:
         start = failing_start(session.logic, self._found, lemmas)
         if start is None:
             return unknown("z3 does not decide it")
-        sample = self._sample_at(
-            {n: start.values[n] for n in self._sampler.parameters if n in start.values}, MOST_EXPLORED
-        )
+        given = {n: start.values[n] for n in self._sampler.parameters if n in start.values}
+        sample = self._sample_at(given, MOST_EXPLORED)
         seen = met(self._sampler, self._found, [sample])
         if seen is not None:
             return seen

@@ -118,10 +118,8 @@ def _settled(slot: Slot, tools: Tools, rescues: Counter[str], *, cut: bool) -> l
     if error is not None:
         return [ToolCall(slot.id or "", name, None, error, text, slot.extra)]
     first, *more = settled.values
-    return [
-        ToolCall(slot.id or "", name, first, text=text, extra=slot.extra),
-        *(ToolCall("", name, values, text=text) for values in more),
-    ]
+    call = ToolCall(slot.id or "", name, first, text=text, extra=slot.extra)
+    return [call, *(ToolCall("", name, values, text=text) for values in more)]
 
 
 def _written(

@@ -344,10 +344,8 @@ def _walked(source: Source, start: int) -> Recovered:
 
 
 def _read(source: Source, mark: re.Match[str]) -> Found | None:
-    opener, read = next(
-        (found, read) for pattern, read in _OPENERS if (found := pattern.match(source.text, mark.start()))
-    )
-    return read(source, opener)
+    openers = ((pattern.match(source.text, mark.start()), read) for pattern, read in _OPENERS)
+    return next(read(source, opener) for opener, read in openers if opener)
 
 
 def _after_code(text: str, mark: re.Match[str]) -> int:

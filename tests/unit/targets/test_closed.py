@@ -5,9 +5,9 @@ import pytest
 from example_machines import assign, compare, dual_state, jugs, var
 from hypothesis import given
 from hypothesis import strategies as st
+from plain import search
 
 from dsa.checks.engines.found import Limits
-from dsa.checks.engines.plain import search
 from dsa.expr import TRUE, Arithmetic, Integer, evaluate, unparse
 from dsa.lang import loads
 from dsa.targets import ExportError, emit

@@ -5,12 +5,13 @@ from itertools import pairwise
 from unittest.mock import patch
 
 import families
+import plain
 import pytest
 from example_machines import jugs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsa.checks.engines import bdd, plain
+from dsa.checks.engines import bdd
 from dsa.checks.engines.bdd import Circuits, field_order
 from dsa.checks.engines.found import Limits
 from dsa.expr import And, Arithmetic, Compare, Expr, Integer, Name, Negate, Not, Or, evaluate

@@ -2,10 +2,11 @@ from unittest.mock import patch
 
 import families
 import numpy as np
+import plain
 import pytest
 from example_machines import compare, dual_state, jugs, two_phase_commit
 
-from dsa.checks.engines import edges, plain, python, vectors
+from dsa.checks.engines import edges, python, vectors
 from dsa.checks.engines.edges import graph
 from dsa.checks.engines.found import Limits
 from dsa.expr import TRUE, evaluate

@@ -3,10 +3,11 @@
 from unittest.mock import patch
 
 import families
+import plain
 import pytest
 from example_machines import add, assign, chain, compare, dual_state, emits, jugs, placed, ranged, states, var
 
-from dsa.checks.engines import frontiers, plain, python, vectors
+from dsa.checks.engines import frontiers, python, vectors
 from dsa.checks.engines.found import Engine, Found, Limits
 from dsa.declarations import Event, Transition, Variable
 from dsa.expr import TRUE, Arithmetic, Integer

@@ -2,10 +2,11 @@ from array import array
 
 import attrs
 import families
+import plain
 import pytest
 from example_machines import dual_state, jugs
 
-from dsa.checks.engines import plain, python, vectors
+from dsa.checks.engines import python, vectors
 from dsa.checks.engines.found import Engine, Found, Limits
 from dsa.checks.engines.paths import Paths
 from dsa.ground import Ground, ground
