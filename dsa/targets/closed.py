@@ -16,7 +16,7 @@ from dsa.ground import Field, Ground, ground
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
 from dsa.simplify import FALSE, all_of, compared, negated
-from dsa.system import Command, Location, Promise, System, closed_system, start_values
+from dsa.system import Command, Location, Promise, System, closed_system
 from dsa.targets.spelling import ExportError
 from dsa.trace import show_values
 
@@ -49,6 +49,7 @@ class Closed:
     system: System
     ground: Ground
     steps: tuple[Step, ...]
+    initial: Mapping[str, expr.Value]
 
     @property
     def locations(self) -> tuple[Location, ...]:
@@ -59,11 +60,6 @@ class Closed:
     def fields(self) -> tuple[Field, ...]:
         """The variables with the whole numbers they range over."""
         return self.ground.fields
-
-    @cached_property
-    def initial(self) -> dict[str, expr.Value]:
-        """The variables' values at the start."""
-        return dict(zip((v.name for v in self.machine.variables), self.machine.initial_values, strict=True))
 
     @cached_property
     def symbols(self) -> dict[str, int]:
@@ -120,19 +116,24 @@ def closed(machine: Machine) -> Closed:
     system = closed_system(machine)
     if system.left_out:
         raise ExportError(f"{machine.name} is too large to be laid out: {'; '.join(system.left_out)}")
-    initial = {name: expr.evaluate(value, machine.constants) for name, value in start_values(system).items()}
-    for name, value in initial.items():
-        if not machine.values_of[name].contains(value):
-            raise ExportError(
-                f"{name} starts at {expr.show_value(value)}, outside its domain {machine.values_of[name]}"
-            )
+    initial = initial_values(machine)
     whole = ground(system)
     steps = tuple(
         Step(number, command, _condition(whole, command, rule.condition), machine.transitions[command.row])
         for number, rule in enumerate(whole.rules, 1)
         for command in [system.commands[rule.command]]
     )
-    return Closed(machine, system, whole, steps)
+    return Closed(machine, system, whole, steps, initial)
+
+
+def initial_values(machine: Machine) -> dict[str, expr.Value]:
+    """Give the variables' values at the start. Raises ExportError for one outside its domain."""
+    found = dict(zip((variable.name for variable in machine.variables), machine.initial_values, strict=True))
+    for name, value in found.items():
+        domain = machine.values_of[name]
+        if not domain.contains(value):
+            raise ExportError(f"{name} starts at {expr.show_value(value)}, outside its domain {domain}")
+    return found
 
 
 def _condition(whole: Ground, command: Command, decided: expr.Expr) -> expr.Expr:
@@ -156,10 +157,8 @@ def sequential(updates: Iterable[tuple[str, expr.Expr]]) -> tuple[tuple[str, ...
     kept: list[str] = []
     ordered: list[tuple[str, expr.Expr]] = []
     while left:
-        readers = {
-            name: {other for other, value in left.items() if other != name and name in _read(value)} for name in left
-        }
-        free = next((name for name, others in readers.items() if not others), None)
+        read = {name: _read(value) for name, value in left.items()}
+        free = next((name for name in left if not any(name in read[other] for other in left if other != name)), None)
         if free is None:
             free = next(iter(left))
             kept.append(free)

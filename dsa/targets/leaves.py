@@ -164,12 +164,3 @@ def _flags(
         now = dict.fromkeys(now, FALSE)
     changed = ((effect, value) for effect, value in now.items() if value != Name(effect, "pending"))
     return free, tuple((effect, value == TRUE) for effect, value in changed)
-
-
-def require_initial(machine: Machine) -> None:
-    """Raise ExportError unless every variable starts in its domain."""
-    for variable, value in zip(machine.variables, machine.initial_values, strict=True):
-        if not machine.values_of[variable.name].contains(value):
-            raise ExportError(
-                f"{variable.name} starts at {value}, outside its domain {machine.values_of[variable.name]}"
-            )

@@ -6,7 +6,6 @@ Takes a machine, gives frozen nodes. The tree is entered at the machine's start 
 import attrs
 
 from dsa.declarations import STAR, TIMER_PREFIX, parse_duration
-from dsa.expr import Value
 from dsa.machine import Machine
 
 
@@ -48,9 +47,8 @@ def timer(source: str, duration: str) -> Timer:
 
 def timers_of(machine: Machine, source: str) -> tuple[Timer, ...]:
     """Give the timers of a source; `*` has some too."""
-    return tuple(
-        timer(source, event) for event in machine.events_from.get(source, ()) if event.startswith(TIMER_PREFIX)
-    )
+    events = machine.events_from.get(source, ())
+    return tuple(timer(source, event) for event in events if event.startswith(TIMER_PREFIX))
 
 
 def tree(machine: Machine) -> tuple[Node, ...]:
@@ -70,21 +68,11 @@ def _node(machine: Machine, name: str, path: set[str]) -> Node:
         while around := around.rpartition(".")[0]:
             dropped += timers_of(machine, around)
         dropped += timers_of(machine, STAR)
-    return Node(
-        name,
-        is_final,
-        tuple(_node(machine, state.name, path) for state in inside),
-        first[0].name if first else None,
-        timers_of(machine, name),
-        tuple(dropped),
-    )
+    children = tuple(_node(machine, state.name, path) for state in inside)
+    initial = first[0].name if first else None
+    return Node(name, is_final, children, initial, timers_of(machine, name), tuple(dropped))
 
 
 def start_of(machine: Machine) -> str:
     """Give the state at the top level in which a run begins."""
     return machine.entered(machine.initial).partition(".")[0]
-
-
-def initial_values(machine: Machine) -> dict[str, Value]:
-    """Give the variables' values at the start."""
-    return dict(zip((variable.name for variable in machine.variables), machine.initial_values, strict=True))

@@ -13,7 +13,7 @@ import attrs
 
 from dsa.claims import Always, Expected, Form, Never, Possible, Probability, show
 from dsa.declarations import Guard
-from dsa.expr import TRUE, Expr, Name, Outcome, Symbol, Value, Verdict, show_number
+from dsa.expr import TRUE, Expr, Name, Outcome, Symbol, Value, Verdict, show_number, show_value
 from dsa.ground import Field
 from dsa.machine import Machine
 from dsa.moments import happens
@@ -82,11 +82,8 @@ def _odds(guard: Guard) -> _Odds | None:
     numbers: list[dict[Outcome, str]] = []
     for retry in range(max(len(guard.pass_odds), len(guard.fatal_odds))):
         passed = Decimal(show_number(guard.pass_odds[min(retry, len(guard.pass_odds) - 1)]))
-        fatal = (
-            Decimal(show_number(guard.fatal_odds[min(retry, len(guard.fatal_odds) - 1)]))
-            if guard.fatal_odds
-            else Decimal(0)
-        )
+        odds = guard.fatal_odds or (0.0,)
+        fatal = Decimal(show_number(odds[min(retry, len(odds) - 1)]))
         found: dict[Outcome, Decimal] = {"passed": passed, "failed": 1 - passed - fatal, "fatal": fatal}
         if found["failed"] < 0 or sum(found[said] for said in guard.outcomes) != 1:
             return None
@@ -99,9 +96,8 @@ class _Model:
         self._laid: Closed = closed(machine)
         require_small(self._laid, "PRISM")
         self._spelling = Spelling()
-        self._places = [
-            self._spelling.give("at_", self._laid.label(place)) for place in range(len(self._laid.locations))
-        ]
+        labels = map(self._laid.label, range(len(self._laid.locations)))
+        self._places = [self._spelling.give("at_", label) for label in labels]
         self._odds = {guard.name: odds for guard in machine.guards if (odds := _odds(guard))}
 
     @cached_property
@@ -167,9 +163,8 @@ class _Model:
         is_chain = all(len(choices) <= 1 for choices in self._choices.values())
         yield f"// {machine.name}, written by `dsa export --to prism` for {laid.made_for}; export it again for other values."
         for guard in machine.guards:
-            if guard.name not in self._odds and any(
-                guard.name in dict(s.command.occurrence.verdicts) for s in laid.steps
-            ):
+            is_asked = any(guard.name in dict(s.command.occurrence.verdicts) for s in laid.steps)
+            if is_asked and guard.name not in self._odds:
                 yield f"// {guard.name} has no odds that add up to 1 over what it says, so its verdicts are somebody's choice."
         if is_chain:
             yield "dtmc"
@@ -206,9 +201,7 @@ class _Model:
         return f"{name} : {kind} init {initial};"
 
     def _value(self, value: Value) -> str:
-        if isinstance(value, str):
-            return self._spelling.give("k_", value)
-        return str(value).lower() if isinstance(value, bool) else str(value)
+        return self._spelling.give("k_", value) if isinstance(value, str) else show_value(value)
 
     def write(self, expr: Expr) -> str:
         """Write an expression over a configuration."""
@@ -273,13 +266,10 @@ class _Model:
         for number, item in enumerate(self._laid.machine.properties, 1):
             place = f"line {item.span.line}: " if item.span else ""
             yield f"// {place}{show(item.form)}"
-            words = _unsaid(item.form)
-            said = (
-                f"Property {number} is not said here: {words}."
-                if words
-                else self._formula(item.form, is_chain=is_chain)
-            )
-            yield f"//   {said}"
+            if words := _unsaid(item.form):
+                yield f"//   Property {number} is not said here: {words}."
+            else:
+                yield f"//   {self._formula(item.form, is_chain=is_chain)}"
 
     def _formula(self, form: Form, *, is_chain: bool) -> str:
         match form:

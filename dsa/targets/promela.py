@@ -10,7 +10,7 @@ import attrs
 
 from dsa import claims
 from dsa.declarations import Variable
-from dsa.expr import TRUE, BooleanDomain, Expr, Name, Symbol, Value, Verdict, walk
+from dsa.expr import TRUE, BooleanDomain, Expr, Name, Symbol, Value, Verdict, show_value, walk
 from dsa.ground import Field
 from dsa.machine import Machine
 from dsa.simplify import Leaf
@@ -55,9 +55,8 @@ class _Model:
 
     def lines(self) -> Iterator[str]:
         laid = self._laid
-        watched = [
-            (number, item, list(watch.lines())) for number, item, watch in self._watches if not _unsaid(watch.form)
-        ]
+        said = [each for each in self._watches if not _unsaid(each[2].form)]
+        watched = [(number, item, list(watch.lines())) for number, item, watch in said]
         yield from self._heading([number for number, _, _ in watched])
         for name, value in laid.machine.constants.items():
             yield f"#define {self.spelled('p_', name)} {laid.ground.number(value)}"
@@ -77,12 +76,8 @@ class _Model:
         yield from self._atoms()
         for number, item, lines in watched:
             place = f", line {item.span.line}" if item.span else ""
-            yield from (
-                f"#ifdef PROPERTY_{number}  /* {_comment(claims.show(item.form))}{place} */",
-                *lines,
-                "#endif",
-                "",
-            )
+            yield f"#ifdef PROPERTY_{number}  /* {_comment(claims.show(item.form))}{place} */"
+            yield from (*lines, "#endif", "")
         if watched:
             for hook in _HOOKS:
                 yield from (f"#ifndef {hook.partition('(')[0]}", f"#define {hook}", "#endif")
@@ -111,9 +106,7 @@ class _Model:
         return f"{width} {self.spelled('v_', field.name)} = {initial};"
 
     def _value(self, value: Value) -> str:
-        if isinstance(value, str):
-            return self.spelled("k_", value)
-        return str(value).lower() if isinstance(value, bool) else str(value)
+        return self.spelled("k_", value) if isinstance(value, str) else show_value(value)
 
     def write(self, expr: Expr, kept: Iterable[str] = ()) -> str:
         """Write an expression at a configuration or a moment; variables in `kept` have been set aside."""

@@ -5,7 +5,7 @@ An event carries its verdicts as data: `_event.data.g == 'passed'`. An event tha
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from keyword import kwlist
 from xml.sax.saxutils import escape, quoteattr
 
@@ -13,9 +13,9 @@ from dsa import expr
 from dsa.declarations import STAR, Cancel
 from dsa.machine import Machine
 from dsa.simplify import Leaf
-from dsa.targets.closed import sequential
-from dsa.targets.leaves import Arrow, Leaves, require_initial
-from dsa.targets.nested import Node, Timer, initial_values, start_of, timer, timers_of, tree
+from dsa.targets.closed import initial_values, sequential
+from dsa.targets.leaves import Arrow, Leaves
+from dsa.targets.nested import Node, Timer, start_of, timer, timers_of, tree
 from dsa.targets.spelling import ExportError, Spelling, Syntax
 from dsa.trace import show_values
 
@@ -49,15 +49,15 @@ def scxml(machine: Machine, document: str | None = None) -> str:
 
     `document` is put in as it stands, for `dsa import`: the table with what SCXML cannot say.
     """
-    require_initial(machine)
+    initial = initial_values(machine)
     if document is not None and (found := _UNWRITABLE.search(document)):
         raise ExportError(f"XML has no way to write the character U+{ord(found[0]):04X}, which stands in the document")
-    return "\n".join(_Document(machine, document).lines()) + "\n"
+    return "\n".join(_Document(machine, document, initial).lines()) + "\n"
 
 
 class _Document:
-    def __init__(self, machine: Machine, document: str | None) -> None:
-        self._machine, self._document = machine, document
+    def __init__(self, machine: Machine, document: str | None, initial: Mapping[str, expr.Value]) -> None:
+        self._machine, self._document, self._initial = machine, document, initial
         self._leaves = Leaves(machine)
         self._leaves.require_exact("ECMAScript")
         self._ids, self._events = Spelling(TAKEN), Spelling(TAKEN)
@@ -104,12 +104,12 @@ class _Document:
         yield "  </state>"
 
     def _datamodel(self) -> Iterator[str]:
-        machine, values = self._machine, initial_values(self._machine)
+        machine = self._machine
         if not machine.variables and not self._flags:
             return
         yield "  <datamodel>"
         for variable in machine.variables:
-            name, value = self._variable(variable.name), self._value(values[variable.name])
+            name, value = self._variable(variable.name), self._value(self._initial[variable.name])
             yield f"    <data id={quoteattr(name)} expr={quoteattr(value)} dsa:domain={quoteattr(self._domain(variable.name))}/>"
         kept = {name for leaf in machine.leaves for a in self._leaves.arrows(leaf) for name in sequential(a.updates)[0]}
         for name in sorted(kept):

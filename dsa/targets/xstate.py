@@ -8,11 +8,12 @@ import json
 from collections.abc import Iterator
 
 from dsa.declarations import STAR, Cancel
-from dsa.expr import TRUE, Expr, Name, Symbol, Value, Verdict, walk
+from dsa.expr import TRUE, Expr, Name, Symbol, Value, Verdict, show_value, walk
 from dsa.machine import Machine
 from dsa.simplify import Leaf
-from dsa.targets.leaves import Arrow, Leaves, require_initial
-from dsa.targets.nested import Node, Timer, initial_values, start_of, timer, timers_of, tree
+from dsa.targets.closed import initial_values
+from dsa.targets.leaves import Arrow, Leaves
+from dsa.targets.nested import Node, Timer, start_of, timer, timers_of, tree
 from dsa.targets.spelling import Spelling, Syntax
 from dsa.trace import show_values
 
@@ -21,13 +22,12 @@ SYNTAX = Syntax("&&", "||", "!", {"==": "===", "!=": "!=="})
 
 def xstate(machine: Machine) -> str:
     """Write a machine as an XState module at its parameter values. Raises ExportError."""
-    require_initial(machine)
     return "\n".join(_Module(machine).lines()) + "\n"
 
 
 class _Module:
     def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+        self._machine, self._initial = machine, initial_values(machine)
         self._leaves = Leaves(machine)
         self._leaves.require_exact("JavaScript")
         self._context = Spelling({"waiting", "__proto__"})
@@ -54,7 +54,7 @@ class _Module:
         yield "});"
 
     def _start(self) -> str:
-        values = [f"{self._variable(name)}: {_value(value)}" for name, value in initial_values(self._machine).items()]
+        values = [f"{self._variable(name)}: {_value(value)}" for name, value in self._initial.items()]
         flags = ", ".join(f"{self._flag(effect)}: false" for effect in self._machine.answers)
         return "{ " + ", ".join([*values, f"waiting: {{ {flags} }}" if flags else "waiting: {}"]) + " }"
 
@@ -178,6 +178,4 @@ def _key(text: str) -> str:
 
 
 def _value(value: Value) -> str:
-    if isinstance(value, str):
-        return _quoted(value)
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return _quoted(value) if isinstance(value, str) else show_value(value)
