@@ -43,9 +43,8 @@ def parsed(
 
 def one_name(cell: Cell, what: str, findings: Findings) -> str | None:
     """Read a cell that holds one name."""
-    return parsed(
-        cell, lambda parser: parser.name(what).text, findings, hint="one name stands here: letters, digits, '_' and '.'"
-    )
+    hint = "one name stands here: letters, digits, '_' and '.'"
+    return parsed(cell, lambda parser: parser.name(what).text, findings, hint=hint)
 
 
 def declared_name(cell: Cell, what: str, findings: Findings) -> Written | None:
@@ -64,17 +63,27 @@ def declared_name(cell: Cell, what: str, findings: Findings) -> Written | None:
     return Written(name, cell.span())
 
 
+def separated(parser: Parser, separator: str, read: Callable[[], T]) -> tuple[T, ...]:
+    """Read items with a separator between them, or none where the cell ends; one after the last is allowed."""
+    found = []
+    while parser.next.kind != "end":
+        found.append(read())
+        if not parser.accept(separator):
+            break
+    return tuple(found)
+
+
+def written_name(parser: Parser, cell: Cell, what: str) -> Written:
+    """Read a name of a cell."""
+    token = parser.name(what)
+    return Written(token.text, cell.span(token.start, token.end))
+
+
 def name_list(cell: Cell, what: str, findings: Findings) -> tuple[Written, ...]:
     """Read comma-separated names; an empty cell gives none."""
 
     def read(parser: Parser) -> tuple[Written, ...]:
-        found = []
-        while parser.next.kind != "end":
-            token = parser.name(what)
-            found.append(Written(token.text, cell.span(token.start, token.end)))
-            if not parser.accept(","):
-                break
-        return tuple(found)
+        return separated(parser, ",", lambda: written_name(parser, cell, what))
 
     hint = "names have letters, digits, '_' and '.', and are separated by ','"
     return _once(parsed(cell, read, findings, hint=hint) or (), findings)
@@ -113,12 +122,7 @@ def updates(cell: Cell, findings: Findings) -> tuple[Assign | Revoke, ...] | Non
     """Read an `update` cell: `x = 1; y += 1; revoke z`, unresolved."""
 
     def read(parser: Parser) -> tuple[Assign | Revoke, ...]:
-        found: list[Assign | Revoke] = []
-        while parser.next.kind != "end":
-            found.append(_update(parser, cell))
-            if not parser.accept(";"):
-                break
-        return tuple(found)
+        return separated(parser, ";", lambda: _update(parser, cell))
 
     return parsed(cell, read, findings, "DSA108", "updates are separated by ';'")
 
@@ -144,12 +148,7 @@ def effects(cell: Cell, findings: Findings) -> tuple[Emit | Cancel, ...]:
     """Read an `effects` cell: `a, b`, `cancel a`, `cancel`."""
 
     def read(parser: Parser) -> tuple[Emit | Cancel, ...]:
-        found: list[Emit | Cancel] = []
-        while parser.next.kind != "end":
-            found.append(_effect(parser, cell))
-            if not parser.accept(","):
-                break
-        return tuple(found)
+        return separated(parser, ",", lambda: _effect(parser, cell))
 
     return parsed(cell, read, findings, hint="effects are separated by ','") or ()
 

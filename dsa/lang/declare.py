@@ -53,9 +53,9 @@ def variables(
         if initial is None or not _bounded(record, domain, findings):
             continue
         for values in _explored(known):
-            if not _not_empty(record, domain, values, findings) or not _fits(
-                expr.evaluate(initial, values), domain, record, values, findings, "initial"
-            ):
+            value = expr.evaluate(initial, values)
+            is_right = _not_empty(record, domain, values, findings)
+            if not is_right or not _fits(value, domain, record, values, findings, "initial"):
                 break
         word = cells.one_of(record["scope"], ("workflow", "environment"), "", findings)
         where: declarations.Scope = "workflow" if word == "workflow" else "environment"
@@ -179,17 +179,12 @@ def guards(records: list[Record], findings: Findings) -> tuple[tuple[declaration
         outcomes = tuple(outcome for outcome in expr.OUTCOMES if outcome in {verdict.name for verdict in said})
         events_judged = cells.name_list(record["judges"], "an event", findings)
         judged += events_judged
-        found.append(
-            declarations.Guard(
-                name.name,
-                tuple(event.name for event in events_judged),
-                _word(record, "is", "a registered kind of guard", findings),
-                cells.pairs(record["options"], ";", findings),
-                outcomes or expr.OUTCOMES,
-                *_odds(record, findings),
-                span=name.span,
-            )
-        )
+        judges = tuple(event.name for event in events_judged)
+        kind = _word(record, "is", "a registered kind of guard", findings)
+        options = cells.pairs(record["options"], ";", findings)
+        odds = _odds(record, findings)
+        outcomes = outcomes or expr.OUTCOMES
+        found.append(declarations.Guard(name.name, judges, kind, options, outcomes, *odds, span=name.span))
     return tuple(found), judged
 
 
@@ -230,16 +225,11 @@ def effects(records: list[Record], findings: Findings) -> tuple[declarations.Eff
     for record in declaring(records, findings):
         name = cells.declared_name(record["effect"], "an effect", findings)
         if name is not None:
-            found.append(
-                declarations.Effect(
-                    name.name,
-                    cells.one_of(record["kind"], ("actuator", "sensing", "internal"), "", findings),
-                    cells.one_of(record["in doubt"], ("retry", "ask", "fail"), "", findings),
-                    cells.duration_ms(record["time limit"], findings),
-                    cells.whole_number(record["retries"], findings),
-                    span=name.span,
-                )
-            )
+            kind = cells.one_of(record["kind"], ("actuator", "sensing", "internal"), "", findings)
+            in_doubt = cells.one_of(record["in doubt"], ("retry", "ask", "fail"), "", findings)
+            limit_ms = cells.duration_ms(record["time limit"], findings)
+            retries = cells.whole_number(record["retries"], findings)
+            found.append(declarations.Effect(name.name, kind, in_doubt, limit_ms, retries, span=name.span))
     return tuple(found)
 
 
@@ -258,10 +248,8 @@ def states(records: list[Record], findings: Findings) -> tuple[declarations.Stat
 def from_outside(names: list[tuple[str, Span]]) -> tuple[declarations.Event, ...]:
     """Give the events of a document without an Events table: all come from outside."""
     first = dict(reversed(names))
-    return tuple(
-        declarations.Event(name, declarations.OUTSIDE, span=first[name])
-        for name in dict.fromkeys(name for name, _ in names)
-    )
+    in_order = dict.fromkeys(name for name, _ in names)
+    return tuple(declarations.Event(name, declarations.OUTSIDE, span=first[name]) for name in in_order)
 
 
 def with_places(

@@ -28,6 +28,7 @@ _LEADING = {
     "possible": "possible P", "from": "from everywhere possible P", "expected": "expected E <= x",
 }  # fmt: skip
 _INFIX = {"leads": "P leads to Q [assuming fair E]", "only": "Q only after P", "probability": "P with probability >= x"}
+_BETWEEN = "in 'between P and Q', 'and' and 'or' inside P or Q need parentheses"
 
 
 def looks_like_property(cell: Cell) -> bool:
@@ -87,9 +88,7 @@ def _form(cell: Cell) -> claims.Form:
 def _whole(cell: Cell, read: Callable[[Parser], claims.Form]) -> claims.Form:
     parser = Parser(cell)
     form = read(parser)
-    parser.end(
-        "in 'between P and Q', 'and' and 'or' inside P or Q need parentheses" if isinstance(form, claims.AtMost) else ""
-    )
+    parser.end(_BETWEEN if isinstance(form, claims.AtMost) else "")
     return form
 
 
@@ -118,9 +117,8 @@ def _at_most(parser: Parser) -> claims.AtMost:
     bound, counted = parser.sum(), parser.negation()
     if not parser.accept("between"):
         return claims.AtMost(bound, counted)
-    hint = "in 'between P and Q', 'and' and 'or' inside P or Q need parentheses"
     opened = parser.negation()
-    parser.expect("and", hint)
+    parser.expect("and", _BETWEEN)
     return claims.AtMost(bound, counted, (opened, parser.negation()))
 
 

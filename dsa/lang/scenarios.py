@@ -33,9 +33,8 @@ def read_scenario(section: Section, names: Names, machine: Machine, findings: Fi
             values += more
     rows = records(section, COLUMNS["scenario"], findings, frozenset(names.variables))
     if not section.tables:
-        findings.error(
-            "DSA102", "this scenario has no table", section.heading.span(), "columns: percept, action, state"
-        )
+        hint = "columns: percept, action, state"
+        findings.error("DSA102", "this scenario has no table", section.heading.span(), hint)
     found = [_step(record, names, machine, findings) for record in rows]
     done = tuple(step for step in found if step is not None)
     return Scenario(section.name or section.kind, done, values, span=section.heading.span())
@@ -105,16 +104,9 @@ def _percept(
     if text.split(" ")[0] == TIMER_PREFIX.strip():
         return _timer(cell, text, machine, findings), ()
 
-    def read(parser: Parser) -> tuple[cells.Written, list[cells.Written]]:
-        token = parser.name("an event")
-        event = cells.Written(token.text, cell.span(token.start, token.end))
-        said = []
-        while parser.next.kind != "end":
-            token = parser.name("a verdict such as g.failed")
-            said.append(cells.Written(token.text, cell.span(token.start, token.end)))
-            if not parser.accept(","):
-                break
-        return event, said
+    def read(parser: Parser) -> tuple[cells.Written, tuple[cells.Written, ...]]:
+        event, verdict = cells.written_name(parser, cell, "an event"), "a verdict such as g.failed"
+        return event, cells.separated(parser, ",", lambda: cells.written_name(parser, cell, verdict))
 
     found = cells.parsed(cell, read, findings, hint="a percept is an event, then verdicts separated by ','")
     if found is None:
