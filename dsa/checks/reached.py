@@ -164,10 +164,8 @@ def _limit(exploration: Exploration) -> Diagnostic:
         message = f"not all was explored{where} ({'; '.join(left_out)}); the rest is unknown"
         hint = "read fewer guards on one event, or let fewer effects be outstanding at once"
         return Diagnostic("DSA312", "error", message, span, hint)
-    message = (
-        f"exploration stopped at {exploration.limit or 'a limit'}, after {exploration.configurations} configurations{where}; "
-        "the rest is unknown"
-    )
+    limit, count = exploration.limit or "a limit", exploration.configurations
+    message = f"exploration stopped at {limit}, after {count} configurations{where}; the rest is unknown"
     hint = "allow more (--max-states, each takes up to 150 bytes; --time-limit), or give smaller values (--param)"
     if diagrams_count(exploration.ground):
         hint += f"; with --max-states above {HELD} decision diagrams count them without holding each"

@@ -5,7 +5,7 @@ large, else in lists. A step takes 24 bytes as an array and up to 100 in lists, 
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import accumulate, compress
 from types import ModuleType
@@ -83,8 +83,7 @@ def graph(ground: Ground, found: Found) -> Graph:
     return _in_arrays(ground, layers) if arrays else _in_lists(ground, layers)
 
 
-def _in_lists(ground: Ground, layers: Iterable[Layer]) -> Graph:
-    layers = tuple(layers)
+def _in_lists(ground: Ground, layers: Sequence[Layer]) -> Graph:
     parts = {location: _listed(chunks) for location, chunks in by_location(layers).items()}
     at = {location: dict(zip(part.data, part.positions, strict=True)) for location, part in parts.items()}
     count, steps, writer = sum(map(len, layers)), steps_of(ground), Writer(ground)
@@ -110,9 +109,8 @@ def _listed(chunks: Sequence[tuple[int, Any]]) -> _Part:
     return _Part(data, [position + place for position, chunk in chunks for place in range(len(chunk))])
 
 
-def _in_arrays(ground: Ground, layers: Iterable[Layer]) -> Graph:
+def _in_arrays(ground: Ground, layers: Sequence[Layer]) -> Graph:
     np = _numpy()
-    layers = tuple(layers)
     parts = {location: _flat(chunks) for location, chunks in by_location(layers).items()}
     at = {location: _lookup(part, ground.volume) for location, part in parts.items()}
     count, steps, writer = sum(map(len, layers)), steps_of(ground), Writer(ground, arrays=True)
