@@ -15,7 +15,7 @@ from dsa.checks.engines.found import Limits
 from dsa.checks.evidence import Evidence, Explored, Fair, Inductive, Ranked
 from dsa.checks.observers import NotDecidedError, Observed, Sight, observed
 from dsa.checks.proof.conclusion import Finding, in_words, unknown
-from dsa.checks.proof.progress import Owing, Reaching, comes_to_rest, from_outside
+from dsa.checks.proof.liveness import Owing, Reaching, comes_to_rest, from_outside
 from dsa.checks.proof.safety import Safety, Seen, met, way_to
 from dsa.checks.proof.session import MOST_EXPLORED, Session
 from dsa.checks.properties import Judgement, PropertyVerdict, Questions, judge

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dsa.checks.explore import explore
 from dsa.checks.observers import observed
-from dsa.checks.proof.progress import Owing, Reaching
+from dsa.checks.proof.liveness import Owing, Reaching
 from dsa.checks.proof.samples import every_valuation
 from dsa.checks.proof.session import Session
 from dsa.checks.prove import Proof, ProofReport, _Proving, judged, prove

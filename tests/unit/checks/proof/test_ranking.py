@@ -3,7 +3,7 @@
 import pytest
 
 from dsa.checks.evidence import Ranked
-from dsa.checks.proof.progress import comes_to_rest, from_outside
+from dsa.checks.proof.liveness import comes_to_rest, from_outside
 from dsa.checks.proof.session import Session
 from dsa.edge.files import load
 from dsa.expr import evaluate, unparse

@@ -1,4 +1,4 @@
-"""Proofs of progress: that Q comes while it is owed, that P can be reached, that every run comes to rest.
+"""Proofs of liveness: that Q comes while it is owed, that P can be reached, that every run comes to rest.
 
 Each takes a system that remembers what it needs, and gives lemmas and a rank that steps make smaller. A run owes Q for ever when it rests
 where nothing is promised, or takes steps for ever. The first must not be possible; in the second the rank would fall without end, or something
