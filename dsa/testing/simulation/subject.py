@@ -116,7 +116,10 @@ class Subject:
 
     def declared(self, effect: str) -> Effect:
         """Give what the Effects table says of an effect, or that it says nothing."""
-        return self.effects.get(effect) or Effect(effect)
+        found = self.effects.get(effect)
+        if found is None:
+            found = self.effects[effect] = Effect(effect)
+        return found
 
     def handling(self, effect: str) -> str:
         """Give what is done about an effect in doubt: `retry`, `ask` or `fail`, as the column says, or its kind."""
