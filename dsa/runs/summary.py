@@ -137,13 +137,12 @@ class _Doubts:
 
     def of(self, run: Run) -> Mapping[str, str]:
         """Return the keys of effects and calls in doubt, with their names. What was done before the oldest open effect is not read again."""
-        window = run.ledger.after(self._from)
-        end = attrs.evolve(run, ledger=Ledger(window))
+        end = attrs.evolve(run, ledger=Ledger(run.ledger.after(self._from))) if self._from else run
         stands = standing(end)
         flying = stands.left.in_flight
         oldest = min((seq_of(each.intent.key) for each in flying), default=run.seq)
         self._from += next(
-            (n for n, entry in enumerate(window) if isinstance(entry, EventEntry) and entry.seq >= oldest), 0
+            (n for n, entry in enumerate(end.ledger) if isinstance(entry, EventEntry) and entry.seq >= oldest), 0
         )
         self.is_asked = any(
             each.intent.effect in self._asking or any(call.in_doubt == "ask" for call in each.calls) for each in flying

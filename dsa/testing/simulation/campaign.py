@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import attrs
 
 from dsa.testing.simulation.faults import Fault, Triple
-from dsa.testing.simulation.story import Story, forget
+from dsa.testing.simulation.story import Story, Told, forget
 from dsa.testing.simulation.subject import Subject
 
 #: Without a wish, so often as there are triples, and at least so many seeds.
@@ -56,6 +56,21 @@ class Outcome:
         self.struck.update(other.struck)
         self.found = sorted((*self.found, *other.found), key=lambda found: found.seed)
 
+    def take(self, told: Told) -> None:
+        """Add what came of one more seed."""
+        self.seeds += 1
+        self.rows += told.rows
+        self.processes += told.lives
+        self.fingerprint = (self.fingerprint + told.fingerprint) & _MASK
+        for hit, times in told.hits.items():
+            self.hits[hit] += times
+        for fault in told.struck:
+            self.struck[fault] += 1
+        broken = told.violation
+        if broken is not None:
+            self.found.append(Found(told.seed, broken.oracle.name, broken.oracle.cites, broken.message))
+            self.found.sort(key=lambda found: found.seed)
+
     def missed(self, subject: Subject) -> tuple[Triple, ...]:
         """Give the triples that no seed has hit."""
         return tuple(triple for triple in subject.triples if triple not in self.hits)
@@ -77,9 +92,7 @@ def played(subject: Subject, seeds: Sequence[int]) -> Outcome:
         story = Story(subject, seed)
         told = story.play()
         forget(story)
-        broken = told.violation
-        found = [Found(seed, broken.oracle.name, broken.oracle.cites, broken.message)] if broken else []
-        sum_of.add(Outcome(1, told.rows, told.lives, told.fingerprint, told.hits, Counter(told.struck), found))
+        sum_of.take(told)
     return sum_of
 
 

@@ -71,10 +71,9 @@ class Court:
         facts = self._facts
         self._tell(entries)
         for entry in entries:
-            if facts.expected:
-                self._judge(WHILE_EXPECTED, entry)
-            if type(entry) in ASKED_OF:
-                self._judge(ASKED_OF[type(entry)], entry)
+            asked = ASKED_OF.get(type(entry), ())
+            if asked or facts.expected:
+                self._judge((*WHILE_EXPECTED, *asked) if facts.expected else asked, entry)
             if self.violation is not None:
                 return
             if type(entry) is ResultEntry and entry.failed:

@@ -125,10 +125,13 @@ class Facts:
     def fold(self, entry: Entry) -> None:
         """Take an entry as written."""
         self.entries.append(entry)
-        self.intents.take(entry)
         if type(entry) is EventEntry:  # in half the time of `match`
+            self.intents.take(entry)
             self._happen(entry)
+        elif type(entry) is RowEntry:
+            self.intents.take(entry)
         elif type(entry) is EffectEntry:
+            self.intents.take(entry)
             self.row_of_key[entry.key] = self.row if self.row is not None else -1
         elif type(entry) is ResultEntry:
             self.results.setdefault(entry.key, []).append(entry)

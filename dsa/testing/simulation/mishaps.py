@@ -55,7 +55,7 @@ class Mishaps:
         if stage == "before":
             self._require_space(process)
             passing = () if process.is_stale else self._passing(entries)
-            process.passing = () if self._strikes.passes([row for _, row in passing]) else passing
+            process.passing = () if self._strikes.passes(passing) else passing
         elif stage == "unsynced":
             facts.writes(entries)
         else:

@@ -65,7 +65,7 @@ def plan_of(subject: Subject, seed: int) -> Plan:
     chance = Chance(seed)
     lap, place = divmod(seed, len(subject.triples))
     aim = subject.triples[place]
-    moves = subject.guide.nearest(subject.rows[aim.row].moves_for(aim.boundary, aim.fault))
+    moves = subject.goals(aim)
     goal = chance.one_of(moves, "goal") if lap else moves[0]
     count = chance.one_of(_FURTHER, "further") if lap else 0
     further = frozenset(chance.below(_WITHIN, "further", number) for number in range(count))

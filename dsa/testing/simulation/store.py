@@ -68,19 +68,25 @@ class Owner(Protocol):
         """The run is about to be released (`before`), that is written (`unsynced`), nobody holds it (`durable`)."""
 
 
-@attrs.frozen
+@attrs.define
 class Contents:
-    """What a file holds: text, entries and their lines' chain as read; how much of it is sound."""
+    """What a file holds: text, entries and their lines' chain as read; how much of it is sound.
 
-    text: str
-    entries: tuple[Entry, ...]
-    link: bytes
-    epoch: int
-    holder: str | None
-    length: int
+    Who writes a whole frame behind it goes on with it, so that the frame need not be verified while nobody has touched it: `unread` are its lines.
+    """
 
+    text: str = ""
+    link: bytes = b""
+    epoch: int = 0
+    holder: str | None = None
+    length: int = 0
+    entries: list[Entry] = attrs.field(factory=list)
+    unread: list[str] = attrs.field(factory=list)
 
-_NOTHING = Contents("", (), b"", 0, None, 0)
+    def read_lines(self) -> None:
+        """Read the lines that nobody has read."""
+        self.entries += map(_entry, self.unread)
+        self.unread.clear()
 
 
 class DiskStore:
@@ -96,7 +102,9 @@ class DiskStore:
             raise StoreError("there is a run of that id already")
         self._owner.before(entries)
         file.cut(0)
-        journal = DiskJournal(file, self._owner, run, _first_link(run, text), 1)
+        link = _first_link(run, text)
+        file.read = Contents(text, link, 1, self._owner.name)
+        journal = DiskJournal(file, self._owner, run, link, 1)
         journal.write(f"new 1 {len(text)} {self._owner.name}\n{text}", entries)
         return journal
 
@@ -112,6 +120,7 @@ class DiskStore:
         file.cut(found.length)
         file.sync()  # nothing is built upon what may be gone
         file.write(_frame(f"hold {epoch} {self._owner.name}"))
+        found.epoch, found.holder, found.length = epoch, self._owner.name, len(file.content)
         self._owner.holding("unsynced", epoch)
         file.sync()
         journal = DiskJournal(file, self._owner, run, found.link, epoch)
@@ -155,15 +164,25 @@ class DiskJournal:
 
     def write(self, head: str, entries: Sequence[Entry]) -> None:
         """Write a frame that begins with a head and has entries, and have it on the disk."""
-        lines, link = [], self.head
+        lines, link, known = [], self.head, self._known
         for line in map(dump_line, entries):
             link = _next_link(link, self.epoch, line)
             lines.append(line)
         self._file.write(_frame(head + "\n".join((*lines, link.hex()))))
-        self._end, self.head = len(self._file.content), link
+        self._end = len(self._file.content)
+        if known is not None and known.link == self.head:
+            known.unread += lines
+            known.link, known.epoch, known.length = link, self.epoch, self._end
+        self.head = link
         self._owner.unsynced(entries)
         self._file.sync()
         self._owner.durable(self.epoch, entries)
+
+    @property
+    def _known(self) -> Contents | None:
+        """What was read of the file, where that is all that there is."""
+        known: Contents | None = self._file.read
+        return known if known is not None and known.length == len(self._file.content) else None
 
     def require_lease(self) -> None:
         """Raise LeaseLostError when somebody else holds the run."""
@@ -183,7 +202,10 @@ class DiskJournal:
             self.require_lease()
         except LeaseLostError:
             return
+        known = self._known
         self._file.write(_frame(f"free {self.epoch}"))
+        if known is not None:
+            known.epoch, known.holder, known.length = self.epoch, None, len(self._file.content)
         self._owner.releasing("unsynced")
         self._file.sync()
         self._end = len(self._file.content)
@@ -213,33 +235,34 @@ def _body(content: bytearray, at: int) -> bytes | None:
 
 
 def contents(run: str, file: File) -> Contents | None:
-    """Read and verify a file; None when no run was begun in it. Raises DamageError. What was read before of the same bytes is not read again."""
-    found: Contents = file.read or _NOTHING
-    text, epoch, holder, link, length = found.text, found.epoch, found.holder, found.link, found.length
-    entries = [*found.entries]
-    for end, body in frames(file.content, length):
+    """Read and verify a file; None when no run was begun in it. Raises DamageError. What was read of the same bytes before is not read again."""
+    found: Contents = file.read or Contents()
+    found.read_lines()
+    file.read = None  # whatever comes of what is read now
+    for end, body in frames(file.content, found.length):
         head, _, rest = body.partition("\n")
         word, number, *said = head.split(" ", 2)
-        epoch = int(number)
+        found.epoch = int(number)
         if word == "new":
-            size, _, holder = said[0].partition(" ")
-            text, rest = rest[: int(size)], rest[int(size) :]
-            link = _first_link(run, text)
+            size, _, found.holder = said[0].partition(" ")
+            found.text, rest = rest[: int(size)], rest[int(size) :]
+            found.link = _first_link(run, found.text)
         if word in _WITH_ENTRIES:
             *lines, written = rest.split("\n")
             for line in lines:
-                link = _next_link(link, epoch, line)
-                entries.append(_entry(line))
-            require_chain(run, len(entries), link, written)
+                found.link = _next_link(found.link, found.epoch, line)
+            found.unread = lines
+            found.read_lines()
+            require_chain(run, len(found.entries), found.link, written)
         else:
-            holder = said[0] if word == "hold" else None
-        length = end
-    if length == found.length == len(file.content):
-        return found if entries else None
-    if any(_body(file.content, head.start()) is not None for head in _HEAD.finditer(file.content, length)):
-        raise DamageError("it is not what was written", run, len(entries))
-    file.read = Contents(text, tuple(entries), link, epoch, holder, length)
-    return file.read if entries else None
+            found.holder = said[0] if word == "hold" else None
+        found.length = end
+    if found.length < len(file.content):
+        heads = _HEAD.finditer(file.content, found.length)
+        if any(_body(file.content, head.start()) is not None for head in heads):
+            raise DamageError("it is not what was written", run, len(found.entries))
+    file.read = found
+    return found if found.entries else None
 
 
 def require_chain(run: str, count: int, link: bytes, written: str) -> None:

@@ -55,13 +55,16 @@ class Strikes:
         fitting = [fault for fault in FITTING[boundary] if boundary not in _STAGED or _fits(fault, stage)]
         return self._chance.one_of(fitting, "further", self._visits)
 
-    def passes(self, rows: Sequence[int | None]) -> bool:
-        """Pass the boundaries of an append of rows, at all of its stages; only where nothing is due at any of them, and tell whether that is so."""
-        first, last = self._visits, self._visits + len(_STAGES) * len(rows)
-        if not self._has_struck and self._aim.row in rows:
-            return False
-        if self._further and any(first < visit <= last for visit in self._further):
-            return False
+    def passes(self, passing: Sequence[tuple[object, int | None]]) -> bool:
+        """Pass the boundaries of an append, given with their rows, at all stages; only where nothing is due, and tell whether that is so."""
+        first, last = self._visits, self._visits + len(_STAGES) * len(passing)
+        if not self._has_struck:
+            for _, row in passing:
+                if row == self._aim.row:
+                    return False
+        for visit in self._further:
+            if first < visit <= last:
+                return False
         self._visits = last
         return True
 

@@ -18,7 +18,7 @@ from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken
 from dsa.runtime.ledger import EventEntry
 from dsa.runtime.policies import Policy
-from dsa.testing.graph import Graph, graph_of
+from dsa.testing.graph import Graph, Move, graph_of
 from dsa.testing.simulation.faults import RowFacts, Triple, possible, rows_of
 from dsa.testing.simulation.guide import Guide
 
@@ -38,6 +38,8 @@ class Subject:
     handlers: Mapping[str, Policy] = attrs.field(factory=dict)
     properties: tuple[tuple[str, Monitored], ...] = ()
 
+    #: The moves at which triples are aimed, the cheapest to come to first.
+    aimed: dict[Triple, tuple[Move, ...]] = attrs.field(factory=dict, init=False, repr=False)
     #: What events are to the table, by all that it looks at: most runs take the same.
     occurrences: dict[tuple[object, ...], Occurrence] = attrs.field(factory=dict, init=False, repr=False)
     #: What the properties said of the rows that runs have taken, by these; most runs take the same.
@@ -97,6 +99,13 @@ class Subject:
         """Work out what all stories share, before they are shared out. Raises TooLargeError."""
         _ = self.triples, self.guide, self.step, self.digest
 
+    def goals(self, aim: Triple) -> tuple[Move, ...]:
+        """Give the moves at which a triple can be hit, the cheapest to come to first."""
+        found = self.aimed.get(aim)
+        if found is None:
+            found = self.aimed[aim] = self.guide.nearest(self.rows[aim.row].moves_for(aim.boundary, aim.fault))
+        return found
+
     def occurrence(self, event: EventEntry) -> Occurrence:
         """Give what the table looks at of an event: its data is nothing to it."""
         key = event.event, event.verdicts, event.source
@@ -107,7 +116,10 @@ class Subject:
 
     def declared(self, effect: str) -> Effect:
         """Give what the Effects table says of an effect, or that it says nothing."""
-        return self.effects.get(effect) or Effect(effect)
+        found = self.effects.get(effect)
+        if found is None:
+            found = self.effects[effect] = Effect(effect)
+        return found
 
     def handling(self, effect: str) -> str:
         """Give what is done about an effect in doubt: `retry`, `ask` or `fail`, as the column says, or its kind."""

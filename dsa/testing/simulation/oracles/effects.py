@@ -188,10 +188,13 @@ def _of(facts: Facts, result: ResultEntry) -> str:
 
 def said_by(result: ResultEntry) -> str:
     """Give the event of a result, or the code of its failure; empty when there is neither."""
+    events = []
     for step in result.steps:
-        if step["payload"].get("error") is True:
-            return str(step["payload"].get("code"))
-    events = [step["payload"].get("event") for step in result.steps if step["type"] == "event"]
+        payload = step["payload"]
+        if payload.get("error") is True:
+            return str(payload.get("code"))
+        if step["type"] == "event":
+            events.append(payload.get("event"))
     return str(events[0]) if len(events) == 1 else ""
 
 

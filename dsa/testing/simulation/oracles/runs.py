@@ -51,8 +51,10 @@ def what_was_asked_for_is_done(facts: Facts, _about: object) -> str | None:
 def what_a_person_decides_happens_once(facts: Facts, _about: object) -> str | None:
     """An effect whose doubts somebody decides who can see the world. Two processes at once are another matter."""
     for key, times in facts.deeds.happened.items():
+        if times == 1 or facts.subject.handling(facts.intents[key].effect) != "ask":
+            continue
         failed = sum(result.failed for result in facts.results.get(key, ()))
-        if times > 1 + failed and facts.subject.handling(facts.intents[key].effect) == "ask":
+        if times > 1 + failed:
             return None if facts.deeds.was_taken else f"{facts.intents[key].effect} {key} happened {times} times"
     return None
 
