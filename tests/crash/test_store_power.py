@@ -19,7 +19,7 @@ from dsa.edge.stores.sqlite import SqliteStore
 from dsa.runtime.ledger import EffectEntry, dump_line
 
 #: How many syncs a story of no faults has.
-SYNCS = 19
+SYNCS = 20
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def test_a_power_cut_at_every_change_loses_nothing(nursery, figures):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("at", [*range(1, 20, 2), *range(20, 160, 12)])
+@pytest.mark.parametrize("at", [*range(1, 20, 2), *range(20, 124, 8)])
 def test_a_power_cut_at_every_change_after_a_kill_loses_nothing(nursery, figures, at):
     keepings = [nothing_kept, some_kept(at), some_kept(at + 1)]
     played = cut(nursery, [Fault("before", at, name="/runs")], 2, keepings)
