@@ -138,7 +138,10 @@ class Story:
             if not isinstance(ending, Rest) or not process.is_alive or process.is_stale:
                 return
             self.court.rested(ending)
-            self.mishaps.at_rest(process, ending)
+            try:
+                self.mishaps.at_rest(process, ending)
+            except KilledError:  # by an oracle that was broken as another process took the run
+                return
             if process.ending is not None:
                 return
 
