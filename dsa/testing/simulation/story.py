@@ -7,6 +7,7 @@ the run up, what is said about effects in doubt. What goes wrong on the way is i
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 
 import attrs
 
@@ -111,8 +112,7 @@ class Story:
         self.court.ended()
         for each in self.processes.values():
             each.bury()
-        held = self.files[RUN].content if RUN in self.files else b""
-        print_of = hashlib.blake2b(held, digest_size=8)
+        print_of = hashlib.blake2b(self.files[RUN].content if RUN in self.files else b"", digest_size=8)
         print_of.update(f"{self.time.now_s} {self.strikes.struck}".encode())
         return Told(
             self.plan.seed,
@@ -138,11 +138,9 @@ class Story:
             if not isinstance(ending, Rest) or not process.is_alive or process.is_stale:
                 return
             self.court.rested(ending)
-            try:
+            with suppress(KilledError):  # an oracle was broken as another process took the run
                 self.mishaps.at_rest(process, ending)
-            except KilledError:  # by an oracle that was broken as another process took the run
-                return
-            if process.ending is not None:
+            if process.ending is not None or self.is_broken:
                 return
 
     def _begun(self) -> Process:
