@@ -31,8 +31,9 @@ from dsa.expr import Value, show_value
 from dsa.lang import digest, loads
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
+from dsa.runs.handle import RunHandle
 from dsa.runs.record import RunRecord, text_of
-from dsa.runs.runs import Resumption, open_runs
+from dsa.runs.runs import Resumption, Runs, open_runs
 from dsa.runtime.ledger import ChangeEntry, Handling
 from dsa.runtime.policies import Step
 from dsa.runtime.run import Run
@@ -80,9 +81,13 @@ def change_of(record: RunRecord, file: str | None, parameters: Mapping[str, Valu
 
 @attrs.frozen
 class Said:
-    """What is said to a run: events from outside, what became of effects in doubt, and with what they were answered."""
+    """What is said to a run: events from outside, what became of effects in doubt, and with what they were answered.
+
+    `at` is the place of the question that the events answer.
+    """
 
     sent: tuple[Occurrence, ...] = ()
+    at: str | None = None
     decided: Mapping[str, Handling] = attrs.field(factory=dict)
     answers: Mapping[str, Occurrence | Step] = attrs.field(factory=dict)
 
@@ -115,9 +120,15 @@ def go_on(record: RunRecord, root: Path, said: Said, manner: Manner) -> Performe
             "resumption": Resumption(said.decided, said.answers, entry, manner.take),
             "on_moment": watched.observing(progress.on_moment),
         }
-        performed = perform(
-            partial(open_runs, root, must_exist=True), lambda runs: runs.resume(record.run.run_id, *said.sent, **how)
-        )
+
+        async def begin(runs: Runs) -> RunHandle:
+            handle = runs.hold(record.run.run_id, **how)
+            for each in said.sent:
+                handle.tell(each, said.at)
+            handle.start()
+            return handle
+
+        performed = perform(partial(open_runs, root, must_exist=True), begin, options.wait_s)
         progress.rests(directory)
         watched.rested(performed.rest)
         return performed

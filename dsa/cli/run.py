@@ -185,7 +185,7 @@ class Start:
                 handle.start(*first)
                 return handle
 
-            performed = perform(partial(open_runs, self.root), begin)
+            performed = perform(partial(open_runs, self.root), begin, options.wait_s)
             watchers[0].rested(performed.rest)
             return performed
 

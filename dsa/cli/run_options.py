@@ -1,5 +1,6 @@
 """The options that every command takes which starts a run or lets one go on, each with one meaning."""
 
+import math
 from collections.abc import Mapping
 from functools import wraps
 from typing import Any, cast
@@ -12,6 +13,7 @@ from dsa.cli.faults import json_option
 from dsa.cli.kept import budget_option
 from dsa.cli.parameters import param_option, parse_parameters
 from dsa.cli.watching import Watching
+from dsa.declarations import parse_duration
 from dsa.expr import Value
 from dsa.generators.names import require_model_name
 from dsa.runs.setup import Options
@@ -23,7 +25,8 @@ from dsa.runtime.ledger import MachineEntry
 class RunOptions:
     """What was chosen for a run; of a recorded one, None and empty is as it was started.
 
-    `module` binds names, `parameters` are values by name, `budget` are limits, `watching` says what is secret, logged and traced.
+    `module` binds names, `parameters` are values by name, `budget` are limits, `watching` says what is secret, logged and traced. `wait_s` is how
+    many seconds a timer is waited for.
     """
 
     model: str | None = None
@@ -33,6 +36,7 @@ class RunOptions:
     quiet: bool = False
     json_wanted: bool = False
     watching: Watching = attrs.field(factory=Watching)
+    wait_s: float = math.inf
 
     @property
     def shows_nothing(self) -> bool:
@@ -94,4 +98,26 @@ def options_saying(command: FC, model: str, parameter: str) -> FC:
 
 def run_options(command: FC) -> FC:
     """Add these options; the command gets them as one argument, `options`. `watching_options` goes above."""
-    return options_saying(command, _MODEL, "Set a parameter, such as rmax=5.")
+
+    @click.option(
+        "--wait",
+        "wait_s",
+        metavar="DURATION",
+        callback=_seconds,
+        default="60s",
+        show_default=True,
+        help="Stay while the next timer is due within DURATION, such as 90s, 15m or 24h.",
+    )
+    @wraps(command)
+    def waiting(*arguments: Any, options: RunOptions, wait_s: float, **given: Any) -> Any:  # noqa: ANN401  (the command's own)
+        return command(*arguments, options=attrs.evolve(options, wait_s=wait_s), **given)
+
+    return options_saying(cast(FC, waiting), _MODEL, "Set a parameter, such as rmax=5.")
+
+
+def _seconds(_context: click.Context, _option: click.Parameter, written: str) -> float:
+    """Read a duration. Raises click.BadParameter."""
+    duration_ms = parse_duration(written)
+    if duration_ms is None:
+        raise click.BadParameter(f"'{written}' is not a duration; write 90s, 15m, 24h or 2d")
+    return duration_ms / 1000

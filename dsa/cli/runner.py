@@ -31,14 +31,19 @@ class Performed:
     seconds: float
 
 
-def perform(opened: Callable[[], Runs], begin: Callable[[Runs], Coroutine[Any, Any, RunHandle]]) -> Performed:
-    """Begin a run, or take one up, and drive it until it rests; write down what it made. Raises what `begin` does."""
+def perform(
+    opened: Callable[[], Runs], begin: Callable[[Runs], Coroutine[Any, Any, RunHandle]], wait_s: float
+) -> Performed:
+    """Begin a run, or take one up, and drive it until it rests; write down what it made. Raises what `begin` does.
+
+    A timer that is due within `wait_s` seconds is waited for.
+    """
 
     async def whole() -> Performed:
         began = time.monotonic()
         async with opened() as runs:
             handle = await begin(runs)
-            rest = await handle.rest(through_timers=True)
+            rest = await handle.rest_within(wait_s)
             seconds = time.monotonic() - began
             assert handle.folder is not None, "commands keep their runs in a folder"
             final, diagram = handle.folder.write_final(rest.accepted, _answer(rest)), None

@@ -23,7 +23,7 @@ from dsa.runtime.journal import DamageError, RunSummary, StoreError
 
 _HEADER = ("run", "started", "events", "machine", "state", "how it stands", "about")
 _LONGEST = 60
-#: Words of `--status`: how a run stands, and two finer ones that only summaries know.
+#: Words of `--status`: how a run stands.
 _STATUSES = ("finished", "waiting", "in doubt", "stopped", "cut off", "under way", "damaged", "due", "interrupted")
 #: When a run was started, as its id says it.
 _STAMP_LENGTH = len("20260131T120000")
@@ -171,11 +171,11 @@ def _stands(found: RunSummary) -> tuple[str, str]:
             return status, f"in doubt: {', '.join(f'{name} {key}' for key, name in summary.in_doubt.items())}"
         case "stopped":
             return status, f"stopped: {shortened(summary.failure)}"
-    if summary.timers:
-        return "cut off", f"cut off while it waited for: {', '.join((*summary.waits_for, *summary.timers))}"
     if status in {"cut off", "interrupted"}:
-        return "cut off", "cut off"
-    return "waiting", f"waiting for: {', '.join(summary.waits_for) or 'nothing that can happen'}"
+        return status, status
+    if status == "due":
+        return status, f"due: {'a message is in its inbox' if found.messages else ', '.join(summary.timers)}"
+    return status, f"waiting for: {', '.join((*summary.waits_for, *summary.timers)) or 'nothing that can happen'}"
 
 
 def _verified(runs: RunArchive, found: RunSummary) -> Listed:

@@ -21,6 +21,7 @@ from dsa.edge.deciding import doubted_in
 from dsa.meaning import Occurrence
 from dsa.runs.record import RunRecord
 from dsa.runtime.policies import ACTION_RESULT, TEXT, Step, action_result_step, text_step
+from dsa.runtime.standing import places
 from dsa.runtime.timeline import refused_from_outside
 from dsa.words import closest
 
@@ -53,13 +54,16 @@ def command(
 ) -> None:
     """Send RUN the event EVENT with DATA, and go on with it.
 
-    RUN is an id, a part of one, or `last`. Exit codes as of `dsa run`; 1 also when the event is refused, 2 when the machine has no such event.
+    RUN is an id, a part of one, or `last`. RUN@PLACE names the question that this answers: once the run asks something else, the event is refused as
+    late. Without a place it answers what the run asks now. Exit codes as of `dsa run`; 1 also when the event is refused, 2 when the machine has no
+    such event.
     """
-    folder = Path(root)
+    folder, (run, _, place) = Path(root), run.partition("@")
     recorded = recorded_run(folder, run)
     occurrence = Occurrence(event, data=_data(text, data))
     record = told_record(folder, recorded)
-    said = Said(sent=(occurrence,)) if key is None else Said(answers={key: _answer(record, key, occurrence)})
+    at = place or places(record.run).get(event)
+    said = Said(sent=(occurrence,), at=at) if key is None else Said(answers={key: _answer(record, key, occurrence)})
     if key is None:
         _require_known(record, event, answering=False)
     if record.standing.kind == "finished":

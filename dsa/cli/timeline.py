@@ -23,7 +23,7 @@ from dsa.runtime.call_tree import POLICY, call_key
 from dsa.runtime.intents import Intent, Intents
 from dsa.runtime.recovery import InFlight, asked_calls, handling_of, unfinished
 from dsa.runtime.run import Run
-from dsa.runtime.standing import asked_keys, outside_events
+from dsa.runtime.standing import asked_keys, outside_events, places
 from dsa.runtime.timeline import Happening, happenings
 from dsa.trace import show_occurrence, show_values
 
@@ -242,8 +242,7 @@ def now(record: RunRecord, root: Path) -> Iterator[str]:
     ]
     if standing.kind in {"stopped", "cut off"}:
         facts.append(("go on", line("resume", directory)))
-    rests = not (standing.left.in_flight or standing.left.answered)
-    if standing.kind == "waiting" or (standing.kind == "cut off" and rests):
+    if standing.kind == "waiting":
         facts += [("send", send_line(run, directory))] if outside_events(run) else []
     width = max(len(name) for name, fact in facts if fact)
     yield from (f"{name:<{width}}  {fact}" for name, fact in facts if fact)
@@ -273,9 +272,12 @@ def _to_do(record: RunRecord) -> Iterator[tuple[str, str]]:
 
 
 def send_line(run: Run, directory: Path) -> str:
-    """Give the command that sends a run what it waits for."""
-    events = outside_events(run)
-    return f"{line('send', directory, events[0] if len(events) == 1 else 'EVENT')} [DATA]"
+    """Return the command that sends a run what it waits for; it names the question by its place."""
+    waited = places(run)
+    event = next(iter(waited)) if len(waited) == 1 else "EVENT"
+    asked = {*waited.values()}
+    named = directory.with_name(f"{directory.name}@{asked.pop()}") if len(asked) == 1 else directory
+    return f"{line('send', named, event)} [DATA]"
 
 
 def asked_text(run: Run, asked: Sequence[Intent]) -> str:

@@ -27,7 +27,7 @@ class RunHandle(HeldRun):
     """
 
     _task: asyncio.Task[None] | None = None
-    _is_driven = False
+    _is_driven = _lets_go = False
     _fault: BaseException | None = None
 
     @property
@@ -46,6 +46,17 @@ class RunHandle(HeldRun):
             rest = self._rest
             if rest is not None and not (through_timers and rest.due_ms is not None and self.is_driven):
                 return attrs.evolve(rest, accepted=tuple(accepted_artifacts(rest.run, self.artifacts)))
+            await self.change()
+
+    async def rest_within(self, wait_s: float) -> Rest:
+        """Wait as `rest` does, also for timers that are due within so many seconds; for a later one let go of the run, and return."""
+        while True:
+            rest = await self.rest()
+            if rest.due_ms is None or not self.is_driven:
+                return rest
+            if rest.due_ms - self._driver.clock.wall_ms() > wait_s * 1000:
+                await self._let_go()
+                return rest
             await self.change()
 
     async def exists(self) -> None:
@@ -105,7 +116,7 @@ class RunHandle(HeldRun):
         try:
             self._rest = await self._until_rest(occurrences)
         except asyncio.CancelledError:
-            self._rest = Rest("interrupted", self.run)
+            self._rest = self._rest if self._lets_go else Rest("interrupted", self.run)
             raise
         except BaseException as fault:
             self._fault = fault
@@ -125,7 +136,8 @@ class RunHandle(HeldRun):
             if rest.failure is not None and self._setting.log is not None:
                 self._setting.log.stopped(rest.failure.what, rest.failure.line, rest.failure.code, rest.failure.message)
         except asyncio.CancelledError:
-            rest = Rest("interrupted", self.run, due_ms=self._driver.next_deadline_ms)
+            interrupted = Rest("interrupted", self.run, due_ms=self._driver.next_deadline_ms)
+            rest = self._rest if self._lets_go else interrupted
             raise
         finally:
             self.release(rest)
@@ -160,11 +172,23 @@ class RunHandle(HeldRun):
 
     async def interrupt(self) -> None:
         """Stop driving the run, if a task of its own does; the ledger keeps it, and it can be resumed."""
+        await self._stop()
+        self.release()
+        self._watchers.wake()
+
+    async def _let_go(self) -> None:
+        """Give up a run that waits for a timer: whoever takes it up, when the timer is due or something is sent to it, goes on with it."""
+        self._lets_go = True
+        try:
+            await self._stop()
+        finally:
+            self._lets_go = False
+
+    async def _stop(self) -> None:
+        """Stop the task that drives the run, if there is one."""
         task = self._task
         if task is not None and not task.done():
             task.cancel()
             await asyncio.wait({task})
             if self._is_driven:  # cancelled before its first step
                 self._rest, self._is_driven = Rest("interrupted", self.run), False
-        self.release()
-        self._watchers.wake()

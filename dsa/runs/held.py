@@ -136,12 +136,12 @@ class HeldRun:
         """Bring the answer of an effect that is performed elsewhere, or comes again; one that nobody waits for is refused as late."""
         self._driver.hear(effect, answer)
 
-    def tell(self, occurrence: Occurrence) -> None:
+    def tell(self, occurrence: Occurrence, at: str | None = None) -> None:
         """Hand in an event from outside without waiting, from the event loop's thread; the run takes it when its turn comes, or when it is driven next.
 
-        Raises OccurrenceError as `send` does.
+        `at` names the question that it answers. Raises OccurrenceError as `send` does.
         """
-        self._driver.send(occurrence)
+        self._driver.send(occurrence, at)
 
     def take_messages(self) -> None:
         """Hand the messages of the inbox to the run; a new run has none before its first entry. Raises StoreError."""

@@ -113,7 +113,8 @@ class SummaryJournal:
             return summary_of_run(run, Standing(rest.kind, Unfinished(timers=run.timers), rest.in_doubt))
         found = summary_of_run(run, standing(run))
         if rest.kind == "interrupted":
-            return attrs.evolve(found, status="interrupted") if found.status == "cut off" else found
+            has_more = found.status == "cut off" or (found.status == "waiting" and found.timers)
+            return attrs.evolve(found, status="interrupted") if has_more else found
         if found.status in {"stopped", "in doubt"}:
             return found
         return attrs.evolve(found, status="stopped", failure=str(rest.failure)[:_LONGEST_ABOUT])
@@ -164,7 +165,7 @@ def summary_of_run(run: Run, stands: Standing) -> Summary:
     """Return the summary of a run that stands as given."""
     first, left = run.ledger[0], stands.left
     assert isinstance(first, MachineEntry), "a run begins with its machine"
-    rests = stands.kind == "waiting" or (stands.kind == "cut off" and bool(left.timers))
+    rests = stands.kind == "waiting"
     return Summary(
         "cut off" if stands.kind == "under way" else stands.kind,
         state=run.configuration.state,
@@ -179,7 +180,7 @@ def summary_of_run(run: Run, stands: Standing) -> Summary:
         failure=stands.failure[:_LONGEST_ABOUT],
         parent=run.run_id.partition(PART_OF)[0] if PART_OF in run.run_id else None,
         events=run.seq,
-        timers=tuple(event for _, event in left.timers) if rests and not (left.in_flight or left.answered) else (),
+        timers=tuple(event for _, event in left.timers) if rests else (),
     )
 
 

@@ -50,7 +50,7 @@ def standing(run: Run, holder: str | None = None) -> Standing:
     failure = _failure(run, left)
     if failure:
         return Standing("stopped", left, failure=failure)
-    if left.in_flight or left.answered or left.timers:
+    if left.in_flight or left.answered:
         return Standing("cut off", left)
     return Standing("finished" if run.finished else "waiting", left)
 

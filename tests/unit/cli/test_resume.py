@@ -112,7 +112,7 @@ def test_a_waiting_run_goes_on_waiting_and_a_finished_one_is_left_alone(shop):
     keep(ROOT, begun(file=shop).ledger)
     result = dsa("resume", "last")
     assert result.exit_code == 3
-    assert f"next      dsa send {RUN} order [DATA]\n" in result.stdout
+    assert f"next      dsa send {RUN}@0 order [DATA]\n" in result.stdout
     assert dsa("send", "last", "order").exit_code == 3
     assert dsa("send", "last", "more").exit_code == 0
     before = recorded(ROOT)

@@ -37,9 +37,19 @@ def test_an_event_is_handed_over_with_its_data_and_the_run_goes_on(arguments, da
     result = dsa("send", "last", "order", *arguments)
     assert result.exit_code == 3, result.output
     assert "waiting in resting for: more\n" in result.stdout
-    assert f"next      dsa send {RUN} more [DATA]\n" in result.stdout
+    assert f"next      dsa send {RUN}@2 more [DATA]\n" in result.stdout
     assert [event.data for event in events()] == [data]
     assert dsa("send", "last", "more").exit_code == 0
+
+
+def test_answer_to_a_question_that_has_passed_is_refused_as_late():
+    assert dsa("send", f"{RUN}@0", "order").exit_code == 3
+    late = dsa("send", f"{RUN}@0", "more")
+    assert (late.exit_code, late.stderr) == (
+        1,
+        "more in resting was refused: late (more was sent to place 0, and its place is 2); accepted there: more\n",
+    )
+    assert dsa("send", f"{RUN}@2", "more").exit_code == 0
 
 
 @pytest.mark.parametrize(("arguments", "said"), [

@@ -122,10 +122,10 @@ def test_an_effect_without_answers_has_happened_or_not():
 
 def test_what_a_waiting_run_is_sent():
     keep(ROOT, begun().ledger)
-    assert shown().endswith(f"now    waiting for: order\nstate  idle\nsend   dsa send {RUN} order [DATA]\n")
+    assert shown().endswith(f"now    waiting for: order\nstate  idle\nsend   dsa send {RUN}@0 order [DATA]\n")
     workflow = begun(read_text(locate("workflow")), "20260131T120001-w-1")
     keep(ROOT, workflow.ledger, read_text(locate("workflow")), workflow.run_id)
-    assert f"send    dsa send {workflow.run_id} specification [DATA]\n" in shown()
+    assert f"send    dsa send {workflow.run_id}@0 specification [DATA]\n" in shown()
 
 
 TIMED = SHOP.replace("| resting | more       |           |", "| resting | after 2s   |           |").replace(

@@ -1,6 +1,7 @@
 """How a run ended, and for what it waits, in one line each: from the command line, over a machine with timers and failures."""
 
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -71,23 +72,46 @@ def test_a_timer_that_ended_a_run_is_named(sale):
 
 @pytest.fixture
 def asking(sale):
-    """A run that somebody left while it waited for a person."""
+    """A run that waits for a person, and for a timer that is not due for a while: nobody has it."""
     sale("10m")
-    with subprocess.Popen([*PROGRAM, "send", "last", "go"], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline().startswith("waiting in asking for: approved, denied; after 10m is due ")
+    done = dsa("send", "last", "go")
+    assert done.exit_code == 3
+    lines = done.output.splitlines()
+    assert lines[0].startswith("waiting in asking for: approved, denied; after 10m is due ")
+    assert re.fullmatch(r"next +dsa send \S+@1 EVENT \[DATA\]", lines[-1])
+
+
+def test_run_that_waits_holds_no_process(asking):
+    assert "waiting for: approved, denied, after 10m" in dsa("runs").output
+    told = dsa("show", "last").output
+    assert re.search(r"^send +dsa send \S+@1 EVENT \[DATA\]$", told, re.MULTILINE), told
+    assert re.search(r"^timer +after 10m of asking, due ", told, re.MULTILINE), told
+
+
+def test_wait_stays_until_timer_is_due(sale):
+    sale("2s")
+    assert dsa("send", "last", "go", "--wait", "1s").exit_code == 3
+    assert dsa("resume", "last", "--wait", "3s").output.splitlines()[0] == "failed by after 2s of asking (line 26)"
+    refused = dsa("resume", "last", "--wait", "soon")
+    assert (refused.exit_code, "'soon' is not a duration; write 90s, 15m, 24h or 2d" in refused.stderr) == (2, True)
+
+
+def test_interrupted_run_is_listed_as_interrupted(sale):
+    sale("10m")
+    with subprocess.Popen(
+        [*PROGRAM, "send", "last", "go", "--wait", "1h"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline().startswith("waiting in asking for: ")
         (folder,) = Path(".dsa").glob("*-sale-*")
         with open_runs(
             ".dsa"
         ) as runs:  # what is printed is durable; that nothing but the timer is left is written next
             while process.poll() is None and runs.summary(folder.name).summary.status != "waiting":
                 pass
-        process.kill()
-
-
-def test_a_run_that_was_left_while_it_waited_says_for_what(asking):
-    assert "cut off while it waited for: approved, denied, after 10m" in dsa("runs").output
-    told = dsa("show", "last").output
-    assert re.search(r"^send +dsa send \S+ EVENT \[DATA\]$", told, re.MULTILINE), told
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 130
+    for words in ([], ["--status", "interrupted"]):
+        assert dsa("runs", *words).output.splitlines()[-1].split()[-1] == "interrupted"
 
 
 def test_an_event_that_ended_a_run_is_named(asking):

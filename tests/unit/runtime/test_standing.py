@@ -100,7 +100,7 @@ def test_a_timer_goes_on():
     text = SHOP.replace("| resting | more       |", "| resting | after 2s   |").replace("| more     | outside |\n", "")
     run = done(done(paid(text), "2/1"), "2/2")
     found = standing(run)
-    assert (found.kind, found.left.timers) == ("cut off", {("resting", "after 2s"): 2000})
+    assert (found.kind, found.left.timers) == ("waiting", {("resting", "after 2s"): 2000})
 
 
 @pytest.mark.parametrize("run", [begun(), ordered(), paid()])
