@@ -28,7 +28,7 @@ from dsa.runtime.ledger import ArtifactEntry, ResultEntry, VerdictEntry
 from dsa.runtime.moment import Moment
 from dsa.runtime.rest import Rest
 from dsa.runtime.run import Run
-from dsa.runtime.standing import Standing, asked_keys, outside_events
+from dsa.runtime.standing import Standing, asked_keys, places
 from dsa.runtime.timeline import Refused
 from dsa.runtime.totals import Totals, totals
 
@@ -40,7 +40,7 @@ _CODES = {"succeeded": 0, "failed": 1, "escalated": 3}
 class RunReport:
     """A run as a command tells of it: how it stands, and what it has made.
 
-    `kind` is a `Rest`'s or a `Standing`'s, or `unreadable`; `failure` says why the run has stopped, or why the command failed. `run` is None when
+    `kind` is a `Rest`'s or a `Standing`'s, or `unreadable`; `posted` is the id of a message that was posted to the run and not taken yet; `failure` says why the run has stopped, or why the command failed. `run` is None when
     there is none, or when it cannot be read; `folder` is the run's own. `seconds` is how long this command drove it.
     """
 
@@ -52,6 +52,7 @@ class RunReport:
     holder: str | None = None
     in_doubt: Sequence[Intent] = ()
     refused: Sequence[Refused] = ()
+    posted: str | None = None
     accepted: Sequence[Artifact] = ()
     seconds: float = 0.0
 
@@ -68,15 +69,22 @@ class RunReport:
             "exit_code": self.exit_code,
             "failure": self.failure,
             "holder": self.holder,
-            "waits_for": list(outside_events(self.run)) if self.run is not None and self.kind == "waiting" else [],
+            **self._waits(),
             "in_doubt": self._in_doubt(),
             "refused": [_refused(each) for each in self.refused],
+            "posted": self.posted,
             **self._made(),
             **({} if self.run is None else _of_policy(self.run)),
             "directory": self.folder and str(self.folder),
             "diagram": str(diagram) if diagram is not None and diagram.exists() else None,
             "totals": self.run and {**spent(self.run).to_json(), "seconds": self.seconds},
         }
+
+    def _waits(self) -> dict[str, Any]:
+        """Return what a waiting run waits for: events from outside with their places, and when the next timer is due."""
+        if self.run is None or self.kind != "waiting":
+            return {"waits_for": {}, "due_ms": None}
+        return {"waits_for": places(self.run), "due_ms": min(self.run.timers.values(), default=None)}
 
     def _in_doubt(self) -> list[dict[str, Any]]:
         """Return the effects, and calls in them, of which somebody has to say what became of them."""

@@ -65,6 +65,14 @@ def model_named(_context: click.Context, _option: click.Parameter, model: str | 
     return model
 
 
+def duration_s(_context: click.Context, _option: click.Parameter, written: str) -> float:
+    """Return a duration in seconds; to be used as an option's callback. Raises click.BadParameter."""
+    duration_ms = parse_duration(written)
+    if duration_ms is None:
+        raise click.BadParameter(f"'{written}' is not a duration; write 90s, 15m, 24h or 2d")
+    return duration_ms / 1000
+
+
 _MODEL = "local, scripted:FILE, http://HOST/v1#MODEL, or a LiteLLM name. Without it: local, or that of the run."
 
 
@@ -103,7 +111,7 @@ def run_options(command: FC) -> FC:
         "--wait",
         "wait_s",
         metavar="DURATION",
-        callback=_seconds,
+        callback=duration_s,
         default="60s",
         show_default=True,
         help="Stay while the next timer is due within DURATION, such as 90s, 15m or 24h.",
@@ -113,11 +121,3 @@ def run_options(command: FC) -> FC:
         return command(*arguments, options=attrs.evolve(options, wait_s=wait_s), **given)
 
     return options_saying(cast(FC, waiting), _MODEL, "Set a parameter, such as rmax=5.")
-
-
-def _seconds(_context: click.Context, _option: click.Parameter, written: str) -> float:
-    """Read a duration. Raises click.BadParameter."""
-    duration_ms = parse_duration(written)
-    if duration_ms is None:
-        raise click.BadParameter(f"'{written}' is not a duration; write 90s, 15m, 24h or 2d")
-    return duration_ms / 1000

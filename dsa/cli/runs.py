@@ -4,7 +4,7 @@ import asyncio
 import importlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -44,7 +44,8 @@ class Listed:
     outcome: str | None = None
     events: int | None = None
     holder: str | None = None
-    waits_for: tuple[str, ...] = ()
+    waits_for: Mapping[str, str] = attrs.field(factory=dict)
+    due_ms: int | None = None
     in_doubt: tuple[str, ...] = ()
     about: str | None = None
 
@@ -147,7 +148,8 @@ def listed(found: RunSummary) -> Listed:
         summary.outcome if kind == "finished" else None,
         summary.events,
         found.holder,
-        tuple(summary.waits_for) if kind == "waiting" else (),
+        dict(summary.waits_for) if kind in {"waiting", "due"} else {},
+        summary.due_ms if kind in {"waiting", "due"} else None,
         tuple(summary.in_doubt) if kind == "in doubt" else (),
         summary.about or None,
     )

@@ -1,28 +1,34 @@
 """`dsa send RUN EVENT [DATA]`: hand a waiting run an event from outside, or say what an effect in doubt was answered with."""
 
 import sys
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import click
 
 from dsa.cli.console import terminal
 from dsa.cli.driving import Manner, Said, go_on
-from dsa.cli.faults import UNREADABLE, Ended
-from dsa.cli.kept import recorded_run, runs_option, told_record
+from dsa.cli.faults import UNREADABLE, Ended, tell_json
+from dsa.cli.kept import opened, recorded_run, runs_option, told_record
 from dsa.cli.outcome import tell
 from dsa.cli.parameters import read_data, require_text
-from dsa.cli.run_json import RunCommand, exit_code
-from dsa.cli.run_options import RunOptions, run_options
+from dsa.cli.run_json import WAITING, RunCommand, exit_code, recorded_report
+from dsa.cli.run_options import RunOptions, duration_s, run_options
+from dsa.cli.terminal import say
 from dsa.cli.timeline import refusal_text
 from dsa.cli.watching import watching_options
 from dsa.declarations import OUTSIDE
 from dsa.edge.deciding import doubted_in
 from dsa.meaning import Occurrence
+from dsa.runs.archive import POLL_S
 from dsa.runs.record import RunRecord
+from dsa.runtime.ledger import EventEntry, RefusalEntry
 from dsa.runtime.policies import ACTION_RESULT, TEXT, Step, action_result_step, text_step
 from dsa.runtime.standing import places
-from dsa.runtime.timeline import refused_from_outside
+from dsa.runtime.timeline import Refused, refused_from_outside
 from dsa.words import closest
 
 
@@ -39,6 +45,15 @@ from dsa.words import closest
     help="EVENT is what this effect in doubt was answered with, or the type of the step that this call gave.",
 )
 @click.option("--take", is_flag=True, help="Take the run from a process that is alive and holds it.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    metavar="DURATION",
+    callback=duration_s,
+    default="10s",
+    show_default=True,
+    help="How long to wait until the process that has the run takes the event.",
+)
 @watching_options
 @run_options
 def command(
@@ -50,12 +65,14 @@ def command(
     data: str | None,
     key: str | None,
     take: bool,
+    timeout_s: float,
     options: RunOptions,
 ) -> None:
     """Send RUN the event EVENT with DATA, and go on with it.
 
     RUN is an id, a part of one, or `last`. RUN@PLACE names the question that this answers: once the run asks something else, the event is refused as
-    late. Without a place it answers what the run asks now. Exit codes as of `dsa run`; 1 also when the event is refused, 2 when the machine has no
+    late. Without a place it answers what the run asks now. A run that another process has gets the event in its inbox: 0 when it is taken, 3 when it
+    still waits there. Exit codes as of `dsa run`; 1 also when the event is refused, 2 when the machine has no
     such event.
     """
     folder, (run, _, place) = Path(root), run.partition("@")
@@ -68,14 +85,49 @@ def command(
         _require_known(record, event, answering=False)
     if record.standing.kind == "finished":
         raise Ended(f"run {record.run.run_id} is finished ({record.run.outcome}): it takes no more events", 1)
-    performed = go_on(record, folder, said, Manner(options, take))
+    is_elsewhere = record.standing.kind == "under way" and not (take or key)
+    posted = _post(record, folder, said, options, timeout_s) if is_elsewhere else None
+    if posted is not None:
+        sys.exit(posted)
+    performed = go_on(record, folder, attrs.evolve(said, sent=()) if is_elsewhere else said, Manner(options, take))
     refused = refused_from_outside(performed.rest.run, len(record.recorded.entries))
-    for each in refused:
-        click.echo(f"{each.event.event} in {each.state} was {refusal_text(each.refusal)}", err=True)
+    _say_refused(refused)
     if performed.rest.in_doubt and not key:
         click.echo(f"{event} was not sent: first it has to be said what became of what is in doubt", err=True)
     tell(performed, terminal(), json_wanted=options.json_wanted, refused=refused)
     sys.exit(exit_code(performed.rest, refused))
+
+
+def _post(record: RunRecord, root: Path, said: Said, options: RunOptions, timeout_s: float) -> int | None:
+    """Post an event to a run that another process has, and say what became of it. Returns the exit code; None when that process has let go of the run."""
+    run_id, (sent,) = record.run.run_id, said.sent
+    with opened(root) as runs:
+        message, deadline_s = runs.post(run_id, sent, said.at, options.changes), time.monotonic() + timeout_s
+        while (outcome := runs.delivery(message)) is None and time.monotonic() < deadline_s:
+            if runs.summary(run_id).holder is None:
+                return None
+            time.sleep(POLL_S)
+        report = recorded_report(runs, runs.get(run_id))
+    refused: tuple[Refused, ...] = ()
+    if outcome is not None and outcome.reason:
+        refusal = RefusalEntry(outcome.reason, outcome.message, outcome.accepted)
+        refused = (Refused(EventEntry(0, sent.event), refusal, outcome.state),)
+    code = WAITING if outcome is None else int(bool(refused))
+    if options.json_wanted:
+        waits = message if outcome is None else None
+        tell_json(attrs.evolve(report, exit_code=code, refused=refused, posted=waits).to_json())
+    elif outcome is None:
+        say(f"{sent.event} is posted, not taken yet: {report.holder} has the run")
+    elif not refused:
+        say(f"{sent.event} was taken: the run is in {outcome.state}")
+    _say_refused(refused)
+    return code
+
+
+def _say_refused(refused: Iterable[Refused]) -> None:
+    for each in refused:
+        where = f" in {each.state}" if each.state else ""
+        click.echo(f"{each.event.event}{where} was {refusal_text(each.refusal)}", err=True)
 
 
 def _data(text: str | None, written: str | None) -> Any:  # noqa: ANN401  (JSON)

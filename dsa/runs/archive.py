@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 from dsa.runs.place import PART_OF, Place
 from dsa.runtime.artifacts import ArtifactStore
+from dsa.runtime.inbox import Delivered, delivered
 from dsa.runtime.journal import Recorded, RunSummary
 from dsa.runtime.ledger import Entry
 from dsa.runtime.moment import Moment
@@ -74,6 +75,11 @@ class RunArchive:
         if not self._place.is_made:
             return ()
         return self._place.store.summaries(status=status, waiting_for=waiting_for, machine=machine, now_ms=now_ms)
+
+    def delivery(self, message: str) -> Delivered | None:
+        """Return what came of a message that was posted to a run's inbox; None while it waits there. Raises StoreError when there is none of that id."""
+        outcome = self._place.store.outcome_of(message)
+        return None if outcome is None else delivered(outcome)
 
     def lost(self) -> int:
         """Return how many runs were kept here and cannot be found any more."""

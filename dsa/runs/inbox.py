@@ -1,14 +1,20 @@
 """Inboxes of runs that this process drives: messages of other processes are handed to the run, or refused."""
 
 import asyncio
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
+from dsa.edge.binding import Bindings
 from dsa.edge.driver import Driver
+from dsa.edge.environment import environment_secrets
+from dsa.edge.outside import FromOutside
 from dsa.errors import OccurrenceError
 from dsa.meaning import Occurrence, Refusal, Taken
 from dsa.runs.place import Place
+from dsa.runs.record import RunRecord
+from dsa.runs.setup import Options, as_started
 from dsa.runtime.inbox import error_text
-from dsa.runtime.journal import Journal, StoreError
+from dsa.runtime.journal import Journal, Message, StoreError
 
 if TYPE_CHECKING:
     from dsa.runs.handle import RunHandle
@@ -41,6 +47,22 @@ class RunInbox:
                 journal.append((), taking=((message.id, error_text(error)),))
             else:
                 answer.add_done_callback(_heard)
+
+
+def post_message(
+    place: Place, record: RunRecord, occurrence: Occurrence, at: str | None, now_ms: int, options: Options
+) -> str:
+    """Put an event into a run's inbox, without the secrets that the run and `options` have chosen, and return the message's id.
+
+    `at` is the place of the question that it answers; None: what the run asks now. Raises OccurrenceError, StoreError.
+    """
+    run_id = record.run.run_id
+    secrets = environment_secrets(as_started(record.first, options).chosen)
+    given = FromOutside(Bindings({}, secrets=secrets)).read(record.run.machine, occurrence)
+    asked = at or place.store.summary(run_id).summary.waits_for.get(given.event)
+    message = Message(token_hex(16), given.event, given.verdicts, given.data, asked, now_ms)
+    place.store.post(run_id, message)
+    return message.id
 
 
 def _heard(answer: "asyncio.Future[Taken | Refusal]") -> None:

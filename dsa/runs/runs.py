@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from secrets import token_hex
 from typing import Any, Self
 
 import attrs
@@ -14,10 +13,8 @@ from dsa.checks.table_faults import require_sound
 from dsa.edge.binding import Bindings
 from dsa.edge.clock import Clock
 from dsa.edge.deciding import require_decidable, settled
-from dsa.edge.environment import environment_secrets
 from dsa.edge.interrupts import run_to_end
 from dsa.edge.logs import LedgerLog
-from dsa.edge.outside import FromOutside
 from dsa.errors import BindingError
 from dsa.expr import Outcome
 from dsa.lang import digest
@@ -30,15 +27,15 @@ from dsa.runs.document import Document, document_of, first_event
 from dsa.runs.folder import new_run_id
 from dsa.runs.handle import RunHandle
 from dsa.runs.held import Setting
-from dsa.runs.inbox import InboxReader
+from dsa.runs.inbox import InboxReader, post_message
 from dsa.runs.one_policy import require_policy
 from dsa.runs.place import DEFAULT_RUNS, Place, opened_place, place_in_memory
 from dsa.runs.record import changed, replayed, require_no_secret, text_of
 from dsa.runs.setup import Options, Setup, Source, as_started, bound, limits_of, setup_of, skip_replies, started_now
 from dsa.runs.summary import SummaryJournal
 from dsa.runtime.artifacts import ArtifactStore
-from dsa.runtime.inbox import Posted, delivered
-from dsa.runtime.journal import Beginning, HeldError, Message, UnknownRunError
+from dsa.runtime.inbox import Posted
+from dsa.runtime.journal import Beginning, HeldError, UnknownRunError
 from dsa.runtime.ledger import ChangeEntry, Handling, MachineEntry
 from dsa.runtime.moment import OnMoment
 from dsa.runtime.policies import Step
@@ -227,22 +224,21 @@ class Runs(RunArchive):
         self, run_id: str, occurrence: Occurrence, at: str | None, patience_s: float
     ) -> Taken | Refusal | Posted:
         """Put an event into a run's inbox, and wait for what becomes of it; take the run up when its holder has let go of it."""
-        store, record = self._place.store, self.get(run_id)
-        secrets = environment_secrets(as_started(record.first, Options()).chosen)
-        occurrence = FromOutside(Bindings({}, secrets=secrets)).read(record.run.machine, occurrence)
-        at = at or store.summary(run_id).summary.waits_for.get(occurrence.event)
-        message = Message(token_hex(16), occurrence.event, occurrence.verdicts, occurrence.data, at, self._now_ms())
-        store.post(run_id, message)
+        message = self.post(run_id, occurrence, at)
         deadline_s = time.monotonic() + patience_s
         while time.monotonic() < deadline_s:
-            outcome = store.outcome_of(message.id)
+            outcome = self.delivery(message)
             if outcome is not None:
-                return Posted(run_id, message.id, delivered(outcome))
-            if store.summary(run_id).holder is None:
+                return Posted(run_id, message, outcome)
+            if self.summary(run_id).holder is None:
                 with suppress(HeldError):
                     self.hold(run_id).start()
             await asyncio.sleep(POLL_S)
-        return Posted(run_id, message.id)
+        return Posted(run_id, message)
+
+    def post(self, run_id: str, occurrence: Occurrence, at: str | None = None, options: Options | None = None) -> str:
+        """Put an event into a run's inbox, whoever has the run, and return the message's id. Raises OccurrenceError, UnknownRunError, StoreError."""
+        return post_message(self._place, self.get(run_id), occurrence, at, self._now_ms(), options or Options())
 
     def bound_again(self, run_id: str, options: Options | None = None) -> Bindings:
         """Bind a recorded run as it was started, but for what the options say. Raises what `get` does, and BindingError."""

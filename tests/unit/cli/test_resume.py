@@ -134,7 +134,7 @@ def test_a_finished_run_exits_as_its_outcome(shop):
 def test_what_is_in_doubt_is_in_the_json(shop):
     crashed_while(ROOT, doing="pay", file=shop)
     told = json.loads(dsa("resume", "last", "--json").stdout)
-    assert (told["kind"], told["exit_code"], told["waits_for"]) == ("in doubt", 3, [])
+    assert (told["kind"], told["exit_code"], told["waits_for"]) == ("in doubt", 3, {})
     assert told["in_doubt"] == [{"key": "1/2", "effect": "pay", "line": 30}]
 
 

@@ -169,7 +169,7 @@ def test_programs_get_the_same_as_a_list(root):
         "waiting", "finished", "in doubt", "cut off", "other machine", "damaged", "cut off", "finished",
         "in doubt", "stopped",
     ]  # fmt: skip
-    assert told[0]["waits_for"] == ["order"]
+    assert told[0]["waits_for"] == {"order": "0"}
     assert told[1]["outcome"] == "failed"
     assert told[2]["in_doubt"] == ["1/2"]
     assert (told[6]["machine"], told[6]["in_doubt"]) == ("policy", [])

@@ -86,7 +86,7 @@ def test_a_refused_event_says_why_and_what_is_accepted():
     assert "waiting in idle for: order\n" in result.stdout
     assert isinstance(recorded(ROOT).entries[-1], RefusalEntry)
     told = json.loads(dsa("send", "last", "more", "--json").stdout)
-    assert (told["exit_code"], told["kind"], told["waits_for"]) == (1, "waiting", ["order"])
+    assert (told["exit_code"], told["kind"], told["waits_for"]) == (1, "waiting", {"order": "0"})
     assert told["refused"] == [
         {
             "event": "more",
