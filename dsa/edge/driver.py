@@ -57,7 +57,7 @@ def _failure(intent: Intent, payload: dict[str, Any]) -> Failure:
 def _became(run: Run, before: Configuration, given: Occurrence) -> Taken | Refusal:
     """Return what became of an event from outside that was fed last."""
     became, last = step(run.machine, before, given), run.ledger[-1]
-    if isinstance(became, Taken) and isinstance(last, RefusalEntry):  # its place has passed, which `step` does not know
+    if isinstance(last, RefusalEntry) and last.reason == "late":  # its place has passed, which `step` does not know
         return Refusal("late", before, last.message, (), last.accepted)
     return became
 

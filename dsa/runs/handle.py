@@ -11,6 +11,7 @@ from dsa.expr import Outcome
 from dsa.meaning import Occurrence, Refusal, Taken
 from dsa.runs.folder import accepted_artifacts
 from dsa.runs.held import HeldRun
+from dsa.runtime.journal import MessagesWaitError
 from dsa.runtime.moment import Moment, Piece
 from dsa.runtime.rest import Rest
 
@@ -133,6 +134,9 @@ class RunHandle(HeldRun):
                 self.take_messages()
                 self._setting.inbox.start()
             rest = await self._driver.drive(*occurrences)
+            while rest.kind == "waiting" and not self._released(rest):
+                self.take_messages()
+                rest = await self._driver.drive()
             if rest.failure is not None and self._setting.log is not None:
                 self._setting.log.stopped(rest.failure.what, rest.failure.line, rest.failure.code, rest.failure.message)
         except asyncio.CancelledError:
@@ -140,8 +144,17 @@ class RunHandle(HeldRun):
             rest = self._rest if self._lets_go else interrupted
             raise
         finally:
-            self.release(rest)
+            if not self._released(rest):
+                self.release()  # it was let go of: whoever has sent the messages takes it up
         return rest
+
+    def _released(self, rest: Rest | None) -> bool:
+        """Release the run, unless it waits and messages have come meanwhile."""
+        try:
+            self.release(rest)
+        except MessagesWaitError:
+            return False
+        return True
 
     async def _driven(self, occurrences: tuple[Occurrence, ...]) -> None:
         with suppress(Exception):  # kept in `_fault`: `rest` raises it

@@ -18,7 +18,7 @@ from dsa.runs.setup import Setup, Source
 from dsa.runs.summary import SummaryJournal
 from dsa.runs.watchers import Watchers
 from dsa.runtime.intents import Intent
-from dsa.runtime.journal import Journal, Recorded
+from dsa.runtime.journal import Journal, MessagesWaitError, Recorded
 from dsa.runtime.ledger import Entry, ResumedEntry
 from dsa.runtime.moment import Moment, OnMoment, Piece
 from dsa.runtime.recovery import Unfinished, unfinished
@@ -166,10 +166,17 @@ class HeldRun:
         self._driver = self._made(run, (), unfinished(run))
 
     def release(self, rest: Rest | None = None) -> None:
-        """Give up the right to write the run; it can be taken up again, by this or another process. `rest` is how it stands then."""
+        """Give up the right to write the run; it can be taken up again, by this or another process. `rest` is how it stands then.
+
+        Raises MessagesWaitError for a run that waits and has messages in its inbox; then it is still held.
+        """
         if self._is_held:
             self._is_held = False
-            self._journal.release(None if rest is None else self._journal.summary_at(rest))
+            try:
+                self._journal.release(None if rest is None else self._journal.summary_at(rest))
+            except MessagesWaitError:
+                self._is_held = True
+                raise
             if self._setting.held.get(self.id) is self:
                 del self._setting.held[self.id]
             if self.run.finished:

@@ -60,6 +60,13 @@ class HeldError(StoreError):
         super().__init__(f"run {run} is held by {holder}")
 
 
+class MessagesWaitError(StoreError):
+    """Raised when a run that waits is to be released while messages are in its inbox: nothing has changed."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(f"messages wait in the inbox of run {run}")
+
+
 class LeaseLostError(StoreError):
     """Raised when somebody else has taken a run over: nothing was written."""
 
@@ -255,7 +262,10 @@ class Journal(Protocol):
         """
 
     def release(self, summary: Summary | None = None) -> None:
-        """Give up the right to write, in one commit with the summary. Messages that came meanwhile stay, and make the run due."""
+        """Give up the right to write, in one commit with the summary.
+
+        Raises MessagesWaitError when the summary says that the run waits and messages are in its inbox: then they are taken first.
+        """
 
 
 class RunStore(Protocol):

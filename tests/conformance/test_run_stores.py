@@ -13,6 +13,7 @@ from dsa.runtime.journal import (
     HeldError,
     LeaseLostError,
     Message,
+    MessagesWaitError,
     RunSummary,
     StoreError,
     Summary,
@@ -272,7 +273,12 @@ def test_runs_are_due_that_nobody_holds_and_in_which_there_is_something_to_do(st
         store.post(run, Message(f"to {run}", "approved"))
     assert store.due(0) == ("0", "3", "5", "6")
     assert [store.summary(run).status for run in ("0", "3", "held")] == ["due", "interrupted", "under way"]
+    with pytest.raises(MessagesWaitError, match="messages wait in the inbox of run held"):
+        held.release(WAITING)
+    assert store.summary("held").status == "under way"
+    held.append([said("approved")], taking=[("to held", "{}")])
     held.release(WAITING)
+    store.post("held", Message("another", "approved"))
     assert store.due(0) == ("0", "3", "5", "6", "held")
 
 

@@ -8,6 +8,7 @@ from dsa.runtime.journal import (
     HeldError,
     LeaseLostError,
     Message,
+    MessagesWaitError,
     Recorded,
     RunSummary,
     StoreError,
@@ -150,7 +151,9 @@ class MemoryJournal:
             kept.inbox[message] = (kept.inbox[message][0], outcome)
 
     def release(self, summary: Summary | None = None) -> None:
-        """Give up the right to write."""
+        """Give up the right to write. Raises MessagesWaitError."""
         if self._kept.recorded.epoch == self.epoch:
+            if summary is not None and summary.status == "waiting" and self._kept.waiting():
+                raise MessagesWaitError(self.run)
             self._kept.recorded = attrs.evolve(self._kept.recorded, holder=None)
             self._kept.summary = summary or self._kept.summary

@@ -36,6 +36,7 @@ from dsa.runtime.journal import (
     HeldError,
     LeaseLostError,
     Message,
+    MessagesWaitError,
     Recorded,
     RunSummary,
     StoreError,
@@ -124,11 +125,13 @@ class SqliteStore:
             store_texts(connection, commit.texts)
             commit.write(connection)
 
-    def release(self, row: RunRow, commit: Commit) -> None:
-        """Give up the right to write a run."""
+    def release(self, row: RunRow, commit: Commit, *, rests: bool) -> None:
+        """Give up the right to write a run; one that rests must have no messages in its inbox. Raises MessagesWaitError."""
         if not self._database.is_open:
             return  # after a fault; whoever comes next finds this holder dead
         with suppress(LeaseLostError), self._database.writing() as connection:
+            if rests and inbox.waiting(connection, row.number, row.run):
+                raise MessagesWaitError(row.run)
             row.replace(connection, attrs.evolve(row, holder=None))
             with suppress(
                 LeaseLostError
@@ -282,8 +285,9 @@ class SqliteJournal:
             self._end = commit.after
 
     def release(self, summary: Summary | None = None) -> None:
-        """Give up the right to write, in one commit with the summary."""
-        self._store.release(self._row, Commit(self._row.run, self._end, (), _line(summary)))
+        """Give up the right to write, in one commit with the summary. Raises MessagesWaitError."""
+        rests = summary is not None and summary.status == "waiting"
+        self._store.release(self._row, Commit(self._row.run, self._end, (), _line(summary)), rests=rests)
 
 
 def _line(summary: Summary | None) -> str | None:

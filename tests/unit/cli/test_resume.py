@@ -141,13 +141,12 @@ def test_what_is_in_doubt_is_in_the_json(shop):
 def test_a_run_in_other_hands_is_named_with_its_holder(shop):
     with open_store(ROOT) as store:
         journal = store.create(RUN, SHOP, list(begun(file=shop).ledger))
-        for command in (["resume", "last"], ["send", "last", "order"]):
-            result = dsa(*command)
-            assert result.exit_code == 1
-            assert re.fullmatch(
-                rf"run {RUN} is held by process \d+ on \S+ \(\w+\): that process is alive, and goes on with it; --take takes the run away from it\n",
-                result.stderr,
-            )
+        result = dsa("resume", "last")
+        assert result.exit_code == 1
+        assert re.fullmatch(
+            rf"run {RUN} is held by process \d+ on \S+ \(\w+\): that process is alive, and goes on with it; --take takes the run away from it\n",
+            result.stderr,
+        )
         assert dsa("resume", "last", "--take").exit_code == 3
         assert journal.epoch < recorded(ROOT).epoch
         assert dsa("send", "last", "order", "--take").exit_code == 3

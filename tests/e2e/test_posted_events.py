@@ -1,0 +1,125 @@
+"""Events for a run that another process has: they go to its inbox, and their sender is told what became of them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dsa import open_runs
+from dsa.runtime.ledger import EventEntry
+
+DSA = Path(sys.executable).with_name("dsa")
+TALK = """# talk
+
+## Events
+| event    | from    |
+| -------- | ------- |
+| go       | outside |
+| approved | outside |
+| denied   | outside |
+| heard    | listen  |
+
+## States
+| state   | kind    |
+| ------- | ------- |
+| idle    | initial |
+| asking  |         |
+| closing |         |
+| granted | final   |
+
+## Transitions
+| source  | event    | effects | target  |
+| ------- | -------- | ------- | ------- |
+| idle    | go       | listen  | asking  |
+| asking  | heard    |         | =       |
+| asking  | approved |         | closing |
+| closing | heard    |         | granted |
+"""
+#: The effect ends when its process is told so; `deaf` keeps the process from hearing anything else meanwhile.
+BINDINGS = """
+import asyncio, dsa
+
+@dsa.answering("heard")
+async def listen(action, context):
+    print("listening", flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, input)
+    return [dsa.event_step("listen", "heard")]
+
+@dsa.answering("heard")
+async def deaf(action, context):
+    print("listening", flush=True)
+    input()
+    return [dsa.event_step("listen", "heard")]
+
+effects = {"listen": POLICY}
+"""
+
+
+@pytest.fixture
+def held(tmp_path):
+    """Begin a run in another process, which has it in the middle of an effect."""
+    processes = []
+
+    def begin(policy):
+        (tmp_path / "talk.md").write_text(TALK, encoding="utf-8")
+        (tmp_path / "bindings.py").write_text(BINDINGS.replace("POLICY", policy), encoding="utf-8")
+        process = subprocess.Popen(
+            [DSA, "run", "talk.md", "--data", '"x"', "--json"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path,
+        )  # fmt: skip
+        processes.append(process)
+        assert process.stdout.readline() == "listening\n"
+        return process
+
+    yield begin
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def send(tmp_path):
+    def call(*words):
+        return subprocess.run([DSA, "send", *words], capture_output=True, text=True, cwd=tmp_path, check=False)
+
+    return call
+
+
+def test_posted_event_is_taken_by_holder(held, send, tmp_path):
+    holder = held("listen")
+    done = send("last", "approved", '"by ann"')
+    assert (done.returncode, done.stdout, done.stderr) == (0, "approved was taken: the run is in closing\n", "")
+    told = json.loads(holder.communicate("now\n", timeout=60)[0])
+    assert (told["outcome"], told["refused"]) == ("granted", [])
+    with open_runs(tmp_path / ".dsa") as runs:
+        taken = [entry for entry in runs.entries(told["run"]) if isinstance(entry, EventEntry) and entry.key is None]
+    assert [(entry.event, entry.at) for entry in taken] == [("go", None), ("approved", "1")]
+
+
+def test_posted_event_is_refused_by_holder(held, send):
+    held("listen")
+    done = send("last", "denied")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "denied in asking was refused: invalid_state (no row for denied here); accepted there: approved, heard\n"
+    )
+    told = json.loads(send("last", "denied", "--json").stdout)
+    assert (told["exit_code"], told["kind"], told["posted"]) == (1, "under way", None)
+    assert [(each["event"], each["reason"]) for each in told["refused"]] == [("denied", "invalid_state")]
+
+
+def test_event_that_holder_does_not_take_waits_in_inbox(held, send, tmp_path):
+    holder = held("deaf")
+    done = send("last", "approved", "--timeout", "500ms")
+    assert (done.returncode, done.stderr) == (3, "")
+    assert done.stdout.startswith("approved is posted, not taken yet: process ")
+    told = json.loads(send("last", "approved", "--timeout", "0s", "--json").stdout)
+    assert told["exit_code"] == 3
+    with open_runs(tmp_path / ".dsa") as runs:
+        assert runs.delivery(told["posted"]) is None
+    ended = json.loads(holder.communicate("now\n", timeout=60)[0])
+    assert (ended["run"], ended["state"]) == (told["run"], "closing")  # the first one was taken when it came to it
+    with open_runs(tmp_path / ".dsa") as runs:
+        assert runs.delivery(told["posted"]).reason == "late"
