@@ -72,7 +72,7 @@ BY_NAME = {
     "dsa": "the public names that are not asked for",
     "dsa.checks.engines.choose": "the engines for what is large",
     "dsa.checks.verdicts": "odds, where no property speaks of any",
-    "dsa.cli.runs": "replaying, where `--verify` does not ask for it",
+    "dsa.cli.runs": "replaying and what drives runs, where neither `--verify` nor `rm` asks for it",
     "dsa.runs.archive": "replaying, where runs are only listed",
     "dsa.runs.place": "git, where no artifact is asked for",
     "dsa.cli.check": "JSON, SARIF, recorded traces, certificates, the C compiler",

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from dsa.cli.faults import Ended, JsonCommand
 from dsa.cli.parameters import Word
 from dsa.cli.step_lines import shortened
 from dsa.cli.terminal import say
+from dsa.declarations import parse_duration
 from dsa.runs.archive import RunArchive
 from dsa.runs.place import DEFAULT_RUNS, opened_place
 from dsa.runtime.journal import DamageError, RunSummary, StoreError
@@ -60,12 +61,23 @@ class Listed:
         return {**attrs.asdict(self, recurse=False), "started": started_at(self.run) or None}
 
 
-@click.command("runs", cls=JsonCommand)
+class RunsCommand(JsonCommand, click.Group):
+    """`dsa runs`, and what is done with several runs at once."""
+
+
+@click.group("runs", cls=RunsCommand, invoke_without_command=True)
 @click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
 @click.option(
     "--status", type=Word(_STATUSES), metavar="WORD", help=f"Only runs that stand so: {', '.join(_STATUSES)}."
 )
-@click.option("--waiting-for", metavar="EVENT", help="Only runs that wait for this event.")
+@click.option("--waiting", "waiting_for", metavar="EVENT", help="Only runs that wait for this event.")
+@click.option(
+    "--due-before",
+    "due_before_ms",
+    metavar="TIME",
+    callback=lambda _context, _option, written: None if written is None else moment_ms(written),
+    help="Only runs with a timer that is due before TIME: 2026-12-24T18:00 (UTC), or 24h from now.",
+)
 @click.option("--machine", metavar="NAME", help="Only runs of this machine.")
 @click.option(
     "--verify",
@@ -74,13 +86,26 @@ class Listed:
     "summaries are read, which notices what was changed there.",
 )
 @click.option("--json", "json_wanted", is_flag=True, help="Print a JSON list, one object for each run.")
+@click.pass_context
 def command(
-    root: str, status: str | None, waiting_for: str | None, machine: str | None, *, verify: bool, json_wanted: bool
+    context: click.Context,
+    root: str,
+    status: str | None,
+    waiting_for: str | None,
+    due_before_ms: int | None,
+    machine: str | None,
+    *,
+    verify: bool,
+    json_wanted: bool,
 ) -> None:
     """List the runs that are kept: machine, state, how they stand, how many events, when they were started (UTC)."""
+    if context.invoked_subcommand is not None:
+        return
     folder = Path(root)
     with _opened(folder) as runs:
-        summaries = asyncio.run(runs.list(waiting_for=waiting_for, machine=machine, now_ms=time.time_ns() // 1_000_000))
+        summaries = asyncio.run(runs.list(waiting_for=waiting_for, machine=machine, now_ms=now_ms()))
+        if due_before_ms is not None:
+            summaries = tuple(each for each in summaries if _is_due_before(each, due_before_ms))
         found = [_verified(runs, each) if verify else listed(each) for each in summaries]
         lost = runs.lost()
     shown = [line for line, each in zip(found, summaries, strict=True) if status in {None, line.kind, each.status}]
@@ -89,11 +114,51 @@ def command(
     elif shown:
         _say_table(shown)
     elif not lost:
-        _say_none(folder, is_filtered=bool(status or waiting_for or machine))
+        _say_none(folder, is_filtered=bool(status or waiting_for or machine or due_before_ms))
     if lost:
         raise Ended(
             f"{root}: damaged: {lost} more {'run was' if lost == 1 else 'runs were'} kept here and cannot be found", 1
         )
+
+
+def _is_due_before(found: RunSummary, moment: int) -> bool:
+    due_ms = found.summary.due_ms
+    return due_ms is not None and due_ms < moment and found.status in {"waiting", "due"}
+
+
+@command.command("rm", cls=JsonCommand)
+@click.argument("wanted", metavar="RUN...", nargs=-1, required=True)
+@click.option("--runs", "root", default=DEFAULT_RUNS, show_default=True, help="Where runs are kept.")
+@click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object and nothing else.")
+def remove(wanted: tuple[str, ...], root: str, *, json_wanted: bool) -> None:
+    """Remove each RUN, an id or a part of one, with its parts, what it generated and its folder. A run that a process has is refused."""
+    removed, find = list[str](), importlib.import_module("dsa.cli.kept").find
+    with _opened(Path(root)) as runs:
+        ids = runs.ids()
+        for run in dict.fromkeys(find(ids, each, Path(root)) for each in wanted):
+            asyncio.run(runs.remove(run))
+            removed.append(run)
+            if not json_wanted:
+                say(f"removed {run}")
+    if json_wanted:
+        say(json.dumps({"removed": removed}, indent=2))
+
+
+def now_ms() -> int:
+    """Return the time in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def moment_ms(written: str) -> int:
+    """Read a time, or a duration from now, as milliseconds since 1970. Raises click.BadParameter."""
+    duration_ms = parse_duration(written)
+    if duration_ms is not None:
+        return now_ms() + duration_ms
+    try:
+        moment = datetime.fromisoformat(written)
+    except ValueError:
+        raise click.BadParameter(f"'{written}' is not a time; write 2026-12-24T18:00 or 24h") from None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 @contextmanager

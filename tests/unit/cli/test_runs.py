@@ -114,7 +114,7 @@ def test_a_changed_summary_is_noticed_and_a_changed_ledger_when_all_is_verified(
         (["--status", "in doubt"], [2, 5, 8]),
         (["--status", "cut off"], [3, 6]),
         (["--status", "in doubt", "--machine", "policy"], [8]),
-        (["--waiting-for", "order"], [0, 4]),
+        (["--waiting", "order"], [0, 4]),
         (["--machine", "policy"], [6, 7, 8, 9]),
         (["--status", "damaged"], []),
         (["--status", "damaged", "--verify"], [5]),
@@ -132,7 +132,7 @@ def test_a_mistyped_status_says_which_was_meant(root):
 
 
 def test_no_run_that_a_filter_asks_for_is_said(root):
-    assert dsa("runs", "--waiting-for", "rain").stdout == ".dsa: no run that is kept here is one of those\n"
+    assert dsa("runs", "--waiting", "rain").stdout == ".dsa: no run that is kept here is one of those\n"
 
 
 def test_every_run_has_a_line_the_newest_last(root):
@@ -227,3 +227,54 @@ def test_a_ledger_that_was_emptied_is_no_place_without_runs(tmp_path, monkeypatc
     done = dsa("runs")
     assert done.exit_code == 1
     assert f".dsa: damaged: the ledger has no run, and {run_id(0)} left a folder here" in done.output
+
+
+def test_rm_removes_runs_and_not_those_that_a_process_has(root):
+    with open_store(root) as store:
+        journal, _ = store.hold(run_id(4))
+        held = dsa("runs", "rm", run_id(0), run_id(4))
+        assert (held.exit_code, held.stdout) == (1, f"removed {run_id(0)}\n")
+        assert held.stderr.startswith(f"run {run_id(4)} is held by process ")
+        journal.release()
+    assert json.loads(dsa("runs", "rm", run_id(4), "--json").stdout) == {"removed": [run_id(4)]}
+    left = {run["run"] for run in json.loads(dsa("runs", "--json").stdout)}
+    assert not left & {run_id(0), run_id(4)}
+    assert dsa("runs", "rm", run_id(0)).exit_code == 2
+    assert dsa("runs", "rm").exit_code == 2
+
+
+def test_due_before_chooses_runs_with_a_timer(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("tea.md").write_text(TEA, encoding="utf-8")
+    assert dsa("run", "tea.md", "--data", '"x"').exit_code == 3
+
+    def listed(when):
+        return [
+            (run["kind"], run["waits_for"]) for run in json.loads(dsa("runs", "--due-before", when, "--json").stdout)
+        ]
+
+    assert (listed("23h"), listed("25h")) == ([], [("waiting", {"poured": "1"})])
+    assert (listed("2020-01-01T00:00"), len(listed("2999-01-01T00:00+02:00"))) == ([], 1)
+    refused = dsa("runs", "--due-before", "soon")
+    assert (refused.exit_code, "'soon' is not a time; write 2026-12-24T18:00 or 24h" in refused.stderr) == (2, True)
+
+
+TEA = """# tea
+## Events
+| event | from |
+| - | - |
+| ordered | outside |
+| poured | outside |
+## States
+| state | kind |
+| - | - |
+| idle | initial |
+| steeping | |
+| drunk | final |
+## Transitions
+| source | event | target |
+| - | - | - |
+| idle | ordered | steeping |
+| steeping | poured | drunk |
+| steeping | after 24h | drunk |
+"""
