@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dsa.runs.handle import RunHandle
     from dsa.runs.runs import Runs, open_runs, run
     from dsa.runs.setup import Options
+    from dsa.runs.work import TakeUp, Worker
     from dsa.runtime.inbox import Posted
     from dsa.runtime.moment import Moment, Piece
     from dsa.runtime.policies import Action, PolicyContext, Step, answering, error_step, event_step, text_step
@@ -36,6 +37,7 @@ _NAMES = {
     "dsa.runs.handle": ("RunHandle",),
     "dsa.runs.runs": ("Runs", "open_runs", "run"),
     "dsa.runs.setup": ("Options",),
+    "dsa.runs.work": ("TakeUp", "Worker"),
     "dsa.runtime.inbox": ("Posted",),
     "dsa.runtime.moment": ("Moment", "Piece"),
     "dsa.runtime.policies": ("Action", "PolicyContext", "Step", "answering", "error_step", "event_step", "text_step"),
@@ -46,8 +48,8 @@ _HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "Action", "Bindings", "Configuration", "Machine", "Moment", "Occurrence", "Options", "Piece", "PolicyContext",
-    "Posted", "Refusal", "Rest", "RunHandle", "Runs", "Step", "Taken", "answering", "check", "dumps", "emit",
-    "error_step", "event_step", "explore", "load", "loads", "odds", "open_runs", "prove", "run", "start", "step",
+    "Posted", "Refusal", "Rest", "RunHandle", "Runs", "Step", "TakeUp", "Taken", "Worker", "answering", "check", "dumps",
+    "emit", "error_step", "event_step", "explore", "load", "loads", "odds", "open_runs", "prove", "run", "start", "step",
     "text_step",
 ]  # fmt: skip
 

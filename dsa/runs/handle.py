@@ -56,7 +56,7 @@ class RunHandle(HeldRun):
             if rest.due_ms is None or not self.is_driven:
                 return rest
             if rest.due_ms - self._driver.clock.wall_ms() > wait_s * 1000:
-                await self._let_go()
+                await self.let_go()
                 return rest
             await self.change()
 
@@ -189,8 +189,8 @@ class RunHandle(HeldRun):
         self.release()
         self._watchers.wake()
 
-    async def _let_go(self) -> None:
-        """Give up a run that waits for a timer: whoever takes it up, when the timer is due or something is sent to it, goes on with it."""
+    async def let_go(self) -> None:
+        """Stop driving the run, if a task of its own does, and leave it to others: one that waits is waiting, another one is cut off."""
         self._lets_go = True
         try:
             await self._stop()

@@ -141,7 +141,7 @@ class Runs(RunArchive):
         run_id = run_id or new_run_id(machine.name)
         known = secrets.value(dict(setup.started)) if setup.started else {}
         means = setup.digest or (digest(machine) if setup.text else "")
-        run, commands = begin(machine, run_id, digest=means, started=known, at_ms=self._now_ms())
+        run, commands = begin(machine, run_id, digest=means, started=known, at_ms=self.now_ms())
         journal = Beginning(self._place, run_id, setup.text)
         return RunHandle(self._setting(on_moment), setup, run, journal, commands=commands)
 
@@ -187,7 +187,7 @@ class Runs(RunArchive):
                 require_no_secret(text, setup.binding.secrets)
             if said.decided or said.answers:
                 answers = {key: _clean(setup.binding.secrets, each) for key, each in said.answers.items()}
-                run = settled(run, said.decided, answers, self._now_ms())
+                run = settled(run, said.decided, answers, self.now_ms())
                 left = unfinished(run)
             known = len(recorded.entries)
             if len(run.ledger) > known:
@@ -238,7 +238,7 @@ class Runs(RunArchive):
 
     def post(self, run_id: str, occurrence: Occurrence, at: str | None = None, options: Options | None = None) -> str:
         """Put an event into a run's inbox, whoever has the run, and return the message's id. Raises OccurrenceError, UnknownRunError, StoreError."""
-        return post_message(self._place, self.get(run_id), occurrence, at, self._now_ms(), options or Options())
+        return post_message(self._place, self.get(run_id), occurrence, at, self.now_ms(), options or Options())
 
     def bound_again(self, run_id: str, options: Options | None = None) -> Bindings:
         """Bind a recorded run as it was started, but for what the options say. Raises what `get` does, and BindingError."""
@@ -308,7 +308,8 @@ class Runs(RunArchive):
             self._place, self._clock, on_moment, self._held, LedgerLog(), self._known, self._sources, self._inbox
         )
 
-    def _now_ms(self) -> int:
+    def now_ms(self) -> int:
+        """Return the time by the clock of the runs, in milliseconds since 1970."""
         return time.time_ns() // 1_000_000 if self._clock is None else self._clock.wall_ms()
 
 

@@ -13,11 +13,13 @@ from dsa.declarations import OUTSIDE
 from dsa.meaning import accepted_events
 from dsa.runtime.call_tree import call_named
 from dsa.runtime.intents import Intent
-from dsa.runtime.ledger import EventEntry, RefusalEntry, ResultEntry
+from dsa.runtime.ledger import CallEntry, DecidedEntry, EventEntry, RefusalEntry, ResultEntry, ResumedEntry
 from dsa.runtime.recovery import InFlight, Unfinished, asked_calls, handling_of, unfinished
 from dsa.runtime.run import Run, place_of
 
 Kind = Literal["finished", "waiting", "in doubt", "stopped", "cut off", "under way"]
+#: So often a run is taken up without a result before it counts as stopped: what it does may end its process each time.
+_MOST_TAKE_UPS = 3
 
 
 @attrs.frozen
@@ -78,12 +80,25 @@ def places(run: Run) -> dict[str, str]:
     return {event: str(place_of(run, event)) for event in outside_events(run)}
 
 
+def _take_ups(run: Run) -> int:
+    """Return how often a run was taken up since something last came of it."""
+    count = 0
+    for entry in reversed(run.ledger):
+        if isinstance(entry, ResumedEntry):
+            count += 1
+        elif not isinstance(entry, CallEntry | DecidedEntry):
+            return count
+    return count
+
+
 def _failure(run: Run, left: Unfinished) -> str:
     """Say what stopped a run: an effect that failed for good, or an answer that no row took; empty when the ledger has neither."""
     for flying in left.in_flight:
         if flying.has_failed and not flying.in_doubt:
             results = {entry.key: entry for entry in run.ledger if isinstance(entry, ResultEntry)}
             return f"{_named(flying)} failed{_message(results[flying.intent.key])}"
+    if left.in_flight and (times := _take_ups(run)) >= _MOST_TAKE_UPS:
+        return f"taken up {times} times without a result"
     refused = _refused(run) if left.answered else {}
     for intent, _ in left.answered:
         if intent.key in refused:

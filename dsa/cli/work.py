@@ -1,0 +1,99 @@
+"""`dsa work`: take up runs that were cut off, whose timers are due, or to which something was sent."""
+
+import json
+from pathlib import Path
+
+import attrs
+import click
+
+from dsa.cli.faults import JsonCommand, json_option
+from dsa.cli.kept import budget_option, faults_told, runs_option
+from dsa.cli.outcome import headline
+from dsa.cli.run_json import RunReport, rest_report
+from dsa.cli.run_options import model_named
+from dsa.cli.terminal import say
+from dsa.cli.watching import Watching, watching_options
+from dsa.edge.environment import environment_secrets
+from dsa.edge.interrupts import run_to_end
+from dsa.runs.runs import open_runs
+from dsa.runs.setup import Options
+from dsa.runs.work import TakeUp, Worker
+
+
+@attrs.frozen
+class Printing:
+    """How a worker says what became of each run that it takes up, below a folder of runs."""
+
+    root: Path
+    json_wanted: bool
+    quiet: bool
+
+    def tell(self, taken: TakeUp) -> None:
+        """Print a line."""
+        if self.json_wanted:
+            say(json.dumps(self._report(taken).to_json()))
+        elif taken.rest is None:
+            click.echo(f"{taken.run}  not taken up: {taken.fault}", err=True)
+        elif not self.quiet:
+            say(f"{taken.run}  {headline(taken.rest)}")
+
+    def _report(self, taken: TakeUp) -> RunReport:
+        folder = self.root / taken.run
+        if taken.rest is not None:
+            return rest_report(taken.rest, folder, 0.0)
+        failure = {"what": None, "line": None, "code": "stopped", "message": taken.fault}
+        return RunReport("unreadable", 1, folder=folder, failure=failure)
+
+
+@click.command("work", cls=JsonCommand)
+@click.argument("folders", metavar="[FOLDER]...", nargs=-1)
+@runs_option
+@click.option("--once", is_flag=True, help="Take up what is due now, and end: for cron.")
+@click.option("--machine", metavar="NAME", help="Only runs of this machine.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=16,
+    show_default=True,
+    help="Drive at most so many runs side by side.",
+)
+@watching_options
+@click.option("--model", callback=model_named, help="Another model than the runs were started with.")
+@click.option("--with", "module", metavar="MODULE", help="Bind names with this module, by its name or file.")
+@budget_option
+@json_option
+@click.option("--quiet", is_flag=True, help="Print faults alone.")
+def command(
+    folders: tuple[str, ...],
+    *,
+    root: str,
+    once: bool,
+    machine: str | None,
+    limit: int,
+    watching: Watching,
+    model: str | None,
+    module: str | None,
+    budget: tuple[str, ...],
+    json_wanted: bool,
+    quiet: bool,
+) -> None:
+    """Take up the runs that are due, each until it rests again: those that were cut off, whose timers are due, or to which something was sent.
+
+    Any number of workers may share a folder of runs. Documents and modules are read only in the FOLDERs (by default this one) and where they are
+    installed. A run that a person has interrupted is left alone; `dsa resume` goes on with it. Exit code 1 with --once: a run could not be taken up.
+    """
+    options = Options(module, model, budget=budget, chosen=watching.chosen)
+    printing, faults = Printing(Path(root), json_wanted, quiet), list[TakeUp]()
+
+    async def whole() -> None:
+        async with open_runs(root) as runs:
+            allowed = [Path(folder) for folder in folders or (".",)]
+            worker = Worker(runs, machine=machine, at_once=limit, options=options, folders=allowed)
+            async for taken in worker.take_up(once=once):
+                printing.tell(taken)
+                faults.extend([taken] if taken.rest is None else [])
+
+    with faults_told(Path(root)), watching.watched(environment_secrets(watching.chosen)):
+        run_to_end(whole())
+    if faults:
+        raise SystemExit(1)

@@ -1,0 +1,229 @@
+"""`dsa work`: runs that were cut off, whose timers are due, or to which something was sent, by one worker or several."""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import dsa
+from dsa.meaning import Occurrence
+
+DSA = Path(sys.executable).with_name("dsa")
+REFUND = """# refund
+
+## Events
+| event    | from    |
+| -------- | ------- |
+| asked    | outside |
+| approved | outside |
+| paid     | pay     |
+
+## Effects
+| effect | kind     | in doubt |
+| ------ | -------- | -------- |
+| pay    | actuator | retry    |
+
+## States
+| state    | kind    |
+| -------- | ------- |
+| idle     | initial |
+| asking   |         |
+| paying   |         |
+| refunded | final   |
+| lapsed   | final   |
+
+## Transitions
+| source | event        | effects | target   |
+| ------ | ------------ | ------- | -------- |
+| idle   | asked        |         | asking   |
+| asking | approved     | pay     | paying   |
+| asking | after {wait} |         | lapsed   |
+| paying | paid         |         | refunded |
+"""
+#: What the effect does is said by the variable DOING of the process that performs it.
+BINDINGS = """
+import asyncio, os, dsa
+
+@dsa.answering("paid")
+async def pay(action, context):
+    doing = os.environ.get("DOING", "")
+    with open("paid.txt", "a") as file:
+        file.write(context.key.partition("/")[0] + "\\n")
+    if doing == "dies":
+        os._exit(9)
+    if doing == "waits":
+        print("paying", flush=True)
+        await asyncio.sleep(600)
+    await asyncio.sleep(0.01)
+    return [dsa.event_step("pay", "paid")]
+
+effects = {"pay": pay}
+"""
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    """A folder with the agent; begins runs of it that wait for a person, and gives their ids."""
+    monkeypatch.chdir(tmp_path)
+    Path("bindings.py").write_text(BINDINGS, encoding="utf-8")
+
+    def begin(count, wait="24h"):
+        Path("refund.md").write_text(REFUND.format(wait=wait), encoding="utf-8")
+
+        async def begun():
+            async with dsa.open_runs(".dsa") as runs:
+                handles = [
+                    await runs.start("refund.md", {"about": str(n)}, bindings="bindings.py") for n in range(count)
+                ]
+                for handle in handles:
+                    await handle.rest()
+                    await handle.let_go()
+            return [handle.id for handle in handles]
+
+        return asyncio.run(begun())
+
+    return begin
+
+
+def post(*runs):
+    """Put an approval into the inbox of each of the runs."""
+    with dsa.open_runs(".dsa") as opened:
+        for run in runs:
+            opened.post(run, Occurrence("approved"), "1")
+
+
+def work(*words, doing=""):
+    return subprocess.run(
+        [DSA, "work", *words], capture_output=True, text=True, check=False, env={**os.environ, "DOING": doing}
+    )
+
+
+def worker(*words, doing=""):
+    return subprocess.Popen(
+        [DSA, "work", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "DOING": doing},
+    )
+
+
+def stands():
+    """Give how many runs stand how."""
+    with dsa.open_runs(".dsa") as runs:
+        found = asyncio.run(runs.list())
+    return Counter(each.summary.outcome or each.status for each in found)
+
+
+def until(state):
+    """Wait until the runs stand as they should."""
+    deadline_s = time.monotonic() + 60
+    while stands() != state:
+        assert time.monotonic() < deadline_s, stands()
+        time.sleep(0.02)
+
+
+def test_worker_takes_up_what_is_due_and_leaves_the_rest(desk):
+    waiting, approved = desk(2)
+    (overdue,) = desk(1, wait="1ms")
+    post(approved)
+    done = work("--once")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()) == sorted([f"{approved}  refunded", f"{overdue}  lapsed"])
+    assert stands() == {"refunded": 1, "lapsed": 1, "waiting": 1}
+    assert work("--once").stdout == ""
+    assert waiting not in Path("paid.txt").read_text(encoding="utf-8")
+
+
+def test_worker_prints_a_report_for_each_run(desk):
+    (run,) = desk(1)
+    post(run)
+    (line,) = work("--once", "--json").stdout.splitlines()
+    told = json.loads(line)
+    assert (told["run"], told["kind"], told["outcome"], told["exit_code"]) == (run, "finished", "refunded", 0)
+
+
+def test_worker_chooses_runs_by_machine(desk):
+    (run,) = desk(1)
+    post(run)
+    assert work("--once", "--machine", "other").stdout == ""
+    assert work("--once", "--machine", "refund", "--quiet").stdout == ""
+    assert stands() == {"refunded": 1}
+
+
+def test_worker_goes_on_with_what_was_cut_off_and_not_with_what_a_person_has_stopped(desk):
+    cut, stopped = desk(2)
+    for run, sign in ((cut, signal.SIGKILL), (stopped, signal.SIGINT)):
+        with subprocess.Popen(
+            [DSA, "send", run, "approved", "--quiet"], stdout=subprocess.PIPE, env={**os.environ, "DOING": "waits"}
+        ) as process:
+            assert process.stdout.readline() == b"paying\n"
+            process.send_signal(sign)
+    assert stands() == {"cut off": 1, "interrupted": 1}
+    assert work("--once").stdout == f"{cut}  refunded\n"
+    assert stands() == {"refunded": 1, "interrupted": 1}
+    assert subprocess.run([DSA, "resume", stopped, "--quiet"], capture_output=True, check=False).returncode == 0
+
+
+def test_worker_that_is_asked_to_end_lets_go_of_its_runs(desk):
+    (run,) = desk(1)
+    with worker(doing="waits") as process:
+        post(run)
+        assert process.stdout.readline() == "paying\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 130
+    assert stands() == {"cut off": 1}
+    assert work("--once").stdout == f"{run}  refunded\n"
+
+
+def test_run_that_ends_its_process_each_time_is_stopped(desk):
+    (run,) = desk(1)
+    post(run)
+    for _ in range(4):
+        assert work("--once", doing="dies").returncode == 9
+    done = work("--once", doing="dies")
+    assert (done.returncode, done.stderr) == (1, f"{run}  not taken up: stopped: taken up 3 times without a result\n")
+    assert stands() == {"stopped": 1}
+    assert work("--once").stdout == ""
+    assert len(Path("paid.txt").read_text(encoding="utf-8").splitlines()) == 4
+    assert subprocess.run([DSA, "resume", run, "--quiet"], capture_output=True, check=False).returncode == 0
+
+
+def test_worker_reads_modules_only_in_its_folders(desk, tmp_path):
+    (run,) = desk(1)
+    post(run)
+    (tmp_path / "elsewhere").mkdir()
+    refused = work("elsewhere", "--once")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert (
+        refused.stderr == f"{run}  not taken up: {tmp_path / 'refund.md'} is in no folder that this worker may read\n"
+    )
+    assert stands() == {"due": 1}
+    assert work("elsewhere", ".", "--once").stdout == f"{run}  refunded\n"
+
+
+def test_two_workers_of_which_one_is_killed_do_every_run_once(desk):
+    runs, chance = desk(60), random.Random(7)
+    post(*runs)
+    with worker() as first:
+        time.sleep(chance.uniform(0.4, 1.2))
+        first.kill()
+    with worker() as second, worker() as third:
+        until({"refunded": 60})
+        second.terminate()
+        third.terminate()
+    paid = Counter(Path("paid.txt").read_text(encoding="utf-8").split())
+    assert set(paid) == set(runs)
+    with dsa.open_runs(".dsa") as opened:
+        for run in runs:
+            results = [entry for entry in opened.entries(run) if type(entry).__name__ == "ResultEntry"]
+            assert len(results) == 1
+    assert sum(paid.values()) <= 60 + 16  # what the killed one had under way was done again: `in doubt` says so
