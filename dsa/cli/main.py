@@ -49,8 +49,8 @@ COMMANDS = {
     "tests": "Make tests of an implementation: a tour, or a complete suite.",
     "undo": "Put back what a coding run has changed.",
     "verify": "Check a certificate with the independent kernel.",
-    "work": "Take up runs that are due.",
     "why": "Say why an event is accepted or refused in a state.",
+    "work": "Take up runs that are due.",
 }
 #: Those of shipped machines, found by their entry points: nothing here imports a machine.
 _OF_MACHINES = ("chat", "code", "undo")
