@@ -14,10 +14,12 @@ from dsa.cli.run_json import RunCommand, exit_code
 from dsa.cli.run_options import RunOptions, run_options
 from dsa.cli.runner import Performed
 from dsa.cli.terminal import say
+from dsa.cli.timeline import to_do
 from dsa.cli.watching import watching_options
 from dsa.runs.folder import accepted_artifacts
 from dsa.runs.place import PART_OF
 from dsa.runs.record import RunRecord
+from dsa.runtime.call_tree import POLICY
 from dsa.runtime.ledger import Handling
 from dsa.runtime.rest import Rest
 
@@ -65,6 +67,9 @@ def command(
     if record.standing.kind == "finished" and not decided:
         performed = _told(record, folder, json_wanted=options.json_wanted)
     else:
+        is_told = options.shows_nothing or decided or record.first.name == POLICY  # whose calls are told one by one
+        for _, what in () if is_told else to_do(record):
+            say(f"going on with {what}")
         performed = go_on(record, folder, Said(decided=decided), Manner(options, take, machine))
         if own is not None and performed.rest.kind == "waiting":  # what was said of it holds, and people talk on
             sys.exit(own(record.run.run_id, folder, options, take=take))

@@ -235,7 +235,7 @@ def now(record: RunRecord, root: Path) -> Iterator[str]:
     if cached:
         given = f"{cached} of {len(calls)} calls had given their steps when the run was resumed last"
         facts.append(("cached", given))
-    facts += _to_do(record)
+    facts += to_do(record)
     facts += [
         ("timer", f"{event} of {source}, due {due(deadline_ms)}")
         for (source, event), deadline_ms in standing.left.timers.items()
@@ -249,7 +249,7 @@ def now(record: RunRecord, root: Path) -> Iterator[str]:
     yield from doubts(run, standing.asked, directory)
 
 
-def _to_do(record: RunRecord) -> Iterator[tuple[str, str]]:
+def to_do(record: RunRecord) -> Iterator[tuple[str, str]]:
     """Say what is pending in a run that somebody has, else what whoever resumes it does."""
     run, standing = record.run, record.standing
     if standing.kind == "under way":
