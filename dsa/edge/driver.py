@@ -21,7 +21,7 @@ from dsa.edge.binding import Bindings
 from dsa.edge.clock import Clock, MonotonicClock
 from dsa.edge.effects import action_for, answer_in, code_and_message, occurrence_of, result_of
 from dsa.edge.judging import exact_already, with_exact_verdicts
-from dsa.edge.news import News, came_before, cancelled_by
+from dsa.edge.news import News, came_before, cancelled_by, in_order
 from dsa.edge.outside import FromOutside
 from dsa.edge.performing import Performer, Plan
 from dsa.edge.underway import UnderWay
@@ -118,15 +118,20 @@ class Driver:
         self._tell(News(self._outside.read(self.run.machine, occurrence), at=at))
 
     def hand(
-        self, occurrence: Occurrence, at: str | None = None, message: str | None = None
+        self,
+        occurrence: Occurrence,
+        at: str | None = None,
+        message: str | None = None,
+        posted_ms: int | None = None,
     ) -> "asyncio.Future[Taken | Refusal]":
         """Hand in an outside event as `send` does; the future says what became of it, once that is durable.
 
         `at` is the place of the question that it answers: when that has passed, the event is refused as late. `message` is its id in the run's
-        inbox, which it leaves in the same commit.
+        inbox, which it leaves in the same commit; `posted_ms` is when it was posted there.
         """
         answer: asyncio.Future[Taken | Refusal] = asyncio.get_running_loop().create_future()
-        self._tell(News(self._outside.read(self.run.machine, occurrence), at=at, message=message, answer=answer))
+        given = self._outside.read(self.run.machine, occurrence)
+        self._tell(News(given, at=at, message=message, answer=answer, since_ms=posted_ms))
         return answer
 
     @property
@@ -194,10 +199,10 @@ class Driver:
     async def _go_on(self, left: Unfinished) -> None:
         """Take what came before anything that is sent now, arm the timers by their deadlines, perform what has no result."""
         earlier, armed = came_before(left, self.run.machine, self.clock.wall_ms())
-        self._inbox.extendleft(reversed(earlier))
+        self._inbox = deque(in_order(earlier, self._inbox))
         for (source, event), left_ms in armed.items():
             self._under_way.arm(source, event, left_ms / 1000)
-        cancelled = cancelled_by(earlier[0], self.run) if earlier else ()
+        cancelled = cancelled_by(self._inbox[0], self.run) if self._inbox else ()
         session, self._session = self._session, None
         resumed = None if session is None else resumption(self.run, left, session)
         if resumed is not None:  # known, and counted by budgets, before anything is performed again

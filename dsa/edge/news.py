@@ -4,7 +4,8 @@ Takes what a run has left to do, gives it in the order in which the run is to he
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 
 import attrs
 
@@ -24,6 +25,7 @@ class News:
     """Something for the run: an occurrence, the intent of the effect it answers, or the timer that fired.
 
     `at` is the place of the question that an outside event answers; `answer` is for its sender, who waits for what becomes of it; `message` is its id, if it was in the inbox.
+    `since_ms` is when it was posted, or when the timer was due, by the store's clock (milliseconds since 1970); None: it comes now.
     """
 
     occurrence: Occurrence
@@ -31,6 +33,7 @@ class News:
     at: str | None = None
     message: str | None = None
     answer: "asyncio.Future[Taken | Refusal] | None" = None
+    since_ms: int | None = None
 
 
 def came_before(left: Unfinished, machine: Machine, now_ms: int) -> tuple[tuple[News, ...], Mapping[Timer, int]]:
@@ -43,13 +46,23 @@ def came_before(left: Unfinished, machine: Machine, now_ms: int) -> tuple[tuple[
         for intent, result in left.answered
     ]
     overdue = sorted((timer for timer, at_ms in left.timers.items() if at_ms < now_ms), key=left.timers.__getitem__)
-    rung = [News(Occurrence(event, source=source)) for source, event in overdue]
+    rung = [News(Occurrence(event, source=source), since_ms=left.timers[source, event]) for source, event in overdue]
     return (*answered, *rung), {timer: at_ms - now_ms for timer, at_ms in left.timers.items() if at_ms >= now_ms}
 
 
+def in_order(earlier: Sequence[News], sent: Iterable[News]) -> list[News]:
+    """Return what came before and what was sent, in the order in which the run hears of it.
+
+    Answers come first; then overdue timers and messages by when they were due and posted, a timer before a message of the same moment; then what is sent now.
+    """
+    answers = [each for each in earlier if each.intent is not None]
+    others = [*(each for each in earlier if each.intent is None), *sent]
+    return [*answers, *sorted(others, key=lambda each: inf if each.since_ms is None else each.since_ms)]
+
+
 def cancelled_by(news: News, run: Run) -> frozenset[str]:
-    """Give the keys of the effects that a timer cancels which is the next thing to happen; none for an answer."""
-    if news.intent is not None:
+    """Return the keys of the effects that a timer cancels which is the next thing to happen; none for an answer, or what was sent."""
+    if news.intent is not None or news.occurrence.source is None:
         return frozenset()
     after, _ = run.feed(news.occurrence)
     return frozenset(run.keys.values()) - frozenset(after.keys.values())

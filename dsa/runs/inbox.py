@@ -42,7 +42,7 @@ class RunInbox:
             self._handed.add(message.id)
             occurrence = Occurrence(message.event, message.verdicts, data=message.data)
             try:
-                answer = driver.hand(occurrence, message.at, message.id)
+                answer = driver.hand(occurrence, message.at, message.id, message.posted_ms)
             except (OccurrenceError, TypeError, ValueError) as error:
                 journal.append((), taking=((message.id, error_text(error)),))
             else:

@@ -143,6 +143,18 @@ def test_worker_takes_up_what_is_due_and_leaves_the_rest(desk):
     assert waiting not in Path("paid.txt").read_text(encoding="utf-8")
 
 
+def test_answer_that_was_posted_in_time_comes_before_an_overdue_timer(desk):
+    in_time, too_late = desk(2, wait="2s")
+    post(in_time)
+    with dsa.open_runs(".dsa") as runs:
+        while runs.summary(too_late).at(runs.now_ms()).status != "due":
+            time.sleep(0.02)
+        answer = runs.post(too_late, Occurrence("approved"), "1")
+    assert sorted(work("--once").stdout.splitlines()) == sorted([f"{in_time}  refunded", f"{too_late}  lapsed"])
+    with dsa.open_runs(".dsa") as runs:
+        assert runs.delivery(answer).reason == "finished"
+
+
 def test_worker_prints_a_report_for_each_run(desk):
     (run,) = desk(1)
     post(run)
