@@ -180,6 +180,7 @@ def test_worker_goes_on_with_what_was_cut_off_and_not_with_what_a_person_has_sto
             assert process.stdout.readline() == b"paying\n"
             process.send_signal(sign)
     assert stands() == {"cut off": 1, "interrupted": 1}
+    post(stopped)
     assert work("--once").stdout == f"{cut}  refunded\n"
     assert stands() == {"refunded": 1, "interrupted": 1}
     assert subprocess.run([DSA, "resume", stopped, "--quiet"], capture_output=True, check=False).returncode == 0
