@@ -97,7 +97,7 @@ def test_a_table_is_edited_while_a_run_is_in_flight(dsa, tmp_path):
     assert flight["future"]["parting"]["new"]["effects"] == ["advance_state", "reply_to_user", "celebrate"]
     dsa("diff", "agent.md", "merry.md", code=1)
 
-    assert dsa("resume", "last", "--machine", "merry.md").stdout.splitlines()[0].split()[:4] == [
+    assert dsa("resume", "last", "--machine", "merry.md").stdout.splitlines()[1].split()[:4] == [
         "g",
         "attempt",
         "2",
