@@ -11,6 +11,7 @@ import attrs
 
 from dsa.errors import Placed, Span
 from dsa.expr import OUTCOMES, TRUE, Domain, Expr, Outcome, Value
+from dsa.references import Reference
 
 OUTSIDE = "outside"
 STAR = "*"
@@ -79,7 +80,8 @@ class Guard(Placed):
     """A GuardInterface bound by name. `kind` is the registered kind; `judges` the events it gives verdicts on.
 
     A guard that judges nothing is a part of a composition. `pass_odds` and `fatal_odds` are assumed
-    probabilities, one per retry number, the last one repeated; empty when none are assumed.
+    probabilities, one per retry number, the last one repeated; empty when none are assumed. `uses` is what it is given of what events have
+    brought, by the names of its arguments.
     """
 
     name: str
@@ -89,6 +91,7 @@ class Guard(Placed):
     outcomes: tuple[Outcome, ...] = OUTCOMES
     pass_odds: tuple[float, ...] = ()
     fatal_odds: tuple[float, ...] = ()
+    uses: tuple[tuple[str, Reference], ...] = ()
 
 
 @attrs.frozen
@@ -211,6 +214,7 @@ class Prompt(Placed):
     constraints: str = ""
     task: str = ""
     feedback: str = ""
+    system: str = ""
 
 
 @attrs.frozen

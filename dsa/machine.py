@@ -240,6 +240,15 @@ def step_of(machine: Machine, state: str) -> str:
     return found
 
 
+def step_names(machine: Machine) -> frozenset[str]:
+    """Return the names of the steps that the states of a machine work on."""
+    found: frozenset[str] | None = machine.worked_out.get("step names")
+    if found is None:
+        works_on = (step_of(machine, leaf) for leaf in machine.leaves)
+        found = machine.worked_out["step names"] = frozenset([*machine.step_named, *works_on])
+    return found
+
+
 def _step_of(machine: Machine, state: str) -> str:
     last = state.rpartition(".")[2]
     judging = [guard.name for guard in machine.guards if guard.judges]

@@ -15,8 +15,8 @@ SOURCES = sorted(path for top in ("dsa", "machines") for path in (ROOT / top).rg
 
 #: What each part of `dsa` may import of `dsa`. A part may always import itself.
 CORE = {
-    "errors", "expr", "simplify", "declarations", "claims", "machine", "meaning", "timers", "compiled_step", "system", "moments", "ground",
-    "trace", "records", "tables", "words",
+    "errors", "expr", "simplify", "references", "declarations", "claims", "machine", "meaning", "timers", "compiled_step", "system", "moments", "ground",
+    "trace", "records", "tables", "uses", "words",
 }  # fmt: skip
 ALLOWED = {
     "lang": CORE,
@@ -34,8 +34,8 @@ ALLOWED = {
 }
 #: Within the core, each module may import those before it.
 CORE_ORDER = [
-    "words", "errors", "expr", "simplify", "declarations", "claims", "machine", "meaning", "timers", "compiled_step", "system", "moments", "ground",
-    "trace", "records", "tables",
+    "words", "errors", "expr", "simplify", "references", "declarations", "claims", "machine", "uses", "meaning", "timers", "compiled_step", "system",
+    "moments", "ground", "trace", "records", "tables",
 ]  # fmt: skip
 PURE = {"lang", "checks", "targets", "runtime", *CORE}
 IMPURE_MODULES = {

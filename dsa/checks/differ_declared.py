@@ -180,6 +180,7 @@ def _bound(machine: Machine, both: set[str]) -> _Things:
             {
                 "is": guard.kind,
                 "options": _options(guard.options),
+                "uses": _options(tuple((name, str(reference)) for name, reference in guard.uses)),
                 "pass": ", ".join(map(str, guard.pass_odds)),
                 "fatal": ", ".join(map(str, guard.fatal_odds)),
             },
@@ -236,7 +237,16 @@ def _cases(machine: Machine) -> _Things:
 
 def _prompts(machine: Machine) -> _Things:
     return {
-        p.name: _Thing(p.span, {"role": p.role, "constraints": p.constraints, "task": p.task, "feedback": p.feedback})
+        p.name: _Thing(
+            p.span,
+            {
+                "system": p.system,
+                "role": p.role,
+                "constraints": p.constraints,
+                "task": p.task,
+                "feedback": p.feedback,
+            },
+        )
         for p in machine.prompts
     }
 

@@ -9,6 +9,7 @@ import attrs
 
 from dsa.checks.engines.found import Engine, Limits, Progress
 from dsa.checks.explore import MAX_STATES, Clock, Exploration, explore
+from dsa.checks.missing_data import missing_data
 from dsa.checks.properties import Questions
 from dsa.checks.reached import from_explorations
 from dsa.checks.scenarios import ScenarioResult, from_scenarios, run_scenarios
@@ -18,6 +19,7 @@ from dsa.errors import Diagnostic
 from dsa.expr import Value
 from dsa.machine import Machine, minima
 from dsa.system import System, closed_system
+from dsa.uses import Use
 
 
 @attrs.frozen
@@ -63,15 +65,18 @@ def check(
     """
     outside: tuple[Diagnostic, ...] = ()
     found_at: list[tuple[Exploration, Judged]] = []
+    missing: dict[Use, Diagnostic] = {}
     look, system = _Look(max_states, time_limit_s, clock, progress, engine, traces), closed_system(machine)
     for there in _valuations(machine, parameters):
         wrong = start_outside(there)
         outside += wrong
         if not wrong:
-            found_at.append(look.at(attrs.evolve(system, machine=there)))
+            here = attrs.evolve(system, machine=there)
+            found_at.append(look.at(here))
+            missing = look.missing_data(here) | missing
     explorations, judged = tuple(e for e, _ in found_at), tuple(j for _, j in found_at)
     results = run_scenarios(machine)
-    found = [*outside, *row_findings(machine)]
+    found = [*outside, *row_findings(machine), *missing.values()]
     if explorations:
         found += from_explorations(explorations, given=parameters is not None)
     found += [*from_scenarios(machine, results), *from_judged(machine, judged)]
@@ -105,6 +110,10 @@ class _Look:
             also=questions.conditions,
         )
         return exploration, judged_at(questions, exploration, limits, traces=self.traces, engine=self.engine)
+
+    def missing_data(self, system: System) -> dict[Use, Diagnostic]:
+        """Look for data that may be missing when it is read."""
+        return missing_data(system, self._limits(), self.engine)
 
     def _limits(self) -> Limits:
         limits = Limits(self.max_states)

@@ -19,7 +19,6 @@ from rich.text import Text
 from dsa.cli.terminal import printable
 from dsa.cli.timeline import due
 from dsa.declarations import OUTSIDE
-from dsa.edge.binding import GENERATING_EFFECT
 from dsa.expr import Outcome
 from dsa.machine import Machine, step_of
 from dsa.meaning import accepted_events
@@ -27,6 +26,7 @@ from dsa.runtime import ledger
 from dsa.runtime.intents import Intents
 from dsa.runtime.moment import Moment
 from dsa.timers import ArmTimer, DropTimer, armed, timers_after
+from dsa.uses import GENERATING_EFFECT
 
 _WORDS: dict[Outcome, str] = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}
 _STYLES = {"passed": "green", "rejected": "yellow", "fatal": "bold red", "error": "bold red"}

@@ -40,7 +40,8 @@ from dsa.runs.runs import Runs, open_runs
 from dsa.runs.setup import Options
 from dsa.runtime.call_tree import POLICY
 from dsa.runtime.moment import Moment
-from dsa.runtime.prompt import SPECIFICATION, placeholders
+from dsa.runtime.prompt import placeholders
+from dsa.uses import SPECIFICATION
 
 
 @attrs.frozen

@@ -13,7 +13,6 @@ import click
 from dsa.cli.faults import INTERRUPTED, JsonCommand, fault_as_json, noted_run
 from dsa.cli.kept import machine_record, opened
 from dsa.cli.runner import Performed
-from dsa.edge.binding import GENERATING_EFFECT
 from dsa.edge.effects import code_and_message
 from dsa.errors import DsaError
 from dsa.runs.folder import PART_WAITS, accepted_artifacts
@@ -31,6 +30,7 @@ from dsa.runtime.run import Run
 from dsa.runtime.standing import Standing, asked_keys, places
 from dsa.runtime.timeline import Refused
 from dsa.runtime.totals import Totals, totals
+from dsa.uses import GENERATING_EFFECT
 
 WAITING = 3
 _CODES = {"succeeded": 0, "failed": 1, "escalated": 3}

@@ -17,8 +17,6 @@ from dsa.runtime.policies import Policy
 from dsa.runtime.registry import Registry
 from dsa.runtime.secrets import Secrets
 
-GENERATING_EFFECT = "query_llm"
-
 
 @attrs.frozen
 class Bindings:

@@ -30,6 +30,7 @@ from dsa.meaning import Configuration, Occurrence, Refusal, Taken, require_known
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.budgets import Limit, Meter
 from dsa.runtime.call_tree import call_named
+from dsa.runtime.event_data import MISSING_DATA, MissingDataError
 from dsa.runtime.inbox import error_text, outcome_text
 from dsa.runtime.intents import Intent
 from dsa.runtime.journal import Journal, Taking
@@ -246,13 +247,14 @@ class Driver:
             self._failure = _failure(intent, occurrence.data)
             return
         try:
-            given = exact_already(self.run, occurrence, key) or await self._judged(occurrence)
+            given = exact_already(self.run, occurrence, key) or await self._judged(occurrence, key)
         except Exception as error:  # noqa: BLE001  (guards are foreign code; one may say what it cannot say)
             said = self._secrets.text(str(error))
             if news.message is not None:  # the sender is told; it stops no run, however often the message is taken up
                 self._refuse(news, OccurrenceError(f"a guard that judges '{occurrence.event}' failed: {said}"))
                 return
-            self._failure = Failure(f"a guard that judges {occurrence.event}", line, type(error).__name__, said)
+            code = MISSING_DATA if isinstance(error, MissingDataError) else type(error).__name__
+            self._failure = Failure(f"a guard that judges {occurrence.event}", line, code, said)
             return
         before = self.run.configuration
         run, commands = self.run.feed(given, key, at_ms=self.clock.wall_ms(), at=news.at)
@@ -281,9 +283,12 @@ class Driver:
         if news.answer is not None and not news.answer.done():
             news.answer.set_exception(error)
 
-    async def _judged(self, occurrence: Occurrence) -> Occurrence:
-        """Return an occurrence with the verdicts of guards that it has not brought."""
-        given = await self._apart(partial(with_exact_verdicts, self.run, occurrence, self._guards, self._artifacts))
+    async def _judged(self, occurrence: Occurrence, key: str | None) -> Occurrence:
+        """Return an occurrence with the verdicts of guards that it has not brought; of an answer they see what its effect saw."""
+        then = self._performer.data_now() if key is None else self._performer.data_before(key)
+        data = then.judging(occurrence.event, occurrence.data, key)
+        work = partial(with_exact_verdicts, self.run, occurrence, self._guards, self._artifacts, data)
+        given = await self._apart(work)
         require_known(self.run.machine, given)
         return given
 
@@ -372,6 +377,9 @@ class Driver:
 
     async def _start(self, intent: Intent, action: Action, tries: int = 0, root: int = 1) -> None:
         self._save()
+        if missing := self._performer.missing_before(intent):
+            self._failure = Failure(intent.effect, intent.line, MISSING_DATA, missing)
+            return
         plan = self._performer.plan(intent.effect)
         if not plan.has_answers:
             fault = await self._apart(partial(self._performer.perform, intent, action, plan, tries, root))

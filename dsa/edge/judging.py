@@ -6,31 +6,36 @@ report; it is never read as a verdict.
 
 import json
 from collections.abc import Mapping
+from inspect import isawaitable, iscoroutinefunction
+from typing import Any
 
 import attrs
 
 from dsa.declarations import OUTSIDE
-from dsa.edge.threads import run_function
+from dsa.edge.threads import await_foreign, run_function
 from dsa.expr import Outcome
 from dsa.machine import step_of
 from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import ArtifactStore
-from dsa.runtime.content import Artifact, GuardInterface, verdict_of
+from dsa.runtime.content import Artifact, GuardInterface, required_verdict
+from dsa.runtime.event_data import DataThen, guard_data
 from dsa.runtime.ledger import Judgement
 from dsa.runtime.redacting import warily
 from dsa.runtime.run import Run
 from dsa.runtime.views import guards_for
 
 
-async def judge(
-    name: str, guard: GuardInterface, artifact: Artifact, dependencies: Mapping[str, Artifact]
-) -> Judgement:
-    """Ask one guard, in a thread unless it does not block. Raises what it raises, and TypeError when it gives no GuardResult.
+async def judge(name: str, guard: GuardInterface, artifact: Artifact, given: Mapping[str, Any]) -> Judgement:
+    """Ask one guard: an async one is awaited, another one is called in a thread unless it does not block.
 
-    Whatever the guard says, a text that had secrets in it has not passed.
+    `given` are the artifacts and the data that it is given. Raises what it raises, and TypeError when it gives no GuardResult. Whatever the
+    guard says, a text that had secrets in it has not passed.
     """
-    said = await run_function(lambda: verdict_of(name, guard, artifact, dependencies), blocks=guard.blocks)
-    result = warily(said, artifact)
+    blocks = guard.blocks and not iscoroutinefunction(guard.validate)
+    said: object = await run_function(lambda: guard.validate(artifact, **given), blocks=blocks)
+    if isawaitable(said):
+        said = await await_foreign(said)
+    result = warily(required_verdict(name, said), artifact)
     outcome: Outcome = "passed" if result.passed else "fatal" if result.fatal else "failed"
     return Judgement(name, outcome, result.feedback)
 
@@ -59,12 +64,12 @@ def exact_already(run: Run, occurrence: Occurrence, key: str | None) -> Occurren
 
 
 async def with_exact_verdicts(
-    run: Run, occurrence: Occurrence, guards: Mapping[str, GuardInterface], artifacts: ArtifactStore
+    run: Run, occurrence: Occurrence, guards: Mapping[str, GuardInterface], artifacts: ArtifactStore, data: DataThen
 ) -> Occurrence:
     """Give the occurrence with one verdict for each guard that is read as it arrives, and no others.
 
     Verdicts that came with it are kept, but that nothing passes a newest text which had secrets in it; the other guards judge the
-    event's artifact, or its data as a text.
+    event's artifact, or its data as a text, and are given `data`. Raises what they raise, and MissingDataError.
     """
     given, needed = dict(occurrence.verdicts), guards_for(run.machine, run.configuration.state, occurrence.event)
     if given and _is_redacted(run, occurrence.data):
@@ -75,7 +80,8 @@ async def with_exact_verdicts(
             verdicts[name] = given[name]
         else:
             uses = dependencies_of(run, artifacts, step_of(run.machine, run.configuration.state))
-            verdicts[name] = (await judge(name, guards[name], artifact_of(occurrence.data, artifacts), uses)).outcome
+            told = {**uses, **guard_data(run.machine, name, data.get)}
+            verdicts[name] = (await judge(name, guards[name], artifact_of(occurrence.data, artifacts), told)).outcome
     return attrs.evolve(occurrence, verdicts=verdicts)
 
 

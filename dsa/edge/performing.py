@@ -4,7 +4,7 @@ Takes intents and actions, gives answers; every try is recorded through the host
 is its context here.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
 from types import MappingProxyType
@@ -17,10 +17,12 @@ from dsa.edge.binding import Bindings
 from dsa.edge.clock import Clock
 from dsa.edge.effects import TimeLimit, answer_in, failure_of, fault_in, result_of, within
 from dsa.meaning import Occurrence
+from dsa.references import Reference
 from dsa.runtime.budgets import BUDGET, BudgetSpentError, Limit, Meter
 from dsa.runtime.call_tree import CALL
 from dsa.runtime.calls import CallRecord, Calls
 from dsa.runtime.content import GeneratorInterface, GuardInterface
+from dsa.runtime.event_data import DataThen, EventData, MissingDataError
 from dsa.runtime.intents import Intent
 from dsa.runtime.ledger import ArtifactEntry, CallEntry, CallResultEntry, Entry, Record, VerdictEntry
 from dsa.runtime.policies import Action, Answering, Policy, Step, error_of, error_step
@@ -28,6 +30,8 @@ from dsa.runtime.recorded import numbered, open_calls, outcome_step
 from dsa.runtime.recovery import declared, ends_its_tries
 from dsa.runtime.redacting import RedactingArtifacts, artifact_flagged, entry_without, never_passed, step_without
 from dsa.runtime.run import Run
+from dsa.runtime.views import StepView
+from dsa.uses import read_before
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 30.0
 
@@ -67,6 +71,11 @@ class Performer:
     _allowed: frozenset[str] = attrs.field(init=False)
     _config: Mapping[str, Any] = attrs.field(init=False)
     _plans: "dict[str, Plan]" = attrs.field(init=False, factory=dict)
+    _data: EventData = attrs.field(init=False)
+
+    @_data.default
+    def _nothing_read(self) -> EventData:
+        return EventData(self._host.run.machine)
 
     @_calls.default
     def _recorded_calls(self) -> Mapping[str, Sequence[CallRecord]]:
@@ -74,7 +83,7 @@ class Performer:
 
     @_surroundings.default
     def _what_policies_use(self) -> "_Surroundings":
-        return _Surroundings(self._host, self._binding, self._artifacts, self._clock)
+        return _Surroundings(self._host, self._binding, self._artifacts, self._clock, self.data_before)
 
     @_allowed.default
     def _what_policies_call(self) -> frozenset[str]:
@@ -112,6 +121,26 @@ class Performer:
                 break
             host.keep(result)
         return answer
+
+    def data_before(self, key: str) -> DataThen:
+        """Return the data of events that the effect of a key sees."""
+        return self._data.follow(self._host.run.ledger).before(key)
+
+    def data_now(self) -> DataThen:
+        """Return the data of the events that the run has taken."""
+        return self._data.follow(self._host.run.ledger).as_of(self._host.run.seq)
+
+    def missing_before(self, intent: Intent) -> str:
+        """Say what an effect's prompt, or a guard of its answers, reads and nobody has brought; empty when nothing is missing."""
+        read = read_before(self._host.run.machine, intent.effect, intent.target)
+        then = self.data_before(intent.key) if read else None
+        for reader, reference in read:
+            try:
+                assert then is not None, "it is read"
+                then.get(reference)
+            except MissingDataError as missing:
+                return f"{reader}, asked for on {intent.event}: {missing}"
+        return ""
 
     def _spent(self, effect: str) -> Limit | None:
         """Return the limit that allows no further try of an effect, or None."""
@@ -255,6 +284,7 @@ class _Surroundings:
     _binding: Bindings
     artifacts: RedactingArtifacts
     _clock: Clock
+    _data_before: Callable[[str], DataThen]
 
     @property
     def run(self) -> Run:
@@ -269,6 +299,9 @@ class _Surroundings:
     def now_s(self) -> float:
         return self._clock.now_s()
 
+    def latest(self, reference: str | Reference, *, key: str = "") -> Any:  # noqa: ANN401  (JSON)
+        return self._data_before(key).get(reference)
+
     def show(self, text: str, *, key: str = "") -> None:
         self._host.show(key, self._binding.secrets.text(text))
 
@@ -279,7 +312,7 @@ class _Surroundings:
         entry = attrs.evolve(entry, key=key) if key != entry.key else entry
         entry = entry_without(self._binding.secrets, entry)  # what is no JSON is refused while nothing has changed
         if isinstance(entry, VerdictEntry):
-            view = self.run.step(entry.step)
+            view = self.run.steps.get(entry.step) or StepView(entry.step)
             if view.redacted and entry.artifact_id == view.latest:
                 entry = never_passed(entry, view.redacted)
             self.artifacts.record_clean_verdict(entry)

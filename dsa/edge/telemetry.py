@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
-from dsa.edge.binding import GENERATING_EFFECT
 from dsa.errors import DsaError, install_hint
 from dsa.runtime.moment import Moment
 from dsa.runtime.secrets import Secrets
 from dsa.runtime.spans import Span, Spans
+from dsa.uses import GENERATING_EFFECT
 
 #: Either of them says that runs are to be traced, and where to.
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")

@@ -8,7 +8,7 @@ a moment for another one, which costs a third of what a new thread does.
 import asyncio
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
@@ -120,6 +120,18 @@ async def in_thread(function: Callable[[], T]) -> T:
     else:
         Caller.free().make(call, loop)
     return await future
+
+
+async def await_foreign(work: Awaitable[T]) -> T:
+    """Wait for what somebody else's function gave, and give its result, or raise what it raised as `in_thread` does."""
+    try:
+        return await work
+    except (KeyboardInterrupt, GeneratorExit, asyncio.CancelledError):
+        raise
+    except BaseException as error:
+        if _is_foreign(error):
+            raise _told(error) from error
+        raise
 
 
 def _succeed(future: "asyncio.Future[T]", result: T) -> None:

@@ -17,11 +17,11 @@ from dsa.edge.http.failures import ServerError, reason_of
 from dsa.edge.http.retries import MAYBE_CHARGED, Retries
 from dsa.edge.http.streaming import Limits, Server
 from dsa.errors import GenerationError
-from dsa.generators.model_calls import derive_seed, require_bounds, waited_for
+from dsa.generators.model_calls import require_bounds, seed_for, waited_for
 from dsa.generators.requests import REFUSABLE, Settings, ollama_body, openai_body, without_refused
 from dsa.generators.streams import StreamError, StreamReconciler, StreamResult
 from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, Usage
-from dsa.runtime.prompt import render
+from dsa.runtime.prompt import messages_of
 from dsa.runtime.prompt_budget import TokenBudget
 
 _BAD_REQUEST = frozenset({400, 422})
@@ -126,7 +126,7 @@ class ChatClient:
 
 
 class OpenAICompatibleGenerator(AsyncGeneratorInterface):
-    """Send the rendered prompt as one user message; the artifact's content is the reply as it came, when it came whole.
+    """Send the prompt as one user message, or, when it has a text for `system`, as messages with roles; the artifact's content is the reply as it came, when it came whole.
 
     `model`, `key_variable` as for ChatClient. `timeout_s` is for the whole answer of one try, `silence_s` for the longest wait in the
     middle of it, `retries` for further tries while nothing has come. `max_prompt_tokens` bounds the prompt, counted by `count_tokens`, else
@@ -171,12 +171,11 @@ class OpenAICompatibleGenerator(AsyncGeneratorInterface):
         self, context: Context, template: PromptTemplate | None = None, on_text: _Show | None = None
     ) -> Artifact:
         """Do the same in a running event loop. Cancelled, it closes the connection."""
-        prompt = render(template, context, self._budget)
-        seed = derive_seed(self._seed, context.step, len(context.feedback_history) + 1, prompt)
+        messages = messages_of(template, context, self._budget)
+        seed = seed_for(self._seed, context, messages)
         started, failed = time.monotonic(), list[str]()
         settings = Settings(self._temperature, self._max_tokens, seed)
-        message = {"role": "user", "content": prompt}
-        result = await self._client.ask([message], (), settings, on_text, failed.append)
+        result = await self._client.ask(messages, (), settings, on_text, failed.append)
         usage = self._usage(result, time.monotonic() - started, failed)
         self._require_whole(result, usage)
         return Artifact(content=result.content, usage=usage)

@@ -24,11 +24,11 @@ import attrs
 from dsa.edge.http.retries import MAYBE_CHARGED, Retries
 from dsa.errors import GenerationError, ModelUnavailable
 from dsa.generators.lite_errors import Asked
-from dsa.generators.model_calls import derive_seed, require_bounds, waited_for
+from dsa.generators.model_calls import require_bounds, seed_for, waited_for
 from dsa.generators.streams import StreamReconciler, StreamResult
 from dsa.generators.streams.ending import plain_reason
 from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, Usage
-from dsa.runtime.prompt import render
+from dsa.runtime.prompt import messages_of
 from dsa.runtime.prompt_budget import TokenBudget
 
 
@@ -109,7 +109,7 @@ _T = TypeVar("_T")
 
 
 class LiteLLMGenerator(AsyncGeneratorInterface):
-    """Send the rendered prompt as one user message; the artifact's content is the reply as it came, when it came whole.
+    """Send the prompt as one user message, or, when it has a text for `system`, as messages with roles; the artifact's content is the reply as it came, when it came whole.
 
     `api_base` is the address of an OpenAI-compatible server (default: OPENAI_API_BASE, OPENAI_BASE_URL); keys come
     from the provider's own variables. Providers without seeds ignore `seed`. `timeout_s` is for one try, `retries` are further tries after
@@ -242,9 +242,8 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
     # -- request and reply ------------------------------------------------------------------------------------------
 
     def _asked(self, context: Context, template: PromptTemplate | None) -> _Request:
-        prompt = render(template, context, self._budget)
-        seed = derive_seed(self._seed, context.step, len(context.feedback_history) + 1, prompt)
-        return self._request([{"role": "user", "content": prompt}], seed)
+        messages = messages_of(template, context, self._budget)
+        return self._request(messages, seed_for(self._seed, context, messages))
 
     def _request(self, messages: Sequence[Mapping[str, Any]], seed: int) -> _Request:
         request: _Request = {

@@ -143,7 +143,7 @@ def _task(context: Context, template: PromptTemplate | None) -> str:
     if template is None or not template.task:
         return context.specification
     values = {name: artifact.content for name, artifact in context.dependencies.items()}
-    return fill(template.task, {"specification": context.specification, **values})
+    return fill(template.task, {"specification": context.specification, **values, **context.data})
 
 
 def _answered(reply: dict[str, Any]) -> dict[str, Any]:

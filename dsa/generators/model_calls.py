@@ -4,8 +4,10 @@ import asyncio
 import hashlib
 import math
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
+
+from dsa.runtime.content import Context
 
 
 def require_bounds(*, temperature: float, max_tokens: int | None, timeout_s: float = 1.0) -> None:
@@ -48,6 +50,12 @@ def _in_a_loop() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def seed_for(seed: int, context: Context, messages: Sequence[Mapping[str, str]]) -> int:
+    """Give the seed of the call that sends a prompt as messages."""
+    prompt = "\n\n".join(message["content"] for message in messages)
+    return derive_seed(seed, context.step, len(context.feedback_history) + 1, prompt)
 
 
 def derive_seed(seed: int, step: str, attempt: int, prompt: str) -> int:

@@ -7,10 +7,11 @@ it came from.
 import threading
 import time
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
+from dsa.guards.asking import verdict_of
 from dsa.guards.feedback import bounded, together
-from dsa.runtime.content import Artifact, GuardInterface, GuardResult, verdict_of
+from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 
 _PASSED = GuardResult(passed=True)
 
@@ -21,10 +22,10 @@ class AllOf(GuardInterface):
     def __init__(self, parts: Mapping[str, GuardInterface]) -> None:
         self.parts = _not_empty(parts)
 
-    def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:
+    def validate(self, artifact: Artifact, **given: Any) -> GuardResult:  # noqa: ANN401  (JSON)
         """Judge by the first part that does not pass."""
         for name, guard in self.parts.items():
-            result = verdict_of(name, guard, artifact, dependencies)
+            result = verdict_of(name, guard, artifact, given)
             if not result.passed:
                 return GuardResult(passed=False, feedback=bounded(_named(name, result.feedback)), fatal=result.fatal)
         return _PASSED
@@ -55,17 +56,17 @@ class Combination(GuardInterface):
             raise ValueError(f"timeout_s = {timeout_s:g} is no time limit")
         self._parallel, self._timeout_s = parallel, timeout_s
 
-    def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:
+    def validate(self, artifact: Artifact, **given: Any) -> GuardResult:  # noqa: ANN401  (JSON)
         """Judge by the number of parts that pass."""
-        results = self._results(artifact, dependencies)
+        results = self._results(artifact, given)
         fatal = any(result.fatal for result in results.values())
         if not fatal and sum(result.passed for result in results.values()) >= self.needed:
             return _PASSED
         said = [_named(name, result.feedback) for name, result in results.items() if not result.passed]
         return GuardResult(passed=False, feedback=together(said), fatal=fatal)
 
-    def _results(self, artifact: Artifact, dependencies: Mapping[str, Artifact]) -> dict[str, GuardResult]:
-        asked = {name: _Asked(name, guard, artifact, dependencies) for name, guard in self.parts.items()}
+    def _results(self, artifact: Artifact, given: Mapping[str, Any]) -> dict[str, GuardResult]:
+        asked = {name: _Asked(name, guard, artifact, given) for name, guard in self.parts.items()}
         until_s = None if self._timeout_s is None else time.monotonic() + self._timeout_s
         if self._parallel:
             for part in asked.values():
@@ -83,16 +84,14 @@ class Combination(GuardInterface):
 class _Asked(threading.Thread):
     """A part of a composition as it is asked. Its thread is left to itself when nobody waits for it any more."""
 
-    def __init__(
-        self, part: str, guard: GuardInterface, artifact: Artifact, dependencies: Mapping[str, Artifact]
-    ) -> None:
+    def __init__(self, part: str, guard: GuardInterface, artifact: Artifact, given: Mapping[str, Any]) -> None:
         super().__init__(name=f"dsa-guard-{part}", daemon=True)
-        self._part, self._guard, self._artifact, self._dependencies = part, guard, artifact, dependencies
+        self._part, self._guard, self._artifact, self._given = part, guard, artifact, given
         self._said: GuardResult | BaseException | None = None
 
     def run(self) -> None:
         try:
-            self._said = verdict_of(self._part, self._guard, self._artifact, self._dependencies)
+            self._said = verdict_of(self._part, self._guard, self._artifact, self._given)
         except BaseException as error:  # noqa: BLE001  (raised again where the result is asked for)
             self._said = error
 

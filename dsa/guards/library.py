@@ -26,6 +26,7 @@ from dsa.guards.ruff import RuffGuard
 from dsa.guards.tested import TDDTestGuard, TestGuard
 from dsa.guards.texts import RegexGuard, SchemaGuard
 from dsa.guards.tool import ToolMissingError
+from dsa.guards.using import UsingGuard
 from dsa.machine import Machine
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.kinds import Kind, kind_of
@@ -176,7 +177,7 @@ class _Builder:
 
     def build(self, name: str) -> GuardInterface:
         if name in self.extra:
-            return self.extra[name]
+            return self._using(self.extra[name], name)
         for step in self.machine.steps:
             if step.name == name:
                 parts = {part: self._part(part, (name,), step.span) for part in step.guards}
@@ -191,13 +192,23 @@ class _Builder:
         span = row.span or span
         for known in (name, row.kind):
             if known in self.extra:
-                return self._own(self.extra[known], row, span)
+                return self._using(self._own(self.extra[known], row, span), name)
         kind = KINDS.get(row.kind or name) or self._brought(row.kind or name, span)
         if kind is None:
             names = {*KINDS, *PACKAGES.names(), *self.extra, *self.machine.guard_named} - {name}
             missing = f"guard {name} is of kind '{row.kind}', which" if row.kind else f"guard {name}"
             raise BindingError(f"{missing} is not bound to anything", span, closest(row.kind or name, names))
-        return self._made(kind, row, above, span)
+        made = self._made(kind, row, above, span)
+        if "parts" not in kind.supplied:
+            return self._using(made, name)
+        if row.uses:
+            message = f"guard {name} is put together of others, and uses data itself"
+            raise BindingError(message, span, "let the parts use it")
+        return made
+
+    def _using(self, guard: GuardInterface, name: str) -> GuardInterface:
+        """Give a guard what it uses of the data of events, and nothing of what others use."""
+        return UsingGuard(guard, name) if any(row.uses for row in self.machine.guards) else guard
 
     @staticmethod
     def _brought(name: str, span: Span | None) -> Kind | None:

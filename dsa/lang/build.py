@@ -9,9 +9,9 @@ from collections.abc import Iterable
 import attrs
 
 from dsa.claims import Property, Scenario
-from dsa.declarations import STAY, Effect, Prompt, State, Transition
+from dsa.declarations import STAY, Effect, State, Transition, WorkflowStep
 from dsa.errors import Diagnostic, Span
-from dsa.lang import cells, declare, expand, prompts, rows
+from dsa.lang import cells, declare, expand, prompts, rows, uses
 from dsa.lang.columns import COLUMNS, NAMED, PARTS, SECTIONS, Record, records
 from dsa.lang.findings import Findings
 from dsa.lang.markdown import Bullet, Cell, Document, Line, Section, read
@@ -92,7 +92,8 @@ def read_machine(text: str, path: str = "<text>") -> Reading:
         goal=steps.goal if steps else None,
         span=parts.document.titles[0].span() if parts.document.titles else None,
     )
-    made = attrs.evolve(made, prompts=_prompts(parts, made, findings))
+    uses.require_tasks_filled(_records(parts, "steps", Findings()), made.steps, names.events, findings)
+    made = attrs.evolve(made, prompts=uses.read_prompts(parts.of("prompt"), made.steps, names.events, findings))
     _require_owners(parts, made, findings)
     properties, scenarios = claims(parts, names, made, findings)
     machine = attrs.evolve(made, properties=properties, scenarios=scenarios)
@@ -198,7 +199,8 @@ def _steps(parts: Parts, findings: Findings) -> Steps | None:
 
 def _declared(parts: Parts, steps: Steps | None, findings: Findings) -> tuple[Declared, list[rows.WrittenRow]]:
     parameters = declare.parameters(_records(parts, "parameters", findings), findings)
-    guards, judged = declare.guards(_records(parts, "guards", findings, as_parts=steps is not None), findings)
+    guard_rows = _records(parts, "guards", findings, as_parts=steps is not None)
+    guards, judged = declare.guards(guard_rows, findings)
     effects = declare.effects(_records(parts, "effects", findings), findings)
     if steps:
         made = expand.expand(steps)
@@ -207,7 +209,8 @@ def _declared(parts: Parts, steps: Steps | None, findings: Findings) -> tuple[De
             effects = declare.with_places(effects, [(name, span) for name, span in emitted if name and span])
         _require_generated(effects, made.rows, parts, findings)
         all_parameters = expand.with_parameters(made.parameters, parameters)
-        return Declared(all_parameters, made.variables, made.events, (*made.guards, *guards), effects, made.states), []
+        declared = Declared(all_parameters, made.variables, made.events, (*made.guards, *guards), effects, made.states)
+        return _with_uses(declared, guard_rows, steps.steps, findings), []
     before = findings.count
     written = rows.written(_records(parts, "transitions", findings), findings)
     if not written and parts.of("transitions") and findings.count == before:
@@ -223,7 +226,15 @@ def _declared(parts: Parts, steps: Steps | None, findings: Findings) -> tuple[De
         states = _states_from_rows(rows.mentioned_states(written), rows.first_source(written))
     declared = Declared(parameters, variables, events, guards, effects, states)
     require_references(declared, origins, judged, findings, effects_listed=bool(parts.of("effects")))
-    return declared, written
+    return _with_uses(declared, guard_rows, (), findings), written
+
+
+def _with_uses(
+    declared: Declared, guard_rows: list[Record], steps: tuple[WorkflowStep, ...], findings: Findings
+) -> Declared:
+    taken = {name for step in steps for name, _ in step.uses}
+    guards = uses.with_uses(declared.guards, guard_rows, declared.names().events, taken, findings)
+    return attrs.evolve(declared, guards=guards)
 
 
 def _require_generated(
@@ -240,12 +251,6 @@ def _require_generated(
 def _targets(transitions: tuple[Transition, ...]) -> list[tuple[str, Span]]:
     found = ((row.target, row.span_of("target")) for row in transitions if row.target != STAY)
     return [(target, span) for target, span in found if span is not None]
-
-
-def _prompts(parts: Parts, machine: Machine, findings: Findings) -> tuple[Prompt, ...]:
-    uses = {step.name: tuple(name for name, _ in step.uses) for step in machine.steps}
-    named = ((section, ("specification", *uses.get(section.name, ()))) for section in parts.of("prompt"))
-    return tuple(prompts.read_prompt(section, names, findings) for section, names in named)
 
 
 def _require_owners(parts: Parts, machine: Machine, findings: Findings) -> None:

@@ -33,7 +33,7 @@ COLUMNS: dict[str, Columns] = {
     "parameters": Columns(("parameter", "domain", "default")),
     "variables": Columns(("variable", "domain", "initial"), optional=("scope",)),
     "events": Columns(("event", "from")),
-    "guards": Columns(("guard",), ("judges",), ("is", "options", "verdicts", "pass", "fatal")),
+    "guards": Columns(("guard",), ("judges",), ("is", "options", "uses", "verdicts", "pass", "fatal")),
     "generators": Columns(("generator",), optional=("is", "options")),
     "effects": Columns(("effect",), optional=("kind", "in doubt", "time limit", "retries")),
     "states": Columns(("state",), optional=("kind",)),
@@ -43,7 +43,7 @@ COLUMNS: dict[str, Columns] = {
     "scenario": Columns(("percept",), ("action",), ("state", "deps")),
 }
 #: In a Steps document every guard is a part of a step's guard, so nothing need be said of what it judges.
-PARTS = Columns(("guard",), optional=("judges", "is", "options", "verdicts", "pass", "fatal"))
+PARTS = Columns(("guard",), optional=("judges", "is", "options", "uses", "verdicts", "pass", "fatal"))
 SECTIONS = frozenset(COLUMNS) | {"properties", "prompt", "constraints"}
 #: Words of other tools for our columns, for hints.
 _MEANT = {

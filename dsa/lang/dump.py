@@ -99,6 +99,7 @@ _GUARD_COLUMNS: dict[str, Callable[[Guard], str]] = {
     "judges": lambda guard: ", ".join(guard.judges),
     "is": lambda guard: guard.kind,
     "options": lambda guard: _options(guard.options),
+    "uses": lambda guard: _options(tuple((name, str(reference)) for name, reference in guard.uses)),
     "verdicts": lambda guard: "" if guard.outcomes == OUTCOMES else ", ".join(guard.outcomes),
     "pass": lambda guard: ", ".join(map(show_number, guard.pass_odds)),
     "fatal": lambda guard: ", ".join(map(show_number, guard.fatal_odds)),
@@ -152,7 +153,10 @@ def _plain(text: str) -> str:
 
 
 def _prompt(prompt: Prompt) -> str:
-    parts = {"Role": prompt.role, "Constraints": prompt.constraints, "Task": prompt.task, "Feedback": prompt.feedback}
+    parts = {
+        "System": prompt.system, "Role": prompt.role, "Constraints": prompt.constraints, "Task": prompt.task,
+        "Feedback": prompt.feedback,
+    }  # fmt: skip
     return "\n\n".join(f"### {title}\n{_fenced(text)}" for title, text in parts.items() if text)
 
 

@@ -6,16 +6,17 @@ Takes sections, gives texts and Python literals as text; nothing here is execute
 import ast
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from dsa.declarations import Case, Cases, Prompt
 from dsa.lang.columns import COLUMNS, Record, records
 from dsa.lang.findings import Findings
 from dsa.lang.markdown import Cell, Fence, Heading, Section
-from dsa.words import closest
+from dsa.references import UnreadableReferenceError, read_reference
+from dsa.words import closest, nearest, some_of
 
-PARTS = ("role", "constraints", "task", "feedback")
+PARTS = ("system", "role", "constraints", "task", "feedback")
 #: `{name}` is a placeholder; `{{` and `}}` are braces.
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}\n]*)\}")
 
@@ -63,8 +64,8 @@ def _python(text: str) -> ast.expr | None:
         return None
 
 
-def read_prompt(section: Section, allowed: tuple[str, ...], findings: Findings) -> Prompt:
-    """Read one Prompt section: third-level headings, each followed by one fence. `allowed` are the placeholders."""
+def read_prompt(section: Section, allowed: tuple[str, ...], events: Collection[str], findings: Findings) -> Prompt:
+    """Read one Prompt section: third-level headings, each followed by one fence. `allowed` are the placeholders beside what `events` have brought."""
     parts: dict[str, str] = {}
     before = findings.count
     for place, block in enumerate(section.blocks):
@@ -84,21 +85,33 @@ def read_prompt(section: Section, allowed: tuple[str, ...], findings: Findings) 
             parts[part] = following.content.removesuffix("\n")
             also = ("feedback",) if part == "feedback" else ()
             for line in following.body:
-                require_placeholders(line, (*allowed, *also), findings)
+                require_placeholders(line, (*allowed, *also), events, findings)
     if not any(parts.values()) and findings.count == before:
-        hint = "### Role, ### Constraints, ### Task, ### Feedback, each with one fence"
+        hint = "### System, ### Role, ### Constraints, ### Task, ### Feedback, each with one fence"
         findings.error("DSA112", "this prompt has no parts", section.heading.span(), hint)
     return Prompt(section.name, **parts, span=section.heading.span())
 
 
-def require_placeholders(cell: Cell, allowed: tuple[str, ...], findings: Findings) -> None:
+def require_placeholders(cell: Cell, allowed: tuple[str, ...], events: Collection[str], findings: Findings) -> None:
     """Report the placeholders of a line or a cell that nothing will fill in."""
     for match in _PLACEHOLDER.finditer(cell.text):
         name = match[1]
-        if name is not None and name not in allowed:
-            hint = closest(name, allowed).rstrip("?") + "; a brace is written '{{' or '}}'"
+        if name is None or name in allowed:
+            continue
+        try:
+            read_reference(name, events)
+        except UnreadableReferenceError as fault:
+            meant = _what_fills(fault.about, allowed, events) if fault.about else fault.hint
             message = f"nothing fills in the placeholder '{{{name}}}'"
-            findings.error("DSA112", message, cell.span(match.start(), match.end()), hint)
+            span = cell.span(match.start(), match.end())
+            findings.error("DSA112", message, span, f"{meant}; a brace is written '{{{{' or '}}}}'", about=fault.about)
+
+
+def _what_fills(name: str, allowed: tuple[str, ...], events: Collection[str]) -> str:
+    """Give a hint for the name in a placeholder that is none: what was meant, else what there is."""
+    if nearest(name, {*allowed, *events}) is not None:
+        return closest(name, {*allowed, *events}).rstrip("?")
+    return f"{closest(name, allowed)}; and what events have brought: {some_of(sorted(events))}"
 
 
 def read_constraints(section: Section, lines: tuple[str, ...]) -> str:

@@ -11,16 +11,16 @@ from dsa.declarations import WorkflowStep
 from dsa.expr import BooleanDomain, Expr, Integer, Name, RangeDomain, names
 from dsa.lang import cells, typed
 from dsa.lang.columns import Record, declaring
-from dsa.lang.exprs import Parser
+from dsa.lang.exprs import NAME, Parser
 from dsa.lang.findings import Findings
 from dsa.lang.markdown import Cell
-from dsa.lang.prompts import require_placeholders
+from dsa.uses import FEEDBACK, SPECIFICATION
 from dsa.words import closest
 
 DEFAULT_RMAX = 3
 DEFAULT_GENERATOR = "llm"
 ANY_COUNT = RangeDomain(Integer(0), None)
-_OWN_PLACEHOLDERS = ("specification", "feedback")
+_OWN_PLACEHOLDERS = (SPECIFICATION, FEEDBACK)
 _NAMES_ONLY = re.compile(r"[\w\s.,`]*")
 
 
@@ -77,10 +77,7 @@ def _step(
     generators = cells.name_list(record["generator"], "a generator", findings)
     if len(generators) > 1:
         findings.error("DSA107", "a step has one generator", generators[1].span, "write one name")
-    before = findings.count
     uses = _uses(name.name, record["uses"], step_names, findings)
-    if findings.count == before:
-        require_placeholders(record["task"], ("specification", *(used for used, _ in uses)), findings)
     return WorkflowStep(
         name.name,
         generators[0].name if generators else DEFAULT_GENERATOR,
@@ -137,6 +134,7 @@ def _goal(cell: Cell, step_names: list[str], findings: Findings) -> Expr | None:
 
 
 def _uses(step: str, cell: Cell, step_names: list[str], findings: Findings) -> tuple[tuple[str, str], ...]:
+    before = findings.count
     uses = cells.pair_cells(cell, ";,", findings)
     for name, used in uses:
         if name in _OWN_PLACEHOLDERS:
@@ -146,6 +144,8 @@ def _uses(step: str, cell: Cell, step_names: list[str], findings: Findings) -> t
             hint = closest(used.text, [name for name in step_names if name != step])
             missed = "" if used.text == step else used.text
             findings.error("DSA214", f"'{used.text}' is no other step", used.span(), hint, about=missed)
+    if findings.count > before:
+        findings.doubt(" ".join({*NAME.findall(cell.text)} - {*step_names}))  # placeholders of these names are meant
     return tuple((name, used.text) for name, used in uses)
 
 

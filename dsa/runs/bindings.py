@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dsa.edge.binding import GENERATING_EFFECT, Bindings, effect_names
+from dsa.edge.binding import Bindings, effect_names
 from dsa.edge.environment import environment_secrets
 from dsa.errors import BindingError, Span
 from dsa.expr import guards_read
@@ -29,6 +29,7 @@ from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.policies import Answering, Policy
 from dsa.runtime.registry import Registry
 from dsa.runtime.secret_names import Chosen
+from dsa.uses import GENERATING_EFFECT
 from dsa.words import nearest
 
 ENTRY_POINTS = "dsa.bindings"

@@ -30,8 +30,9 @@ from dsa.runtime.journal import UnknownRunError
 from dsa.runtime.ledger import ArtifactEntry, Entry
 from dsa.runtime.prompt import render
 from dsa.runtime.rest import Rest
-from dsa.runtime.run import SPECIFICATION, Run
+from dsa.runtime.run import Run
 from dsa.runtime.standing import outside_events
+from dsa.uses import SPECIFICATION
 
 if TYPE_CHECKING:
     from dsa.runs.handle import RunHandle

@@ -9,7 +9,7 @@ from dsa.edge.files import load, locate, read_text
 from dsa.lang import dumps, loads, machine_of
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, accepted_events
-from dsa.runtime.run import SPECIFICATION
+from dsa.uses import SPECIFICATION
 
 
 @attrs.frozen

@@ -13,6 +13,7 @@ from functools import cached_property
 from types import CoroutineType, MappingProxyType
 from typing import Any
 
+from dsa.references import Reference
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.ledger import ArtifactEntry, CallEntry, CallResultEntry, Ledger, VerdictEntry
@@ -356,6 +357,9 @@ class _Scope:
 
     def now_s(self) -> float:
         return self._calls.surroundings.now_s()
+
+    def latest(self, reference: str | Reference, *, key: str = "") -> Any:  # noqa: ANN401  (JSON)
+        return self._calls.surroundings.latest(reference, key=key or self._calls.key)
 
     def record(self, entry: ArtifactEntry | VerdictEntry) -> None:
         self._calls.surroundings.record(entry)

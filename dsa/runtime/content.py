@@ -6,8 +6,8 @@ knows no model, no file and no process: `dsa.generators` and `dsa.guards` implem
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, Protocol
 
 import attrs
 
@@ -109,7 +109,7 @@ class Context:
 
     `specification` is Psi, `current_artifact` the text last rejected, `feedback_history` pairs of rejected text
     and feedback, oldest first. `dependencies` are the earlier artifacts that the step uses, by the name it gives
-    them. `step` names the workflow's step, where there is one. `key` names the effect that the artifact is for, the same however often it is
+    them. `data` has what the prompt's placeholders for data of events stand for, by their words. `step` names the workflow's step, where there is one. `key` names the effect that the artifact is for, the same however often it is
     performed after a crash: for services that take such a key; empty outside a run.
     """
 
@@ -120,6 +120,7 @@ class Context:
     dependencies: Mapping[str, Artifact] = attrs.field(factory=dict)
     step: str = ""
     key: str = ""
+    data: Mapping[str, str] = attrs.field(factory=dict)
 
 
 DEFAULT_FEEDBACK_WRAPPER = "The attempt above was rejected:\n{feedback}\nWrite a new version that mends this."
@@ -127,12 +128,16 @@ DEFAULT_FEEDBACK_WRAPPER = "The attempt above was rejected:\n{feedback}\nWrite a
 
 @attrs.frozen
 class PromptTemplate:
-    """The parts of a prompt. `{specification}` and the names of `dependencies` are placeholders, `{{` a brace."""
+    """The parts of a prompt. `{specification}`, the names of `dependencies` and the words of `data` are placeholders, `{{` and `}}` braces.
+
+    With `system` a model is sent messages: that, the prompt, then each rejected attempt as the model's own, and its feedback.
+    """
 
     role: str = ""
     constraints: str = ""
     task: str = ""
     feedback_wrapper: str = DEFAULT_FEEDBACK_WRAPPER
+    system: str = ""
 
 
 class GeneratorInterface(ABC):
@@ -165,16 +170,16 @@ class GuardInterface(ABC):
     blocks: bool = True
 
     @abstractmethod
-    def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:
-        """Judge. Raising means the guard itself failed, which is never read as a verdict."""
+    def validate(self, artifact: Artifact, **dependencies: Any) -> GuardResult | Awaitable[GuardResult]:  # noqa: ANN401  (JSON)
+        """Judge; it may be an async method. Raising means the guard itself failed, which is never read as a verdict.
+
+        `dependencies` are the artifacts that the step uses, and the JSON values that its row in Guards `uses`, by name.
+        """
 
 
-def verdict_of(
-    name: str, guard: GuardInterface, artifact: Artifact, dependencies: Mapping[str, Artifact]
-) -> GuardResult:
-    """Ask a guard that may be anybody's. Raises what it raises, and TypeError when it gives no GuardResult."""
-    result: object = guard.validate(artifact, **dependencies)
-    if not isinstance(result, GuardResult):
-        msg = f"guard {name} gave {'None' if result is None else type(result).__name__}, not a GuardResult"
+def required_verdict(name: str, said: object) -> GuardResult:
+    """Return what a guard gave. Raises TypeError when it is no GuardResult."""
+    if not isinstance(said, GuardResult):
+        msg = f"guard {name} gave {'None' if said is None else type(said).__name__}, not a GuardResult"
         raise TypeError(msg)
-    return result
+    return said

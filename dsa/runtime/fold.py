@@ -24,8 +24,9 @@ from dsa.runtime.ledger import (
     RowEntry,
     VerdictEntry,
 )
-from dsa.runtime.moves import SPECIFICATION, changes, keys_after, places_after, timers_after, views_after
+from dsa.runtime.moves import changes, keys_after, places_after, timers_after, views_after
 from dsa.runtime.views import StepView
+from dsa.uses import SPECIFICATION
 
 if TYPE_CHECKING:
     from dsa.runtime.run import Run

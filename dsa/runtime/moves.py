@@ -16,10 +16,7 @@ from dsa.runtime.intents import Intent
 from dsa.runtime.ledger import EventEntry
 from dsa.runtime.views import StepView
 from dsa.timers import ArmTimer, DropTimer, armed
-
-#: The event that brings a run its task.
-SPECIFICATION = "specification"
-
+from dsa.uses import SPECIFICATION
 
 #: When armed timers are due, in milliseconds since 1970, by source and event, in the order in which they were started.
 Timers = Mapping[tuple[str, str], int]

@@ -15,6 +15,7 @@ import attrs
 
 from dsa.errors import GenerationError
 from dsa.expr import Outcome
+from dsa.references import Reference
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.json_text import quoted, sorted_text_of, value_of
@@ -292,6 +293,13 @@ class Surroundings(Protocol):
 
     def now_s(self) -> float:
         """Give the seconds of a clock that only goes forward."""
+
+    def latest(self, reference: str | Reference, *, key: str = "") -> Any:  # noqa: ANN401  (JSON)
+        """Give what an event has brought: `found`, `found.order`, `found? since question`, `all found`, the words of a placeholder.
+
+        It is as it was when the effect was asked for, whatever has come since; nobody changes it. MissingDataError, a LookupError, when there
+        is none, unless it ends in `?`: then it is None. LookupError for what is no event. `key` is the effect's own.
+        """
 
     def record(self, entry: ArtifactEntry | VerdictEntry) -> None:
         """Append to the run's ledger at once, so that a later failure loses nothing."""

@@ -8,24 +8,22 @@ artifacts, the artifacts that the step uses.
 import re
 from collections.abc import Mapping
 
+from dsa.references import PLACEHOLDER
 from dsa.runtime.content import Context, PromptTemplate
 from dsa.runtime.prompt_budget import Shown, TokenBudget, Writable, fitted
+from dsa.uses import FEEDBACK, SPECIFICATION
 from dsa.words import closest
 
-SPECIFICATION = "specification"
-FEEDBACK = "feedback"
-
-_PLACEHOLDER = re.compile(r"\{\{|\{([A-Za-z_][A-Za-z0-9_.]*)\}")
 _TEXT_LEFT_OUT = "(Its text is left out: it is too long.)"
 
 
 def placeholders(text: str) -> frozenset[str]:
-    """Give the names of the placeholders in a text; `{{` is a brace and begins none."""
-    return frozenset(match[1] for match in _PLACEHOLDER.finditer(text) if match[1])
+    """Give the words of the placeholders in a text; `{{` is a brace and begins none."""
+    return frozenset(" ".join(match[1].split()) for match in PLACEHOLDER.finditer(text) if match[1])
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """Put values in the place of `{name}`; `{{` becomes a brace.
+    """Put values in the place of `{name}`; `{{` and `}}` become braces.
 
     One pass: what is put in is never looked at again, so braces in artifacts stay as they are. ValueError when a
     placeholder has no value.
@@ -33,17 +31,18 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 
     def value(match: re.Match[str]) -> str:
         if match[1] is None:
-            return "{"
-        if match[1] not in values:
-            msg = f"the placeholder {{{match[1]}}} is unknown; {closest(match[1], values)}"
+            return match[0][0]
+        name = " ".join(match[1].split())
+        if name not in values:
+            msg = f"the placeholder {{{name}}} is unknown; {closest(name, values)}"
             raise ValueError(msg)
-        return values[match[1]]
+        return values[name]
 
-    return _PLACEHOLDER.sub(value, text)
+    return PLACEHOLDER.sub(value, text)
 
 
 def render(template: PromptTemplate | None, context: Context, budget: TokenBudget | None = None) -> str:
-    """Write the prompt: ROLE, CONSTRAINTS, CONTEXT, HISTORY, TASK in this order, empty parts left out.
+    """Write the prompt: SYSTEM, ROLE, CONSTRAINTS, CONTEXT, HISTORY, TASK in this order, empty parts left out.
 
     The specification and the artifacts that the step uses stand in CONTEXT unless a placeholder puts them
     elsewhere. Without a template it is a plain text: specification, previous attempt, feedback.
@@ -53,7 +52,21 @@ def render(template: PromptTemplate | None, context: Context, budget: TokenBudge
     more tokens all the same. The same arguments give the same prompt.
     """
     written: Writable = _Plain(context) if template is None else _Templated(template, context)
-    return written.text(None) if budget is None else fitted(written, budget)
+    return written.text(None if budget is None else fitted(written, budget))
+
+
+def messages_of(
+    template: PromptTemplate | None, context: Context, budget: TokenBudget | None = None
+) -> list[dict[str, str]]:
+    """Write the prompt as messages in OpenAI's format; it is one of role `user`, unless the template has a text for `system`.
+
+    Then that is the first, the prompt without its history the second, and each attempt follows as the model's own (`assistant`) and its
+    feedback as the answer to it (`user`). A budget is as for `render`.
+    """
+    if template is None or not template.system:
+        return [{"role": "user", "content": render(template, context, budget)}]
+    written = _Templated(template, context)
+    return written.messages(None if budget is None else fitted(written, budget))
 
 
 def _said(context: Context, attempts: int) -> list[tuple[int, str, str]]:
@@ -82,6 +95,7 @@ class _Templated:
         self._template = template
         self._values = {SPECIFICATION: context.specification}
         self._values |= {name: artifact.content for name, artifact in context.dependencies.items()}
+        self._values |= context.data
 
     @property
     def rejected(self) -> bool:
@@ -90,21 +104,43 @@ class _Templated:
     def parts(self) -> dict[str, str]:
         """Give what is never left out, by name."""
         template = self._template
-        own = {"role": template.role, "constraints": template.constraints, "task": template.task}
+        own = {
+            "system": template.system,
+            "role": template.role,
+            "constraints": template.constraints,
+            "task": template.task,
+        }
         return {**self._values, "Omega": self.context.ambient.constraints, **own}
 
     def text(self, shown: Shown | None) -> str:
         """Write the prompt with this of the history; with None all of it, word by word."""
+        parts = {"SYSTEM": self._system(), **self._parts(self._history(shown))}
+        return "\n\n".join(f"# {heading}\n{text}" for heading, text in parts.items() if text)
+
+    def messages(self, shown: Shown | None) -> list[dict[str, str]]:
+        """Write it as messages, with this of the history."""
+        left_out = "" if shown is None else _left_out(self.context, shown)
+        task = "\n\n".join(f"# {heading}\n{text}" for heading, text in self._parts(left_out).items() if text)
+        found = [{"role": "system", "content": self._system()}, {"role": "user", "content": task}]
+        for _, content, feedback in self._attempts(shown):
+            found.append({"role": "assistant", "content": content})
+            found.append({"role": "user", "content": self._wrapped(feedback)})
+        return found
+
+    def _system(self) -> str:
+        return fill(self._template.system, self._values)
+
+    def _parts(self, history: str) -> dict[str, str]:
         template, values = self._template, self._values
-        placed = placeholders(template.role) | placeholders(template.constraints) | placeholders(template.task)
-        parts = {
+        texts = (template.system, template.role, template.constraints, template.task)
+        placed = frozenset[str]().union(*map(placeholders, texts))
+        return {
             "ROLE": fill(template.role, values),
             "CONSTRAINTS": fill(template.constraints, values),
             "CONTEXT": self._ambient(placed),
-            "HISTORY": self._history(shown),
+            "HISTORY": history,
             "TASK": fill(template.task, values) or self.context.specification,
         }
-        return "\n\n".join(f"# {heading}\n{text}" for heading, text in parts.items() if text)
 
     def _ambient(self, placed: frozenset[str]) -> str:
         """Write Omega, and what no placeholder has put elsewhere."""
@@ -116,17 +152,23 @@ class _Templated:
         return "\n\n".join(part for part in parts if part)
 
     def _history(self, shown: Shown | None) -> str:
+        left_out = "" if shown is None else _left_out(self.context, shown)
+        return "\n\n".join(filter(None, (left_out, *(self._attempt(*each) for each in self._attempts(shown)))))
+
+    def _attempts(self, shown: Shown | None) -> list[tuple[int, str, str]]:
+        """Give number, text and feedback of the attempts that are shown, oldest first."""
         if shown is None:
-            said = [(number, *pair) for number, pair in enumerate(self.context.feedback_history, start=1)]
-            return "\n\n".join(self._attempt(*each) for each in said)
+            return [(number, *pair) for number, pair in enumerate(self.context.feedback_history, start=1)]
         said = _said(self.context, shown.attempts)
         if said and shown.text == "left out":
             said[-1] = said[-1][0], _TEXT_LEFT_OUT, said[-1][2]
-        return "\n\n".join(filter(None, (_left_out(self.context, shown), *(self._attempt(*each) for each in said))))
+        return said
 
     def _attempt(self, number: int, content: str, feedback: str) -> str:
-        told = fill(self._template.feedback_wrapper, {**self._values, FEEDBACK: feedback})
-        return f"--- Attempt {number} ---\n{content}\n{told}"
+        return f"--- Attempt {number} ---\n{content}\n{self._wrapped(feedback)}"
+
+    def _wrapped(self, feedback: str) -> str:
+        return fill(self._template.feedback_wrapper, {**self._values, FEEDBACK: feedback})
 
 
 class _Plain:

@@ -71,8 +71,8 @@ class Writable(Protocol):
         """Write it; with None the history is there word by word."""
 
 
-def fitted(prompt: Writable, budget: TokenBudget) -> str:
-    """Write a prompt with as much of its history as fits. Raises PromptTooLong when the rest, or the newest feedback, does not fit.
+def fitted(prompt: Writable, budget: TokenBudget) -> Shown:
+    """Return as much of a prompt's history as fits. Raises PromptTooLong when the rest, or the newest feedback, does not fit.
 
     How many attempts fit is found by doubling and halving: few texts are written, and a long history is not read further back than twice
     of what fits.
@@ -80,18 +80,18 @@ def fitted(prompt: Writable, budget: TokenBudget) -> str:
     if not prompt.rejected:
         bare = prompt.text(NOTHING)
         if budget.holds(bare):
-            return bare
+            return NOTHING
         raise _too_long(prompt, budget, budget.count(bare), "without its history")
     attempts = len(prompt.context.feedback_history)
     most = _most(attempts, lambda number: budget.holds(prompt.text(Shown(number))))
     if most:
-        return prompt.text(Shown(most))
+        return Shown(most)
     sizes = []
     for shown in _least(attempts):
         text = prompt.text(shown)
         sizes.append(budget.count(text))
         if sizes[-1] <= budget.tokens:
-            return text
+            return shown
     raise _too_long(prompt, budget, min(sizes), "with as little of its history as may be")
 
 

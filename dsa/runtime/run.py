@@ -12,7 +12,7 @@ import attrs
 from dsa.compiled_step import CompiledStep, Move, compiled_step
 from dsa.errors import DsaError
 from dsa.expr import Value
-from dsa.machine import Machine
+from dsa.machine import Machine, step_names
 from dsa.meaning import Configuration, Occurrence, Refusal, accepted_events, require_known, start
 from dsa.runtime.fold import Fold
 from dsa.runtime.intents import Intent
@@ -30,7 +30,6 @@ from dsa.runtime.ledger import (
     VerdictEntry,
 )
 from dsa.runtime.moves import (
-    SPECIFICATION,
     Command,
     Stop,
     Timers,
@@ -43,9 +42,10 @@ from dsa.runtime.moves import (
 )
 from dsa.runtime.views import StepView
 from dsa.timers import ArmTimer, DropTimer, armed
+from dsa.uses import SPECIFICATION
+from dsa.words import closest
 
 __all__ = [
-    "SPECIFICATION",
     "ArmTimer",
     "Command",
     "DropTimer",
@@ -113,8 +113,11 @@ class Run:
         return {v.name: values[v.name] for v in self.machine.variables if v.scope == "workflow"}
 
     def step(self, name: str) -> StepView:
-        """Give the view of a step; an empty one when nothing has happened there."""
-        return self.steps.get(name) or StepView(name)
+        """Give the view of a step; an empty one when nothing has happened there. LookupError for what is no step of the machine."""
+        found = self.steps.get(name)
+        if found is None and name not in (known := step_names(self.machine)):
+            raise LookupError(f"machine {self.machine.name} has no step '{name}'; {closest(name, known)}")
+        return found or StepView(name)
 
     def feed(
         self, occurrence: Occurrence, key: str | None = None, *, at_ms: int = 0, at: str | None = None
@@ -180,7 +183,8 @@ class Run:
         """Append what a policy did: an effect's result, an artifact, a verdict."""
         steps = self.steps
         if isinstance(entry, ArtifactEntry) or isinstance(entry, VerdictEntry):  # noqa: SIM101  (in half the time)
-            steps = {**steps, entry.step: self.step(entry.step).after((entry,))}
+            view = steps.get(entry.step) or StepView(entry.step)
+            steps = {**steps, entry.step: view.after((entry,))}
         after = Run.__new__(Run)  # what is the same is copied at once: many records change nothing but the ledger
         after.__dict__.update(self.__dict__, steps=steps, ledger=self.ledger.append(entry))
         return after

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from dsa.guards.asking import verdict_of
 from dsa.runtime.content import Artifact as Judged
 from dsa.runtime.policies import Action, Policy, PolicyContext, Step, answering, event_step, text_step
 from machines.chat.conversation import Conversation, Turn
@@ -211,7 +212,7 @@ async def guide_retry(action: Action, context: PolicyContext) -> list[Step]:
 
 def _fault_of(call: Mapping[str, Any], context: PolicyContext) -> str:
     """Give what the guard `usable` says of a call."""
-    return context.guard("usable").validate(Judged(json.dumps(call))).feedback
+    return verdict_of("usable", context.guard("usable"), Judged(json.dumps(call)), {}).feedback
 
 
 async def drop_calls(action: Action, context: PolicyContext) -> list[Step]:

@@ -4,7 +4,7 @@ Takes a generator, a guard and a place for artifacts; gives the artifact that pa
 and fields are the agent program's. Which state follows which stands in `machine.md` alone; this module decides nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from secrets import token_hex
 from typing import Any
@@ -15,6 +15,7 @@ from dsa.edge.binding import Bindings
 from dsa.edge.files import load
 from dsa.errors import DsaError
 from dsa.expr import Value
+from dsa.guards.asking import verdict_of
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
 from dsa.runs.folder import new_run_id
@@ -29,11 +30,11 @@ from dsa.runtime.content import (
     GuardInterface,
     GuardResult,
     PromptTemplate,
-    verdict_of,
 )
 from dsa.runtime.moment import OnMoment
 from dsa.runtime.rest import Failure, Rest
-from dsa.runtime.run import SPECIFICATION, Run
+from dsa.runtime.run import Run
+from dsa.uses import SPECIFICATION
 from machines.dual_state.bindings import effects
 from machines.dual_state.dag import ArtifactDAGInterface, handed_in, store_of
 from machines.dual_state.states import EnvironmentState, WorkflowState
@@ -238,9 +239,9 @@ class Judging(GuardInterface):
         self._guard, self._dependencies = guard, dict(dependencies)
         self.blocks = guard.blocks
 
-    def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:
+    def validate(self, artifact: Artifact, **given: Any) -> GuardResult | Awaitable[GuardResult]:  # noqa: ANN401  (JSON)
         """Judge with all there is."""
-        return self._guard.validate(artifact, **self._dependencies, **dependencies)
+        return self._guard.validate(artifact, **self._dependencies, **given)
 
 
 @attrs.frozen

@@ -10,7 +10,6 @@ from typing import overload
 
 import attrs
 
-from dsa.declarations import Prompt
 from dsa.edge.judging import dependencies_of, judge
 from dsa.edge.threads import run_function
 from dsa.machine import Machine, step_of
@@ -26,9 +25,11 @@ from dsa.runtime.content import (
     PromptTemplate,
     Usage,
 )
+from dsa.runtime.event_data import as_text, guard_data, placeholder_values
 from dsa.runtime.ledger import PERSON, ArtifactEntry, Judgement, Ledger, VerdictEntry
 from dsa.runtime.policies import Action, Policy, PolicyContext, Step, answering, event_step, text_step
 from dsa.runtime.views import Rejection, guards_for
+from dsa.uses import SPECIFICATION, prompt_for
 
 Rejected = tuple[str, str]
 
@@ -78,26 +79,27 @@ def template_for(machine: Machine, step: str, effect: str) -> PromptTemplate | N
 
 
 def _template_for(machine: Machine, step: str, effect: str) -> PromptTemplate | None:
-    sections, declared = {prompt.name: prompt for prompt in machine.prompts}, machine.step_named.get(step)
-    prompt = sections.get(step) or sections.get(effect) or Prompt(step)
-    task = prompt.task or (declared.task if declared else "")
-    if not (prompt.role or prompt.constraints or task or prompt.feedback):
+    prompt = prompt_for(machine, step, effect)
+    if prompt is None:
         return None
-    return PromptTemplate(prompt.role, prompt.constraints, task, prompt.feedback or DEFAULT_FEEDBACK_WRAPPER)
+    feedback = prompt.feedback or DEFAULT_FEEDBACK_WRAPPER
+    return PromptTemplate(prompt.role, prompt.constraints, prompt.task, feedback, prompt.system)
 
 
-def context_for(context: PolicyContext, step: str, key: str = "") -> Context:
-    """Compose C of Definition 3 for a step: E, the specification, what was rejected and why, what it uses."""
+def context_for(context: PolicyContext, step: str, effect: str, key: str = "") -> Context:
+    """Compose C of Definition 3 for a step: E, the specification, what was rejected and why, what it uses, what events have brought."""
     run, artifacts = context.run, context.artifacts
     rejected = History(run.step(step).history, artifacts)
+    specification = context.latest(f"{SPECIFICATION}?") if SPECIFICATION in run.machine.event_named else None
     return Context(
         AmbientEnvironment(artifacts, run.machine.constraints),
-        specification=run.specification if isinstance(run.specification, str) else "",
+        specification=as_text(specification),
         current_artifact=rejected[-1][0] if rejected else None,
         feedback_history=rejected,
         dependencies=dependencies_of(run, artifacts, step),
         step=step,
         key=key,
+        data=placeholder_values(run.machine, step, effect, context.latest),
     )
 
 
@@ -107,7 +109,7 @@ async def query_llm(action: Action, context: PolicyContext) -> list[Step]:
     wanted, machine = action.payload, context.run.machine
     step = step_of(machine, wanted["target"])
     name = generator_name(machine, step)
-    asked = context_for(context, step, wanted["key"])
+    asked = context_for(context, step, action.policy, wanted["key"])
     template = template_for(machine, step, action.policy)
     generator, started_s = context.generator(name), context.now_s()
     made = await _generated(generator, asked, template)
@@ -212,7 +214,10 @@ async def execute_guard(action: Action, context: PolicyContext) -> list[Step]:
     artifact = artifacts.get_artifact(view.latest)
     uses, started_s = dependencies_of(run, artifacts, step), context.now_s()
     names = guards_for(machine, wanted["target"], "verdict")
-    said = [await judge(name, context.guard(name), artifact, uses) for name in names]
+    said = []
+    for name in names:
+        given = {**uses, **guard_data(machine, name, context.latest)}
+        said.append(await judge(name, context.guard(name), artifact, given))
     seconds = context.now_s() - started_s
     entry = VerdictEntry(wanted["key"], step, artifact.version, artifact.artifact_id, said, seconds)
     context.record(entry)

@@ -17,7 +17,8 @@ from dsa.runs.handle import RunHandle
 from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface
 from dsa.runtime.moment import OnMoment
 from dsa.runtime.rest import Rest
-from dsa.runtime.run import SPECIFICATION, Run
+from dsa.runtime.run import Run
+from dsa.uses import SPECIFICATION
 from machines.dual_state.agent import ActionPair, Asking, Rejected, in_memory, rejected_in, workflow_state_of
 from machines.dual_state.bindings import effects
 from machines.dual_state.dag import ArtifactDAGInterface, store_of

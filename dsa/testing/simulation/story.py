@@ -158,7 +158,7 @@ class Story:
         """Give an event from outside as somebody sends it: without verdicts, with data."""
         self.facts.deeds.sent[occurrence.event] += 1
         self.tell(f"somebody sends {occurrence.event}")
-        return Occurrence(occurrence.event, data=data_of(occurrence.event, self.facts.position))
+        return Occurrence(occurrence.event, data=data_of(self.facts.machine, occurrence.event, self.facts.position))
 
     # -- who goes on ----------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ Where the machine has real policies, they run here, with a made-up model and mad
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Literal, Protocol
@@ -16,6 +16,7 @@ import attrs
 
 from dsa.edge.binding import Bindings
 from dsa.edge.effects import BAD_ANSWER
+from dsa.machine import Machine
 from dsa.meaning import Occurrence
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, GuardInterface, GuardResult, PromptTemplate
 from dsa.runtime.policies import Action, PolicyContext, Step, error_step, event_step
@@ -23,6 +24,7 @@ from dsa.runtime.secrets import Secrets
 from dsa.testing.simulation.facts import Facts
 from dsa.testing.simulation.plan import Plan
 from dsa.testing.simulation.subject import RUN
+from dsa.uses import SPECIFICATION, uses
 
 Fate = Literal["answers", "fails", "garbled", "lost"]
 #: The code of a failure that the world made.
@@ -156,7 +158,8 @@ class World:
             return []
         tries = self._deeds.begun[call.key]
         verdicts = self._verdicts_with(call)
-        return [event_step(call.effect, call.event, verdicts=verdicts, data={"key": call.key, "tries": tries})]
+        data = _with_paths({"key": call.key, "tries": tries}, _paths_read(self._machine, call.event))
+        return [event_step(call.effect, call.event, verdicts=verdicts, data=data)]
 
     def _verdicts_with(self, call: Call) -> Mapping[str, Any]:
         """Give the verdicts that come with an answer: all that are wanted, or none, and guards are asked as it arrives."""
@@ -218,6 +221,26 @@ class _Model(GeneratorInterface):
         return Artifact(self._world.text())
 
 
-def data_of(event: str, number: int) -> object:
-    """Give what an event from outside brings: a text for a specification, else an object with a text that a person might write."""
-    return f"task {number}" if event == "specification" else {"content": json.dumps([event, number])}
+def data_of(machine: Machine, event: str, number: int) -> object:
+    """Give what an event from outside brings: a text for a specification, else an object with a text that a person might write.
+
+    What prompts and guards read of it is there as well.
+    """
+    paths = _paths_read(machine, event)
+    if event == SPECIFICATION and not paths:
+        return f"task {number}"
+    return _with_paths({"content": json.dumps([event, number])}, paths)
+
+
+def _paths_read(machine: Machine, event: str) -> frozenset[tuple[str, ...]]:
+    return frozenset(use.reference.path for use in uses(machine) if use.reference.event == event and use.reference.path)
+
+
+def _with_paths(data: dict[str, Any], paths: Iterable[tuple[str, ...]]) -> dict[str, Any]:
+    """Give an object with something at each of these paths."""
+    for path in sorted(paths):
+        inner = data
+        for part in path[:-1]:
+            inner = inner.setdefault(part, {}) if isinstance(inner.get(part, {}), dict) else inner
+        inner.setdefault(path[-1], f"what stands at {'.'.join(path)}")
+    return data

@@ -21,7 +21,7 @@ from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import Artifact, Context, GeneratorInterface, PromptTemplate
 from dsa.runtime.ledger import ArtifactEntry, VerdictEntry
 from dsa.runtime.rest import Rest
-from dsa.runtime.run import SPECIFICATION
+from dsa.uses import SPECIFICATION
 from machines.dual_state.agent import in_memory
 from machines.dual_state.bindings import effects
 from machines.dual_state.waiting import now

@@ -2,9 +2,11 @@
 
 from dsa.checks.concrete import moments
 from dsa.checks.monitors import monitor
+from dsa.runtime.event_data import MISSING_DATA
 from dsa.testing.simulation.facts import Facts, Resting
 from dsa.testing.simulation.oracles.basis import oracle
 from dsa.testing.simulation.oracles.effects import asked_for
+from dsa.uses import Use, uses
 
 # -- a process says that its run rests --------------------------------------------------------------------------------
 
@@ -34,7 +36,17 @@ def a_run_stops_only_for_a_cause(facts: Facts, rest: Resting) -> str | None:
     """An effect that failed without a row for it, an answer that could not be read; never by itself."""
     if rest.kind != "stopped" or rest.code in facts.deeds.excused:
         return None
+    if rest.code == MISSING_DATA and any(_is_missing(facts, use) for use in uses(facts.machine)):
+        return None
     return f"it was stopped by {rest.code}, and nothing in the world gave cause for it"
+
+
+def _is_missing(facts: Facts, use: Use) -> bool:
+    """Tell whether what a prompt or a guard reads has not come: the run stopped as soon as it was to be read."""
+    reference, came = use.reference, [occurrence.event for occurrence in facts.occurrences]
+    if reference.since in came:
+        came = came[len(came) - 1 - came[::-1].index(reference.since) :]
+    return not reference.is_optional and reference.event not in came
 
 
 # -- a story is over ----------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from facts_of_runs import ABOUT, BUSY, DRAFT, LEDGER, facts
 from simulations import subject
 
 from dsa.edge.effects import fault_in
+from dsa.edge.files import load
 from dsa.runtime.content import Artifact
 from dsa.runtime.policies import Action
 from dsa.testing.simulation.loop import VirtualLoop
@@ -159,5 +160,5 @@ def test_the_model_writes_which_call_it_was_asked_in():
 
 
 def test_events_from_outside_bring_what_a_person_might_write():
-    assert data_of("specification", 3) == "task 3"
-    assert data_of("approved", 3) == {"content": '["approved", 3]'}
+    assert data_of(load("dual_state"), "specification", 3) == "task 3"
+    assert data_of(load("workflow"), "approved", 3) == {"content": '["approved", 3]'}

@@ -1,0 +1,121 @@
+"""DSA316: data that may be missing when a prompt or a guard reads it, where exactly, and where not."""
+
+import pytest
+
+from dsa.checks.report import check
+from dsa.lang import loads
+
+TABLE = """# rag
+
+## Events
+| event    | from     |
+| -------- | -------- |
+| question | outside  |
+| chat     | outside  |
+| found    | retrieve |
+| drafted  | answer   |
+
+## Guards
+| guard    | judges  | uses                            |
+| -------- | ------- | ------------------------------- |
+| grounded | drafted | passages = found since question |
+
+## States
+| state     | kind    |
+| --------- | ------- |
+| idle      | initial |
+| searching |         |
+| answering |         |
+
+## Transitions
+| source    | event    | if              | effects  | target    |
+| --------- | -------- | --------------- | -------- | --------- |
+| idle      | question |                 | retrieve | searching |
+| searching | found    |                 | answer   | answering |
+| answering | drafted  | grounded.passed |          | idle      |
+| answering | drafted  | else            | retrieve | searching |
+
+## Prompt: answer
+### Task
+```
+{question}: {found.text}
+```
+"""
+
+
+def warned(text):
+    found = [each for each in check(loads(text)).diagnostics if each.code == "DSA316"]
+    assert {each.severity for each in found} <= {"warning"}
+    return [each.message for each in found]
+
+
+def with_row(row):
+    """Add a row of Transitions."""
+    return TABLE.replace("\n\n## Prompt", f"\n{row}\n\n## Prompt")
+
+
+def test_nothing_is_said_where_all_was_brought_before():
+    assert warned(TABLE) == []
+
+
+def test_a_second_turn_that_skips_the_search_is_found_by_since_alone():
+    skipped = with_row("| idle | chat | | | chatting |\n| chatting | question | | answer | answering |")
+    skipped = skipped.replace("| answering |         |", "| answering |         |\n| chatting | |")
+    assert warned(skipped) == [
+        "guard grounded reads 'found since question', and no found may have come by then: chat, question",
+        "the prompt of answer reads 'found.text', and no found may have come by then: chat, question",
+    ]
+    only_later = skipped.replace("| idle | chat | | | chatting |", "| answering | chat | | cancel | chatting |")
+    assert warned(only_later) == [
+        "guard grounded reads 'found since question', and no found may have come since question by then: question, found, chat, question",
+    ]
+    assert warned(only_later.replace("found since question", "found")) == []
+    assert warned(only_later.replace("found since question", "found? since question")) == []
+
+
+def test_the_trace_is_a_shortest_one_and_the_line_that_of_the_reader():
+    text = with_row("| idle | chat | | answer | answering |")
+    found = [each for each in check(loads(text)).diagnostics if each.code == "DSA316"]
+    assert [(each.span.line, each.message.rpartition(": ")[2]) for each in found] == [(14, "chat")] + [(32, "chat")] * 2
+    assert "or write 'found.text?' where it may be missing" in found[1].hint
+
+
+@pytest.mark.parametrize("effect", ["answer", "retrieve"])
+def test_a_prompt_is_read_by_its_own_effect(effect):
+    text = TABLE.replace("Prompt: answer", f"Prompt: {effect}")
+    missing = [f"the prompt of {effect} reads 'found.text', and no found may have come by then: question"]
+    assert warned(text) == (missing if effect == "retrieve" else [])
+
+
+def test_a_guard_that_judges_from_outside_sees_that_event_itself():
+    text = TABLE.replace(
+        "| grounded | drafted |", "| polite | chat | said = chat; asked = question |\n| grounded | drafted |"
+    )
+    text = text.replace(
+        "\n\n## Prompt", "\n| idle | chat | polite.passed | | = |\n| idle | chat | else | | = |\n\n## Prompt"
+    )
+    assert warned(text) == ["guard polite reads 'question', and no question may have come by then: chat polite.passed"]
+
+
+def test_steps_are_asked_each_for_its_own():
+    steps = """# plan
+
+## Steps
+| step | guard  | task                              |
+| ---- | ------ | --------------------------------- |
+| plan | short  | Plan it {rejected?}               |
+| code | syntax | Write it {artifact.artifact_id}   |
+| last | syntax | {approved}                        |
+
+## Guards
+| guard | is    | uses           |
+| ----- | ----- | -------------- |
+| short | regex | why = amended  |
+"""
+    (approved, amended) = sorted(warned(steps))[::-1]
+    assert approved.startswith(
+        "the prompt of query_llm reads 'approved', and no approved may have come by then: specification, artifact"
+    )
+    assert amended.startswith(
+        "guard short reads 'amended', and no amended may have come by then: specification, artifact"
+    )

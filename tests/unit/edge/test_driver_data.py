@@ -1,0 +1,295 @@
+"""What events bring reaches prompts, guards and policies, as of the moment that counts (D1 to D6); real driver, policies and ledgers."""
+
+import asyncio
+
+import pytest
+from hands import driver_of, finish
+
+from dsa.edge.binding import Bindings
+from dsa.edge.driver import Driver
+from dsa.lang import loads
+from dsa.meaning import Occurrence
+from dsa.runtime.artifacts import MemoryArtifacts
+from dsa.runtime.content import GuardInterface, GuardResult
+from dsa.runtime.ledger import EffectEntry, EventEntry, dump_line
+from dsa.runtime.policies import Action, event_step
+from dsa.runtime.prompt import messages_of, render
+from dsa.runtime.recovery import unfinished
+from dsa.runtime.registry import Registry
+from dsa.runtime.run import begin, replay
+from dsa.runtime.secrets import Secrets
+from dsa.testing.doubles import StillClock, Texts
+from machines.dual_state.bindings import effects as agent
+
+TABLE = """# shop
+
+## Variables
+| variable | scope    | domain | initial |
+| -------- | -------- | ------ | ------- |
+| good     | workflow | bool   | false   |
+
+## Events
+| event    | from          |
+| -------- | ------------- |
+| ask      | outside       |
+| found    | look          |
+| artifact | query_llm     |
+| verdict  | execute_guard |
+
+## Guards
+| guard | judges  | uses                                |
+| ----- | ------- | ----------------------------------- |
+| right | verdict | total = found.total; who = ask.who? |
+
+## States
+| state   | kind    |
+| ------- | ------- |
+| idle    | initial |
+| looking |         |
+| writing |         |
+| judging |         |
+| done    | final   |
+| wrong   | final   |
+
+## Transitions
+| source  | event    | if           | update      | effects       | target  |
+| ------- | -------- | ------------ | ----------- | ------------- | ------- |
+| idle    | ask      |              |             | look          | looking |
+| looking | found    |              |             | query_llm     | writing |
+| writing | ask      |              |             |               | =       |
+| writing | artifact |              |             | execute_guard | judging |
+| judging | verdict  | right.passed | good = true |               | done    |
+| judging | verdict  | else         |             |               | wrong   |
+
+## Prompt: query_llm
+### System
+```
+You serve {ask.who?}.
+```
+### Task
+```
+The total is {found.total}: {{{found}}}
+```
+"""
+MACHINE = loads(TABLE)
+
+
+class Right(GuardInterface):
+    """Pass a text with the total in it; an async one. `given` is what it was given."""
+
+    def __init__(self):
+        self.given = []
+
+    async def validate(self, artifact, **given):
+        await asyncio.sleep(0)
+        self.given.append(given)
+        return GuardResult(passed=str(given["total"]) in artifact.content, feedback="no total")
+
+
+def looking(answer):
+    async def look(action, _context):
+        return [event_step(action.policy, "found", data=answer)]
+
+    return look
+
+
+def played(answer, text="It is 7.", machine=MACHINE, **others):
+    """Play the shop; give how it rests, its generator and its guard."""
+    generator, guard = Texts([text]), Right()
+    effects = {**agent, "look": looking(answer), **others}
+    driver = driver_of(machine, effects, {"right": guard}, {"llm": generator})
+    return finish(driver.drive(Occurrence("ask", data={"who": "ann"}))), generator, guard
+
+
+@pytest.mark.parametrize(("total", "outcome"), [(7, "done"), (8, "wrong")])
+def test_the_verdict_changes_when_only_what_an_effect_found_changes(total, outcome):
+    rest, generator, guard = played({"total": total})
+    assert rest.run.outcome == outcome
+    assert guard.given == [{"total": total, "who": "ann"}]
+    (asked,) = generator.asked
+    assert render(asked[1], asked[0]).endswith(f'# TASK\nThe total is {total}: {{{{\n  "total": {total}\n}}}}')
+
+
+def test_a_system_text_goes_as_a_message_of_its_own_and_attempts_as_turns():
+    _, generator, _ = played({"total": 7})
+    context, template = generator.asked[0]
+    assert messages_of(template, context)[0] == {"role": "system", "content": "You serve ann."}
+    assert [message["role"] for message in messages_of(template, context)] == ["system", "user"]
+
+
+@pytest.mark.parametrize("answer", [{}, None, "7", {"total": None}])
+def test_missing_data_stops_the_run_before_the_effect_and_says_which_row_and_event(answer):
+    rest, generator, _ = played(answer)
+    assert rest.kind == "stopped"
+    assert (rest.failure.what, rest.failure.code, rest.failure.line) == ("query_llm", "MISSING_DATA", 35)
+    assert rest.failure.message.startswith(
+        "the prompt of query_llm, asked for on found: 'found.total' is missing: found has no 'total'"
+    )
+    assert generator.asked == []
+
+
+def test_what_a_guard_reads_is_looked_for_before_the_effect_whose_answer_it_judges():
+    machine = loads(TABLE.replace("{found.total}", "").replace("{{{found}}}", ""))
+    rest, generator, guard = played({}, machine=machine)
+    assert (rest.failure.what, rest.failure.line) == ("execute_guard", 37)
+    assert "guard right, asked for on artifact: 'found.total' is missing" in rest.failure.message
+    assert (len(generator.asked), guard.given) == (1, [])
+
+
+def test_an_effect_sees_what_there_was_when_it_was_asked_for():
+    """Another `ask` comes while the model writes; after a crash between emission and performing, the prompt is the same to the letter."""
+    prompts, gate = [], asyncio.Event()
+
+    class Slow(Texts):
+        def generate(self, context, template=None):
+            prompts.append((render(template, context), messages_of(template, context)))
+            return super().generate(context, template)
+
+    async def wait_first(action, context):
+        await gate.wait()
+        return await agent["query_llm"](action, context)
+
+    async def play():
+        clock = StillClock()
+        run, commands = begin(MACHINE, "r")
+        binding = Bindings(
+            {**agent, "look": looking({"total": 7}), "query_llm": wait_first},
+            {"right": Right()},
+            {"llm": Slow(["It is 7."] * 2)},
+        )
+        driver = Driver(run, binding, MemoryArtifacts(), commands=commands, clock=clock)
+        driving = asyncio.create_task(driver.drive(Occurrence("ask", data={"who": "ann"})))
+        await clock.settle()
+        driver.send(Occurrence("ask", data={"who": "bob"}))
+        await clock.settle()
+        cut = tuple(driver.run.ledger)
+        gate.set()
+        rest = await driving
+        again = Driver(
+            replay(MACHINE, cut), binding, MemoryArtifacts(), left=unfinished(replay(MACHINE, cut)), clock=StillClock()
+        )
+        return cut, rest, await again.drive()
+
+    cut, rest, again = finish(play())
+    assert [entry.data for entry in cut if isinstance(entry, EventEntry)][-1] == {"who": "bob"}
+    assert any(isinstance(entry, EffectEntry) and entry.effect == "query_llm" for entry in cut)
+    assert (rest.run.outcome, again.run.outcome) == ("done", "done")
+    assert prompts[0] == prompts[1]
+    assert "You serve ann." in prompts[0][0]
+
+
+CONCURRENT = loads("""# concurrent
+## Variables
+| variable | scope | domain | initial |
+| - | - | - | - |
+| good | workflow | bool | false |
+## Events
+| event | from |
+| - | - |
+| go | outside |
+| left_done | left |
+| right_done | right |
+## Guards
+| guard | judges | uses |
+| - | - | - |
+| g | left_done | other = right_done?; own = left_done |
+## States
+| state | kind |
+| - | - |
+| idle | initial |
+| working | |
+## Transitions
+| source | event | if | update | effects | target |
+| - | - | - | - | - | - |
+| idle | go | | | left, right | working |
+| working | right_done | | | | = |
+| working | left_done | g.passed | good = true | | = |
+| working | left_done | else | | | = |
+""")
+
+
+@pytest.mark.parametrize("order", [("left", "right"), ("right", "left")])
+def test_no_verdict_depends_on_the_order_of_concurrent_answers(order):
+    given, gates = [], {}
+
+    class Seeing(GuardInterface):
+        def validate(self, artifact, other, own):
+            given.append((artifact.content, other, own))
+            return GuardResult(passed=other is None)
+
+    async def slow(action, _context):
+        await gates[action.policy].wait()
+        return [event_step(action.policy, f"{action.policy}_done", data=f"what {action.policy} brings")]
+
+    async def play():
+        gates.update({name: asyncio.Event() for name in order})
+        clock = StillClock()
+        driver = driver_of(CONCURRENT, {"left": slow, "right": slow}, {"g": Seeing()}, clock=clock)
+        driving = asyncio.create_task(driver.drive(Occurrence("go")))
+        await clock.settle()
+        for name in order:
+            gates[name].set()
+            await clock.quiet()
+        return await driving
+
+    rest = finish(play())
+    assert given == [("what left brings", None, "what left brings")]
+    assert rest.run.sigma == {"good": True}
+
+
+def test_a_policy_reads_the_same_and_so_do_those_that_it_calls():
+    registry, read = Registry(), []
+
+    @registry.register("helper")
+    async def helper(_action, context):
+        read.append(context.latest("ask.who"))
+        return []
+
+    async def look(action, context):
+        read.append(context.latest("ask"))
+        read.append(context.latest("all ask.who"))
+        for words, said in (
+            ("found", "'found' is missing"),
+            ("fund", "did you mean 'found'"),
+            ("ask.whom", "has no 'whom'"),
+        ):
+            with pytest.raises(LookupError, match=said):
+                context.latest(words)
+        read.append(context.latest("ask.whom?"))
+        with pytest.raises(LookupError, match="has no step 'rigt'; did you mean 'right'"):
+            context.run.step("rigt")
+        await context.call(Action("helper"))
+        return [event_step(action.policy, "found", data={"total": 7})]
+
+    run, commands = begin(MACHINE, "r")
+    binding = Bindings({**agent, "look": look}, {"right": Right()}, {"llm": Texts(["7"])}, policies=registry)
+    driver = Driver(run, binding, MemoryArtifacts(), commands=commands, clock=StillClock())
+    rest = finish(driver.drive(Occurrence("ask", data={"who": "ann"})))
+    assert rest.run.outcome == "done"
+    assert read == [{"who": "ann"}, ["ann"], None, "ann"]
+
+
+def test_an_async_guard_that_breaks_stops_the_run_like_any_other():
+    class Broken(GuardInterface):
+        async def validate(self, artifact, **_given):
+            raise SystemExit(f"no {artifact.content}")
+
+    driver = driver_of(MACHINE, {**agent, "look": looking({"total": 7})}, {"right": Broken()}, {"llm": Texts(["7"])})
+    rest = finish(driver.drive(Occurrence("ask", data={})))
+    assert (rest.kind, rest.failure.what) == ("stopped", "execute_guard")
+    assert "no 7" in rest.failure.message
+
+
+def test_a_secret_is_in_no_prompt_and_in_no_guard_and_nowhere_in_the_ledger():
+    word, generator, guard = "opensesame", Texts(["It is 7."]), Right()
+    secrets = Secrets({"KEY": word})
+    run, commands = begin(MACHINE, "r")
+    binding = Bindings(
+        {**agent, "look": looking({"total": f"7 {word}"})}, {"right": guard}, {"llm": generator}, secrets
+    )
+    driver = Driver(run, binding, MemoryArtifacts(), commands=commands, clock=StillClock())
+    rest = finish(driver.drive(Occurrence("ask", data={"who": word})))
+    (asked,) = generator.asked
+    assert guard.given == [{"total": "7 [secret KEY]", "who": "[secret KEY]"}]
+    assert word not in render(asked[1], asked[0]) + "".join(map(dump_line, rest.run.ledger))
+    assert "You serve [secret KEY]." in render(asked[1], asked[0])

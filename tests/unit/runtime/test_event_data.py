@@ -1,0 +1,178 @@
+"""What references stand for: rules D1 to D6 of the semantics, over ledgers written by hand."""
+
+import pytest
+
+from dsa.lang import loads
+from dsa.meaning import Occurrence
+from dsa.references import UnreadableReferenceError, read_reference
+from dsa.runtime.event_data import LONGEST_VALUE, EventData, MissingDataError, placeholder_values
+from dsa.runtime.run import begin
+
+TABLE = """# desk
+
+## Events
+| event  | from    |
+| ------ | ------- |
+| ask    | outside |
+| note   | outside |
+| again  | outside |
+| found  | look    |
+| priced | price   |
+
+## States
+| state | kind    |
+| ----- | ------- |
+| idle  | initial |
+| done  | final   |
+
+## Transitions
+| source | event  | effects     | target |
+| ------ | ------ | ----------- | ------ |
+| idle   | ask    | look, price | =      |
+| idle   | found  |             | =      |
+| idle   | priced |             | =      |
+| idle   | note   |             | =      |
+| idle   | again  |             | =      |
+
+## Prompt: look
+### Task
+```
+{ask.who}: {all  note? since ask} {ask?}
+```
+"""
+MACHINE = loads(TABLE)
+
+
+def told(*events):
+    """Give the run that has heard these: an event, its data, and the key that it answers, if it answers one."""
+    run, _ = begin(MACHINE, "r")
+    for event, data, *key in events:
+        run, _ = run.feed(Occurrence(event, data=data), *key)
+    return run
+
+
+def then(run, seq=None):
+    return EventData(MACHINE).follow(run.ledger).as_of(run.seq if seq is None else seq)
+
+
+def test_the_newest_is_given_whole_or_by_a_path():
+    run = told(("ask", {"who": "ann", "order": {"id": 7}}), ("note", "a"), ("note", "b"))
+    assert then(run).get("ask.order.id") == 7
+    assert then(run).get("ask.order") == {"id": 7}
+    assert then(run).get("note") == "b"
+    assert then(run).get("all note") == ["a", "b"]
+
+
+def test_it_is_as_of_a_moment_whatever_came_later():
+    run = told(("note", "a"), ("ask", None), ("note", "b"))
+    data = EventData(MACHINE).follow(run.ledger)
+    assert data.before("2/1").get("note") == "a"
+    assert data.before("3/1").get("note") == "b"  # the event that caused it is included
+
+
+def test_the_same_is_read_when_the_ledger_is_followed_piece_by_piece():
+    runs = [told(*[("note", str(number)) for number in range(count)]) for count in range(5)]
+    data = EventData(MACHINE)
+    for count, run in enumerate(runs):
+        assert data.follow(run.ledger).as_of(run.seq).get("all note?") == [str(number) for number in range(count)]
+
+
+def test_what_was_refused_has_brought_nothing():
+    run = told(("note", "a"), ("found", "late"))
+    with pytest.raises(MissingDataError, match="'found' is missing: no found has come"):
+        then(run).get("found")
+    assert then(run).get("note") == "a"
+
+
+def test_since_leaves_out_what_came_before():
+    run = told(("note", "old"), ("again", None), ("note", "new"), ("again", None))
+    assert then(run, 3).get("note since again") == "new"
+    assert then(run, 1).get("note since again") == "old"  # there was no `again`
+    with pytest.raises(MissingDataError, match="no note has come since again"):
+        then(run).get("note since again")
+    assert then(run).get("note? since again") is None
+    assert then(run).get("all note? since again") == []
+
+
+def test_of_answers_a_list_has_the_order_in_which_they_were_asked_for():
+    run = told(("ask", None), ("priced", 9, "1/2"), ("found", "x", "1/1"), ("ask", None), ("found", "y", "4/1"))
+    assert then(run).get("all found") == ["x", "y"]
+    assert then(run).judging("found", "z", "0/1").get("all found") == [
+        "z",
+        "x",
+        "y",
+    ]  # asked for before both, answered after
+    assert then(run).judging("found", "z", "0/1").get("found") == "z"
+
+
+def test_what_is_judged_is_there_and_the_newest():
+    data = then(told(("note", "a")))
+    assert data.judging("note", "b").get("note") == "b"
+    assert data.judging("note", "b").get("all note") == ["a", "b"]
+    assert data.judging("ask", None).get("note") == "a"
+
+
+@pytest.mark.parametrize("data", [None, {}, {"who": None}, "ann", 5, ["who"]])
+def test_a_path_that_leads_nowhere_is_missing(data):
+    run = told(("ask", data))
+    with pytest.raises(MissingDataError, match=r"'ask\.who' is missing: ask has no 'who'"):
+        then(run).get("ask.who")
+    assert then(run).get("ask.who?") is None
+
+
+def test_null_is_nothing():
+    with pytest.raises(MissingDataError, match="ask has brought nothing"):
+        then(told(("ask", None))).get("ask")
+
+
+def test_one_item_without_the_path_makes_a_list_missing():
+    run = told(("note", {"t": 1}), ("note", {}))
+    with pytest.raises(MissingDataError):
+        then(run).get("all note.t")
+    assert then(run).get("all note.t?") == [1]
+
+
+def test_what_is_too_long_is_not_given():
+    run = told(("note", "x" * LONGEST_VALUE), ("ask", {"text": "x" * LONGEST_VALUE}))
+    assert len(then(run).get("note")) == LONGEST_VALUE
+    with pytest.raises(MissingDataError, match="200,011 characters, and 200,000 are allowed"):
+        then(run).get("ask")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("fond", "'fond' is no event; did you mean 'found'?"),
+        ("fond.order", "'fond.order' is no event; did you mean 'found'?"),
+        ("note since asked", "'asked' is no event; did you mean 'ask'?"),
+        ("all", "'all' is no event"),
+        ("found ?", "'found \\?' names no data"),
+        ("found since", "names no data"),
+        ("", "names no data"),
+    ],
+)
+def test_words_that_are_no_reference_say_what_to_write(words, said):
+    with pytest.raises(LookupError, match=said):
+        then(told()).get(words)
+    with pytest.raises(UnreadableReferenceError, match=said):
+        read_reference(words, MACHINE.event_named)
+
+
+def test_an_event_with_dots_is_told_from_a_path():
+    reference = read_reference("all look.failed.code? since ask", MACHINE.event_named)
+    assert (reference.event, reference.path) == ("look.failed", ("code",))
+    assert read_reference(str(reference), MACHINE.event_named) == reference
+
+
+def test_placeholders_are_filled_with_texts():
+    run = told(("ask", {"who": "ann"}), ("note", "a"), ("note", {"b": 1}))
+    assert placeholder_values(MACHINE, "", "look", then(run).get) == {
+        "ask.who": "ann",
+        "all note? since ask": 'a\n\n{\n  "b": 1\n}',
+        "ask?": '{\n  "who": "ann"\n}',
+    }
+
+
+def test_an_event_is_not_older_than_itself():
+    run = told(("note", "a"), ("note", "b"))
+    assert then(run).get("all note since note") == ["b"]
