@@ -14,6 +14,7 @@ import attrs
 from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.budgets import BUDGET
+from dsa.runtime.event_data import MISSING_DATA
 from dsa.runtime.intents import Intent
 from dsa.runtime.journal import DamageError, HeldError, LeaseLostError, StoreError, UnknownRunError
 from dsa.runtime.ledger import Entry, Handling
@@ -185,8 +186,11 @@ class Story:
         if stray is not None or not process.is_alive:
             return self._taken_up(Said((self.sending(stray),) if stray is not None else ()))
         if rest.kind == "stopped":
-            spent = rest.failure is not None and rest.failure.code == BUDGET
-            return None if spent else self._gone_on(process, Said())
+            stays = rest.failure is not None and rest.failure.code in {
+                BUDGET,
+                MISSING_DATA,
+            }  # whoever goes on stops again
+            return None if stays else self._gone_on(process, Said())
         if rest.in_doubt:
             return self._gone_on(process, self._decided(rest.in_doubt))
         following = self.plan.intended(self.facts.position, self.facts.configuration)
