@@ -15,6 +15,8 @@ from dsa.references import PLACEHOLDER, Reference, read_reference
 
 #: The effect that asks a model for a step's artifact, with the step's prompt.
 GENERATING_EFFECT = "query_llm"
+#: The generator that it asks where none is named.
+DEFAULT_GENERATOR = "llm"
 #: What a prompt has beside the data of events: what the event of this name brings a run as its task, and what was said of the attempt before.
 SPECIFICATION, FEEDBACK = "specification", "feedback"
 

@@ -14,6 +14,10 @@ from dsa.errors import Diagnostic, Span
 from dsa.expr import Domain, Expr, RangeDomain, guards_read, names
 from dsa.machine import Machine
 from dsa.meaning import accepted_events
+from dsa.uses import DEFAULT_GENERATOR, GENERATING_EFFECT
+
+#: The kind of guard that asks a generator: that of its option `by`, or the usual one.
+_ASKING = "judge"
 
 
 def dead_ends(machine: Machine) -> tuple[Diagnostic, ...]:
@@ -158,7 +162,12 @@ def parts(guard: Guard) -> tuple[str, ...]:
 
 def _generators(machine: Machine) -> Iterator[Diagnostic]:
     used = {step.generator for step in machine.steps}
+    used |= {DEFAULT_GENERATOR for guard in machine.guards if (guard.kind or guard.name) == _ASKING}
+    used |= {dict(guard.options)["by"].strip() for guard in machine.guards if "by" in dict(guard.options)}
+    emitted = {item.effect for row in machine.transitions for item in row.effects if isinstance(item, Emit)}
+    if not machine.steps and GENERATING_EFFECT in emitted:  # it asks the only generator that there is, or `llm`
+        used |= {DEFAULT_GENERATOR, *(row.name for row in machine.generators[:1] if len(machine.generators) == 1)}
     found: list[Generator] = [generator for generator in machine.generators if generator.name not in used]
     for generator in found:
-        why = "no step names it" if machine.steps else "only steps name generators"
+        why = "no step names it" if machine.steps else "nothing asks it"
         yield _warning("generator", generator.name, why, generator.span)

@@ -2,6 +2,7 @@
 
 from dsa.checks.definition4 import definition4
 from dsa.checks.graph import dead_ends, unused, vain_effects
+from dsa.checks.kinds import kinds
 from dsa.checks.places import place
 from dsa.errors import Diagnostic, MachineError
 from dsa.expr import show_value
@@ -21,7 +22,7 @@ def require_sound(machine: Machine) -> None:
 
 def row_findings(machine: Machine) -> tuple[Diagnostic, ...]:
     """Return what rows and declarations show, at whatever values of the parameters: errors, warnings, information."""
-    return (*dead_ends(machine), *vain_effects(machine), *definition4(machine), *unused(machine))
+    return (*dead_ends(machine), *vain_effects(machine), *definition4(machine), *unused(machine), *kinds(machine))
 
 
 def start_outside(machine: Machine) -> tuple[Diagnostic, ...]:

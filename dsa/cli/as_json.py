@@ -20,20 +20,25 @@ from dsa.trace import Trace, recorded
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 #: The rules that results about properties belong to.
 _VERDICTS = {"VIOLATED": "A property is violated.", "UNKNOWN": "A property is not judged."}
+#: The rules that results about whole files belong to.
+_FILES = {
+    "unreadable": "A file cannot be read as a document.",
+    "unbound": "A module binds a name to what cannot do its work, or to nothing.",
+}
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-#: A file, what was read and found in it, and why it could not be read.
-Checked = tuple[str, Reading, Report | None, DsaError | None]
+#: A file, what was read and found in it, why it could not be read, and what a module does not bind as it must be.
+Checked = tuple[str, Reading, Report | None, DsaError | None, str]
 
 
 def as_json(checked: Sequence[Checked]) -> dict[str, Any]:
     """Return what was found in documents as an object; where one cannot be read, it tells the first such failure too."""
-    failures = [fault_as_json(fault) for *_, fault in checked if fault is not None]
+    failures = [fault_as_json(fault) for *_, fault, _ in checked if fault is not None]
     return {"files": [_file(*each) for each in checked], **(failures[0] if failures else {})}
 
 
-def _file(file: str, reading: Reading, report: Report | None, fault: DsaError | None) -> dict[str, Any]:
+def _file(file: str, reading: Reading, report: Report | None, fault: DsaError | None, unbound: str) -> dict[str, Any]:
     machine = reading.machine
     return {
         "file": file,
@@ -48,6 +53,7 @@ def _file(file: str, reading: Reading, report: Report | None, fault: DsaError | 
             for result in (report.scenarios if report else ())
         ],
         "assumptions": list(report.assumptions) if report else [],
+        "unbound": unbound or None,
     }
 
 
@@ -101,14 +107,16 @@ def steps_as_json(trace: Trace) -> list[dict[str, Any]]:
 def as_sarif(checked: Iterable[Checked]) -> dict[str, Any]:
     """Give what was found in documents as one log of SARIF 2.1.0."""
     results: list[dict[str, Any]] = []
-    for file, reading, report, fault in checked:
+    for file, reading, report, fault, unbound in checked:
         if fault is not None:
             results.append(_result("unreadable", "error", str(fault), None, file))
+        if unbound:
+            results.append(_result("unbound", "error", unbound, None, file))
         for found in _found(reading, report):
             text = f"{found.message}. Hint: {found.hint}" if found.hint else found.message
             results.append(_result(found.code, _LEVELS[found.severity], text, found.span, file))
         results += [_verdict(result, file) for result in (report.properties if report else ()) if result.failed]
-    told = CODES | _VERDICTS | {"unreadable": "A file cannot be read as a document."}
+    told = CODES | _VERDICTS | _FILES
     rules = [{"id": code, "shortDescription": _message(text)} for code, text in told.items()]
     driver = {"name": "dsa", "version": version("dual-state-agents"), "rules": rules}
     runs = [{"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}]

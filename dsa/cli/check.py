@@ -18,10 +18,11 @@ from dsa.cli.outputs import require_file, require_folder
 from dsa.cli.parameters import SECONDS, max_states_option, param_option, parse_parameters
 from dsa.cli.progress import meter
 from dsa.cli.told import tell
-from dsa.edge.files import read_document
-from dsa.errors import DocumentError, DsaError, ParameterError
+from dsa.edge.files import locate, read_document
+from dsa.errors import DocumentError, DsaError, MachineError, ParameterError
 from dsa.expr import Value
 from dsa.lang import Reading
+from dsa.machine import Machine
 
 
 @attrs.frozen
@@ -33,22 +34,24 @@ class _Options:
     max_states: int
     time_limit_s: float | None
     traces: int
+    module: str | None
 
 
 @attrs.frozen
 class _Checked:
-    """One file and what was found in it; `fault` is why it could not be read."""
+    """One file and what was found in it; `fault` is why it could not be read, `unbound` what a module does not bind as it must be."""
 
     file: str
     reading: Reading
     report: Report | None
     fault: DsaError | None = None
+    unbound: str = ""
 
     def code(self, *, strict: bool) -> int:
         """Give the exit code."""
         if self.fault is not None:
             return UNREADABLE
-        if self.report is None:
+        if self.report is None or self.unbound:
             return 1
         warned = strict and any(found.severity == "warning" for found in self.reading.diagnostics)
         return int(self.report.failed or warned)
@@ -77,6 +80,12 @@ class _Checked:
     help="Write every counterexample and witness here, as JSONL.",
 )
 @click.option("--itf", is_flag=True, help="Write them in the Informal Trace Format instead.")
+@click.option(
+    "--with",
+    "module",
+    metavar="MODULE",
+    help="Also look whether this module, by its name or file, binds all names. It is imported; nothing is run.",
+)
 @click.option("--certificate", metavar="OUT", help="Write what HOLDS so that `dsa verify` accepts it.")
 @json_option
 @click.option("--sarif", "sarif_wanted", is_flag=True, help="Print one SARIF 2.1.0 log.")
@@ -91,6 +100,7 @@ def command(
     trace: str | None,
     folder: Path | None,
     itf: bool,
+    module: str | None,
     certificate: str | None,
     json_wanted: bool,
     sarif_wanted: bool,
@@ -104,7 +114,7 @@ def command(
     _require_targets(folder, certificate, itf=itf)
     if trace is not None:
         sys.exit(_part("replayed").replayed(files, trace, json_wanted=json_wanted))
-    options = _Options(parse_parameters(parameters) or None, strict, max_states, time_limit, traces)
+    options = _Options(parse_parameters(parameters) or None, strict, max_states, time_limit, traces, module)
     checked = []
     for file in files:
         found = _checked(file, options)
@@ -113,9 +123,10 @@ def command(
             click.echo(str(found.fault), err=True)
         elif not json_wanted and not sarif_wanted:
             tell(file, found.reading, found.report, traces=traces)
+            _tell_bound(found, module)
         _save(found, folder, certificate, itf=itf)
     if json_wanted or sarif_wanted:
-        each = [(c.file, c.reading, c.report, c.fault) for c in checked]
+        each = [(c.file, c.reading, c.report, c.fault, c.unbound) for c in checked]
         part = _part("as_json")
         tell_json(part.as_sarif(each) if sarif_wanted else part.as_json(each))
     sys.exit(max(found.code(strict=strict) for found in checked))
@@ -164,7 +175,27 @@ def _checked(file: str, options: _Options) -> _Checked:
     finally:
         if progress:
             progress.clear()
-    return _Checked(file, reading, report)
+    return _Checked(file, reading, report, None, _unbound(file, reading.machine, options.module))
+
+
+def _unbound(file: str, machine: Machine, module: str | None) -> str:
+    """Say what a module does not bind as it must be; empty when all is well, and when there is no module to look at."""
+    if module is None:
+        return ""
+    try:
+        importlib.import_module("dsa.runs.bindings").bind(machine, path=locate(file), module=module)
+    except MachineError:
+        return ""  # what is wrong with the table is told above
+    except DsaError as fault:
+        return str(fault)
+    return ""
+
+
+def _tell_bound(found: _Checked, module: str | None) -> None:
+    """Print whether a module binds all names."""
+    if module is None or found.report is None:
+        return
+    click.echo(found.unbound or f"{found.file}: {module} binds all that it needs")
 
 
 def _part(name: str) -> ModuleType:

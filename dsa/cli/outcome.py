@@ -19,6 +19,7 @@ from dsa.cli.terminal import printable
 from dsa.cli.timeline import asked_text, doubts, send_line
 from dsa.edge.effects import code_and_message
 from dsa.meaning import Occurrence
+from dsa.runs.folder import ERRORS
 from dsa.runs.one_policy import calls_of_policy, steps_given
 from dsa.runtime.call_tree import POLICY
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry, RowEntry, VerdictEntry
@@ -94,11 +95,18 @@ def show(performed: Performed, console: Console, *, code: bool = True) -> None:
         "said": _said(performed.rest),
         "final": performed.final,
         "diagram": performed.diagram,
+        "errors": _errors(performed),
         "to judge": judged and judged.place,
     }
     for name, fact in (facts | {"totals": _spent(performed), "next": _next(performed)}).items():
         if fact is not None:
             console.print(Text.assemble((f"{name:<10}", "dim"), str(fact)), soft_wrap=True)
+
+
+def _errors(performed: Performed) -> Path | None:
+    """Return where the tracebacks of users' code are, when that has stopped the run."""
+    path = performed.directory / ERRORS
+    return path if performed.rest.kind == "stopped" and path.exists() else None
 
 
 def _said(rest: Rest) -> str | None:

@@ -17,9 +17,11 @@ from dsa.cli.run_json import RunCommand, RunReport, recorded_report, story_lines
 from dsa.cli.step_lines import shortened
 from dsa.cli.terminal import say
 from dsa.cli.timeline import story
+from dsa.edge.files import read_text
 from dsa.expr import Value
 from dsa.lang import loads, scenario_text
 from dsa.machine import Machine
+from dsa.runs.folder import ERRORS
 from dsa.runs.record import RunRecord, text_of
 from dsa.runs.runs import open_runs
 from dsa.runtime.artifacts import Attempt, short_id, tree_of_attempts
@@ -56,6 +58,7 @@ from dsa.trace import show_occurrence, show_values
     help="Print a conversation or a coding run as it was shown while it went on.",
 )
 @click.option("--diff", "form", flag_value="diff", help="Print what a coding run has changed in its workspace.")
+@click.option("--errors", "form", flag_value="errors", help="Print what your code has raised, with tracebacks.")
 @click.option("--jsonl", "form", flag_value="jsonl", help="Print the story, one entry a line as JSON.")
 @click.option("--after", type=click.IntRange(min=0), default=0, metavar="NUMBER", help="Go on after this entry.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print how it stands and what it made as one JSON object.")
@@ -103,10 +106,20 @@ def _lines(recorded: Recorded, root: Path, form: str | None, after: int) -> Iter
             yield from diff_lines(recorded, root)
     elif form == "transcript":
         _show(recorded)
+    elif form == "errors":
+        yield from error_lines(root / recorded.run)
     else:
         with faults_told(root):
             record = machine_record(recorded)
         yield from scenario_lines(record) if form == "scenario" else percept_lines(record)
+
+
+def error_lines(folder: Path) -> Iterator[str]:
+    """Give what users' code has raised in a run, as it was kept in its folder."""
+    path = folder / ERRORS
+    yield from (
+        read_text(path).splitlines() if path.exists() else ["nothing was raised by your code, or its folder is gone"]
+    )
 
 
 def counter_lines(recorded: Recorded) -> Iterator[str]:

@@ -24,6 +24,7 @@ from dsa.edge.judging import exact_already, with_exact_verdicts
 from dsa.edge.news import News, came_before, cancelled_by, in_order
 from dsa.edge.outside import FromOutside
 from dsa.edge.performing import Performer, Plan
+from dsa.edge.tracebacks import traceback_of
 from dsa.edge.underway import UnderWay
 from dsa.errors import OccurrenceError
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, require_known, step
@@ -69,7 +70,7 @@ class Driver:
     `commands` are what `begin` gave beside the run. `left` is what a run that was cut off has left to do, `session` says who goes on with it, and with
     which model, module and budget. `limits` are its budget. Every entry goes to the `journal`. `observe` is called with the entries of each commit once they
     are durable, first with those that the run comes with; `on_rest` whenever nothing but timers is under way; `on_text` with the keys of calls and the
-    pieces of text that they show.
+    pieces of text that they show; `on_fault` with what users' code has raised: where, and its traceback.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class Driver:
         observe: Callable[[Sequence[Entry]], None] | None = None,
         on_rest: Callable[[], None] | None = None,
         on_text: Callable[[str, str], None] | None = None,
+        on_fault: Callable[[str, str], None] | None = None,
     ) -> None:
         self.run = run
         self._guards = binding.guards
@@ -97,7 +99,7 @@ class Driver:
         meter = Meter(limits, run.machine.answers, binding.spenders)
         self._performer = Performer(self, binding, self._artifacts, self.clock, meter)
         self._journal = journal
-        self._observe, self._on_rest, self._on_text = observe, on_rest, on_text
+        self._observe, self._on_rest, self._on_text, self._on_fault = observe, on_rest, on_text, on_fault
         self._saved = 0 if left is None else len(run.ledger)
         self._left, self._session = left or Unfinished(), None if left is None else session or ResumedEntry()
         self._inbox: deque[News] = deque()
@@ -250,6 +252,7 @@ class Driver:
             given = exact_already(self.run, occurrence, key) or await self._judged(occurrence, key)
         except Exception as error:  # noqa: BLE001  (guards are foreign code; one may say what it cannot say)
             said = self._secrets.text(str(error))
+            self.fault(f"a guard that judges {occurrence.event}", error)
             if news.message is not None:  # the sender is told; it stops no run, however often the message is taken up
                 self._refuse(news, OccurrenceError(f"a guard that judges '{occurrence.event}' failed: {said}"))
                 return
@@ -337,6 +340,12 @@ class Driver:
         """Show a piece of text that a policy has while it works; it is not recorded."""
         if self._on_text is not None:
             self._on_text(key, text)
+
+    def fault(self, where: str, error: BaseException) -> None:
+        """Keep what users' code has raised, with its traceback, for who has to mend it."""
+        text = "" if self._on_fault is None or isinstance(error, MissingDataError) else traceback_of(error)
+        if text and self._on_fault is not None:
+            self._on_fault(where, self._secrets.text(text))
 
     def require_able(self) -> None:
         """Raise what the store has raised, if it has failed: then no policy is called any more."""

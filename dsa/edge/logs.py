@@ -75,6 +75,11 @@ class LedgerLog:
             told = {name: value for name, value in (where | fields).items() if value not in (None, "", (), [])}
             self._logger.log(level, kind, extra={"dsa": {"kind": kind, **told}})
 
+    def fault(self, run: str, where: str, traceback: str) -> None:
+        """Log what users' code has raised."""
+        told = {"kind": "fault", "run": run, "where": where, "traceback": traceback}
+        self._logger.debug("fault", extra={"dsa": told})
+
     def stopped(self, what: str, line: int | None, code: str, message: str) -> None:
         """Log that a failure has stopped the run."""
         told = {"kind": "stopped", "run": self._run, "seq": self._seq, "state": self._state}
@@ -151,13 +156,14 @@ class LogLines(logging.Formatter):
         """Write a record; one that is not about a ledger entry has its message."""
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         fields: Fields = getattr(record, "dsa", None) or {"kind": "message", "message": self._whole(record)}
-        fields = self._secrets.value(fields)
+        fields = dict(self._secrets.value(fields))
         if self._form == "json":
             return json.dumps(
                 {"time": at, "level": record.levelname.lower(), "logger": record.name, **fields}, default=str
             )
+        lines = str(fields.pop("traceback", "")).rstrip()  # it is read by people, line by line
         words = " ".join(f"{name}={_plain(value)}" for name, value in fields.items() if name != "kind")
-        return f"{at} {record.levelname:<7} {fields['kind']:<11} {words}"
+        return "\n".join(filter(None, (f"{at} {record.levelname:<7} {fields['kind']:<11} {words}", lines)))
 
     def _whole(self, record: logging.LogRecord) -> str:
         traced = [self.formatException(record.exc_info)] if record.exc_info else []

@@ -56,6 +56,9 @@ class Host(Protocol):
     def require_able(self) -> None:
         """Raise what the store has raised, if it has failed: then no policy is called any more."""
 
+    def fault(self, where: str, error: BaseException) -> None:
+        """Keep what users' code has raised, with its traceback, for who has to mend it."""
+
 
 @attrs.frozen
 class Performer:
@@ -185,6 +188,7 @@ class Performer:
         except BaseException as error:  # noqa: BLE001  (sys.exit in a policy ends the effect, not the program)
             self._host.require_able()  # what the store has raised is no policy's fault
             steps = failure_of(name, error)
+            self._host.fault(f"effect {name} {key}", error)
         finally:
             if meter.has_limits:
                 meter.ends(name)
@@ -198,7 +202,9 @@ class Performer:
         try:
             return await calls.perform(action, policy, allowed=self._allowed, with_ids=False)
         except BaseException as error:  # noqa: BLE001  (as above)
-            return failure_of(action.policy, error)
+            steps = failure_of(action.policy, error)
+            self._host.fault(f"effect {action.policy} {calls.key}", error)
+            return steps
 
     def _with_call(self, steps: list[Step], key: str, path: str | None) -> list[Step]:
         """Say of what an effect's policy raised in which call that was, if one raised it."""

@@ -30,6 +30,7 @@ from dsa.guards.using import UsingGuard
 from dsa.machine import Machine
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.kinds import Kind, kind_of
+from dsa.uses import DEFAULT_GENERATOR
 from dsa.words import closest
 
 _Build = TypeVar("_Build", bound=Callable[..., GuardInterface])
@@ -42,7 +43,6 @@ _SUPPLIABLE = frozenset({"cases", "parts", "generator", "document_folder"})
 PACKAGES = Packages("dsa.guards", "guard", _SUPPLIABLE)
 _OF, _BY = "of", "by"
 _TESTS = "test"
-_GENERATOR = "llm"
 #: Gives the generator of a name.
 GeneratorOf = Callable[[str], GeneratorInterface]
 
@@ -231,7 +231,7 @@ class _Builder:
             supplied["parts"] = self._parts(kind, row, above, span)
             options = tuple(option for option in options if option[0] != _OF)
         if "generator" in kind.supplied:
-            supplied["generator"] = self._generator(dict(options).get(_BY, _GENERATOR), owner, row.span or span)
+            supplied["generator"] = self._generator(dict(options).get(_BY, DEFAULT_GENERATOR), owner, row.span or span)
             options = tuple(option for option in options if option[0] != _BY)
         if "cases" in kind.supplied:
             section = self._cases(row.name, above, span)

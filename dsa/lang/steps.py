@@ -14,11 +14,10 @@ from dsa.lang.columns import Record, declaring
 from dsa.lang.exprs import NAME, Parser
 from dsa.lang.findings import Findings
 from dsa.lang.markdown import Cell
-from dsa.uses import FEEDBACK, SPECIFICATION
+from dsa.uses import DEFAULT_GENERATOR, FEEDBACK, SPECIFICATION
 from dsa.words import closest
 
 DEFAULT_RMAX = 3
-DEFAULT_GENERATOR = "llm"
 ANY_COUNT = RangeDomain(Integer(0), None)
 _OWN_PLACEHOLDERS = (SPECIFICATION, FEEDBACK)
 _NAMES_ONLY = re.compile(r"[\w\s.,`]*")

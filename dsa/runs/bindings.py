@@ -7,6 +7,7 @@ package does.
 import importlib
 import importlib.util
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from dsa.checks.table_faults import require_sound
 from dsa.edge.binding import Bindings, effect_names
 from dsa.edge.environment import environment_secrets
 from dsa.errors import BindingError, Span
@@ -23,18 +25,18 @@ from dsa.expr import guards_read
 from dsa.generators.library import Nested, build_generator
 from dsa.guards.library import GeneratorOf, build_guard
 from dsa.machine import Machine
+from dsa.runs.fitness import kind_of_object, misfits
 from dsa.runs.one_policy import PERFORM, perform
 from dsa.runtime.call_tree import POLICY
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.policies import Answering, Policy
 from dsa.runtime.registry import Registry
 from dsa.runtime.secret_names import Chosen
-from dsa.uses import GENERATING_EFFECT
+from dsa.uses import DEFAULT_GENERATOR, GENERATING_EFFECT
 from dsa.words import nearest
 
 ENTRY_POINTS = "dsa.bindings"
 BINDINGS_FILE = "bindings.py"
-DEFAULT_GENERATOR = "llm"
 #: What gives names of a table their meaning.
 Names = ModuleType | Bindings
 #: What the name of a module begins with that was read from a file.
@@ -53,7 +55,7 @@ def bind(
     nested: Nested | None = None,
     config: Mapping[str, Any] | None = None,
 ) -> Bindings:
-    """Bind every name of the machine, or raise one BindingError that lists all names and lines that cannot be.
+    """Bind every name of the machine, or raise one BindingError that lists all names and lines that cannot be; MachineError for an error of its table.
 
     `path` is the machine's document: files that options name are seen from its folder, without it from the working folder.
     `module` is a module's name or file, or a Bindings for some of the names, else `bindings.py` beside `path` is used; names it does not give come from the
@@ -63,11 +65,12 @@ def bind(
     BindingError also for a module that cannot be imported, for what it binds to a name and cannot do the work, and for a name of it that is
     close to one that the machine uses.
     """
+    require_sound(machine)
     modules = tuple(_modules(machine.name, path, module))
     given = _merged(modules)
     effects = {name: given.effects[name] for name, _ in effect_names(machine) if name in given.effects}
     misnamings, notes = _misnamed(modules, path, module, machine)
-    faults = [*_strangers(given), *effect_faults(machine, effects), *misnamings]
+    faults = [*map(str, misfits(machine, given)), *effect_faults(machine, effects), *misnamings]
     folder = None if path is None else _folder(path)
     generator_of: GeneratorOf = partial(
         build_generator, machine=machine, model=model, seed=seed, extra=given.generators, nested=nested, folder=folder
@@ -117,30 +120,6 @@ def effect_faults(machine: Machine, effects: Mapping[str, Policy]) -> list[str]:
                 for event in undeclared
             )
     return faults
-
-
-def _strangers(given: Bindings) -> list[str]:
-    """Say what a module binds to names that cannot do the work: most often a class where an object is meant."""
-    faults = [
-        f"the effect '{name}' is bound to {_kind(policy)}, not to an async function"
-        for name, policy in given.effects.items()
-        if not callable(policy) or isinstance(policy, type)
-    ]
-    faults += [
-        f"the guard '{name}' is bound to {_kind(guard)}, not to a GuardInterface object"
-        for name, guard in given.guards.items()
-        if not isinstance(guard, GuardInterface)
-    ]
-    faults += [
-        f"the generator '{name}' is bound to {_kind(generator)}, not to a GeneratorInterface object"
-        for name, generator in given.generators.items()
-        if not isinstance(generator, GeneratorInterface)
-    ]
-    return faults
-
-
-def _kind(given: object) -> str:
-    return f"the class {given.__name__} itself" if isinstance(given, type) else type(given).__name__
 
 
 def _place(span: Span | None) -> str:
@@ -336,7 +315,7 @@ def _given(module: Names, kind: str, wanted: type[Any], named: str) -> Any:  # n
     if given is None:
         return Registry() if wanted is Registry else {}
     if not isinstance(given, wanted):
-        raise BindingError(f"{_where(module)}: `{kind}` is {_kind(given)}, not {named}")
+        raise BindingError(f"{_where(module)}: `{kind}` is {kind_of_object(given)}, not {named}")
     return given
 
 
@@ -369,9 +348,16 @@ def _misnamings(module: Names, machine: Machine) -> tuple[list[str], list[str]]:
             meant = _nearest(name, wanted - set(given))
             if meant is not None:
                 faults.append(f"{said}; did you mean '{meant}'?{_otherwise(attribute, meant)}")
-            elif not _has_parts(machine):
+            elif not _has_parts(machine) and not _is_named_beside(name, file):
                 notes.append(f"{said}; it is not used")
     return faults, notes
+
+
+def _is_named_beside(name: str, file: str | None) -> bool:
+    """Tell whether a document beside a module names what the module gives: one module may be for all documents of its folder."""
+    beside = Path(file).parent.glob("*.md") if file else ()
+    word = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.])")
+    return any(word.search(each.read_text(encoding="utf-8", errors="replace")) for each in beside)
 
 
 def _names_used(machine: Machine) -> dict[str, tuple[set[str], set[str]]]:

@@ -7,6 +7,7 @@ verdict, at the end the final code and the diagram. It is written as the run goe
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -26,6 +27,9 @@ _CODE_SUFFIX = ".py"
 _CODE_GUARDS = frozenset({"syntax", "cases", "pytest", "tests"})
 _OUTCOME_WORDS = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}
 _LONGEST_NAME = 80  # a file's name has 255 bytes at most; those of machines and steps have no bound
+#: The file with what users' code has raised, and how long it gets, in bytes.
+ERRORS = "errors.txt"
+_MOST_OF_ERRORS = 1_000_000
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -65,6 +69,16 @@ class RunFolder:
             self._files[entry.artifact_id] = path.rename(path.with_name(stem + self._suffix))
             if entry.feedback:
                 _write(path.with_name(f"{stem}.feedback.txt"), entry.feedback + "\n")
+
+    def keep_error(self, where: str, traceback: str) -> None:
+        """Add what users' code has raised to the file of errors; when that is long, no more is added."""
+        at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        with (
+            suppress(OSError),
+            (self.path / ERRORS).open("ab") as file,
+        ):  # where nothing can be written the run goes on: its ledger has the code and the line
+            if file.tell() < _MOST_OF_ERRORS:
+                file.write(f"{at} {where}\n{traceback}\n".encode("utf-8", "surrogatepass"))
 
     def _make(self) -> None:
         try:

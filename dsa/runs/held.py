@@ -92,7 +92,15 @@ class HeldRun:
             observe=self._observe,
             on_rest=self._waits_for_timers,
             on_text=lambda key, text: self._watchers.show(Piece(self.id, key, text)),
+            on_fault=self._faulted,
         )
+
+    def _faulted(self, where: str, traceback: str) -> None:
+        """Keep what users' code has raised in the run's folder, and log it."""
+        if self.folder is not None:
+            self.folder.keep_error(where, traceback)
+        if self._setting.log is not None:
+            self._setting.log.fault(self.id, where, traceback)
 
     def _summarising(self, journal: Journal, run: Run) -> SummaryJournal:
         return SummaryJournal(journal, run, lambda: self._driver.run)

@@ -30,9 +30,17 @@ def test_each_kind_of_name_that_nothing_uses():
         events=[Event("e")],
         effects=[Effect("f")],
         guards=[Guard("h", ("verdict",))],
-        generators=[Generator("llm")],
+        generators=[Generator("other"), Generator("another")],
     )
-    assert names(machine) == ["generator llm", "parameter p", "variable v", "event e", "effect f", "guard h"]
+    assert names(machine) == [
+        "generator other",
+        "generator another",
+        "parameter p",
+        "variable v",
+        "event e",
+        "effect f",
+        "guard h",
+    ]
 
 
 def test_a_property_or_a_scenario_uses_a_variable_and_a_domain_a_parameter():
@@ -52,3 +60,10 @@ def test_a_part_of_a_composition_is_used():
     (g, *parts) = machine.guards
     composed = attrs.evolve(g, options=(("k", "1"), ("of", "h, i")))
     assert names(attrs.evolve(machine, guards=(composed, *parts))) == []
+
+
+def test_a_generator_is_used_by_the_model_call_and_by_a_judge():
+    assert names(grown(generators=[Generator("writer")])) == []
+    assert names(grown(generators=[Generator("llm"), Generator("writer")])) == ["generator writer"]
+    judge = Guard("j", ("verdict",), "judge", (("question", "Is it so?"), ("by", "writer")))
+    assert names(grown(generators=[Generator("llm"), Generator("writer")], guards=[judge])) == ["guard j"]

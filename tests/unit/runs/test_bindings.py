@@ -28,6 +28,7 @@ TABLE = """# m
 | busy | artifact | | | = |
 | busy | launched | nice.passed | notify | over |
 | busy | launched | else | | over |
+| over | go | | | = |
 """
 
 BINDINGS = """

@@ -1,0 +1,31 @@
+"""The list of the kinds that come with dsa is what their classes say."""
+
+import pytest
+
+from dsa import shipped_kinds
+from dsa.generators import library as generators
+from dsa.guards import library as guards
+from dsa.runtime.kinds import Kind
+
+FORMS = {
+    "a text": "text",
+    "a number": "number",
+    "a whole number": "whole",
+    "true or false": "flag",
+    "names separated by commas": "names",
+}
+SUPPLIED = {"parts": ("of", "names!"), "generator": ("by", "text")}
+
+
+def options(kind: Kind) -> dict[str, str]:
+    own = {option.name: FORMS[option.form] + "!" * option.is_required for option in kind.options}
+    return own | dict(SUPPLIED[name] for name in kind.supplied if name in SUPPLIED)
+
+
+@pytest.mark.parametrize(
+    ("library", "listed"), [(guards, shipped_kinds.GUARDS), (generators, shipped_kinds.GENERATORS)]
+)
+def test_the_list_is_what_the_classes_say(library, listed):
+    assert {name: options(library.KINDS[name]) for name in library.OWN} == {
+        name: dict(known) for name, known in listed.items()
+    }
