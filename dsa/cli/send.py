@@ -12,7 +12,7 @@ import click
 from dsa.cli.console import terminal
 from dsa.cli.driving import Manner, Said, go_on
 from dsa.cli.faults import UNREADABLE, Ended, tell_json
-from dsa.cli.kept import opened, recorded_run, runs_option, told_record
+from dsa.cli.kept import line, opened, recorded_run, runs_option, told_record
 from dsa.cli.outcome import tell
 from dsa.cli.parameters import read_data, require_text
 from dsa.cli.run_json import WAITING, RunCommand, exit_code, recorded_report
@@ -27,6 +27,7 @@ from dsa.runs.archive import POLL_S
 from dsa.runs.record import RunRecord
 from dsa.runtime.ledger import EventEntry, RefusalEntry
 from dsa.runtime.policies import ACTION_RESULT, TEXT, Step, action_result_step, text_step
+from dsa.runtime.run import Run
 from dsa.runtime.standing import places
 from dsa.runtime.timeline import Refused, refused_from_outside
 from dsa.words import closest
@@ -92,6 +93,7 @@ def command(
     performed = go_on(record, folder, attrs.evolve(said, sent=()) if is_elsewhere else said, Manner(options, take))
     refused = refused_from_outside(performed.rest.run, len(record.recorded.entries))
     _say_refused(refused)
+    _say_what_is_asked(refused, performed.rest.run, performed.directory)
     if performed.rest.in_doubt and not key:
         click.echo(f"{event} was not sent: first it has to be said what became of what is in doubt", err=True)
     tell(performed, terminal(), json_wanted=options.json_wanted, refused=refused)
@@ -107,11 +109,12 @@ def _post(record: RunRecord, root: Path, said: Said, options: RunOptions, timeou
             if runs.summary(run_id).holder is None:
                 return None
             time.sleep(POLL_S)
-        report = recorded_report(runs, runs.get(run_id))
+        run = runs.get(run_id)
+        report = recorded_report(runs, run)
     refused: tuple[Refused, ...] = ()
     if outcome is not None and outcome.reason:
         refusal = RefusalEntry(outcome.reason, outcome.message, outcome.accepted)
-        refused = (Refused(EventEntry(0, sent.event), refusal, outcome.state),)
+        refused = (Refused(EventEntry(0, sent.event, at=said.at), refusal, outcome.state),)
     code = WAITING if outcome is None else int(bool(refused))
     if options.json_wanted:
         waits = message if outcome is None else None
@@ -121,7 +124,23 @@ def _post(record: RunRecord, root: Path, said: Said, options: RunOptions, timeou
     elif not refused:
         say(f"{sent.event} was taken: the run is in {outcome.state}")
     _say_refused(refused)
+    _say_what_is_asked(refused, run.run, root / run_id)
     return code
+
+
+def _say_what_is_asked(refused: Iterable[Refused], run: Run, directory: Path) -> None:
+    """Say what to do for who has answered a question that is not asked any more."""
+    for each in refused:
+        if each.refusal.reason != "late" or each.event.at is None:
+            continue
+        now = places(run).get(each.event.event)
+        name, at = each.event.event, each.event.at
+        if now is None:
+            told = f"nobody asks for {name} now: {line('show', directory)} says what is asked"
+        else:
+            answer = line("send", directory.with_name(f"{directory.name}@{now}"), name)
+            told = f"{name} answered question {at}, and question {now} is asked now: look at it ({line('show', directory)}), and answer with {answer}"
+        click.echo(told, err=True)
 
 
 def _say_refused(refused: Iterable[Refused]) -> None:

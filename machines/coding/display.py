@@ -43,6 +43,7 @@ class Display:
         self._tokens, self._usd, self._seconds = 0, 0.0, 0.0
         self._tool = ""
         self._asked: str | None = None
+        self._place = 0
 
     def listen(self, text: str) -> None:
         """Show a piece of the model's text."""
@@ -76,7 +77,7 @@ class Display:
         if isinstance(entry, MachineEntry):
             self._bounds = dict(entry.parameters)
         elif isinstance(entry, EventEntry):
-            self._arrived = entry
+            self._arrived, self._place = entry, entry.seq
         elif isinstance(entry, RowEntry) and self._arrived is not None:
             data: Any = self._arrived.data if isinstance(self._arrived.data, dict) else {}
             self._asked = None  # whatever has happened since, the question is answered
@@ -161,8 +162,9 @@ class Display:
             self.can_be_sent(directory)
 
     def can_be_sent(self, directory: Path) -> None:
-        """Say how leave is given."""
-        self.say(f"let it happen: {pasted('send', directory, 'permitted')}; or: permitted always, denied WHY")
+        """Say how leave is given: for this call alone, by the place of the question."""
+        named = directory.with_name(f"{directory.name}@{self._place}")
+        self.say(f"let it happen: {pasted('send', named, 'permitted')}; or: permitted always, denied WHY")
 
     def _line(self, text: str, style: str) -> None:
         self.end()

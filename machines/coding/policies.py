@@ -140,6 +140,8 @@ async def _taken(action: Action, agent: Resources, work: Work, tools: Mapping[st
     did = Did(key, tool_of({**about, **found}), call.tool.kind, answer=work.asked_of_model)
     seen = round_of(did, tuple(work.past), (*work.past_apart, *agent.others()))
     approval = agent.approval(call.tool.needs, found["asks"], work.allowed)
+    if approval["is"] == "ask" and "cannot" in found:
+        approval = {"is": "yes", "why": "it cannot be done as asked, and changes nothing"}
     data = {
         **about, **found, "key": key, "kind": call.tool.kind, "arguments": dict(call.arguments), "round": attrs.asdict(seen), "approval": approval,
     }  # fmt: skip
@@ -194,7 +196,8 @@ async def run_tool(action: Action, context: PolicyContext) -> list[Step]:
         done = await in_thread(partial(agent.toolbox.cut_off, call, effect))
     else:
         agent.toolbox.model, agent.toolbox.asked = agent.model, work.asked_of_model
-        done = await _stoppable(lambda stop: agent.toolbox.do(call, key=effect, stop=stop))
+        was_asked = action.payload["event"] == "permitted"
+        done = await _stoppable(lambda stop: agent.toolbox.do(call, key=effect, stop=stop, was_asked=was_asked))
     data = {"call_id": call["call_id"], **done.as_data()}
     told = reminder_of(did_of(call, data), tuple(work.past), (*work.past_apart, *agent.others()))
     if told:

@@ -8,7 +8,9 @@ import json
 import posixpath
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -206,7 +208,7 @@ class Toolbox:
             faults["inside_workspace"] = self.workspace.fault("write_files", _both_files(given))
         elif name in _FILES:
             faults["inside_workspace"] = self.workspace.fault(name, given)
-            about["planned"] = [] if faults["inside_workspace"] else self._planned(name, given)
+            about |= {} if faults["inside_workspace"] else self._planned(name, given)
         elif name == "run_cmd":
             try:
                 argv = commands.asked(given["cmd"])
@@ -214,7 +216,7 @@ class Toolbox:
                 faults["command_allowed"] = str(error)
             else:
                 faults["command_allowed"] = self._command_fault(argv, given["cwd"])
-                about |= {"argv": list(argv), "asks": f"run {argv[0]}"}
+                about |= {"argv": list(argv), "asks": f"run {argv[0]}", "named": self._named(argv, given["cwd"])}
         elif name not in {"git_status", "git_diff", "git_log"} and name != COMPLETE:
             about["asks"] = f"run {name}"
         return about
@@ -226,12 +228,23 @@ class Toolbox:
         except (OSError, ValueError) as error:
             return f"the command has a path or a name that cannot be there: {_complaint(error)}"
 
-    def _planned(self, name: str, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Give what a call would change; nothing where it cannot be done, which the tool says then."""
+    def _planned(self, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Give what a call would change, or why it cannot be done: then nobody is asked for leave."""
         try:
-            return [attrs.asdict(change) for change in self.workspace.planned(name, given)]
-        except ToolError:
-            return []
+            return {"planned": [attrs.asdict(change) for change in self.workspace.planned(name, given)]}
+        except ToolError as error:
+            return {"cannot": {"code": error.code, "message": str(error)}}
+
+    def _named(self, argv: Sequence[str], cwd: str) -> dict[str, str]:
+        """Give the files of the workspace that a command names, by path, with the SHA-256 of what stands in them."""
+        found = {}
+        for word in argv:
+            for text in filter(None, (word, word.partition("=")[2])):
+                path = posixpath.relpath(posixpath.join(self.root, cwd, text), self.root)
+                if not path.startswith(".."):
+                    with suppress(ToolError, OSError, ValueError):
+                        found[path] = sha256(self.workspace.read_bytes(path)).hexdigest()
+        return found
 
     def shown(self, call: Mapping[str, Any]) -> str:
         """Give what a call would do, for a person: a diff, or the command."""
@@ -250,19 +263,37 @@ class Toolbox:
 
     # -- a call ---------------------------------------------------------------------------------------------------------
 
-    def do(self, call: Mapping[str, Any], *, key: str, stop: Stop) -> Done:
-        """Do a call, as it stands in its event; `key` is that of its effect. What goes wrong in it is told; only a fault of ours raises."""
+    def do(self, call: Mapping[str, Any], *, key: str, stop: Stop, was_asked: bool = False) -> Done:
+        """Do a call, as it stands in its event; `key` is that of its effect. What goes wrong in it is told; only a fault of ours raises.
+
+        `was_asked`: a person has let it happen, who saw the files that its command names as they were then; it is not done when one is another now.
+        """
+        if "cannot" in call:
+            return _failed(call, ToolError(call["cannot"]["code"], call["cannot"]["message"]))
         if call["kind"] == "looking" or call["kind"] == "polling":
             return self._done(call, stop)
         try:
             write = self._tested(call["arguments"]) if call["tool"] == "write_tested" else None  # a model is asked
             with alone(self.root, stop):
+                if was_asked:
+                    self._require_unchanged(call)
                 begun = self.history.begin(key, f"before {call['tool']}", names := self._written(call))
                 done = self._done(call, stop) if write is None else write()
                 over = self.history.end(begun, f"after {call['tool']}", names)
         except ToolError as error:
             return _failed(call, error)
         return self._with_changes(done, over)
+
+    def _require_unchanged(self, call: Mapping[str, Any]) -> None:
+        """Raise ToolError when a file that the command names is not what it was when leave was asked for."""
+        if "argv" not in call:
+            return
+        known, now = call["named"], self._named(call["argv"], call["arguments"]["cwd"])
+        changed = sorted(path for path in {*known, *now} if known.get(path) != now.get(path))
+        if changed:
+            which = f"{', '.join(changed)} {'has' if len(changed) == 1 else 'have'} changed"
+            told = f"not run: {which} since leave was asked for this command; look at it, and ask for the command again"
+            raise ToolError("changed_since", told)
 
     def cut_off(self, call: Mapping[str, Any], key: str) -> Done:
         """Give what is known of a call that was cut off and is not done again: what has changed since it began."""
