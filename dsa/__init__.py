@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from dsa.runs.work import TakeUp, Worker
     from dsa.runtime.inbox import Posted
     from dsa.runtime.moment import Moment, Piece
-    from dsa.runtime.policies import Action, PolicyContext, Step, answering, error_step, event_step, text_step
+    from dsa.runtime.policies import (
+        Action,
+        PolicyContext,
+        Step,
+        answering,
+        error_step,
+        event_step,
+        question_step,
+        text_step,
+    )
     from dsa.runtime.rest import Rest
     from dsa.targets import emit
 
@@ -40,7 +49,16 @@ _NAMES = {
     "dsa.runs.work": ("TakeUp", "Worker"),
     "dsa.runtime.inbox": ("Posted",),
     "dsa.runtime.moment": ("Moment", "Piece"),
-    "dsa.runtime.policies": ("Action", "PolicyContext", "Step", "answering", "error_step", "event_step", "text_step"),
+    "dsa.runtime.policies": (
+        "Action",
+        "PolicyContext",
+        "Step",
+        "answering",
+        "error_step",
+        "event_step",
+        "question_step",
+        "text_step",
+    ),
     "dsa.runtime.rest": ("Rest",),
     "dsa.targets": ("emit",),
 }
@@ -49,8 +67,8 @@ _HOME = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = [
     "Action", "Bindings", "Configuration", "Machine", "Moment", "Occurrence", "Options", "Piece", "PolicyContext",
     "Posted", "Refusal", "Rest", "RunHandle", "Runs", "Step", "TakeUp", "Taken", "Worker", "answering", "check", "dumps",
-    "emit", "error_step", "event_step", "explore", "load", "loads", "odds", "open_runs", "prove", "run", "start", "step",
-    "text_step",
+    "emit", "error_step", "event_step", "explore", "load", "loads", "odds", "open_runs", "prove", "question_step", "run",
+    "start", "step", "text_step",
 ]  # fmt: skip
 
 

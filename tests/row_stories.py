@@ -83,7 +83,7 @@ async def lived(machine, binding, does, player, stopped=""):
             if stopped == "late":
                 clock.rings.set()
             else:
-                handle.tell(Occurrence(stopped))
+                handle.offer(Occurrence(stopped))
             await asyncio.sleep(0.2)
             player.over.set()  # a mutant may wait on: it is not answered either
 

@@ -26,12 +26,12 @@ from dsa.cli.run_options import RunOptions
 from dsa.cli.runner import Performed, perform
 from dsa.edge.environment import environment_secrets
 from dsa.edge.files import load, read_text
-from dsa.errors import DsaError
+from dsa.errors import DsaError, OccurrenceError
 from dsa.expr import Value, show_value
 from dsa.lang import digest, loads
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
-from dsa.runs.handle import RunHandle
+from dsa.runs.handle import NotTakenError, RunHandle
 from dsa.runs.record import RunRecord, text_of
 from dsa.runs.runs import Resumption, Runs, open_runs
 from dsa.runtime.ledger import ChangeEntry, Handling
@@ -123,12 +123,21 @@ def go_on(record: RunRecord, root: Path, said: Said, manner: Manner) -> Performe
 
         async def begin(runs: Runs) -> RunHandle:
             handle = runs.hold(record.run.run_id, **how)
-            for each in said.sent:
-                handle.tell(each, said.at)
+            offered = [(each.event, handle.offer(each, said.at)) for each in said.sent]
             handle.start()
+            for event, answer in offered:
+                try:
+                    await handle.became(event, answer)
+                except NotTakenError:
+                    break  # how the run rests says why
+                except OccurrenceError as fault:
+                    faults.append(fault)
             return handle
 
+        faults: list[OccurrenceError] = []
         performed = perform(partial(open_runs, root, must_exist=True), begin, options.wait_s)
+        if faults:
+            raise faults[0]
         progress.rests(directory)
         watched.rested(performed.rest)
         return performed

@@ -123,8 +123,8 @@ def faults_told(root: Path, directory: Callable[[], Path | None] = lambda: None)
         raise Ended(f"interrupted{kept}", INTERRUPTED, directory=at) from None
 
 
-def line(verb: str, directory: Path, *words: str) -> str:
-    """Give the command that does something with the run of a directory, ready to paste."""
+def line(verb: str, directory: Path, *words: str, at: str = "") -> str:
+    """Give the command that does something with the run of a directory, ready to paste; `at` is the place of the question that it answers."""
     root = directory.parent
     where = [] if str(root) == DEFAULT_RUNS else ["--runs", str(root)]
-    return shlex.join(["dsa", verb, directory.name, *words, *where])
+    return shlex.join(["dsa", verb, f"{directory.name}@{at}" if at else directory.name, *words, *where])

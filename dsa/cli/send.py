@@ -28,7 +28,7 @@ from dsa.runs.record import RunRecord
 from dsa.runtime.ledger import EventEntry, RefusalEntry
 from dsa.runtime.policies import ACTION_RESULT, TEXT, Step, action_result_step, text_step
 from dsa.runtime.run import Run
-from dsa.runtime.standing import places
+from dsa.runtime.standing import asked_of_people, places
 from dsa.runtime.timeline import Refused, refused_from_outside
 from dsa.words import closest
 
@@ -131,14 +131,14 @@ def _post(record: RunRecord, root: Path, said: Said, options: RunOptions, timeou
 def _say_what_is_asked(refused: Iterable[Refused], run: Run, directory: Path) -> None:
     """Say what to do for who has answered a question that is not asked any more."""
     for each in refused:
-        if each.refusal.reason != "late" or each.event.at is None:
+        name, at = each.event.event, each.event.at or each.event.key
+        if each.refusal.reason != "late" or at is None:
             continue
-        now = places(run).get(each.event.event)
-        name, at = each.event.event, each.event.at
+        now = places(run).get(name)
         if now is None:
             told = f"nobody asks for {name} now: {line('show', directory)} says what is asked"
         else:
-            answer = line("send", directory.with_name(f"{directory.name}@{now}"), name)
+            answer = line("send", directory, name, at=now)
             told = f"{name} answered question {at}, and question {now} is asked now: look at it ({line('show', directory)}), and answer with {answer}"
         click.echo(told, err=True)
 
@@ -176,5 +176,6 @@ def _require_known(record: RunRecord, event: str, *, answering: bool) -> None:
     """Raise Ended with the event that was probably meant, when the machine has none of that name."""
     machine = record.run.machine
     if event not in machine.event_named:
-        meant = [each.name for each in machine.events if answering or each.origin == OUTSIDE]
+        people = {OUTSIDE, *asked_of_people(record.run)}
+        meant = [each.name for each in machine.events if answering or each.origin in people]
         raise Ended(f"{machine.name} has no event '{event}'; {closest(event, meant)}", UNREADABLE)

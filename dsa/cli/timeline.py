@@ -21,7 +21,7 @@ from dsa.runtime import ledger
 from dsa.runtime.artifacts import short_id
 from dsa.runtime.call_tree import POLICY, call_key
 from dsa.runtime.intents import Intent, Intents
-from dsa.runtime.recovery import InFlight, asked_calls, handling_of, unfinished
+from dsa.runtime.recovery import InFlight, asked_calls, handling_of, is_question, unfinished
 from dsa.runtime.run import Run
 from dsa.runtime.standing import asked_keys, outside_events, places
 from dsa.runtime.timeline import Happening, happenings
@@ -172,6 +172,8 @@ def _given(entry: ledger.CallResultEntry) -> str:
 
 def _result(entry: ledger.ResultEntry, effect: str) -> str:
     name = f"{effect} {entry.key}"
+    if is_question(entry):
+        return f"{name} asks people: {shortened(text_said(entry))}"
     for step in entry.steps:
         payload = step["payload"]
         if payload.get("error") is True:
@@ -275,9 +277,11 @@ def send_line(run: Run, directory: Path) -> str:
     """Return the command that sends a run what it waits for; it names the question by its place."""
     waited = places(run)
     event = next(iter(waited)) if len(waited) == 1 else "EVENT"
-    asked = {*waited.values()}
-    named = directory.with_name(f"{directory.name}@{asked.pop()}") if len(asked) == 1 else directory
-    return f"{line('send', named, event)} [DATA]"
+    asked = {place: [each for each in waited if waited[each] == place] for place in dict.fromkeys(waited.values())}
+    if len(asked) == 1:
+        return f"{line('send', directory, event, at=next(iter(asked)))} [DATA]"
+    told = "; ".join(f"{', '.join(events)}: {place}" for place, events in asked.items())
+    return f"{line('send', directory, event, at='PLACE')} [DATA]  ({told})"
 
 
 def asked_text(run: Run, asked: Sequence[Intent]) -> str:

@@ -16,13 +16,12 @@ from typing import Any, TypeVar
 
 import attrs
 
-from dsa.declarations import OUTSIDE
 from dsa.edge.binding import Bindings
 from dsa.edge.clock import Clock, MonotonicClock
 from dsa.edge.effects import action_for, answer_in, code_and_message, occurrence_of, result_of
 from dsa.edge.judging import exact_already, with_exact_verdicts
 from dsa.edge.news import News, came_before, cancelled_by, in_order
-from dsa.edge.outside import FromOutside
+from dsa.edge.outside import FromOutside, answered_key
 from dsa.edge.performing import Performer, Plan
 from dsa.edge.tracebacks import traceback_of
 from dsa.edge.underway import UnderWay
@@ -36,7 +35,7 @@ from dsa.runtime.inbox import error_text, outcome_text
 from dsa.runtime.intents import Intent
 from dsa.runtime.journal import Journal, Taking
 from dsa.runtime.ledger import Entry, Handling, Record, RefusalEntry, ResumedEntry
-from dsa.runtime.policies import Action, Step, error_step
+from dsa.runtime.policies import QUESTION, Action, Step, error_step
 from dsa.runtime.recorded import IN_DOUBT
 from dsa.runtime.recovery import Unfinished, handling_of, resumption
 from dsa.runtime.redacting import RedactingArtifacts
@@ -118,7 +117,7 @@ class Driver:
         OccurrenceError for an event that does not come from outside, or whose data is not what it has to be; TypeError or ValueError for
         data that is not JSON.
         """
-        self._tell(News(self._outside.read(self.run.machine, occurrence), at=at))
+        self._tell(News(self._outside.read(self.run, occurrence, at), at=at))
 
     def hand(
         self,
@@ -133,7 +132,7 @@ class Driver:
         inbox, which it leaves in the same commit; `posted_ms` is when it was posted there.
         """
         answer: asyncio.Future[Taken | Refusal] = asyncio.get_running_loop().create_future()
-        given = self._outside.read(self.run.machine, occurrence)
+        given = self._outside.read(self.run, occurrence, at)
         self._tell(News(given, at=at, message=message, answer=answer, since_ms=posted_ms))
         return answer
 
@@ -244,7 +243,7 @@ class Driver:
         """Feed one occurrence; an answer or a timer that the table does not take stops the run."""
         occurrence, intent = news.occurrence, news.intent
         line = intent.line if intent else None
-        key = intent.key if intent else None
+        key = intent.key if intent else answered_key(self.run, occurrence, news.at)
         if intent is not None and occurrence.event == f"{intent.effect}.failed" and self._unhandled(intent):
             self._failure = _failure(intent, occurrence.data)
             return
@@ -253,14 +252,16 @@ class Driver:
         except Exception as error:  # noqa: BLE001  (guards are foreign code; one may say what it cannot say)
             said = self._secrets.text(str(error))
             self.fault(f"a guard that judges {occurrence.event}", error)
-            if news.message is not None:  # the sender is told; it stops no run, however often the message is taken up
+            if news.answer is not None:  # the sender is told; it stops no run, however often a message is taken up
                 self._refuse(news, OccurrenceError(f"a guard that judges '{occurrence.event}' failed: {said}"))
                 return
             code = MISSING_DATA if isinstance(error, MissingDataError) else type(error).__name__
             self._failure = Failure(f"a guard that judges {occurrence.event}", line, code, said)
             return
         before = self.run.configuration
-        run, commands = self.run.feed(given, key, at_ms=self.clock.wall_ms(), at=news.at)
+        run, commands = self.run.feed(
+            given, key, at_ms=self.clock.wall_ms(), at=news.at or (key if intent is None else None)
+        )
         self.run = run
         became = None if news.answer is None else _became(run, before, given)
         self._save(() if news.message is None or became is None else ((news.message, outcome_text(became)),))
@@ -269,15 +270,14 @@ class Driver:
         if commands:
             await self._obey(commands, given.data)
         else:  # it may have been refused
-            self._require_taken(run, given, line)
+            self._require_taken(run, news, line)
 
-    def _require_taken(self, run: Run, given: Occurrence, line: int | None) -> None:
-        """Stop the run when the last occurrence was refused, and had to be taken."""
-        refused = run.ledger[-1]
-        if isinstance(refused, RefusalEntry) and self._must_be_taken(given) and refused.reason not in _HARMLESS:
-            self._failure = Failure(
-                f"{given.event} in {run.configuration.state}", line, refused.reason, refused.message
-            )
+    def _require_taken(self, run: Run, news: News, line: int | None) -> None:
+        """Stop the run when the last occurrence was refused, and had to be taken: an answer or a timer; what people say need not be."""
+        refused, event = run.ledger[-1], news.occurrence.event
+        must = news.intent is not None or news.occurrence.source is not None
+        if isinstance(refused, RefusalEntry) and must and refused.reason not in _HARMLESS:
+            self._failure = Failure(f"{event} in {run.configuration.state}", line, refused.reason, refused.message)
 
     def _refuse(self, news: News, error: OccurrenceError) -> None:
         """Take a message that cannot be an event of the run out of its inbox."""
@@ -299,9 +299,6 @@ class Driver:
         """Return whether the failure of an effect is one that no row names (S7)."""
         outstanding = self.run.keys.get(intent.effect) == intent.key
         return outstanding and intent.effect not in self.run.machine.failures_handled
-
-    def _must_be_taken(self, occurrence: Occurrence) -> bool:
-        return occurrence.source is not None or self.run.machine.event_named[occurrence.event].origin != OUTSIDE
 
     def _save(self, taking: Sequence[Taking] = ()) -> None:
         """Make the entries durable that are not, and show them; messages that they came from leave the inbox in the same commit."""
@@ -408,7 +405,10 @@ class Driver:
         answer = await self._performer.perform(intent, action, plan, tries, root)
         assert answer is not None, "an effect with answers is answered or fails"
         self._under_way.ended(intent.key)
-        self.hear(intent, answer)
+        if isinstance(answer, Step) and answer.type == QUESTION:
+            self._news.set()  # the run may rest now: a person answers
+        else:
+            self.hear(intent, answer)
 
     def _break(self, error: BaseException) -> None:
         """Hand what breaks a task of ours to `drive`, which would wait for its news for ever."""

@@ -23,6 +23,7 @@ from dsa.runtime.ledger import ResultEntry
 from dsa.runtime.one_call import NoStepsError
 from dsa.runtime.policies import (
     EVENT,
+    QUESTION,
     Action,
     PayloadText,
     Step,
@@ -95,13 +96,17 @@ def fault_in(steps: list[Step]) -> Step | None:
 
 
 def answer_in(machine: Machine, effect: str, steps: list[Step]) -> Occurrence | Step:
-    """Give the occurrence that a policy's steps amount to, or the error step that says why there is none."""
-    count, said = 0, {}
+    """Give the occurrence that a policy's steps amount to; the question that it leaves to a person; or the error step that says why there is neither."""
+    count, said, question = 0, {}, None
     for step in steps:
         if _ERROR in step.payload_text and step.content.get("error") is True:
             return step
         if step.type == EVENT:
             count, said = count + 1, step.content
+        elif step.type == QUESTION:
+            question = step
+    if count == 0 and question is not None:
+        return question
     if count != 1:
         return error_step(effect, BAD_ANSWER, f"its policy gave {count} events instead of one")
     event, declared = said.get("event"), machine.answers[effect]

@@ -9,9 +9,10 @@ from typing import Any
 from dsa.declarations import OUTSIDE
 from dsa.edge.binding import Bindings
 from dsa.errors import OccurrenceError
-from dsa.machine import Machine
 from dsa.meaning import Occurrence, require_known
 from dsa.runtime.policies import Answering, canonical_json
+from dsa.runtime.run import Run
+from dsa.runtime.standing import asked_of_people
 
 
 class FromOutside:
@@ -24,16 +25,16 @@ class FromOutside:
             event: read for reads in declared for event, read in reads.items()
         }
 
-    def read(self, machine: Machine, given: Occurrence) -> Occurrence:
-        """Give an event as it is recorded.
+    def read(self, run: Run, given: Occurrence, at: str | None = None) -> Occurrence:
+        """Give an event as it is recorded. One that answers an effect may come from a person where the effect's policy has left it to one.
 
         OccurrenceError for one that does not come from outside, or whose data is not what it has to be; TypeError or ValueError for data that
         is not JSON.
         """
         canonical_json({"data": given.data})
-        require_known(machine, given)
-        if given.source is not None or machine.event_named[given.event].origin != OUTSIDE:
-            outside = ", ".join(event.name for event in machine.events if event.origin == OUTSIDE)
+        require_known(run.machine, given)
+        if given.source is not None or not (_is_outside(run, given) or _was_asked(run, given, at)):
+            outside = ", ".join(event.name for event in run.machine.events if event.origin == OUTSIDE)
             raise OccurrenceError(f"'{given.event}' does not come from outside; what does: {outside or 'nothing'}")
         data = self._secrets.value(self._data(given))
         return Occurrence(given.event, given.verdicts, given.source, data)
@@ -46,3 +47,20 @@ class FromOutside:
             return read(given.data)
         except ValueError as fault:
             raise OccurrenceError(f"'{given.event}' cannot be taken: {fault}") from fault
+
+
+def _is_outside(run: Run, given: Occurrence) -> bool:
+    return run.machine.event_named[given.event].origin == OUTSIDE
+
+
+def _was_asked(run: Run, given: Occurrence, at: str | None) -> bool:
+    """Tell whether a person may give an answer: one that is asked for now, or, under another key than the outstanding one, late."""
+    effect = run.machine.event_named[given.event].origin
+    return effect in asked_of_people(run) or (at is not None and "/" in at and at != run.keys.get(effect))
+
+
+def answered_key(run: Run, given: Occurrence, at: str | None) -> str | None:
+    """Return the key of the effect that a person answers with an event: `at`, else that of the outstanding one; None for what answers no effect."""
+    if given.source is not None or _is_outside(run, given):
+        return None
+    return at or run.keys.get(run.machine.event_named[given.event].origin, "")

@@ -25,7 +25,7 @@ from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.event_data import DataThen, EventData, MissingDataError
 from dsa.runtime.intents import Intent
 from dsa.runtime.ledger import ArtifactEntry, CallEntry, CallResultEntry, Entry, Record, VerdictEntry
-from dsa.runtime.policies import Action, Answering, Policy, Step, error_of, error_step
+from dsa.runtime.policies import QUESTION, Action, Answering, Policy, Step, error_of, error_step
 from dsa.runtime.recorded import numbered, open_calls, outcome_step
 from dsa.runtime.recovery import declared, ends_its_tries
 from dsa.runtime.redacting import RedactingArtifacts, artifact_flagged, entry_without, never_passed, step_without
@@ -101,7 +101,7 @@ class Performer:
     ) -> Occurrence | Step | None:
         """Perform an effect and record every try. `tries` were made before, all in vain; one more is always made. `root` is that of its calls.
 
-        Gives its answer, an error step, or None when it has no answers and has not failed.
+        Gives its answer, an error step, a question that a person answers, or None when it has no answers and has not failed.
         """
         effect, clock, host = intent.effect, self._clock, self._host
         answer: Occurrence | Step | None = None
@@ -119,6 +119,9 @@ class Performer:
             answer = answer_in(host.run.machine, effect, steps) if plan.has_answers else fault_in(steps)
             said = [*steps, answer] if isinstance(answer, Step) and answer not in steps else steps
             result = result_of(intent, said, round(clock.now_s() - began_s, 6), clock.wall_ms())
+            if isinstance(answer, Step) and answer.type == QUESTION:
+                host.keep(result)
+                break
             if number == last or not isinstance(answer, Step) or ends_its_tries(plan.about, result):
                 (host.settle if plan.has_answers else host.keep)(result)
                 break

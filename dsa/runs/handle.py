@@ -174,12 +174,16 @@ class RunHandle(HeldRun):
         """Do what `send` does with an occurrence."""
         if not self._is_driven:
             self._hold()
-        answer = self._driver.hand(occurrence, at)
+        answer = self.offer(occurrence, at)
         if not self._is_driven:
             self.start()
+        return await self.became(occurrence.event, answer)
+
+    async def became(self, event: str, answer: "asyncio.Future[Taken | Refusal]") -> Taken | Refusal:
+        """Wait for what becomes of an event that was offered. Raises what `send` does."""
         while not answer.done():
             if not self._is_driven:
-                raise NotTakenError(f"run {self.id} came to rest before it took '{occurrence.event}'")
+                raise NotTakenError(f"run {self.id} came to rest before it took '{event}'")
             await self.change()
         return answer.result()
 

@@ -1,5 +1,6 @@
 """Held runs: a run with its driver, written by this process while it holds it."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
@@ -9,7 +10,7 @@ import attrs
 from dsa.edge.clock import Clock
 from dsa.edge.driver import Driver
 from dsa.edge.logs import LedgerLog
-from dsa.meaning import Occurrence
+from dsa.meaning import Occurrence, Refusal, Taken
 from dsa.runs.folder import RunFolder
 from dsa.runs.inbox import InboxReader, RunInbox
 from dsa.runs.place import Place
@@ -144,12 +145,12 @@ class HeldRun:
         """Bring the answer of an effect that is performed elsewhere, or comes again; one that nobody waits for is refused as late."""
         self._driver.hear(effect, answer)
 
-    def tell(self, occurrence: Occurrence, at: str | None = None) -> None:
+    def offer(self, occurrence: Occurrence, at: str | None = None) -> "asyncio.Future[Taken | Refusal]":
         """Hand in an event from outside without waiting, from the event loop's thread; the run takes it when its turn comes, or when it is driven next.
 
-        `at` names the question that it answers. Raises OccurrenceError as `send` does.
+        `at` names the question that it answers. The future says what became of it. Raises OccurrenceError as `send` does.
         """
-        self._driver.send(occurrence, at)
+        return self._driver.hand(occurrence, at)
 
     def take_messages(self) -> None:
         """Hand the messages of the inbox to the run; a new run has none before its first entry. Raises StoreError."""

@@ -58,7 +58,7 @@ def post_message(
     """
     run_id = record.run.run_id
     secrets = environment_secrets(as_started(record.first, options).chosen)
-    given = FromOutside(Bindings({}, secrets=secrets)).read(record.run.machine, occurrence)
+    given = FromOutside(Bindings({}, secrets=secrets)).read(record.run, occurrence, at)
     asked = at or place.store.summary(run_id).summary.waits_for.get(given.event)
     message = Message(token_hex(16), given.event, given.verdicts, given.data, asked, now_ms)
     place.store.post(run_id, message)

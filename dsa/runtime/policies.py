@@ -27,6 +27,8 @@ Payload = Mapping[str, Any]
 
 #: Types of steps (seed 004, section 5). A machine's effect is answered with an `event`; an `approval` releases one call.
 TEXT, ACTION_CALL, ACTION_RESULT, EVENT, APPROVAL = "text", "action_call", "action_result", "event", "approval"
+#: With a step of this type an effect's policy ends without an answer: a person gives it, under the effect's key, whenever that is.
+QUESTION = "question"
 
 
 class PayloadText(str):
@@ -214,6 +216,11 @@ def event_step(
 def text_step(actor: str, text: str, *, about: Payload | None = None, step_id: str = "") -> Step:
     """Make a step that says something (seed 004, 5.1); what it is about is kept beside the text."""
     return Step(step_id, actor, TEXT, {"text": text, **(about or {})})
+
+
+def question_step(actor: str, text: str, *, about: Payload | None = None, step_id: str = "") -> Step:
+    """Make the step by which an effect's policy leaves the answer to a person: one of the effect's events, sent to the place that is its key."""
+    return Step(step_id, actor, QUESTION, {"text": text, **(about or {})})
 
 
 def error_step(actor: str, code: str, message: str, *, about: Payload | None = None, step_id: str = "") -> Step:

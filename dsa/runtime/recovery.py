@@ -28,6 +28,7 @@ from dsa.runtime.ledger import (
     RowEntry,
 )
 from dsa.runtime.moves import Timers
+from dsa.runtime.policies import QUESTION
 from dsa.runtime.run import Run
 
 #: The code of a try that ran into a time limit.
@@ -80,6 +81,8 @@ def unfinished(run: Run) -> Unfinished:
         results, has_answers = past.results.get(intent.key, []), intent.effect in run.machine.answers
         if results and not has_answers and not results[-1].failed:
             continue
+        if results and is_question(results[-1]):
+            continue  # a person answers it
         seq = seq_of(intent.key)
         about, last = declared(run.machine, intent.effect), results[-1] if results else None
         tries = sum(not was_refused(result) for result in results)
@@ -149,6 +152,11 @@ def doubt_of(about: Effect) -> Handling:
     """Give what the table says about an effect of which nobody knows whether it happened."""
     written: dict[str, Handling] = {"retry": "retry", "ask": "ask", "fail": "fail"}
     return written.get(about.in_doubt, "ask" if about.kind == "actuator" else "retry")
+
+
+def is_question(result: ResultEntry) -> bool:
+    """Tell whether a policy has left the answer to a person."""
+    return any(step["type"] == QUESTION for step in result.steps)
 
 
 def has_timed_out(result: ResultEntry) -> bool:

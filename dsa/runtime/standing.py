@@ -13,8 +13,8 @@ from dsa.declarations import OUTSIDE
 from dsa.meaning import accepted_events
 from dsa.runtime.call_tree import call_named
 from dsa.runtime.intents import Intent
-from dsa.runtime.ledger import CallEntry, DecidedEntry, EventEntry, RefusalEntry, ResultEntry, ResumedEntry
-from dsa.runtime.recovery import InFlight, Unfinished, asked_calls, handling_of, unfinished
+from dsa.runtime.ledger import CallEntry, DecidedEntry, EffectEntry, EventEntry, RefusalEntry, ResultEntry, ResumedEntry
+from dsa.runtime.recovery import InFlight, Unfinished, asked_calls, handling_of, is_question, unfinished
 from dsa.runtime.run import Run, place_of
 
 Kind = Literal["finished", "waiting", "in doubt", "stopped", "cut off", "under way"]
@@ -69,15 +69,33 @@ def asked_keys(run: Run, asked: Sequence[Intent]) -> dict[str, str]:
 
 
 def outside_events(run: Run) -> tuple[str, ...]:
-    """Give the events from outside that have rows where the run is, sorted."""
-    named = run.machine.event_named
+    """Give the events that people may send where the run is: those from outside that have rows, and the answers of effects that are left to people. Sorted."""
+    named, asked = run.machine.event_named, asked_of_people(run)
     accepted = accepted_events(run.machine, run.configuration.state)
-    return tuple(event for event in accepted if event in named and named[event].origin == OUTSIDE)
+    sent = (event for event in accepted if event in named and named[event].origin in {OUTSIDE, *asked})
+    return tuple(event for event in sent if not event.endswith(".failed"))
 
 
 def places(run: Run) -> dict[str, str]:
-    """Return the outside events that a run waits for, each with its place, sorted by event."""
-    return {event: str(place_of(run, event)) for event in outside_events(run)}
+    """Return the events that a run waits for, each with its place, sorted by event. Of an answer that is its effect's key."""
+    asked, named = asked_of_people(run), run.machine.event_named
+    waited = ((event, asked.get(named[event].origin)) for event in outside_events(run))
+    return {event: key or str(place_of(run, event)) for event, key in waited}
+
+
+def asked_of_people(run: Run) -> dict[str, str]:
+    """Return the outstanding effects whose policies have left the answer to a person, with their keys."""
+    open_keys = {key: effect for effect, key in run.keys.items()}
+    found: dict[str, str] = {}
+    for entry in reversed(run.ledger) if open_keys else ():
+        if type(entry) is ResultEntry and entry.key in open_keys:
+            effect = open_keys.pop(entry.key)
+            found |= {effect: entry.key} if is_question(entry) else {}
+        elif type(entry) is EffectEntry:
+            open_keys.pop(entry.key, None)
+        if not open_keys:
+            break
+    return found
 
 
 def _take_ups(run: Run) -> int:

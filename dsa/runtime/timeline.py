@@ -73,7 +73,7 @@ class Refused:
 
 
 def refused_from_outside(run: Run, since: int) -> tuple[Refused, ...]:
-    """Give the events from outside that a run has refused; `since` is the first entry that is looked at."""
+    """Give the events from outside, and the answers of people, that a run has refused; `since` is the first entry that is looked at."""
     state, found = start(run.machine).state, list[Refused]()
     for position, entry in enumerate(run.ledger):
         if isinstance(entry, RowEntry):
@@ -81,7 +81,8 @@ def refused_from_outside(run: Run, since: int) -> tuple[Refused, ...]:
         elif isinstance(entry, RefusalEntry) and position > since:
             event = run.ledger[position - 1]
             assert isinstance(event, EventEntry), "a refusal stands behind its event"
-            found += [Refused(event, entry, state)] if event.key is None and event.source is None else []
+            is_sent = event.source is None and (event.key is None or event.at is not None)
+            found += [Refused(event, entry, state)] if is_sent else []
     return tuple(found)
 
 

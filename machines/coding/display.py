@@ -163,8 +163,9 @@ class Display:
 
     def can_be_sent(self, directory: Path) -> None:
         """Say how leave is given: for this call alone, by the place of the question."""
-        named = directory.with_name(f"{directory.name}@{self._place}")
-        self.say(f"let it happen: {pasted('send', named, 'permitted')}; or: permitted always, denied WHY")
+        self.say(
+            f"let it happen: {pasted('send', directory, 'permitted', at=str(self._place))}; or: permitted always, denied WHY"
+        )
 
     def _line(self, text: str, style: str) -> None:
         self.end()

@@ -82,7 +82,7 @@ class Session(Generic[T]):
 
     def tell_soon(self, occurrence: Occurrence) -> None:
         """Tell the run an event without waiting, from the event loop's thread; it is taken when its turn comes."""
-        self._handle.tell(occurrence)
+        self._handle.offer(occurrence).add_done_callback(lambda became: became.cancelled() or became.exception())
 
     async def drive(self, *occurrences: Occurrence) -> None:
         """Tell the run events, and wait until it rests. Raises StoppedError when a fault of ours has stopped it; the ledger keeps it."""

@@ -27,7 +27,7 @@ from dsa.testing.simulation.faults import Fault, Triple
 from dsa.testing.simulation.loop import SpinningError, Time
 from dsa.testing.simulation.mishaps import Mishaps
 from dsa.testing.simulation.oracles import Violation
-from dsa.testing.simulation.plan import plan_of
+from dsa.testing.simulation.plan import Plan, plan_of
 from dsa.testing.simulation.process import KilledError, Process, Said, Surroundings
 from dsa.testing.simulation.strikes import Strikes
 from dsa.testing.simulation.subject import RUN, Subject
@@ -288,7 +288,7 @@ class Story:
             known = facts.machine.answers.get(intent.effect, ())
             said: str = "retry"
             if deeds.happened[intent.key]:
-                said = self._answer_of(intent.effect, known) if known else "done"
+                said = _answer_of(self.plan, facts, intent.effect, known) if known else "done"
             count = len(deeds.decided.setdefault(intent.key, []))
             if intent.effect in facts.machine.failures_handled and self.plan.chance.happens(25, intent.key, count):
                 said = "fail"
@@ -300,13 +300,15 @@ class Story:
             self.tell(f"somebody says of {intent.effect} {intent.key} in doubt: {said}")
         return Said((), decided, answers)
 
-    def _answer_of(self, effect: str, known: Sequence[str]) -> str:
-        """Give the answer that an effect has given: what is intended, where it may be."""
-        intended = self.plan.intended(self.facts.position, self.facts.configuration)
-        if intended is not None and intended.event in known:
-            return intended.event
-        self.facts.deeds.unplanned = True
-        return self.plan.chance.one_of(known, "answer", effect, self.facts.position)
+
+def _answer_of(plan: Plan, facts: Facts, effect: str, known: Sequence[str]) -> str:
+    """Give the answer that an effect has given: what is intended, where it may be."""
+    intended = plan.intended(facts.position, facts.configuration)
+    if intended is not None and intended.event in known:
+        return intended.event
+    facts.deeds.unplanned = True
+    answer: str = plan.chance.one_of(known, "answer", effect, facts.position)
+    return answer
 
 
 def forget(story: Story) -> None:

@@ -16,7 +16,7 @@ from dsa.meaning import Occurrence
     ("after 2s", "resting", "has no timer"),
 ])  # fmt: skip
 def test_only_events_from_outside_can_be_sent(event, source, said):
-    machine, reader = begun().machine, FromOutside(Bindings({}))
+    run, reader = begun(), FromOutside(Bindings({}))
     with pytest.raises(OccurrenceError, match=said):
-        reader.read(machine, Occurrence(event, source=source))
-    assert reader.read(machine, Occurrence("order")) == Occurrence("order")
+        reader.read(run, Occurrence(event, source=source))
+    assert reader.read(run, Occurrence("order")) == Occurrence("order")
