@@ -19,6 +19,7 @@ from dsa.runs.folder import PART_WAITS, accepted_artifacts
 from dsa.runs.one_policy import answer_text, calls_of_policy, steps_given
 from dsa.runs.record import RunRecord
 from dsa.runs.runs import Runs
+from dsa.runs.summary import BY_THE_STORE
 from dsa.runtime.call_tree import call_named
 from dsa.runtime.content import Artifact
 from dsa.runtime.intents import Intent
@@ -82,7 +83,7 @@ class RunReport:
 
     def _waits(self) -> dict[str, Any]:
         """Return what a waiting run waits for: events from outside with their places, and when the next timer is due."""
-        if self.run is None or self.kind != "waiting":
+        if self.run is None or self.kind not in {"waiting", "due"}:
             return {"waits_for": {}, "due_ms": None}
         return {"waits_for": places(self.run), "due_ms": min(self.run.timers.values(), default=None)}
 
@@ -97,7 +98,7 @@ class RunReport:
         entries = () if self.run is None else self.run.ledger
         redacted = [] if self.run is None else redacted_attempts(self.run)
         judged = None
-        if self.run is not None and self.folder is not None and self.kind == "waiting":
+        if self.run is not None and self.folder is not None and self.kind in {"waiting", "due"}:
             judged = to_judge(self.run, self.folder)
         return {
             "attempts": [_attempt(entry) for entry in entries if isinstance(entry, VerdictEntry)],
@@ -136,8 +137,9 @@ def recorded_report(runs: Runs, record: RunRecord) -> RunReport:
     """Return the report of a run as it is recorded."""
     assert runs.root is not None, "commands keep their runs in a folder"
     run, standing = record.run, record.standing
+    status = runs.summary(run.run_id).at(runs.now_ms()).status
     return RunReport(
-        standing.kind,
+        status if status in BY_THE_STORE else standing.kind,
         run=run,
         folder=runs.root / run.run_id,
         failure=_failure(run, standing),

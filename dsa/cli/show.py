@@ -78,7 +78,9 @@ def command(run: str, root: str, form: str | None, after: int, *, json_wanted: b
     elif form is None:
         with faults_told(folder):
             record = machine_record(recorded)
-        for line in story(record, folder, after=after):
+        with opened(folder) as runs:
+            found = runs.summary(recorded.run).at(runs.now_ms())
+        for line in story(record, folder, found, after=after):
             say(line)
     else:
         for line in _lines(recorded, folder, form, after):

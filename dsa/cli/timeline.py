@@ -16,11 +16,12 @@ from dsa.cli.step_lines import SHORT_DIGEST, error_text, shortened, step_text, t
 from dsa.expr import show_value
 from dsa.runs.one_policy import calls_of_policy
 from dsa.runs.record import RunRecord
-from dsa.runs.summary import summary_of_record
+from dsa.runs.summary import BY_THE_STORE, summary_of_record
 from dsa.runtime import ledger
 from dsa.runtime.artifacts import short_id
 from dsa.runtime.call_tree import POLICY, call_key
 from dsa.runtime.intents import Intent, Intents
+from dsa.runtime.journal import RunSummary
 from dsa.runtime.recovery import InFlight, asked_calls, handling_of, is_question, unfinished
 from dsa.runtime.run import Run
 from dsa.runtime.standing import asked_keys, outside_events, places
@@ -36,8 +37,10 @@ _DECIDED = {"retry": "has not happened", "done": "has happened", "fail": "has fa
 _WORDS = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}
 
 
-def story(record: RunRecord, root: Path, *, after: int = 0) -> Iterator[str]:
+def story(record: RunRecord, root: Path, found: RunSummary, *, after: int = 0) -> Iterator[str]:
     """Tell a run from the entry after this one to how it stands now; of a long one the next page, and the command for what follows.
+
+    `found` is how it stands by the clock and by its inbox.
 
     Of a run of a policy this is who has resumed it, and the whole tree of its calls.
     """
@@ -49,7 +52,7 @@ def story(record: RunRecord, root: Path, *, after: int = 0) -> Iterator[str]:
             yield _resumed(attrs.evolve(entry, effects=()), Intents())
     yield from ["", *happened] if happened else []
     yield ""
-    yield from now(record, root)
+    yield from now(record, root, found)
 
 
 def _page(record: RunRecord, root: Path, after: int) -> Iterator[str]:
@@ -219,11 +222,12 @@ def due(deadline_ms: int) -> str:
 # -- how it stands ----------------------------------------------------------------------------------------------------
 
 
-def now(record: RunRecord, root: Path) -> Iterator[str]:
+def now(record: RunRecord, root: Path, found: RunSummary) -> Iterator[str]:
     """Say how a run stands, what it waits for, what is in doubt and how to decide it."""
+    stands = found if found.status in BY_THE_STORE else summary_of_record(record)
     run, standing, directory = record.run, record.standing, root / record.run.run_id
     facts = [
-        ("now", how(summary_of_record(record))),
+        ("now", how(stands)),
         ("state", run.configuration.state),
         ("values", show_values(run.values.items())),
     ]
@@ -242,7 +246,7 @@ def now(record: RunRecord, root: Path) -> Iterator[str]:
         ("timer", f"{event} of {source}, due {due(deadline_ms)}")
         for (source, event), deadline_ms in standing.left.timers.items()
     ]
-    if standing.kind in {"stopped", "cut off"}:
+    if standing.kind in {"stopped", "cut off"} or stands.status == "interrupted":
         facts.append(("go on", line("resume", directory)))
     if standing.kind == "waiting":
         facts += [("send", send_line(run, directory))] if outside_events(run) else []

@@ -69,7 +69,8 @@ class Driver:
     `commands` are what `begin` gave beside the run. `left` is what a run that was cut off has left to do, `session` says who goes on with it, and with
     which model, module and budget. `limits` are its budget. Every entry goes to the `journal`. `observe` is called with the entries of each commit once they
     are durable, first with those that the run comes with; `on_rest` whenever nothing but timers is under way; `on_text` with the keys of calls and the
-    pieces of text that they show; `on_fault` with what users' code has raised: where, and its traceback.
+    pieces of text that they show; `on_fault` with what users' code has raised: where, and its traceback;
+    `on_ring` when a timer rings, to hand over the messages that wait.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Driver:
         on_rest: Callable[[], None] | None = None,
         on_text: Callable[[str, str], None] | None = None,
         on_fault: Callable[[str, str], None] | None = None,
+        on_ring: Callable[[], None] | None = None,
     ) -> None:
         self.run = run
         self._guards = binding.guards
@@ -99,12 +101,13 @@ class Driver:
         self._performer = Performer(self, binding, self._artifacts, self.clock, meter)
         self._journal = journal
         self._observe, self._on_rest, self._on_text, self._on_fault = observe, on_rest, on_text, on_fault
+        self._on_ring = on_ring
         self._saved = 0 if left is None else len(run.ledger)
         self._left, self._session = left or Unfinished(), None if left is None else session or ResumedEntry()
         self._inbox: deque[News] = deque()
         self._commands = commands
         self._news = asyncio.Event()
-        self._under_way = UnderWay(self.clock, lambda rung: self._tell(News(rung)), self._break)
+        self._under_way = UnderWay(self.clock, self._rung, self._break)
         self._failure: Failure | None = None
         self._broken: BaseException | None = None
         self._will_save = self._is_away = False
@@ -238,6 +241,16 @@ class Driver:
     def _tell(self, news: News) -> None:
         self._inbox.append(news)
         self._news.set()
+
+    def _rung(self, rung: Occurrence) -> None:
+        """Take a timer that rings, behind the messages that were posted before it was due: they are asked for now."""
+        due_ms, known = self.run.timers.get((rung.source or "", rung.event), 0), len(self._inbox)
+        if self._on_ring is not None:
+            self._on_ring()
+        handed = [self._inbox.pop() for _ in range(len(self._inbox) - known)][::-1]
+        behind = [each for each in handed if (each.since_ms or 0) > due_ms]
+        for each in (*(each for each in handed if each not in behind), News(rung), *behind):
+            self._tell(each)
 
     async def _receive(self, news: News) -> None:
         """Feed one occurrence; an answer or a timer that the table does not take stops the run."""

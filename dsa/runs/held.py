@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -19,7 +20,7 @@ from dsa.runs.setup import Setup, Source
 from dsa.runs.summary import SummaryJournal
 from dsa.runs.watchers import Watchers
 from dsa.runtime.intents import Intent
-from dsa.runtime.journal import Journal, MessagesWaitError, Recorded
+from dsa.runtime.journal import Journal, MessagesWaitError, Recorded, StoreError
 from dsa.runtime.ledger import Entry, ResumedEntry
 from dsa.runtime.moment import Moment, OnMoment, Piece
 from dsa.runtime.recovery import Unfinished, unfinished
@@ -94,7 +95,14 @@ class HeldRun:
             on_rest=self._waits_for_timers,
             on_text=lambda key, text: self._watchers.show(Piece(self.id, key, text)),
             on_fault=self._faulted,
+            on_ring=self._look_into_inbox,
         )
+
+    def _look_into_inbox(self) -> None:
+        """Hand over what was posted before a timer rang."""
+        if self._setting.inbox is not None:
+            with suppress(StoreError):  # whoever drives the run meets it when the timer is written, and says so
+                self.take_messages()
 
     def _faulted(self, where: str, traceback: str) -> None:
         """Keep what users' code has raised in the run's folder, and log it."""

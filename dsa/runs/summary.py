@@ -31,6 +31,8 @@ _LONGEST_ABOUT = 240
 #: A run's first event is among this many entries that it begins with.
 _FIRST = 4
 _CUT_OFF = Standing("cut off", Unfinished())
+#: How a run may stand that its ledger does not say: by the clock or its inbox, and by who has stopped it.
+BY_THE_STORE = frozenset({"due", "interrupted"})
 
 
 class SummaryJournal:

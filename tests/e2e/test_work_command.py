@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -240,3 +241,78 @@ def test_two_workers_of_which_one_is_killed_do_every_run_once(desk):
             results = [entry for entry in opened.entries(run) if type(entry).__name__ == "ResultEntry"]
             assert len(results) == 1
     assert sum(paid.values()) <= 60 + 16  # what the killed one had under way was done again: `in doubt` says so
+
+
+#: A worker whose clock is as many milliseconds ahead as its first argument says.
+WORKER = """
+import asyncio, sys, dsa
+from dsa.edge.clock import MonotonicClock
+
+class Off(MonotonicClock):
+    def wall_ms(self):
+        return super().wall_ms() + int(sys.argv[1])
+
+async def main():
+    async with dsa.open_runs(".dsa", clock=Off()) as runs:
+        print("ready", flush=True)
+        async for _ in dsa.Worker(runs).take_up(once=False):
+            pass
+
+asyncio.run(main())
+"""
+
+
+def off_worker(ahead_ms):
+    return subprocess.Popen([sys.executable, "-c", WORKER, str(ahead_ms)], stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize(
+    ("count", "seed"), [(40, 0), *(pytest.param(200, seed, marks=pytest.mark.full) for seed in (1, 2, 3))]
+)
+def test_workers_whose_clocks_are_a_minute_apart_do_every_run_once(desk, count, seed):
+    """Half of the runs have a message, the others an overdue timer; of three workers one is killed at any time."""
+    approved, chance = desk(count // 2), random.Random(seed)
+    desk(count - count // 2, wait="1s")
+    post(*approved)
+    workers = [off_worker(ahead_ms) for ahead_ms in (0, 60_000, -60_000)]
+    try:
+        for each in workers:
+            assert each.stdout.readline() == "ready\n"
+        time.sleep(chance.uniform(0, 0.5 + count / 100))
+        workers[chance.randrange(3)].kill()
+        until({"refunded": count // 2, "lapsed": count - count // 2})
+    finally:
+        for each in workers:
+            each.kill()
+            each.wait()
+            each.stdout.close()
+    with dsa.open_runs(".dsa") as opened:
+        for run in [each.run for each in asyncio.run(opened.list())]:
+            events = [entry.event for entry in opened.entries(run) if type(entry).__name__ == "EventEntry"]
+            assert events in (["asked", "approved", "paid"], ["asked", "after 1s"]), run
+
+
+def test_show_says_what_only_the_store_knows(desk):
+    (overdue,) = desk(1, wait="1s")
+    (posted,) = desk(1)
+    post(posted)
+    (stopped,) = desk(1)
+    with subprocess.Popen(
+        [DSA, "send", stopped, "approved", "--quiet"], stdout=subprocess.PIPE, env={**os.environ, "DOING": "waits"}
+    ) as process:
+        assert process.stdout.readline() == b"paying\n"
+        process.send_signal(signal.SIGINT)
+    time.sleep(1)
+    for run, word, told in (
+        (overdue, "due", "due: after 1s"),
+        (posted, "due", "due: a message is in its inbox"),
+        (stopped, "interrupted", "interrupted"),
+    ):
+        shown = subprocess.run([DSA, "show", run], capture_output=True, text=True, check=False).stdout
+        assert re.search(rf"^now +{told}", shown, re.MULTILINE), shown
+        assert (
+            json.loads(
+                subprocess.run([DSA, "show", run, "--json"], capture_output=True, text=True, check=False).stdout
+            )["kind"]
+            == word
+        )

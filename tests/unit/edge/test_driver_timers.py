@@ -5,8 +5,13 @@ import asyncio
 import pytest
 from hands import HOLES, TWO_AT_ONCE, Hands, driver_of, finish, refusals
 
+from dsa.edge.binding import Bindings
+from dsa.edge.driver import Driver
+from dsa.lang import loads
 from dsa.meaning import Occurrence
+from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.ledger import EventEntry
+from dsa.runtime.run import begin
 from dsa.testing.doubles import StillClock
 
 
@@ -106,3 +111,50 @@ def test_what_breaks_a_task_of_the_driver_ends_its_drive(events, times):
             await asyncio.wait_for(driver.drive(*map(Occurrence, events)), 20)
 
     finish(play())
+
+
+ASKING = loads("""# asking
+## Events
+| event | from |
+| - | - |
+| approved | outside |
+## States
+| state | kind |
+| - | - |
+| asking | initial |
+| paid | final |
+| lapsed | |
+## Transitions
+| source | event | target |
+| - | - | - |
+| asking | approved | paid |
+| asking | after 10s | lapsed |
+| lapsed | approved | = |
+""")
+
+
+@pytest.mark.parametrize(("posted_s", "state"), [(9.9, "paid"), (10.0, "paid"), (10.1, "lapsed")])
+def test_what_was_posted_before_a_timer_was_due_is_taken_before_it_rings(posted_s, state):
+    """Whoever looks into the inbox only now and then looks once more before a timer rings."""
+
+    async def play():
+        clock = StillClock()
+        run, commands = begin(ASKING, "r", at_ms=clock.wall_ms())
+        begun_ms = clock.wall_ms()
+
+        def look():
+            driver.hand(Occurrence("approved"), posted_ms=begun_ms + round(posted_s * 1000))
+
+        driver = Driver(run, Bindings({}), MemoryArtifacts(), commands=commands, clock=clock, on_ring=look)
+        driving = asyncio.create_task(driver.drive())
+        await clock.settle()
+        await clock.advance(10)
+        await clock.settle()
+        driving.cancel()
+        return driver.run
+
+    run = finish(play())
+    assert run.configuration.state == state
+    assert [entry.event for entry in run.ledger if isinstance(entry, EventEntry)] == (
+        ["approved"] if state == "paid" else ["after 10s", "approved"]
+    )
