@@ -22,6 +22,7 @@ import runtime
 import sandboxed
 import simulation
 import streams
+import waiting
 import working
 from documents import slowest
 from markdown_it import MarkdownIt
@@ -170,6 +171,7 @@ if __name__ == "__main__":
         *sandboxed.BENCHES,
         *streams.BENCHES,
         *chatting.BENCHES,
+        *waiting.BENCHES,
         *working.BENCHES,
     ):
         if not sys.argv[1:] or bench.__name__ in sys.argv[1:]:

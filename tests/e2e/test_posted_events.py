@@ -1,5 +1,6 @@
 """Events for a run that another process has: they go to its inbox, and their sender is told what became of them."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -123,3 +124,70 @@ def test_event_that_holder_does_not_take_waits_in_inbox(held, send, tmp_path):
     assert (ended["run"], ended["state"]) == (told["run"], "closing")  # the first one was taken when it came to it
     with open_runs(tmp_path / ".dsa") as runs:
         assert runs.delivery(told["posted"]).reason == "late"
+
+
+TWICE = """# twice
+
+## Events
+| event    | from    |
+| -------- | ------- |
+| go       | outside |
+| approved | outside |
+
+## States
+| state  | kind    |
+| ------ | ------- |
+| idle   | initial |
+| first  |         |
+| second |         |
+| done   | final   |
+
+## Transitions
+| source | event    | target |
+| ------ | -------- | ------ |
+| idle   | go       | first  |
+| first  | approved | second |
+| second | approved | done   |
+"""
+SENDER = """
+import asyncio, sys, dsa
+
+async def main():
+    async with dsa.open_runs(".dsa") as runs:
+        print("ready", flush=True)
+        input()
+        for run in sys.argv[1:]:
+            became = await runs.send(run, "approved", at="1", patience_s=60)
+            became = became.outcome if isinstance(became, dsa.Posted) else became
+            print(getattr(became, "reason", "") or "taken", flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("count", [10, pytest.param(100, marks=pytest.mark.full)])
+def test_of_two_processes_that_answer_one_question_at_once_one_is_taken_and_one_is_late(tmp_path, count):
+    (tmp_path / "twice.md").write_text(TWICE, encoding="utf-8")
+
+    async def begun():
+        async with open_runs(tmp_path / ".dsa") as runs:
+            handles = [await runs.start(str(tmp_path / "twice.md"), "x") for _ in range(count)]
+            for handle in handles:
+                await handle.rest()
+        return [handle.id for handle in handles]
+
+    ids = asyncio.run(begun())
+    senders = [
+        subprocess.Popen(
+            [sys.executable, "-c", SENDER, *ids], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    assert [each.stdout.readline() for each in senders] == ["ready\n"] * 2
+    for each in senders:
+        each.stdin.write("\n")
+        each.stdin.flush()
+    said = [each.communicate(timeout=120)[0].splitlines() for each in senders]
+    assert [sorted(pair) for pair in zip(*said, strict=True)] == [["late", "taken"]] * count
+    with open_runs(tmp_path / ".dsa") as runs:
+        assert {runs.get(run).run.configuration.state for run in ids} == {"second"}
