@@ -2,13 +2,16 @@
 
 import asyncio
 import json
+import random
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from dsa import open_runs
+from dsa.meaning import Occurrence
 from dsa.runtime.ledger import EventEntry
 
 DSA = Path(sys.executable).with_name("dsa")
@@ -191,3 +194,58 @@ def test_of_two_processes_that_answer_one_question_at_once_one_is_taken_and_one_
     assert [sorted(pair) for pair in zip(*said, strict=True)] == [["late", "taken"]] * count
     with open_runs(tmp_path / ".dsa") as runs:
         assert {runs.get(run).run.configuration.state for run in ids} == {"second"}
+
+
+HOLDER = """
+import asyncio, sys, dsa
+
+async def main():
+    async with dsa.open_runs(".dsa") as runs:
+        handles = [await runs.start("talk.md", "x", bindings="slow.py") for _ in range(int(sys.argv[1]))]
+        print(*(handle.id for handle in handles), flush=True)
+        await asyncio.sleep(3600)
+
+asyncio.run(main())
+"""
+SLOW = """
+import asyncio, pathlib, dsa
+
+@dsa.answering("heard")
+async def listen(action, context):
+    while not pathlib.Path("over").exists():
+        await asyncio.sleep(0.05)
+    return [dsa.event_step("listen", "heard")]
+
+effects = {"listen": listen}
+"""
+
+
+@pytest.mark.parametrize(("count", "times"), [(20, 2), pytest.param(25, 16, marks=pytest.mark.full)])
+def test_a_holder_that_is_killed_while_messages_come_loses_none_and_takes_none_twice(tmp_path, count, times):
+    """Killed at any moment between a message's posting and the commit that takes it; another process goes on with what is left."""
+    (tmp_path / "talk.md").write_text(TALK, encoding="utf-8")
+    (tmp_path / "slow.py").write_text(SLOW, encoding="utf-8")
+    chance, posted, taken_before = random.Random(count), {}, 0
+    for _ in range(times):
+        with subprocess.Popen(
+            [sys.executable, "-c", HOLDER, str(count)], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+        ) as holder:
+            ids = holder.stdout.readline().split()
+            killer = threading.Timer(chance.uniform(0.005, 0.1), holder.kill)
+            killer.start()
+            with open_runs(tmp_path / ".dsa") as runs:
+                posted |= {run: runs.post(run, Occurrence("approved"), "1") for run in ids}
+            killer.join()
+        with open_runs(tmp_path / ".dsa") as runs:
+            taken_before += sum(runs.delivery(posted[run]) is not None for run in ids)
+    (tmp_path / "over").touch()
+    done = subprocess.run([DSA, "work", "--once", "--quiet"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    with open_runs(tmp_path / ".dsa") as runs:
+        for run, message in posted.items():
+            events = [entry.event for entry in runs.entries(run) if isinstance(entry, EventEntry)]
+            assert (events.count("approved"), runs.get(run).run.outcome) == (1, "granted"), events
+            assert runs.delivery(message).reason == ""
+    assert times == 2 or 0 < taken_before < len(posted), (
+        "the holder was killed before it took any, or after it took all"
+    )
