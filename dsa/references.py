@@ -14,7 +14,6 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
 _WORDS = re.compile(rf"(?P<all>all\s+)?(?P<name>{_NAME})(?P<optional>\?)?(?:\s+since\s+(?P<since>{_NAME}))?")
 #: A brace written twice, or a placeholder with its words; what else stands in braces is text.
 PLACEHOLDER = re.compile(rf"\{{\{{|\}}\}}|\{{((?:all\s+)?{_NAME}\??(?:\s+since\s+{_NAME})?)\}}")
-FORMS = "write found, found.order, found? or found since question, after 'all' for a list of them"
 
 
 class UnreadableReferenceError(ValueError):
@@ -50,12 +49,19 @@ def read_reference(text: str, events: Collection[str]) -> Reference:
     """Read a reference. Of a dotted name as much as names an event does so, the rest is a path. Raises UnreadableReferenceError."""
     match = _WORDS.fullmatch(text.strip())
     if match is None:
-        raise UnreadableReferenceError(f"'{text}' names no data of an event", FORMS)
+        raise UnreadableReferenceError(f"'{text}' names no data of an event", _forms(events))
     event, path = _split(match["name"], events)
     since = match["since"]
     if since is not None and since not in events:
         raise _unknown(since, events)
     return Reference(event, path, since, match["optional"] is not None, match["all"] is not None)
+
+
+def _forms(events: Collection[str]) -> str:
+    """Give a hint with the reader's own events, where there are any."""
+    named = sorted(event for event in events if not event.endswith(".failed")) or ["found", "asked"]
+    one, other = named[0], named[-1]
+    return f"write {one}, {one}.part, {one}? or {one} since {other}, after 'all' for a list of them"
 
 
 def _split(name: str, events: Collection[str]) -> tuple[str, tuple[str, ...]]:

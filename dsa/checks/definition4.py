@@ -45,7 +45,9 @@ def _row(
     if why:
         names = ", ".join(update.variable for update in assigned)
         message = f"workflow state ({names}) is set although {why} (Definition 4)"
-        hint = "write g.passed in the condition, make it an environment variable, or take it back with 'revoke'"
+        judges = sorted(guards_read(row.condition)) or [g.name for g in machine.guards if row.event in g.judges]
+        passed = f"write {judges[0]}.passed in the condition" if judges else "ask for a verdict in the condition"
+        hint = f"{passed}, make {assigned[0].variable} an environment variable, or take it back with 'revoke {assigned[0].variable}'"
         yield Diagnostic("DSA210", "error", message, place(assigned[0].span, cell(row, "update")), hint)
 
 

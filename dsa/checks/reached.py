@@ -85,7 +85,8 @@ def _impossible(exploration: Exploration, witness: Witness) -> Diagnostic:
             return Diagnostic("DSA306", "error", message, cell(rows[0], "update"), hint)
         case _:
             message = f"{witness.refusal.message} when {state} on {what} emits it again{where}"
-            hint = "write 'cancel EFFECT' before it, or wait for its answer"
+            effect = witness.refusal.message.split()[0]
+            hint = f"write 'cancel {effect}' before it, or wait for its answer"
             return Diagnostic("DSA307", "error", message, _second_emission(exploration, witness), hint)
 
 

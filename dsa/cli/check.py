@@ -117,19 +117,24 @@ def command(
     options = _Options(parse_parameters(parameters) or None, strict, max_states, time_limit, traces, module)
     checked = []
     for file in files:
-        found = _checked(file, options)
-        checked.append(found)
-        if found.fault is not None:
-            click.echo(str(found.fault), err=True)
-        elif not json_wanted and not sarif_wanted:
-            tell(file, found.reading, found.report, traces=traces)
-            _tell_bound(found, module)
-        _save(found, folder, certificate, itf=itf)
+        checked.append(_checked(file, options))
+        _tell(checked[-1], options, is_for_people=not json_wanted and not sarif_wanted)
+        _save(checked[-1], folder, certificate, itf=itf)
     if json_wanted or sarif_wanted:
         each = [(c.file, c.reading, c.report, c.fault, c.unbound) for c in checked]
         part = _part("as_json")
         tell_json(part.as_sarif(each) if sarif_wanted else part.as_json(each))
     sys.exit(max(found.code(strict=strict) for found in checked))
+
+
+def _tell(found: _Checked, options: _Options, *, is_for_people: bool) -> None:
+    """Print what was found in a file, or why it cannot be read."""
+    if found.fault is not None:
+        click.echo(str(found.fault), err=True)
+    elif is_for_people:
+        tell(found.file, found.reading, found.report, traces=options.traces)
+        if options.module is not None and found.report is not None:
+            click.echo(found.unbound or f"{found.file}: {options.module} binds all that it needs")
 
 
 def _require_sense(files: tuple[str, ...], certificate: str | None, *, json_wanted: bool, sarif_wanted: bool) -> None:
@@ -189,13 +194,6 @@ def _unbound(file: str, machine: Machine, module: str | None) -> str:
     except DsaError as fault:
         return str(fault)
     return ""
-
-
-def _tell_bound(found: _Checked, module: str | None) -> None:
-    """Print whether a module binds all names."""
-    if module is None or found.report is None:
-        return
-    click.echo(found.unbound or f"{found.file}: {module} binds all that it needs")
 
 
 def _part(name: str) -> ModuleType:

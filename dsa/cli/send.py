@@ -92,8 +92,7 @@ def command(
         sys.exit(posted)
     performed = go_on(record, folder, attrs.evolve(said, sent=()) if is_elsewhere else said, Manner(options, take))
     refused = refused_from_outside(performed.rest.run, len(record.recorded.entries))
-    _say_refused(refused)
-    _say_what_is_asked(refused, performed.rest.run, performed.directory)
+    _say_refused(refused, performed.rest.run, performed.directory)
     if performed.rest.in_doubt and not key:
         click.echo(f"{event} was not sent: first it has to be said what became of what is in doubt", err=True)
     tell(performed, terminal(), json_wanted=options.json_wanted, refused=refused)
@@ -123,14 +122,15 @@ def _post(record: RunRecord, root: Path, said: Said, options: RunOptions, timeou
         say(f"{sent.event} is posted, not taken yet: {report.holder} has the run")
     elif not refused:
         say(f"{sent.event} was taken: the run is in {outcome.state}")
-    _say_refused(refused)
-    _say_what_is_asked(refused, run.run, root / run_id)
+    _say_refused(refused, run.run, root / run_id)
     return code
 
 
-def _say_what_is_asked(refused: Iterable[Refused], run: Run, directory: Path) -> None:
-    """Say what to do for who has answered a question that is not asked any more."""
+def _say_refused(refused: Iterable[Refused], run: Run, directory: Path) -> None:
+    """Say why events were refused, and what to do for who has answered a question that is not asked any more."""
     for each in refused:
+        where = f" in {each.state}" if each.state else ""
+        click.echo(f"{each.event.event}{where} was {refusal_text(each.refusal)}", err=True)
         name, at = each.event.event, each.event.at or each.event.key
         if each.refusal.reason != "late" or at is None:
             continue
@@ -141,12 +141,6 @@ def _say_what_is_asked(refused: Iterable[Refused], run: Run, directory: Path) ->
             answer = line("send", directory, name, at=now)
             told = f"{name} answered question {at}, and question {now} is asked now: look at it ({line('show', directory)}), and answer with {answer}"
         click.echo(told, err=True)
-
-
-def _say_refused(refused: Iterable[Refused]) -> None:
-    for each in refused:
-        where = f" in {each.state}" if each.state else ""
-        click.echo(f"{each.event.event}{where} was {refusal_text(each.refusal)}", err=True)
 
 
 def _data(text: str | None, written: str | None) -> Any:  # noqa: ANN401  (JSON)
