@@ -11,9 +11,9 @@ import attrs
 from dsa.words import closest, nearest
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
-_WORDS = re.compile(rf"(?P<all>all\s+)?(?P<name>{_NAME})(?P<optional>\?)?(?:\s+since\s+(?P<since>{_NAME}))?")
+_WORDS = re.compile(rf"(?P<all>all[ \t]+)?(?P<name>{_NAME})(?P<optional>\?)?(?:[ \t]+since[ \t]+(?P<since>{_NAME}))?")
 #: A brace written twice, or a placeholder with its words; what else stands in braces is text.
-PLACEHOLDER = re.compile(rf"\{{\{{|\}}\}}|\{{((?:all\s+)?{_NAME}\??(?:\s+since\s+{_NAME})?)\}}")
+PLACEHOLDER = re.compile(rf"\{{\{{|\}}\}}|\{{((?:all[ \t]+)?{_NAME}\??(?:[ \t]+since[ \t]+{_NAME})?)\}}")
 
 
 class UnreadableReferenceError(ValueError):
@@ -47,7 +47,7 @@ class Reference:
 
 def read_reference(text: str, events: Collection[str]) -> Reference:
     """Read a reference. Of a dotted name as much as names an event does so, the rest is a path. Raises UnreadableReferenceError."""
-    match = _WORDS.fullmatch(text.strip())
+    match = _WORDS.fullmatch(text)
     if match is None:
         raise UnreadableReferenceError(f"'{text}' names no data of an event", _forms(events))
     event, path = _split(match["name"], events)

@@ -3,11 +3,11 @@
 Takes a machine, gives the references of a prompt, of a guard, and of each emission of an effect. It knows no run.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 
 import attrs
 
-from dsa.declarations import OUTSIDE, STAY, TIMER_PREFIX, Emit, Prompt, Transition
+from dsa.declarations import OUTSIDE, STAY, TIMER_PREFIX, Cancel, Emit, Prompt, Transition
 from dsa.errors import Span
 from dsa.expr import OUTCOMES, And, Expr, Name, Or, Verdict
 from dsa.machine import Machine, read_guards, step_of
@@ -58,11 +58,16 @@ def prompt_references(machine: Machine, step: str, effect: str) -> tuple[Referen
 
 def _referred_to(machine: Machine, step: str, prompt: Prompt) -> tuple[Reference, ...]:
     declared = machine.step_named.get(step)
-    others = {SPECIFICATION, FEEDBACK, *(name for name, _ in (declared.uses if declared else ()))}
-    texts = (prompt.system, prompt.role, prompt.constraints, prompt.task, prompt.feedback)
-    words = (match[1] for text in texts for match in PLACEHOLDER.finditer(text) if match[1])
-    found = (read_reference(each, machine.event_named) for each in words if each not in others)
-    return tuple(dict.fromkeys(found))
+    others = {SPECIFICATION, *(name for name, _ in (declared.uses if declared else ()))}
+    words = [*_words((prompt.system, prompt.role, prompt.constraints, prompt.task), others)]
+    words += _words((prompt.feedback,), {*others, FEEDBACK})
+    return tuple(dict.fromkeys(read_reference(each, machine.event_named) for each in words))
+
+
+def _words(texts: Iterable[str], others: Container[str]) -> Iterator[str]:
+    """Give the words of the placeholders in texts, but for those that stand for something else than data of events."""
+    found = (match[1] for text in texts for match in PLACEHOLDER.finditer(text) if match[1])
+    return (each for each in found if each not in others)
 
 
 def guard_uses(machine: Machine, guard: str) -> tuple[tuple[str, str, Reference], ...]:
@@ -102,15 +107,30 @@ def read_before(machine: Machine, effect: str, target: str) -> tuple[tuple[str, 
 
 
 def _of_guards(machine: Machine, effect: str, target: str) -> Iterator[tuple[str, Reference]]:
-    """Give what guards of an effect's answers read: those asked in the state that the row leads to, or, when no answer is taken there, in any."""
+    """Give what guards of an effect's answers read: those asked in the states that a run may be in before the effect is answered."""
     answers = machine.answers.get(effect, ())
-    here = any(machine.rows_for(target, answer) for answer in answers)
+    states = _while_outstanding(machine, effect, target) if answers else ()
     for answer in answers:
-        for state in (target,) if here else machine.leaves:
+        for state in states:
             for guard in read_guards(machine.rows_for(state, answer)):
                 for part, _, reference in guard_uses(machine, guard):
                     if reference.event != answer:  # a guard sees what it judges
                         yield f"guard {part}", reference
+
+
+def _while_outstanding(machine: Machine, effect: str, target: str) -> tuple[str, ...]:
+    """Give the leaves that rows lead to, from one on, while an effect is neither answered nor cancelled."""
+    over = {*machine.answers[effect], f"{effect}.failed"}
+    found, todo = {target: None}, [target]
+    while todo:
+        leaf = todo.pop()
+        for row in _rows_at(machine, leaf):
+            ends = any(isinstance(item, Cancel) and item.effect in {None, effect} for item in row.effects)
+            after = leaf if row.target == STAY else machine.entered(row.target)
+            if row.event not in over and not ends and after not in found:
+                found[after] = None
+                todo.append(after)
+    return tuple(found)
 
 
 def uses(machine: Machine) -> tuple[Use, ...]:

@@ -38,8 +38,8 @@ def _forms(use: Use) -> tuple[Form, ...]:
         return ()
     event = Name(use.reference.event, "event")
     forms: list[Form] = [OnlyAfter(use.when, event)]
-    if use.reference.since is not None:
-        forms.append(AtMost(Integer(0), use.when, (Name(use.reference.since, "event"), event)))
+    if use.reference.since not in {None, use.reference.event}:
+        forms.append(AtMost(Integer(0), use.when, (Name(str(use.reference.since), "event"), event)))
     return tuple(forms)
 
 

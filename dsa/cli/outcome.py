@@ -16,7 +16,7 @@ from dsa.cli.runner import Performed
 from dsa.cli.spent import plural, tokens_and_cost
 from dsa.cli.step_lines import shortened, step_text, text_said
 from dsa.cli.terminal import printable
-from dsa.cli.timeline import asked_text, doubts, send_line
+from dsa.cli.timeline import asked_text, doubts, questions_text, send_line
 from dsa.edge.effects import code_and_message
 from dsa.meaning import Occurrence
 from dsa.runs.folder import ERRORS
@@ -93,6 +93,7 @@ def show(performed: Performed, console: Console, *, code: bool = True) -> None:
         facts = {"run": performed.directory}
     facts |= {
         "said": _said(performed.rest),
+        "asked": questions_text(performed.rest.run),
         "final": performed.final,
         "diagram": performed.diagram,
         "errors": _errors(performed),

@@ -10,6 +10,7 @@ import click
 from click.decorators import FC
 
 from dsa.expr import Value
+from dsa.runtime.policies import canonical_value
 from dsa.words import closest
 
 _NUMBER = re.compile(r"-?[0-9]+")
@@ -81,11 +82,13 @@ def read_data(written: str, option: str = "--data") -> Any:  # noqa: ANN401  (JS
     """
     require_text(written, option)
     try:
-        return json.loads(written, parse_constant=_refuse)
+        read = json.loads(written, parse_constant=_refuse)
+        canonical_value(read)  # what is nested too deep is refused here, before anybody looks for secrets in it
     except (ValueError, RecursionError) as fault:
         if written.lstrip().startswith(("{", "[", '"')):
             raise click.UsageError(f"{option} begins as JSON and is not valid: {fault}") from fault
         return written
+    return read
 
 
 def _refuse(constant: str) -> NoReturn:

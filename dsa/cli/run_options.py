@@ -67,9 +67,9 @@ def model_named(_context: click.Context, _option: click.Parameter, model: str | 
 
 def duration_s(_context: click.Context, _option: click.Parameter, written: str) -> float:
     """Return a duration in seconds; to be used as an option's callback. Raises click.BadParameter."""
-    duration_ms = parse_duration(written)
+    duration_ms = 0 if written == "0" else parse_duration(written)
     if duration_ms is None:
-        raise click.BadParameter(f"'{written}' is not a duration; write 90s, 15m, 24h or 2d")
+        raise click.BadParameter(f"'{written}' is not a duration; write 0s, 90s, 15m, 24h or 2d")
     return duration_ms / 1000
 
 

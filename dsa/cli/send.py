@@ -1,5 +1,6 @@
 """`dsa send RUN EVENT [DATA]`: hand a waiting run an event from outside, or say what an effect in doubt was answered with."""
 
+import re
 import sys
 import time
 from collections.abc import Iterable
@@ -31,6 +32,9 @@ from dsa.runtime.run import Run
 from dsa.runtime.standing import asked_of_people, places
 from dsa.runtime.timeline import Refused, refused_from_outside
 from dsa.words import closest
+
+#: The place of a question: the number of an event, or the key of an effect.
+_PLACE = re.compile(r"[0-9]+(/[0-9]+)?")
 
 
 @click.command("send", cls=RunCommand)
@@ -76,7 +80,7 @@ def command(
     still waits there. Exit codes as of `dsa run`; 1 also when the event is refused, 2 when the machine has no
     such event.
     """
-    folder, (run, _, place) = Path(root), run.partition("@")
+    folder, (run, place) = Path(root), _parted(run)
     recorded = recorded_run(folder, run)
     occurrence = Occurrence(event, data=_data(text, data))
     record = told_record(folder, recorded)
@@ -97,6 +101,14 @@ def command(
         click.echo(f"{event} was not sent: first it has to be said what became of what is in doubt", err=True)
     tell(performed, terminal(), json_wanted=options.json_wanted, refused=refused)
     sys.exit(exit_code(performed.rest, refused))
+
+
+def _parted(run: str) -> tuple[str, str]:
+    """Part RUN@PLACE. Raises UsageError for a place that can be none."""
+    name, _, place = run.partition("@")
+    if place and not _PLACE.fullmatch(place):
+        raise click.UsageError(f"'{place}' is no place: it is a number, or the key of an effect, such as 3 or 3/1")
+    return name, place
 
 
 def _post(record: RunRecord, root: Path, said: Said, options: RunOptions, timeout_s: float) -> int | None:
@@ -139,7 +151,7 @@ def _say_refused(refused: Iterable[Refused], run: Run, directory: Path) -> None:
             told = f"nobody asks for {name} now: {line('show', directory)} says what is asked"
         else:
             answer = line("send", directory, name, at=now)
-            told = f"{name} answered question {at}, and question {now} is asked now: look at it ({line('show', directory)}), and answer with {answer}"
+            told = f"what is asked now is question {now}, not {at}: look at it ({line('show', directory)}), and answer with {answer}"
         click.echo(told, err=True)
 
 
@@ -149,6 +161,8 @@ def _data(text: str | None, written: str | None) -> Any:  # noqa: ANN401  (JSON)
         raise click.UsageError("DATA and --data are two ways to say the same: give one")
     if written is not None:
         return read_data(written)
+    if text is not None and text.lstrip().startswith(("{", "[")):
+        return read_data(text, "DATA")
     return None if text is None else require_text(text, "DATA")
 
 

@@ -119,9 +119,7 @@ def _lines(recorded: Recorded, root: Path, form: str | None, after: int) -> Iter
 def error_lines(folder: Path) -> Iterator[str]:
     """Give what users' code has raised in a run, as it was kept in its folder."""
     path = folder / ERRORS
-    yield from (
-        read_text(path).splitlines() if path.exists() else ["nothing was raised by your code, or its folder is gone"]
-    )
+    yield from (read_text(path).splitlines() if path.exists() else ["nothing was raised by your code"])
 
 
 def counter_lines(recorded: Recorded) -> Iterator[str]:

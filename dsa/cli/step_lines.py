@@ -37,7 +37,7 @@ def step_text(step: Mapping[str, Any]) -> str:
 
 def text_said(entry: ResultEntry) -> str:
     """Give the text that an effect gave beside no event: what it says to people."""
-    texts = [step["payload"].get("text") for step in entry.steps if step["type"] in {"text", "question"}]
+    texts = [step["payload"].get("text") for step in entry.steps if step["type"] == "text"]
     return "; ".join(text for text in texts if isinstance(text, str))
 
 

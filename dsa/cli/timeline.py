@@ -22,11 +22,13 @@ from dsa.runtime.artifacts import short_id
 from dsa.runtime.call_tree import POLICY, call_key
 from dsa.runtime.intents import Intent, Intents
 from dsa.runtime.journal import RunSummary
+from dsa.runtime.policies import QUESTION
 from dsa.runtime.recovery import InFlight, asked_calls, handling_of, is_question, unfinished
 from dsa.runtime.run import Run
-from dsa.runtime.standing import asked_keys, outside_events, places
+from dsa.runtime.standing import asked_keys, outside_events, places, questions
 from dsa.runtime.timeline import Happening, happenings
 from dsa.trace import show_occurrence, show_values
+from dsa.uses import uses
 
 _WIDEST = 40
 #: How many entries a page has at least, if there are as many.
@@ -176,7 +178,7 @@ def _given(entry: ledger.CallResultEntry) -> str:
 def _result(entry: ledger.ResultEntry, effect: str) -> str:
     name = f"{effect} {entry.key}"
     if is_question(entry):
-        return f"{name} asks people: {shortened(text_said(entry))}"
+        return f"{name} asks people: {shortened(question_of(entry))}"
     for step in entry.steps:
         payload = step["payload"]
         if payload.get("error") is True:
@@ -241,7 +243,7 @@ def now(record: RunRecord, root: Path, found: RunSummary) -> Iterator[str]:
     if cached:
         given = f"{cached} of {len(calls)} calls had given their steps when the run was resumed last"
         facts.append(("cached", given))
-    facts += to_do(record)
+    facts += [("asked", questions_text(run) or ""), *to_do(record)]
     facts += [
         ("timer", f"{event} of {source}, due {due(deadline_ms)}")
         for (source, event), deadline_ms in standing.left.timers.items()
@@ -283,9 +285,22 @@ def send_line(run: Run, directory: Path) -> str:
     event = next(iter(waited)) if len(waited) == 1 else "EVENT"
     asked = {place: [each for each in waited if waited[each] == place] for place in dict.fromkeys(waited.values())}
     if len(asked) == 1:
-        return f"{line('send', directory, event, at=next(iter(asked)))} [DATA]"
+        read = any(use.reference.event == event and use.reference.path for use in uses(run.machine))
+        data = "--data JSON" if read else "[DATA]"
+        return f"{line('send', directory, event, at=next(iter(asked)))} {data}"
     told = "; ".join(f"{', '.join(events)}: {place}" for place, events in asked.items())
     return f"{line('send', directory, event, at='PLACE')} [DATA]  ({told})"
+
+
+def question_of(entry: ledger.ResultEntry) -> str:
+    """Return what people are asked."""
+    return next(str(step["payload"].get("text")) for step in entry.steps if step["type"] == QUESTION)
+
+
+def questions_text(run: Run) -> str | None:
+    """Return what people are asked now, each question with its place; None when nothing is."""
+    told = [f"{entry.key} {shortened(question_of(entry))}" for entry in questions(run).values()]
+    return "; ".join(told) or None
 
 
 def asked_text(run: Run, asked: Sequence[Intent]) -> str:

@@ -264,7 +264,8 @@ class Driver:
             given = exact_already(self.run, occurrence, key) or await self._judged(occurrence, key)
         except Exception as error:  # noqa: BLE001  (guards are foreign code; one may say what it cannot say)
             said = self._secrets.text(str(error))
-            self.fault(f"a guard that judges {occurrence.event}", error)
+            if not isinstance(error, MissingDataError):
+                self.fault(f"a guard that judges {occurrence.event}", error)
             if news.answer is not None:  # the sender is told; it stops no run, however often a message is taken up
                 self._refuse(news, OccurrenceError(f"a guard that judges '{occurrence.event}' failed: {said}"))
                 return
@@ -353,7 +354,7 @@ class Driver:
 
     def fault(self, where: str, error: BaseException) -> None:
         """Keep what users' code has raised, with its traceback, for who has to mend it."""
-        text = "" if self._on_fault is None or isinstance(error, MissingDataError) else traceback_of(error)
+        text = "" if self._on_fault is None else traceback_of(error)
         if text and self._on_fault is not None:
             self._on_fault(where, self._secrets.text(text))
 

@@ -208,7 +208,8 @@ class _Builder:
 
     def _using(self, guard: GuardInterface, name: str) -> GuardInterface:
         """Give a guard what it uses of the data of events, and nothing of what others use."""
-        return UsingGuard(guard, name) if any(row.uses for row in self.machine.guards) else guard
+        uses_data = isinstance(guard, GuardInterface) and any(row.uses for row in self.machine.guards)
+        return UsingGuard(guard, name) if uses_data else guard
 
     @staticmethod
     def _brought(name: str, span: Span | None) -> Kind | None:

@@ -194,7 +194,9 @@ def events(cell: Cell, findings: Findings) -> tuple[Written, ...]:
     found: list[Written] = []
     for text, offset in _pieces(cell, ","):
         part = attrs.evolve(cell, text=text, column=cell.span(offset).column, escapes=())
-        if text.split()[:1] != ["after"]:
+        if text.split()[:1] != ["after"] and parse_duration(text):
+            findings.error("DSA107", f"'{text}' is no event", part.span(), f"a timer is written 'after {text}'")
+        elif text.split()[:1] != ["after"]:
             found += name_list(part, "an event", findings)
         elif (duration_ms := parse_duration(text.removeprefix("after").strip())) is None or duration_ms == 0:
             findings.error("DSA107", f"'{text}' is no timer", part.span(), "write after 30s; units: ms, s, m, h, d")

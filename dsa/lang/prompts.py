@@ -102,6 +102,7 @@ def require_placeholders(cell: Cell, allowed: tuple[str, ...], events: Collectio
             read_reference(name, events)
         except UnreadableReferenceError as fault:
             meant = _what_fills(fault.about, allowed, events) if fault.about else fault.hint
+            meant = f"write '{{{name.strip()}}}'" if name.strip() in {*allowed, *events} else meant
             message = f"nothing fills in the placeholder '{{{name}}}'"
             span = cell.span(match.start(), match.end())
             findings.error("DSA112", message, span, f"{meant}; a brace is written '{{{{' or '}}}}'", about=fault.about)

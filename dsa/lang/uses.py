@@ -16,9 +16,12 @@ from dsa.lang.prompts import read_prompt, require_placeholders
 from dsa.references import Reference, UnreadableReferenceError, read_reference
 from dsa.uses import SPECIFICATION
 
+#: What the parts of a step's guard judge.
+_JUDGED_IN_STEPS = "verdict"
+
 
 def with_uses(
-    guards: Iterable[Guard],
+    guards: Sequence[Guard],
     records: Sequence[Record],
     events: Collection[str],
     taken: Collection[str],
@@ -26,12 +29,17 @@ def with_uses(
 ) -> tuple[Guard, ...]:
     """Give the guards with what their rows say that they use. `taken` are the names under which guards are given artifacts."""
     rows = {record["guard"].plain: record["uses"] for record in reversed(records)}
-    found = {name: _references(cell, events, taken, findings) for name, cell in rows.items() if cell.text}
+    judged = {guard.name: guard.judges or (_JUDGED_IN_STEPS,) for guard in guards}
+    found = {
+        name: _references(cell, events, taken, judged.get(name, ()), findings)
+        for name, cell in rows.items()
+        if cell.text
+    }
     return tuple(attrs.evolve(guard, uses=found.get(guard.name, ())) for guard in guards)
 
 
 def _references(
-    cell: Cell, events: Collection[str], taken: Collection[str], findings: Findings
+    cell: Cell, events: Collection[str], taken: Collection[str], judged: Collection[str], findings: Findings
 ) -> tuple[tuple[str, Reference], ...]:
     read = []
     for name, words in cells.pair_cells(cell, ";", findings):
@@ -41,10 +49,15 @@ def _references(
             message = f"'{name}' is already the name of an artifact that a step uses"
             findings.error("DSA202", message, cell.span(), "give the data another name")
         try:
-            read.append((name, read_reference(words.text, events)))
+            reference = read_reference(words.text, events)
         except UnreadableReferenceError as fault:
             code = "DSA201" if fault.about else "DSA107"
             findings.error(code, fault.message, words.span(), fault.hint, about=fault.about)
+            continue
+        if reference.since in judged and reference.event != reference.since:
+            message = f"'{reference}' is never there: the guard judges {reference.since}, and nothing is newer"
+            findings.error("DSA107", message, words.span(), "name an event after 'since' that comes earlier")
+        read.append((name, reference))
     return tuple(read)
 
 

@@ -20,6 +20,12 @@ class NotTakenError(DsaError):
     """Raised for an event that a run did not take before it stopped or was interrupted; nothing was recorded of it."""
 
 
+def require_place(at: str | None) -> None:
+    """Raise TypeError for a place that is no text: it is written into the ledger as it is."""
+    if at is not None and not isinstance(at, str):
+        raise TypeError(f'a place is a text, such as "3" or "3/1", not {at!r}')
+
+
 class RunHandle(HeldRun):
     """One run in this process. `Runs` makes it.
 
@@ -171,7 +177,8 @@ class RunHandle(HeldRun):
         return await self.hand(Occurrence(event, verdicts or {}, data=data), at)
 
     async def hand(self, occurrence: Occurrence, at: str | None = None) -> Taken | Refusal:
-        """Do what `send` does with an occurrence."""
+        """Do what `send` does with an occurrence. TypeError for a place that is no text."""
+        require_place(at)
         if not self._is_driven:
             self._hold()
         answer = self.offer(occurrence, at)
@@ -198,6 +205,9 @@ class RunHandle(HeldRun):
         self._lets_go = True
         try:
             await self._stop()
+            self.release()
+            self._rest = self._rest or Rest("interrupted", self.run)  # whoever waits here waits no more
+            self._watchers.wake()
         finally:
             self._lets_go = False
 

@@ -25,7 +25,7 @@ from dsa.runs.branch import branched, copy_artifacts
 from dsa.runs.children import Machines
 from dsa.runs.document import Document, document_of, first_event
 from dsa.runs.folder import new_run_id
-from dsa.runs.handle import RunHandle
+from dsa.runs.handle import RunHandle, require_place
 from dsa.runs.held import Setting
 from dsa.runs.inbox import InboxReader, post_message
 from dsa.runs.one_policy import require_policy
@@ -61,8 +61,12 @@ class Resumption:
     take: bool = False
 
 
+#: Raised in a block that a person leaves with Ctrl-C.
+_STOPPED = (asyncio.CancelledError, KeyboardInterrupt)
+
+
 class Runs(RunArchive):
-    """The runs of one place. `open_runs` makes it; leaving its `async with` interrupts what it drives, in order.
+    """The runs of one place. `open_runs` makes it; leaving its `async with` lets go of what it drives, in order; Ctrl-C interrupts it.
 
     It belongs to one event loop and its thread; any number of runs go on side by side. `bindings` says how the runs that it takes up are
     bound, unless `resume` says otherwise: for all of them, or by the names of machines.
@@ -80,23 +84,23 @@ class Runs(RunArchive):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(self, raised: type[BaseException] | None, *_: object) -> None:
+        await self.close(interrupts=raised is not None and issubclass(raised, _STOPPED))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         """Close the place, for who only reads, or drives runs in tasks of its own that are over."""
-        assert not any(handle.is_driven for handle in self._held.values()), "`async with` interrupts what is driven"
+        assert not any(handle.is_driven for handle in self._held.values()), "`async with` lets go of what is driven"
         for handle in reversed(tuple(self._held.values())):
             handle.release()
         self._place.close()
 
-    async def close(self) -> None:
-        """Interrupt every run that is driven here, newest first, and close the place."""
+    async def close(self, *, interrupts: bool = False) -> None:
+        """Let go of every run that is driven here, newest first, so that a worker goes on with it, or interrupt it; close the place."""
         for handle in reversed(tuple(self._held.values())):
-            await handle.interrupt()
+            await (handle.interrupt() if interrupts else handle.let_go())
         await self._inbox.stop()
         self._place.close()
 
@@ -213,8 +217,7 @@ class Runs(RunArchive):
         run that another process holds goes to its inbox; after `patience_s` seconds it is still there. Raises what `resume` and
         `RunHandle.send` do.
         """
-        occurrence = Occurrence(event, verdicts or {}, data=data)
-        handle = self._known.get(run_id)
+        occurrence, handle = Occurrence(event, verdicts or {}, data=data), self._known.get(run_id)
         try:
             return await (handle or self.hold(run_id)).hand(occurrence, at)
         except HeldError:
@@ -237,7 +240,8 @@ class Runs(RunArchive):
         return Posted(run_id, message)
 
     def post(self, run_id: str, occurrence: Occurrence, at: str | None = None, options: Options | None = None) -> str:
-        """Put an event into a run's inbox, whoever has the run, and return the message's id. Raises OccurrenceError, UnknownRunError, StoreError."""
+        """Put an event into a run's inbox, whoever has the run, and return the message's id. Raises OccurrenceError, UnknownRunError, StoreError; TypeError for a place that is no text."""
+        require_place(at)
         return post_message(self._place, self.get(run_id), occurrence, at, self.now_ms(), options or Options())
 
     def bound_again(self, run_id: str, options: Options | None = None) -> Bindings:

@@ -76,8 +76,14 @@ def canonical_value(value: object) -> str:
     return sorted_text_of(value)
 
 
-def _require_text_keys(value: Any) -> None:  # noqa: ANN401  (whatever stands in a payload)
-    """Refuse the keys that `json` would turn into texts: 1 and "1" would be one key."""
+#: How deep a payload may be nested.
+_DEEPEST = 200
+
+
+def _require_text_keys(value: Any, depth: int = 0) -> None:  # noqa: ANN401  (whatever stands in a payload)
+    """Refuse the keys that `json` would turn into texts: 1 and "1" would be one key. ValueError for what is nested too deep."""
+    if depth > _DEEPEST:
+        raise ValueError(f"it is nested more than {_DEEPEST} deep")
     inner = value
     if isinstance(value, dict):
         if not {*map(type, value)} <= _TEXT:
@@ -88,7 +94,7 @@ def _require_text_keys(value: Any) -> None:  # noqa: ANN401  (whatever stands in
     if not {*map(type, inner)} <= _PLAIN:
         for part in inner:
             if isinstance(part, _NESTED):
-                _require_text_keys(part)
+                _require_text_keys(part, depth + 1)
 
 
 _NESTED = (dict, list, tuple)

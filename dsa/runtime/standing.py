@@ -85,17 +85,22 @@ def places(run: Run) -> dict[str, str]:
 
 def asked_of_people(run: Run) -> dict[str, str]:
     """Return the outstanding effects whose policies have left the answer to a person, with their keys."""
+    return {effect: question.key for effect, question in questions(run).items()}
+
+
+def questions(run: Run) -> dict[str, ResultEntry]:
+    """Return what people are asked now, by effect, the newest last."""
     open_keys = {key: effect for effect, key in run.keys.items()}
-    found: dict[str, str] = {}
+    found: dict[str, ResultEntry] = {}
     for entry in reversed(run.ledger) if open_keys else ():
         if type(entry) is ResultEntry and entry.key in open_keys:
             effect = open_keys.pop(entry.key)
-            found |= {effect: entry.key} if is_question(entry) else {}
+            found |= {effect: entry} if is_question(entry) else {}
         elif type(entry) is EffectEntry:
             open_keys.pop(entry.key, None)
         if not open_keys:
             break
-    return found
+    return dict(reversed(found.items()))
 
 
 def _take_ups(run: Run) -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -275,12 +276,21 @@ def test_followers_see_everything_until_the_end(door: Callable[[Test], None]) ->
     door(test)
 
 
-def test_leaving_interrupts_what_is_driven(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stopped", [None, asyncio.CancelledError, KeyboardInterrupt, ValueError])
+def test_leaving_lets_go_of_what_is_driven_and_a_person_interrupts_it(
+    tmp_path: Path, stopped: type[BaseException] | None
+) -> None:
     async def whole() -> None:
-        async with dsa.open_runs(tmp_path / "runs") as runs:
-            desk = Desk(runs, tmp_path)
-            run = await desk.start()
+        with suppress(*([stopped] if stopped else [])):
+            async with dsa.open_runs(tmp_path / "runs") as runs:
+                desk = Desk(runs, tmp_path)
+                run = await desk.start()
+                if stopped:
+                    raise stopped
         assert (await run.rest()).kind == "interrupted"
+        with dsa.open_runs(tmp_path / "runs") as runs:
+            is_left = stopped in {None, ValueError}
+            assert runs.summary(run.id).status == ("cut off" if is_left else "interrupted")
         async with dsa.open_runs(tmp_path / "runs", bindings=desk.bindings) as runs:
             desk.may_go_on.set()
             again = await runs.resume(run.id)
@@ -442,3 +452,19 @@ def test_pieces_of_text_come_beside_the_moments(door: Callable[[Test], None]) ->
 
 async def _all_and_text(run: dsa.RunHandle) -> list[dsa.Moment | dsa.Piece]:
     return [each async for each in run.moments_and_text()]
+
+
+@pytest.mark.parametrize("at", [1, 1.0, b"1"])
+def test_a_place_that_is_no_text_is_refused_before_anything_happens(door: Callable[[Test], None], at: object) -> None:
+    async def test(desk: Desk) -> None:
+        desk.may_go_on.set()
+        run = await desk.start()
+        place = (await run.rest()).waits_for
+        (event, *_) = place
+        with pytest.raises(TypeError, match='a place is a text, such as "3"'):
+            await desk.runs.send(run.id, event, at=at)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match='a place is a text, such as "3"'):
+            desk.runs.post(run.id, dsa.Occurrence(event), at)  # type: ignore[arg-type]
+        assert (await run.rest()).waits_for == place
+
+    door(test)

@@ -3,6 +3,7 @@
 import pytest
 
 from dsa.checks.report import check
+from dsa.errors import MachineError
 from dsa.lang import loads
 
 TABLE = """# rag
@@ -119,3 +120,74 @@ def test_steps_are_asked_each_for_its_own():
     assert amended.startswith(
         "guard short reads 'amended', and no amended may have come by then: specification, artifact"
     )
+
+
+def test_a_guard_asked_in_a_later_state_than_the_effect_was_asked_for_is_looked_at_too():
+    """The effect is still outstanding in `c`, where the guard judges its answer."""
+    table = """# esc
+
+## Events
+| event | from    |
+| ----- | ------- |
+| go    | outside |
+| move  | outside |
+| info  | outside |
+| done  | work    |
+
+## Guards
+| guard | judges | uses     |
+| ----- | ------ | -------- |
+| g     | done   | i = info |
+
+## States
+| state | kind    |
+| ----- | ------- |
+| a     | initial |
+| b     |         |
+| c     |         |
+| z     | final   |
+
+## Transitions
+| source | event | if       | effects | target |
+| ------ | ----- | -------- | ------- | ------ |
+| a      | go    |          | work    | b      |
+| a, b   | info  |          |         | =      |
+| b      | done  |          |         | z      |
+| b      | move  |          | EFFECT  | c      |
+| c      | done  | g.passed |         | z      |
+| c      | done  | else     |         | z      |
+"""
+    assert warned(table.replace("EFFECT", "")) == ["guard g reads 'info', and no info may have come by then: go"]
+    assert (
+        warned(
+            table.replace("EFFECT", "cancel").replace(
+                "| c      | done  | g.passed |         | z      |\n| c      | done  | else     |         | z      |",
+                "| c | move | | | = |",
+            )
+        )
+        == []
+    )
+
+
+def test_an_event_is_never_older_than_itself():
+    assert warned(TABLE.replace("{found.text}", "{found.text since found} {question since question}")) == []
+
+
+def test_what_is_since_the_judged_event_itself_is_an_error():
+    with pytest.raises(
+        MachineError, match=r"'found since drafted' is never there: the guard judges drafted, and nothing is newer"
+    ):
+        loads(TABLE.replace("passages = found since question", "passages = found since drafted"))
+
+
+@pytest.mark.parametrize("words", ["{all\nfound}", "{found since\nquestion}"])
+def test_braces_over_two_lines_are_no_placeholder(words):
+    assert warned(TABLE.replace("{found.text}", words)) == []
+
+
+def test_an_event_called_feedback_is_a_reference_but_in_feedback():
+    text = TABLE.replace("chat     |", "feedback |").replace("{found.text}", "{feedback}")
+    assert warned(text) == [
+        "the prompt of answer reads 'feedback', and no feedback may have come by then: question, found"
+    ]
+    assert warned(text.replace("{feedback}\n```", "x\n```\n### Feedback\n```\n{feedback}\n```")) == []

@@ -93,6 +93,11 @@ def test_what_binds_is_said_and_nothing_is_run(checked):
         ("artifact, who)", "who)", "called with (artifact, who=..): multiple values for argument 'who'"),
         ('"found")', '"fund")', "the policy of 'look' answers 'fund', which is no event from look; declared: found"),
         ('{"look"', '{"lok"', "mine.py gives the effect 'lok', which no table names; did you mean 'look'?"),
+        (
+            "Right()}",
+            "len}",
+            "the guard 'right' is bound to builtin_function_or_method, not to a GuardInterface object",
+        ),
         ("Right()}", "Right}", "the guard 'right' is bound to the class Right itself, not to a GuardInterface object"),
         ("import answering", "import answring", "it cannot be imported: ImportError"),
     ],

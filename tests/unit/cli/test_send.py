@@ -48,7 +48,7 @@ def test_answer_to_a_question_that_has_passed_is_refused_as_late():
     assert (late.exit_code, late.stderr) == (
         1,
         "more in resting was refused: late (more was sent to place 0, and its place is 2); accepted there: more\n"  # noqa: ISC004
-        f"more answered question 0, and question 2 is asked now: look at it (dsa show {RUN}), and answer with dsa send {RUN}@2 more\n",
+        f"what is asked now is question 2, not 0: look at it (dsa show {RUN}), and answer with dsa send {RUN}@2 more\n",
     )
     assert dsa("send", f"{RUN}@2", "more").exit_code == 0
 

@@ -93,7 +93,7 @@ def test_wait_stays_until_timer_is_due(sale):
     assert dsa("send", "last", "go", "--wait", "1s").exit_code == 3
     assert dsa("resume", "last", "--wait", "3s").output.splitlines()[0] == "failed by after 2s of asking (line 26)"
     refused = dsa("resume", "last", "--wait", "soon")
-    assert (refused.exit_code, "'soon' is not a duration; write 90s, 15m, 24h or 2d" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "'soon' is not a duration; write 0s, 90s, 15m, 24h or 2d" in refused.stderr) == (2, True)
 
 
 def test_interrupted_run_is_listed_as_interrupted(sale):
