@@ -69,7 +69,7 @@ STORIES = {
     "a plan that cannot be used, then one": Story((ABSTRACT, ONE, WRITE, complete())),
     "no plan at all": Story((NO_PLAN, NO_PLAN, WRITE, complete())),
     "leave is given": Story((ONE, WRITE, complete()), ("goal", "permitted"), mode="ask"),
-    "leave is given, and the call fails": Story((ONE, call("edit", path="a.txt", old="x", new="y"), GIVE_UP), ("goal", "permitted"), mode="ask"),
+    "nobody is asked for an edit that cannot be made": Story((ONE, call("edit", path="a.txt", old="x", new="y"), GIVE_UP), mode="ask"),
     "leave is not given": Story((ONE, WRITE, GIVE_UP), ("goal", "denied"), mode="ask"),
     "the user stops at a question": Story((ONE, WRITE), ("goal", "stopped"), mode="ask"),
     "the user stops the plan": Story((HANGS,), stopped="stopped"),

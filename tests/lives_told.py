@@ -21,6 +21,7 @@ from dsa.cli.show import percept_lines, scenario_lines
 from dsa.cli.timeline import story
 from dsa.edge.stores.sqlite import SqliteStore
 from dsa.lang import digest, dumps
+from dsa.runs.summary import summary_of_record
 from dsa.runtime.ledger import dump_line
 from dsa.runtime.recovery import unfinished
 
@@ -42,7 +43,7 @@ def tell(machine, entries):
     print(json.dumps(projection(found.run)))
     print(list(found.run.keys.items()), list(found.run.steps))
     print([attrs.astuple(each, recurse=False) for each in left.in_flight], left.answered, list(left.timers.items()))
-    print(*story(found, Path("runs")), *percept_lines(found), sep="\n")
+    print(*story(found, Path("runs"), summary_of_record(found)), *percept_lines(found), sep="\n")
     try:
         print(*scenario_lines(found), sep="\n")
     except Ended as cannot:

@@ -18,6 +18,7 @@ from dsa.errors import OccurrenceError
 from dsa.lang import dumps, loads
 from dsa.meaning import Occurrence
 from dsa.runs.record import RunRecord
+from dsa.runs.summary import summary_of_record
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import EffectEntry, EventEntry, Ledger, MachineEntry, Record, RefusalEntry, RowEntry
 from dsa.runtime.run import begin, replay
@@ -69,7 +70,8 @@ def without_line(entry):
 
 def require_told(machine, ledger):
     for entries in whole_prefixes(ledger):
-        assert list(story(kept(machine, entries), Path(".dsa")))
+        record = kept(machine, entries)
+        assert list(story(record, Path(".dsa"), summary_of_record(record)))
         list(percept_lines(kept(machine, entries)))
     found = kept(machine, ledger)
     assert first_difference(machine, ledger, machine) is None
