@@ -7,6 +7,7 @@ Refused events have brought nothing.
 import json
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from operator import attrgetter
 from typing import Any
 
@@ -100,7 +101,7 @@ class DataThen:
             raise MissingDataError(
                 f"'{reference}' has {size:,} characters, and {LONGEST_VALUE:,} are allowed: name a part of it, or record the path of a file"
             )
-        return value
+        return deepcopy(value)  # whoever is given it may change it, and the ledger stays as it is
 
     def _newest(self, reference: Reference) -> Any:  # noqa: ANN401  (JSON)
         found = self._since(reference)

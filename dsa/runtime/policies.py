@@ -310,7 +310,7 @@ class Surroundings(Protocol):
     def latest(self, reference: str | Reference, *, key: str = "") -> Any:  # noqa: ANN401  (JSON)
         """Give what an event has brought: `found`, `found.order`, `found? since question`, `all found`, the words of a placeholder.
 
-        It is as it was when the effect was asked for, whatever has come since; nobody changes it. MissingDataError, a LookupError, when there
+        It is as it was when the effect was asked for, whatever has come since; a new value each time. MissingDataError, a LookupError, when there
         is none, unless it ends in `?`: then it is None. LookupError for what is no event. `key` is the effect's own.
         """
 

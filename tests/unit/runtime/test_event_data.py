@@ -176,3 +176,11 @@ def test_placeholders_are_filled_with_texts():
 def test_an_event_is_not_older_than_itself():
     run = told(("note", "a"), ("note", "b"))
     assert then(run).get("all note since note") == ["b"]
+
+
+@pytest.mark.parametrize("words", ["ask", "all ask"])
+def test_whoever_changes_what_is_given_changes_no_ledger(words):
+    run = told(("ask", {"who": ["ann"]}))
+    given = then(run).get(words)
+    (given if isinstance(given, dict) else given[0])["who"].append("bob")
+    assert then(run).get("ask.who") == ["ann"]
