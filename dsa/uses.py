@@ -182,7 +182,9 @@ def _rows_at(machine: Machine, leaf: str) -> Iterator[Transition]:
 def _of_outside_events(machine: Machine) -> Iterator[Use]:
     """Give what guards read that judge what comes from outside: they see the data there is when it comes."""
     for guard in machine.guards:
-        outside = [event for event in guard.judges if machine.event_named[event].origin == OUTSIDE]
+        outside = [
+            each for each in guard.judges if each in machine.event_named and machine.event_named[each].origin == OUTSIDE
+        ]
         for event in outside:
             verdicts = Or(tuple(Verdict(guard.name, outcome) for outcome in OUTCOMES))
             for part, _, reference in guard_uses(machine, guard.name):

@@ -18,6 +18,7 @@ from dsa.runs.place import DEFAULT_RUNS, PART_OF
 from dsa.runs.record import OtherMachineError, RunRecord, record_of
 from dsa.runs.runs import Runs, open_runs
 from dsa.runtime.journal import DamageError, HeldError, Recorded, StoreError
+from dsa.runtime.parts import place_in_part
 from dsa.runtime.recorded import ReplayMismatchError
 from dsa.runtime.run import ReplayError
 from dsa.words import nearest
@@ -124,7 +125,7 @@ def faults_told(root: Path, directory: Callable[[], Path | None] = lambda: None)
 
 
 def line(verb: str, directory: Path, *words: str, at: str = "") -> str:
-    """Give the command that does something with the run of a directory, ready to paste; `at` is the place of the question that it answers."""
+    """Give the command that does something with the run of a directory, ready to paste; `at` is the place of the question that it answers, maybe in a part of the run."""
     root = directory.parent
     where = [] if str(root) == DEFAULT_RUNS else ["--runs", str(root)]
-    return shlex.join(["dsa", verb, f"{directory.name}@{at}" if at else directory.name, *words, *where])
+    return shlex.join(["dsa", verb, place_in_part(directory.name, at) if at else directory.name, *words, *where])

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from dsa.cli.faults import silence, tell_json
 from dsa.cli.kept import line
-from dsa.cli.run_json import ToJudge, exit_code, performed_report, redacted_attempts, spent, to_judge, waits_inside
+from dsa.cli.run_json import ToJudge, exit_code, performed_report, redacted_attempts, spent, to_judge
 from dsa.cli.runner import Performed
 from dsa.cli.spent import plural, tokens_and_cost
 from dsa.cli.step_lines import shortened, step_text, text_said
@@ -25,7 +25,7 @@ from dsa.runtime.call_tree import POLICY
 from dsa.runtime.ledger import ArtifactEntry, EventEntry, ResultEntry, RowEntry, VerdictEntry
 from dsa.runtime.rest import Rest
 from dsa.runtime.run import Run
-from dsa.runtime.standing import outside_events
+from dsa.runtime.standing import parts
 from dsa.runtime.timeline import Refused
 from dsa.trace import show_occurrence
 
@@ -42,8 +42,11 @@ def headline(rest: Rest) -> str:
     if rest.in_doubt:
         return f"in doubt: {asked_text(run, rest.in_doubt)}"
     if rest.kind == "waiting":
-        outside = outside_events(run)
-        return f"waiting in {run.configuration.state} for: {', '.join(outside) or 'nothing that can happen'}"
+        waited = tuple(rest.waits_for) or (
+            *(event for _, event in run.timers),
+            *(part.run for part in parts(run).values()),
+        )
+        return f"waiting in {run.configuration.state} for: {', '.join(waited) or 'nothing that can happen'}"
     return run.outcome if run.outcome not in {"failed", "escalated"} else f"{run.outcome}{_why(run)}"
 
 
@@ -129,10 +132,8 @@ def _next(performed: Performed) -> str | None:
     """Give the command that goes on with the run, if it can go on and has not said how before."""
     rest = performed.rest
     if rest.kind == "stopped":
-        first = "what it says, then " if waits_inside(rest) else ""
-        return first + line("resume", performed.directory)
-    is_waiting = rest.kind == "waiting" and outside_events(rest.run)
-    return send_line(rest.run, performed.directory) if is_waiting else None
+        return line("resume", performed.directory)
+    return send_line(rest.run, performed.directory) if rest.waits_for else None
 
 
 def _shown(final: Path, console: Console) -> Syntax | Text:

@@ -19,6 +19,7 @@ from dsa.cli.watching import watching_options
 from dsa.runs.folder import accepted_artifacts
 from dsa.runs.place import PART_OF
 from dsa.runs.record import RunRecord
+from dsa.runs.wholes import driving_run
 from dsa.runtime.call_tree import POLICY
 from dsa.runtime.ledger import Handling
 from dsa.runtime.rest import Rest
@@ -59,6 +60,7 @@ def command(
     given: dict[Handling, tuple[str, ...]] = {"retry": retried, "done": done, "fail": failed}
     record = told_record(folder, recorded)
     decided = _decided(record, folder, given)
+    record = record if decided else _whole(record, folder)
     is_part = PART_OF in record.run.run_id
     own = None if options.json_wanted or is_part else resuming_of(record.first.name)
     changes = bool(decided or machine or options.parameters)
@@ -75,6 +77,17 @@ def command(
             sys.exit(own(record.run.run_id, folder, options, take=take))
         tell(performed, terminal(), json_wanted=options.json_wanted)
     sys.exit(exit_code(performed.rest))
+
+
+def _whole(record: RunRecord, root: Path) -> RunRecord:
+    """Return the run that has to be driven so that a run goes on; say so where that is another one."""
+    run_id = record.run.run_id
+    with opened(root) as runs:
+        whole = driving_run(runs, run_id)
+    if whole == run_id:
+        return record
+    click.echo(f"{run_id} is a part of {whole}, which goes on with it", err=True)
+    return told_record(root, recorded_run(root, whole))
 
 
 def _told(record: RunRecord, root: Path, *, json_wanted: bool) -> Performed:

@@ -15,7 +15,7 @@ from dsa.cli.kept import machine_record, opened
 from dsa.cli.runner import Performed
 from dsa.edge.effects import code_and_message
 from dsa.errors import DsaError
-from dsa.runs.folder import PART_WAITS, accepted_artifacts
+from dsa.runs.folder import accepted_artifacts
 from dsa.runs.one_policy import answer_text, calls_of_policy, steps_given
 from dsa.runs.record import RunRecord
 from dsa.runs.runs import Runs
@@ -28,7 +28,7 @@ from dsa.runtime.ledger import ArtifactEntry, ResultEntry, VerdictEntry
 from dsa.runtime.moment import Moment
 from dsa.runtime.rest import Rest
 from dsa.runtime.run import Run
-from dsa.runtime.standing import Standing, asked_keys, places
+from dsa.runtime.standing import Standing, asked_keys, next_due_ms, places
 from dsa.runtime.timeline import Refused
 from dsa.runtime.totals import Totals, totals
 from dsa.uses import GENERATING_EFFECT
@@ -85,7 +85,7 @@ class RunReport:
         """Return what a waiting run waits for: events from outside with their places, and when the next timer is due."""
         if self.run is None or self.kind not in {"waiting", "due"}:
             return {"waits_for": {}, "due_ms": None}
-        return {"waits_for": places(self.run), "due_ms": min(self.run.timers.values(), default=None)}
+        return {"waits_for": places(self.run), "due_ms": next_due_ms(self.run)}
 
     def _in_doubt(self) -> list[dict[str, Any]]:
         """Return the effects, and calls in them, of which somebody has to say what became of them."""
@@ -195,16 +195,9 @@ def exit_code(rest: Rest, refused: Sequence[Refused] = ()) -> int:
 
     1 also when an event that was sent to the run has been refused.
     """
-    if waits_inside(rest):
-        return WAITING
     if rest.kind == "stopped" or refused:
         return 1
     return WAITING if rest.kind in {"waiting", "in doubt"} else _CODES.get(rest.run.outcome, 0)
-
-
-def waits_inside(rest: Rest) -> bool:
-    """Return whether what stopped the run is that another run, which is a part of it, waits for a person."""
-    return rest.failure is not None and rest.failure.code == PART_WAITS
 
 
 @attrs.frozen

@@ -26,7 +26,9 @@ from dsa.edge.deciding import doubted_in
 from dsa.meaning import Occurrence
 from dsa.runs.archive import POLL_S
 from dsa.runs.record import RunRecord
+from dsa.runs.wholes import driving_run
 from dsa.runtime.ledger import EventEntry, RefusalEntry
+from dsa.runtime.parts import asking_run
 from dsa.runtime.policies import ACTION_RESULT, TEXT, Step, action_result_step, text_step
 from dsa.runtime.run import Run
 from dsa.runtime.standing import asked_of_people, places
@@ -81,26 +83,32 @@ def command(
     such event.
     """
     folder, (run, place) = Path(root), _parted(run)
-    recorded = recorded_run(folder, run)
-    occurrence = Occurrence(event, data=_data(text, data))
-    record = told_record(folder, recorded)
-    at = place or places(record.run).get(event)
-    said = Said(sent=(occurrence,), at=at) if key is None else Said(answers={key: _answer(record, key, occurrence)})
-    if key is None:
-        _require_known(record, event, answering=False)
+    record, at, whole = _meant(folder, run, event, place)
+    said = _said(record, Occurrence(event, data=_data(text, data)), at, key)
     if record.standing.kind == "finished":
         raise Ended(f"run {record.run.run_id} is finished ({record.run.outcome}): it takes no more events", 1)
-    is_elsewhere = record.standing.kind == "under way" and not (take or key)
-    posted = _post(record, folder, said, options, timeout_s) if is_elsewhere else None
+    is_part = whole is not record and not key
+    is_posted = is_part or (record.standing.kind == "under way" and not (take or key))
+    posted = _post(record, whole, folder, said, options, timeout_s) if is_posted else None
     if posted is not None:
         sys.exit(posted)
-    performed = go_on(record, folder, attrs.evolve(said, sent=()) if is_elsewhere else said, Manner(options, take))
-    refused = refused_from_outside(performed.rest.run, len(record.recorded.entries))
-    _say_refused(refused, performed.rest.run, performed.directory)
+    driven, said = (whole if is_part else record), attrs.evolve(said, sent=()) if is_posted else said
+    performed = go_on(driven, folder, said, Manner(options, take))
+    now = told_record(folder, recorded_run(folder, record.run.run_id)).run if is_part else performed.rest.run
+    refused = refused_from_outside(now, len(record.recorded.entries))
+    _say_refused(refused, now, folder / now.run_id)
     if performed.rest.in_doubt and not key:
         click.echo(f"{event} was not sent: first it has to be said what became of what is in doubt", err=True)
     tell(performed, terminal(), json_wanted=options.json_wanted, refused=refused)
     sys.exit(exit_code(performed.rest, refused))
+
+
+def _said(record: RunRecord, occurrence: Occurrence, at: str | None, key: str | None) -> Said:
+    """Return what is said to a run: an event, or what the effect of this key was answered with. Raises as `_require_known` and `_answer`."""
+    if key is not None:
+        return Said(answers={key: _answer(record, key, occurrence)})
+    _require_known(record, occurrence.event, answering=False)
+    return Said(sent=(occurrence,), at=at)
 
 
 def _parted(run: str) -> tuple[str, str]:
@@ -111,13 +119,27 @@ def _parted(run: str) -> tuple[str, str]:
     return name, place
 
 
-def _post(record: RunRecord, root: Path, said: Said, options: RunOptions, timeout_s: float) -> int | None:
-    """Post an event to a run that another process has, and say what became of it. Returns the exit code; None when that process has let go of the run."""
+def _meant(root: Path, run: str, event: str, place: str) -> tuple[RunRecord, str | None, RunRecord]:
+    """Return the run that is sent an event, which may be a part of the one that is named; the place of the question there; and the run that has to be driven."""
+    record = told_record(root, recorded_run(root, run))
+    at = place or places(record.run).get(event)
+    if at is not None and asking_run(at):
+        record, at = told_record(root, recorded_run(root, asking_run(at))), at.rpartition("@")[2]
+    with opened(root) as runs:
+        whole = driving_run(runs, record.run.run_id)
+    is_whole = whole == record.run.run_id
+    return record, at, record if is_whole else told_record(root, recorded_run(root, whole))
+
+
+def _post(
+    record: RunRecord, whole: RunRecord, root: Path, said: Said, options: RunOptions, timeout_s: float
+) -> int | None:
+    """Post an event to a run that another process drives, or a whole, and say what became of it. Returns the exit code; None when nobody drives it now."""
     run_id, (sent,) = record.run.run_id, said.sent
     with opened(root) as runs:
         message, deadline_s = runs.post(run_id, sent, said.at, options.changes), time.monotonic() + timeout_s
         while (outcome := runs.delivery(message)) is None and time.monotonic() < deadline_s:
-            if runs.summary(run_id).holder is None:
+            if runs.summary(whole.run.run_id).holder is None:
                 return None
             time.sleep(POLL_S)
         run = runs.get(run_id)

@@ -22,10 +22,11 @@ from dsa.runtime.artifacts import short_id
 from dsa.runtime.call_tree import POLICY, call_key
 from dsa.runtime.intents import Intent, Intents
 from dsa.runtime.journal import RunSummary
+from dsa.runtime.parts import part_in
 from dsa.runtime.policies import QUESTION
 from dsa.runtime.recovery import InFlight, asked_calls, handling_of, is_question, unfinished
 from dsa.runtime.run import Run
-from dsa.runtime.standing import asked_keys, outside_events, places, questions
+from dsa.runtime.standing import asked_keys, places, questions
 from dsa.runtime.timeline import Happening, happenings
 from dsa.trace import show_occurrence, show_values
 from dsa.uses import uses
@@ -161,7 +162,7 @@ def _resumed(entry: ledger.ResumedEntry, intents: Intents) -> str:
     how = {"model": entry.model, "module": entry.module, "budget": ", ".join(entry.budget)}
     given = " and ".join(f"{name} {value}" for name, value in how.items() if value)
     told = [
-        f"{intents.effect(key)} {key}, which {'had failed' if handling == 'again' else 'was under way'}: {HANDLED[handling]}"
+        f"{intents.effect(key)} {key}, which {'was not done' if handling == 'again' else 'was under way'}: {HANDLED[handling]}"
         for key, handling in entry.effects
     ]
     return f"resumed{by}{f' with {given}' if given else ''}{': ' if told else ''}{'; '.join(told)}"
@@ -179,6 +180,9 @@ def _result(entry: ledger.ResultEntry, effect: str) -> str:
     name = f"{effect} {entry.key}"
     if is_question(entry):
         return f"{name} asks people: {shortened(question_of(entry))}"
+    part = part_in(entry)
+    if part is not None:
+        return f"{name} waits for {part.run}"
     for step in entry.steps:
         payload = step["payload"]
         if payload.get("error") is True:
@@ -251,7 +255,7 @@ def now(record: RunRecord, root: Path, found: RunSummary) -> Iterator[str]:
     if standing.kind in {"stopped", "cut off"} or stands.status == "interrupted":
         facts.append(("go on", line("resume", directory)))
     if standing.kind == "waiting":
-        facts += [("send", send_line(run, directory))] if outside_events(run) else []
+        facts += [("send", send_line(run, directory))] if places(run) else []
     width = max(len(name) for name, fact in facts if fact)
     yield from (f"{name:<{width}}  {fact}" for name, fact in facts if fact)
     yield from doubts(run, standing.asked, directory)
@@ -266,6 +270,9 @@ def to_do(record: RunRecord) -> Iterator[tuple[str, str]]:
     for flying in standing.left.in_flight:
         name = f"{flying.intent.effect} {flying.intent.key}"
         if flying.intent in standing.asked:
+            continue
+        if flying.part is not None:
+            yield "waits", f"{name} for {flying.part.run}"
             continue
         if flying.in_doubt:
             handled = HANDLED[handling_of(run.machine, flying)]

@@ -22,7 +22,7 @@ from dsa.edge.effects import action_for, answer_in, code_and_message, occurrence
 from dsa.edge.judging import exact_already, with_exact_verdicts
 from dsa.edge.news import News, came_before, cancelled_by, in_order
 from dsa.edge.outside import FromOutside, answered_key
-from dsa.edge.performing import Performer, Plan
+from dsa.edge.performing import Performer, Plan, rests
 from dsa.edge.tracebacks import traceback_of
 from dsa.edge.underway import UnderWay
 from dsa.errors import OccurrenceError
@@ -35,12 +35,14 @@ from dsa.runtime.inbox import error_text, outcome_text
 from dsa.runtime.intents import Intent
 from dsa.runtime.journal import Journal, Taking
 from dsa.runtime.ledger import Entry, Handling, Record, RefusalEntry, ResumedEntry
-from dsa.runtime.policies import QUESTION, Action, Step, error_step
+from dsa.runtime.parts import Part, part_told
+from dsa.runtime.policies import Action, Step, error_step
 from dsa.runtime.recorded import IN_DOUBT
-from dsa.runtime.recovery import Unfinished, handling_of, resumption
+from dsa.runtime.recovery import Unfinished, handling_of, resumption, unfinished
 from dsa.runtime.redacting import RedactingArtifacts
 from dsa.runtime.rest import Failure, Rest
 from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, Stop
+from dsa.runtime.standing import next_due_ms
 
 #: Reasons to refuse an answer or a timer that are no fault of the table (S4, S7).
 _HARMLESS = ("late", "finished")
@@ -81,7 +83,7 @@ class Driver:
         *,
         commands: tuple[Command, ...] = (),
         left: Unfinished | None = None,
-        session: ResumedEntry | None = None,
+        session: Callable[[], ResumedEntry] = ResumedEntry,
         journal: Journal | None = None,
         limits: Iterable[Limit] = (),
         clock: Clock | None = None,
@@ -99,13 +101,13 @@ class Driver:
         self.clock = clock or MonotonicClock()
         meter = Meter(limits, run.machine.answers, binding.spenders)
         self._performer = Performer(self, binding, self._artifacts, self.clock, meter)
-        self._journal = journal
+        self._commands, self._journal = commands, journal
         self._observe, self._on_rest, self._on_text, self._on_fault = observe, on_rest, on_text, on_fault
         self._on_ring = on_ring
         self._saved = 0 if left is None else len(run.ledger)
-        self._left, self._session = left or Unfinished(), None if left is None else session or ResumedEntry()
+        self._left, self._session, self._is_resumed = left or Unfinished(), session, left is not None
+        self.parts: dict[str, Part] = {}
         self._inbox: deque[News] = deque()
-        self._commands = commands
         self._news = asyncio.Event()
         self._under_way = UnderWay(self.clock, self._rung, self._break)
         self._failure: Failure | None = None
@@ -141,8 +143,8 @@ class Driver:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When the next timer is due, in milliseconds since 1970; None when none is armed."""
-        return min(self.run.timers.values(), default=None)
+        """When the next timer is due, of the run or of what it waits for, in milliseconds since 1970; None when none is armed."""
+        return next_due_ms(self.run)
 
     def write_to(self, journal: Journal) -> None:
         """Go on with another right to write the same run, which was given up at rest."""
@@ -152,10 +154,10 @@ class Driver:
         """Take an answer of an effect, or its error step, whoever brings it; one that nobody waits for is refused as late (S7)."""
         self._tell(News(occurrence_of(intent, answer), intent))
 
-    async def drive(self, *occurrences: Occurrence) -> Rest:
+    async def drive(self, *occurrences: Occurrence, through_timers: bool = True) -> Rest:
         """Take the occurrences and go on until the run is finished, waits for outside events, or fails.
 
-        May be called again after `waiting`. Cancelling it stops what is under way; the ledger keeps what was
+        `through_timers`: a timer is waited for; else the run rests where nothing but timers is under way. May be called again after `waiting`. Cancelling it stops what is under way; the ledger keeps what was
         recorded. Raises StoreError when it cannot be written, and what `observe` raises. While somebody has still to say what became of an effect in
         doubt, nothing is performed.
         """
@@ -172,18 +174,22 @@ class Driver:
             commands, self._commands = self._commands, ()
             await self._obey(commands)
             await self._go_on(left)
-            await self._take_what_comes()
+            await self._take_what_comes(through_timers=through_timers)
         finally:
             await self._under_way.stop_all()
+            self.parts.clear()
+            self._left = Unfinished(timers=self.run.timers)
             if self._broken is None:
                 self._save()
         if self._broken is not None:
             raise self._broken
         if self._failure:
             return Rest("stopped", self.run, self._failure)
-        return Rest("finished" if self.run.finished else "waiting", self.run)
+        if self.run.finished:
+            return Rest("finished", self.run)
+        return Rest("waiting", self.run, due_ms=None if through_timers else self.next_deadline_ms)
 
-    async def _take_what_comes(self) -> None:
+    async def _take_what_comes(self, *, through_timers: bool) -> None:
         taken = 0
         while self._may_begin:
             if self._inbox:
@@ -194,8 +200,11 @@ class Driver:
             elif self.run.finished or not self._under_way:
                 return
             else:
-                if self._on_rest is not None and not self._under_way.has_effects:
-                    self._on_rest()
+                if not self._under_way.has_effects:
+                    if not through_timers:
+                        return
+                    if self._on_rest is not None:
+                        self._on_rest()
                 self._news.clear()
                 await self._news.wait()
 
@@ -208,8 +217,8 @@ class Driver:
         for (source, event), left_ms in armed.items():
             self._under_way.arm(source, event, left_ms / 1000)
         cancelled = cancelled_by(self._inbox[0], self.run) if self._inbox else ()
-        session, self._session = self._session, None
-        resumed = None if session is None else resumption(self.run, left, session)
+        resumed = resumption(self.run, left, self._session()) if self._is_resumed else None
+        self._is_resumed = False
         if resumed is not None:  # known, and counted by budgets, before anything is performed again
             self.keep(attrs.evolve(resumed, at_ms=self.clock.wall_ms()))
         for flying in left.in_flight:
@@ -279,8 +288,8 @@ class Driver:
         self.run = run
         became = None if news.answer is None else _became(run, before, given)
         self._save(() if news.message is None or became is None else ((news.message, outcome_text(became)),))
-        if news.answer is not None and became is not None and not news.answer.done():
-            news.answer.set_result(became)
+        if became is not None:
+            news.reply(became)
         if commands:
             await self._obey(commands, given.data)
         else:  # it may have been refused
@@ -297,8 +306,7 @@ class Driver:
         """Take a message that cannot be an event of the run out of its inbox."""
         if self._journal is not None and news.message is not None:
             self._journal.append((), taking=((news.message, error_text(error)),))
-        if news.answer is not None and not news.answer.done():
-            news.answer.set_exception(error)
+        news.reply(error)
 
     async def _judged(self, occurrence: Occurrence, key: str | None) -> Occurrence:
         """Return an occurrence with the verdicts of guards that it has not brought; of an answer they see what its effect saw."""
@@ -419,10 +427,32 @@ class Driver:
         answer = await self._performer.perform(intent, action, plan, tries, root)
         assert answer is not None, "an effect with answers is answered or fails"
         self._under_way.ended(intent.key)
-        if isinstance(answer, Step) and answer.type == QUESTION:
-            self._news.set()  # the run may rest now: a person answers
+        if isinstance(answer, Step) and rests(answer):
+            self._rests(intent.key, part_told(answer.content))
         else:
             self.hear(intent, answer)
+
+    def _rests(self, key: str, part: Part | None) -> None:
+        """Let an effect rest until a person answers it, or until something has come for the part that it waits for."""
+        if part is not None:
+            self.parts[key] = part
+            if part.due_ms is not None:
+                self._under_way.wait(key, max(0, part.due_ms - self.clock.wall_ms()) / 1000, self.look_again)
+        self._news.set()  # the run may rest now
+
+    def look_again(self, key: str) -> None:
+        """Perform an effect again that waits for a part, because something has come for that; recorded before it is done."""
+        left = [each for each in unfinished(self.run).in_flight if each.intent.key == key and each.part is not None]
+        if not left or not self._may_begin or self.parts.pop(key, None) is None:
+            return
+        (flying,), intent = left, left[0].intent
+        resumed = resumption(self.run, Unfinished(in_flight=(flying,)), self._session())
+        assert resumed is not None, "it waits"
+        self.keep(attrs.evolve(resumed, at_ms=self.clock.wall_ms()))
+        action, plan = action_for(self.run, intent, flying.data), self._performer.plan(intent.effect)
+        self._under_way.stop(key)
+        self._under_way.start(key, partial(self._answer, intent, action, plan, flying.tries, flying.root))
+        self._news.set()
 
     def _break(self, error: BaseException) -> None:
         """Hand what breaks a task of ours to `drive`, which would wait for its news for ever."""

@@ -10,6 +10,7 @@ from math import inf
 import attrs
 
 from dsa.edge.effects import answer_in, occurrence_of, steps_of
+from dsa.errors import OccurrenceError
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, Refusal, Taken
 from dsa.runtime.intents import Intent
@@ -34,6 +35,15 @@ class News:
     message: str | None = None
     answer: "asyncio.Future[Taken | Refusal] | None" = None
     since_ms: int | None = None
+
+    def reply(self, became: Taken | Refusal | OccurrenceError) -> None:
+        """Tell the sender what became of the event, if one waits: its event loop may be gone, when the event is taken in another one."""
+        if self.answer is None or self.answer.done() or self.answer.get_loop().is_closed():
+            return
+        if isinstance(became, OccurrenceError):
+            self.answer.set_exception(became)
+        else:
+            self.answer.set_result(became)
 
 
 def came_before(left: Unfinished, machine: Machine, now_ms: int) -> tuple[tuple[News, ...], Mapping[Timer, int]]:

@@ -25,6 +25,7 @@ from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.event_data import DataThen, EventData, MissingDataError
 from dsa.runtime.intents import Intent
 from dsa.runtime.ledger import ArtifactEntry, CallEntry, CallResultEntry, Entry, Record, VerdictEntry
+from dsa.runtime.parts import part_told
 from dsa.runtime.policies import QUESTION, Action, Answering, Policy, Step, error_of, error_step
 from dsa.runtime.recorded import numbered, open_calls, outcome_step
 from dsa.runtime.recovery import declared, ends_its_tries
@@ -101,7 +102,7 @@ class Performer:
     ) -> Occurrence | Step | None:
         """Perform an effect and record every try. `tries` were made before, all in vain; one more is always made. `root` is that of its calls.
 
-        Gives its answer, an error step, a question that a person answers, or None when it has no answers and has not failed.
+        Gives its answer, an error step, a step with which it rests, or None when it has no answers and has not failed.
         """
         effect, clock, host = intent.effect, self._clock, self._host
         answer: Occurrence | Step | None = None
@@ -119,7 +120,7 @@ class Performer:
             answer = answer_in(host.run.machine, effect, steps) if plan.has_answers else fault_in(steps)
             said = [*steps, answer] if isinstance(answer, Step) and answer not in steps else steps
             result = result_of(intent, said, round(clock.now_s() - began_s, 6), clock.wall_ms())
-            if isinstance(answer, Step) and answer.type == QUESTION:
+            if isinstance(answer, Step) and rests(answer) and plan.has_answers:
                 host.keep(result)
                 break
             if number == last or not isinstance(answer, Step) or ends_its_tries(plan.about, result):
@@ -278,6 +279,11 @@ def _calls_by_key(ledger: Iterable[Entry]) -> Mapping[str, Sequence[CallRecord]]
         if isinstance(entry, CallEntry | CallResultEntry):
             found.setdefault(entry.key, []).append(entry)
     return found
+
+
+def rests(step: Step) -> bool:
+    """Tell whether an effect is neither answered nor failed after a step: a person is asked, or a part of it waits."""
+    return step.type == QUESTION or part_told(step.content) is not None
 
 
 def backoff_s(failures: int) -> float:

@@ -25,10 +25,11 @@ class UnderWay:
         self._clock, self._rings, self._breaks = clock, rings, breaks
         self._effects: dict[str, Task] = {}
         self._timers: dict[tuple[str, str], Task] = {}
+        self._alarms: dict[str, Task] = {}
         self._stopping: set[Task] = set()
 
     def __bool__(self) -> bool:
-        return bool(self._effects or self._timers)
+        return bool(self._effects or self._timers or self._alarms)
 
     @property
     def has_effects(self) -> bool:
@@ -55,6 +56,11 @@ class UnderWay:
     def stop(self, key: str) -> None:
         """Stop performing an effect, if it is under way."""
         self._stop(self._effects.pop(key, None))
+        self._stop(self._alarms.pop(key, None))
+
+    def wait(self, key: str, seconds: float, wake: Callable[[str], None]) -> None:
+        """Call `wake` with the key of an effect that rests after so many seconds, unless it is stopped before."""
+        self._alarms[key] = asyncio.create_task(self._guarded(partial(self._wake, key, seconds, wake)))
 
     def arm(self, source: str, event: str, seconds: float) -> None:
         """Start a timer, from zero if it runs already."""
@@ -67,10 +73,11 @@ class UnderWay:
 
     async def stop_all(self) -> None:
         """Stop everything, and wait until it has."""
-        for task in (*self._effects.values(), *self._timers.values()):
+        for task in (*self._effects.values(), *self._timers.values(), *self._alarms.values()):
             self._stop(task)
         self._effects.clear()
         self._timers.clear()
+        self._alarms.clear()
         if self._stopping:
             await asyncio.gather(*self._stopping, return_exceptions=True)
 
@@ -78,6 +85,11 @@ class UnderWay:
         await self._clock.sleep(seconds)
         del self._timers[source, event]
         self._rings(Occurrence(event, source=source))
+
+    async def _wake(self, key: str, seconds: float, wake: Callable[[str], None]) -> None:
+        await self._clock.sleep(seconds)
+        del self._alarms[key]
+        wake(key)
 
     async def _guarded(self, work: Work) -> None:
         try:

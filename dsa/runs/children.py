@@ -20,7 +20,7 @@ from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
 from dsa.runs.document import Document, takes_specification
-from dsa.runs.folder import PART_WAITS, accepted_artifacts, new_run_id
+from dsa.runs.folder import accepted_artifacts, new_run_id
 from dsa.runs.place import PART_OF
 from dsa.runs.record import require_no_secret
 from dsa.runs.setup import Options, Setup, setup_of, skip_replies
@@ -28,10 +28,10 @@ from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, Usage
 from dsa.runtime.journal import UnknownRunError
 from dsa.runtime.ledger import ArtifactEntry, Entry
+from dsa.runtime.parts import Part, PartWaitsError, place_in_part
 from dsa.runtime.prompt import render
 from dsa.runtime.rest import Rest
 from dsa.runtime.run import Run
-from dsa.runtime.standing import outside_events
 from dsa.uses import SPECIFICATION
 
 if TYPE_CHECKING:
@@ -60,14 +60,14 @@ class MachineGenerator(AsyncGeneratorInterface):
     async def agenerate(self, context: Context, template: PromptTemplate | None = None) -> Artifact:
         """Run the machine, or go on with its run. GenerationError when it gives nothing; the run itself is kept.
 
-        One that waits for a person is no failure of the machine: the message says how to answer it.
+        PartWaitsError when it waits, for a person or a timer: that is no failure of the machine.
         """
         prompt = render(template, context)
         handle = self._opened(context.key, prompt)
-        known = len(handle.run.ledger) if handle.run.seq else 0
-        rest = await handle.drive(*_first(handle.run, prompt))
+        told = len(handle.run.ledger) if handle.run.finished else 0  # then its whole may have been told what it took
+        rest = await handle.drive(*_first(handle.run, prompt), through_timers=False)
         made = self._made(rest, handle.artifacts)
-        return Artifact(made.content, artifact_id=made.artifact_id, usage=_usage(rest.run.ledger[known:]))
+        return Artifact(made.content, artifact_id=made.artifact_id, usage=_usage(rest.run.ledger[told:]))
 
     def _opened(self, key: str, prompt: str) -> "RunHandle":
         """Open the run that is for an effect: the one that was cut off, or that has given what is wanted; else a new one."""
@@ -98,8 +98,10 @@ class MachineGenerator(AsyncGeneratorInterface):
             told = f"does not know whether {effects} happened: `dsa show {run.run_id}` says what can be done"
             raise GenerationError(f"{what} {told}", "in_doubt")
         if not run.finished:
-            told = f"waits in {run.configuration.state} for: {', '.join(outside_events(run))}"
-            raise GenerationError(f"{what} {told}; answer with `dsa send {run.run_id} EVENT`", PART_WAITS)
+            waits = {event: place_in_part(run.run_id, place) for event, place in rest.waits_for.items()}
+            told = ", ".join((*waits, *(event for _, event in run.timers)))
+            part = Part(run.run_id, waits, rest.due_ms)
+            raise PartWaitsError(f"{what} waits in {run.configuration.state} for: {told}", part)
         found = self._wanted(run, artifacts)
         if found is None:
             raise GenerationError(f"{what} ended in {run.configuration.state} and has no artifact", "no_artifact")

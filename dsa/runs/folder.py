@@ -21,8 +21,6 @@ from dsa.runtime.content import Artifact
 from dsa.runtime.ledger import ArtifactEntry, Entry, VerdictEntry
 from dsa.runtime.run import Run
 
-#: Why an effect has failed for which such a run waits for a person.
-PART_WAITS = "waiting"
 _CODE_SUFFIX = ".py"
 _CODE_GUARDS = frozenset({"syntax", "cases", "pytest", "tests"})
 _OUTCOME_WORDS = {"passed": "passed", "failed": "rejected", "fatal": "fatal"}

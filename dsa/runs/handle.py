@@ -102,13 +102,13 @@ class RunHandle(HeldRun):
 
     # -- driving ----------------------------------------------------------------------------------------------------------
 
-    async def drive(self, *occurrences: Occurrence) -> Rest:
-        """Take the occurrences and drive the run in the caller's own task until it rests, through timers; cancelling it interrupts the run.
+    async def drive(self, *occurrences: Occurrence, through_timers: bool = True) -> Rest:
+        """Take the occurrences and drive the run in the caller's own task until it rests; cancelling it interrupts the run.
 
-        Raises what `Driver.drive` does, and HeldError where another process has the run.
+        `through_timers`: wait for timers as well. Raises what `Driver.drive` does, and HeldError where another process has the run.
         """
         assert not self._is_driven, "one task drives a run"
-        return await self._drive(occurrences)
+        return await self._drive(occurrences, through_timers=through_timers)
 
     def start(self, *occurrences: Occurrence) -> None:
         """Begin to drive the run in a task of its own; `rest` and `moments` tell how it goes on. Raises HeldError."""
@@ -117,11 +117,11 @@ class RunHandle(HeldRun):
         self._rest, self._fault, self._is_driven = None, None, True
         self._task = asyncio.create_task(self._driven(occurrences))
 
-    async def _drive(self, occurrences: tuple[Occurrence, ...]) -> Rest:
+    async def _drive(self, occurrences: tuple[Occurrence, ...], *, through_timers: bool = True) -> Rest:
         self._hold()
         self._rest, self._fault, self._is_driven = None, None, True
         try:
-            self._rest = await self._until_rest(occurrences)
+            self._rest = await self._until_rest(occurrences, through_timers=through_timers)
         except asyncio.CancelledError:
             self._rest = self._rest if self._lets_go else Rest("interrupted", self.run)
             raise
@@ -133,16 +133,16 @@ class RunHandle(HeldRun):
             self._watchers.wake()
         return self._rest
 
-    async def _until_rest(self, occurrences: tuple[Occurrence, ...]) -> Rest:
+    async def _until_rest(self, occurrences: tuple[Occurrence, ...], *, through_timers: bool) -> Rest:
         rest: Rest | None = None
         try:
             if self._setting.inbox is not None:
                 self.take_messages()
                 self._setting.inbox.start()
-            rest = await self._driver.drive(*occurrences)
+            rest = await self._driver.drive(*occurrences, through_timers=through_timers)
             while rest.kind == "waiting" and not self._released(rest):
                 self.take_messages()
-                rest = await self._driver.drive()
+                rest = await self._driver.drive(through_timers=through_timers)
             if rest.failure is not None and self._setting.log is not None:
                 self._setting.log.stopped(rest.failure.what, rest.failure.line, rest.failure.code, rest.failure.message)
         except asyncio.CancelledError:

@@ -26,6 +26,7 @@ from dsa.runtime.moment import Moment, OnMoment, Piece
 from dsa.runtime.recovery import Unfinished, unfinished
 from dsa.runtime.rest import Rest
 from dsa.runtime.run import Command, Run
+from dsa.runtime.standing import parts, places
 
 
 @attrs.frozen
@@ -77,17 +78,13 @@ class HeldRun:
         self._driver = self._made(run, commands, left)
 
     def _made(self, run: Run, commands: tuple[Command, ...], left: Unfinished | None) -> Driver:
-        session = None
-        if left is not None:
-            started = self._setup.binding.secrets.value(dict(self._setup.started))
-            session = ResumedEntry.bound(started, self._setting.place.by)
         return Driver(
             run,
             self._setup.binding,
             self.artifacts,
             commands=commands,
             left=left,
-            session=session,
+            session=self._session,
             journal=self._journal,
             limits=self._setup.limits,
             clock=self._setting.clock,
@@ -97,6 +94,11 @@ class HeldRun:
             on_fault=self._faulted,
             on_ring=self._look_into_inbox,
         )
+
+    def _session(self) -> ResumedEntry:
+        """Return who drives the run, and how it is bound."""
+        started = self._setup.binding.secrets.value(dict(self._setup.started))
+        return ResumedEntry.bound(started, self._setting.place.by)
 
     def _look_into_inbox(self) -> None:
         """Hand over what was posted before a timer rang."""
@@ -118,6 +120,11 @@ class HeldRun:
     def run(self) -> Run:
         """The run as it is now."""
         return self._driver.run
+
+    @property
+    def waits_for(self) -> Mapping[str, str]:
+        """The events from outside that the run waits for as it is now, each with its place."""
+        return places(self.run)
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -161,9 +168,12 @@ class HeldRun:
         return self._driver.hand(occurrence, at)
 
     def take_messages(self) -> None:
-        """Hand the messages of the inbox to the run; a new run has none before its first entry. Raises StoreError."""
+        """Hand the messages of the inbox to the run, and go on with parts that have some; a new run has none before its first entry. Raises StoreError."""
         if self._count:
             self._messages.hand_to(self._driver, self._journal)
+            for key, part in tuple(self._driver.parts.items()):
+                if any(self._setting.place.store.waiting_messages(run) for run in part.runs):
+                    self._driver.look_again(key)
 
     def _hold(self) -> None:
         """Become the run's writer again, if it was released; go on from where others have got with it meanwhile."""
@@ -174,7 +184,8 @@ class HeldRun:
         self._journal, self._is_held = self._summarising(journal, self.run), True
         self._setting.held[self.id] = self
         is_same = len(recorded.entries) == len(self.run.ledger)
-        if is_same and self._rest is not None and self._rest.kind in {"waiting", "in doubt", "finished"}:
+        is_at_rest = self._rest is not None and self._rest.kind in {"waiting", "in doubt", "finished"}
+        if is_same and is_at_rest and not parts(self.run):
             self._driver.write_to(self._journal)
             return
         run = self.run if is_same else replayed(recorded)[0]

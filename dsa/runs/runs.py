@@ -33,6 +33,7 @@ from dsa.runs.place import DEFAULT_RUNS, Place, opened_place, place_in_memory
 from dsa.runs.record import changed, replayed, require_no_secret, text_of
 from dsa.runs.setup import Options, Setup, Source, as_started, bound, limits_of, setup_of, skip_replies, started_now
 from dsa.runs.summary import SummaryJournal
+from dsa.runs.wholes import asked_run, driving_run
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.inbox import Posted
 from dsa.runtime.journal import Beginning, HeldError, UnknownRunError
@@ -217,25 +218,25 @@ class Runs(RunArchive):
         run that another process holds goes to its inbox; after `patience_s` seconds it is still there. Raises what `resume` and
         `RunHandle.send` do.
         """
-        occurrence, handle = Occurrence(event, verdicts or {}, data=data), self._known.get(run_id)
-        try:
-            return await (handle or self.hold(run_id)).hand(occurrence, at)
-        except HeldError:
-            return await self._post(run_id, occurrence, at, patience_s)
+        run_id, at = asked_run(self, run_id, event, at)
+        occurrence, whole = Occurrence(event, verdicts or {}, data=data), driving_run(self, run_id)
+        with suppress(HeldError):
+            if whole == run_id:
+                return await (self._known.get(run_id) or self.hold(run_id)).hand(occurrence, at)
+        return await self._post(run_id, occurrence, at, patience_s, whole)
 
     async def _post(
-        self, run_id: str, occurrence: Occurrence, at: str | None, patience_s: float
+        self, run_id: str, occurrence: Occurrence, at: str | None, patience_s: float, whole: str
     ) -> Taken | Refusal | Posted:
-        """Put an event into a run's inbox, and wait for what becomes of it; take the run up when its holder has let go of it."""
-        message = self.post(run_id, occurrence, at)
-        deadline_s = time.monotonic() + patience_s
+        """Put an event into a run's inbox, and wait for what becomes of it; take up who drives it when its holder has let go of it."""
+        message, deadline_s = self.post(run_id, occurrence, at), time.monotonic() + patience_s
         while time.monotonic() < deadline_s:
             outcome = self.delivery(message)
             if outcome is not None:
                 return Posted(run_id, message, outcome)
-            if self.summary(run_id).holder is None:
+            if self.summary(whole).holder is None:
                 with suppress(HeldError):
-                    self.hold(run_id).start()
+                    (self._known.get(whole) or self.hold(whole)).start()
             await asyncio.sleep(POLL_S)
         return Posted(run_id, message)
 

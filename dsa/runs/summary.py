@@ -25,7 +25,7 @@ from dsa.runtime.ledger import (
 from dsa.runtime.recovery import Unfinished, doubt_of
 from dsa.runtime.rest import Rest
 from dsa.runtime.run import Run
-from dsa.runtime.standing import Standing, asked_keys, places, standing
+from dsa.runtime.standing import Standing, asked_keys, next_due_ms, parts, places, standing
 
 _LONGEST_ABOUT = 240
 #: A run's first event is among this many entries that it begins with.
@@ -177,12 +177,13 @@ def summary_of_run(run: Run, stands: Standing) -> Summary:
         outcome=run.outcome if stands.kind == "finished" else None,
         waits_for=places(run) if rests else {},
         in_doubt=asked_keys(run, stands.asked),
-        due_ms=min(left.timers.values(), default=None) if rests else None,
+        due_ms=next_due_ms(run) if rests else None,
         about=next((_text_in(entry.data) for entry in run.ledger[:_FIRST] if isinstance(entry, EventEntry)), ""),
         failure=stands.failure[:_LONGEST_ABOUT],
         parent=run.run_id.partition(PART_OF)[0] if PART_OF in run.run_id else None,
         events=run.seq,
         timers=tuple(event for _, event in left.timers) if rests else (),
+        parts=tuple(name for part in parts(run).values() for name in part.runs) if rests else (),
     )
 
 

@@ -14,6 +14,7 @@ from dsa.errors import BindingError, DsaError
 from dsa.runs.handle import RunHandle
 from dsa.runs.runs import Runs
 from dsa.runs.setup import Options
+from dsa.runs.wholes import due_runs
 from dsa.runtime.journal import HeldError, RunSummary, UnknownRunError
 from dsa.runtime.ledger import MachineEntry
 from dsa.runtime.moment import OnMoment
@@ -84,12 +85,9 @@ class Worker:
                 await handle.let_go()
 
     async def _due(self) -> list[RunSummary]:
-        found = await self._runs.list(machine=self._machine, now_ms=self._runs.now_ms())
-        return [each for each in found if self._is_due(each)]
-
-    def _is_due(self, found: RunSummary) -> bool:
-        is_asked = found.is_due and found.summary.status != "interrupted" and found.summary.parent is None
-        return is_asked and (found.run, found.entries) not in self._refused
+        found = due_runs(await self._runs.list(now_ms=self._runs.now_ms()))
+        wanted = (each for each in found if self._machine in {None, each.summary.machine})
+        return [each for each in wanted if (each.run, each.entries) not in self._refused]
 
     def _taken(self, found: RunSummary) -> RunHandle | TakeUp | None:
         """Take up a run, if it is still due and nobody else has it; say why it cannot be taken up, once."""

@@ -12,6 +12,7 @@ import attrs
 
 from dsa.errors import DsaError
 from dsa.runtime.ledger import ArtifactEntry, CallResultEntry, EffectEntry, Entry, Ledger, ResultEntry, ResumedEntry
+from dsa.runtime.parts import part_in
 from dsa.words import closest
 
 UNITS = ("calls", "tokens", "usd", "seconds")
@@ -92,7 +93,7 @@ class Meter:
         match entry:
             case EffectEntry(key=key, effect=effect):
                 self._effect_of[key] = effect
-            case ResultEntry(key=key, seconds=seconds) if not was_refused(entry):
+            case ResultEntry(key=key, seconds=seconds) if is_try(entry):
                 effect = self._effect_of[key]
                 self._add(effect, {"calls": 1, "seconds": seconds})
                 for usage in entry.usage:
@@ -168,3 +169,8 @@ def number(said: object) -> float:
 def was_refused(result: ResultEntry) -> bool:
     """Tell whether an effect was not tried, because its budget was spent."""
     return any(step["payload"].get("code") == BUDGET for step in result.steps)
+
+
+def is_try(result: ResultEntry) -> bool:
+    """Tell whether an effect was tried: its budget was not spent, and it does not wait for a part, which goes on with this try."""
+    return not was_refused(result) and part_in(result) is None

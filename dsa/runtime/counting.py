@@ -10,6 +10,7 @@ from typing import Any
 
 from dsa.runtime.intents import Intents
 from dsa.runtime.ledger import Entry, EventEntry, RefusalEntry, ResultEntry, ResumedEntry
+from dsa.runtime.parts import part_in
 
 
 def counters(entries: Iterable[Entry]) -> dict[str, dict[str, int]]:
@@ -27,7 +28,7 @@ def counters(entries: Iterable[Entry]) -> dict[str, dict[str, int]]:
             case RefusalEntry(reason=reason):
                 found["refused"][reason] += 1
             case ResultEntry(key=key):
-                found["failed" if entry.failed else "effects"][intents.effect(key)] += 1
+                found["failed" if entry.failed else "effects"][intents.effect(key)] += part_in(entry) is None
                 found["reasons"].update(reasons_of(entry))
             case ResumedEntry(effects=effects):
                 found["in doubt"].update(intents.effect(key) for key, handling in effects if handling != "again")

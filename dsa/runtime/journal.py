@@ -114,7 +114,7 @@ class Summary:
 
     `status` is how the run stands if nobody holds it; a run whose writer has never said so is `cut off`. `waits_for` has the place of
     each event that the run waits for ("" if it has none), `in_doubt` the keys of effects and calls with their names, `timers` the events of
-    armed timers. Times are in milliseconds since 1970; `due_ms` is the next deadline. `about` and `failure` are short texts; `parent` is the
+    armed timers, `parts` the runs that the run waits for. Times are in milliseconds since 1970; `due_ms` is the next deadline. `about` and `failure` are short texts; `parent` is the
     run that this one is a part of. `events` counts its events; while it is under way, those up to the last change of its state.
     """
 
@@ -132,6 +132,7 @@ class Summary:
     parent: str | None = None
     events: int = 0
     timers: tuple[str, ...] = attrs.field(default=(), converter=_strings)
+    parts: tuple[str, ...] = attrs.field(default=(), converter=_strings)
 
 
 @attrs.frozen

@@ -20,6 +20,7 @@ from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.json_text import quoted, sorted_text_of, value_of
 from dsa.runtime.ledger import ArtifactEntry, Ledger, VerdictEntry
+from dsa.runtime.parts import PART, PartWaitsError
 from dsa.runtime.run import Run
 
 Payload = Mapping[str, Any]
@@ -239,6 +240,8 @@ def error_of(actor: str, error: BaseException) -> Step:
     code = error.reason if isinstance(error, GenerationError) else type(error).__name__
     place, usage = _place_in_users_code(error), error.usage if isinstance(error, GenerationError) else None
     about = {**({"at": place} if place else {}), **({"usage": attrs.asdict(usage)} if usage is not None else {})}
+    if isinstance(error, PartWaitsError):
+        about = {**about, PART: error.part.to_json()}
     return error_step(actor, code, _said_by(error) or type(error).__name__, about=about)
 
 

@@ -11,7 +11,7 @@ import attrs
 
 from dsa.declarations import Effect
 from dsa.machine import Machine
-from dsa.runtime.budgets import was_refused
+from dsa.runtime.budgets import is_try, was_refused
 from dsa.runtime.call_tree import call_key, doubted_calls, raised_in
 from dsa.runtime.intents import Intent, seq_of
 from dsa.runtime.ledger import (
@@ -28,6 +28,7 @@ from dsa.runtime.ledger import (
     RowEntry,
 )
 from dsa.runtime.moves import Timers
+from dsa.runtime.parts import Part, part_in
 from dsa.runtime.policies import QUESTION
 from dsa.runtime.run import Run
 
@@ -44,7 +45,7 @@ class InFlight:
     `data` is that of the event which caused it, `tries` how often it was tried, all in vain; `has_failed` tells that it failed last, by a try or
     because its budget was spent. `calls` are what its policy has called and got no result of, and that nothing else decides about; `root` is the
     first part of their paths: the number of the try that is made, or gone on with because it was a call of it that failed, the one at the path `raised`.
-    `decided` is what a person has said of it and its calls since the run was taken up last, by their keys.
+    `decided` is what a person has said of it and its calls since the run was taken up last, by their keys. `part` is the run that it waits for.
     """
 
     intent: Intent
@@ -56,6 +57,7 @@ class InFlight:
     root: int = 1
     raised: str | None = None
     decided: Mapping[str, Handling] = attrs.field(factory=dict)
+    part: Part | None = None
 
 
 @attrs.frozen
@@ -85,10 +87,11 @@ def unfinished(run: Run) -> Unfinished:
             continue  # a person answers it
         seq = seq_of(intent.key)
         about, last = declared(run.machine, intent.effect), results[-1] if results else None
-        tries = sum(not was_refused(result) for result in results)
+        tries = sum(map(is_try, results))
         exhausted = tries > (about.retries or 0) or (last is not None and ends_its_tries(about, last))
+        part = part_in(last) if has_answers and last is not None else None
         is_over = bool(results) and (
-            not results[-1].failed or (exhausted and intent.effect in run.machine.failures_handled)
+            not results[-1].failed or (part is None and exhausted and intent.effect in run.machine.failures_handled)
         )
         if is_over and has_answers:
             answered.append((intent, results[-1]))
@@ -97,7 +100,8 @@ def unfinished(run: Run) -> Unfinished:
             in_doubt = unknown or (seq != blocked and (not exhausted or intent.key in past.tried_again))
             root, raised, calls = past.calls_in(intent.key, has_stopped=exhausted)
             said, data = past.decided.get(intent.key, {}), past.data[intent.key]
-            flying.append(InFlight(intent, data, tries, in_doubt, calls, bool(results), root, raised, said))
+            waits = None if intent.key in past.tried_again else part
+            flying.append(InFlight(intent, data, tries, in_doubt, calls, bool(results), root, raised, said, waits))
             blocked = blocked if has_answers else seq  # the effects after it wait for it (S6)
     return Unfinished(tuple(answered), tuple(flying), run.timers)
 
@@ -167,9 +171,9 @@ def has_timed_out(result: ResultEntry) -> bool:
 def ends_its_tries(about: Effect, result: ResultEntry) -> bool:
     """Tell whether no further try is made after a result by itself, although `retries` are left.
 
-    So it is when the budget was spent, and after a time limit, unless a doubt about the effect is simply tried again.
+    So it is when the budget was spent, when a part waits, and after a time limit, unless a doubt about the effect is simply tried again.
     """
-    return was_refused(result) or (has_timed_out(result) and doubt_of(about) != "retry")
+    return not is_try(result) or (has_timed_out(result) and doubt_of(about) != "retry")
 
 
 def declared(machine: Machine, effect: str) -> Effect:

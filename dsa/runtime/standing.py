@@ -14,6 +14,7 @@ from dsa.meaning import accepted_events
 from dsa.runtime.call_tree import call_named
 from dsa.runtime.intents import Intent
 from dsa.runtime.ledger import CallEntry, DecidedEntry, EffectEntry, EventEntry, RefusalEntry, ResultEntry, ResumedEntry
+from dsa.runtime.parts import Part, part_in
 from dsa.runtime.recovery import InFlight, Unfinished, asked_calls, handling_of, is_question, unfinished
 from dsa.runtime.run import Run, place_of
 
@@ -52,7 +53,7 @@ def standing(run: Run, holder: str | None = None) -> Standing:
     failure = _failure(run, left)
     if failure:
         return Standing("stopped", left, failure=failure)
-    if left.in_flight or left.answered:
+    if left.answered or any(flying.part is None for flying in left.in_flight):
         return Standing("cut off", left)
     return Standing("finished" if run.finished else "waiting", left)
 
@@ -77,10 +78,15 @@ def outside_events(run: Run) -> tuple[str, ...]:
 
 
 def places(run: Run) -> dict[str, str]:
-    """Return the events that a run waits for, each with its place, sorted by event. Of an answer that is its effect's key."""
+    """Return the events that a run waits for, each with its place, sorted by event.
+
+    Of an answer that is its effect's key; of what a part waits for, the part and its place, as `RUN+3.2@4`.
+    """
     asked, named = asked_of_people(run), run.machine.event_named
     waited = ((event, asked.get(named[event].origin)) for event in outside_events(run))
-    return {event: key or str(place_of(run, event)) for event, key in waited}
+    own = {event: key or str(place_of(run, event)) for event, key in waited}
+    inside = {event: place for part in parts(run).values() for event, place in part.waits_for.items()}
+    return dict(sorted({**inside, **own}.items())) if inside else own
 
 
 def asked_of_people(run: Run) -> dict[str, str]:
@@ -90,14 +96,32 @@ def asked_of_people(run: Run) -> dict[str, str]:
 
 def questions(run: Run) -> dict[str, ResultEntry]:
     """Return what people are asked now, by effect, the newest last."""
+    return {effect: entry for effect, entry in _last_results(run).items() if is_question(entry)}
+
+
+def parts(run: Run) -> dict[str, Part]:
+    """Return the runs that effects wait for, by effect."""
+    found = {effect: part_in(entry) for effect, entry in _last_results(run).items()}
+    return {effect: part for effect, part in found.items() if part is not None}
+
+
+def next_due_ms(run: Run) -> int | None:
+    """Return when the next timer of a run or of its parts is due, in milliseconds since 1970; None when none is armed."""
+    return min((*run.timers.values(), *(p.due_ms for p in parts(run).values() if p.due_ms is not None)), default=None)
+
+
+def _last_results(run: Run) -> dict[str, ResultEntry]:
+    """Return the last results of outstanding effects that are not performed again, by effect, the newest last."""
     open_keys = {key: effect for effect, key in run.keys.items()}
     found: dict[str, ResultEntry] = {}
     for entry in reversed(run.ledger) if open_keys else ():
         if type(entry) is ResultEntry and entry.key in open_keys:
-            effect = open_keys.pop(entry.key)
-            found |= {effect: entry} if is_question(entry) else {}
+            found[open_keys.pop(entry.key)] = entry
         elif type(entry) is EffectEntry:
             open_keys.pop(entry.key, None)
+        elif type(entry) is ResumedEntry:
+            for key, _ in entry.effects:
+                open_keys.pop(key, None)
         if not open_keys:
             break
     return dict(reversed(found.items()))
@@ -117,7 +141,7 @@ def _take_ups(run: Run) -> int:
 def _failure(run: Run, left: Unfinished) -> str:
     """Say what stopped a run: an effect that failed for good, or an answer that no row took; empty when the ledger has neither."""
     for flying in left.in_flight:
-        if flying.has_failed and not flying.in_doubt:
+        if flying.has_failed and not flying.in_doubt and flying.part is None:
             results = {entry.key: entry for entry in run.ledger if isinstance(entry, ResultEntry)}
             return f"{_named(flying)} failed{_message(results[flying.intent.key])}"
     if left.in_flight and (times := _take_ups(run)) >= _MOST_TAKE_UPS:

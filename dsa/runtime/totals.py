@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 
-from dsa.runtime.budgets import number, was_refused
+from dsa.runtime.budgets import is_try, number
 from dsa.runtime.intents import Intents
 from dsa.runtime.ledger import PERSON, ArtifactEntry, CallResultEntry, Entry, ResultEntry, VerdictEntry
 
@@ -55,7 +55,7 @@ def totals(ledger: Iterable[Entry], generating: str) -> Totals:
 def _with_result(sums: Totals, entry: ResultEntry, *, generates: bool) -> Totals:
     """Add what an effect says that it took of a model; one that generates artifacts says it in them, unless it has failed."""
     if entry.failed:
-        return _with_failure(sums, entry) if generates and not was_refused(entry) else sums
+        return _with_failure(sums, entry) if generates and is_try(entry) else sums
     for usage in entry.usage:
         sums = attrs.evolve(_with_usage(sums, usage), model_seconds=sums.model_seconds + entry.seconds)
     return sums

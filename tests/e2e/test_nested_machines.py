@@ -195,11 +195,10 @@ def test_a_machine_that_waits_for_a_person_is_answered_and_the_whole_goes_on(fol
         ).replace('"fatal" in artifact.content', 'artifact.step == "prose"')
     )
     said = folder.dsa("run", "outer.md", "an epilogue", code=3)
-    (name, answer) = re.search(r"waits in escalated.prose for: .*; answer with `dsa send (\S+) (EVENT)`", said).groups()
-    assert answer == "EVENT"
-    folder.dsa("send", name, "approved")
+    assert re.search(r"^waiting in \S+ for: .*approved", said, re.MULTILINE), said
+    (place,) = re.search(r"dsa send '?(\S+\+1\.1@\d+)'? EVENT", said).groups()
     called = folder.calls_made
-    assert "succeeded\n" in folder.dsa("resume", "last")
+    assert "succeeded\n" in folder.dsa("send", place, "approved")
     assert folder.calls_made == called, "what was approved is what is used: nothing is asked again"
     assert list(folder.runs[1]) == ["1.1"]
 

@@ -11,7 +11,7 @@ import attrs
 
 from dsa.declarations import OUTSIDE, STAY, Transition
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, accepted_events, start
-from dsa.runtime.budgets import Limit, was_refused
+from dsa.runtime.budgets import Limit, is_try
 from dsa.runtime.intents import Intent, Intents
 from dsa.runtime.ledger import (
     ArtifactEntry,
@@ -246,7 +246,7 @@ class Facts:
         cancelled = {intent.key for intent in self.cancelled}
         spent = 0
         for key in (key for key, intent in self.intents.items() if intent.effect in effects):
-            recorded = sum(not was_refused(result) for result in self.results.get(key, ()))
+            recorded = sum(is_try(result) for result in self.results.get(key, ()))
             recorded += sum(handling != "again" for handling in self.doubts.get(key, ()))
             begun = self.deeds.begun[key]
             under_way = bool(begun) and not self.is_answered(key)

@@ -89,7 +89,7 @@ def test_the_timeline_tells_what_happened_in_order():
         "     asks for query_llm 3/2\n"
         "     refine_context 3/1 done\n"
         "     query_llm 3/2 failed: timeout: no answer\n"
-        "     resumed: query_llm 3/2, which had failed: it is asked for again\n"
+        "     resumed: query_llm 3/2, which was not done: it is asked for again\n"
         "\n"
         "now     cut off\n"
         "state   generating\n"

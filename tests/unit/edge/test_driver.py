@@ -105,6 +105,18 @@ def test_the_run_waits_when_only_people_can_go_on_and_can_be_driven_again():
     finish(play())
 
 
+def test_an_event_whose_sender_has_gone_with_its_event_loop_is_taken_in_another_one():
+    driver = driver_of(TWO_AT_ONCE, Hands().effects(), clock=StillClock())
+
+    async def offered():
+        driver.hand(Occurrence("stop")).add_done_callback(heard.append)
+
+    heard = []
+    asyncio.run(offered())
+    rest = asyncio.run(driver.drive(through_timers=False))
+    assert (rest.kind, refusals(rest.run)) == ("waiting", ["invalid_state"])
+
+
 def test_nobody_outside_can_answer_for_an_effect():
     async def play():
         driver = driver_of(TWO_AT_ONCE, Hands().effects())

@@ -1,0 +1,342 @@
+"""A run that waits for what a part of it waits for: nobody holds either, and what comes for the part goes through the whole."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dsa
+from dsa.runs.work import Worker
+from dsa.runtime.ledger import ArtifactEntry, ResultEntry, ResumedEntry
+
+PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
+HOUR_MS = 3_600_000
+
+STORY = """# story
+
+## Generators
+| generator | is      | options           |
+| --------- | ------- | ----------------- |
+| writer    | machine | file = chapter.md |
+
+## Events
+| event         | from          |
+| ------------- | ------------- |
+| specification | outside       |
+| given_up      | outside       |
+| artifact      | query_llm     |
+| verdict       | execute_guard |
+
+## Variables
+| variable | scope    | domain | initial |
+| -------- | -------- | ------ | ------- |
+| told     | workflow | bool   | false   |
+
+## Guards
+| guard | judges  |
+| ----- | ------- |
+| any   | verdict |
+
+## States
+| state   | kind    |
+| ------- | ------- |
+| idle    | initial |
+| writing |         |
+| judging |         |
+| told_it | final   |
+| failed  | final   |
+
+## Transitions
+| source  | event            | if         | update      | effects       | target  |
+| ------- | ---------------- | ---------- | ----------- | ------------- | ------- |
+| idle    | specification    |            |             | query_llm     | writing |
+| writing | artifact         |            |             | execute_guard | judging |
+| writing | query_llm.failed |            |             |               | failed  |
+| writing | given_up         |            |             |               | failed  |
+| judging | verdict          | any.passed | told = true |               | told_it |
+| judging | verdict          | else       |             |               | failed  |
+"""
+
+CHAPTER = """# chapter
+
+## Generators
+| generator | is | options |
+| --------- | -- | ------- |
+| llm       |    |         |
+
+## Events
+| event         | from          |
+| ------------- | ------------- |
+| specification | outside       |
+| approved      | outside       |
+| artifact      | query_llm     |
+| verdict       | execute_guard |
+
+## Variables
+| variable | scope    | domain | initial |
+| -------- | -------- | ------ | ------- |
+| done     | workflow | bool   | false   |
+
+## Guards
+| guard | judges  |
+| ----- | ------- |
+| good  | verdict |
+
+## States
+| state     | kind    |
+| --------- | ------- |
+| idle      | initial |
+| writing   |         |
+| judging   |         |
+| escalated |         |
+| written   | final   |
+| failed    | final   |
+
+## Transitions
+| source    | event         | if          | update      | effects       | target    |
+| --------- | ------------- | ----------- | ----------- | ------------- | --------- |
+| idle      | specification |             |             | query_llm     | writing   |
+| writing   | artifact      |             |             | execute_guard | judging   |
+| judging   | verdict       | good.passed | done = true |               | written   |
+| judging   | verdict       | else        |             |               | escalated |
+| escalated | approved      |             | done = true |               | written   |
+| escalated | after 24h     |             |             |               | failed    |
+"""
+
+BINDINGS = """
+import os, signal
+from pathlib import Path
+
+from dsa.runtime.content import Artifact, GeneratorInterface, GuardInterface, GuardResult, Usage
+
+
+class Model(GeneratorInterface):
+    def generate(self, context, template=None):
+        with (Path(__file__).parent / "called.txt").open("a") as file:
+            file.write(context.key + "\\n")
+        return Artifact("a chapter", usage=Usage("pen", 0.5, 10, 20, 0.25))
+
+
+class Doubting(GuardInterface):
+    blocks = False
+
+    def validate(self, artifact, **dependencies):
+        return GuardResult(passed=False, feedback="a person must see it", fatal=True)
+
+
+class Content(GuardInterface):
+    blocks = False
+
+    def validate(self, artifact, **dependencies):
+        return GuardResult(passed=True, feedback="")
+
+
+generators = {"llm": Model()}
+guards = {"good": Doubting(), "any": Content()}
+"""
+
+
+class Clock:
+    """A wall clock that a test moves."""
+
+    ahead_ms = 0
+
+    def now_s(self):
+        return self.ahead_ms / 1000
+
+    def wall_ms(self):
+        return 1_800_000_000_000 + self.ahead_ms
+
+    async def sleep(self, seconds):
+        until = self.ahead_ms + 1000 * seconds
+        while self.ahead_ms < until:  # noqa: ASYNC110  (a test sets it from anywhere)
+            await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "story.md").write_text(STORY)
+    (tmp_path / "chapter.md").write_text(CHAPTER)
+    (tmp_path / "bindings.py").write_text(BINDINGS)
+    return tmp_path
+
+
+def dsa_says(folder, *arguments, code=0, **environment):
+    done = subprocess.run(
+        [*PROGRAM, *arguments], cwd=folder, env={**os.environ, **environment},
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+def called(folder):
+    return (folder / "called.txt").read_text().splitlines()
+
+
+def test_the_whole_waits_with_the_question_of_its_part(folder):
+    told = json.loads(dsa_says(folder, "run", "story.md", "cats", "--json", code=3))
+    part = f"{told['run']}+1.1"
+    assert (told["kind"], told["failure"]) == ("waiting", None)
+    assert told["waits_for"] == {"approved": f"{part}@3", "given_up": "1"}
+    assert told["due_ms"] is not None, "the part's timer is its own"
+    (line,) = (each for each in json.loads(dsa_says(folder, "runs", "--json", "--waiting", "given_up")))
+    assert (line["kind"], line["waits_for"]) == ("waiting", told["waits_for"])
+    shown = dsa_says(folder, "show", told["run"])
+    assert f"approved: {part}@3" in shown
+    assert f"query_llm 1/1 waits for {part}" in shown
+    assert "failed" not in shown
+    said = dsa_says(folder, "send", f"{part}@3", "approved")
+    assert "told_it" in said
+    assert called(folder) == [f"{part}/1/1"], "what was approved is what is used: nothing is asked again"
+
+
+def test_an_answer_without_a_place_finds_the_part_that_asks(folder):
+    told = json.loads(dsa_says(folder, "run", "story.md", "cats", "--json", code=3))
+    assert "told_it" in dsa_says(folder, "send", told["run"], "approved")
+
+
+def test_resuming_a_part_goes_on_with_the_whole(folder):
+    told = json.loads(dsa_says(folder, "run", "story.md", "cats", "--json", code=3))
+    again = json.loads(dsa_says(folder, "resume", f"{told['run']}+1.1", "--json", code=3))
+    assert (again["run"], again["kind"], again["waits_for"]) == (told["run"], "waiting", told["waits_for"])
+    assert len(called(folder)) == 1
+
+
+def test_whoever_drives_the_whole_hears_of_the_answer(folder):
+    async def story():
+        async with dsa.open_runs(folder / ".dsa") as runs:
+            run = await runs.start(folder / "story.md", "cats")
+            rest = await run.rest()
+            assert rest.kind == "waiting"
+            place = rest.waits_for["approved"]
+            late = await runs.send(run.id, "approved", at=place.replace("@3", "@1"))
+            assert (late.delivered.reason, run.run.configuration.state) == ("late", "writing")
+            posted = await runs.send(run.id, "approved", at=place)
+            assert posted.delivered.reason == ""
+            rest = await run.rest()
+            assert rest.run.configuration.state == "told_it"
+            assert [each.content for each in rest.accepted] == ["a chapter"]
+            return run.run.ledger
+
+    entries = asyncio.run(story())
+    assert [entry.effects for entry in entries if isinstance(entry, ResumedEntry)][0] == (("1/1", "again"),)
+    results = [entry.steps[-1]["payload"].get("code") for entry in entries if isinstance(entry, ResultEntry)]
+    assert "waiting" in results
+    made = [(e.prompt_tokens, e.cost_usd) for e in entries if isinstance(e, ArtifactEntry)]
+    assert made == [(10, 0.25)], "what the part took before it waited counts"
+
+
+def test_a_budget_counts_the_try_that_waited_once(folder):
+    told = json.loads(dsa_says(folder, "run", "story.md", "cats", "--json", "--budget", "query_llm.calls=1", code=3))
+    assert "told_it" in dsa_says(folder, "send", told["run"], "approved")
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_what_comes_for_a_part_makes_its_whole_due_and_not_itself(folder, answered):
+    clock = Clock()
+
+    async def story():
+        async with dsa.open_runs(folder / ".dsa", clock=clock) as runs:
+            run = await runs.start(folder / "story.md", "cats")
+            rest = await run.rest_within(0)
+            part = f"{run.id}+1.1"
+            if answered:
+                runs.post(part, dsa.meaning.Occurrence("approved"), rest.waits_for["approved"].rpartition("@")[2])
+            else:
+                clock.ahead_ms += 25 * HOUR_MS
+        async with dsa.open_runs(folder / ".dsa", clock=clock) as runs:
+            taken = [each async for each in Worker(runs).take_up()]
+            assert [(each.run, each.fault) for each in taken] == [(run.id, "")]
+            state = taken[0].rest.run.configuration.state
+            ended = runs.summary(part).summary.state
+            assert [each async for each in Worker(runs).take_up()] == []
+            return state, ended
+
+    assert asyncio.run(story()) == (("told_it", "written") if answered else ("failed", "failed"))
+
+
+def test_a_part_that_waits_is_no_failure_that_a_row_could_take(folder):
+    told = json.loads(dsa_says(folder, "run", "story.md", "cats", "--json", code=3))
+    assert told["state"] == "writing"
+
+
+def test_a_whole_that_went_on_without_its_part_leaves_that_to_itself(folder):
+    told = json.loads(dsa_says(folder, "run", "story.md", "cats", "--json", code=3))
+    assert dsa_says(folder, "send", told["run"], "given_up", code=1).count("failed")
+    part = f"{told['run']}+1.1"
+    assert "written" in dsa_says(folder, "send", part, "approved")
+    assert json.loads(dsa_says(folder, "show", told["run"], "--json"))["state"] == "failed"
+
+
+def test_timers_of_a_part_ring_while_the_whole_is_driven(folder):
+    clock = Clock()
+
+    async def story():
+        async with dsa.open_runs(folder / ".dsa", clock=clock) as runs:
+            run = await runs.start(folder / "story.md", "cats")
+            rest = await run.rest()
+            assert rest.due_ms == clock.wall_ms() + 24 * HOUR_MS
+            clock.ahead_ms += 25 * HOUR_MS
+            rest = await run.rest(through_timers=True)
+            return rest.run.configuration.state, runs.summary(f"{run.id}+1.1").summary.state
+
+    assert asyncio.run(story()) == ("failed", "failed")
+
+
+KILLED = """
+import asyncio, os, signal, sys
+import dsa
+from dsa.runs.children import MachineGenerator
+
+made = MachineGenerator._made
+def killed(self, rest, artifacts):
+    if rest.run.finished:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return made(self, rest, artifacts)
+MachineGenerator._made = killed
+
+async def story():
+    async with dsa.open_runs(".dsa") as runs:
+        (whole,) = [each for each in runs.ids() if "+" not in each]
+        await runs.send(whole, "approved")
+
+asyncio.run(story())
+"""
+
+
+def test_a_crash_between_the_end_of_a_part_and_its_whole_loses_nothing(folder):
+    told = json.loads(dsa_says(folder, "run", "story.md", "cats", "--json", code=3))
+    done = subprocess.run([sys.executable, "-c", KILLED], cwd=folder, check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    stands = {line["run"]: line["kind"] for line in json.loads(dsa_says(folder, "runs", "--json"))}
+    assert stands == dict.fromkeys((told["run"], f"{told['run']}+1.1"), "cut off")
+    dsa_says(folder, "work", "--once")
+    assert json.loads(dsa_says(folder, "show", told["run"], "--json"))["state"] == "told_it"
+    assert len(called(folder)) == 1
+
+
+def test_a_question_two_machines_deep_is_asked_at_the_top(folder):
+    (folder / "book.md").write_text(STORY.replace("# story", "# book").replace("chapter.md", "story.md"))
+    told = json.loads(dsa_says(folder, "run", "book.md", "cats", "--json", code=3))
+    assert told["waits_for"]["approved"] == f"{told['run']}+1.1+1.1@3"
+    assert told["waits_for"]["given_up"] == "1", "its own question comes first"
+    assert "told_it" in dsa_says(folder, "send", told["waits_for"]["approved"], "approved")
+    stands = {line["run"]: line["state"] for line in json.loads(dsa_says(folder, "runs", "--json"))}
+    assert list(stands.values()) == ["told_it", "told_it", "written"]
+
+
+def test_going_on_is_recorded_before_it_is_done(folder):
+    told = json.loads(dsa_says(folder, "run", "story.md", "cats", "--json", code=3))
+    dsa_says(folder, "send", told["run"], "approved")
+    with dsa.open_runs(folder / ".dsa") as runs:
+        entries = runs.get(told["run"]).run.ledger
+    resumed = [entry.effects for entry in entries if isinstance(entry, ResumedEntry)]
+    assert resumed == [(("1/1", "again"),)]
+    dsa_says(folder, "replay", told["run"])
+    assert Path(folder / ".dsa" / told["run"]).is_dir()
