@@ -23,6 +23,7 @@ from dsa.cli.terminal import say
 from dsa.cli.timeline import outcome_text
 from dsa.edge.files import load, read_text
 from dsa.errors import DsaError, OccurrenceError, ParameterError
+from dsa.lang.durations import spelled_like
 from dsa.machine import Machine
 from dsa.runs import record as records
 from dsa.runs.one_policy import replayed_policy
@@ -200,6 +201,7 @@ def _against(
         machine = load(file).at(dict(first.parameters))
     except ParameterError as fault:
         raise Ended(f"{file} cannot be at the parameters of {name}: {fault}", 1) from fault
+    machine = machine if own is None else spelled_like(machine, own)
     difference = first_difference(machine, entries, own)
     events = _counts(entries)["events"]
     same = events if difference is None else _before(entries, difference)

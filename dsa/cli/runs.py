@@ -4,7 +4,7 @@ import asyncio
 import importlib
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +21,7 @@ from dsa.declarations import parse_duration
 from dsa.runs.archive import RunArchive
 from dsa.runs.place import DEFAULT_RUNS, opened_place
 from dsa.runtime.journal import DamageError, RunSummary, StoreError
+from dsa.words import closest
 
 _HEADER = ("run", "started", "events", "machine", "state", "how it stands", "about")
 _LONGEST = 60
@@ -103,7 +104,9 @@ def command(
         return
     folder = Path(root)
     with _opened(folder) as runs:
-        summaries = asyncio.run(runs.list(waiting_for=waiting_for, machine=machine, now_ms=now_ms()))
+        every = asyncio.run(runs.list(now_ms=now_ms()))
+        summaries = tuple(each for each in every if each.matches(None, waiting_for, machine))
+        hint = "" if summaries else _hint(every, waiting_for, machine)
         if due_before_ms is not None:
             summaries = tuple(each for each in summaries if _is_due_before(each, due_before_ms))
         found = [_verified(runs, each) if verify else listed(each) for each in summaries]
@@ -114,7 +117,7 @@ def command(
     elif shown:
         _say_table(shown)
     elif not lost:
-        _say_none(folder, is_filtered=bool(status or waiting_for or machine or due_before_ms))
+        _say_none(folder, is_filtered=bool(status or waiting_for or machine or due_before_ms), hint=hint)
     if lost:
         raise Ended(
             f"{root}: damaged: {lost} more {'run was' if lost == 1 else 'runs were'} kept here and cannot be found", 1
@@ -176,10 +179,21 @@ def _opened(folder: Path) -> Iterator[RunArchive]:
         raise Ended(str(error), 1) from error
 
 
-def _say_none(folder: Path, *, is_filtered: bool) -> None:
+def _hint(every: Sequence[RunSummary], waiting_for: str | None, machine: str | None) -> str:
+    """Say which events runs wait for, or of which machines there are runs, when a word that none has was asked for."""
+    machines = {each.summary.machine for each in every}
+    events = {event for each in every for event in each.summary.waits_for}
+    if machine is not None and machine not in machines:
+        return f"; no run is of a machine '{machine}', {closest(machine, machines)}"
+    if waiting_for is not None and waiting_for not in events:
+        return f"; no run waits for '{waiting_for}', {closest(waiting_for, events)}"
+    return ""
+
+
+def _say_none(folder: Path, *, is_filtered: bool, hint: str = "") -> None:
     """Print that there is no run. Raises Ended when runs have left their folders beside a ledger that has none."""
     if is_filtered:
-        say(f"{folder}: no run that is kept here is one of those")
+        say(f"{folder}: no run that is kept here is one of those{hint}")
         return
     left = sorted(each.parent.name for each in folder.glob("*/machine.md"))
     if left:

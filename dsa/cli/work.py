@@ -7,10 +7,11 @@ import attrs
 import click
 
 from dsa.cli.faults import JsonCommand, json_option
-from dsa.cli.kept import budget_option, faults_told, runs_option
+from dsa.cli.kept import budget_option, faults_told, line, runs_option
 from dsa.cli.outcome import headline
 from dsa.cli.run_json import RunReport, rest_report
 from dsa.cli.run_options import model_named
+from dsa.cli.spent import plural
 from dsa.cli.terminal import say
 from dsa.cli.watching import Watching, watching_options
 from dsa.edge.environment import environment_secrets
@@ -92,6 +93,11 @@ def command(
             async for taken in worker.take_up(once=once):
                 printing.tell(taken)
                 faults.extend([taken] if taken.rest is None else [])
+            asked = [each.run for each in await runs.list(status="in doubt", machine=machine)]
+            if asked and not quiet:
+                first = line("show", Path(root) / asked[0])
+                told = f"{plural(len(asked), 'run')} in doubt: somebody has to say what happened; look at the first with `{first}`"
+                click.echo(told, err=True)
 
     with faults_told(Path(root)), watching.watched(environment_secrets(watching.chosen)):
         run_to_end(whole())

@@ -9,9 +9,10 @@ from typing import TypeVar
 
 import attrs
 
-from dsa.declarations import TIMER_PREFIX, Assign, Cancel, Emit, Revoke, parse_duration, show_duration
+from dsa.declarations import TIMER_PREFIX, Assign, Cancel, Emit, Revoke, parse_duration
 from dsa.errors import Span
 from dsa.expr import TRUE, Arithmetic, BooleanDomain, Domain, EnumDomain, Expr, Name, RangeDomain
+from dsa.lang.durations import duration_of
 from dsa.lang.exprs import MAX_NAME, NAME, RESERVED, Parser, UnreadableError
 from dsa.lang.findings import Findings
 from dsa.lang.markdown import Cell
@@ -91,11 +92,12 @@ def name_list(cell: Cell, what: str, findings: Findings) -> tuple[Written, ...]:
 
 def _once(names: tuple[Written, ...], findings: Findings) -> tuple[Written, ...]:
     """Report names that stand twice in one cell; give each once."""
-    found: dict[str, Written] = {}
+    found: dict[str | int, Written] = {}
     for name in names:
-        if name.name in found:
+        same = duration_of(name.name) or name.name
+        if same in found:
             findings.error("DSA202", f"'{name.name}' stands twice in this cell", name.span)
-        found.setdefault(name.name, name)
+        found.setdefault(same, name)
     return tuple(found.values())
 
 
@@ -190,7 +192,7 @@ def domain(cell: Cell, findings: Findings) -> Domain | None:
 
 
 def events(cell: Cell, findings: Findings) -> tuple[Written, ...]:
-    """Read an `event` cell: names, or `after 30s` (given with its shortest unit), comma-separated."""
+    """Read an `event` cell: names, or `after 30s`, comma-separated."""
     found: list[Written] = []
     for text, offset in _pieces(cell, ","):
         part = attrs.evolve(cell, text=text, column=cell.span(offset).column, escapes=())
@@ -198,10 +200,10 @@ def events(cell: Cell, findings: Findings) -> tuple[Written, ...]:
             findings.error("DSA107", f"'{text}' is no event", part.span(), f"a timer is written 'after {text}'")
         elif text.split()[:1] != ["after"]:
             found += name_list(part, "an event", findings)
-        elif (duration_ms := parse_duration(text.removeprefix("after").strip())) is None or duration_ms == 0:
+        elif not parse_duration(written := text.removeprefix("after").strip()):
             findings.error("DSA107", f"'{text}' is no timer", part.span(), "write after 30s; units: ms, s, m, h, d")
         else:
-            found.append(Written(TIMER_PREFIX + show_duration(duration_ms), part.span()))
+            found.append(Written(TIMER_PREFIX + written, part.span()))
     return _once(tuple(found), findings)
 
 

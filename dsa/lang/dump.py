@@ -1,6 +1,6 @@
 """A machine to its canonical document: `loads(dumps(machine)) == machine`, and its SHA-256 is the machine's digest.
 
-Notes and prose are not part of a machine, so they are not written, and a digest does not change with them. To lay out a
+Notes and prose are not part of a machine, so they are not written, and a digest does not change with them, nor with how durations are spelled. To lay out a
 document that people wrote, use `dsa.lang.format`.
 """
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dsa.claims import Refused, Scenario, ScenarioStep, show
 from dsa.declarations import Effect, Guard, Parameter, Prompt, WorkflowStep, show_duration
 from dsa.expr import OUTCOMES, show_number, show_value, unparse, unparse_domain
+from dsa.lang.durations import spelled_shortest
 from dsa.lang.expand import DEFAULT_GRANTS, GRANTS
 from dsa.lang.steps import ANY_COUNT
 from dsa.machine import Machine
@@ -30,7 +31,7 @@ def digest(machine: Machine) -> str:
     """Give the SHA-256 of the canonical document, in hexadecimal."""
     found: str | None = machine.worked_out.get("digest")
     if found is None:
-        found = hashlib.sha256(dumps(machine).encode("utf-8", "surrogatepass")).hexdigest()
+        found = hashlib.sha256(dumps(spelled_shortest(machine)).encode("utf-8", "surrogatepass")).hexdigest()
         machine.worked_out["digest"] = found
     return found
 

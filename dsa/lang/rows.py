@@ -12,6 +12,7 @@ from dsa.errors import Span
 from dsa.expr import TRUE, Expr, Verdict, walk
 from dsa.lang import cells, typed
 from dsa.lang.columns import Record
+from dsa.lang.durations import duration_of
 from dsa.lang.findings import Findings
 from dsa.lang.names import Names
 
@@ -37,7 +38,7 @@ class WrittenRow:
 
 def written(records: list[Record], findings: Findings) -> list[WrittenRow]:
     """Read the cells of every row; a row with an unreadable cell is reported and left out."""
-    found = []
+    found, spelling = [], dict[int, str]()
     for record in records:
         before = findings.count
         target = _target(record, findings)
@@ -57,7 +58,20 @@ def written(records: list[Record], findings: Findings) -> list[WrittenRow]:
             found.append(row)
         for column in _DECLARING if findings.count > before else ():
             findings.doubt(record[column].text)
-    return found
+    return [_spelled_alike(row, spelling) for row in found]
+
+
+def _spelled_alike(row: WrittenRow, spelling: dict[int, str]) -> WrittenRow:
+    """Spell timers as the first row does that has one of the same duration."""
+    if not any(event.name.startswith(TIMER_PREFIX) for event in row.events):
+        return row
+    events = (
+        attrs.evolve(each, name=spelling.setdefault(duration, each.name))
+        if (duration := duration_of(each.name))
+        else each
+        for each in row.events
+    )
+    return attrs.evolve(row, events=tuple(events))
 
 
 def _sources(record: Record, findings: Findings) -> tuple[cells.Written, ...]:

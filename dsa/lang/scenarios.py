@@ -11,6 +11,7 @@ from dsa.expr import OUTCOMES, Outcome, Value, concrete, unparse_domain
 from dsa.lang import cells
 from dsa.lang.columns import COLUMNS, NOTE, Record, records
 from dsa.lang.declare import literal
+from dsa.lang.durations import spelling_of
 from dsa.lang.exprs import Parser
 from dsa.lang.findings import Findings
 from dsa.lang.markdown import Cell, Line, Section
@@ -89,10 +90,10 @@ def _timer(cell: Cell, text: str, machine: Machine, findings: Findings) -> str:
     if not duration_ms:
         findings.error("DSA107", f"'{text}' is no timer", cell.span(), "write after 30s; units: ms, s, m, h, d")
         return ""
-    event = TIMER_PREFIX + show_duration(duration_ms)
-    timers = {row.event for row in machine.transitions if row.is_timer}
-    if event not in timers:
-        hint = closest(event, timers, "no row has a timer")
+    known = spelling_of(machine)
+    event = known.get(duration_ms, TIMER_PREFIX + show_duration(duration_ms))
+    if duration_ms not in known:
+        hint = closest(event, known.values(), "no row has a timer")
         findings.error("DSA201", f"no row has the timer '{event}'", cell.span(), hint, about=TIMER_PREFIX.strip())
     return event
 

@@ -8,6 +8,7 @@ import attrs
 from dsa.errors import DsaError, MachineError, ParameterError
 from dsa.expr import Value
 from dsa.lang import digest, loads
+from dsa.lang.durations import spelled_like
 from dsa.machine import Machine
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import ChangeEntry, Entry, MachineEntry
@@ -45,10 +46,13 @@ def replayed(recorded: Recorded, fold: Callable[..., Run] = replay) -> tuple[Run
     first = recorded.entries[0]
     assert isinstance(first, MachineEntry), "a run of a machine begins with it"
 
-    def machine_of(entry: ChangeEntry) -> Machine:
-        return _machine_read(recorded.run, entry.text, entry)
+    machines = [_machine_read(recorded.run, recorded.text, first)]
 
-    run = fold(_machine_read(recorded.run, recorded.text, first), recorded.entries, machine_of)
+    def machine_of(entry: ChangeEntry) -> Machine:
+        machines.append(spelled_like(_machine_read(recorded.run, entry.text, entry), machines[-1]))
+        return machines[-1]
+
+    run = fold(machines[0], recorded.entries, machine_of)
     for entry in recorded.entries:
         first = _as_changed(first, entry) if isinstance(entry, ChangeEntry) else first
     return run, first
@@ -105,4 +109,5 @@ def changed(run: Run, first: MachineEntry, change: Callable[[Run], ChangeEntry |
     entry = change(run)
     if entry is None:
         return run, first
-    return run.under(_machine_read(run.run_id, entry.text, entry), entry), _as_changed(first, entry)
+    machine = spelled_like(_machine_read(run.run_id, entry.text, entry), run.machine)
+    return run.under(machine, entry), _as_changed(first, entry)

@@ -10,6 +10,7 @@ from dsa.runs.place import PART_OF
 from dsa.runs.record import RunRecord
 from dsa.runtime.intents import seq_of
 from dsa.runtime.journal import Journal, RunSummary, Summary, Taking
+from dsa.runtime.json_text import text_of
 from dsa.runtime.ledger import (
     CallEntry,
     DecidedEntry,
@@ -202,6 +203,8 @@ def _changed_ms(run: Run) -> int:
 
 
 def _text_in(data: Any) -> str:  # noqa: ANN401  (JSON)
-    """Return the text of an event's data, in one line; what a part is about goes before the whole."""
+    """Return the text of an event's data, in one line; what a part is about goes before the whole, and data without such texts is written as JSON."""
     text = data.get("about", data.get("text")) if isinstance(data, dict) else data
+    if text is None and data is not None:
+        text = text_of(data)
     return " ".join(text[: 4 * _LONGEST_ABOUT].split())[:_LONGEST_ABOUT] if isinstance(text, str) else ""

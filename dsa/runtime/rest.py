@@ -1,6 +1,5 @@
 """Rests: where a run no longer goes on by itself, for now or for good, and why."""
 
-import re
 from collections.abc import Mapping
 from typing import Literal
 
@@ -9,10 +8,8 @@ import attrs
 from dsa.runtime.content import Artifact
 from dsa.runtime.intents import Intent
 from dsa.runtime.run import Run
-from dsa.runtime.standing import places
+from dsa.runtime.standing import fault_text, places
 
-#: The code of what was raised is the name of a class; other codes are words of ours.
-_RAISED = re.compile("[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*")
 Kind = Literal["finished", "waiting", "stopped", "in doubt", "interrupted"]
 
 
@@ -32,9 +29,8 @@ class Failure:
 
     def __str__(self) -> str:
         place = f" (line {self.line})" if self.line is not None else ""
-        kind = f"{self.code}: " if _RAISED.fullmatch(self.code) and self.code != TimeoutError.__name__ else ""
         within = f" in {self.call}" if self.call else ""
-        return f"{self.what}{place} failed{within}: {kind}{self.message}{f' (at {self.at})' if self.at else ''}"
+        return f"{self.what}{place} failed{within}: {fault_text(self.code, self.message, self.at)}"
 
 
 @attrs.frozen

@@ -3,6 +3,7 @@
 Takes a run that was replayed and who writes it now, gives a `Standing`. Pure: whether a holder is alive is for a store to say.
 """
 
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal
@@ -18,6 +19,8 @@ from dsa.runtime.parts import Part, part_in
 from dsa.runtime.recovery import InFlight, Unfinished, asked_calls, handling_of, is_question, unfinished
 from dsa.runtime.run import Run, place_of
 
+#: The code of what was raised is the name of a class; other codes are words of ours.
+_RAISED = re.compile("[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*")
 Kind = Literal["finished", "waiting", "in doubt", "stopped", "cut off", "under way"]
 #: So often a run is taken up without a result before it counts as stopped: what it does may end its process each time.
 _MOST_TAKE_UPS = 3
@@ -163,8 +166,15 @@ def _line(intent: Intent) -> str:
 
 def _message(result: ResultEntry) -> str:
     faults = [step["payload"] for step in result.steps if step["payload"].get("error") is True]
-    call = call_named(result.key, faults[0])
-    return f"{f' in {call}' if call else ''}: {faults[0].get('message') or 'its policy gives no reason'}"
+    call, first = call_named(result.key, faults[0]), faults[0]
+    message = str(first.get("message") or "its policy gives no reason")
+    return f"{f' in {call}' if call else ''}: {fault_text(str(first.get('code')), message, str(first.get('at') or ''))}"
+
+
+def fault_text(code: str, message: str, at: str = "") -> str:
+    """Say what an effect failed with: the class of what was raised, its message, and where in the user's code."""
+    kind = f"{code}: " if _RAISED.fullmatch(code) and code != TimeoutError.__name__ else ""
+    return f"{kind}{message}{f' (at {at})' if at else ''}"
 
 
 def _refused(run: Run) -> dict[str, str]:

@@ -179,7 +179,7 @@ def test_what_is_sent_is_taken_or_refused(door: Callable[[Test], None]) -> None:
         refused = await desk.runs.send(run.id, "question", {})
         assert isinstance(refused, dsa.Refusal)
         assert refused.reason == "invalid_state"
-        assert refused.accepted == ("after 1d", "approved", "dropped")
+        assert refused.accepted == ("after 24h", "approved", "dropped")
         taken = await desk.runs.send(run.id, "approved", {"by": "ann"})
         assert isinstance(taken, dsa.Taken)
         assert taken.configuration.state == "end.sent"

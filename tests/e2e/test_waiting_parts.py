@@ -225,7 +225,7 @@ def test_whoever_drives_the_whole_hears_of_the_answer(folder):
             return run.run.ledger
 
     entries = asyncio.run(story())
-    assert [entry.effects for entry in entries if isinstance(entry, ResumedEntry)][0] == (("1/1", "again"),)
+    assert next(entry.effects for entry in entries if isinstance(entry, ResumedEntry)) == (("1/1", "again"),)
     results = [entry.steps[-1]["payload"].get("code") for entry in entries if isinstance(entry, ResultEntry)]
     assert "waiting" in results
     made = [(e.prompt_tokens, e.cost_usd) for e in entries if isinstance(e, ArtifactEntry)]

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import dsa
+from dsa.edge.clock import MonotonicClock
 from dsa.meaning import Occurrence
 
 DSA = Path(sys.executable).with_name("dsa")
@@ -316,3 +317,36 @@ def test_show_says_what_only_the_store_knows(desk):
             )["kind"]
             == word
         )
+
+
+def test_durations_are_told_as_written_and_another_spelling_is_no_other_timer(desk):
+    (run,) = desk(1, wait="1440m")
+    assert "after 1440m" in dsa_says("runs", code=0)
+    respelled = Path("refund.md").read_text(encoding="utf-8").replace("1440m", "24h")
+    Path("respelled.md").write_text(respelled, encoding="utf-8")
+    Path("changed.md").write_text(respelled + "| paying | pay.failed   |         | lapsed   |\n", encoding="utf-8")
+    assert "no changes; behaviour EQUAL" in dsa_says("diff", "refund.md", "respelled.md", code=0)
+    dsa_says("replay", run, "--against", "changed.md", code=0)
+    due_ms = json.loads(dsa_says("show", run, "--json", code=0))["due_ms"]
+    dsa_says("resume", run, "--machine", "changed.md", "--wait", "0s", code=3)
+    assert json.loads(dsa_says("show", run, "--json", code=0))["due_ms"] == due_ms, "it was not started again"
+    assert "goes on under" in dsa_says("show", run, code=0)
+    asyncio.run(taken_up_tomorrow())
+    assert "asking -> lapsed" in dsa_says("show", run, code=0)
+    dsa_says("replay", run, code=0)
+
+
+class Tomorrow(MonotonicClock):
+    def wall_ms(self):
+        return super().wall_ms() + 25 * 3_600_000
+
+
+async def taken_up_tomorrow():
+    async with dsa.open_runs(".dsa", clock=Tomorrow()) as runs:
+        assert [each.fault async for each in dsa.Worker(runs).take_up()] == [""]
+
+
+def dsa_says(*words, code):
+    done = subprocess.run([DSA, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout

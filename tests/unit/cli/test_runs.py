@@ -132,7 +132,10 @@ def test_a_mistyped_status_says_which_was_meant(root):
 
 
 def test_no_run_that_a_filter_asks_for_is_said(root):
-    assert dsa("runs", "--waiting", "rain").stdout == ".dsa: no run that is kept here is one of those\n"
+    assert dsa("runs", "--waiting", "rain").stdout == (
+        ".dsa: no run that is kept here is one of those; no run waits for 'rain', known here: order\n"
+    )
+    assert dsa("runs", "--machine", "shopp").stdout.endswith("no run is of a machine 'shopp', did you mean 'shop'?\n")
 
 
 def test_every_run_has_a_line_the_newest_last(root):

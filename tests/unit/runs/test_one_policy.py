@@ -160,7 +160,8 @@ def test_what_a_policy_raises_stops_the_run_and_only_that_call_is_made_again(tmp
     last = entries_in(tmp_path, rest.run.run_id)[-1]
     assert last.steps[-1]["payload"]["call"] == {"policy": "pay", "path": "1.1.3"}
     stands = record(tmp_path, rest.run.run_id).standing
-    assert (stands.kind, stands.failure) == ("stopped", f"perform 1/1 (line 24) failed in pay {PAY}: no route")
+    assert stands.kind == "stopped"
+    assert stands.failure.startswith(f"perform 1/1 (line 24) failed in pay {PAY}: ConnectionError: no route (at test_")
     trip.did.clear()
     trip.breaking["pay"] = ConnectionError("still no route")
     assert trip.resume(tmp_path, rest.run.run_id).kind == "stopped"

@@ -1,0 +1,54 @@
+"""Durations read as they were written; what is equally long is one timer, in one document and between two."""
+
+import pytest
+
+from dsa.errors import MachineError
+from dsa.lang import digest, dumps, loads
+from dsa.lang.durations import spelled_like, spelled_shortest
+
+TEXT = """# reminders
+## Transitions
+| source  | event                 | effects | target  |
+| ------- | --------------------- | ------- | ------- |
+| idle    | go                    |         | waiting |
+| waiting | after 24h, after 90s  | remind  | waiting |
+| idle    | after 1d              |         | idle    |
+
+## Scenario: a day
+| percept      | action | state   |
+| ------------ | ------ | ------- |
+| go           |        | waiting |
+| after 86400s | remind | waiting |
+"""
+
+
+def events(machine):
+    return [row.event for row in machine.transitions]
+
+
+def test_a_document_has_one_spelling_for_each_duration_the_first():
+    machine = loads(TEXT)
+    assert events(machine) == ["go", "after 24h", "after 90s", "after 24h"]
+    assert machine.scenarios[0].steps[1].event == "after 24h"
+    assert loads(dumps(machine)) == machine
+    assert "after 24h" in dumps(machine)
+
+
+def test_the_digest_is_of_the_durations():
+    other = loads(TEXT.replace("24h", "1440m"))
+    assert events(other) != events(loads(TEXT))
+    assert digest(other) == digest(loads(TEXT)) == digest(spelled_shortest(other))
+    assert digest(other) != digest(loads(TEXT.replace("24h", "25h")))
+
+
+def test_what_is_compared_is_spelled_alike():
+    machine, other = loads(TEXT), loads(TEXT.replace("24h", "1440m").replace("90s", "91s"))
+    alike = spelled_like(other, machine)
+    assert events(alike) == ["go", "after 24h", "after 91s", "after 24h"]
+    assert alike.scenarios[0] == machine.scenarios[0]
+    assert spelled_like(machine, machine) is machine
+
+
+def test_the_same_duration_twice_in_a_cell_is_a_mistake():
+    with pytest.raises(MachineError, match="'after 1440m' stands twice in this cell"):
+        loads(TEXT.replace("90s", "1440m"))
