@@ -16,13 +16,14 @@ from dsa.declarations import Effect
 from dsa.edge.binding import Bindings
 from dsa.edge.clock import Clock
 from dsa.edge.effects import TimeLimit, answer_in, failure_of, fault_in, result_of, within
+from dsa.machine import step_of
 from dsa.meaning import Occurrence
 from dsa.references import Reference
 from dsa.runtime.budgets import BUDGET, BudgetSpentError, Limit, Meter
 from dsa.runtime.call_tree import CALL
 from dsa.runtime.calls import CallRecord, Calls
 from dsa.runtime.content import GeneratorInterface, GuardInterface
-from dsa.runtime.event_data import DataThen, EventData, MissingDataError
+from dsa.runtime.event_data import DataThen, EventData, MissingDataError, placeholder_values
 from dsa.runtime.intents import Intent
 from dsa.runtime.ledger import ArtifactEntry, CallEntry, CallResultEntry, Entry, Record, VerdictEntry
 from dsa.runtime.parts import part_told
@@ -139,7 +140,8 @@ class Performer:
 
     def missing_before(self, intent: Intent) -> str:
         """Say what an effect's prompt, or a guard of its answers, reads and nobody has brought; empty when nothing is missing."""
-        read = read_before(self._host.run.machine, intent.effect, intent.target)
+        machine = self._host.run.machine
+        read = read_before(machine, intent.effect, intent.target)
         then = self.data_before(intent.key) if read else None
         for reader, reference in read:
             try:
@@ -147,6 +149,11 @@ class Performer:
                 then.get(reference)
             except MissingDataError as missing:
                 return f"{reader}, asked for on {intent.event}: {missing}"
+        if then is not None:
+            try:
+                placeholder_values(machine, step_of(machine, intent.target), intent.effect, then.get)
+            except MissingDataError as missing:
+                return f"the prompt of {intent.effect}, asked for on {intent.event}: {missing}"
         return ""
 
     def _spent(self, effect: str) -> Limit | None:

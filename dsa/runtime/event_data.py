@@ -23,6 +23,8 @@ from dsa.uses import guard_uses, prompt_references
 
 #: The longest value that a reference stands for, in characters of text or of JSON.
 LONGEST_VALUE = 200_000
+#: The longest that all data in one prompt may be, in characters.
+LONGEST_IN_ALL = 1_000_000
 MISSING_DATA = "MISSING_DATA"
 
 
@@ -165,12 +167,21 @@ def as_text(value: object) -> str:
 
 
 def placeholder_values(machine: Machine, step: str, effect: str, get: Callable[[Reference], Any]) -> dict[str, str]:
-    """Return what fills in the placeholders for data in the prompt of an effect, by the words between their braces. Raises what `get` raises."""
+    """Return what fills in the placeholders for data in the prompt of an effect, by the words between their braces.
+
+    Raises what `get` raises, and MissingDataError where they are too long together.
+    """
     found = {}
     for reference in prompt_references(machine, step, effect):
         value = get(reference)
         texts = [as_text(each) for each in value] if reference.is_all else [as_text(value)]
         found[str(reference)] = "\n\n".join(texts)
+    size = sum(map(len, found.values()))
+    if size > LONGEST_IN_ALL:
+        names = ", ".join(f"'{name}'" for name in found)
+        raise MissingDataError(
+            f"{names} have {size:,} characters in all, and {LONGEST_IN_ALL:,} are allowed in one prompt: name parts of them"
+        )
     return found
 
 

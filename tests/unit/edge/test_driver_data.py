@@ -128,6 +128,13 @@ def test_missing_data_stops_the_run_before_the_effect_and_says_which_row_and_eve
     assert generator.asked == []
 
 
+def test_a_prompt_with_too_much_data_stops_the_run_before_the_effect(monkeypatch):
+    monkeypatch.setattr("dsa.runtime.event_data.LONGEST_IN_ALL", 5)
+    rest, generator, _ = played({"total": 10})
+    assert (rest.failure.what, rest.failure.code, generator.asked) == ("query_llm", "MISSING_DATA", [])
+    assert "characters in all, and 5 are allowed in one prompt" in rest.failure.message
+
+
 def test_what_a_guard_reads_is_looked_for_before_the_effect_whose_answer_it_judges():
     machine = loads(TABLE.replace("{found.total}", "").replace("{{{found}}}", ""))
     rest, generator, guard = played({}, machine=machine)

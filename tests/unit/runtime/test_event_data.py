@@ -158,6 +158,16 @@ def test_words_that_are_no_reference_say_what_to_write(words, said):
         read_reference(words, MACHINE.event_named)
 
 
+def test_all_the_data_of_a_prompt_together_has_a_bound():
+    task = "{note} {note?} {note since ask} {all note} {all note?} {all note since ask}"
+    machine = loads(TABLE.replace("{ask.who}: {all  note? since ask} {ask?}", task))
+    run = told(("ask", None), ("note", "x" * (LONGEST_VALUE - 9)))
+    with pytest.raises(
+        MissingDataError, match=r"'note', 'note[?]', .* have 1,199,946 characters in all, and 1,000,000 are"
+    ):
+        placeholder_values(machine, "", "look", then(run).get)
+
+
 def test_an_event_with_dots_is_told_from_a_path():
     reference = read_reference("all look.failed.code? since ask", MACHINE.event_named)
     assert (reference.event, reference.path) == ("look.failed", ("code",))
