@@ -6,6 +6,7 @@ Imports are read from the source, also those inside functions, so a dodge is fou
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,8 @@ PURE_ENOUGH = {
 }
 #: Heavy packages: imported inside the function that uses them, never at the top of a module.
 HEAVY = {
+    "jsonschema",
+    "referencing",
     "anyio",
     "fpdf",
     "mcp",
@@ -117,6 +120,7 @@ def _without_type_checking(tree: ast.Module) -> ast.Module:
     return tree
 
 
+@cache
 def _imports(path: Path) -> list[tuple[str, int, bool]]:
     """Give every module imported, its line, and whether it stands inside a function."""
     tree = _without_type_checking(ast.parse(path.read_text()))
@@ -181,7 +185,7 @@ def test_a_small_check_loads_little() -> None:
 
 def _by_name(path: Path) -> list[tuple[str, int]]:
     """Give what each call of `import_module` names, as far as it is written there, and its line."""
-    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    calls = [node for node in ast.walk(_tree(path)) if isinstance(node, ast.Call)]
     found = []
     for call in calls:
         if ast.unparse(call.func) == "importlib.import_module":
@@ -223,7 +227,7 @@ def test_files_classes_and_functions_are_short(path: Path) -> None:
     text = path.read_text()
     if name not in EXCEPTIONS:
         assert text.count("\n") <= MAX_LINES, f"{name} has {text.count(chr(10))} lines"
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(_tree(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             most = MAX_CLASS_LINES if isinstance(node, ast.ClassDef) else MAX_FUNCTION_LINES
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
@@ -233,7 +237,7 @@ def test_files_classes_and_functions_are_short(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SOURCES, ids=_module)
 def test_every_module_says_what_it_is(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text())), f"{path} has no docstring"
+    assert ast.get_docstring(_tree(path)), f"{path} has no docstring"
 
 
 def test_exceptions_are_few() -> None:
@@ -249,8 +253,18 @@ WITHIN_THE_DOOR = ("open_store", "open_artifacts")
 
 @pytest.mark.parametrize("name", MADE_BY)
 def test_drivers_and_stores_are_made_in_one_place(name: str) -> None:
-    calls = [(_module(path), _called(node)) for path in SOURCES for node in ast.walk(ast.parse(path.read_text()))]
-    assert sorted({module for module, called in calls if called == name}) == MADE_BY[name]
+    assert sorted({module for module, called in _calls() if called == name}) == MADE_BY[name]
+
+
+@cache
+def _calls() -> list[tuple[str, str]]:
+    return [(_module(path), _called(node)) for path in SOURCES for node in ast.walk(_tree(path))]
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    """Return what a file says; nobody may change it."""
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def _called(node: ast.AST) -> str:
@@ -262,5 +276,5 @@ def _called(node: ast.AST) -> str:
 def test_only_the_door_opens_what_keeps_runs(path: Path) -> None:
     if _part(_module(path)) != "runs":
         names = {each.id if isinstance(each, ast.Name) else each.attr if isinstance(each, ast.Attribute) else each.name
-                 for each in ast.walk(ast.parse(path.read_text())) if isinstance(each, ast.Name | ast.Attribute | ast.alias)}  # fmt: skip
+                 for each in ast.walk(_tree(path)) if isinstance(each, ast.Name | ast.Attribute | ast.alias)}  # fmt: skip
         assert not names & set(WITHIN_THE_DOOR)

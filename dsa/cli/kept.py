@@ -12,11 +12,11 @@ from pathlib import Path
 import click
 
 from dsa.cli.faults import INTERRUPTED, UNREADABLE, Ended, note_run
-from dsa.edge.git import ArtifactStoreError
 from dsa.errors import GenerationError
 from dsa.runs.place import DEFAULT_RUNS, PART_OF
 from dsa.runs.record import OtherMachineError, RunRecord, record_of
 from dsa.runs.runs import Runs, open_runs
+from dsa.runtime.artifacts import ArtifactStoreError
 from dsa.runtime.journal import DamageError, HeldError, Recorded, StoreError
 from dsa.runtime.parts import place_in_part
 from dsa.runtime.recorded import ReplayMismatchError

@@ -9,10 +9,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import jsonschema
-from jsonschema.protocols import Validator
-from referencing import Registry
-
 from dsa.edge.sandbox import Bounds, Program, run_confined
 from dsa.guards.code import extract_fenced
 from dsa.guards.feedback import bounded, clip, clip_middle
@@ -73,12 +69,15 @@ class SchemaGuard(GuardInterface):
     """
 
     def __init__(self, schema: Mapping[str, Any], *, show_expected: bool = False) -> None:
+        import jsonschema  # it takes a while
+        from referencing import Registry
+
         kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
         try:
             kind.check_schema(schema)
         except jsonschema.SchemaError as error:
             raise ValueError(f"this is no JSON schema: {error.message}") from error
-        self._validator: Validator = kind(schema, registry=Registry())
+        self._validator: Any = kind(schema, registry=Registry())
         self._show_expected = show_expected
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
@@ -90,7 +89,7 @@ class SchemaGuard(GuardInterface):
         faults = sorted(self._validator.iter_errors(value), key=lambda error: list(map(str, error.absolute_path)))
         return _judged(faults_said((error.absolute_path, self._said(error)) for error in faults))
 
-    def _said(self, error: jsonschema.ValidationError) -> str:
+    def _said(self, error: Any) -> str:  # noqa: ANN401  (jsonschema's)
         if error.validator in _TELL_VALUES and not self._show_expected:
             return f"{clip(repr(error.instance))} is {_TELL_VALUES[error.validator]}"
         return str(error.message)

@@ -11,12 +11,21 @@ from typing import Protocol
 
 import attrs
 
+from dsa.errors import DsaError
 from dsa.expr import Outcome
 from dsa.runtime.content import Artifact, ArtifactRepository, Usage
 from dsa.runtime.ledger import VerdictEntry
 
 _DIGITS, _SHORT = 32, 12
 _DIGEST = re.compile(r"[0-9a-f]{32,}")
+
+
+class ArtifactStoreError(DsaError):
+    """Raised when what keeps artifacts cannot be used, or is damaged. `path` names it."""
+
+    def __init__(self, path: object, message: str) -> None:
+        self.path = path
+        super().__init__(f"{path}: {message}")
 
 
 def identified(artifact: Artifact, run_id: str = "") -> Artifact:

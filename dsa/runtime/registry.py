@@ -10,10 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import attrs
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, ValidationError, best_match
-from referencing.exceptions import Unresolvable
-from referencing.jsonschema import DRAFT202012, EMPTY_REGISTRY
 
 from dsa.errors import BindingError
 from dsa.runtime.ledger import Handling
@@ -24,7 +20,6 @@ INVALID_PAYLOAD = "INVALID_PAYLOAD"
 
 _LONGEST_WHY = 300  # it quotes what a model wrote
 _ANY_OBJECT: dict[str, Any] = {"type": "object"}
-_TAKES_ANY = Draft202012Validator(_ANY_OBJECT)
 _IN_DOUBT = ("retry", "ask", "fail")
 #: What OpenAI's format, and those modelled on it, take as the name of a function.
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -44,11 +39,15 @@ class Registered:
     schema: Mapping[str, Any]
     actions: frozenset[str]
     in_doubt: Handling
-    _validator: Any = attrs.field(repr=False, eq=False)
+    _validator: Any = attrs.field(default=None, repr=False, eq=False)
 
     def fault(self, payload: Mapping[str, Any]) -> Step | None:
         """Give an error step that says where a payload breaks the schema, and why; None when it does not."""
-        found: ValidationError | None = best_match(self._validator.iter_errors(payload))
+        if self._validator is None:  # any object is a payload
+            return None
+        from jsonschema.exceptions import best_match
+
+        found = best_match(self._validator.iter_errors(payload))
         if found is None:
             return None
         why = found.message if len(found.message) <= _LONGEST_WHY else f"{found.message[:_LONGEST_WHY]}.."
@@ -91,7 +90,7 @@ class Registry:
         if in_doubt not in _IN_DOUBT:
             raise BindingError(f"in_doubt of '{name}' is '{in_doubt}'; it is one of {', '.join(_IN_DOUBT)}")
         accepted = _ANY_OBJECT if schema is None else dict(schema)
-        validator = _TAKES_ANY if schema is None else _validator(name, accepted)
+        validator = None if schema is None else _validator(name, accepted)
 
         def add(policy: _Given) -> _Given:
             if name in self._policies:
@@ -135,8 +134,13 @@ class Registry:
         return [self[name].tool() for name in sorted(names)]
 
 
-def _validator(name: str, schema: Mapping[str, Any]) -> Draft202012Validator:
+def _validator(name: str, schema: Mapping[str, Any]) -> Any:  # noqa: ANN401  (jsonschema's, which is loaded where it is needed: it takes a while)
     """Give what checks payloads; it looks nothing up on the network."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012, EMPTY_REGISTRY
+
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:

@@ -15,9 +15,10 @@ from typing import TypeVar
 
 from dsa.edge.folders import folders_above
 from dsa.edge.git.names import path_parts
-from dsa.edge.git.objects import ArtifactStoreError, sync_path, write_synced
+from dsa.edge.git.objects import sync_path, write_synced
 from dsa.edge.git.waiting import wait_for
 from dsa.edge.locking import locked
+from dsa.runtime.artifacts import ArtifactStoreError
 
 T = TypeVar("T")
 

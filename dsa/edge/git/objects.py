@@ -17,18 +17,10 @@ from git import Git
 from git.db import GitCmdObjectDB
 from gitdb import IStream
 
-from dsa.errors import DsaError
+from dsa.runtime.artifacts import ArtifactStoreError
 
 _TRIES = 10  # `git prune` may take away an empty folder, or a temporary file, between two of our calls
 _LEVEL = 1  # git's own choice for loose objects
-
-
-class ArtifactStoreError(DsaError):
-    """Raised when a repository of artifacts cannot be used, or is damaged. `path` names it."""
-
-    def __init__(self, path: Path, message: str) -> None:
-        self.path = path
-        super().__init__(f"{path}: {message}")
 
 
 class SyncFailed(OSError):  # noqa: N818  # it says what happened

@@ -12,7 +12,8 @@ from git.config import GitConfigParser
 
 from dsa.edge.git.branch import RUNS, Branch
 from dsa.edge.git.names import name_of
-from dsa.edge.git.objects import ArtifactStoreError, run_git, sync_path, write_new
+from dsa.edge.git.objects import run_git, sync_path, write_new
+from dsa.runtime.artifacts import ArtifactStoreError
 
 #: git syncs neither refs nor loose objects by itself: a power cut after `git gc` could then take what was durable.
 _CONFIG = b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n\tfsync = all\n"

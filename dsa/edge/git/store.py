@@ -18,12 +18,12 @@ from dsa.edge.git.branch import Branch
 from dsa.edge.git.history import Commit, commit_bytes, history
 from dsa.edge.git.messages import message_of, record_in
 from dsa.edge.git.names import file_name
-from dsa.edge.git.objects import ArtifactStoreError, DurableObjects, SyncFailed
+from dsa.edge.git.objects import DurableObjects, SyncFailed
 from dsa.edge.git.repository import make_ready
 from dsa.edge.git.trees import FILE, FOLDER, Tree, read_tree, with_entry, write_tree
 from dsa.edge.git.waiting import wait_for_gc
 from dsa.expr import Outcome
-from dsa.runtime.artifacts import Attempt, Attempts, attempt_of, short_id
+from dsa.runtime.artifacts import ArtifactStoreError, Attempt, Attempts, attempt_of, short_id
 from dsa.runtime.content import Artifact
 from dsa.runtime.ledger import VerdictEntry
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from dsa.edge.git.objects import ArtifactStoreError
+from dsa.runtime.artifacts import ArtifactStoreError
 
 T = TypeVar("T")
 

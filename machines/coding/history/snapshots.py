@@ -19,9 +19,10 @@ import attrs
 
 from dsa.edge.git.branch import Branch
 from dsa.edge.git.history import commit_bytes, read_commit
-from dsa.edge.git.objects import ArtifactStoreError, DurableObjects, run_git
+from dsa.edge.git.objects import DurableObjects, run_git
 from dsa.edge.git.repository import make_ready
 from dsa.edge.git.trees import FOLDER, read_tree, write_tree
+from dsa.runtime.artifacts import ArtifactStoreError
 from machines.coding.history.looking import HistoryError
 
 

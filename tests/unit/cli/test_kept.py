@@ -9,8 +9,8 @@ from kept_runs import RUN, SHOP, begun, crashed_while, dsa, keep
 
 from dsa.cli.faults import Ended
 from dsa.cli.kept import faults_told, find, line
-from dsa.edge.git import ArtifactStoreError
 from dsa.errors import DocumentError
+from dsa.runtime.artifacts import ArtifactStoreError
 from dsa.runtime.journal import HeldError, StoreError
 
 OTHER = "20260131T120001-shop-bbbbbb"

@@ -5,10 +5,10 @@ import pytest
 from artifact_runs import git, open_files
 from os_calls import before, handled
 
-from dsa.edge.git import ArtifactStoreError
 from dsa.edge.git.branch import Branch
 from dsa.edge.git.objects import DurableObjects
 from dsa.edge.git.repository import make_ready
+from dsa.runtime.artifacts import ArtifactStoreError
 
 REF = "refs/heads/runs/r"
 

@@ -23,7 +23,8 @@ from artifact_runs import (
 )
 from os_calls import before, handled
 
-from dsa.edge.git import ArtifactStoreError, GitArtifacts, run_ids
+from dsa.edge.git import GitArtifacts, run_ids
+from dsa.runtime.artifacts import ArtifactStoreError
 
 TESTS = Path(__file__).parents[2]
 BRANCH = f"runs/{RUN}"

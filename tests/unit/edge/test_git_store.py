@@ -1,7 +1,8 @@
 import pytest
 from artifact_runs import RUN, attempt, filled, git, memory_folder, require_clean, said_of
 
-from dsa.edge.git import ArtifactStoreError, GitArtifacts, run_ids
+from dsa.edge.git import GitArtifacts, run_ids
+from dsa.runtime.artifacts import ArtifactStoreError
 from dsa.runtime.content import Artifact, Usage
 from dsa.runtime.ledger import Judgement, VerdictEntry
 

@@ -10,7 +10,7 @@ import pytest
 from workspaces import git_of_history as git
 from workspaces import state
 
-from dsa.edge.git import ArtifactStoreError
+from dsa.runtime.artifacts import ArtifactStoreError
 from machines.coding.history import Changed, History
 from machines.coding.history.looking import LARGEST_BYTES, HistoryError, Seen, blob_id, look
 
