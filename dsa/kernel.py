@@ -1,40 +1,39 @@
 """Verify a certificate, alone: `python kernel.py CERTIFICATE` prints the claims it accepts (exit 0) or why it refuses (exit 1).
 
-Without a file that it can read as a certificate, it says how it is used (exit 2).
+Without a file that it can read as a certificate, it says how it is used (exit 2). It imports the standard library alone, shares no code with
+what wrote the certificate, and believes nothing but the machine's tables. Written from specs/semantics.md (S1 to S12 are its rules) and
+specs/table.md (the language). Four parts, in this order:
 
-Written from specs/semantics.md (S1-S12 are its rules); imports nothing of this package, believes nothing but the machine's tables.
-At given parameter values it explores everything itself. For all values it runs the same code on numbers that are not known: each
-question about one is answered both ways, and a path that fails must be shown impossible by the certificate's multipliers.
-A configuration is (leaf, outstanding effects, values); among its values are `:flag` and `:count`, what a property remembers.
+1. `Unknown`: numbers that are not known. A claim about given parameter values is explored outright. A claim for all values runs the same code
+   on unknown numbers: each question about one is answered both ways, and a path that fails must be shown impossible.
+2. `Parser`: the expressions of the language, and nothing else: whole numbers, conditions, values of enumerations, declared full names.
+3. `Tables`: the machine.
+4. `Claim`: what is claimed of it, and how that is seen.
+
+A configuration (`node`) is (leaf, outstanding effects, values); among its values are `:flag` and `:count`, what a property remembers.
 A move is (what is true then: the event and its verdicts; the effect or timer behind it; the candidate rows).
 (PYTEST_DONT_REWRITE: the asserts are what it has to say.)
 """
 
 import contextlib, hashlib, itertools, json, math, re, sys
 
-NAME, VERDICTS, STUCK = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", ("passed", "failed", "fatal"), "no deadlock"
-WORD, CODE, TABLE = rf"\b(and|or|not|in)\b|(pending )?:?{NAME}", {}, "the generated step is the table"
-GHOSTS, REST = {":flag": False, ":count": 0}, "every run comes to rest when nothing comes from outside"
-GUARDED, FAULT = "workflow state is set by guards that passed (Definition 4)", "a fault is not excluded"
-counted = lambda still, on, n, k, e: (on, m := n * still + bool(on and e), m <= k or not on)
-#: What a form remembers and demands: from its flag, its count and its parts at a moment to flag, count and what must be true.
-FORMS = {
-    "always {}": lambda f, n, p: (f, n, p),
-    "never {}": lambda f, n, p: (f, n, not p),
-    "on {}: {} unchanged": lambda f, n, e, x, was: (f, n, not e or x == was),
-    "{} only after {}": lambda f, n, q, p: (f or p, n, f or p or not q),
-    "at most {} {}": lambda _, n, k, e: counted(True, True, n, k, e),
-    "at most {} {} between {} and {}": lambda f, n, k, e, p, q: counted(h := bool(f and not q), h or p, n, k, e),
-    "{} leads to {}": lambda f, n, p, q: ((f or p) and not q, n, True),
-    "{} leads to {} assuming fair {}": lambda f, n, p, q, _: ((f or p) and not q, n, True),
-} | dict.fromkeys(("possible {}", "from everywhere possible {}"), lambda _, n, p: (not p, n, True))
-FORMS |= dict.fromkeys(("no fault", STUCK, REST, GUARDED, TABLE), lambda _, n: (True, n, True))
-terms = lambda number: number.terms if isinstance(number, Unknown) else {(): number}
 __debug__ or sys.exit("refused: -O would drop every check")
 
 
-class Unknown:
-    """A number not known: a polynomial {names: coefficient}; a truth value is 0 or 1. Facts are numbers that are at least 0."""
+# -- 1. numbers that are not known -------------------------------------------------------------------------------------
+
+
+def terms(number):
+    """Give a number as a polynomial: {names: coefficient}, where () stands for the constant."""
+    return number.terms if isinstance(number, Unknown) else {(): number}
+
+
+class Unknown:  # noqa: PLW1641  (it is not to be hashed)
+    """A whole number not known: a polynomial over the machine's values with whole coefficients. A condition is 0 or 1.
+
+    `path` is what is known on the path that is followed: facts (numbers that are at least 0), the answers that it has to give, other paths
+    still to follow.
+    """
 
     def __init__(self, terms):
         self.terms = terms
@@ -47,60 +46,461 @@ class Unknown:
         return sum(Unknown({tuple(sorted(m + n)): c * d}) for m, c in self.terms.items() for n, d in terms(by).items())
 
     def __ge__(self, other):
+        """Ask whether it is at least another number: what this path has answered before, else yes, and no on another path."""
         yes, no, (facts, ways, todo) = self + other * -1, self * -1 + other + -1, Unknown.path
-        if isinstance(yes, int) or (known := [fact for fact in facts if fact.terms in (yes.terms, no.terms)]):
-            return yes >= 0 if isinstance(yes, int) else known[0].terms == yes.terms
-        if len(facts) == len(ways):  # a new question: this path says yes, another one no
-            ways += todo.append([*ways, False]) or [True]
+        if isinstance(yes, int):
+            return yes >= 0
+        for fact in facts:
+            if fact.terms in (yes.terms, no.terms):
+                return fact.terms == yes.terms
+        if len(facts) == len(ways):  # a new question
+            todo.append([*ways, False])
+            ways.append(True)
         facts.append(yes if ways[len(facts)] else no)
         return facts[-1] is yes
 
-    __radd__, __rmul__, __hash__, __bool__, __eq__ = __add__, __mul__, None, lambda a: a >= 1, lambda a, b: a <= b <= a
-    __le__, __lt__, __gt__ = lambda a, b: a * -1 >= b * -1, lambda a, b: not a >= b, lambda a, b: not a <= b
+    __radd__, __rmul__, __hash__ = __add__, __mul__, None
+    __bool__ = lambda a: a >= 1
+    __eq__ = lambda a, b: a <= b <= a
+    __le__ = lambda a, b: a * -1 >= b * -1
+    __lt__ = lambda a, b: not a >= b
+    __gt__ = lambda a, b: not a <= b
 
 
-def value(text, names):
-    """Evaluate an expression: numbers, names, signs; when the names are looked up, what is left is Python."""
-    if text not in CODE:
-        assert re.fullmatch(r"[\d ()<>=!+*,{}-]*", re.sub(WORD, "", text)), f"this is no expression: {text}"
-        code = re.sub(WORD, lambda m: m[1] or (f"({m[0]!r} in names)" if m[2] else f"names[{m[0]!r}]"), text)
-        CODE[text] = compile(code.replace("{", "(").replace("}", ",)").replace("-", "+ -1 *"), "expression", "eval")
-    return eval(CODE[text], {"__builtins__": {}, "names": names})
+# -- 2. expressions ----------------------------------------------------------------------------------------------------
+
+NAME = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
+#: A number, a name (`:flag` and `:count` too), or a sign.
+TOKEN = re.compile(rf" *(?:([0-9]{{1,18}})|(:?{NAME})|(<=|>=|==|!=|[-+*<>(){{}},]))")
+RESERVED = {"and", "or", "not", "in", "else", "true", "false", "pending", "cancel", "revoke", "after", "between"}
+RELATIONS, DEEPEST = ("==", "!=", "<=", ">=", "<", ">"), 60
+CONDITION, NUMBER = "a condition", "a number"
 
 
-class Claim:
-    """A claim about a machine: at the parameter values `at`, or for all."""
+class Parser:
+    """Reads an expression of the names whose types are given, one method for each line of the grammar in specs/table.md.
+
+    A type is CONDITION, NUMBER or the set of an enumeration's values. Every method gives the type of what it has read, and Python for
+    it: of numbers, names, `not`, `and`, `or`, comparisons, `+`, `*` and parentheses alone.
+    """
+
+    def __init__(self, text, types):
+        self.text, self.types, self.tokens, self.depth, end = text, types, [], 0, 0
+        while token := TOKEN.match(text, end):
+            self.tokens, end = [*self.tokens, token[0].strip()], token.end()
+        self.require(not text[end:].strip(" "))
+        self.tokens.reverse()
+
+    def require(self, true):
+        assert true, f"this is no expression: {short(self.text)}"
+
+    def take(self, *words):
+        """Take the next token if it is one of these; give it, or nothing."""
+        return self.tokens.pop() if self.tokens and self.tokens[-1] in words else ""
+
+    def whole(self, read):
+        found = read()
+        self.require(not self.tokens)
+        return found
+
+    def several(self, read, sign):
+        """Read conditions between which a word stands; where there is one alone, it may be anything."""
+        (kind, code), more = read(), []
+        while self.take(sign):
+            more.append(read())
+        self.require(not more or {kind, *(other for other, _ in more)} == {CONDITION})
+        return (CONDITION, f"(not not ({f' {sign} '.join([code, *(c for _, c in more)])}))") if more else (kind, code)
+
+    def expression(self):
+        return self.several(self.conjunction, "or")
+
+    def conjunction(self):
+        return self.several(self.negation, "and")
+
+    def negation(self):
+        if not self.take("not"):
+            return self.comparison()
+        kind, code = self.deeper(self.negation)
+        self.require(kind == CONDITION)
+        return CONDITION, f"(not {code})"
+
+    def comparison(self):
+        kind, code = self.sum()
+        negative = len(self.tokens) > 1 and self.tokens[-1] == "not" and self.tokens[-2] == "in" and self.take("not")
+        if self.take("in"):
+            self.require(self.take("{"))
+            choices = [self.sum()]
+            while self.take(","):
+                choices.append(self.sum())
+            self.require(self.take("}") and all(alike(kind, other) for other, _ in choices))
+            among = f"({code} in ({', '.join(choice for _, choice in choices)},))"
+            return CONDITION, f"(not {among})" if negative else among
+        found = code
+        while sign := self.take(*RELATIONS):
+            other, right = self.sum()
+            self.require(alike(kind, other) and (sign in ("==", "!=") or kind == NUMBER))
+            kind, found = other, f"{found} {sign} {right}"
+        return (kind, code) if found is code else (CONDITION, f"({found})")
+
+    def sum(self):
+        return self.arithmetic(self.product, ("+", "-"))
+
+    def product(self):
+        return self.arithmetic(self.unary, ("*",))
+
+    def arithmetic(self, read, signs):
+        kind, code = read()
+        parts = [code]
+        while sign := self.take(*signs):
+            other, right = read()
+            self.require(kind == other == NUMBER)
+            parts.append({"+": f"+ {right}", "-": f"+ -1 * {right}", "*": f"* {right}"}[sign])
+        return (kind, f"({' '.join(parts)})") if parts[1:] else (kind, code)
+
+    def unary(self):
+        if not self.take("-"):
+            return self.atom()
+        kind, code = self.deeper(self.unary)
+        self.require(kind == NUMBER)
+        return NUMBER, f"(-1 * {code})"
+
+    def atom(self):
+        self.require(self.tokens)
+        word = self.tokens.pop()
+        if word == "(":
+            found = self.deeper(self.expression)
+            self.require(self.take(")"))
+            return found
+        if word.isdigit():
+            return NUMBER, str(int(word))
+        if word in ("true", "false"):
+            return CONDITION, word.capitalize()
+        if word == "pending" and self.tokens:
+            word = f"pending {self.tokens.pop()}"
+        assert word in self.types, f"'{short(word)}' in '{short(self.text)}' is no name that may stand there"
+        return self.types[word], f"names[{word!r}]"
+
+    def deeper(self, read):
+        self.depth += 1
+        self.require(self.depth <= DEEPEST)
+        found = read()
+        self.depth -= 1
+        return found
+
+
+def short(text):
+    """Give a text as it is quoted."""
+    return text if len(text) <= 80 else f"{text[:80]}.."
+
+
+def alike(one, other):
+    """Tell whether values of two types may be compared for being equal: they are the same, or enumerations with a value in common."""
+    return one == other or (isinstance(one, frozenset) and isinstance(other, frozenset) and bool(one & other))
+
+
+# -- 3. the machine ----------------------------------------------------------------------------------------------------
+
+COLUMNS = {
+    "Parameters": ("parameter", "domain", "default"),
+    "Variables": ("variable", "scope", "domain", "initial"),
+    "Events": ("event", "from"),
+    "Guards": ("guard", "judges", "verdicts"),
+    "Effects": ("effect",),
+    "States": ("state", "kind"),
+    "Transitions": ("source", "event", "if", "update", "effects", "target"),
+}
+VERDICTS = ("passed", "failed", "fatal")
+FAULT = "a fault is not excluded"
+
+
+def tables_in(text):
+    """Give the rows of each table of a canonical document. Raises AssertionError for what is none."""
+    title, *sections = re.split(r"\n+## ", text.strip("\n"))
+    assert re.fullmatch(r"# [^\n]*", title), "it is no document: it begins with no heading"
+    found = {}
+    for section in sections:
+        name, *lines = section.split("\n")
+        assert name in COLUMNS and name not in found, f"a section {name} may not be there"
+        assert len(lines) > 1 and all(re.fullmatch(r"\|.*\|", line) for line in lines), f"{name} is no table"
+        header, dashes, *rows = ([cell.strip(" ") for cell in line[1:-1].split("|")] for line in lines)
+        first, *others = COLUMNS[name]
+        assert header[0] == first and set(header[1:]) <= set(others) and len({*header}) == len(header), name
+        assert all(re.fullmatch("-+", cell) for cell in dashes) and len(dashes) == len(header), f"{name} has no line"
+        found[name] = [dict(zip(header, row, strict=True)) for row in rows]
+        names = [row[first] for row in found[name]]
+        assert all(names), f"a row of {name} has no name"
+        assert name == "Transitions" or len({*names}) == len(names), f"a name stands twice in {name}"
+    return found
+
+
+class Tables:
+    """A machine: its names with their types, its rows, and what S1 to S3, S7, S9, S11 and S12 say about them.
+
+    `names` has what every name means where nothing is true. `bounds` are the domains of parameters and variables, as conditions on numbers;
+    in them alone a condition counts as the number 0 or 1.
+    """
+
+    def __init__(self, text):
+        tables = dict.fromkeys(COLUMNS, ()) | tables_in(text)
+        column = lambda table, head: {next(iter(row.values())): row.get(head, "") for row in tables[table]}
+        self.kinds, self.events, self.initial = (
+            column("States", "kind"),
+            column("Events", "from"),
+            column("Variables", "initial"),
+        )
+        self.parameters, self.scopes = column("Parameters", "domain"), column("Variables", "scope")
+        self.initials = [state for state, kind in self.kinds.items() if kind == "initial"]
+        self.verdicts = {
+            g: said.split(", ") if said else [*VERDICTS] for g, said in column("Guards", "verdicts").items()
+        }
+        assert all({*said} <= {*VERDICTS} for said in self.verdicts.values()), "there are three verdicts"
+        assert {*self.kinds.values()} <= {"", "initial", "final"}, "a state is initial, final, or neither"
+        self.effects = {*self.events.values()} - {"outside"}
+        self.read_names(tables, self.parameters | column("Variables", "domain"))
+        self.judged = {event for judges in column("Guards", "judges").values() for event in judges.split(", ") if event}
+        assert self.judged <= {*self.origins}, "a guard judges what is no event"
+        self.rows = {}
+        for row in tables["Transitions"]:
+            self.read_row(row)
+        #: What can happen, with the effect or timer behind it; a failure that no row names stops a run instead (S7).
+        self.moving = self.events | {
+            event: event.removesuffix(".failed") for _, event in self.rows if event not in self.events
+        }
+        for (_, event), rows in self.rows.items():
+            self.judged |= {event} if self.asked(rows) else set()  # S9
+
+    # -- reading it
+
+    def read_names(self, tables, domains):
+        """Note every name and its type: none stands for two things but the values of enumerations."""
+        does = [word for row in tables["Transitions"] for word in row["effects"].split(", ") if word]
+        emitted = {word for word in does if word.partition(" ")[0] != "cancel"}
+        effects = {*self.effects, *(row["effect"] for row in tables["Effects"]), *emitted}
+        failures = {f"{effect}.failed": effect for effect in self.effects}
+        self.origins = self.events | failures
+        states = self.states = {*self.kinds, *(parent for state in self.kinds for parent in self.above(state)[1:-1])}
+        listed = {name: domain[1:-1].split(", ") for name, domain in domains.items() if domain[:1] == "{"}
+        symbols = [symbol for values in listed.values() for symbol in values]
+        said = [f"{guard}.{verdict}" for guard, verdicts in self.verdicts.items() for verdict in VERDICTS]
+        several = [*domains, *self.origins, *states, *effects, *self.verdicts, *said, *{*symbols}]
+        assert len(several) == len({*several}), "a name stands for two things"
+        for name in several:
+            assert re.fullmatch(NAME, name) and not RESERVED & {*name.split(".")}, f"'{name}' is no name"
+        numbers = {symbol: n for n, symbol in enumerate(symbols)}
+        pending = [f"pending {effect}" for effect in effects]
+        self.names = dict.fromkeys((*several, *pending), False) | numbers | {"true": True, "false": False}
+        self.domains = {name: self.read_domain(domain) for name, domain in domains.items()}
+        typed = lambda names: {name: self.domains[name][0] for name in names}
+        enumerated = {symbol: frozenset({symbol}) for symbol in numbers}
+        fixed = typed(self.parameters) | enumerated
+        known = fixed | typed(self.scopes)
+        when = dict.fromkeys((*self.origins, *states, *effects, *said, *pending), CONDITION)
+        #: What may be named: in domains and initial values, in rows, in claims, in lemmas and ranks, in `bounds`.
+        self.types = {"parameters": fixed, "rows": known | dict.fromkeys(said, CONDITION), "claims": known | when}
+        self.types |= {"lemmas": known | when | {":flag": CONDITION, ":count": NUMBER}}
+        self.types |= {"bounds": dict.fromkeys(domains, NUMBER) | dict.fromkeys(numbers, NUMBER)}
+        self.codes, self.bounds = {}, {}
+        for name, (kind, *ends) in self.domains.items():
+            low, high = ends if kind == NUMBER else ("0", "1")
+            among = f"{name} in {domains[name]}" if isinstance(kind, frozenset) else f"{low} <= {name}"
+            self.bounds[name] = f"{among} <= {high}" if high and not isinstance(kind, frozenset) else among
+            for end in filter(None, ends):
+                self.code(end, "parameters", NUMBER)
+        for name, text in self.initial.items():
+            self.code(text, "parameters", self.domains[name][0])
+
+    @staticmethod
+    def read_domain(text):
+        """Give the type of a domain, and the ends of a range, the second one empty where there is none."""
+        if text[:1] == "{":
+            assert text[-1] == "}", f"{text} is no domain"
+            return (frozenset(text[1:-1].split(", ")),)
+        low, dots, high = text.partition("..")
+        assert text == "bool" or (dots and low), f"{text} is no domain"
+        return (NUMBER, low, high) if dots else (CONDITION,)
+
+    def read_row(self, row):
+        """Note a row, with `else`, `changes` ((variable, new value, or nothing to revoke it)) and `does` ((effect, what is cancelled))."""
+        source, target, event = row["source"], row["target"], row["event"]
+        assert source == "*" or (source in self.states and self.kinds.get(source) != "final"), f"no row for {source}"
+        assert target == "=" or target in self.kinds or self.entered(target) != target, f"{target} is no state"
+        assert event in self.origins or re.fullmatch(r"after [0-9]{1,12}(ms|s|m|h|d)", event), f"{event} is no event"
+        other, condition = re.fullmatch("(else(?: and |$))?(.*)", row["if"]).groups()
+        row |= {"else": bool(other), "if": condition or "true", "changes": [], "does": []}
+        self.code(row["if"], "rows", CONDITION)
+        for change in filter(None, row["update"].split("; ")):
+            word, name, sign, new = re.fullmatch(rf"(revoke )?({NAME})(?: ([-+]?)= (.+))?", change).groups()
+            assert name in self.scopes and bool(word) != bool(new), f"{change} changes no variable"
+            new = self.initial[name] if word else f"{name} {sign} ({new})" if sign else new
+            assert name not in [known for known, *_ in row["changes"]], f"{name} is set twice"
+            self.code(new, "parameters" if word else "rows", self.domains[name][0])
+            row["changes"].append((name, new, bool(word)))
+        for deed in filter(None, row["effects"].split(", ")):
+            word, name = re.fullmatch(rf"({NAME})(?: ({NAME}))?", deed).groups()
+            assert (word == "cancel") or not name, f"{deed} is no effect"
+            row["does"].append((word, name))
+        if event not in self.origins:
+            event = f"{source} {event}"  # S11: a timer belongs to its source
+        self.rows.setdefault((source, event), []).append(row)
+
+    # -- what a text means
+
+    def code(self, text, scope, kind=None, level="expression"):
+        """Give the code of an expression, which must be of a type; `level` says how closely it must hold together."""
+        if (text, scope, kind, level) not in self.codes:
+            parser = Parser(text, self.types[scope])
+            found, code = parser.whole(getattr(parser, level))
+            assert kind is None or alike(found, kind), (
+                f"'{text}' is not {kind if kind in (CONDITION, NUMBER) else 'of its type'}"
+            )
+            self.codes[text, scope, kind, level] = compile(code, "expression", "eval")
+        return self.codes[text, scope, kind, level]
+
+    def value(self, text, names, scope="lemmas", kind=CONDITION):
+        """Evaluate an expression; what bounds a name is one of numbers."""
+        scope = "bounds" if scope == "lemmas" and text in self.bounds.values() else scope
+        return eval(self.code(text, scope, kind), {"__builtins__": {}, "names": names})
+
+    # -- what the rules say
+
+    def above(self, state):
+        """Give a state and those around it, innermost first, and `*`."""
+        return [state[: end.start()] for end in re.finditer(r"\.|$", state)][::-1] + ["*"]
+
+    def sources(self, state):
+        """Give where rows for a leaf may stand."""
+        return self.above(state) if self.kinds[state] != "final" else []
+
+    def found(self, state, event):
+        """Give the rows for an event: those of the innermost source that has any (S3)."""
+        return next((self.rows[x, event] for x in self.sources(state) if (x, event) in self.rows), [])
+
+    def timers(self, sources):
+        """Give the timers of sources (S11)."""
+        return {event for source, event in self.rows if " " in event and source in sources}
+
+    def awaited(self, node):
+        """Give what ends some time: effects that are outstanding, and timers (S12)."""
+        return {*node[1], *self.timers(self.sources(node[0]))}
+
+    def entered(self, state):
+        """Give the leaf that is entered with a state."""
+        return next((self.entered(s) for s in self.initials if s.rpartition(".")[0] == state), state)
+
+    def asked(self, rows):
+        """Give the guards that rows read (S2)."""
+        words = {word for row in rows for word in re.findall(NAME, row["if"])}
+        return [guard for guard in self.verdicts if {f"{guard}.{verdict}" for verdict in VERDICTS} & words]
+
+    def said(self, event, rows):
+        """Give an event with all that the guards can say together which its rows read."""
+        return itertools.product([event], *([f"{g}.{v}" for v in self.verdicts[g]] for g in self.asked(rows)))
+
+    def passed(self, rows, true):
+        """Tell whether a row that reads guards may set workflow state (S9)."""
+        return all([f"{guard}.passed" in true for guard in self.asked(rows)] or [False])
+
+    def moves(self, node):
+        """Give what can happen: answers and timers that are awaited, and what comes from outside."""
+        for event, origin in self.moving.items():
+            rows = self.found(node[0], event)
+            if origin in self.awaited(node) or (origin == "outside" and rows):
+                yield from ((true, origin, rows) for true in self.said(event, rows))
+
+
+# -- 4. claims ---------------------------------------------------------------------------------------------------------
+
+STUCK, REST = "no deadlock", "every run comes to rest when nothing comes from outside"
+GUARDED, TABLE = "workflow state is set by guards that passed (Definition 4)", "the generated step is the table"
+GHOSTS = {":flag": False, ":count": 0}
+
+
+def counted(still, on, n, k, e):
+    """Count the moments of E in a scope; within it there may be K."""
+    n = n * still + bool(on and e)
+    return on, n, n <= k or not on
+
+
+#: What a form remembers and demands: from its flag, its count and its parts at a moment to flag, count and what must be true.
+FORMS = {
+    "always {}": lambda f, n, p: (f, n, p),
+    "never {}": lambda f, n, p: (f, n, not p),
+    "on {}: {} unchanged": lambda f, n, e, x, was: (f, n, not e or all(a == b for a, b in zip(x, was, strict=True))),
+    "{} only after {}": lambda f, n, q, p: (f or p, n, f or p or not q),
+    "at most {} {}": lambda _, n, k, e: counted(True, True, n, k, e),
+    "at most {} {} between {} and {}": lambda f, n, k, e, p, q: counted(h := bool(f and not q), h or p, n, k, e),
+    "{} leads to {}": lambda f, n, p, q: ((f or p) and not q, n, True),
+    "{} leads to {} assuming fair {}": lambda f, n, p, q, _: ((f or p) and not q, n, True),
+    "possible {}": lambda _, n, p: (not p, n, True),
+    "from everywhere possible {}": lambda _, n, p: (not p, n, True),
+} | dict.fromkeys(("no fault", STUCK, REST, GUARDED, TABLE), lambda _, n: (True, n, True))
+#: What the parts of a form are, where they are no conditions: (what may be named, type, how closely it must hold together).
+WHEN, CLOSED = ("claims", CONDITION, "expression"), ("claims", CONDITION, "negation")
+BOUND, ALONE = ("parameters", NUMBER, "sum"), ("claims", CONDITION, "atom")
+PARTS = {
+    "at most {} {}": (BOUND, ALONE),
+    "at most {} {} between {} and {}": (BOUND, ALONE, CLOSED, CLOSED),
+    "on {}: {} unchanged": (WHEN, "values"),
+    "{} leads to {} assuming fair {}": (WHEN, WHEN, "fair"),
+}
+
+
+class Claim(Tables):
+    """A claim about a machine: at the parameter values `at`, or for all.
+
+    What a certificate brings for it, and nobody has to believe: `lemmas`, true wherever a configuration of this name is reached; `ranks`, numbers
+    that fall on the way to what is owed, each with what ends a stay where they do not; `proofs`, one for each obligation in the order in which they arise:
+    which of the given facts it uses, and for each failing path multipliers of the facts on it.
+    """
 
     def __init__(self, text, claim):
-        tables = dict.fromkeys(("Parameters", "Variables", "Events", "Guards", "Effects", "States", "Transitions"), [])
-        for section in re.split(r"\s*\n## ", text.strip())[1:]:
-            (name,), header, _, *rows = ([x.strip() for x in y.strip("|").split("|")] for y in section.split("\n"))
-            tables[name] = tables[name] + [dict(zip(header, row, strict=True)) for row in rows]
-        of = lambda table, head: {next(iter(row.values())): row[head] for row in tables[table]}
-        self.kinds, self.events, self.initial = of("States", "kind"), of("Events", "from"), of("Variables", "initial")
-        self.parameters, self.scopes = of("Parameters", "domain"), of("Variables", "scope")
-        self.initials = [state for state, kind in self.kinds.items() if kind == "initial"]
-        self.verdicts = {x["guard"]: (x.get("verdicts") or ", ".join(VERDICTS)).split(", ") for x in tables["Guards"]}
-        self.bounds, self.rows, self.judged = {}, {}, re.findall(NAME, str(of("Guards", "judges")))
-        for name, domain in (self.parameters | of("Variables", "domain")).items():
-            low, _, high = ("0..1" if domain == "bool" else domain).partition("..")
-            self.bounds[name] = f"{name} in {low}" if low[0] == "{" else f"{low} <= {name}" + f" <= {high}" * bool(high)
-        for row in tables["Transitions"]:
-            row["else"], row["if"] = re.fullmatch("(else(?: and |$))?(.*)", row["if"]).groups()
-            event = re.sub("^after ", f"{row['source']} after ", row["event"])  # S11: a timer belongs to its source
-            self.rows.setdefault((row["source"], event), []).append(row)
-            self.judged += [event] * bool(self.asked([row]))  # S9
-        self.effects, self.keys, self.nodes = {*self.events.values()} - {"outside"}, set(), []
-        self.origins = self.events | {e: e.removesuffix(".failed") for _, e in self.rows if e not in self.events}
+        super().__init__(text)
+        assert claim.keys() <= {"form", "parts", "at", "lemmas", "ranks", "proofs"}, "a claim has other fields"
         self.form, self.parts, self.at = claim["form"], claim["parts"], claim.get("at")
+        assert self.form in FORMS, f"nothing is claimed by '{self.form}'"
         self.lemmas, self.ranks, self.proofs = claim.get("lemmas", {}), claim.get("ranks", {}), iter(claim["proofs"])
-        self.fair = {f"fair {name}" for names in self.parts[2:] for name in names.split(", ")}
-        symbols = re.findall(NAME, " ".join(bound.partition(" in ")[2] for bound in self.bounds.values()))
-        fixed = {symbol: n for n, symbol in enumerate(symbols)} | {"true": True, "false": False}
+        kinds = PARTS.get(self.form, (WHEN,) * self.form.count("{}"))
+        assert len(self.parts) == len(kinds), f"'{self.form}' has other parts"
+        self.fair = set()
+        self.reads = [self.read(part, kind) for part, kind in zip(self.parts, kinds)]
         self.unknown = {name: Unknown({(name,): 1}) for name in (*self.bounds, *GHOSTS) if self.at is None}
-        given = self.unknown or {p: fixed[x] if (x := self.at[p]) in fixed else int(x, 10) for p in self.parameters}
-        words = [*re.findall(NAME, text), *(f"{x}.{v}" for x in (*self.verdicts, *self.effects) for v in VERDICTS)]
-        self.names = dict.fromkeys(words, False) | fixed | given
+        self.names |= self.unknown or {name: self.given(name) for name in self.parameters}
+        assert self.at is None or self.at.keys() == self.parameters.keys(), (
+            "it names other values than those of parameters"
+        )
+        self.keys, self.nodes = set(), []
+
+    def read(self, part, kind):
+        """Give what evaluates a part: one code, or those of several values."""
+        assert type(part) is str and part == part.strip(" ") and "  " not in part, (
+            f"'{part}' is not written as it is read"
+        )
+        if kind == "fair":
+            events = {*self.origins, *(word for rows in self.rows.values() for row in rows for word, _ in row["does"])}
+            assert {*part.split(", ")} <= events - {"cancel"}, f"'{part}' is no list of events and effects"
+            self.fair = {f"fair {name}" for name in part.split(", ")}
+            return None
+        if kind != "values":
+            scope, of, level = kind
+            return self.code(part, scope, of, level)
+        return [self.code(text, "claims") for text in listed(part)]
+
+    def given(self, name):
+        """Read the value of a parameter: one of its domain, written as a document has it."""
+        kind, text = self.domains[name][0], self.at[name]
+        assert type(text) is str, f"{short(repr(text))} is no value of {name}"
+        if kind == NUMBER:
+            assert re.fullmatch("0|-?[1-9][0-9]{0,17}", text), f"{short(repr(text))} is no value of {name}"
+            value = int(text)
+        else:
+            assert text in (("true", "false") if kind == CONDITION else kind), (
+                f"{short(repr(text))} is no value of {name}"
+            )
+            value = self.names[text]
+        assert self.value(self.bounds[name], self.names | {name: value}), f"{name} = {text} lies outside its domain"
+        return value
+
+    # -- obligations
 
     def prove(self, given, names, action, *arguments):
         """Run an action on every path that the facts used allow; where it fails, a sum of products of facts must be negative."""
@@ -108,95 +508,38 @@ class Claim:
         while todo:
             Unknown.path = facts, _, _ = [], todo.pop(), todo
             try:
-                all(value(given[place], names) for place in use) and action(*arguments)
+                all(self.value(given[place], names) for place in use) and action(*arguments)
             except AssertionError as why:
                 sound = [line for line in (closings or [[]]).pop(0) if all(type(n) is int and n >= 0 for n in line)]
                 total = sum(math.prod([facts[n] for n in at], start=factor) for factor, *at in sound)
                 assert type(total) is int and total < 0, why
 
-    #: A state and those around it; where rows for it may stand; the rows for an event there (S3); the timers of sources (S11).
-    above = staticmethod(lambda s: [s[: m.start()] for m in re.finditer(r"\.|$", s)][::-1] + ["*"])
-    sources = lambda self, s: self.above(s) if self.kinds[s] != "final" else []
-    found = lambda self, s, event: next((self.rows[x, event] for x in self.sources(s) if (x, event) in self.rows), [])
-    timers = lambda self, sources: {event for source, event in self.rows if " " in event and source in sources}
-    #: What ends some time (S12); the leaf that is entered with a state.
-    awaited = lambda self, node: {*node[1], *self.timers(self.sources(node[0]))}
-    entered = lambda self, state: next((self.entered(s) for s in self.initials if s.rpartition(".")[0] == state), state)
-    #: The guards that rows read (S2); what these can say together; whether a row that reads them may set workflow state (S9).
-    read = staticmethod(lambda rows: {word for row in rows for word in re.findall(NAME, row["if"])})
-    asked = lambda self, rows: [g for g in self.verdicts if {f"{g}.{v}" for v in VERDICTS} & self.read(rows)]
-    said = lambda self, e, r: itertools.product([e], *([f"{g}.{v}" for v in self.verdicts[g]] for g in self.asked(r)))
-    passed = lambda self, rows, true: all([f"{g}.passed" in true for g in self.asked(rows)] or [False])
-    #: What a certificate calls a configuration; whether it knows a way to P from there (`possible`), and its lemmas hold;
-    #: whether a step leads on along that way.
-    key = lambda self, n: " ".join([n[0], *sorted(n[1]), *(f"{x}={int(n[2][x])}" for x in n[2] if not self.unknown)])
-    planned = lambda self, node: self.form != "possible {}" or self.key(node) in self.ranks
-    kept = lambda self, n: self.planned(n) and all(value(x, self.means(n)) for x in self.lemmas.get(self.key(n), ()))
-    nearer = lambda self, n, to: self.kept(to) and (not to[2][":flag"] or self.lower(n, to, self.awaited(n), ()))
+    def explore(self):
+        """Follow what can happen from the start."""
+        self.prove([self.bounds[name] for name in self.parameters], self.names, self.begin)
+        for node in self.nodes:
+            given, names = [*self.assumed(), *self.lemmas.get(self.key(node), [])], self.means(node)
+            for move in self.moves(node):
+                self.prove(given, names, self.happen, node, move)
+            if re.search("leads to|possible|dead", self.form):
+                self.prove(given, names, self.go_on, node)
 
-    def means(self, n, true=()):
-        """Give what the names mean at a configuration; `true` is what happens there."""
-        return self.names | n[2] | dict.fromkeys((*self.above(n[0]), *map("pending ".__add__, n[1]), *true), True)
-
-    def moves(self, node):
-        """Give what can happen."""
-        for event, origin in self.origins.items():
-            rows = self.found(node[0], event)
-            if origin in self.awaited(node) or (origin == "outside" and rows):
-                yield from ((true, origin, rows) for true in self.said(event, rows))
-
-    def take(self, node, move):
-        """Take the one row that is enabled, if any: give the node after it, what ended and what happened."""
-        (leaf, out, values), (true, origin, rows) = node, move
-        names, where = self.means(node, true), f"{FAULT}: {leaf}, {', '.join(true)}"
-        enabled = [row for row in rows if not row["else"] and value(row["if"] or "true", names)]
-        enabled = enabled or [row for row in rows if row["else"] and value(row["if"] or "true", names)]
-        assert self.form == GUARDED or (len(enabled) < 2 and (enabled or origin == "outside")), where
-        for row in enabled:
-            after, target = dict(values), leaf if row["target"] == "=" else self.entered(row["target"])
-            for word, name, sign, new in re.findall(rf"(revoke )?({NAME})(?: ([-+]?)= ([^;]+))?", row["update"]):  # S5
-                after[name] = value(self.initial[name] if word else f"{name} {sign} ({new})" if sign else new, names)
-                assert self.form == GUARDED or value(self.bounds[name], self.names | {name: after[name]}), where
-                free = self.form != GUARDED or word or self.scopes[name] != "workflow" or true[0] not in self.judged
-                assert free or self.passed(rows if row["else"] else [row], true), f"{where}: {name} is set"
-            left = {leaf} if target == leaf else {*self.sources(leaf)} - {*self.sources(target)}
-            now, ended = out - {origin}, {origin} | self.timers(left if row["target"] != "=" else ())
-            for word, name in re.findall(rf"({NAME})(?: ({NAME}))?", row["effects"]):  # S7
-                gone = now & {name} if name else now if word == "cancel" else set()
-                assert self.form == GUARDED or word not in now, where
-                now, ended, true = now - gone | {word} & self.effects, ended | gone, [*true, word]
-            yield self.seen((target, now if self.sources(target) else set(), after), true, names), ended, true
-
-    def seen(self, node, true, before):
-        """Let the property see a moment; give the node with what it remembers."""
-        now = [value(part, self.means(node, true)) for part in self.parts]
-        now += [value(part, before) for part in self.parts[1:] if self.form.startswith("on ")]
-        flag, count, good = FORMS[self.form](node[2][":flag"], node[2][":count"], *now)
-        assert good, f"{node[0]}, {', '.join(true)}: not {self.form.format(*self.parts)}"
-        return *node[:2], node[2] | {":flag": flag, ":count": count}
-
-    def lower(self, node, after, ended, true):
-        """Tell whether the rank falls, or stays while it waits for what S12 or fairness promises."""
-        for (old, why), (new, other) in zip(*([["0", ""], *self.ranks[self.key(at)]] for at in (node, after))):
-            was, now = value(old, self.means(node)), value(new, self.means(after))
-            if now != was or why != other or why[5:] in true:
-                return now < was and was >= 0
-            if why in self.awaited(node):
-                return why not in ended
-        return why in self.fair
-
-    def arrive(self, node, may):
-        assert may or self.kept(node), f"{self.key(node)}: a lemma is not kept"
-        self.nodes += [] if self.key(node) in self.keys else [(*node[:2], self.unknown or node[2])]
-        self.keys.add(self.key(node))
+    def assumed(self):
+        """Give what every configuration keeps to: its domains. Definition 4 does without, as no overflow is looked for then."""
+        return [] if self.form == GUARDED else [*self.bounds.values()]
 
     def begin(self):
-        values = {name: value(text, self.names) for name, text in self.initial.items()} | GHOSTS
-        assert self.form == GUARDED or all(value(x, self.names | values) for x in self.bounds.values()), FAULT
+        """The start: initial values in their domains, and the first moment."""
+        values = {
+            name: self.value(text, self.names, "parameters", self.domains[name][0])
+            for name, text in self.initial.items()
+        } | GHOSTS
+        assert self.form == GUARDED or all(self.value(x, self.names | values) for x in self.bounds.values()), FAULT
         node = self.entered(min(self.initials, key=lambda state: state.count("."))), set(), values
         self.arrive(self.seen(node, (), self.means(node)), may=False)
 
     def happen(self, node, move):
+        """A step: a row is taken where one has to be, what is owed comes nearer, what follows keeps its lemmas."""
         for after, ended, true in self.take(node, move):
             self.arrive(after, may=self.form == "possible {}")
             falls = move[1] != "outside" if self.form == REST else "leads to" in self.form
@@ -208,33 +551,107 @@ class Claim:
         if node[2][":flag"] and self.planned(node):
             taken = (found for move in self.moves(node) for found in self.take(node, move))
             last, on = self.ranks.get(self.key(node), [["", ""]])[-1][1], self.awaited(node)
-            on = any(last[5:] in true for _, _, true in taken) if last in self.fair else on
-            on = any(self.nearer(node, after) for after, _, _ in taken) if "possible" in self.form else on
+            if last in self.fair:
+                on = any(last[5:] in true for _, _, true in taken)
+            if "possible" in self.form:
+                on = any(self.nearer(node, after) for after, _, _ in taken)
             on = on or (self.form == STUCK and (not self.sources(node[0]) or any(taken)))
             assert on, f"{self.key(node)}: there may be no way on"
 
-    def explore(self):
-        """Follow what can happen from the start."""
-        self.prove([self.bounds[name] for name in self.parameters], self.names, self.begin)
-        for node in self.nodes:
-            given, names = [*self.bounds.values(), *self.lemmas.get(self.key(node), [])], self.means(node)
-            for move in self.moves(node):
-                self.prove(given, names, self.happen, node, move)
-            re.search("leads to|possible|dead", self.form) and self.prove(given, names, self.go_on, node)
+    def arrive(self, node, may):
+        assert may or self.kept(node), f"{self.key(node)}: a lemma is not kept"
+        self.nodes += [] if self.key(node) in self.keys else [(*node[:2], self.unknown or node[2])]
+        self.keys.add(self.key(node))
+
+    # -- what happens at a configuration
+
+    def key(self, node):
+        """Give what a certificate calls a configuration."""
+        leaf, out, values = node
+        return " ".join([leaf, *sorted(out), *(f"{x}={int(values[x])}" for x in values if not self.unknown)])
+
+    def means(self, node, true=()):
+        """Give what the names mean at a configuration; `true` is what happens there."""
+        return (
+            self.names | node[2] | dict.fromkeys((*self.above(node[0]), *map("pending ".__add__, node[1]), *true), True)
+        )
+
+    def take(self, node, move):
+        """Take the one row that is enabled, if any: give the node after it, what ended and what happened."""
+        (leaf, out, values), (true, origin, rows) = node, move
+        names, where = self.means(node, true), f"{FAULT}: {leaf}, {', '.join(true)}"
+        enabled = [row for row in rows if not row["else"] and self.value(row["if"], names, "rows")]
+        enabled = enabled or [row for row in rows if row["else"] and self.value(row["if"], names, "rows")]
+        assert self.form == GUARDED or (len(enabled) < 2 and (enabled or origin == "outside")), where
+        for row in enabled:
+            after, target = dict(values), leaf if row["target"] == "=" else self.entered(row["target"])
+            for name, new, is_revoked in row["changes"]:  # S5
+                after[name] = self.value(new, names, "parameters" if is_revoked else "rows", self.domains[name][0])
+                assert self.form == GUARDED or self.value(self.bounds[name], self.names | {name: after[name]}), where
+                free = is_revoked or self.scopes[name] != "workflow" or true[0] not in self.judged
+                free = free or self.form != GUARDED or self.passed(rows if row["else"] else [row], true)
+                assert free, f"{where}: {name} is set"
+            left = {leaf} if target == leaf else {*self.sources(leaf)} - {*self.sources(target)}
+            now, ended = out - {origin}, {origin} | self.timers(left if row["target"] != "=" else ())
+            for word, name in row["does"]:  # S7
+                gone = now & {name} if name else now if word == "cancel" else set()
+                assert self.form == GUARDED or word not in now, where
+                now, ended, true = now - gone | {word} & self.effects, ended | gone, [*true, word]
+            yield self.seen((target, now if self.sources(target) else set(), after), true, names), ended, true
+
+    def seen(self, node, true, before):
+        """Let the property see a moment; give the node with what it remembers."""
+        evaluated = lambda read, names: (
+            [evaluated(each, names) for each in read]
+            if isinstance(read, list)
+            else read and eval(read, {"__builtins__": {}, "names": names})
+        )
+        now = [evaluated(read, self.means(node, true)) for read in self.reads]
+        now += [evaluated(read, before) for read in self.reads[1:] if self.form.startswith("on ")]
+        flag, count, good = FORMS[self.form](node[2][":flag"], node[2][":count"], *now)
+        assert good, f"{node[0]}, {', '.join(true)}: not {self.form.format(*self.parts)}"
+        return *node[:2], node[2] | {":flag": flag, ":count": count}
+
+    # -- what a certificate brings
+
+    def planned(self, node):
+        """Tell whether a certificate knows a way to P from there (`possible`); of other forms it need not."""
+        return self.form != "possible {}" or self.key(node) in self.ranks
+
+    def kept(self, node):
+        return self.planned(node) and all(self.value(x, self.means(node)) for x in self.lemmas.get(self.key(node), ()))
+
+    def nearer(self, node, after):
+        """Tell whether a step leads on along the way to P."""
+        return self.kept(after) and (not after[2][":flag"] or self.lower(node, after, self.awaited(node), ()))
+
+    def lower(self, node, after, ended, true):
+        """Tell whether the rank falls, or stays while it waits for what S12 or fairness promises."""
+        for (old, why), (new, other) in zip(*([["0", ""], *self.ranks[self.key(at)]] for at in (node, after))):
+            was, now = (self.value(x, self.means(at), "lemmas", NUMBER) for x, at in ((old, node), (new, after)))
+            if now != was or why != other or why[5:] in true:
+                return now < was and was >= 0
+            if why in self.awaited(node):
+                return why not in ended
+        return why in self.fair
+
+    # -- the generated step is the table
 
     def choices(self, x):
         """Give the values of a variable; an effect is outstanding or not."""
-        ends = [value(end, self.names) for end in re.split(r" <= | in {|, |}", self.bounds.get(x, "0 <= 1")) if end]
-        return [n for n in range(min(ends), max(ends) + 1) if value(self.bounds.get(x, "true"), self.names | {x: n})]
+        kind, *ends = self.domains.get(x, (CONDITION,))
+        if kind == NUMBER:
+            low, high = (self.value(end, self.names, "parameters", NUMBER) for end in ends)
+            return range(low, high + 1)
+        return [0, 1] if kind == CONDITION else sorted(self.names[symbol] for symbol in kind)
 
     def cases(self):
         """Give every leaf with everything that may happen or come too late: its name, what is behind it, the rows, what these name.
 
         What they do not name they neither read nor change: such variables are left out, and `:other` stands for all such effects.
         """
-        origins = {f"{effect}.failed": effect for effect in self.effects} | self.origins
         leaves = [state for state in self.kinds if not any(x.startswith(f"{state}.") for x in self.kinds)]
-        for leaf, (event, origin) in itertools.product(leaves, origins.items()):
+        for leaf, (event, origin) in itertools.product(leaves, (self.origins | self.moving).items()):
             rows = self.found(leaf, event)
             words = re.findall(NAME, " ".join([origin, *(row[x] for row in rows for x in ("if", "update", "effects"))]))
             yield leaf, event, origin, rows, [x for x in (*self.initial, *self.effects) if x in words] + [":other"]
@@ -250,17 +667,55 @@ class Claim:
                 yield at, true, taken
 
 
-def verify(certificate, compare=lambda _: "not established, this needs FILE (`dsa verify CERTIFICATE FILE`): "):
-    """Give a certificate's machine and its claims, as sentences; raises what makes them no claims. Takes JSON.
+def listed(text):
+    """Cut a list of expressions at the commas that stand in no parentheses and no braces."""
+    depth, found = 0, [""]
+    for letter in text:
+        depth += (letter in "({") - (letter in ")}")
+        found = [*found, ""] if letter == "," and depth == 0 else [*found[:-1], found[-1] + letter]
+    return found
+
+
+# -- certificates ------------------------------------------------------------------------------------------------------
+
+
+def needs_file(_):
+    return "not established, this needs FILE (`dsa verify CERTIFICATE FILE`): "
+
+
+def read(certificate):
+    """Give a certificate's machine and its claims. Raises what makes it none. Takes JSON."""
+
+    def once(pairs):
+        assert len({name for name, _ in pairs}) == len(pairs), "a name stands twice in an object"
+        return dict(pairs)
+
+    content = json.loads(certificate, object_pairs_hook=once)
+    machine, said, claims = content["machine"], content["digest"], content["claims"]
+    assert hashlib.sha256(machine.encode()).hexdigest() == said, "the machine is another one"
+    assert claims, "it claims nothing"
+    return machine, claims
+
+
+def established(machine, claim, compare=needs_file):
+    """Give a claim as a sentence, having seen that it is true. Raises what makes it none.
 
     That the generated step is a table is established by `compare` alone, which has the code: it raises, or returns nothing.
     """
-    machine, said, claims = map(json.loads(certificate).__getitem__, ("machine", "digest", "claims"))
-    assert hashlib.sha256(machine.encode()).hexdigest() == said, "the machine is another one"
-    yield machine.partition("\n")[0] + " " + said
-    for claim in (Claim(machine, claim) for claim in claims):
-        where = ", ".join(f"{name} = {claim.at[name]}" for name in claim.parameters if claim.at) or "for all values"
-        yield f"{(compare if claim.form == TABLE else Claim.explore)(claim) or ''}{claim.form.format(*claim.parts)}: {where}"
+    claim = Claim(machine, claim)
+    where = ", ".join(f"{name} = {claim.at[name]}" for name in claim.parameters if claim.at) or "for all values"
+    assert claim.form != TABLE or claim.at is not None, "a step is compared at given values"
+    return (
+        f"{(compare if claim.form == TABLE else Claim.explore)(claim) or ''}{claim.form.format(*claim.parts)}: {where}"
+    )
+
+
+def verify(certificate, compare=needs_file):
+    """Give a certificate's machine and its claims, as sentences; raises what makes them no claims. Takes JSON."""
+    machine, claims = read(certificate)
+    yield f"{machine.partition(chr(10))[0]} {hashlib.sha256(machine.encode()).hexdigest()}"
+    for claim in claims:
+        yield established(machine, claim, compare)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ class Certified:
 
 def behaviour(machine: Machine) -> Machine:
     """Leave out what `step` never reads: texts, policies, odds, claims. What is left is what a certificate is about."""
-    guards = tuple(attrs.evolve(g, kind="", options=(), pass_odds=(), fatal_odds=()) for g in machine.guards)
+    guards = tuple(attrs.evolve(g, kind="", options=(), uses=(), pass_odds=(), fatal_odds=()) for g in machine.guards)
     return attrs.evolve(
         machine,
         guards=guards,

@@ -14,9 +14,11 @@ import attrs
 
 from dsa.checks.components import components
 from dsa.declarations import OUTSIDE
-from dsa.kernel import REST, Claim, Unknown, terms, value
+from dsa.kernel import REST, Claim, Unknown, terms
 
 Names = dict[str, Any]
+#: Gives what a text means by what its names do.
+Value = Callable[[str, Names], Any]
 Path = tuple[str, list[Any]]
 #: What is known on a path as a value, and the names that are true where it begins.
 Facts = tuple[tuple[Any, ...], frozenset[str]]
@@ -70,31 +72,31 @@ class _Recorder(Claim):
 
     def prove(self, given: list[str], names: Names, action: Callable[..., object], *arguments: Any) -> None:  # noqa: ANN401  (the kernel's)
         use: list[int] = []
-        failing = list(_failing(use, given, names, action, *arguments))
+        failing = list(self._failing(use, given, names, action, *arguments))
         if failing:
             if len(failing) > _MOST_FAILING:
                 raise NoProofError(f"more than {_MOST_FAILING} paths to show impossible")
             needed = set()
             for why, facts in failing:
-                core = self._solver.core(facts, given, names)
+                core = self._solver.core(facts, given, names, self.value)
                 if core is None:
                     raise NoProofError(why)
                 needed |= core
             use = sorted(needed)
-            failing = list(_failing(use, given, names, action, *arguments))
+            failing = list(self._failing(use, given, names, action, *arguments))
         self.proofs_found.append([use, *(self._solver.multipliers(why, facts) for why, facts in failing)])
 
-
-def _failing(
-    use: Sequence[int],
-    given: list[str],
-    names: Names,
-    action: Callable[..., object],
-    *arguments: Any,  # noqa: ANN401
-) -> Iterator[Path]:
-    for failure, facts in paths(lambda: all(value(given[n], names) for n in use) and action(*arguments)):
-        if failure:
-            yield failure, facts
+    def _failing(
+        self,
+        use: Sequence[int],
+        given: list[str],
+        names: Names,
+        action: Callable[..., object],
+        *arguments: Any,  # noqa: ANN401
+    ) -> Iterator[Path]:
+        for failure, facts in paths(lambda: all(self.value(given[n], names) for n in use) and action(*arguments)):
+            if failure:
+                yield failure, facts
 
 
 def paths(action: Callable[[], object], most: int = _MOST_PATHS) -> Iterator[tuple[str | None, list[Any]]]:
@@ -125,18 +127,18 @@ class Solver:
         self._cores: dict[Facts, list[frozenset[str]]] = {}
         self._multipliers: dict[Facts, list[list[int]]] = {}
 
-    def core(self, facts: Sequence[Any], given: Sequence[str], names: Names) -> set[int] | None:
-        """Give which of what is given makes the facts impossible, together; None when nothing does."""
+    def core(self, facts: Sequence[Any], given: Sequence[str], names: Names, value: Value) -> set[int] | None:
+        """Give which of what is given makes the facts impossible, together; None when nothing does. `value` evaluates a text."""
         found = self._cores.setdefault((_hashable(facts), _true(names)), [])
         known = next((core for core in found if core <= set(given)), None)
         if known is None:
-            known = self._core(facts, given, names)
+            known = self._core(facts, given, names, value)
             if known is None:
                 return None
             found.append(known)
         return {given.index(text) for text in known}
 
-    def _core(self, facts: Sequence[Any], given: Sequence[str], names: Names) -> frozenset[str] | None:
+    def _core(self, facts: Sequence[Any], given: Sequence[str], names: Names, value: Value) -> frozenset[str] | None:
         z3 = self._z3
         solver = z3.Solver()
         solver.set("timeout", _Z3_MS)
@@ -145,7 +147,7 @@ class Solver:
             solver.add(self._number(fact) >= 0)
         switches = [z3.Bool(f"given {place}") for place in range(len(given))]
         for switch, text in zip(switches, given, strict=True):
-            solver.add(z3.Implies(switch, self._formula(text, names)))
+            solver.add(z3.Implies(switch, self._formula(text, names, value)))
         if solver.check(*switches) != z3.unsat:
             return None
         core = {str(switch) for switch in solver.unsat_core()}
@@ -191,7 +193,7 @@ class Solver:
         z3 = self._z3
         return z3.Sum([c * z3.Product([z3.Int(n) for n in names] or [z3.IntVal(1)]) for names, c in fact.terms.items()])
 
-    def _formula(self, text: str, names: Names) -> Any:  # noqa: ANN401
+    def _formula(self, text: str, names: Names, value: Value) -> Any:  # noqa: ANN401
         """Give a condition as the paths on which it is true."""
         z3 = self._z3
         holding = []

@@ -2,49 +2,118 @@
 
 import hashlib
 import json
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn
 
+import attrs
 import click
 
+from dsa.checks.certify import FAULTLESS, spelled
 from dsa.checks.certify_steps import require_same_steps
+from dsa.claims import show
 from dsa.cli.certificates import canonical
 from dsa.cli.faults import Ended, JsonCommand, json_option, tell_json
+from dsa.cli.spent import plural
+from dsa.cli.terminal import say
 from dsa.edge.files import load, read_text
 from dsa.errors import DocumentError
-from dsa.kernel import Claim, verify
+from dsa.kernel import GUARDED, STUCK, TABLE, Claim, established, needs_file, read
+from dsa.machine import Machine
+
+CERTIFIED, REFUSED, NOT_CLAIMED, NOT_ESTABLISHED = "certified", "refused", "not claimed", "not established"
+#: A claim without its values and its evidence: what is claimed.
+What = tuple[str, tuple[str, ...]]
+
+
+@attrs.frozen
+class Judged:
+    """What the kernel says of a claim, or of a property that no claim is about: the sentence that is established, or why nothing is."""
+
+    verdict: str
+    what: What
+    said: str
+
+    def __str__(self) -> str:
+        return f"{self.verdict:<15}  {self.said}"
 
 
 @click.command("verify", cls=JsonCommand)
 @click.argument("certificate")
 @click.argument("file", required=False)
+@click.option("--allow-missing", is_flag=True, help="Exit 0 although FILE owes or declares what nothing is claimed of.")
 @json_option
-def command(certificate: str, file: str | None, *, json_wanted: bool) -> None:
-    """Check a certificate with the independent kernel: print the claims it accepts, or why it refuses.
+def command(certificate: str, file: str | None, *, allow_missing: bool, json_wanted: bool) -> None:
+    """Check a certificate with the independent kernel: print the claims it accepts, and why it refuses others.
 
-    The kernel (dsa/kernel.py, which can be copied out and run alone) believes nothing but the machine's tables in the certificate;
-    with FILE, these must be that document's too, and the step that runs of it execute is compared with them. Exit 0 accepted, 1 refused, 2 unreadable.
+    The kernel (dsa/kernel.py, which can be copied out and run alone) believes nothing but the machine's tables in the certificate. With
+    FILE, these must be that document's too; what every machine owes and each property of FILE is listed as certified, refused or not claimed, and the
+    step that runs of it execute is compared with the table. Exit 0: all of that is certified; 1: it is not; 2: unreadable.
     """
     text = read_text(certificate)
-    content, compare = _content(certificate, text), None
+    content, compare, wanted = _content(certificate, text), needs_file, dict[What, str]()
     if file is not None:
         machine = load(file)
         expected = canonical(machine)[1]
         if content["machine"] != expected:
             digest = hashlib.sha256(expected.encode()).hexdigest()
             _refuse(certificate, f"it is about another machine than {file}, whose behaviour has the digest {digest}")
-        compare = partial(require_same_steps, machine)
-    accepted = _accepted(certificate, text, compare)
+        compare, wanted = partial(require_same_steps, machine), _owed(machine)
+    found = [_judged(number, claim, content["machine"], compare) for number, claim in enumerate(content["claims"], 1)]
+    missing = [Judged(NOT_CLAIMED, what, said) for what, said in wanted.items() if what not in {j.what for j in found}]
+    _tell(certificate, file, content, [*found, *missing], json_wanted=json_wanted)
+    refused = sum(each.verdict == REFUSED for each in found)
+    if refused or (missing and not allow_missing):
+        if json_wanted:
+            sys.exit(1)
+        raise Ended(f"{certificate}: {_summary(refused, len(missing))}", 1)
+
+
+def _tell(path: str, file: str | None, content: dict[str, Any], found: list[Judged], *, json_wanted: bool) -> None:
+    heading = f"{content['machine'].partition(chr(10))[0]} {content['digest']}"
+    accepted = [each.said for each in found if each.verdict in {CERTIFIED, NOT_ESTABLISHED}]
     if json_wanted:
-        tell_json({"certificate": certificate, "file": file, "digest": content["digest"], "accepted": accepted})
+        claims = [{"verdict": each.verdict, "said": each.said} for each in found]
+        tell_json(
+            {
+                "certificate": path,
+                "file": file,
+                "digest": content["digest"],
+                "accepted": [heading, *accepted],
+                "claims": claims,
+            }
+        )
         return
-    for claim in accepted:
-        click.echo(claim)
+    say(heading)
+    for each in found:
+        say(str(each))
+
+
+def _summary(refused: int, missing: int) -> str:
+    told = [f"{plural(refused, 'claim')} refused"] if refused else []
+    if missing:
+        told.append(
+            f"{missing} of what FILE owes and declares {'is' if missing == 1 else 'are'} not claimed (--allow-missing)"
+        )
+    return "; ".join(told)
+
+
+def _owed(machine: Machine) -> dict[What, str]:
+    """Return what a certificate of a machine is to claim: what every machine owes, and its properties, as they are told."""
+    owed: dict[What, str] = {(form, ()): form for form in (FAULTLESS, STUCK, GUARDED)}
+    for declared in machine.properties:
+        claim, said = spelled(declared.form), show(declared.form)
+        owed[_what(claim) if claim else (said, ())] = said if claim else f"{said} (odds are not certified)"
+    return owed
+
+
+def _what(claim: dict[str, Any]) -> What:
+    return claim["form"], tuple(claim["parts"])
 
 
 def _content(path: str, text: str) -> dict[str, Any]:
-    """Give what a certificate holds. Raises DocumentError for what is none."""
+    """Give what a certificate holds. Raises DocumentError for what is none, and Ended for one that the kernel refuses as a whole."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
@@ -58,6 +127,10 @@ def _content(path: str, text: str) -> dict[str, Any]:
         if not _is_claim(claim):
             message = f"is no certificate: claim {number} must be an object with a text 'form', and lists 'parts' and 'proofs'"
             raise DocumentError(path, f"{message}; {_WRITTEN_BY}")
+    try:
+        read(text)
+    except AssertionError as why:
+        _refuse(path, str(why))
     return content
 
 
@@ -67,20 +140,23 @@ _KINDS = {str: "text", list: "list"}
 
 def _is_claim(claim: object) -> bool:
     kinds = {"form": str, "parts": list, "proofs": list}
-    return isinstance(claim, dict) and all(isinstance(claim.get(name), kind) for name, kind in kinds.items())
+    return (
+        isinstance(claim, dict)
+        and all(isinstance(claim.get(name), kind) for name, kind in kinds.items())
+        and all(isinstance(part, str) for part in claim["parts"])
+    )
 
 
-def _accepted(path: str, text: str, compare: Callable[[Claim], None] | None) -> list[str]:
-    """Give what the kernel says of the machine and of every claim; leave when it refuses."""
-    said: list[str] = []
+def _judged(number: int, claim: dict[str, Any], machine: str, compare: Callable[[Claim], object]) -> Judged:
+    """Say what the kernel says of a claim."""
     try:
-        said += verify(text, compare) if compare else verify(text)
+        said = established(machine, claim, compare)
     except AssertionError as why:
-        _refuse(path, str(why))
+        return Judged(REFUSED, _what(claim), f"claim {number}: {str(why).partition(chr(10))[0]}")
     except Exception:  # noqa: BLE001  (whatever a certificate brings about is a refusal)
-        what = f"claim {len(said)} is not written" if said else "the machine is not written"
-        _refuse(path, f"{what} as the kernel reads it")
-    return said
+        return Judged(REFUSED, _what(claim), f"claim {number}: it is not written as the kernel reads it")
+    is_open = claim["form"] == TABLE and compare is needs_file
+    return Judged(NOT_ESTABLISHED if is_open else CERTIFIED, _what(claim), said)
 
 
 def _refuse(path: str, why: str) -> NoReturn:

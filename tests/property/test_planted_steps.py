@@ -242,11 +242,10 @@ def claims_about_the_step(document):
 
 def said_by_verify(document, text):
     Path("certificate.json").write_text(text, encoding="utf-8")
-    said = dsa("verify", "certificate.json", document)
-    if said.exit_code == 0:
-        return ""
-    assert (said.exit_code, said.stdout) == (1, "")
-    return said.stderr
+    said = dsa("verify", "certificate.json", document, "--allow-missing")
+    refused = [line for line in said.stdout.splitlines() if line.startswith("refused ")]
+    assert said.exit_code == int(bool(refused)), said.stderr
+    return "\n".join(refused)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -255,7 +254,7 @@ def test_a_fault_around_the_generated_lines_is_refused_whenever_the_certificate_
     with monkeypatch.context() as patch:
         plant(patch, fault)
         said = [said_by_verify(document, claims_about_the_step(document)) for document in DOCUMENTS]
-        assert any("refused: the generated step is not the table in" in each for each in said)
+        assert any("the generated step is not the table in" in each for each in said)
         assert said == [said_by_verify(document, claims_about_the_step.__wrapped__(document)) for document in DOCUMENTS]
 
 
