@@ -4,11 +4,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dsa.checks.explore import explore
     from dsa.checks.odds.reckon import odds
-    from dsa.checks.prove import prove
-    from dsa.checks.report import check
     from dsa.edge.binding import Bindings
+    from dsa.edge.checking import check, explore, prove
     from dsa.edge.files import load
     from dsa.lang import dumps, loads
     from dsa.machine import Machine
@@ -34,11 +32,9 @@ if TYPE_CHECKING:
 
 #: The public names of each module; it is imported when one is first used, so that `import dsa` and `dsa --help` are quick.
 _NAMES = {
-    "dsa.checks.explore": ("explore",),
     "dsa.checks.odds.reckon": ("odds",),
-    "dsa.checks.prove": ("prove",),
-    "dsa.checks.report": ("check",),
     "dsa.edge.binding": ("Bindings",),
+    "dsa.edge.checking": ("check", "explore", "prove"),
     "dsa.edge.files": ("load",),
     "dsa.lang": ("dumps", "loads"),
     "dsa.machine": ("Machine",),

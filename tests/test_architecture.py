@@ -99,6 +99,8 @@ NOT_FOR_A_SMALL_CHECK = HEAVY | {
 MAX_LINES, MAX_CLASS_LINES, MAX_FUNCTION_LINES = 700, 250, 40
 MOST_EXCEPTIONS = 20
 #: Files, classes and functions that may be longer, with the reason.
+#: What prints by itself: programs that are copied out, or run in a process of their own.
+PRINTS: set[str] = {"dsa.kernel"}
 EXCEPTIONS: dict[str, str] = {
     "dsa/kernel.py": "one file that is copied out and read whole by whoever trusts it",
     "dsa/kernel.py:Claim": "what is claimed, and how that is seen, is read from top to bottom",
@@ -272,6 +274,16 @@ def _tree(path: Path) -> ast.Module:
 def _called(node: ast.AST) -> str:
     """Give the last name of what is called; empty for what is no call."""
     return ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_module)
+def test_all_that_is_printed_goes_through_one_function(path: Path) -> None:
+    printing = {"click.echo", "click.secho", "click.style", "print"} - (
+        {"click.style"} if path.name == "terminal.py" else set()
+    )
+    called = {ast.unparse(node.func): node.lineno for node in ast.walk(_tree(path)) if isinstance(node, ast.Call)}
+    found = {name: line for name, line in called.items() if name in printing}
+    assert not found or _module(path) in PRINTS, f"{path}: {found}; commands print with dsa.cli.terminal.say"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=_module)

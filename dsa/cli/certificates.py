@@ -4,10 +4,9 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import click
-
 from dsa.checks.certify import Certifier, behaviour, certify_verdicts
 from dsa.checks.report import Report
+from dsa.cli.terminal import say
 from dsa.lang import dumps, expanded
 from dsa.machine import Machine
 
@@ -24,9 +23,9 @@ def write_certificate(out: str, machine: Machine, fill: Callable[[Certifier], No
     fill(certifier)
     made = certifier.certified()
     Path(out).write_text(json.dumps(made.certificate, indent=1) + "\n", encoding="utf-8")
-    click.echo(f"{out}: {made.claims} claims; `dsa verify {out}` reads them", err=True)
+    say(f"{out}: {made.claims} claims; `dsa verify {out}` reads them", err=True)
     for said, why in made.left_out:
-        click.echo(f"{out}: not certified: {said}: {why}", err=True)
+        say(f"{out}: not certified: {said}: {why}", err=True)
 
 
 def write_verdicts(out: str, machine: Machine, report: Report) -> None:

@@ -17,6 +17,7 @@ from dsa.cli.faults import UNREADABLE, JsonCommand, json_option, tell_json
 from dsa.cli.outputs import require_file, require_folder
 from dsa.cli.parameters import SECONDS, max_states_option, param_option, parse_parameters
 from dsa.cli.progress import meter
+from dsa.cli.terminal import say
 from dsa.cli.told import tell
 from dsa.edge.files import locate, read_document
 from dsa.errors import DocumentError, DsaError, MachineError, ParameterError
@@ -130,11 +131,11 @@ def command(
 def _tell(found: _Checked, options: _Options, *, is_for_people: bool) -> None:
     """Print what was found in a file, or why it cannot be read."""
     if found.fault is not None:
-        click.echo(str(found.fault), err=True)
+        say(str(found.fault), err=True)
     elif is_for_people:
         tell(found.file, found.reading, found.report, traces=options.traces)
         if options.module is not None and found.report is not None:
-            click.echo(found.unbound or f"{found.file}: {options.module} binds all that it needs")
+            say(found.unbound or f"{found.file}: {options.module} binds all that it needs")
 
 
 def _require_sense(files: tuple[str, ...], certificate: str | None, *, json_wanted: bool, sarif_wanted: bool) -> None:
@@ -159,7 +160,7 @@ def _save(found: _Checked, folder: Path | None, certificate: str | None, *, itf:
         return
     if folder is not None:
         for path in _part("records").save_traces(folder, report, itf=itf):
-            click.echo(f"wrote {path}", err=True)
+            say(f"wrote {path}", err=True)
     if certificate is not None:
         _part("certificates").write_verdicts(certificate, machine, report)
 

@@ -25,7 +25,7 @@ from dsa.cli.parameters import SECONDS, max_states_option, param_option, parse_p
 from dsa.cli.progress import meter
 from dsa.cli.replay import difference_as_json, difference_lines
 from dsa.cli.spent import plural
-from dsa.cli.terminal import printable
+from dsa.cli.terminal import Painted, say
 from dsa.declarations import Transition
 from dsa.edge.files import load
 from dsa.expr import Value
@@ -126,8 +126,10 @@ def tell(diff: Diff) -> None:
 
 def _say(line: str, verdict: str | None = None, width: int = 0) -> None:
     """Print a line after a verdict; after as much space for an empty one."""
-    word = "" if verdict is None else click.style(verdict.ljust(width), fg=_COLOURS.get(verdict)) + "  "
-    click.echo((word + printable(line)).rstrip())
+    if verdict is None:
+        say(line.rstrip())
+    else:
+        say(Painted(verdict.ljust(width), _COLOURS.get(verdict)), f"  {line}".rstrip())
 
 
 # -- what is declared -------------------------------------------------------------------------------------------------

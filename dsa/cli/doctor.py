@@ -19,6 +19,7 @@ import click
 
 from dsa.cli.faults import JsonCommand, json_option, tell_json
 from dsa.cli.kept import runs_option
+from dsa.cli.terminal import say
 from dsa.edge import probes
 from dsa.edge.compiler import compiler
 from dsa.edge.environment import environment_secrets
@@ -245,4 +246,4 @@ def _say(fact: Fact) -> None:
     for number, line in enumerate(f"{mark}{fact.text}".split("\n")):
         first = (fact.name if number == 0 else "").ljust(_INDENT)
         told = textwrap.fill(line, width, initial_indent=first, subsequent_indent=" " * _INDENT, break_on_hyphens=False)
-        click.echo(told)
+        say(told)

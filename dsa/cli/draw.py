@@ -8,6 +8,7 @@ from dsa.checks.replay import replay
 from dsa.cli.outputs import output_option, require_file, require_other
 from dsa.cli.parameters import Word
 from dsa.cli.records import read_record
+from dsa.cli.terminal import say, write
 from dsa.declarations import Transition
 from dsa.edge.files import load
 from dsa.edge.render import png, svg
@@ -38,15 +39,15 @@ def command(file: str, form: str | None, output: Path | None, trace: str | None)
     if form == "png":
         target = output or Path(f"{machine.name}.png")
         target.write_bytes(png(dot(machine, trace=taken)))
-        click.echo(f"wrote {target}")
+        say(f"wrote {target}")
         return
     drawn = dot(machine, trace=taken) if form in _TRACED else emit(machine, form)
     text = svg(drawn) if form == "svg" else drawn
     if output is None:
-        click.echo(text, nl=not text.endswith("\n"))
+        write(text if text.endswith("\n") else f"{text}\n")
     else:
         output.write_text(text, encoding="utf-8")
-        click.echo(f"wrote {output}")
+        say(f"wrote {output}")
 
 
 def _rows(machine: Machine, trace: str) -> list[Transition]:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import click
 
 from dsa.checks.engines.found import Limits
 from dsa.cli.comparing import without_claims
@@ -24,6 +23,7 @@ from dsa.cli.replay import difference_lines
 from dsa.cli.run import machine_document
 from dsa.cli.run_options import RunOptions
 from dsa.cli.runner import Performed, perform
+from dsa.cli.terminal import say
 from dsa.edge.environment import environment_secrets
 from dsa.edge.files import load, read_text
 from dsa.errors import DsaError, OccurrenceError
@@ -158,7 +158,7 @@ def _note_changes(record: RunRecord, directory: Path) -> None:
         now = ""  # gone, or no machine any more
     if now != digest(without_claims(record.run.machine)):
         own = directory / "machine.md"
-        click.echo(
+        say(
             f"{file} is not as it was; the run goes on with its own copy, {own} (dsa diff {own} {file}; "
             f"dsa resume {record.run.run_id} --machine {file} goes on with the file, if the run fits it)",
             err=True,

@@ -2,6 +2,7 @@
 
 import click
 
+from dsa.cli.terminal import write
 from dsa.edge.files import load
 from dsa.lang import dumps, expanded
 
@@ -10,4 +11,4 @@ from dsa.lang import dumps, expanded
 @click.argument("file")
 def command(file: str) -> None:
     """Print the transitions that a Steps document stands for (another machine in canonical form)."""
-    click.echo(dumps(expanded(load(file))), nl=False)
+    write(dumps(expanded(load(file))))

@@ -6,6 +6,7 @@ import click
 
 from dsa.cli.outputs import output_option, require_file, require_other
 from dsa.cli.parameters import Word, param_option, parse_parameters
+from dsa.cli.terminal import say, write
 from dsa.cli.warned import warn_of_errors
 from dsa.edge.files import load
 from dsa.lang import dumps
@@ -35,14 +36,14 @@ def command(file: str, tool: str, output: Path | None, parameters: tuple[str, ..
     machine = load(file).at(parse_parameters(parameters))
     texts = _texts(machine, tool, output)
     if output is None:
-        click.echo(next(iter(texts.values())), nl=False)
+        write(next(iter(texts.values())))
     else:
         for path, text in texts.items():
             path.write_text(text, encoding="utf-8")
-            click.echo(f"wrote {path}")
+            say(f"wrote {path}")
     warn_of_errors(file, machine, "the text says what the table says, faults too")
     for line in _unsaid(machine, tool):
-        click.echo(f"not said: {line}", err=True)
+        say(f"not said: {line}", err=True)
 
 
 def _require_outputs(tool: str, output: Path | None, file: str) -> None:

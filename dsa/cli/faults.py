@@ -1,45 +1,20 @@
 """How a command ends that does not come to its own end: a sentence, an exit code, and with `--json` an object."""
 
-import contextlib
 import json
-import os
-import sys
 from pathlib import Path
-from typing import IO, Any, TextIO, cast
+from typing import IO, Any
 
 import click
 
+from dsa.cli.terminal import say
 from dsa.errors import DsaError
 
 UNREADABLE = 2
 INTERRUPTED = 130  # as shells have it: 128 and the number of SIGINT
 
 
-def silence(stream: TextIO | None) -> None:
-    """Send what a stream still holds to nowhere, or the interpreter would fail to write it as it ends."""
-    with contextlib.suppress(AttributeError, OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), cast(TextIO, stream).fileno())
-
-
-_LOST: list[str] = []
 #: Where the folder of the run is noted that a command is about.
 _RUN = "dsa.run"
-
-
-def note_lost(fault: Exception) -> None:
-    """Note that something could not be printed, unless nobody reads any more."""
-    if isinstance(fault, OSError) and not isinstance(fault, BrokenPipeError):
-        _LOST.append(fault.strerror or str(fault))
-
-
-def lost_output() -> str | None:
-    """Print what standard output still holds; give the reason why something that was printed is lost, None when nothing is."""
-    try:
-        sys.stdout.flush()
-    except (AttributeError, OSError, ValueError) as fault:
-        note_lost(fault)
-        silence(sys.stdout)
-    return _LOST[0] if _LOST else None
 
 
 class Ended(click.ClickException):
@@ -50,9 +25,9 @@ class Ended(click.ClickException):
         self.exit_code = exit_code  # type: ignore[misc]  # click reads it off the instance too
         self.directory = directory
 
-    def show(self, file: IO[Any] | None = None) -> None:
-        """Print the sentence, by default on standard error."""
-        click.echo(self.message, file, err=file is None)
+    def show(self, file: IO[Any] | None = None) -> None:  # noqa: ARG002  (click's signature)
+        """Print the sentence on standard error."""
+        say(self.message, err=True)
 
 
 def note_run(folder: Path) -> None:
@@ -111,7 +86,7 @@ json_option = click.option("--json", "json_wanted", is_flag=True, help="Print on
 
 def tell_json(found: dict[str, Any]) -> None:
     """Print what a command found out as one object."""
-    click.echo(json.dumps(found, indent=2))
+    say(json.dumps(found, indent=2))
 
 
 def message_of(fault: Exception) -> str:

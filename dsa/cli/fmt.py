@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from dsa.cli.faults import JsonCommand, json_option, tell_json
+from dsa.cli.terminal import say
 from dsa.edge.files import read_text
 from dsa.lang import formatted
 
@@ -30,7 +31,7 @@ def command(files: tuple[Path, ...], *, only_check: bool, json_wanted: bool) -> 
 
 def _tell(files: dict[Path, str], changed: dict[Path, str], *, only_check: bool) -> None:
     for path in changed:
-        click.echo(f"{'would format' if only_check else 'formatted'} {path}")
+        say(f"{'would format' if only_check else 'formatted'} {path}")
     verb = ("is" if only_check else "was") if len(files) == 1 else ("are" if only_check else "were")
     noun = "file" if len(files) == 1 else "files"
-    click.echo(f"{len(files) - len(changed)} of {len(files)} {noun} {verb} in canonical layout")
+    say(f"{len(files) - len(changed)} of {len(files)} {noun} {verb} in canonical layout")

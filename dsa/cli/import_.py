@@ -8,6 +8,7 @@ import click
 
 from dsa.cli.faults import JsonCommand, json_option, tell_json
 from dsa.cli.outputs import output_option, require_file, require_free, require_other
+from dsa.cli.terminal import say, write
 from dsa.edge.files import read_bytes
 from dsa.lang import dumps
 from dsa.lang.from_scxml import Imported, from_scxml
@@ -38,20 +39,20 @@ def command(file: Path, output: Path | None, *, states_wanted: bool, force: bool
     content = read_bytes(file)
     imported = from_scxml(content, carried=not states_wanted)
     if imported.document is not None and _is_changed(imported, content):
-        click.echo(f"{file}: changed since dsa wrote it, so its states and transitions are read", err=True)
+        say(f"{file}: changed since dsa wrote it, so its states and transitions are read", err=True)
         imported = from_scxml(content, carried=False)
     for finding in imported.findings:
         kind = "not read" if finding.is_error else "note"
-        click.echo(f"{file}:{finding.line}: {kind}: {finding.message}", err=True)
+        say(f"{file}:{finding.line}: {kind}: {finding.message}", err=True)
     text = None if imported.machine is None else dumps(imported.machine)
     if text is not None and output is not None:
         output.write_text(text, encoding="utf-8")
     if json_wanted:
         tell_json(_as_json(file, output, imported, text))
     elif text is not None:
-        click.echo(f"wrote {output}\n" if output else text, nl=False)
+        write(f"wrote {output}\n" if output else text)
     if text is None:
-        click.echo(f"{file}: no machine was written", err=True)
+        say(f"{file}: no machine was written", err=True)
         sys.exit(1)
 
 

@@ -46,7 +46,7 @@ def command_for(
         for line in () if json_wanted else _shown(listed):
             say(line)
         for fault in faults:
-            click.echo(fault, err=True)
+            say(fault, err=True)
         click.get_current_context().exit(UNREADABLE if faults else 0)
 
     return command

@@ -16,7 +16,8 @@ from typing import Any
 
 import click
 
-from dsa.cli.faults import INTERRUPTED, UNREADABLE, Ended, lost_output, message_of, silence
+from dsa.cli.faults import INTERRUPTED, UNREADABLE, Ended, message_of
+from dsa.cli.terminal import lost_output, say, silence
 from dsa.errors import DsaError
 from dsa.words import nearest
 
@@ -121,7 +122,7 @@ def main() -> None:
     code = _exit_code()
     gc.enable()
     if (lost := lost_output()) is not None:
-        click.echo(f"standard output: {lost}", err=True)
+        say(f"standard output: {lost}", err=True)
         code = code or UNREADABLE
     if any(thread.daemon and not getattr(thread, "is_idle", False) for thread in threading.enumerate()):
         # A call was given up and goes on in native code (a model, for one), which would crash the interpreter as it
@@ -137,7 +138,7 @@ def _exit_code() -> int:
     try:
         program(prog_name="dsa")
     except (DsaError, OSError) as fault:
-        click.echo(message_of(fault), err=True)
+        say(message_of(fault), err=True)
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 0 if leaving.code is None else UNREADABLE
     return UNREADABLE

@@ -14,6 +14,7 @@ from dsa.checks.places import line_of
 from dsa.cli.faults import UNREADABLE, Ended, JsonCommand, json_option, tell_json
 from dsa.cli.parameters import max_states_option, param_option, parse_parameters
 from dsa.cli.progress import show_line
+from dsa.cli.terminal import say
 from dsa.edge.files import load
 
 
@@ -49,7 +50,7 @@ def command(
         tell_json(_as_json(file, strength))
     else:
         for line in _shown(file, strength):
-            click.echo(line)
+            say(line)
     sys.exit(int(at_least is not None and (strength.score or 0) < at_least))
 
 

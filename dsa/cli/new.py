@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from dsa.checks.scenarios import scenarios_for_untaken_rows
+from dsa.cli.terminal import say
 from dsa.edge.files import load, read_text
 from dsa.lang import formatted, scenario_text
 from dsa.lang.exprs import NAME, RESERVED
@@ -32,13 +33,13 @@ def command(name: str, *, steps: bool, scenarios: bool) -> None:
             file.write(text)
     except FileExistsError as fault:
         raise click.UsageError(f"{path} is there already; nothing was written") from fault
-    click.echo(f"wrote {path}; next: dsa check {path}")
+    say(f"wrote {path}; next: dsa check {path}")
 
 
 def _print_scenarios(file: str) -> None:
     machine = load(file)
     found = scenarios_for_untaken_rows(machine)
     for scenario in found:
-        click.echo(f"## Scenario: {scenario.name}\n{scenario_text(scenario)}\n")
+        say(f"## Scenario: {scenario.name}\n{scenario_text(scenario)}\n")
     if not found:
-        click.echo("every row that can be taken is taken by a scenario", err=True)
+        say("every row that can be taken is taken by a scenario", err=True)

@@ -21,6 +21,7 @@ from dsa.cli.faults import JsonCommand, json_option, tell_json
 from dsa.cli.kept import opened
 from dsa.cli.parameters import param_option, parse_parameters
 from dsa.cli.run_json import story_lines
+from dsa.cli.terminal import say
 from dsa.edge.files import load
 from dsa.edge.plot import Labels, Point, plot, require_format
 from dsa.edge.recordings import digests, recordings
@@ -101,11 +102,11 @@ def command(file: str, *, target: float | None, json_wanted: bool, **given: Any)
     except OddsError as fault:
         raise click.UsageError(str(fault)) from fault
     if picture:
-        click.echo(f"wrote {picture}" if drawn else f"UNKNOWN: nothing to plot, so {picture} is not written", err=True)
+        say(f"wrote {picture}" if drawn else f"UNKNOWN: nothing to plot, so {picture} is not written", err=True)
     if json_wanted:
         tell_json(as_json(file, answer))
     else:
-        click.echo(show(answer))
+        say(show(answer))
     sys.exit(int(answer.failed or not drawn))
 
 

@@ -9,13 +9,13 @@ from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
 
-from dsa.cli.faults import silence, tell_json
+from dsa.cli.faults import tell_json
 from dsa.cli.kept import line
 from dsa.cli.run_json import ToJudge, exit_code, performed_report, redacted_attempts, spent, to_judge
 from dsa.cli.runner import Performed
 from dsa.cli.spent import plural, tokens_and_cost
 from dsa.cli.step_lines import shortened, step_text, text_said
-from dsa.cli.terminal import printable
+from dsa.cli.terminal import printable, silence
 from dsa.cli.timeline import asked_text, doubts, questions_text, send_line
 from dsa.edge.effects import code_and_message
 from dsa.meaning import Occurrence

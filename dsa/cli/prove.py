@@ -14,6 +14,7 @@ from dsa.cli.certificates import write_certificate
 from dsa.cli.faults import JsonCommand, json_option, tell_json
 from dsa.cli.outputs import require_file
 from dsa.cli.parameters import SECONDS
+from dsa.cli.terminal import say
 from dsa.edge.files import read_document
 from dsa.errors import MachineError
 from dsa.expr import unparse
@@ -55,16 +56,16 @@ def _show(file: str, report: ProofReport) -> None:
     for proof in proofs:
         taken = "" if proof.milliseconds is None else f"{proof.milliseconds:.1f} ms"
         line = f"line {proof.line}" if proof.line else ""
-        click.echo(f"{_verdict(proof):<{verdict}}  {taken:>9}  {line:<8}  {proof.text:<{widest}}  {proof.how}".rstrip())
+        say(f"{_verdict(proof):<{verdict}}  {taken:>9}  {line:<8}  {proof.text:<{widest}}  {proof.how}".rstrip())
         if proof.idle:
-            click.echo(f"{'':{verdict + 23}}  {proof.idle} was never met at small values: does it say what you mean?")
+            say(f"{'':{verdict + 23}}  {proof.idle} was never met at small values: does it say what you mean?")
         for assumption in proof.assumptions:
-            click.echo(f"{'':{verdict + 23}}  assumed: {assumption}")
+            say(f"{'':{verdict + 23}}  assumed: {assumption}")
         if proof.trace is not None:
-            click.echo(_trace(proof))
+            say(_trace(proof))
     for assumption in report.assumptions:
-        click.echo(f"{file}: assumed: {assumption}")
-    click.echo(f"{file}: {_summary(report)}, in {report.seconds or 0:.2f} s")
+        say(f"{file}: assumed: {assumption}")
+    say(f"{file}: {_summary(report)}, in {report.seconds or 0:.2f} s")
 
 
 def _trace(proof: Proof) -> str:

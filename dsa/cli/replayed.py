@@ -8,6 +8,7 @@ from dsa.checks.replay import Observation, Replay, replay
 from dsa.cli.as_json import steps_as_json
 from dsa.cli.faults import tell_json
 from dsa.cli.records import place_in, read_record
+from dsa.cli.terminal import Painted, say
 from dsa.cli.told import places_of
 from dsa.edge.files import load
 
@@ -50,19 +51,19 @@ def _as_json(file: str, trace: str, found: Replay) -> dict[str, Any]:
 def _tell(file: str, trace: str, found: Replay) -> None:
     """Print what came of running a recorded trace again."""
     for line in found.trace.show(found.loop).split("\n"):
-        click.echo(line)
+        say(line)
     if found.mismatch:
-        click.echo(f"{place_in(trace, found.mismatch.step)}: {found.mismatch.message}")
+        say(f"{place_in(trace, found.mismatch.step)}: {found.mismatch.message}")
     places = places_of(seen.claim.span for seen in found.observations)
     for place, seen in zip(places, found.observations, strict=True):
-        click.echo(f"{_watched(seen)}  {place}{seen.text}{_since(seen)}")
+        say(_watched(seen), f"  {place}{seen.text}{_since(seen)}")
     fits = len(found.trace.steps)
-    click.echo(f"{file}: {fits} of the {found.total} steps of {trace} are what the table does")
+    say(f"{file}: {fits} of the {found.total} steps of {trace} are what the table does")
 
 
-def _watched(seen: Observation) -> str:
+def _watched(seen: Observation) -> Painted:
     verdict = seen.watched.verdict if seen.watched else "-"
-    return click.style(verdict.ljust(_WIDTH), fg=_COLOURS.get(verdict))
+    return Painted(verdict.ljust(_WIDTH), _COLOURS.get(verdict))
 
 
 def _since(seen: Observation) -> str:

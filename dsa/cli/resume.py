@@ -86,7 +86,7 @@ def _whole(record: RunRecord, root: Path) -> RunRecord:
         whole = driving_run(runs, run_id)
     if whole == run_id:
         return record
-    click.echo(f"{run_id} is a part of {whole}, which goes on with it", err=True)
+    say(f"{run_id} is a part of {whole}, which goes on with it", err=True)
     return told_record(root, recorded_run(root, whole))
 
 

@@ -23,6 +23,7 @@ from dsa.cli.parameters import read_data, require_text
 from dsa.cli.run_json import RunCommand, exit_code
 from dsa.cli.run_options import RunOptions, run_options
 from dsa.cli.runner import Performed, perform
+from dsa.cli.terminal import say
 from dsa.cli.watching import Watched, watching_options
 from dsa.edge.binding import Bindings
 from dsa.edge.files import load, locate, read_text
@@ -177,7 +178,7 @@ class Start:
             async def begin(runs: Runs) -> RunHandle:
                 setup = runs.setup(self.document, self._options(options))
                 for note in (*setup.binding.notes, *(_model_note(setup.binding, options) if is_model_told else ())):
-                    click.echo(note, err=True)
+                    say(note, err=True)
                 watched = opened.enter_context(watching.watched(setup.binding.secrets))  # a module may name more
                 watched.note(*self._noted())
                 watchers.append(watched)

@@ -98,7 +98,7 @@ def command(
     refused = refused_from_outside(now, len(record.recorded.entries))
     _say_refused(refused, now, folder / now.run_id)
     if performed.rest.in_doubt and not key:
-        click.echo(f"{event} was not sent: first it has to be said what became of what is in doubt", err=True)
+        say(f"{event} was not sent: first it has to be said what became of what is in doubt", err=True)
     tell(performed, terminal(), json_wanted=options.json_wanted, refused=refused)
     sys.exit(exit_code(performed.rest, refused))
 
@@ -164,7 +164,7 @@ def _say_refused(refused: Iterable[Refused], run: Run, directory: Path) -> None:
     """Say why events were refused, and what to do for who has answered a question that is not asked any more."""
     for each in refused:
         where = f" in {each.state}" if each.state else ""
-        click.echo(f"{each.event.event}{where} was {refusal_text(each.refusal)}", err=True)
+        say(f"{each.event.event}{where} was {refusal_text(each.refusal)}", err=True)
         name, at = each.event.event, each.event.at or each.event.key
         if each.refusal.reason != "late" or at is None:
             continue
@@ -174,7 +174,7 @@ def _say_refused(refused: Iterable[Refused], run: Run, directory: Path) -> None:
         else:
             answer = line("send", directory, name, at=now)
             told = f"what is asked now is question {now}, not {at}: look at it ({line('show', directory)}), and answer with {answer}"
-        click.echo(told, err=True)
+        say(told, err=True)
 
 
 def _data(text: str | None, written: str | None) -> Any:  # noqa: ANN401  (JSON)

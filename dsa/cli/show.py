@@ -186,7 +186,7 @@ def scenario_lines(record: RunRecord) -> Iterator[str]:
     yield f"## Scenario: {written.name}"
     yield from scenario_text(written).split("\n")
     if left_out:
-        click.echo(f"left out: {left_out} refused events of which a scenario cannot tell why", err=True)
+        say(f"left out: {left_out} refused events of which a scenario cannot tell why", err=True)
 
 
 def _written(

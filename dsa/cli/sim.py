@@ -13,6 +13,7 @@ from dsa.cli.parameters import param_option, parse_parameters
 from dsa.cli.progress import show_line
 from dsa.cli.run import machine_document
 from dsa.cli.simulated import Asked, as_json, shown, told
+from dsa.cli.terminal import say
 from dsa.cli.warned import warn_of_errors
 from dsa.edge.files import load, locate, read_text
 from dsa.errors import DocumentError
@@ -66,11 +67,11 @@ def command(
     seconds = time.perf_counter() - began_s
     least = coverage if coverage is not None else _COVERAGE if seeds is None else 0.0
     if json_wanted:
-        click.echo(json.dumps(as_json(file, subject, outcome, first, seconds), indent=2))
+        say(json.dumps(as_json(file, subject, outcome, first, seconds), indent=2))
     else:
         for line in shown(asked, subject, outcome, first, least):
-            click.echo(line)
-        click.echo(f"{seconds:.1f} s, {count / seconds:,.0f} runs a second with {workers} workers", err=True)
+            say(line)
+        say(f"{seconds:.1f} s, {count / seconds:,.0f} runs a second with {workers} workers", err=True)
     is_too_little = outcome.coverage(subject) * 100 < least
     sys.exit(int(bool(outcome.found) or is_too_little))
 
@@ -93,10 +94,10 @@ def _one(asked: Asked, subject: Subject, seed: int, *, json_wanted: bool) -> int
     story = Story(subject, seed, telling=True).play()
     if json_wanted:
         outcome = simulate(subject, (seed,))
-        click.echo(json.dumps(as_json(asked.file, subject, outcome, seed, 0.0, story), indent=2))
+        say(json.dumps(as_json(asked.file, subject, outcome, seed, 0.0, story), indent=2))
     else:
         for line in told(asked, subject, story):
-            click.echo(line)
+            say(line)
     return int(story.violation is not None)
 
 

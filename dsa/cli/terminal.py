@@ -3,15 +3,22 @@
 Characters that it cannot show are written as escapes, and when nobody reads any more the run goes on unseen.
 """
 
+import contextlib
 import io
+import os
 import re
 import sys
 from typing import TextIO, cast
 
-from dsa.cli.faults import note_lost, silence
+import attrs
+import click
 
-#: Control characters but tab and line feed, what turns the direction of writing, and halves of surrogate pairs.
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+#: Control characters but tab and line feed, what separates lines elsewhere, what turns the direction of writing, what is not seen, and halves of
+#: surrogate pairs.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+_LOST: list[str] = []
 
 
 def printable(text: str) -> str:
@@ -24,9 +31,55 @@ def patient(stream: TextIO) -> TextIO:
     return cast(TextIO, _Patient(stream))
 
 
-def say(text: str) -> None:
-    """Print a line as it stands, whatever it holds and whoever still reads."""
-    _Patient(sys.stdout).write(f"{printable(text)}\n")
+@attrs.frozen
+class Painted:
+    """A word of ours in a colour, where the terminal has colours."""
+
+    text: str
+    colour: str | None
+
+
+def say(*parts: str | Painted, err: bool = False) -> None:
+    """Print a line, whatever is in it and whoever still reads; `err`: on standard error. All that commands print goes through here.
+
+    What would steer a terminal, or cannot be seen, is written as an escape.
+    """
+    stream = sys.stderr if err else sys.stdout
+    shown = (printable(part) if isinstance(part, str) else _painted(part, stream) for part in parts)
+    _Patient(stream).write(f"{''.join(shown)}\n")
+
+
+def _painted(part: Painted, stream: TextIO | None) -> str:
+    has_colours = stream is not None and stream.isatty() and not os.environ.get("NO_COLOR")
+    return click.style(part.text, fg=part.colour) if has_colours else part.text
+
+
+def write(text: str) -> None:
+    """Write a document or a program on standard output: as it is for a file or a pipe, and so that it steers nothing on a terminal."""
+    is_shown = sys.stdout is not None and sys.stdout.isatty()
+    _Patient(sys.stdout).write(printable(text) if is_shown else text)
+
+
+def silence(stream: TextIO | None) -> None:
+    """Send what a stream still holds to nowhere, or the interpreter would fail to write it as it ends."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), cast(TextIO, stream).fileno())
+
+
+def note_lost(fault: Exception) -> None:
+    """Note that something could not be printed, unless nobody reads any more."""
+    if isinstance(fault, OSError) and not isinstance(fault, BrokenPipeError):
+        _LOST.append(fault.strerror or str(fault))
+
+
+def lost_output() -> str | None:
+    """Print what standard output still holds; give the reason why something that was printed is lost, None when nothing is."""
+    try:
+        sys.stdout.flush()
+    except (AttributeError, OSError, ValueError) as fault:
+        note_lost(fault)
+        silence(sys.stdout)
+    return _LOST[0] if _LOST else None
 
 
 class _Patient(io.TextIOBase):

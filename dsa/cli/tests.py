@@ -9,6 +9,7 @@ import click
 
 from dsa.cli.outputs import require_file, require_free, require_other
 from dsa.cli.parameters import param_option, parse_parameters
+from dsa.cli.terminal import say, write
 from dsa.cli.warned import warn_of_errors
 from dsa.edge.files import load, locate, read_text
 from dsa.expr import Value, show_value
@@ -75,7 +76,7 @@ def command(
     else:
         tests, title = tour(graph, refused=refused), "tour"
         about = _about_tour(graph, tests)
-    click.echo(about, err=True)
+    say(about, err=True)
     warn_of_errors(file, graph.machine, "the tests ask for what the table does, faults too")
     # A prefix such as `rmax` stands for several parameters; the tests name what was meant.
     values = {name: value for name, value in graph.machine.constants.items() if value != load(file).constants[name]}
@@ -126,10 +127,10 @@ class _Made:
 
 def _write(made: _Made, file: str, output: Path | None) -> None:
     if output is None:
-        click.echo("\n".join(_scenarios(made)), nl=False)
+        write("\n".join(_scenarios(made)))
         return
     output.write_text(_pytest(made, file, output) if output.suffix == ".py" else _spec(made, file, output), "utf-8")
-    click.echo(f"wrote {output}", err=True)
+    say(f"wrote {output}", err=True)
 
 
 def _pytest(made: _Made, file: str, output: Path) -> str:
@@ -158,7 +159,7 @@ def _named_from(output: Path, file: str) -> str:
 def _scenarios(made: _Made) -> Sequence[str]:
     sections, unsaid = as_scenarios(made.machine, made.tests, made.title, made.parameters)
     if unsaid:
-        click.echo(
+        say(
             f"{unsaid} of {len(made.tests)} tests no scenario can say (timers of one duration in several states); "
             "-o test_x.py writes all of them",
             err=True,

@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
-import click
-
 from dsa.checks.explore import Exploration
 from dsa.checks.report import Report
 from dsa.checks.verdicts import PropertyResult
+from dsa.cli.terminal import Painted, say
 from dsa.errors import Diagnostic, Span
 from dsa.expr import show_value
 from dsa.lang import Reading
@@ -24,13 +23,13 @@ def tell(file: str, reading: Reading, report: Report | None, *, traces: int = 1)
     for diagnostic in found:
         # A note needs no mending, so it takes one line.
         text = diagnostic.render()
-        click.echo(text.split("\n")[0] if diagnostic.severity == "info" else text)
+        say(text.split("\n")[0] if diagnostic.severity == "info" else text)
     counts = _counts(found)
     if report is None:
-        click.echo(f"{file}: {counts}; not a machine")
+        say(f"{file}: {counts}; not a machine")
         return
     for exploration in report.explorations:
-        click.echo(f"{file}: {_explored(exploration)}")
+        say(f"{file}: {_explored(exploration)}")
     places = places_of(result.claim.span if result.claim else None for result in report.properties)
     for place, result in zip(places, report.properties, strict=True):
         if not result.standing:
@@ -38,9 +37,9 @@ def tell(file: str, reading: Reading, report: Report | None, *, traces: int = 1)
     _tell_waiting(report)
     good = sum(result.ok for result in report.scenarios)
     scenarios = f", {good} of {len(report.scenarios)} scenarios run as written" if report.scenarios else ""
-    click.echo(f"{file}: {counts}{scenarios}{_property_counts(report)}")
+    say(f"{file}: {counts}{scenarios}{_property_counts(report)}")
     for assumption in report.assumptions:
-        click.echo(f"{file}: assumed: {assumption}")
+        say(f"{file}: assumed: {assumption}")
 
 
 def _tell_waiting(report: Report) -> None:
@@ -50,17 +49,16 @@ def _tell_waiting(report: Report) -> None:
         codes = " and ".join(waiting[0].standing)
         are, stand = "is" if len(waiting) == 1 else "are", "stands" if len(waiting[0].standing) == 1 else "stand"
         properties = _counted(len(waiting), "property", "properties")
-        click.echo(f"{_painted('UNKNOWN')}  {properties} {are} not judged while {codes} {stand}")
+        say(_painted("UNKNOWN"), f"  {properties} {are} not judged while {codes} {stand}")
 
 
 def _tell_property(place: str, result: PropertyResult, report: Report, traces: int) -> None:
-    head = f"{_painted(result.verdict)}  {place}{result.text}"
     explored = tuple(tuple(exploration.parameters.items()) for exploration in report.explorations)
     at = "; ".join(filter(None, map(show_values, result.values)))
     where = f"  at {at}" if at and (result.values != explored or result.verdict != "HOLDS") else ""
-    click.echo(f"{head}{where}")
+    say(_painted(result.verdict), f"  {place}{result.text}{where}")
     for line in _details(result, traces):
-        click.echo(f"{' ' * _WIDTH}  {line}")
+        say(f"{' ' * _WIDTH}  {line}")
 
 
 def places_of(spans: Iterable[Span | None]) -> list[str]:
@@ -104,8 +102,8 @@ def _shown(trace: Trace, loop: int | None = None) -> Iterator[str]:
         yield f"  {line}"
 
 
-def _painted(verdict: str) -> str:
-    return click.style(verdict.ljust(_WIDTH), fg=_COLOURS.get(verdict))
+def _painted(verdict: str) -> Painted:
+    return Painted(verdict.ljust(_WIDTH), _COLOURS.get(verdict))
 
 
 def _explored(exploration: Exploration) -> str:

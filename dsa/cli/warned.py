@@ -3,9 +3,9 @@
 import time
 
 import attrs
-import click
 
 from dsa.checks.report import check
+from dsa.cli.terminal import say
 from dsa.machine import Machine
 
 _MOST, _SECONDS = 10_000, 2.0
@@ -21,4 +21,4 @@ def warn_of_errors(file: str, machine: Machine, made: str) -> None:
     report = check(bare, parameters=bare.constants, max_states=_MOST, time_limit_s=_SECONDS, clock=time.perf_counter)
     found = sorted({f.code for f in report.diagnostics if f.severity == "error"} - {_STOPPED})
     if found:
-        click.echo(f"{file} has errors (dsa check {file}): {', '.join(found)}; {made}", err=True)
+        say(f"{file} has errors (dsa check {file}): {', '.join(found)}; {made}", err=True)

@@ -15,7 +15,7 @@ import click
 from click.decorators import FC
 
 from dsa.cli.parameters import Word
-from dsa.cli.terminal import patient
+from dsa.cli.terminal import patient, say
 from dsa.edge.logs import LEVELS, Form, log_to
 from dsa.edge.telemetry import Telemetry, TelemetryError, is_configured, traced
 from dsa.runtime.moment import OnMoment, to_all
@@ -60,11 +60,11 @@ class Watching:
 
     def _traced(self, secrets: Secrets, opened: ExitStack) -> Telemetry | None:
         try:
-            return opened.enter_context(traced(secrets, lambda lost: click.echo(f"telemetry: {lost}", err=True)))
+            return opened.enter_context(traced(secrets, lambda lost: say(f"telemetry: {lost}", err=True)))
         except TelemetryError as fault:
             if self.otel:
                 raise
-            click.echo(f"telemetry: {fault}", err=True)  # the variables may be there for other programs
+            say(f"telemetry: {fault}", err=True)  # the variables may be there for other programs
             return None
 
 
@@ -90,7 +90,7 @@ class Watched:
         names = sorted({name for text in _texts(data) for _, name in self._secrets.places(text)})
         if names:
             marks = ", ".join(f"[secret {name}]" for name in names)
-            click.echo(f"note: {what} has a secret in it; the run, and its model, get {marks} in its place", err=True)
+            say(f"note: {what} has a secret in it; the run, and its model, get {marks} in its place", err=True)
 
 
 def _texts(data: object) -> Iterator[str]:

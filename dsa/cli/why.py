@@ -9,6 +9,7 @@ from dsa.checks.places import line_of
 from dsa.checks.why import Case, Why, why
 from dsa.cli.faults import JsonCommand, json_option, tell_json
 from dsa.cli.parameters import param_option, parse_parameters
+from dsa.cli.terminal import say
 from dsa.edge.files import load
 from dsa.expr import Outcome
 
@@ -34,7 +35,7 @@ def command(
     if json_wanted:
         tell_json({"file": file, "machine": machine.name, "parameters": machine.constants, **_as_json(found)})
     else:
-        click.echo(found.show())
+        say(found.show())
 
 
 def _as_json(found: Why) -> dict[str, Any]:

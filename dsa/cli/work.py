@@ -34,7 +34,7 @@ class Printing:
         if self.json_wanted:
             say(json.dumps(self._report(taken).to_json()))
         elif taken.rest is None:
-            click.echo(f"{taken.run}  not taken up: {taken.fault}", err=True)
+            say(f"{taken.run}  not taken up: {taken.fault}", err=True)
         elif not self.quiet:
             say(f"{taken.run}  {headline(taken.rest)}")
 
@@ -97,7 +97,7 @@ def command(
             if asked and not quiet:
                 first = line("show", Path(root) / asked[0])
                 told = f"{plural(len(asked), 'run')} in doubt: somebody has to say what happened; look at the first with `{first}`"
-                click.echo(told, err=True)
+                say(told, err=True)
 
     with faults_told(Path(root)), watching.watched(environment_secrets(watching.chosen)):
         run_to_end(whole())

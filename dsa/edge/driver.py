@@ -437,7 +437,7 @@ class Driver:
         if part is not None:
             self.parts[key] = part
             if part.due_ms is not None:
-                self._under_way.wait(key, max(0, part.due_ms - self.clock.wall_ms()) / 1000, self.look_again)
+                self._under_way.wait(key, max(0, part.due_ms + 1 - self.clock.wall_ms()) / 1000, self.look_again)
         self._news.set()  # the run may rest now
 
     def look_again(self, key: str) -> None:

@@ -7,9 +7,11 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from dsa.edge.sandbox import Bounds, Program, run_confined
+from dsa.edge.sandbox import Bounds, Outcome, Program, run_confined
 from dsa.guards.code import extract_fenced
 from dsa.guards.feedback import bounded, clip, clip_middle
 from dsa.runtime.content import Artifact, GuardInterface, GuardResult
@@ -23,7 +25,32 @@ def run(payload, result_fd):
     match = (pattern.fullmatch if job["whole"] else pattern.search)(job["text"])
     os.write(result_fd, b"absent" if match is None else b"found")
 """, ("json", "re"))  # fmt: skip
+#: Reports the faults of a JSON value by a schema: all are counted, the first are told. Patterns in it may take for ever with a text made for them.
+_KEEPING = """
+import json, os
+import jsonschema, referencing
+def run(payload, result_fd):
+    try:
+        said = judged(json.loads(payload))
+    except RecursionError:
+        said = {"count": 1, "faults": [[[], "", "This JSON is nested too deeply to be judged", ""]]}
+    except referencing.exceptions.Unresolvable as error:
+        said = {"broken": f"the schema refers to what is not in it: {error}"}
+    text = json.dumps(said).encode()
+    while text:
+        text = text[os.write(result_fd, text):]
+def judged(job):
+    kind = jsonschema.validators.validator_for(job["schema"], default=jsonschema.Draft202012Validator)
+    found = kind(job["schema"], registry=referencing.Registry()).iter_errors(job["value"])
+    faults = sorted(found, key=lambda error: list(map(str, error.absolute_path)))
+    return {"count": len(faults), "faults": [[list(e.absolute_path), str(e.validator), short(e.message), short(repr(e.instance))] for e in faults[:MOST]]}
+def short(text):
+    return text if len(text) <= LONGEST else text[:LONGEST // 2] + ".." + text[-LONGEST // 2:]
+"""
 _MOST_FAULTS, _MOST_IN_PLACE = 3, 40
+_LONGEST_TOLD = 2_000
+#: Seconds for which a text is judged by a schema.
+_SCHEMA_S = 5.0
 #: The keywords whose message has the values that would have been right, and what is said instead.
 _TELL_VALUES = {"const": "not the value that is wanted", "enum": "none of the values that are allowed"}
 
@@ -32,7 +59,8 @@ class RegexGuard(GuardInterface):
     """Pass a text in which `pattern` is found; with `whole`, one that it matches from end to end; with `absent`, one without it.
 
     `hint` is the feedback; without it the pattern is shown. `.` matches line feeds too. A pattern can take for ever with a text that is made for it,
-    and would let nothing else go on meanwhile: it is tried in a process of its own, for `timeout_s` seconds. ValueError for what is no pattern.
+    and would let nothing else go on meanwhile: it is tried in a process of its own, for `timeout_s` seconds; a text that takes longer has failed. ValueError
+    for what is no pattern.
     """
 
     def __init__(
@@ -50,34 +78,37 @@ class RegexGuard(GuardInterface):
         self._feedback = hint or f"The text {wanted} the form {pattern}"
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
-        """Judge the text. Raises TimeoutError when the pattern takes too long with it: that is no verdict."""
+        """Judge the text."""
         payload = json.dumps({"pattern": self._pattern, "whole": self._whole, "text": artifact.content})
         outcome = run_confined(_MATCHING, payload, self._bounds)
         if outcome.results not in (b"found", b"absent"):
-            within = f"{self._bounds.timeout_s:g} s" if outcome.ended == "timeout" else "the memory that it is given"
-            raise TimeoutError(
-                f"the pattern {clip(self._pattern)} did not come to its end with this text within {within}"
-            )
+            return _judged(_too_long(f"by the pattern {clip(self._pattern)}", outcome, self._bounds))
         return _judged("" if (outcome.results == b"found") != self._absent else self._feedback)
+
+
+def _too_long(by: str, outcome: Outcome, bounds: Bounds) -> str:
+    """Say that a text could not be judged within the time or the memory that there is for one."""
+    within = f"{bounds.timeout_s:g} s" if outcome.ended == "timeout" else "the memory that there is for it"
+    return f"This text could not be judged {by} within {within}: write it shorter and simpler."
 
 
 class SchemaGuard(GuardInterface):
     """Pass a text that is JSON and keeps to a JSON schema (draft 2020-12 unless `$schema` says another).
 
     The JSON may stand in a fence. The feedback names the first faults with their places; the values of `const` and `enum` only with
-    `show_expected`. References to other documents are not followed. ValueError for what is no schema.
+    `show_expected`. References to other documents are not followed (ValueError). It is judged in a process of its own: a text that takes longer than 5 s, or is nested
+    too deeply, has failed. ValueError for what is no schema.
     """
 
     def __init__(self, schema: Mapping[str, Any], *, show_expected: bool = False) -> None:
         import jsonschema  # it takes a while
-        from referencing import Registry
 
         kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
         try:
             kind.check_schema(schema)
         except jsonschema.SchemaError as error:
             raise ValueError(f"this is no JSON schema: {error.message}") from error
-        self._validator: Any = kind(schema, registry=Registry())
+        self._schema, self._bounds = dict(schema), Bounds(_SCHEMA_S, cpu_s=round(_SCHEMA_S) + 1)
         self._show_expected = show_expected
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface
@@ -86,13 +117,28 @@ class SchemaGuard(GuardInterface):
             value = json_in(artifact.content)
         except ValueError as fault:
             return _judged(str(fault))
-        faults = sorted(self._validator.iter_errors(value), key=lambda error: list(map(str, error.absolute_path)))
-        return _judged(faults_said((error.absolute_path, self._said(error)) for error in faults))
+        outcome = run_confined(_keeping(), json.dumps({"schema": self._schema, "value": value}), self._bounds)
+        try:
+            found = json.loads(outcome.results)
+        except ValueError:
+            return _judged(_too_long("by the schema", outcome, self._bounds))
+        if "broken" in found:
+            raise ValueError(found["broken"])
+        return _judged(faults_said(((path, self._said(*told)) for path, *told in found["faults"]), found["count"]))
 
-    def _said(self, error: Any) -> str:  # noqa: ANN401  (jsonschema's)
-        if error.validator in _TELL_VALUES and not self._show_expected:
-            return f"{clip(repr(error.instance))} is {_TELL_VALUES[error.validator]}"
-        return str(error.message)
+    def _said(self, keyword: str, message: str, instance: str) -> str:
+        if keyword in _TELL_VALUES and not self._show_expected:
+            return f"{clip(instance)} is {_TELL_VALUES[keyword]}"
+        return message
+
+
+@cache
+def _keeping() -> Program:
+    """Return the program that judges by a schema; it finds jsonschema where we do."""
+    import jsonschema
+
+    text = _KEEPING.replace("LONGEST", str(_LONGEST_TOLD)).replace("MOST", str(_MOST_FAULTS))
+    return Program(text, ("json", "jsonschema", "referencing"), (str(Path(jsonschema.__file__).parents[1]),))
 
 
 def json_in(text: str) -> Any:  # noqa: ANN401  # any JSON
@@ -127,11 +173,12 @@ def _whole(digits: str) -> int:
         raise ValueError(f"This JSON has a number of {len(digits)} digits, which is too large to be read.") from error
 
 
-def faults_said(faults: Iterable[tuple[Iterable[str | int], str]]) -> str:
-    """Say the first few faults in a text, each with its place (`ages[1]`), and how many there are besides; empty without any."""
+def faults_said(faults: Iterable[tuple[Iterable[str | int], str]], count: int | None = None) -> str:
+    """Say the first few faults in a text, each with its place (`ages[1]`), and how many there are besides; empty without any. `count`: how many in all."""
     given = list(faults)
     said = [f"{_place(path)}: {clip_middle(message)}" for path, message in given[:_MOST_FAULTS]]
-    return bounded("\n".join(said + ([f"and {len(given) - _MOST_FAULTS} more"] if len(given) > _MOST_FAULTS else [])))
+    more = (len(given) if count is None else count) - _MOST_FAULTS
+    return bounded("\n".join(said + ([f"and {more} more"] if more > 0 else [])))
 
 
 def _place(path: Iterable[str | int]) -> str:

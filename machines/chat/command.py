@@ -25,6 +25,7 @@ from dsa.cli.faults import INTERRUPTED, note_run
 from dsa.cli.kept import faults_told, find, opened, runs_option
 from dsa.cli.run_json import RunCommand, rest_report
 from dsa.cli.run_options import RunOptions, options_saying
+from dsa.cli.terminal import write
 from dsa.cli.watching import Watched, watching_options
 from dsa.edge.environment import environment_secrets
 from dsa.errors import DsaError
@@ -294,7 +295,7 @@ class _Spoken:
             turn = self.hear(chat.say(text))
             code = INTERRUPTED if turn.ended == "turn_cancelled" else int(chat.has_failed)
             if self.options.json_wanted:
-                click.echo(json.dumps(self._told(turn, code, time.monotonic() - began), ensure_ascii=False))
+                write(f"{json.dumps(self._told(turn, code, time.monotonic() - began), ensure_ascii=False)}\n")
             if code == INTERRUPTED:
                 break
         if not self.options.json_wanted:

@@ -25,6 +25,7 @@ from dsa.cli.faults import Ended, note_run
 from dsa.cli.kept import faults_told, find, opened, runs_option
 from dsa.cli.run_json import RunCommand, rest_report
 from dsa.cli.run_options import RunOptions, options_saying
+from dsa.cli.terminal import say, write
 from dsa.cli.watching import Watched, watching_options
 from dsa.edge.environment import environment_secrets
 from dsa.edge.interrupts import interruptible
@@ -238,7 +239,7 @@ def _begun(
         _require_as_begun(runs, run_id, _explicit(said, options))
         now = options.continuing(runs.recorded(run_id))
         agent = Agent.resume(run_id, runs, options=now.changes, take=take, **how)
-        click.echo(f"taken up where it stood: {run_id}; --fresh begins anew", err=True)
+        say(f"taken up where it stood: {run_id}; --fresh begins anew", err=True)
         return agent
     _require_workspace(workspace)
     try:
@@ -264,7 +265,7 @@ def _held(root: Path, options: RunOptions, begin: Callable[..., Agent], goal: st
         if agent.rest is not None:
             watched.rested(agent.rest)
         if options.json_wanted:
-            click.echo(json.dumps(told(agent, root, code, time.monotonic() - began), ensure_ascii=False))
+            write(f"{json.dumps(told(agent, root, code, time.monotonic() - began), ensure_ascii=False)}\n")
         else:
             _report(agent, display, code, root)
     return code
@@ -319,7 +320,7 @@ def _require_workspace(workspace: Path) -> None:
         raise Ended(f"{workspace}: all of this machine is no folder to work in: name one with -w", _UNREADABLE)
     home = os.environ.get("HOME")
     if home and workspace == Path(home).resolve():
-        click.echo(f"{workspace} is your home: all that is in it can be read and changed; -w names another", err=True)
+        say(f"{workspace} is your home: all that is in it can be read and changed; -w names another", err=True)
 
 
 def _settings(goal: str, workspace: Path, said: Mapping[str, Any], options: RunOptions) -> Settings:
@@ -345,11 +346,11 @@ def _settings(goal: str, workspace: Path, said: Mapping[str, Any], options: RunO
 def _hint(config: Mapping[str, Any], workspace: Path, *, is_named: bool) -> None:
     """Say what of the settings is not what somebody might think."""
     if not is_named and workspace != Path.cwd() and (workspace / "dsa.toml").is_file():
-        click.echo(f"{workspace / 'dsa.toml'} is not read, for you are not there: --config names it", err=True)
+        say(f"{workspace / 'dsa.toml'} is not read, for you are not there: --config names it", err=True)
     if "://" in config["model"] and any(text.rpartition("=")[0].endswith("usd") for text in config.get("budget", ())):
-        click.echo("nobody knows the price of this model: usd bounds nothing, tokens and calls do", err=True)
+        say("nobody knows the price of this model: usd bounds nothing, tokens and calls do", err=True)
     for program in not_installed(Rules.from_mapping(config.get("commands", {})), workspace):
-        click.echo(f"{program}: the settings allow it, and it is not installed on this machine", err=True)
+        say(f"{program}: the settings allow it, and it is not installed on this machine", err=True)
 
 
 def _tasks(named: str | None, goal: str, own: Mapping[str, object]) -> tuple[Task, ...]:
@@ -404,7 +405,7 @@ def _typed(prompt: str) -> str:
     try:
         return input(prompt).strip()
     except (KeyboardInterrupt, EOFError):
-        click.echo()
+        say()
         raise
 
 

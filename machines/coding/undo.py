@@ -11,6 +11,7 @@ import click
 
 from dsa.cli.faults import Ended, json_option
 from dsa.cli.kept import faults_told, find, runs_option
+from dsa.cli.terminal import say
 from dsa.edge.sandbox.commands import stop
 from dsa.errors import DsaError
 from dsa.runs.place import PART_OF
@@ -108,19 +109,19 @@ def command(run: str, root: str, *, json_wanted: bool) -> None:
     removed = [path for undo in done for path in undo.removed]
     if json_wanted:
         left = [{"path": each.path, "reason": each.reason} for each in conflicts]
-        click.echo(json.dumps({"run": run, "restored": restored, "removed": removed, "left_alone": left}))
+        say(json.dumps({"run": run, "restored": restored, "removed": removed, "left_alone": left}))
     else:
         for text, paths in (("restored", restored), ("removed", removed)):
             for path in paths:
-                click.echo(f"{text}: {shown(path)}")
+                say(f"{text}: {shown(path)}")
         for each in conflicts:
-            click.echo(shown(f"left alone: {each.path} ({each.reason})"))
+            say(shown(f"left alone: {each.path} ({each.reason})"))
         if not (conflicts or restored or removed):
-            click.echo(f"run {run} has left no file to put back")
+            say(f"run {run} has left no file to put back")
         for commit in commits:
-            click.echo(f"the commit {commit} stays: undo puts back files, git its own history")
+            say(f"the commit {commit} stays: undo puts back files, git its own history")
         if not is_over:
-            click.echo("the run is not over: where it is taken up, it does not know that this was undone", err=True)
+            say("the run is not over: where it is taken up, it does not know that this was undone", err=True)
     raise SystemExit(1 if conflicts else 0)
 
 

@@ -180,7 +180,7 @@ class Logic:
             case expr.Integer(value):
                 return z3.IntVal(value)
             case expr.Symbol(value):
-                return z3.IntVal(self._number(value))
+                return z3.IntVal(self.number_of(value))
             case expr.Name(name):
                 is_bool = isinstance(self._domains[name], expr.BooleanDomain)
                 return z3.Bool(name) if is_bool else z3.Int(name)
@@ -210,7 +210,8 @@ class Logic:
             left = right
         return found
 
-    def _number(self, symbol: str) -> int:
+    def number_of(self, symbol: str) -> int:
+        """Return the number that z3 has for a value of an enumeration."""
         if symbol not in self._numbers:
             self._numbers[symbol] = len(self._symbols)
             self._symbols.append(symbol)

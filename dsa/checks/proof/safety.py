@@ -20,7 +20,7 @@ from dsa.checks.proof.refuted import explained, failing_start
 from dsa.checks.proof.samples import Sample, Sampler
 from dsa.checks.proof.session import MOST_EXPLORED, Session
 from dsa.claims import AtMost, Form
-from dsa.expr import And, Arithmetic, Boolean, Expr, Integer, Name, Negate, Value, walk
+from dsa.expr import COMPARISONS, And, Arithmetic, Boolean, EnumDomain, Expr, Integer, Name, Negate, Symbol, Value, walk
 from dsa.machine import minima
 from dsa.meaning import Occurrence
 from dsa.simplify import all_of, any_of, compared, negated
@@ -223,6 +223,9 @@ class _Clauses:
         machine = found.system.machine
         self._names = [Name(p.name, "parameter") for p in machine.parameters]
         self._names += [Name(v.name, "variable") for v in found.system.variables]
+        domains = {parameter.name: parameter.domain for parameter in machine.parameters}
+        domains |= {variable.name: variable.domain for variable in found.system.variables}
+        self._values = {name: domain.values for name, domain in domains.items() if isinstance(domain, EnumDomain)}
         self._terms = [logic.term(name) for name in self._names]
         sorts = [term.sort() for term in self._terms]
         places = range(len(found.system.locations))
@@ -291,6 +294,23 @@ class _Clauses:
         return _folded(operators[kind], parts)
 
     def _compared(self, parts: Sequence[Expr], sign: str, found: Any) -> Expr:  # noqa: ANN401  (z3 has no types)
+        """Compare two sides; the values of enumerations are numbers to z3, and so `hue <= 1` is `hue == red or hue == green`."""
+        listed = [part.name in self._values if isinstance(part, Name) else False for part in parts]
+        if any(
+            node.name in self._values
+            for part in parts
+            for node in walk(part)
+            if isinstance(node, Name) and node is not part
+        ):
+            raise NotImplementedError("arithmetic on values of an enumeration")
+        if any(listed) and not (all(listed) and sign == "=="):
+            name, number = parts if listed[0] else parts[::-1]
+            if not (isinstance(name, Name) and isinstance(number, Integer)):
+                raise NotImplementedError("an order of the values of enumerations")
+            holds = COMPARISONS[sign]
+            numbers = {value: self._logic.number_of(value) for value in self._values[name.name]}
+            kept = (v for v, n in numbers.items() if (holds(n, number.value) if listed[0] else holds(number.value, n)))
+            return any_of(compared(name, "==", Symbol(value)) for value in kept)
         if sign == "==" and self._z3.is_bool(found.arg(0)):
             one, other = parts
             return any_of([all_of([one, other]), all_of([negated(one), negated(other)])])

@@ -8,6 +8,7 @@ from proving import HEAD, machine, one
 from dsa.checks.evidence import Explored, Fair, Inductive, Ranked
 from dsa.checks.prove import prove
 from dsa.edge.files import load
+from dsa.expr import Compare, Name, Symbol, walk
 from dsa.lang import loads
 
 LOOP = """# m
@@ -250,3 +251,47 @@ def test_values_at_which_there_is_no_start_are_no_runs(initial):
     report = prove(loads(STARTS_OUTSIDE.format(initial)))
     assert [p.verdict for p in report.obligations if p.verdict != "PROVED"] == ["VIOLATED"]
     assert {p.verdict for p in report.properties} == {"UNKNOWN"}
+
+
+#: Only Spacer shows that b is never reached, and it speaks of the values of x in their order.
+HUES = """# m
+## Parameters
+| parameter | domain | default |
+| - | - | - |
+| p | -2.. | -2 |
+## Variables
+| variable | domain | initial |
+| - | - | - |
+| x | {red, green, blue} | red |
+## Events
+| event | from |
+| - | - |
+| done | work |
+## States
+| state | kind |
+| - | - |
+| a | initial |
+| b | |
+| c | |
+| d | final |
+## Transitions
+| source | event | if | update | effects | target |
+| - | - | - | - | - | - |
+| a | after 500ms | else | | log | b |
+| a | after 1m | 3 > p + p | x = blue | cancel work, work | c |
+| b | done | else | | cancel | = |
+| a | after 500ms | x == red | x = green | log, cancel, work | d |
+| a | after 1m | else | x = red | log, cancel, work | a |
+"""
+
+
+def test_values_of_enumerations_have_no_order_in_what_is_proved() -> None:
+    report = prove(loads(HUES))
+    verdicts = {proof.name: proof.verdict for proof in report.obligations}
+    assert verdicts["deadlock"] == "PROVED"
+    deadlock = next(proof for proof in report.obligations if proof.name == "deadlock")
+    assert isinstance(deadlock.evidence, Inductive)
+    for lemma in deadlock.evidence.lemmas:
+        for node in walk(lemma.condition):
+            if isinstance(node, Compare) and node.first == Name("x", "variable"):
+                assert [type(operand) for _, operand in node.rest] == [Symbol]

@@ -1,6 +1,7 @@
 """Texts of a form."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -35,13 +36,36 @@ def test_a_pattern_is_found_matched_whole_or_absent():
         RegexGuard("(")
 
 
-def test_a_pattern_that_takes_for_ever_with_a_text_is_given_up_and_is_no_verdict():
+def test_a_text_with_which_a_pattern_takes_for_ever_has_failed():
     guard = RegexGuard("(a+)+$", timeout_s=0.3)
-    with pytest.raises(TimeoutError, match=r"\(a\+\)\+\$ did not come to its end with this text within 0.3 s"):
-        guard.validate(Artifact("a" * 40 + "b"))
+    told = says(guard, "a" * 40 + "b")
+    assert told == "This text could not be judged by the pattern (a+)+$ within 0.3 s: write it shorter and simpler."
     assert says(guard, "aa") == ""
     with pytest.raises(ValueError, match="no time limit"):
         RegexGuard("a", timeout_s=0)
+
+
+SLOW = {"type": "object", "properties": {"email": {"type": "string", "pattern": r"^([a-zA-Z0-9]+\.?)+@example\.com$"}}}
+
+
+def test_a_text_with_which_a_schema_takes_for_ever_has_failed(monkeypatch):
+    monkeypatch.setattr("dsa.guards.texts._SCHEMA_S", 0.5)
+    guard = SchemaGuard(SLOW)
+    began_s = time.monotonic()
+    told = says(guard, json.dumps({"email": "a" * 46 + "!"}))
+    assert told == "This text could not be judged by the schema within 0.5 s: write it shorter and simpler."
+    assert time.monotonic() - began_s < 5
+    assert says(guard, json.dumps({"email": "ann@example.com"})) == ""
+
+
+def test_many_unlike_items_and_deep_nesting_take_no_longer_than_they_may(monkeypatch):
+    monkeypatch.setattr("dsa.guards.texts._SCHEMA_S", 0.5)
+    unique = SchemaGuard({"uniqueItems": True})
+    assert "could not be judged by the schema" in says(unique, json.dumps([{"a": n} for n in range(20_000)]))
+    nested: dict = {}
+    nested["additionalProperties"] = {"$ref": "#"}
+    told = says(SchemaGuard(nested), '{"a":' * 400 + "1" + "}" * 400)
+    assert told == "" or "nested too deeply" in told
 
 
 def test_texts_of_any_characters_are_matched():
