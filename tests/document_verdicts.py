@@ -41,7 +41,7 @@ def said_of(name: str) -> dict[str, Any]:
         checked, proved = Path(folder, "checked.json"), Path(folder, "proved.json")
         (report,) = _json("check", name, "--certificate", str(checked))["files"]
         proofs = _json("prove", name, "--certificate", str(proved))
-        established = {file.stem: _lines("verify", str(file), name) for file in (checked, proved)}
+        established = {file.stem: _json("verify", str(file), name)["accepted"] for file in (checked, proved)}
     params = [word for bound in BOUNDS.get(name, ()) for word in ("--param", bound)]
     mutants = _json("mutate", name, *params)
     return {
@@ -70,11 +70,6 @@ def _json(*words: str) -> Any:
     done = subprocess.run([DSA, *words, "--json"], capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode in {0, 1}, done.stderr
     return json.loads(done.stdout)
-
-
-def _lines(*words: str) -> list[str]:
-    done = subprocess.run([DSA, *words], capture_output=True, text=True, cwd=ROOT, check=False)
-    return [*done.stdout.splitlines(), *done.stderr.splitlines()]
 
 
 if __name__ == "__main__":

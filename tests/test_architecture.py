@@ -16,7 +16,7 @@ SOURCES = sorted(path for top in ("dsa", "machines") for path in (ROOT / top).rg
 
 #: What each part of `dsa` may import of `dsa`. A part may always import itself.
 CORE = {
-    "errors", "expr", "simplify", "references", "declarations", "claims", "machine", "meaning", "timers", "compiled_step", "system", "moments", "ground",
+    "errors", "expr", "simplify", "references", "declarations", "claims", "machine", "durations", "meaning", "timers", "compiled_step", "system", "moments", "ground",
     "trace", "records", "shipped_kinds", "tables", "uses", "words",
 }  # fmt: skip
 ALLOWED = {
@@ -35,7 +35,7 @@ ALLOWED = {
 }
 #: Within the core, each module may import those before it.
 CORE_ORDER = [
-    "words", "errors", "expr", "simplify", "references", "declarations", "claims", "machine", "uses", "meaning", "timers", "compiled_step", "system",
+    "words", "errors", "expr", "simplify", "references", "declarations", "claims", "machine", "durations", "uses", "meaning", "timers", "compiled_step", "system",
     "moments", "ground", "trace", "records", "tables", "shipped_kinds",
 ]  # fmt: skip
 PURE = {"lang", "checks", "targets", "runtime", *CORE}

@@ -10,6 +10,7 @@ import attrs
 
 from dsa.checks.differ_moves import Coming, Key, Moves, Timers, occurrences
 from dsa.declarations import Variable
+from dsa.durations import spelled_like
 from dsa.expr import OUTCOMES, BooleanDomain, EnumDomain, Value, show_value
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start
@@ -55,9 +56,10 @@ class Plan:
 
 
 class Pair:
-    """Two machines, the old one and the new one."""
+    """Two machines, the old one and the new one, whose timers are spelled alike."""
 
     def __init__(self, old: Machine, new: Machine) -> None:
+        new = spelled_like(new, old)
         self.old, self.new = Moves(old), Moves(new)
         places = {variable.name: place for place, variable in enumerate(new.variables)}
         #: The places of each variable that both have.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from dsa.checks.differ_declared import Change, Detail, canonical, declared_changes, line_at
 from dsa.declarations import STAY, Assign, Transition
+from dsa.durations import spelled_like
 from dsa.expr import guards_read
 from dsa.machine import Machine
 from dsa.tables import transition_cells
@@ -47,6 +48,7 @@ _Match = Callable[[_Row, _Row], bool]
 
 def changes(old: Machine, new: Machine) -> tuple[Change, ...]:
     """Give every change from one machine to another, transitions first."""
+    new = spelled_like(new, old)
     return (*_row_changes(old, new), *declared_changes(old, new))
 
 

@@ -30,7 +30,6 @@ from dsa.declarations import Transition
 from dsa.edge.files import load
 from dsa.expr import Value
 from dsa.lang import digest
-from dsa.lang.durations import spelled_like
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, step
 from dsa.runs.place import DEFAULT_RUNS, LEDGER
@@ -79,8 +78,7 @@ def exit_code(found: Diff, *, by_runs: bool) -> int:
 def _found(
     files: tuple[str, str], root: str | None, parameters: tuple[str, ...], max_states: int, time_limit_s: float | None
 ) -> Diff:
-    old = load(files[0])
-    machines = old, spelled_like(load(files[1]), old)
+    machines = load(files[0]), load(files[1])
     values, progress = parse_parameters(parameters), meter()
     limits = Limits(max_states, _expired(time_limit_s))
     if progress:

@@ -21,7 +21,6 @@ from dsa.checks.engines.found import Limits
 from dsa.edge.effects import answer_in, steps_of
 from dsa.errors import ParameterError
 from dsa.expr import Value
-from dsa.lang.durations import spelled_like
 from dsa.machine import Machine, step_of
 from dsa.meaning import Configuration, Occurrence, Taken, start, step
 from dsa.runtime.ledger import Entry, Ledger, RowEntry
@@ -84,8 +83,7 @@ class Fitting:
     def _pair(self, own: Machine) -> Pair:
         parameters = tuple(own.constants.items())
         if parameters not in self._pairs or self._pairs[parameters].old.machine != own:
-            new = self._new.at({**own.constants, **self._parameters})
-            self._pairs[parameters] = Pair(own, spelled_like(new, own))
+            self._pairs[parameters] = Pair(own, self._new.at({**own.constants, **self._parameters}))
         return self._pairs[parameters]
 
     def _ahead(self, pair: Pair, here: Both) -> Fit:

@@ -21,9 +21,9 @@ from dsa.cli.kept import faults_told, machine_record, recorded_run, runs_option,
 from dsa.cli.replayed import replayed
 from dsa.cli.terminal import say
 from dsa.cli.timeline import outcome_text
+from dsa.durations import spelled_like
 from dsa.edge.files import load, read_text
 from dsa.errors import DsaError, OccurrenceError, ParameterError
-from dsa.lang.durations import spelled_like
 from dsa.machine import Machine
 from dsa.runs import record as records
 from dsa.runs.one_policy import replayed_policy

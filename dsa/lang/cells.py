@@ -10,9 +10,9 @@ from typing import TypeVar
 import attrs
 
 from dsa.declarations import TIMER_PREFIX, Assign, Cancel, Emit, Revoke, parse_duration
+from dsa.durations import duration_of
 from dsa.errors import Span
 from dsa.expr import TRUE, Arithmetic, BooleanDomain, Domain, EnumDomain, Expr, Name, RangeDomain
-from dsa.lang.durations import duration_of
 from dsa.lang.exprs import MAX_NAME, NAME, RESERVED, Parser, UnreadableError
 from dsa.lang.findings import Findings
 from dsa.lang.markdown import Cell

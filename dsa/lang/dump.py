@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from dsa.claims import Refused, Scenario, ScenarioStep, show
 from dsa.declarations import Effect, Guard, Parameter, Prompt, WorkflowStep, show_duration
+from dsa.durations import spelled_shortest
 from dsa.expr import OUTCOMES, show_number, show_value, unparse, unparse_domain
-from dsa.lang.durations import spelled_shortest
 from dsa.lang.expand import DEFAULT_GRANTS, GRANTS
 from dsa.lang.steps import ANY_COUNT
 from dsa.machine import Machine

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 import attrs
 
 from dsa.declarations import STAR, STAY, TIMER_PREFIX, Assign, Cancel, Emit, Revoke, Transition
+from dsa.durations import duration_of
 from dsa.errors import Span
 from dsa.expr import TRUE, Expr, Verdict, walk
 from dsa.lang import cells, typed
 from dsa.lang.columns import Record
-from dsa.lang.durations import duration_of
 from dsa.lang.findings import Findings
 from dsa.lang.names import Names
 

@@ -7,11 +7,11 @@ import attrs
 
 from dsa.claims import Refused, Scenario, ScenarioStep
 from dsa.declarations import TIMER_PREFIX, Cancel, Emit, Parameter, parse_duration, show_duration
+from dsa.durations import spelling_of
 from dsa.expr import OUTCOMES, Outcome, Value, concrete, unparse_domain
 from dsa.lang import cells
 from dsa.lang.columns import COLUMNS, NOTE, Record, records
 from dsa.lang.declare import literal
-from dsa.lang.durations import spelling_of
 from dsa.lang.exprs import Parser
 from dsa.lang.findings import Findings
 from dsa.lang.markdown import Cell, Line, Section

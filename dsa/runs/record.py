@@ -5,10 +5,10 @@ from functools import lru_cache
 
 import attrs
 
+from dsa.durations import spelled_like
 from dsa.errors import DsaError, MachineError, ParameterError
 from dsa.expr import Value
 from dsa.lang import digest, loads
-from dsa.lang.durations import spelled_like
 from dsa.machine import Machine
 from dsa.runtime.journal import Recorded
 from dsa.runtime.ledger import ChangeEntry, Entry, MachineEntry

@@ -210,5 +210,5 @@ def test_an_answer_on_which_a_guard_breaks_is_refused_to_its_sender_and_the_ques
     done = typed(folder, "send", "last@1/2", "money_yes", "--data", '{"bye": "ann"}')
     assert done.returncode == 2
     assert "a guard that judges 'money_yes' failed: 'money_yes.by' is missing: money_yes has no 'by'" in done.stderr
-    assert "waiting for: legal_no, legal_yes, money_no, money_yes, remind, after 1d" in typed(folder, "runs").stdout
+    assert "waiting for: legal_no, legal_yes, money_no, money_yes, remind, after 24h" in typed(folder, "runs").stdout
     assert typed(folder, "send", "last@1/2", "money_yes", "--data", '{"by": "ann"}').returncode == 3
