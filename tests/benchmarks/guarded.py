@@ -22,7 +22,7 @@ from machines import ActionPair, ArtifactDAGInterface, DualStateAgent, GitArtifa
 TEXT = "def add(a, b):\n    return a + b\n"
 #: How many attempts the loop makes, what our time may be of theirs, rounds.
 IN_MEMORY = ((10, 11, 41), (1_000, 1, 5), (2_000, 0.5, 5))
-ON_FILES = (1_000, 0.05, 3)
+ON_FILES = (1_000, 0.08, 3)
 
 
 class Passing(GuardInterface):

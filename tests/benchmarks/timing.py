@@ -12,10 +12,13 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+import attrs
+
 #: Byte code of all modules, as pip writes it for a package that it installs; this tree may have none.
 _BYTE_CODE = tempfile.TemporaryDirectory(prefix="dsa-bench-")
 _WRITTEN: set[tuple[str, ...]] = set()
 _MISSED: list[bool] = []
+_THINGS = 20_000
 
 
 def per_call_us(work: Callable[[], int]) -> float:
@@ -38,6 +41,35 @@ def rounds(contenders: Mapping[str, Callable[[], int]], count: int) -> dict[str,
 def median_ratio(taken: Mapping[str, Sequence[float]], name: str, base: str) -> float:
     """Give the median over the rounds of one contender's time over another's."""
     return statistics.median(a / b for a, b in zip(taken[name], taken[base], strict=True))
+
+
+@attrs.frozen
+class _Thing:
+    number: int
+    name: str
+
+
+def _plain_python() -> int:
+    """Make frozen values, keep and compare some: what a run does, without a run. Gives how many."""
+    kept = dict[tuple[int, str], _Thing]()
+    for number in range(_THINGS):
+        thing = _Thing(number, f"{number % 7}")
+        if kept.get((number % 50, thing.name)) != thing:
+            kept[number % 50, thing.name] = thing
+    return _THINGS
+
+
+def in_plain_python(work: Callable[[], int], count: int) -> tuple[float, float]:
+    """Give the processor time of a unit of work in microseconds, and in units of plain Python: medians of the rounds.
+
+    The processor of a shared machine is at times twice as fast as at others; plain Python is timed before and after each round of the work.
+    """
+    taken, ratios = list[float](), list[float]()
+    for _ in range(count):
+        before = per_call_us(_plain_python)
+        taken.append(per_call_us(work))
+        ratios.append(2 * taken[-1] / (before + per_call_us(_plain_python)))
+    return statistics.median(taken), statistics.median(ratios)
 
 
 def process_seconds(arguments: Sequence[str], *, installed: bool = True) -> float:
