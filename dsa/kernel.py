@@ -295,8 +295,13 @@ class Tables:
         fixed = typed(self.parameters) | enumerated
         known = fixed | typed(self.scopes)
         when = dict.fromkeys((*self.origins, *states, *effects, *said, *pending), CONDITION)
-        #: What may be named: in domains and initial values, in rows, in claims, in lemmas and ranks, in `bounds`.
-        self.types = {"parameters": fixed, "rows": known | dict.fromkeys(said, CONDITION), "claims": known | when}
+        #: What may be named: in domains and initial values, in what stays unchanged, in rows, in claims, in lemmas and ranks, in `bounds`.
+        self.types = {
+            "parameters": fixed,
+            "values": known,
+            "rows": known | dict.fromkeys(said, CONDITION),
+            "claims": known | when,
+        }
         self.types |= {"lemmas": known | when | {":flag": CONDITION, ":count": NUMBER}}
         self.types |= {"bounds": dict.fromkeys(domains, NUMBER) | dict.fromkeys(numbers, NUMBER)}
         self.codes, self.bounds = {}, {}
@@ -483,7 +488,7 @@ class Claim(Tables):
         if kind != "values":
             scope, of, level = kind
             return self.code(part, scope, of, level)
-        return [self.code(text, "claims") for text in listed(part)]
+        return [self.code(text, "values") for text in listed(part)]
 
     def given(self, name):
         """Read the value of a parameter: one of its domain, written as a document has it."""

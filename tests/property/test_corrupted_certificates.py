@@ -187,3 +187,63 @@ def test_ten_thousand_corrupted_certificates_are_refused_or_true(name, count):
     reasons = corrupt(name, count)
     print(reasons)
     assert sum(reasons.values()) == count
+
+
+#: Properties that the shipped dual_state breaks, or of which nothing is true.
+FALSE_CLAIMS = (
+    ("always {}", "retries < rmax"), ("always {}", "idle"), ("always {}", "false"), ("never {}", "failed"), ("never {}", "g.fatal"),
+    ("never {}", "retries == rmax and validating"), ("possible {}", "succeeded and not satisfied"), ("possible {}", "failed and retries > rmax"),
+    ("possible {}", "false"), ("from everywhere possible {}", "succeeded"), ("from everywhere possible {}", "idle"),
+    ("{} leads to {}", "specification", "succeeded"), ("{} leads to {}", "verdict", "escalated"), ("{} leads to {}", "true", "false"),
+    ("{} leads to {} assuming fair {}", "specification", "succeeded", "artifact"), ("{} only after {}", "failed", "escalated"),
+    ("{} only after {}", "query_llm", "g.failed"), ("at most {} {}", "rmax", "query_llm"), ("at most {} {}", "0", "verdict"),
+    ("at most {} {}", "rmax - 1", "execute_guard"), ("at most {} {} between {} and {}", "0", "verdict", "specification", "succeeded"),
+    ("on {}: {} unchanged", "verdict", "retries"), ("on {}: {} unchanged", "g.passed", "satisfied, retries"),
+)  # fmt: skip
+
+
+def test_no_evidence_shows_what_is_false():
+    assert bent(1, 600) == 600
+
+
+@pytest.mark.full
+def test_no_evidence_of_ten_thousand_shows_what_is_false():
+    assert bent(2, 10_000) == 10_000
+
+
+def bent(seed: int, count: int) -> int:
+    """Claim what is false with the evidence of true claims, often bent; return how many such certificates were refused."""
+    certificate, source, refused = certificate_of("dual_state"), random.Random(seed), 0
+    machine = read_machine(certificate["machine"], "certificate").machine
+    assert machine is not None
+    small = [machine.at(rmax=rmax) for rmax in (0, 1, 2)]
+    for form, *parts in FALSE_CLAIMS:  # each of them is false at one value at least
+        (claim,) = read_forms(certificate["machine"], {"form": form, "parts": parts}) or [None]
+        assert claim is not None, (form, parts)
+        assert not all(is_true(there, claim, {}) for there in small), (form, parts)
+    for _ in range(count):
+        form, *parts = source.choice(FALSE_CLAIMS)
+        donor, other = source.choice(certificate["claims"]), source.choice(certificate["claims"])
+        spoilt = copy.deepcopy({"form": form, "parts": parts, "proofs": donor["proofs"]})
+        spoilt |= {
+            name: copy.deepcopy(each[name]) for each in (other, donor) for name in ("lemmas", "ranks") if name in each
+        }
+        if "at" in donor and source.random() < 0.3:
+            spoilt["at"] = {"rmax": source.choice(["1", "2"])}
+        for _ in range(source.randrange(4)):
+            inner = [path for path in places(spoilt) if len(path) > 1 and path[0] in {"lemmas", "ranks", "proofs"}]
+            if inner:
+                path = source.choice(inner)
+                changed(at_place(spoilt, path[:-1]), path[-1], source)
+        text = json.dumps(certificate | {"claims": [spoilt]})
+        try:
+            said = list(verify(text))
+        except Exception:  # noqa: BLE001  (whatever it raises is a refusal)
+            refused += 1
+        else:
+            at = spoilt.get("at")
+            here = small if at is None else [machine.at(rmax=int(at["rmax"]))]
+            (claim,) = read_forms(certificate["machine"], spoilt)
+            assert all(is_true(there, claim, {}) for there in here), said
+            refused += 1  # at this value it is true
+    return refused
