@@ -69,6 +69,23 @@ def _command(name: str) -> click.Command:
 class _Lazy(click.Group):
     """A group that knows its commands by name and imports one when it is asked for."""
 
+    def main(self, args: Any = None, prog_name: Any = None, standalone_mode: bool = True, **more: Any) -> Any:  # type: ignore[override]  # noqa: ANN401, FBT001, FBT002  (click's signature)
+        """Run the program; what is wrong with its arguments is printed as everything else is."""
+        if not standalone_mode:
+            return super().main(args, prog_name, standalone_mode=False, **more)
+        try:
+            code = super().main(args, prog_name, standalone_mode=False, **more)
+        except click.ClickException as fault:
+            shown = io.StringIO()
+            fault.show(shown)
+            if shown.getvalue():  # ours print by themselves
+                say(shown.getvalue().rstrip("\n"), err=True)
+            sys.exit(fault.exit_code)
+        except click.Abort:
+            say("Aborted!", err=True)
+            sys.exit(1)
+        sys.exit(code if isinstance(code, int) else 0)
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
         return list(COMMANDS)
 

@@ -63,6 +63,22 @@ def test_no_document_steers_the_terminal_by_what_is_wrong_with_it(tmp_path, monk
         assert is_safe(told), (number, told)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check", f"--{STEERING}"],
+        [STEERING],
+        ["send", "x", STEERING, STEERING, STEERING],
+        ["runs", "--status", STEERING],
+    ],
+)
+def test_no_argument_steers_the_terminal_by_what_is_wrong_with_it(arguments):
+    done = CliRunner().invoke(program, arguments)
+    assert done.exit_code == 2
+    assert is_safe(done.stderr), done.stderr
+    assert "PWNED" in done.stderr
+
+
 class Terminal(io.StringIO):
     def isatty(self):
         return True
