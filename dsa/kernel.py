@@ -305,6 +305,10 @@ class Tables:
         self.types |= {"lemmas": known | when | {":flag": CONDITION, ":count": NUMBER}}
         self.types |= {"bounds": dict.fromkeys(domains, NUMBER) | dict.fromkeys(numbers, NUMBER)}
         self.codes, self.bounds = {}, {}
+        self.read_bounds(domains)
+
+    def read_bounds(self, domains):
+        """Note domains as conditions; their ends, and initial values, must be expressions over parameters."""
         for name, (kind, *ends) in self.domains.items():
             low, high = ends if kind == NUMBER else ("0", "1")
             among = f"{name} in {domains[name]}" if isinstance(kind, frozenset) else f"{low} <= {name}"
