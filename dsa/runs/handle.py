@@ -11,6 +11,7 @@ from dsa.expr import Outcome
 from dsa.meaning import Occurrence, Refusal, Taken
 from dsa.runs.folder import accepted_artifacts
 from dsa.runs.held import HeldRun
+from dsa.runs.place import PART_OF
 from dsa.runtime.journal import MessagesWaitError
 from dsa.runtime.moment import Moment, Piece
 from dsa.runtime.rest import Rest
@@ -137,8 +138,9 @@ class RunHandle(HeldRun):
         rest: Rest | None = None
         try:
             if self._setting.inbox is not None:
-                self.take_messages()
                 self._setting.inbox.start()
+            if self._setting.inbox is not None or PART_OF in self.id:  # in memory, parts alone are sent messages
+                self.take_messages()
             rest = await self._driver.drive(*occurrences, through_timers=through_timers)
             while rest.kind == "waiting" and not self._released(rest):
                 self.take_messages()

@@ -225,14 +225,13 @@ class Runs(RunArchive):
                 return await (self._known.get(run_id) or self.hold(run_id)).hand(occurrence, at)
         return await self._post(run_id, occurrence, at, patience_s, whole)
 
-    async def _post(
-        self, run_id: str, occurrence: Occurrence, at: str | None, patience_s: float, whole: str
-    ) -> Taken | Refusal | Posted:
+    async def _post(self, run_id: str, occurrence: Occurrence, at: str | None, most_s: float, whole: str) -> Posted:
         """Put an event into a run's inbox, and wait for what becomes of it; take up who drives it when its holder has let go of it."""
-        message, deadline_s = self.post(run_id, occurrence, at), time.monotonic() + patience_s
+        message, deadline_s = self.post(run_id, occurrence, at), time.monotonic() + most_s
+        if (handle := self._known.get(whole)) is not None and handle.is_driven:
+            handle.take_messages()
         while time.monotonic() < deadline_s:
-            outcome = self.delivery(message)
-            if outcome is not None:
+            if (outcome := self.delivery(message)) is not None:
                 return Posted(run_id, message, outcome)
             if self.summary(whole).holder is None:
                 with suppress(HeldError):

@@ -208,9 +208,10 @@ def test_resuming_a_part_goes_on_with_the_whole(folder):
     assert len(called(folder)) == 1
 
 
-def test_whoever_drives_the_whole_hears_of_the_answer(folder):
+@pytest.mark.parametrize("where", [".dsa", "memory:"])
+def test_whoever_drives_the_whole_hears_of_the_answer(folder, where):
     async def story():
-        async with dsa.open_runs(folder / ".dsa") as runs:
+        async with dsa.open_runs(where if where == "memory:" else folder / where) as runs:
             run = await runs.start(folder / "story.md", "cats")
             rest = await run.rest()
             assert rest.kind == "waiting"
