@@ -25,6 +25,7 @@ from dsa.meaning import accepted_events
 from dsa.runtime import ledger
 from dsa.runtime.intents import Intents
 from dsa.runtime.moment import Moment
+from dsa.runtime.parts import part_in
 from dsa.timers import ArmTimer, DropTimer, armed, timers_after
 from dsa.uses import GENERATING_EFFECT
 
@@ -166,11 +167,13 @@ class Progress:
             self._print(self._rows[number])
 
     def _failed(self, entry: ledger.ResultEntry) -> None:
-        """Show an attempt that ended with neither artifact nor verdict."""
+        """Show an attempt that ended with neither artifact nor verdict, or rests until a part of the run has what it waits for."""
+        part = part_in(entry)
         faults = [step["payload"] for step in entry.steps if step["payload"].get("error") is True]
         if faults and self._rows and not self._rows[-1].verdict:
-            message = _one_line(str(faults[0].get("message", "")))
-            self._rows[-1] = attrs.evolve(self._rows[-1], verdict="error", feedback=message)
+            message = _one_line(str(faults[0].get("message", ""))) if part is None else f"for {part.run}"
+            word = "error" if part is None else "waits"
+            self._rows[-1] = attrs.evolve(self._rows[-1], verdict=word, feedback=message)
             self._print(self._rows[-1])
 
     def _print(self, row: Row) -> None:

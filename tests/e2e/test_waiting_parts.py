@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -194,6 +195,12 @@ def test_the_whole_waits_with_the_question_of_its_part(folder):
     said = dsa_says(folder, "send", f"{part}@3", "approved")
     assert "told_it" in said
     assert called(folder) == [f"{part}/1/1"], "what was approved is what is used: nothing is asked again"
+
+
+def test_nothing_that_is_printed_calls_it_an_error(folder):
+    told = dsa_says(folder, "run", "story.md", "cats", code=3)
+    assert re.search(r"any  attempt  1  waits .* for \S+\+1\.1$", told, re.MULTILINE), told
+    assert "error" not in told
 
 
 def test_an_answer_without_a_place_finds_the_part_that_asks(folder):
