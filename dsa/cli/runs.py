@@ -185,7 +185,7 @@ def _hint(every: Sequence[RunSummary], waiting_for: str | None, machine: str | N
     events = {event for each in every for event in each.summary.waits_for}
     if machine is not None and machine not in machines:
         return f"; no run is of a machine '{machine}', {closest(machine, machines)}"
-    if waiting_for is not None and waiting_for not in events:
+    if waiting_for is not None and events and waiting_for not in events:
         return f"; no run waits for '{waiting_for}', {closest(waiting_for, events)}"
     return ""
 

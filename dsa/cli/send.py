@@ -113,7 +113,9 @@ def _said(record: RunRecord, occurrence: Occurrence, at: str | None, key: str | 
 
 def _parted(run: str) -> tuple[str, str]:
     """Part RUN@PLACE. Raises UsageError for a place that can be none."""
-    name, _, place = run.partition("@")
+    whole, _, place = run.partition("@")
+    part, _, inner = place.partition("@")
+    name, place = (part, inner) if inner else (whole, place)  # the place of a part's question names the part
     if place and not _PLACE.fullmatch(place):
         raise click.UsageError(f"'{place}' is no place: it is a number, or the key of an effect, such as 3 or 3/1")
     return name, place

@@ -197,6 +197,11 @@ def test_the_whole_waits_with_the_question_of_its_part(folder):
     assert called(folder) == [f"{part}/1/1"], "what was approved is what is used: nothing is asked again"
 
 
+def test_the_printed_command_takes_the_printed_place(folder):
+    told = json.loads(dsa_says(folder, "run", "story.md", "cats", "--json", code=3))
+    assert "told_it" in dsa_says(folder, "send", f"{told['run']}@{told['waits_for']['approved']}", "approved")
+
+
 def test_nothing_that_is_printed_calls_it_an_error(folder):
     told = dsa_says(folder, "run", "story.md", "cats", code=3)
     assert re.search(r"any  attempt  1  waits .* for \S+\+1\.1$", told, re.MULTILINE), told
