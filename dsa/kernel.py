@@ -243,11 +243,8 @@ class Tables:
     def __init__(self, text):
         tables = dict.fromkeys(COLUMNS, ()) | tables_in(text)
         column = lambda table, head: {next(iter(row.values())): row.get(head, "") for row in tables[table]}
-        self.kinds, self.events, self.initial = (
-            column("States", "kind"),
-            column("Events", "from"),
-            column("Variables", "initial"),
-        )
+        self.kinds, self.events = column("States", "kind"), column("Events", "from")
+        self.initial = column("Variables", "initial")
         self.parameters, self.scopes = column("Parameters", "domain"), column("Variables", "scope")
         self.initials = [state for state, kind in self.kinds.items() if kind == "initial"]
         self.verdicts = {
