@@ -3,6 +3,8 @@
 Frozen values like the declarations; `dsa.lang` makes them, `dsa.checks` judges them.
 """
 
+from typing import Literal
+
 import attrs
 
 from dsa.declarations import Cancel, Emit
@@ -33,12 +35,32 @@ class Unchanged:
 
 
 @attrs.frozen
+class Doubt:
+    """What a `leads to` does not rely on: that an effect answers, or that it does not fail."""
+
+    effect: str
+    what: Literal["fails", "never answers"]
+
+    def __str__(self) -> str:
+        return f"{self.effect} {self.what}"
+
+
+@attrs.frozen
 class LeadsTo:
-    """`P leads to Q [assuming fair E, F]`."""
+    """`P leads to Q [assuming [weakly] fair E, g.passed] [even if F fails, G never answers]`.
+
+    `fair` are events, effects and verdicts as written.
+    """
 
     cause: Expr
     goal: Expr
     fair: tuple[str, ...] = ()
+    is_weak: bool = False
+    doubts: tuple[Doubt, ...] = ()
+
+    def doubted(self, what: Literal["fails", "never answers"]) -> frozenset[str]:
+        """Return the effects of which this is doubted."""
+        return frozenset(doubt.effect for doubt in self.doubts if doubt.what == what)
 
 
 @attrs.frozen
@@ -74,10 +96,16 @@ class EverywherePossible:
 
 @attrs.frozen
 class Probability:
-    """`P with probability >= x`."""
+    """`P with probability >= x`, or, as a ceiling, `P with probability <= x`."""
 
     condition: Expr
-    at_least: float
+    bound: float
+    is_ceiling: bool = False
+
+    @property
+    def sign(self) -> str:
+        """How the probability compares with the bound."""
+        return "<=" if self.is_ceiling else ">="
 
 
 @attrs.frozen
@@ -96,11 +124,11 @@ Form = (
 def expressions(form: Form) -> tuple[Expr, ...]:
     """Give every expression of a property, left to right."""
     match form:
-        case Always(p) | Never(p) | Possible(p) | EverywherePossible(p) | Probability(p, _) | Expected(p, _):
+        case Always(p) | Never(p) | Possible(p) | EverywherePossible(p) | Probability(p) | Expected(p):
             return (p,)
         case Unchanged(trigger, changed):
             return (trigger, *changed)
-        case LeadsTo(left, right, _) | OnlyAfter(left, right):
+        case LeadsTo(left, right) | OnlyAfter(left, right):
             return (left, right)
         case AtMost(bound, counted, between):
             return (bound, counted, *(between or ()))
@@ -115,8 +143,10 @@ def show(form: Form) -> str:
             return f"never {unparse(p)}"
         case Unchanged(trigger, changed):
             return f"on {unparse(trigger)}: {', '.join(unparse(expr) for expr in changed)} unchanged"
-        case LeadsTo(cause, goal, fair):
-            return f"{unparse(cause)} leads to {unparse(goal)}" + (f" assuming fair {', '.join(fair)}" if fair else "")
+        case LeadsTo(cause, goal, fair, is_weak, doubts):
+            assuming = f" assuming {'weakly ' if is_weak else ''}fair {', '.join(fair)}" if fair else ""
+            even_if = f" even if {', '.join(map(str, doubts))}" if doubts else ""
+            return f"{unparse(cause)} leads to {unparse(goal)}{assuming}{even_if}"
         case OnlyAfter(later, earlier):
             return f"{unparse(later)} only after {unparse(earlier)}"
         case AtMost(bound, counted, between):
@@ -126,8 +156,8 @@ def show(form: Form) -> str:
             return f"possible {unparse(p)}"
         case EverywherePossible(p):
             return f"from everywhere possible {unparse(p)}"
-        case Probability(p, at_least):
-            return f"{unparse(p)} with probability >= {show_number(at_least)}"
+        case Probability(p, bound):
+            return f"{unparse(p)} with probability {form.sign} {show_number(bound)}"
         case Expected(counted, at_most):
             return f"expected {unparse(counted, alone=True)} <= {show_number(at_most)}"
 

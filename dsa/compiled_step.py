@@ -15,7 +15,7 @@ from dsa import expr
 from dsa.declarations import OUTSIDE, STAY, TIMER_PREFIX, Assign, Emit, Revoke, Transition
 from dsa.machine import Machine, read_guards, step_of, workflow_variables_set
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, after_effects, step
-from dsa.timers import ArmTimer, DropTimer, timers_after
+from dsa.timers import ArmTimer, DropTimer, Precedence, precedence_after, timers_after
 
 #: How many results and moves are remembered of a machine: its transition table, filled as it is met, as a lazy DFA's is.
 REMEMBERED = 65_536
@@ -36,6 +36,10 @@ class Place(Protocol):
     def outstanding(self) -> frozenset[str]:
         """The outstanding effects."""
 
+    @property
+    def precedence(self) -> Precedence:
+        """Which armed timers precede which."""
+
 
 class Happening(Protocol):
     """What happens: an occurrence, or an object with the parts of one."""
@@ -55,11 +59,11 @@ class Happening(Protocol):
 
 @attrs.frozen
 class Move:
-    """What follows from a row in a state with these effects outstanding, whatever the variables hold.
+    """What follows from a row in a state with these effects outstanding and this order of timers, whatever the variables hold.
 
     `effects` and `cancelled` are those of `Taken`. `started` are the effects that begin, each with its place among those of the row and whether it
     has answers; `ended` are those that are outstanding no longer, `stopped` those of them that are stopped. `outstanding` are the
-    effects outstanding after it. `updated` are the variables that the row assigns, with their places. `step` names the step worked on before the row,
+    effects outstanding, `precedence` the order of timers after it. `updated` are the variables that the row assigns, with their places. `step` names the step worked on before the row,
     `finalises` the workflow variable that the row sets, `revokes` those it revokes.
     """
 
@@ -75,6 +79,7 @@ class Move:
     ended: tuple[str, ...]
     stopped: tuple[str, ...]
     timers: tuple[DropTimer | ArmTimer, ...]
+    precedence: Precedence
     updated: tuple[tuple[int, str], ...]
     step: str
     finalises: str | None
@@ -103,7 +108,8 @@ class CompiledStep:
     def step(self, configuration: Configuration, occurrence: Occurrence) -> Taken | Refusal:
         """Return what `dsa.meaning.step` returns."""
         state, event, source = configuration.state, occurrence.event, occurrence.source
-        key = (state, event, source, occurrence.verdicts, configuration.values, configuration.outstanding)
+        here = configuration.values, configuration.outstanding, configuration.precedence
+        key = (state, event, source, occurrence.verdicts, here)
         taken = self._known.get(key)
         if taken is not None:
             return taken
@@ -111,7 +117,8 @@ class CompiledStep:
         if isinstance(outcome, Refusal):
             return outcome
         move, values = outcome
-        taken = Taken(Configuration(move.target, values, move.outstanding), move.row, move.effects, move.cancelled)
+        after = Configuration(move.target, values, move.outstanding, move.precedence)
+        taken = Taken(after, move.row, move.effects, move.cancelled)
         if len(self._known) < REMEMBERED:
             self._known[key] = taken
         return taken
@@ -123,7 +130,7 @@ class CompiledStep:
         return self._groups[key](place, given) or self._refused(place, given)
 
     def _refused(self, place: Place, given: Happening) -> Refusal:
-        here = Configuration(place.state, place.values, place.outstanding)
+        here = Configuration(place.state, place.values, place.outstanding, place.precedence)
         refusal = step(self.machine, here, Occurrence(given.event, given.verdicts, given.source))
         assert isinstance(refusal, Refusal), (
             f"the compiled step of {self.machine.name} takes no row in {here} on {given}"
@@ -169,7 +176,7 @@ def _no_rows(_place: Place, _given: Happening) -> None:
 
 
 class _Moves(dict[Any, Move | None]):
-    """What follows from one row, by leaf and outstanding effects; by these alone where the row's source is the leaf.
+    """What follows from one row, by leaf, outstanding effects and order of timers, or by as few of these as it can depend on.
 
     It is None where the row would emit an effect twice. Equal sets are kept once, in `shared`: a lookup then ends at the first comparison, by
     identity.
@@ -179,21 +186,30 @@ class _Moves(dict[Any, Move | None]):
         self._machine, self._row, self._shared = machine, row, shared
         self.is_of_leaf = row.source in machine.leaves
 
+    @property
+    def key(self) -> str:
+        """What the generated code looks a move up by."""
+        if self._machine.orders_timers:
+            return "c.state, c.outstanding, c.precedence"
+        return "c.outstanding" if self.is_of_leaf else "c.state, c.outstanding"
+
     def __missing__(self, key: Any) -> Move | None:  # noqa: ANN401
-        state, outstanding = (self._row.source, key) if self.is_of_leaf else key
-        move = _move(self._machine, state, outstanding, self._row, self._shared)
+        if self._machine.orders_timers:
+            state, outstanding, precedence = key
+            here = Configuration(state, (), outstanding, precedence)
+        else:
+            state, outstanding = (self._row.source, key) if self.is_of_leaf else key
+            here = Configuration(state, (), outstanding)
+        move = _move(self._machine, here, self._row, self._shared)
         if len(self) < REMEMBERED:
             self[key] = move
         return move
 
 
 def _move(
-    machine: Machine,
-    before: str,
-    outstanding: frozenset[str],
-    row: Transition,
-    shared: dict[frozenset[str], frozenset[str]],
+    machine: Machine, here: Configuration, row: Transition, shared: dict[frozenset[str], frozenset[str]]
 ) -> Move | None:
+    before, outstanding = here.state, here.outstanding
     target = before if row.target == STAY else machine.entered(row.target)
     after, cancelled, twice = after_effects(machine, outstanding, row, target)
     if twice is not None:
@@ -201,6 +217,7 @@ def _move(
     origin = None if row.is_timer else machine.event_named[row.event].origin
     effects = tuple(item.effect for item in row.effects if isinstance(item, Emit))
     updates = {update.variable for update in row.updates}
+    timers = timers_after(machine, before, row, target)
     return Move(
         row,
         row.event,
@@ -213,7 +230,8 @@ def _move(
         cancelled=cancelled,
         ended=(*cancelled, *([] if origin is None else [origin])),
         stopped=tuple(effect for effect in cancelled if effect in outstanding and effect != origin),
-        timers=timers_after(machine, before, row, target),
+        timers=timers,
+        precedence=precedence_after(machine, here.precedence, timers, target),
         updated=tuple((place, v.name) for place, v in enumerate(machine.variables) if v.name in updates),
         step=step_of(machine, before),
         finalises=next(iter(workflow_variables_set(machine, row)), None),
@@ -261,6 +279,9 @@ class _Writer:
         origin = OUTSIDE if rows[0].is_timer else self._machine.event_named[rows[0].event].origin
         if origin != OUTSIDE:
             yield f"if {self._text(origin)} not in c.outstanding: return None"
+        if rows[0].is_timer and self._machine.orders_timers:
+            timer = f"({self._text(rows[0].source)}, {self._text(rows[0].event)})"
+            yield f"if any(then == {timer} for _, then in c.precedence): return None"
         verdicts = {guard: f"w{place}" for place, guard in enumerate(read_guards(rows))}
         yield from self._read_verdicts(verdicts)
         if self._outside or any(row.updates or expr.names(row.condition) & self._variables.keys() for row in rows):
@@ -310,7 +331,7 @@ class _Writer:
             if after[name] == self._variables[name]:
                 yield from self._require_domain(name, after[name])
         moves = _Moves(self._machine, row, self._shared)
-        yield f"m = {self._constant(moves)}[{'c.outstanding' if moves.is_of_leaf else 'c.state, c.outstanding'}]"
+        yield f"m = {self._constant(moves)}[{moves.key}]"
         if any(isinstance(item, Emit) and item.effect in self._machine.answers for item in row.effects):
             yield "if m is None: return None"
         values = f"({', '.join(after.values())},)" if row.updates else "c.values"

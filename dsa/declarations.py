@@ -58,21 +58,29 @@ class Variable(Placed):
 
 @attrs.frozen
 class Event(Placed):
-    """What can happen. `origin` is `outside`, or the effect that this event answers."""
+    """What can happen. `origin` is `outside`, or the effect that this event answers.
+
+    `otherwise` is `refused` where it is meant that a state with rows for the event refuses it at some values (S14).
+    """
 
     name: str
     origin: str = OUTSIDE
+    otherwise: str = ""
 
 
 @attrs.frozen
 class Effect(Placed):
-    """What a row asks the world to do, and the driver's policy for it (never read by `step`)."""
+    """What a row asks the world to do, and the driver's policy for it (never read by `step`).
+
+    `on_failure` is `stop` where a failure for which no row is, which stops the run, is meant.
+    """
 
     name: str
     kind: str = ""
     in_doubt: str = ""
     time_limit_ms: int | None = None
     retries: int | None = None
+    on_failure: str = ""
 
 
 @attrs.frozen
@@ -180,6 +188,11 @@ class Transition(Placed):
         duration_ms = parse_duration(self.event.removeprefix(TIMER_PREFIX))
         assert duration_ms is not None, f"{self.event} is not a timer"
         return duration_ms
+
+    @property
+    def is_ignoring(self) -> bool:
+        """Tell whether this row does nothing about its event."""
+        return self.target == STAY and not self.updates and not self.effects
 
     def span_of(self, column: str) -> Span | None:
         """Give the place of a column's cell, or of the row when the cell is not there."""

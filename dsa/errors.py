@@ -58,6 +58,8 @@ CODES: dict[str, str] = {
     "DSA311": "No scenario takes these rows.",
     "DSA312": "Exploration stopped at its limit: what was not reached is unknown.",
     "DSA313": "A property holds only because what it speaks of never happens.",
+    "DSA314": "A property holds only if an effect answers that has no time limit.",
+    "DSA315": "A property holds only if an effect does not fail, and no row is for its failure.",
     "DSA316": "A prompt or a guard reads what an event has brought, and that event may not have come.",
 }
 

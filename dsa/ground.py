@@ -6,20 +6,20 @@ decided. A configuration's number is `location * volume + data`, where `data` ha
 field the least significant one.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import product
 from math import prod
 
 import attrs
 
 from dsa import expr
 from dsa.meaning import Configuration
+from dsa.satisfiable import Effort, outcomes_at_samples, satisfiable
 from dsa.simplify import FALSE, Leaf, all_of, constant, negated, substituted
 from dsa.system import System, location_of, start_values
 
-#: Conditions over fewer combinations of values than this are tried out, and decided when all agree.
-_TRIED = 2_048
+#: So many values are tried to decide one condition, and all conditions of a machine: what is not decided then is left to be looked at where it matters.
+_TRIED_EACH, _TRIED = 2_048, 20_000
 
 
 @attrs.frozen
@@ -67,8 +67,9 @@ class Ground:
     rules: tuple[Rule, ...]
     start: int
     _numbers: dict[str, int] = attrs.field(repr=False)
-    #: Conditions that were tried out, with what came of it.
+    #: Conditions that were tried out, with what came of it, and how much more may be tried.
     _tried: dict[expr.Expr, expr.Expr] = attrs.field(factory=dict, repr=False, eq=False)
+    _effort: Effort = attrs.field(factory=lambda: Effort(_TRIED), repr=False, eq=False)
 
     @cached_property
     def volume(self) -> int:
@@ -103,7 +104,7 @@ class Ground:
         location = self.system.locations[place]
         own = self.fields[: len(self.system.machine.variables)]
         values = tuple(self._value(field, field.low + data // field.stride % field.size) for field in own)
-        return Configuration(location.state, values, location.outstanding)
+        return Configuration(location.state, values, location.outstanding, location.precedence)
 
     def _value(self, field: Field, number: int) -> expr.Value:
         if field.is_bool:
@@ -172,17 +173,29 @@ class Ground:
         return substituted(whole, leaf)
 
     def _decided(self, node: expr.Expr) -> expr.Expr:
+        if isinstance(node, expr.Boolean):
+            return node
         if node in self._tried:
             return self._tried[node]
-        read = sorted(expr.names(node))
-        fields = [self.field_named[name] for name in read]
-        result = node
-        if not isinstance(node, expr.Boolean) and prod(field.size for field in fields) <= _TRIED:
-            outcomes = (expr.evaluate(node, there) is True for there in _assignments(fields))
-            first = next(outcomes)
-            result = constant(first) if all(outcome == first for outcome in outcomes) else node
+        seen = outcomes_at_samples(node, self._ranges)
+        result: expr.Expr = node
+        if True not in seen and self._can_be_true(node) is False:
+            result = FALSE
+        elif False not in seen and self._can_be_true(negated(node)) is False:
+            result = expr.TRUE
         self._tried[node] = result
         return result
+
+    def _can_be_true(self, node: expr.Expr) -> bool | None:
+        effort = Effort(min(_TRIED_EACH, self._effort.left))
+        given = effort.left
+        found = satisfiable(node, self._ranges, effort)
+        self._effort.left -= given - effort.left
+        return found
+
+    @cached_property
+    def _ranges(self) -> dict[str, Sequence[int]]:
+        return {f.name: (False, True) if f.is_bool else range(f.low, f.low + f.size) for f in self.fields}
 
 
 def ground(system: System) -> Ground:
@@ -239,12 +252,6 @@ def _extent(values: expr.Values, numbers: dict[str, int]) -> tuple[int, int]:
         return values.low, max(1, values.high - values.low + 1)
     found = [numbers[value] if isinstance(value, str) else int(value) for value in values.values]
     return min(found), max(found) - min(found) + 1
-
-
-def _assignments(fields: list[Field]) -> Iterator[expr.Environment]:
-    ranges = [(False, True) if f.is_bool else range(f.low, f.low + f.size) for f in fields]
-    for values in product(*ranges):
-        yield {field.name: value for field, value in zip(fields, values, strict=True)}
 
 
 def python_source(whole: expr.Expr, spelled: Mapping[str, str]) -> str:

@@ -10,7 +10,8 @@ specs/table.md (the language). Four parts, in this order:
 3. `Tables`: the machine.
 4. `Claim`: what is claimed of it, and how that is seen.
 
-A configuration (`node`) is (leaf, outstanding effects, values); among its values are `:flag` and `:count`, what a property remembers.
+A configuration (`node`) is (leaf, outstanding effects, values, order); among its values are `:flag` and `:count`, what a property remembers. Its order
+has a pair of timers for each that may not fire before another (S11).
 A move is (what is true then: the event and its verdicts; the effect or timer behind it; the candidate rows).
 (PYTEST_DONT_REWRITE: the asserts are what it has to say.)
 """
@@ -272,7 +273,7 @@ class Tables:
         """Note every name and its type: none stands for two things but the values of enumerations."""
         does = [word for row in tables["Transitions"] for word in row["effects"].split(", ") if word]
         emitted = {word for word in does if word.partition(" ")[0] != "cancel"}
-        effects = {*self.effects, *(row["effect"] for row in tables["Effects"]), *emitted}
+        effects = self.named = {*self.effects, *(row["effect"] for row in tables["Effects"]), *emitted}
         failures = {f"{effect}.failed": effect for effect in self.effects}
         self.origins = self.events | failures
         states = self.states = {*self.kinds, *(parent for state in self.kinds for parent in self.above(state)[1:-1])}
@@ -385,6 +386,13 @@ class Tables:
         """Give the timers of sources (S11)."""
         return {event for source, event in self.rows if " " in event and source in sources}
 
+    def ordered(self, before, old, ended, new):
+        """Give the order of timers after a step: `old` ones were armed, of which some `ended`, and `new` ones are armed now (S11)."""
+        lasting, begun = old - ended, new - (old - ended)
+        return {pair for pair in before if {*pair} <= lasting & new} | {
+            (shorter, timer) for timer in begun for shorter in new if duration(shorter) < duration(timer)
+        }
+
     def awaited(self, node):
         """Give what ends some time: effects that are outstanding, and timers (S12)."""
         return {*node[1], *self.timers(self.sources(node[0]))}
@@ -409,8 +417,8 @@ class Tables:
     def moves(self, node):
         """Give what can happen: answers and timers that are awaited, and what comes from outside."""
         for event, origin in self.moving.items():
-            rows = self.found(node[0], event)
-            if origin in self.awaited(node) or (origin == "outside" and rows):
+            rows, is_early = self.found(node[0], event), origin in {timer for _, timer in node[3]}
+            if (origin in self.awaited(node) and not is_early) or (origin == "outside" and rows):
                 yield from ((true, origin, rows) for true in self.said(event, rows))
 
 
@@ -435,11 +443,16 @@ FORMS = {
     "{} only after {}": lambda f, n, q, p: (f or p, n, f or p or not q),
     "at most {} {}": lambda _, n, k, e: counted(True, True, n, k, e),
     "at most {} {} between {} and {}": lambda f, n, k, e, p, q: counted(h := bool(f and not q), h or p, n, k, e),
-    "{} leads to {}": lambda f, n, p, q: ((f or p) and not q, n, True),
-    "{} leads to {} assuming fair {}": lambda f, n, p, q, _: ((f or p) and not q, n, True),
     "possible {}": lambda _, n, p: (not p, n, True),
     "from everywhere possible {}": lambda _, n, p: (not p, n, True),
 } | dict.fromkeys(("no fault", STUCK, REST, GUARDED, TABLE), lambda _, n: (True, n, True))
+#: The forms of `leads to`, with what fairness it assumes and what it does without.
+LEADING = {
+    f"{{}} leads to {{}}{fair}{even}": ("fair",) * bool(fair) + ("doubts",) * bool(even)
+    for fair in ("", " assuming fair {}", " assuming weakly fair {}")
+    for even in ("", " even if {}")
+}
+FORMS |= dict.fromkeys(LEADING, lambda f, n, p, q, *_: ((f or p) and not q, n, True))
 #: What the parts of a form are, where they are no conditions: (what may be named, type, how closely it must hold together).
 WHEN, CLOSED = ("claims", CONDITION, "expression"), ("claims", CONDITION, "negation")
 BOUND, ALONE = ("parameters", NUMBER, "sum"), ("claims", CONDITION, "atom")
@@ -447,8 +460,7 @@ PARTS = {
     "at most {} {}": (BOUND, ALONE),
     "at most {} {} between {} and {}": (BOUND, ALONE, CLOSED, CLOSED),
     "on {}: {} unchanged": (WHEN, "values"),
-    "{} leads to {} assuming fair {}": (WHEN, WHEN, "fair"),
-}
+} | {form: (WHEN, WHEN, *more) for form, more in LEADING.items()}
 
 
 class Claim(Tables):
@@ -467,7 +479,7 @@ class Claim(Tables):
         self.lemmas, self.ranks, self.proofs = claim.get("lemmas", {}), claim.get("ranks", {}), iter(claim["proofs"])
         kinds = PARTS.get(self.form, (WHEN,) * self.form.count("{}"))
         assert len(self.parts) == len(kinds), f"'{self.form}' has other parts"
-        self.fair = set()
+        self.fair, self.silent, self.failing = set(), set(), set()
         self.reads = [self.read(part, kind) for part, kind in zip(self.parts, kinds)]
         self.unknown = {name: Unknown({(name,): 1}) for name in (*self.bounds, *GHOSTS) if self.at is None}
         self.names |= self.unknown or {name: self.given(name) for name in self.parameters}
@@ -481,15 +493,28 @@ class Claim(Tables):
         assert type(part) is str and part == part.strip(" ") and "  " not in part, (
             f"'{part}' is not written as it is read"
         )
-        if kind == "fair":
-            events = {*self.origins, *(word for rows in self.rows.values() for row in rows for word, _ in row["does"])}
-            assert {*part.split(", ")} <= events - {"cancel"}, f"'{part}' is no list of events and effects"
-            self.fair = {f"fair {name}" for name in part.split(", ")}
-            return None
+        if kind in ("fair", "doubts"):
+            return self.assume(kind, part.split(", "))
         if kind != "values":
             scope, of, level = kind
             return self.code(part, scope, of, level)
         return [self.code(text, "values") for text in listed(part)]
+
+    def assume(self, kind, said):
+        """Note what is fair, or what is not relied on: that an effect answers, or that it does not fail."""
+        if kind == "fair":
+            verdicts = {f"{guard}.{verdict}" for guard in self.verdicts for verdict in VERDICTS}
+            known = {*self.origins, *self.named, *verdicts}
+            assert {*said} <= known, f"'{', '.join(said)}' names what cannot happen"
+            self.fair = {f"fair {name}" for name in said}
+            return
+        for doubt in said:
+            effect, what = re.fullmatch(rf"({NAME}) (never answers|fails)", doubt).groups()
+            assert effect in (self.named if what == "fails" else self.effects), f"{effect} is no such effect"
+            if what != "fails":
+                self.silent.add(effect)
+            elif not any(event == f"{effect}.failed" for _, event in self.rows):
+                self.failing.add(effect)
 
     def given(self, name):
         """Read the value of a parameter: one of its domain, written as a document has it."""
@@ -541,7 +566,8 @@ class Claim(Tables):
             for name, text in self.initial.items()
         } | GHOSTS
         assert self.form == GUARDED or all(self.value(x, self.names | values) for x in self.bounds.values()), FAULT
-        node = self.entered(min(self.initials, key=lambda state: state.count("."))), set(), values
+        leaf = self.entered(min(self.initials, key=lambda state: state.count(".")))
+        node = leaf, set(), values, self.ordered(set(), set(), set(), self.timers(self.sources(leaf)))
         self.arrive(self.seen(node, (), self.means(node)), may=False)
 
     def happen(self, node, move):
@@ -551,12 +577,19 @@ class Claim(Tables):
             falls = move[1] != "outside" if self.form == REST else "leads to" in self.form
             owed = falls and node[2][":flag"] and after[2][":flag"]
             assert not owed or self.lower(node, after, ended, true), f"{self.key(node)}: the rank does not fall"
+            failed = self.failing & {*after[1], *true}  # the run may have ended at this moment
+            assert not failed or not after[2][":flag"], (
+                f"{self.key(node)}: something is owed for ever where {failed} fails"
+            )
 
     def go_on(self, node):
         """See that what is owed comes (`leads to`) or can come (`possible`), and that nothing is stuck."""
         if node[2][":flag"] and self.planned(node):
             taken = (found for move in self.moves(node) for found in self.take(node, move))
-            last, on = self.ranks.get(self.key(node), [["", ""]])[-1][1], self.awaited(node)
+            *levels, (_, last) = self.ranks.get(self.key(node), [["", ""]])
+            on = self.promised(node)
+            is_weak = "weakly" in self.form and any(why in self.fair for _, why in levels)
+            assert not is_weak, f"{self.key(node)}: what is weakly fair is possible all the while, so nothing is deeper"
             if last in self.fair:
                 on = any(last[5:] in true for _, _, true in taken)
             if "possible" in self.form:
@@ -566,15 +599,18 @@ class Claim(Tables):
 
     def arrive(self, node, may):
         assert may or self.kept(node), f"{self.key(node)}: a lemma is not kept"
-        self.nodes += [] if self.key(node) in self.keys else [(*node[:2], self.unknown or node[2])]
+        self.nodes += [] if self.key(node) in self.keys else [(*node[:2], self.unknown or node[2], node[3])]
         self.keys.add(self.key(node))
 
     # -- what happens at a configuration
 
     def key(self, node):
         """Give what a certificate calls a configuration."""
-        leaf, out, values = node
-        return " ".join([leaf, *sorted(out), *(f"{x}={int(values[x])}" for x in values if not self.unknown)])
+        leaf, out, values, order = node
+        waits = [f"{timer}>{shorter}" for shorter, timer in order]
+        return " ".join(
+            [leaf, *sorted(out), *sorted(waits), *(f"{x}={int(values[x])}" for x in values if not self.unknown)]
+        )
 
     def means(self, node, true=()):
         """Give what the names mean at a configuration; `true` is what happens there."""
@@ -584,7 +620,7 @@ class Claim(Tables):
 
     def take(self, node, move):
         """Take the one row that is enabled, if any: give the node after it, what ended and what happened."""
-        (leaf, out, values), (true, origin, rows) = node, move
+        (leaf, out, values, order), (true, origin, rows) = node, move
         names, where = self.means(node, true), f"{FAULT}: {leaf}, {', '.join(true)}"
         enabled = [row for row in rows if not row["else"] and self.value(row["if"], names, "rows")]
         enabled = enabled or [row for row in rows if row["else"] and self.value(row["if"], names, "rows")]
@@ -599,11 +635,12 @@ class Claim(Tables):
                 assert free, f"{where}: {name} is set"
             left = {leaf} if target == leaf else {*self.sources(leaf)} - {*self.sources(target)}
             now, ended = out - {origin}, {origin} | self.timers(left if row["target"] != "=" else ())
+            later = self.ordered(order, self.timers(self.sources(leaf)), ended, self.timers(self.sources(target)))
             for word, name in row["does"]:  # S7
                 gone = now & {name} if name else now if word == "cancel" else set()
                 assert self.form == GUARDED or word not in now, where
                 now, ended, true = now - gone | {word} & self.effects, ended | gone, [*true, word]
-            yield self.seen((target, now if self.sources(target) else set(), after), true, names), ended, true
+            yield self.seen((target, now if self.sources(target) else set(), after, later), true, names), ended, true
 
     def seen(self, node, true, before):
         """Let the property see a moment; give the node with what it remembers."""
@@ -616,7 +653,7 @@ class Claim(Tables):
         now += [evaluated(read, before) for read in self.reads[1:] if self.form.startswith("on ")]
         flag, count, good = FORMS[self.form](node[2][":flag"], node[2][":count"], *now)
         assert good, f"{node[0]}, {', '.join(true)}: not {self.form.format(*self.parts)}"
-        return *node[:2], node[2] | {":flag": flag, ":count": count}
+        return *node[:2], node[2] | {":flag": flag, ":count": count}, node[3]
 
     # -- what a certificate brings
 
@@ -626,6 +663,10 @@ class Claim(Tables):
 
     def kept(self, node):
         return self.planned(node) and all(self.value(x, self.means(node)) for x in self.lemmas.get(self.key(node), ()))
+
+    def promised(self, node):
+        """Give what is promised to end, and not doubted."""
+        return self.awaited(node) - self.silent
 
     def nearer(self, node, after):
         """Tell whether a step leads on along the way to P."""
@@ -637,7 +678,7 @@ class Claim(Tables):
             was, now = (self.value(x, self.means(at), "lemmas", NUMBER) for x, at in ((old, node), (new, after)))
             if now != was or why != other or why[5:] in true:
                 return now < was and was >= 0
-            if why in self.awaited(node):
+            if why in self.promised(node):
                 return why not in ended
         return why in self.fair
 
@@ -662,15 +703,30 @@ class Claim(Tables):
             words = re.findall(NAME, " ".join([origin, *(row[x] for row in rows for x in ("if", "update", "effects"))]))
             yield leaf, event, origin, rows, [x for x in (*self.initial, *self.effects) if x in words] + [":other"]
 
+    def orders(self, leaf):
+        """Give every order of the timers of a leaf, reachable or not."""
+        pairs = [
+            (a, b) for a, b in itertools.permutations(self.timers(self.sources(leaf)), 2) if duration(a) < duration(b)
+        ]
+        return itertools.chain.from_iterable(itertools.combinations(pairs, size) for size in range(len(pairs) + 1))
+
     def table(self):
         """Give every configuration, reachable or not, with every event and its verdicts, and what is taken then, or None."""
         for leaf, event, origin, rows, names in self.cases():
-            for values, true in itertools.product(itertools.product(*map(self.choices, names)), self.said(event, rows)):
-                known, taken = dict(zip(names, values)) | GHOSTS, None
-                at = leaf, {x for x in names if x not in self.initial and known.pop(x)}, known
+            values = itertools.product(*map(self.choices, names))
+            for given, order, true in itertools.product(values, self.orders(leaf), self.said(event, rows)):
+                known, taken = dict(zip(names, given)) | GHOSTS, None
+                at = leaf, {x for x in names if x not in self.initial and known.pop(x)}, known, {*order}
+                is_late, is_early = origin in self.effects - at[1], origin in {timer for _, timer in order}
                 with contextlib.suppress(AssertionError):
-                    taken = next(self.take(at, (true, origin, rows * (origin not in self.effects - at[1]))), None)  # S7
+                    taken = next(self.take(at, (true, origin, [] if is_late or is_early else rows)), None)  # S7, S11
                 yield at, true, taken
+
+
+def duration(timer):
+    """Give after how many milliseconds a timer is due."""
+    number, unit = re.fullmatch(r".* after ([0-9]+)([a-z]+)", timer).groups()
+    return int(number) * {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}[unit]
 
 
 def listed(text):

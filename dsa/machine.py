@@ -98,6 +98,13 @@ class Machine:
         return found
 
     @cached_property
+    def effects_with_answers(self) -> tuple[str, ...]:
+        """The effects that have answers, in the order of Effects; those that it does not list follow in that of the rows that ask for them first."""
+        asked = (item.effect for row in self.transitions for item in row.effects if isinstance(item, declarations.Emit))
+        listed = dict.fromkeys([*(effect.name for effect in self.effects), *asked, *self.answers])
+        return tuple(name for name in listed if name in self.answers)
+
+    @cached_property
     def effect_named(self) -> dict[str, declarations.Effect]:
         """What the Effects say about each effect that they list or a row emits; nothing is said about those that they do not list."""
         emitted = {
@@ -201,6 +208,12 @@ class Machine:
         return tuple((s, event) for s in self.ancestry(state) for event in self._timers_of.get(s, ()))
 
     @cached_property
+    def orders_timers(self) -> bool:
+        """Tell whether timers of different durations are armed together somewhere, so that one may precede the other (S11)."""
+        together = ({self.rows_from[timer][0].duration_ms for timer in self.armed(leaf)} for leaf in self.leaves)
+        return any(len(durations) > 1 for durations in together)
+
+    @cached_property
     def worked_out(self) -> dict[object, Any]:
         """Room for what other modules work out from this machine once, and look up from then on."""
         return {}
@@ -208,6 +221,10 @@ class Machine:
     def __getstate__(self) -> dict[str, Any]:
         """Give the declarations, for a copy: what was worked out from them is worked out anew there."""
         return {field.name: getattr(self, field.name) for field in attrs.fields(Machine)}
+
+    def is_failure(self, event: str) -> bool:
+        """Tell whether an event is `E.failed` of an effect E that has answers."""
+        return event.endswith(".failed") and event.removesuffix(".failed") in self.answers
 
     @cached_property
     def failures_handled(self) -> frozenset[str]:

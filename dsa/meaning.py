@@ -13,18 +13,23 @@ from dsa.declarations import OUTSIDE, STAY, TIMER_PREFIX, Assign, Cancel, Transi
 from dsa.errors import OccurrenceError
 from dsa.expr import Environment, Outcome, Value, evaluate, holds, show_value
 from dsa.machine import Machine, environment, read_guards
+from dsa.timers import Precedence, precedence_after, precedence_at_start, preceding, timers_after
 from dsa.words import closest
 
-Reason = Literal["finished", "late", "invalid_state", "ambiguous", "out_of_domain", "emitted_twice"]
+Reason = Literal["finished", "late", "early", "invalid_state", "ambiguous", "out_of_domain", "emitted_twice"]
 
 
 @attrs.frozen
 class Configuration:
-    """S1: a state without children, the variables' values in declared order, the outstanding effects."""
+    """S1: a state without children, the variables' values in declared order, the outstanding effects, the order of timers.
+
+    `precedence` has a pair for each armed timer that precedes another (S11); it is empty where no two timers of different durations are armed.
+    """
 
     state: str
     values: tuple[Value, ...]
     outstanding: frozenset[str]
+    precedence: Precedence = frozenset()
 
 
 def _verdicts(given: Mapping[str, Outcome] | Iterable[tuple[str, Outcome]]) -> tuple[tuple[str, Outcome], ...]:
@@ -76,7 +81,8 @@ class Refusal:
 
 def start(machine: Machine) -> Configuration:
     """Give the initial configuration at the machine's parameter values: nothing is outstanding (S1)."""
-    return Configuration(machine.entered(machine.initial), machine.initial_values, frozenset())
+    state = machine.entered(machine.initial)
+    return Configuration(state, machine.initial_values, frozenset(), precedence_at_start(machine, state))
 
 
 def step(machine: Machine, configuration: Configuration, occurrence: Occurrence) -> Taken | Refusal:
@@ -90,6 +96,8 @@ def step(machine: Machine, configuration: Configuration, occurrence: Occurrence)
         return _refuse(machine, configuration, "finished", f"{configuration.state} is final")
     if why := _late(machine, configuration, occurrence):
         return _refuse(machine, configuration, "late", why)
+    if why := early(configuration.precedence, occurrence.source, occurrence.event):
+        return _refuse(machine, configuration, "early", why)
     rows = candidates(machine, configuration.state, occurrence)
     if not rows:
         return _refuse(machine, configuration, "invalid_state", f"no row for {occurrence.event} here")
@@ -144,6 +152,13 @@ def _late(machine: Machine, configuration: Configuration, occurrence: Occurrence
     return f"{occurrence.event} answers {origin}, which is not outstanding"
 
 
+def early(precedence: Precedence, source: str | None, event: str) -> str:
+    """Say which timers must fire before this one, or return the empty text: for whatever else happens there are none (S11)."""
+    first = preceding(precedence, (source, event)) if source is not None else ()
+    names = ", ".join(f"'{other}' of {owner}" for owner, other in first)
+    return f"the timer '{event}' of {source} comes after {names}" if first else ""
+
+
 def candidates(machine: Machine, state: str, occurrence: Occurrence) -> tuple[Transition, ...]:
     """Give the rows that an occurrence can take: a timer's own (S11), else the innermost source's (S3)."""
     if occurrence.source is not None:
@@ -169,7 +184,9 @@ def _take(machine: Machine, before: Configuration, row: Transition, known: Envir
     if twice is not None:
         return _refuse(machine, before, "emitted_twice", f"{twice} is still outstanding", (row,))
     emitted = tuple(item.effect for item in row.effects if not isinstance(item, Cancel))
-    return Taken(Configuration(state, values, outstanding), row, emitted, cancelled)
+    timers = timers_after(machine, before.state, row, state)
+    precedence = precedence_after(machine, before.precedence, timers, state)
+    return Taken(Configuration(state, values, outstanding, precedence), row, emitted, cancelled)
 
 
 def _updated(machine: Machine, values: tuple[Value, ...], row: Transition, known: Environment) -> tuple[Value, ...]:

@@ -16,10 +16,11 @@ from dsa import expr
 from dsa.declarations import OUTSIDE, STAY, Assign, Emit, Transition, Variable
 from dsa.machine import Machine, read_guards
 from dsa.meaning import Configuration, Occurrence, Reason, after_effects
+from dsa.satisfiable import facts
 from dsa.simplify import FALSE, Leaf, all_of, any_of, compared, constant, negated, simplified, substituted
-from dsa.timers import sources_left
+from dsa.timers import Precedence, precedence_after, precedence_at_start, preceding, sources_left, timers_after
 
-#: More combinations of state and outstanding effects than this are not laid out.
+#: More combinations of state, outstanding effects and order of timers than this are not laid out.
 MAX_LOCATIONS = 50_000
 #: An event on which more combinations of verdicts are possible is left out: some nine guards read at once.
 MAX_COMBINATIONS = 20_000
@@ -30,10 +31,11 @@ Promise = str | tuple[str, str]
 
 @attrs.frozen
 class Location:
-    """A leaf and what is outstanding there: all of a configuration but the variables' values."""
+    """A leaf, what is outstanding there and the order of its timers: all of a configuration but the variables' values."""
 
     state: str
     outstanding: frozenset[str]
+    precedence: Precedence = frozenset()
 
 
 @attrs.frozen
@@ -87,7 +89,7 @@ class System:
     """Everything that can happen, location by location; the first location is the start's.
 
     `variables` are the machine's, and those that observers added. `commands` and `faults` are sorted by location. `left_out` says what was too much to
-    lay out: then nothing may be concluded from what is not here.
+    lay out: then nothing may be concluded from what is not here. `silent` are effects of which no answer is promised.
     """
 
     machine: Machine = attrs.field(repr=False)
@@ -96,6 +98,7 @@ class System:
     commands: tuple[Command, ...]
     faults: tuple[Fault, ...]
     left_out: tuple[str, ...] = ()
+    silent: frozenset[str] = frozenset()
 
     @cached_property
     def commands_at(self) -> tuple[tuple[Command, ...], ...]:
@@ -113,7 +116,7 @@ class System:
     def promises(self, location: int) -> frozenset[Promise]:
         """Give what must end some time (S12): what is outstanding, and the timers that are armed."""
         here = self.locations[location]
-        return here.outstanding | frozenset(self.machine.armed(here.state))
+        return (here.outstanding - self.silent) | frozenset(self.machine.armed(here.state))
 
     def is_final(self, location: int) -> bool:
         """Tell whether the location's state is final."""
@@ -170,10 +173,13 @@ class _Layout:
 
     def run(self) -> System:
         machine = self._machine
-        self._place(Location(machine.entered(machine.initial), frozenset()))
+        state = machine.entered(machine.initial)
+        self._place(Location(state, frozenset(), precedence_at_start(machine, state)))
         for place, location in enumerate(self._locations):  # grows while it is walked
             if place >= MAX_LOCATIONS:
-                self._left_out.append(f"more than {MAX_LOCATIONS} combinations of state and outstanding effects")
+                self._left_out.append(
+                    f"more than {MAX_LOCATIONS} combinations of state, outstanding effects and order of timers"
+                )
                 break
             for occurrence, rows in self._possible(location):
                 self._happens(place, occurrence, rows)
@@ -203,7 +209,8 @@ class _Layout:
                 for answer in (*answers, *failed):
                     yield from self._judged(answer, machine.rows_for(state, answer))
         for source, timer in machine.armed(state):
-            yield from self._judged(timer, machine.rows_from[source, timer], source)
+            if not preceding(location.precedence, (source, timer)):
+                yield from self._judged(timer, machine.rows_from[source, timer], source)
 
     def _judged(
         self, event: str, rows: tuple[Transition, ...], source: str | None = None
@@ -232,12 +239,16 @@ class _Layout:
     def _answer(self, occurrence: Occurrence, rows: tuple[Transition, ...]) -> "_Answer":
         """Give when no row is enabled on an occurrence, and the rows that can be: the same at every location."""
         found = tuple(self._enabled(occurrence, rows))
+        said = [facts(condition) for _, condition in found]
         cases = []
         for place, (row, enabled) in enumerate(found):
-            rivals = [(i, c) for i, (_, c) in enumerate(found) if i != place and all_of([enabled, c]) != FALSE]
+            others = [(i, c) for i, (_, c) in enumerate(found) if i != place and not said[place].exclude(said[i])]
+            rivals = [(i, c) for i, c in others if all_of([enabled, c]) != FALSE]
             later = [(self._row_index[id(found[i][0])], all_of([enabled, c])) for i, c in rivals if place < i]
             updates = tuple((u.variable, self._updated(u)) for u in row.updates)
-            safe = all_of(in_domain(self._domains[name], value) for name, value in updates)
+            safe = all_of(
+                in_domain(self._domains[name], value) for name, value in updates if not self._fits(name, value)
+            )
             alone = tuple(condition for _, condition in rivals)
             taken = all_of([enabled, *map(negated, alone)])
             changed = tuple((name, value) for name, value in updates if value != expr.Name(name, "variable"))
@@ -245,6 +256,11 @@ class _Layout:
             number = self._row_index[id(row)]
             cases.append(_Case(row, number, enabled, alone, tuple(later), changed, safe, unsafe, allowed))
         return negated(any_of(enabled for _, enabled in found)), tuple(cases)
+
+    def _fits(self, name: str, value: expr.Expr) -> bool:
+        """Tell whether a value lies in a variable's domain because it is that of a variable with the same domain."""
+        other = self._domains.get(value.name) if isinstance(value, expr.Name) else None
+        return other is not None and other.domain == self._domains[name].domain
 
     def _enabled(self, occurrence: Occurrence, rows: tuple[Transition, ...]) -> Iterator[tuple[Transition, expr.Expr]]:
         """Give the rows that can be enabled, each with when it is: verdicts and `else` decided (S3)."""
@@ -266,7 +282,9 @@ class _Layout:
         if twice is not None:
             self._fault(place, occurrence, "emitted_twice", (case.number,), case.allowed)
             return
-        target = self._place(Location(state, outstanding))
+        timers = timers_after(machine, location.state, row, state)
+        precedence = precedence_after(machine, location.precedence, timers, state)
+        target = self._place(Location(state, outstanding, precedence))
         emitted = tuple(item.effect for item in row.effects if isinstance(item, Emit))
         ended = self._ended(location, occurrence, row, state, cancelled)
         what = (case.enabled, case.safe, case.rivals, case.changed)
@@ -320,4 +338,4 @@ def start_values(system: System) -> dict[str, expr.Expr]:
 
 def location_of(system: System, configuration: Configuration) -> int:
     """Give the place of a configuration's location; KeyError when names alone do not allow it."""
-    return system.index[Location(configuration.state, configuration.outstanding)]
+    return system.index[Location(configuration.state, configuration.outstanding, configuration.precedence)]

@@ -28,7 +28,8 @@ def possible(machine: Machine, here: Configuration):
         rows = machine.rows_for(here.state, name)
         if rows or answers:
             yield from ((Occurrence(name, verdicts), answers) for verdicts in combined(machine, rows))
-    for source, timer in machine.armed(here.state):
+    behind = {then for _, then in here.precedence}
+    for source, timer in (each for each in machine.armed(here.state) if each not in behind):
         rows = machine.rows_from[source, timer]
         yield from ((Occurrence(timer, verdicts, source), True) for verdicts in combined(machine, rows))
 

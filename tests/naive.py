@@ -8,7 +8,7 @@ from itertools import chain, combinations, product
 
 import attrs
 
-from dsa.claims import Always, AtMost, EverywherePossible, Form, LeadsTo, Never, OnlyAfter, Possible, Unchanged
+from dsa.claims import Always, AtMost, Doubt, EverywherePossible, Form, LeadsTo, Never, OnlyAfter, Possible, Unchanged
 from dsa.declarations import OUTSIDE, Emit
 from dsa.expr import evaluate, holds
 from dsa.machine import Machine, environment, read_guards
@@ -65,7 +65,8 @@ def occurrences(machine: Machine, here: Configuration) -> Iterator[Occurrence]:
             comes = event.origin in here.outstanding
         if comes:
             candidates.append((name, None, rows))
-    for source, timer in machine.armed(here.state):
+    behind = {then for _, then in here.precedence}
+    for source, timer in (each for each in machine.armed(here.state) if each not in behind):
         candidates.append((timer, source, machine.rows_from[source, timer]))
     for name, source, rows in candidates:
         guards = read_guards(rows)
@@ -221,20 +222,53 @@ def _owed_for_ever(machine: Machine, form: LeadsTo) -> int | None:
     found = graph(machine, owed)
     nodes = {node for node in found.edges if node[1]}
 
-    def is_(name: str, moment: Moment) -> bool:
-        return moment.occurrence.event == name or name in moment.effects
+    silent = {doubt.effect for doubt in form.doubts if doubt.what == "never answers"}
+    named = {row.event for row in machine.transitions}
+    failing = {d.effect for d in form.doubts if d.what == "fails" and f"{d.effect}.failed" not in named}
+    best = [found.depth[n] for n in nodes if failing & n[0].outstanding]  # the run may end there
+    best += [
+        found.depth[node] + 1
+        for node, edges in found.edges.items()
+        for moment, to in edges
+        if to in nodes and (failing - machine.answers.keys()) & {*moment.effects}
+    ]
 
-    best = []
-    for happening in chain.from_iterable(combinations(form.fair, n) for n in range(len(form.fair) + 1)):
-        quiet = [name for name in form.fair if name not in happening]
-        left = {n for n in nodes if not any(is_(name, moment) for name in quiet for moment, _ in found.edges[n])}
+    def may(name: str, node) -> bool:
+        return any(is_fair(name, moment) for moment, _ in found.edges[node])
+
+    strong = () if form.is_weak else form.fair
+    for happening in chain.from_iterable(combinations(strong, n) for n in range(len(strong) + 1)):
+        left = {n for n in nodes if not any(may(name, n) for name in strong if name not in happening)}
         moves = [(n, moment, to) for n in left for moment, to in found.edges[n] if to in left]
-        moves += [(n, first(machine), n) for n in left if not promises(machine, n[0])]
-        wanted = [[(a, m, b) for a, m, b in moves if is_(name, m)] for name in happening]
-        every = {promise for n in left for promise in promises(machine, n[0])}
+        moves += [(n, first(machine), n) for n in left if not promises(machine, n[0]) - silent]
+        wanted = [[(a, m, b) for a, m, b in moves if is_fair(name, m)] for name in happening]
+        if form.is_weak:
+            wanted += [[(a, m, b) for a, m, b in moves if is_fair(name, m) or not may(name, a)] for name in form.fair]
+        every = {promise for n in left for promise in promises(machine, n[0]) - silent}
         wanted += [[(a, m, b) for a, m, b in moves if _ends(machine, promise, a[0], m)] for promise in every]
         best += [found.depth[n] for n in _for_ever(left, moves, wanted)]
     return min(best, default=None)
+
+
+def is_fair(name: str, moment: Moment) -> bool:
+    """Tell whether an event, an effect or a verdict happens at a moment."""
+    said = [f"{guard}.{outcome}" for guard, outcome in moment.occurrence.verdicts]
+    return name in (moment.occurrence.event, *moment.effects, *said)
+
+
+def relied_on(machine: Machine, form: LeadsTo) -> list[str]:
+    """The effects that a verdict of HOLDS relies on, read off S12."""
+    given_up, needed = form.doubts, []
+    listed = [effect.name for effect in machine.effects]
+    asked = [item.effect for row in machine.transitions for item in row.effects if isinstance(item, Emit)]
+    for effect in dict.fromkeys([*listed, *asked]):
+        if effect in machine.answers:
+            without = attrs.evolve(form, doubts=(*given_up, Doubt(effect, "never answers")))
+            if violated(machine, without) is None:
+                given_up = without.doubts
+            else:
+                needed.append(effect)
+    return needed
 
 
 def promises(machine: Machine, here: Configuration) -> set:
@@ -309,13 +343,21 @@ def lasso_is_real(machine: Machine, form: LeadsTo, moments: list[Moment], loop: 
         owed.append((owed[-1] or moment.true(machine, form.cause)) and not moment.true(machine, form.goal))
     round_ = moments[loop + 1 :] or [attrs.evolve(first(machine), before=moments[-1].after, after=moments[-1].after)]
     closes = moments[loop].after == moments[-1].after and all(owed[loop + 1 :])
-    every = {promise for moment in round_ for promise in promises(machine, moment.before)}
+    silent = {doubt.effect for doubt in form.doubts if doubt.what == "never answers"}
+    failing = {doubt.effect for doubt in form.doubts if doubt.what == "fails"}
+    failing -= {row.event.removesuffix(".failed") for row in machine.transitions}
+    last = moments[-1]
+    if loop == len(moments) - 1 and owed[-1] and failing & {*last.after.outstanding, *last.effects}:
+        return True  # the run ends there
+    every = {promise for moment in round_ for promise in promises(machine, moment.before) - silent}
     kept = all(any(_ends(machine, promise, moment.before, moment) for moment in round_) for promise in every)
+
+    def may(name: str, moment: Moment) -> bool:
+        return any(is_fair(name, other) for other in following(machine, moment.before))
+
+    among = all if form.is_weak else any
     fair = all(
-        any(m.occurrence.event == name or name in m.effects for m in round_)
-        or not any(
-            n.occurrence.event == name or name in n.effects for m in round_ for n in following(machine, m.before)
-        )
+        any(is_fair(name, moment) for moment in round_) or not among(may(name, moment) for moment in round_)
         for name in form.fair
     )
     return closes and kept and fair
@@ -333,7 +375,7 @@ def watched(machine: Machine, form: Form, moments: list[Moment]) -> str:
     places = range(len(moments))
     ended = moments[-1].after.state in machine.final_states
     match form:
-        case LeadsTo(cause, goal, _):
+        case LeadsTo(cause, goal):
             owed = any(true(cause, p) and not any(true(goal, q) for q in places if q >= p) for p in places)
             return ("violated" if owed else "satisfied") if ended else "pending"
         case OnlyAfter(later, earlier):

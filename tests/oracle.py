@@ -21,7 +21,8 @@ def possible(machine: Machine, here: Configuration) -> Iterator[Occurrence]:
             comes = event.origin in here.outstanding and (not failed or event.origin in machine.failures_handled)
         if comes:
             yield from judged(machine, rows, event.name, None)
-    for source, timer in machine.armed(here.state):
+    behind = {then for _, then in here.precedence}
+    for source, timer in (each for each in machine.armed(here.state) if each not in behind):
         yield from judged(machine, machine.rows_from[source, timer], timer, source)
 
 

@@ -35,7 +35,7 @@ ALLOWED = {
 }
 #: Within the core, each module may import those before it.
 CORE_ORDER = [
-    "words", "errors", "expr", "simplify", "references", "declarations", "claims", "machine", "durations", "uses", "meaning", "timers", "compiled_step", "system",
+    "words", "errors", "expr", "simplify", "satisfiable", "references", "declarations", "claims", "machine", "timers", "durations", "uses", "meaning", "compiled_step", "system",
     "moments", "ground", "trace", "records", "tables", "shipped_kinds",
 ]  # fmt: skip
 PURE = {"lang", "checks", "targets", "runtime", *CORE}

@@ -18,12 +18,12 @@ from dsa.checks.evidence import Evidence, Explored, Fair, Inductive, Lemma, Rank
 from dsa.checks.observers import COUNT, NOW, OPEN, SEEN, WAITING
 from dsa.checks.prove import Proof, ProofReport
 from dsa.checks.report import Report
-from dsa.declarations import Effect
+from dsa.declarations import Effect, Event
 from dsa.expr import Expr, Name, Value, show_value, unparse
 from dsa.kernel import GUARDED, REST, STUCK, TABLE
 from dsa.machine import Machine, minima
 from dsa.simplify import Leaf, negated, substituted
-from dsa.system import Promise, System
+from dsa.system import Location, Promise, System
 from dsa.trace import show_values
 
 #: A claim as the kernel reads it.
@@ -59,6 +59,7 @@ def behaviour(machine: Machine) -> Machine:
     return attrs.evolve(
         machine,
         guards=guards,
+        events=tuple(Event(event.name, event.origin) for event in machine.events),
         effects=tuple(Effect(effect.name) for effect in machine.effects),
         generators=(),
         properties=(),
@@ -114,7 +115,7 @@ class Certifier:
         if isinstance(evidence, Explored):
             held = [self.hold(form, dict(values)) for values in evidence.valuations]
             return all(held)
-        keys = [" ".join([place.state, *sorted(place.outstanding)]) for place in system.locations]
+        keys = [_key(place) for place in system.locations]
         lemmas = _lemmas(keys, form, evidence)
         known = {key: [*dict.fromkeys([*self._faultless.get(key, ()), *lemmas.get(key, ())])] for key in keys}
         given = {"lemmas": known}
@@ -155,6 +156,12 @@ class Certifier:
         return True
 
 
+def _key(place: Location) -> str:
+    """Give what the kernel calls a location."""
+    waits = (f"{' '.join(timer)}>{' '.join(shorter)}" for shorter, timer in place.precedence)
+    return " ".join([place.state, *sorted(place.outstanding), *sorted(waits)])
+
+
 def spelled(form: claims.Form | str) -> Claim | None:
     """Give a claim as the kernel reads it; None for the two forms that speak of odds."""
     match form:
@@ -172,11 +179,11 @@ def spelled(form: claims.Form | str) -> Claim | None:
             return _claim("{} only after {}", later, earlier)
         case claims.Unchanged(trigger, expressions):
             return {"form": "on {}: {} unchanged", "parts": [unparse(trigger), ", ".join(map(unparse, expressions))]}
-        case claims.LeadsTo(cause, goal, ()):
-            return _claim("{} leads to {}", cause, goal)
-        case claims.LeadsTo(cause, goal, fair):
-            parts = [unparse(cause), unparse(goal), ", ".join(fair)]
-            return {"form": "{} leads to {} assuming fair {}", "parts": parts}
+        case claims.LeadsTo(cause, goal, fair, is_weak, doubts):
+            assuming = f" assuming {'weakly ' if is_weak else ''}fair {{}}" if fair else ""
+            parts = [unparse(cause), unparse(goal), *([", ".join(fair)] if fair else [])]
+            parts += [", ".join(map(str, doubts))] if doubts else []
+            return {"form": f"{{}} leads to {{}}{assuming}{' even if {}' if doubts else ''}", "parts": parts}
         case claims.AtMost(bound, counted, None):
             return {"form": "at most {} {}", "parts": [unparse(bound), unparse(counted, alone=True)]}
         case claims.AtMost(bound, counted, (opens, closes)):

@@ -347,7 +347,7 @@ class _Graph(_Bounded):
         found: dict[int, Rank] = {}
         for number, part in enumerate(map(frozenset, components(sorted(nodes), following))):
             inside = [step for place in part for step in self._counting(place) if step.target in part]
-            promised = frozenset.intersection(*(frozenset(self.awaited(self.nodes[place])) for place in part))
+            promised = frozenset.intersection(*(frozenset(self.promised(self.nodes[place])) for place in part))
             lasting = promised.difference(*(step.ended for step in inside))
             why, able = self._fair(part, inside)
             deeper = {} if lasting or not why else self._levels(part - able)
@@ -361,9 +361,10 @@ class _Graph(_Bounded):
 
     def _fair(self, part: frozenset[int], inside: list[Step]) -> tuple[str, frozenset[int]]:
         """Give something fair that is possible in a component and never happens there, and where it is possible."""
-        for name in [name for names in self.parts[2:] for name in names.split(", ")]:
+        for name in sorted(said.removeprefix("fair ") for said in self.fair):
             able = frozenset(place for place in part if any(name in step.true for step in self._steps[place]))
-            if able and not any(name in step.true for step in inside):
+            is_possible = able == part if "weakly" in self.form else bool(able)
+            if is_possible and not any(name in step.true for step in inside):
                 return f"fair {name}", able
         return "", frozenset()
 

@@ -5,7 +5,7 @@ a variable that it does not name. So each case is asked three times: the other v
 that cannot be looked at. `dsa.meaning.step`, which is asked what a refusal is, must agree wherever nothing is hidden.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 from traceback import walk_tb
 from typing import Any
@@ -17,7 +17,7 @@ from dsa.expr import EnumDomain, Interval, RangeDomain, Value, show_value
 from dsa.kernel import Claim
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Refusal, step
-from dsa.timers import DropTimer
+from dsa.timers import DropTimer, Precedence, duration_ms
 
 #: More cases of state, event, verdicts and values are not gone through.
 MOST_CASES = 100_000
@@ -41,11 +41,19 @@ def require_few_cases(machine: Machine, claim: Claim, most: int = MOST_CASES) ->
     """Raise NoProofError where there are more cases than `most`."""
     sizes = {variable.name: _size(machine, variable.name) for variable in machine.variables}
     count = sum(
-        prod(sizes.get(name, 2) for name in names) * prod(len(claim.verdicts[guard]) for guard in claim.asked(rows))
-        for *_, rows, names in claim.cases()
+        prod(sizes.get(name, 2) for name in names)
+        * prod(len(claim.verdicts[guard]) for guard in claim.asked(rows))
+        * _orders(machine, leaf)
+        for leaf, *_, rows, names in claim.cases()
     )
     if count > most:
         raise NoProofError(f"there are {count} cases of state, event, verdicts and values, more than {most}")
+
+
+def _orders(machine: Machine, leaf: str) -> int:
+    """Return in how many ways the timers of a leaf may precede one another."""
+    durations = [duration_ms(machine, timer) for timer in machine.armed(leaf)]
+    return 1 << sum(shorter < longer for shorter in durations for longer in durations)
 
 
 def _size(machine: Machine, name: str) -> int:
@@ -97,10 +105,10 @@ class _Comparison:
 
     def run(self) -> None:
         """Go through the table."""
-        for (state, out, known), happened, taken in self._claim.table():
+        for (state, out, known, order), happened, taken in self._claim.table():
             after = taken and (*taken[0], taken[1], taken[2][len(happened) :])
             try:
-                self._compare(Configuration(state, (), frozenset(out)), known, happened, after)
+                self._compare(Configuration(state, (), frozenset(out), _precedence(order)), known, happened, after)
             except Exception as why:
                 where = f"{state} on {', '.join(happened)}"
                 raise AssertionError(f"the generated step is not the table in {where}: {why or repr(why)}") from why
@@ -124,15 +132,16 @@ class _Comparison:
     def _with(self, at: Configuration, known: Mapping[str, int], others: tuple[Any, ...]) -> Configuration:
         held = zip(self._machine.variables, self._of_number, others, strict=True)
         values = tuple(numbered[known[v.name]] if v.name in known else other for v, numbered, other in held)
-        return Configuration(at.state, values, at.outstanding)
+        return Configuration(at.state, values, at.outstanding, at.precedence)
 
     def _require_taken(self, here: Configuration, known: Mapping[str, int], taken: Any, moved: Moved | None) -> None:  # noqa: ANN401
         """Raise AssertionError unless a row is taken where the table has one, and leads where that does."""
         assert (moved is None) == (taken is None), "one takes a row, the other does not"
         if moved is None:
             return
-        (move, values), (state, out, after, ended, effects) = moved, taken
+        (move, values), (state, out, after, order, ended, effects) = moved, taken
         assert (move.source, move.target, move.outstanding) == (here.state, state, out), "it leads elsewhere"
+        assert move.precedence == _precedence(order), "timers come in another order"
         for variable, value, before in zip(self._machine.variables, values, here.values, strict=True):
             is_same = self._number(value) == after[variable.name] if variable.name in known else value is before
             assert is_same, f"{variable.name} becomes another"
@@ -149,6 +158,16 @@ class _Comparison:
 
     def _number(self, value: Value) -> int:
         return int(self._claim.names[value] if isinstance(value, str) else value)
+
+
+def _precedence(order: Iterable[tuple[str, str]]) -> Precedence:
+    """Return the order of timers that the kernel calls by one name each."""
+
+    def timer(name: str) -> tuple[str, str]:
+        source, _, event = name.partition(" ")
+        return source, event
+
+    return frozenset((timer(shorter), timer(longer)) for shorter, longer in order)
 
 
 def _moved(compiled: CompiledStep, here: Configuration, occurrence: Occurrence) -> Moved | None:

@@ -18,7 +18,7 @@ from dsa.expr import Outcome
 from dsa.machine import Machine, read_guards
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken
 from dsa.system import MAX_COMBINATIONS
-from dsa.timers import ArmTimer, timers_after
+from dsa.timers import ArmTimer, Precedence, preceding, timers_after
 
 #: An event by its name, or a timer by `after DURATION` and its source.
 Key = tuple[str, str | None]
@@ -47,12 +47,12 @@ class Moves:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self._step = compiled_step(machine).step
-        self._coming: dict[tuple[str, frozenset[str]], dict[Key, Coming]] = {}
+        self._coming: dict[tuple[str, frozenset[str], Precedence], dict[Key, Coming]] = {}
         self._ways: dict[tuple[Key, tuple[str, ...]], tuple[Occurrence, ...]] = {}
 
     def coming(self, here: Configuration) -> dict[Key, Coming]:
         """Give all that may come, in declared order; nothing in a final state."""
-        place = (here.state, here.outstanding)
+        place = (here.state, here.outstanding, here.precedence)
         if place not in self._coming:
             self._coming[place] = {} if self.is_final(here) else dict(self._may_come(here))
         return self._coming[place]
@@ -67,6 +67,8 @@ class Moves:
             if comes:
                 yield (event.name, None), Coming(bool(rows), read_guards(rows), event.origin != OUTSIDE)
         for source, timer in machine.armed(here.state):
+            if preceding(here.precedence, (source, timer)):
+                continue
             guards = read_guards(machine.rows_from[source, timer])
             yield (timer, source), Coming(has_rows=True, guards=guards, must_be_taken=True)
 

@@ -67,6 +67,14 @@ class Exploration:
         """The parameters' values."""
         return self.machine.constants
 
+    @property
+    def rests(self) -> frozenset[str]:
+        """The leaves that some configuration reached has with nothing outstanding and no timer armed, final ones apart (S15)."""
+        system = self.ground.system
+        places = (place for place, count in enumerate(self.found.locations) if count)
+        resting = (place for place in places if system.may_rest(place) and not system.is_final(place))
+        return frozenset(system.locations[place].state for place in resting)
+
     def reached(self) -> Iterator[Configuration]:
         """Give every configuration, nearest to the start first."""
         return (self.ground.decode(number) for layer in self._ways.layers for number in layer)

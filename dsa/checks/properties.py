@@ -8,7 +8,7 @@ that passes.
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal, TypeVar
 
 import attrs
@@ -52,7 +52,9 @@ class Judgement:
 
     `trace` is a shortest counterexample, or the witness of a `possible` that holds; its steps from `loop` on can be repeated for ever
     (at its end: the run rests there). `more` are counterexamples that take other rows, each with its `loop`, `passing` a run that begins like the
-    first one and ends well. `idle` is what never happens, so that the verdict says little.
+    first one and ends well. `idle` is what never happens, so that the verdict says little. `relies_on` are the effects without whose answers a
+    `leads to` would not hold (S12), in the order of Effects; `ignored` those whose failure a row ignores where Q is owed and nothing is left that would
+    bring it: such a row counts as none.
     """
 
     verdict: PropertyVerdict
@@ -63,6 +65,8 @@ class Judgement:
     idle: str = ""
     more: tuple[tuple[Trace, int | None], ...] = ()
     passing: Trace | None = None
+    relies_on: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
 
 class Questions:
@@ -192,18 +196,24 @@ class _Judging:
     def _shown(self, form: Form, searched: Searched, way: Sequence[Command], loop: int | None = None) -> Judgement:
         """Give the judgement that a counterexample shows."""
         trace = searched.trace(way)
-        timers = ("a timer may fire at any time",) if any(t.occurrence.source for t in trace.steps) else ()
+        timers = (
+            ("a timer may fire at any time after those that precede it",)
+            if any(t.occurrence.source for t in trace.steps)
+            else ()
+        )
         return Judgement("VIOLATED", reason_for(form, self._system.machine, trace, loop), trace, loop, timers)
 
     def _leads_to(self, form: LeadsTo) -> Judgement:
         searched = search(observed(self._system, form, self._constants), self._limits, self._engine)
         if not searched.is_listed:
             return self._unless_stopped(searched, _TOO_MANY)
-        owed = Owed(searched, WAITING, form.fair)
-        fair = (f"strong fairness of {', '.join(form.fair)}",) if form.fair else ()
+        owed = Owed(searched, form)
+        strength = "weak" if form.is_weak else "strong"
+        fair = (f"{strength} fairness of {', '.join(form.fair)}",) if form.fair else ()
         lasso = owed.lasso()
         if lasso is None:
-            return Judgement("HOLDS", assumes=(*map(_kept, sorted(owed.promises(), key=str)), *fair))
+            timers = map(_kept, sorted(promise for promise in owed.promises() if not isinstance(promise, str)))
+            return Judgement("HOLDS", assumes=(*timers, *fair), relies_on=owed.relied_on())
 
         def look(other: Searched) -> tuple[tuple[Command, ...], tuple[Trace, int | None]] | None:
             again = owed.lasso(other)
@@ -212,7 +222,7 @@ class _Judging:
 
         whole = (*lasso.stem, *lasso.cycle)
         judgement = self._shown(form, searched, whole, len(lasso.stem))
-        judgement = attrs.evolve(judgement, assumes=judgement.assumes + fair)
+        judgement = attrs.evolve(judgement, assumes=judgement.assumes + fair, ignored=owed.ignored_failures())
         if self._traces == 1:
             return judgement
         more = similar(searched, whole, look, self._traces - 1, self._limits, self._engine)
@@ -258,10 +268,8 @@ _USED_UP = "the time limit was used up before this property was searched"
 _WITHOUT_MEMORY = Always | Never | Unchanged | Possible
 
 
-def _kept(promise: Promise) -> str:
-    """Write what S12 promises."""
-    if isinstance(promise, str):
-        return f"{promise} is answered or cancelled"
+def _kept(promise: tuple[str, str]) -> str:
+    """Write what S12 promises of a timer."""
     source, timer = promise
     return f"'{timer}' of {source} fires or is dropped"
 
@@ -270,7 +278,8 @@ def _kept(promise: Promise) -> str:
 # A run stays owed for ever when it rests where only outside events could go on, or goes round a cycle that S12 allows: every promise
 # (outstanding effect, armed timer) of the cycle is kept somewhere on it, or is absent somewhere. With fairness, what is possible again and again
 # must happen; a run that rests is in its last configuration again and again. Exact: of a component that breaks fairness, what is left without
-# the configurations where the event is possible is searched again.
+# the configurations where the event is possible is searched again. With weak fairness nothing is left then: where something is possible at every
+# configuration and never happens, that is so of every part too. What `even if` names is promised nothing, or may end the run where it fails.
 
 
 #: A step: the command, and the position of the configuration it leads to.
@@ -286,58 +295,135 @@ class Lasso:
 
 
 def happens_with(name: str, command: Command) -> bool:
-    """Tell whether an event or an effect happens when the command is taken."""
-    return name == command.occurrence.event or name in command.effects
+    """Tell whether an event, an effect or a verdict (as written: `g.passed`) happens when the command is taken."""
+    guard, _, outcome = name.rpartition(".")
+    is_said = any((guard, outcome) == said for said in command.occurrence.verdicts)
+    return is_said or name == command.occurrence.event or name in command.effects
 
 
 class Owed:
-    """The configurations at which something is owed. `variable` tells which these are, `fair` has names of events and effects."""
+    """The configurations at which Q is owed, in the search of what was observed for a `leads to`."""
 
-    def __init__(self, searched: Searched, variable: str, fair: Collection[str] = ()) -> None:
-        self._searched, self._fair = searched, tuple(fair)
+    def __init__(self, searched: Searched, form: LeadsTo) -> None:
+        self._searched, self._fair, self._is_weak = searched, form.fair, form.is_weak
         self._system, self._graph = searched.system, searched.graph
-        self._is_owed = Name(variable, "variable")
+        self._is_owed = Name(WAITING, "variable")
+        #: The effects of which no answer is promised, and those whose failure ends the run.
+        self._silent = form.doubted("never answers")
+        self._failing = form.doubted("fails") - searched.system.machine.failures_handled
         places = range(len(self._system.locations))
         self._marks = self._graph.holding(dict.fromkeys(places, self._is_owed))
 
     def lasso(self, without: Searched | None = None) -> Lasso | None:
         """Give a way to owe for ever with a shortest stem; only by ways of another search, when one is given."""
         searched = without or self._searched
-        numbers = (int(self._graph.numbers[position]) for position in sorted(self.allowed))
-        number = next((number for number in numbers if without is None or without.has(number)), None)
-        if number is None:
-            return None
-        position = self._searched.position(number)
-        part = self.allowed[position]
-        cycle = self._cycle(position, part) if part else ()
-        return Lasso(searched.way_to(number), tuple(command for command, _ in cycle))
+        found = [*self._nearest(searched, self.allowed), *self._nearest_asking(searched)]
+        return min(found, key=lambda lasso: len(lasso.stem), default=None)
+
+    def _nearest(self, searched: Searched, allowed: Collection[int]) -> Iterator[Lasso]:
+        """Give the nearest lasso of a search to a position at which a run may owe for ever, if there is any."""
+        for position in sorted(allowed):
+            number = int(self._graph.numbers[position])
+            if searched is self._searched or searched.has(number):
+                part = self.allowed[position]
+                cycle = self._cycle(position, part) if part else ()
+                yield Lasso(searched.way_to(number), tuple(command for command, _ in cycle))
+                return
+
+    def _nearest_asking(self, searched: Searched) -> Iterator[Lasso]:
+        """Give the nearest way of a search to a moment at which an effect without answers is asked for, and may fail, while Q is owed."""
+        for before, command in sorted(self._ends_by_asking, key=lambda asking: asking[0]):
+            number = int(self._graph.numbers[before])
+            if searched is self._searched or searched.has(number):
+                yield Lasso((*searched.way_to(number), command))
+                return
 
     @cached_property
     def allowed(self) -> dict[int, frozenset[int]]:
-        """The positions at which a run may owe for ever: each with the component it goes round, or empty to rest."""
-        found: dict[int, frozenset[int]] = {}
-        todo = list(cycles(self._graph, self._marks))
+        """The positions at which a run may owe for ever: each with the component it goes round, or empty to rest or to end."""
+        found = {at: part for part in self._parts_by(self._silent) for at in part}
+        return found | dict.fromkeys((*self._resting_by(self._silent), *self._ends_outstanding()), frozenset())
+
+    def relied_on(self) -> tuple[str, ...]:
+        """Give the effects without whose answers Q might be owed for ever, in the order of Effects: each is given up that can be (S12)."""
+        outstanding = {promise for promise in self.promises() if isinstance(promise, str)}
+        given_up, needed = self._silent, []
+        for effect in (name for name in self._system.machine.effects_with_answers if name in outstanding):
+            without = given_up | {effect}
+            if self._resting_by(without) or any(True for _ in self._parts_by(without)):
+                needed.append(effect)
+            else:
+                given_up = without
+        return tuple(needed)
+
+    def ignored_failures(self) -> tuple[str, ...]:
+        """Give the effects whose failure is ignored by a row after which a run may rest while Q is owed, in the order of Effects."""
+        system, machine = self._system, self._system.machine
+        ignoring = {
+            index
+            for index, command in enumerate(system.commands)
+            if machine.is_failure(command.occurrence.event) and system.may_rest(command.target)
+            and not system.is_final(command.target) and machine.transitions[command.row].is_ignoring
+        }  # fmt: skip
+        found = set()
+        for position in range(len(self._graph.numbers)) if ignoring else ():
+            for step, target in self._searched.steps_at(position):
+                index = self._searched.index_at(step)
+                if index in ignoring and self._marks[target]:
+                    found.add(machine.event_named[system.commands[index].occurrence.event].origin)
+        return tuple(effect for effect in machine.effects_with_answers if effect in found)
+
+    def _parts_by(self, silent: frozenset[str]) -> Iterator[frozenset[int]]:
+        """Give the components that a run may go round, when these effects need not answer."""
+        todo = list(self._cycles)
         while todo:
             part = todo.pop()
-            if not self._promised(part):
-                unfair = self._unfair(part)
-                if unfair:
-                    todo += cycles_within(self._graph, part - unfair)
-                else:
-                    found |= dict.fromkeys(part, part)
-        return found | dict.fromkeys(self._resting(), frozenset())
+            if self._promised(part) - silent:
+                continue
+            unfair = self._unfair(part)
+            if unfair:
+                todo += cycles_within(self._graph, part - unfair)
+            else:
+                yield part
+
+    @cached_property
+    def _cycles(self) -> tuple[frozenset[int], ...]:
+        return tuple(cycles(self._graph, self._marks))
+
+    def _ends_outstanding(self) -> Iterator[int]:
+        """Give the positions where an effect is outstanding whose failure would end the run there."""
+        locations = enumerate(self._system.locations)
+        places = [place for place, location in locations if location.outstanding & self._failing]
+        return iter(marked(self._graph.holding(dict.fromkeys(places, self._is_owed))) if places else ())
+
+    @cached_property
+    def _ends_by_asking(self) -> tuple[tuple[int, Command], ...]:
+        """The moves at whose moment Q is owed and an effect without answers is asked for whose failure would end the run, each with where it starts."""
+        without_answers = self._failing - self._system.machine.answers.keys()
+        places = range(len(self._graph.numbers)) if without_answers else ()
+        moves = ((position, *move) for position in places for move in self._moves(position))
+        return tuple(
+            (position, command)
+            for position, command, target in moves
+            if self._marks[target] and not without_answers.isdisjoint(command.effects)
+        )
 
     def promises(self) -> frozenset[Promise]:
         """Give the promises of all configurations at which something is owed: that they end is what the answer rests on."""
         places = {self._searched.place(position) for position in marked(self._marks)}
         return frozenset().union(*map(self._system.promises, places))
 
-    def _resting(self) -> Iterator[int]:
-        """Give the positions where a run may rest, and nothing is possible that is assumed fair."""
-        places = (place for place in range(len(self._system.locations)) if self._system.may_rest(place))
-        for position in marked(self._graph.holding(dict.fromkeys(places, self._is_owed))):
-            if not any(happens_with(name, command) for name in self._fair for command, _ in self._moves(position)):
-                yield position
+    def _resting_by(self, silent: frozenset[str]) -> list[int]:
+        """Give the positions where a run may rest, when these effects need not answer, and nothing is possible that is assumed fair."""
+        system = self._system
+        places = [place for place in range(len(system.locations)) if not system.promises(place) - silent]
+        resting = marked(self._graph.holding(dict.fromkeys(places, self._is_owed)))
+        fair = self._fair
+        return [
+            position
+            for position in resting
+            if not any(happens_with(name, command) for name in fair for command, _ in self._moves(position))
+        ]
 
     def _moves(self, position: int) -> Iterator[Move]:
         return self._searched.moves_at(position)
@@ -356,15 +442,21 @@ class Owed:
         commands = self._inside(part) if always else ()
         return always.difference(*(self._system.commands[index].ended for index in commands))
 
-    def _unfair(self, part: frozenset[int]) -> set[int]:
-        """Give the positions where something is possible that is assumed fair and never happens inside."""
+    def _unfair(self, part: frozenset[int]) -> frozenset[int]:
+        """Give the positions where something is possible that is assumed fair and never happens inside.
+
+        Of weak fairness: all of them, where something is possible at all of them, else none.
+        """
         inside = [self._system.commands[index] for index in self._inside(part)] if self._fair else []
         missing = [name for name in self._fair if not any(happens_with(name, command) for command in inside)]
-        return {
-            position
-            for position in (part if missing else ())
-            if any(happens_with(name, command) for command, _ in self._moves(position) for name in missing)
-        }
+        able = [self._able(part, name) for name in missing]
+        if self._is_weak:
+            return part if part in able else frozenset()
+        return frozenset().union(*able)
+
+    def _able(self, part: frozenset[int], name: str) -> frozenset[int]:
+        """Give the positions of a component where something is possible."""
+        return frozenset(at for at in part if any(happens_with(name, command) for command, _ in self._moves(at)))
 
     def _cycle(self, start: int, part: frozenset[int]) -> list[Move]:
         """Give a way through the component from a position back to it that keeps every promise and is fair."""
@@ -378,14 +470,19 @@ class Owed:
         visited = [start, *(to for _, to in walk)]
         taken = [command for command, _ in walk]
         for name in self._fair:
-            possible = any(happens_with(name, command) for position in visited for command, _ in self._moves(position))
+            able = self._able(frozenset(visited), name)
+            possible = len(able) == len(set(visited)) if self._is_weak else bool(able)
             if possible and not any(happens_with(name, command) for command in taken):
-                return lambda move: happens_with(name, move[0])
-        for promise in sorted(self._promises(start), key=str):
+                return partial(self._is_fair_move, name)
+        for promise in sorted(self._promises(start) - self._silent, key=str):
             kept = any(promise in command.ended for command in taken)
             if not kept and all(promise in self._promises(position) for position in visited):
                 return lambda move: promise in move[0].ended or promise not in self._promises(move[1])
         return None if walk and walk[-1][1] == start else lambda move: move[1] == start
+
+    def _is_fair_move(self, name: str, move: Move) -> bool:
+        command, target = move
+        return happens_with(name, command) or (self._is_weak and not self._able(frozenset({target}), name))
 
     def _way(self, here: int, part: frozenset[int], wanted: Callable[[Move], bool]) -> list[Move]:
         """Give a shortest way inside the component that ends with a move that is wanted."""
@@ -455,12 +552,23 @@ def _changes(run: tuple[Moment, ...], expressions: Sequence[Expr]) -> str:
 def _never_comes(form: LeadsTo, machine: Machine, run: tuple[Moment, ...], loop: int) -> str:
     caused = next(place for place in range(loop, -1, -1) if run[place].holds(form.cause))
     first = f"at step {caused}" if caused else "at the start"
-    state, last = run[-1].configuration.state, len(run) - 1
-    if loop == last:
-        rest = f"the run ends in {state}" if state in machine.final_states else f"the run may rest in {state} for ever"
-    else:
-        rest = f"{show_loop(loop, last)} can repeat for ever"
+    last = len(run) - 1
+    rest = _rests(form, machine, run[-1]) if loop == last else f"{show_loop(loop, last)} can repeat for ever"
     return f"{unparse(form.cause)} {first}, then never {unparse(form.goal)}: {rest}"
+
+
+def _rests(form: LeadsTo, machine: Machine, last: Moment) -> str:
+    """Say why nothing more needs to happen after the last moment of a run."""
+    here, failing = last.configuration, form.doubted("fails") - machine.failures_handled
+    failed = sorted(effect for effect in failing if effect in here.outstanding or last.names.get(effect) is True)
+    silent = sorted(form.doubted("never answers") & here.outstanding)
+    if here.state in machine.final_states:
+        return f"the run ends in {here.state}"
+    if silent:
+        return f"{', '.join(silent)} may never answer, and the run rests in {here.state} for ever"
+    if failed and (here.outstanding or machine.armed(here.state)):
+        return f"{failed[0]} may fail, and the run stops in {here.state}"
+    return f"the run may rest in {here.state} for ever"
 
 
 Found = TypeVar("Found")

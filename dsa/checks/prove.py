@@ -20,12 +20,12 @@ from dsa.checks.proof.safety import Safety, Seen, met, way_to
 from dsa.checks.proof.session import MOST_EXPLORED, Session
 from dsa.checks.properties import Judgement, PropertyVerdict, Questions, judge
 from dsa.checks.vacuity import subject
-from dsa.checks.verdicts import text_of
+from dsa.checks.verdicts import relied_on, text_of
 from dsa.claims import EverywherePossible, Expected, Form, LeadsTo, Possible, Probability, Property
 from dsa.expr import Value, unparse
 from dsa.machine import Machine
 from dsa.simplify import FALSE, any_of, negated
-from dsa.system import Fault, Promise, System, in_domain, start_values
+from dsa.system import Fault, System, in_domain, start_values
 from dsa.trace import Trace, show_occurrence, show_values
 
 Clock = Callable[[], float]
@@ -101,7 +101,8 @@ class Proof:
     `text` is the claim as written, `line` its line (0 for what every machine owes), `how` what the proof rests on or why there is none, in
     words. PROVED has `evidence`. VIOLATED has `values`, the parameters at which it is, and a shortest `trace` there (none for a `possible`
     that nothing makes true); its steps from `loop` on can be repeated for ever. `milliseconds` is None without a clock. `idle` is what a
-    property speaks of and what was not met at small values: it may say little.
+    property speaks of and what was not met at small values: it may say little. `relies_on` are the effects without whose answers it would not hold at
+    the values explored (S12), `unfailing` those of them whose failure no row names.
     """
 
     name: str
@@ -117,6 +118,13 @@ class Proof:
     milliseconds: float | None = attrs.field(default=None, eq=False)
     form: Form | None = None
     idle: str = ""
+    relies_on: tuple[str, ...] = ()
+    unfailing: tuple[str, ...] = ()
+
+    @property
+    def condition(self) -> str:
+        """What the verdict relies on, as it stands behind `if`; empty when on nothing."""
+        return relied_on(self.relies_on, self.unfailing)
 
     @property
     def is_asked(self) -> bool:
@@ -138,7 +146,6 @@ class ProofReport:
     properties: tuple[Proof, ...]
     rest: Proof | None = None
     not_at_rest: Proof | None = None
-    assumptions: tuple[str, ...] = ()
     seconds: float | None = attrs.field(default=None, eq=False)
 
     @property
@@ -181,10 +188,8 @@ class _Proving:
         resting = None if self._open or session.system.left_out else self._timed(self._rest, session)
         is_shown = resting is not None and resting.verdict == "PROVED"
         rest, restless = (resting, None) if is_shown else (None, resting)
-        unhandled = sorted(set(self._machine.answers) - self._machine.failures_handled)
-        assumed = tuple(f"{effect}.failed does not happen, or stops the run: no row is for it" for effect in unhandled)
         seconds = self._clock() - began_s if self._clock else None
-        return ProofReport(self._machine, session.system, tuple(owed), claims, rest, restless, assumed, seconds)
+        return ProofReport(self._machine, session.system, tuple(owed), claims, rest, restless, seconds)
 
     def _timed(self, proving: Callable[[Claimed], Proof], claimed: Claimed) -> Proof:
         began_s = self._clock() if self._clock else 0.0
@@ -237,7 +242,22 @@ class _Proving:
             return attrs.evolve(found, name=draft.name, text=draft.text, line=line, form=claim.form)
         if self._open:
             found = unknown(f"not before this is proved: {self._open[0].text}")
-        return attrs.evolve(_with(draft, found), idle=self._idle(claim.form) if found.verdict == "PROVED" else "")
+        proof = _with(draft, found)
+        if found.verdict != "PROVED":
+            return proof
+        relies_on = self._relied_on(claim.form)
+        unfailing = tuple(effect for effect in relies_on if effect not in self._machine.failures_handled)
+        return attrs.evolve(proof, idle=self._idle(claim.form), relies_on=relies_on, unfailing=unfailing)
+
+    def _relied_on(self, form: Form) -> tuple[str, ...]:
+        """Give the effects without whose answers a proved property would not hold, by search at the values explored; all, where that stops."""
+        if not isinstance(form, LeadsTo):
+            return ()
+        found = set[str]()
+        for values in self._session.few_valuations or self._session.valuations:
+            judgement = self._judged_at(form, values)
+            found |= set(judgement.relies_on if judgement.verdict == "HOLDS" else self._machine.answers)
+        return tuple(effect for effect in self._machine.effects_with_answers if effect in found)
 
     def _idle(self, form: Form) -> str:
         """Give what a property speaks of when it is not met at small values."""
@@ -280,6 +300,8 @@ class _Proving:
         return Safety(self._session, found, form).finding()
 
     def _leads_to(self, form: LeadsTo) -> Finding:
+        if form.doubted("fails"):
+            return unknown("what an effect's failure ends is looked for at given values: dsa check judges it")
         found = observed(self._session.system, form)
         return self._ranked(found, Owing(self._session, form, found).evidence(), "no rank was found", is_progress=True)
 
@@ -294,7 +316,7 @@ class _Proving:
         if evidence is None:
             return unknown(otherwise)
         awaited = {item for item in evidence.awaited if item is not None}
-        assumed = [_assumed(item) for item in awaited]
+        assumed = [_assumed(item) for item in awaited if not isinstance(item, str)]
         if is_progress:
             assumed.insert(0, "progress (S12)")
         return Finding("PROVED", in_words(found.system, evidence), evidence, assumptions=tuple(sorted(assumed)))
@@ -346,12 +368,10 @@ def _with(draft: Proof, found: Finding) -> Proof:
     )
 
 
-def _assumed(awaited: Promise | Fair) -> str:
-    """Say what a proof waits for."""
+def _assumed(awaited: tuple[str, str] | Fair) -> str:
+    """Say what a proof waits for, answers of effects apart."""
     if isinstance(awaited, Fair):
-        return f"strong fairness of {awaited.name}"
-    if isinstance(awaited, str):
-        return f"{awaited} is answered or cancelled"
+        return f"fairness of {awaited.name}"
     return f"'{awaited[1]}' of {awaited[0]} fires or is dropped"
 
 

@@ -43,8 +43,11 @@ def _findings(exploration: Exploration) -> Iterator[tuple[tuple[object, ...], Di
         else:
             rows = witness.refusal.rows
             yield (witness.refusal.reason, *map(id, rows)), _impossible(exploration, witness)
+    named = exploration.machine.event_named
     for key, witnesses in unhandled.items():
-        yield ("unhandled", *key), _unhandled(exploration, witnesses)
+        event = witnesses[0].occurrence.event
+        if event not in named or named[event].otherwise != "refused":
+            yield ("unhandled", *key), _unhandled(exploration, witnesses)
     for configuration in exploration.deadlocks:
         yield ("deadlock", configuration.state), _deadlock(exploration, configuration)
     if not exploration.complete:
@@ -52,7 +55,9 @@ def _findings(exploration: Exploration) -> Iterator[tuple[tuple[object, ...], Di
 
 
 def _case(machine: Machine, witness: Witness) -> tuple[object, ...]:
-    """Tell which missing cases are one fault: those of one group of rows, or of one state without rows."""
+    """Tell which missing cases are one fault: those of one event from outside, of one group of rows, or of one state without rows."""
+    if witness.occurrence.source is None and machine.event_named[witness.occurrence.event].origin == OUTSIDE:
+        return (witness.occurrence.event,)
     rows = candidates(machine, witness.configuration.state, witness.occurrence)
     return (rows[0].source, rows[0].event) if rows else (witness.configuration.state, witness.occurrence.event)
 
@@ -108,8 +113,11 @@ def _unhandled(exploration: Exploration, witnesses: list[Witness]) -> Diagnostic
     false = show_false(rows_at(machine, first.configuration, first.occurrence))
     more = (f"; {false}" if false else "") + _others(witnesses)
     if first.occurrence.source is None and machine.event_named[event].origin == OUTSIDE:
-        message = f"{show_occurrence(first.occurrence)} is refused in {state}{where}{more}"
-        hint = "add a row for this case; target '=' ignores it" + _outer_rows(machine, state, rows[0])
+        states = list(dict.fromkeys(witness.configuration.state for witness in witnesses))
+        several = f"{', '.join(states)}: in {state}" if len(states) > 1 else state
+        message = f"{show_occurrence(first.occurrence)} is refused in {several}{where}{more}"
+        ignore = "target '=' ignores it; column 'otherwise' of Events: refused, says that it is meant"
+        hint = f"add a row for this case; {ignore}" + _outer_rows(machine, state, rows[0])
         return Diagnostic("DSA309", "warning", message, cell(rows[0], "if"), hint)
     kind = "the timer" if first.occurrence.source else f"the answer of {machine.event_named[event].origin},"
     message = f"{kind} {show_occurrence(first.occurrence)} is not handled in {state}{where}{more}"
@@ -188,12 +196,18 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
             hint = f"{first}give some reachable row this target, or delete the state"
             yield Diagnostic("DSA301", severity, message, place(state.span), hint)
     taken = frozenset[int]().union(*(exploration.rows for exploration in explorations))
+    alive: set[Span | None] = {
+        row.span for number, row in enumerate(machine.transitions) if number in taken and row.span is not None
+    }
     for number, row in enumerate(machine.transitions):
         possible = number in taken or machine.steps  # what Steps expand into covers cases that a plan may not have
+        if row.span in alive:
+            continue  # a row with lists is dead when all that it stands for are, and is told of once
         if not possible and id(row) not in refused and row.source in reached | {STAR}:
             message = f"the row {row} can never be taken{where}"
             hint = f"{first}mend its condition, or delete it: it is never true, or rows of inner states replace it (S3)"
             yield Diagnostic("DSA302", severity, message, cell(row, "source"), hint)
+            alive |= {row.span} - {None}
 
 
 def _impossible_rows(exploration: Exploration) -> Iterator[Transition]:

@@ -3,7 +3,7 @@
 Takes a machine, and a clock when time matters; gives a `Report`. Reads no files and prints nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -12,6 +12,7 @@ from dsa.checks.explore import MAX_STATES, Clock, Exploration, explore
 from dsa.checks.missing_data import missing_data
 from dsa.checks.properties import Questions
 from dsa.checks.reached import from_explorations
+from dsa.checks.reliance import reliance
 from dsa.checks.scenarios import ScenarioResult, from_scenarios, run_scenarios
 from dsa.checks.table_faults import row_findings, start_outside
 from dsa.checks.verdicts import Judged, PropertyResult, combined, from_judged, judged_at
@@ -26,7 +27,8 @@ from dsa.uses import Use
 class Report:
     """What one run of the checks found.
 
-    `diagnostics` are sorted: causes first, then by line and code. `properties` are in the document's order. `assumptions` are sentences: what was taken for granted (S7).
+    `diagnostics` are sorted: causes first, then by line and code. `properties` are in the document's order. `rests` are the leaves in which a run may stay
+    with nothing outstanding, no timer armed, and not final (S15), as far as was explored.
     """
 
     name: str
@@ -34,7 +36,7 @@ class Report:
     diagnostics: tuple[Diagnostic, ...]
     properties: tuple[PropertyResult, ...]
     scenarios: tuple[ScenarioResult, ...]
-    assumptions: tuple[str, ...] = ()
+    rests: tuple[str, ...] = ()
     strict: bool = False
 
     @property
@@ -81,7 +83,10 @@ def check(
         found += from_explorations(explorations, given=parameters is not None)
     found += [*from_scenarios(machine, results), *from_judged(machine, judged)]
     properties = combined(machine, judged, found)
-    return Report(machine.name, explorations, _sorted(found), properties, results, _assumptions(machine), strict)
+    found += reliance(machine, properties, judged)
+    return Report(
+        machine.name, explorations, _sorted(found), properties, results, _rests(machine, explorations), strict
+    )
 
 
 @attrs.frozen
@@ -128,13 +133,10 @@ class _Look:
         return attrs.evolve(limits, expired=lambda: clock() >= ends_s)
 
 
-def _assumptions(machine: Machine) -> tuple[str, ...]:
-    """Say of which effects nobody handles the failure: the run stops there, and can be resumed (S7)."""
-    unhandled = [effect for effect in machine.answers if effect not in machine.failures_handled]
-    if not unhandled:
-        return ()
-    rows = " or ".join(f"{effect}.failed" for effect in unhandled)
-    return (f"no row is for {rows}: such a failure stops the run where it is, with its ledger kept",)
+def _rests(machine: Machine, explorations: Sequence[Exploration]) -> tuple[str, ...]:
+    """Give the leaves in which nothing is under way (S15), in the order of the states."""
+    found = {leaf for exploration in explorations for leaf in exploration.rests}
+    return tuple(leaf for leaf in machine.leaves if leaf in found)
 
 
 def _valuations(machine: Machine, parameters: Mapping[str, Value] | None) -> tuple[Machine, ...]:

@@ -36,7 +36,8 @@ class PropertyResult:
     `values` are the valuations that the verdict is about: those explored, or the one at which it is violated. `trace` is a shortest
     counterexample there, or a witness of `possible`; from its step `loop` on it can go on for ever. `more` are
     counterexamples by other rows, each with its `loop`, `passing` the nearest run that is none. `assumes` says what the verdict rests on.
-    `standing` are the codes of the errors while which it is not judged: UNKNOWN for that reason alone.
+    `standing` are the codes of the errors while which it is not judged: UNKNOWN for that reason alone. `relies_on` are the effects without whose answers
+    it would not hold, `unfailing` those of them whose failure no row names (S12).
     """
 
     text: str
@@ -51,6 +52,13 @@ class PropertyResult:
     passing: Trace | None = None
     claim: Property | None = attrs.field(default=None, repr=False)
     standing: tuple[str, ...] = ()
+    relies_on: tuple[str, ...] = ()
+    unfailing: tuple[str, ...] = ()
+
+    @property
+    def condition(self) -> str:
+        """What the verdict relies on, as it stands behind `if`; empty when on nothing."""
+        return relied_on(self.relies_on, self.unfailing)
 
     @property
     def failed(self) -> bool:
@@ -110,7 +118,22 @@ def _combined(claim: Property, number: int, judged: Sequence[Judged], standing: 
         return _result(claim, worst, tuple(values for values, judgement in each if judgement.verdict == "UNKNOWN"))
     assumes = dict.fromkeys(sentence for _, judgement in each for sentence in judgement.assumes)
     result = _result(claim, each[0][1], everywhere)
-    return attrs.evolve(result, assumes=tuple(assumes))
+    relied = {effect for _, judgement in each for effect in judgement.relies_on}
+    machine = judged[0].machine
+    relies_on = tuple(effect for effect in machine.effects_with_answers if effect in relied)
+    unfailing = tuple(effect for effect in relies_on if effect not in machine.failures_handled)
+    return attrs.evolve(result, assumes=tuple(assumes), relies_on=relies_on, unfailing=unfailing)
+
+
+def relied_on(effects: Sequence[str], unfailing: Sequence[str]) -> str:
+    """Write what a verdict relies on: `ocr, classify answer and do not fail`; `unfailing` are those of the effects that must not fail."""
+    if not effects:
+        return ""
+    answer = f"{', '.join(effects)} {'answers' if len(effects) == 1 else 'answer'}"
+    does = "does not fail" if len(unfailing) == 1 else "do not fail"
+    if not unfailing:
+        return answer
+    return f"{answer} and {does}" if len(unfailing) == len(effects) else f"{answer}, and {', '.join(unfailing)} {does}"
 
 
 def _result(claim: Property, judgement: Judgement, values: tuple[tuple[tuple[str, Value], ...], ...]) -> PropertyResult:

@@ -52,7 +52,7 @@ def _file(file: str, reading: Reading, report: Report | None, fault: DsaError | 
             {"name": result.name, "line": result.line, "ok": result.ok, "message": result.message}
             for result in (report.scenarios if report else ())
         ],
-        "assumptions": list(report.assumptions) if report else [],
+        "rests": list(report.rests) if report else [],
         "unbound": unbound or None,
     }
 
@@ -90,6 +90,9 @@ def _property(result: PropertyResult) -> dict[str, Any]:
         "line": result.line,
         "verdict": result.verdict,
         "reason": result.reason,
+        "condition": result.condition,
+        "relies_on": list(result.relies_on),
+        "must_not_fail": list(result.unfailing),
         "assumes": list(result.assumes),
         "values": [dict(values) for values in result.values],
         "trace": steps_as_json(result.trace) if result.trace else [],

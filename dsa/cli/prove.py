@@ -59,12 +59,12 @@ def _show(file: str, report: ProofReport) -> None:
         say(f"{_verdict(proof):<{verdict}}  {taken:>9}  {line:<8}  {proof.text:<{widest}}  {proof.how}".rstrip())
         if proof.idle:
             say(f"{'':{verdict + 23}}  {proof.idle} was never met at small values: does it say what you mean?")
+        if proof.condition:
+            say(f"{'':{verdict + 23}}  {proof.verdict} if {proof.condition}")
         for assumption in proof.assumptions:
             say(f"{'':{verdict + 23}}  assumed: {assumption}")
         if proof.trace is not None:
             say(_trace(proof))
-    for assumption in report.assumptions:
-        say(f"{file}: assumed: {assumption}")
     say(f"{file}: {_summary(report)}, in {report.seconds or 0:.2f} s")
 
 
@@ -117,7 +117,6 @@ def _as_json(file: str, report: ProofReport) -> dict[str, Any]:
         "obligations": [_proof(report, proof) for proof in report.obligations],
         "rest": None if resting is None else _proof(report, resting),
         "properties": [_proof(report, proof) for proof in report.properties],
-        "assumptions": list(report.assumptions),
         "seconds": report.seconds,
     }
 
@@ -135,6 +134,9 @@ def _proof(report: ProofReport, proof: Proof) -> dict[str, Any]:
         "values": dict(proof.values),
         "trace": None if proof.trace is None else _steps(proof),
         "loop": proof.loop,
+        "condition": proof.condition,
+        "relies_on": list(proof.relies_on),
+        "must_not_fail": list(proof.unfailing),
         "assumptions": list(proof.assumptions),
         "idle": proof.idle,
     }

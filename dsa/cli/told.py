@@ -35,11 +35,11 @@ def tell(file: str, reading: Reading, report: Report | None, *, traces: int = 1)
         if not result.standing:
             _tell_property(place, result, report, traces)
     _tell_waiting(report)
+    if report.rests:
+        say(f"{file}: rests in: {', '.join(report.rests)}")
     good = sum(result.ok for result in report.scenarios)
     scenarios = f", {good} of {len(report.scenarios)} scenarios run as written" if report.scenarios else ""
     say(f"{file}: {counts}{scenarios}{_property_counts(report)}")
-    for assumption in report.assumptions:
-        say(f"{file}: assumed: {assumption}")
 
 
 def _tell_waiting(report: Report) -> None:
@@ -57,6 +57,8 @@ def _tell_property(place: str, result: PropertyResult, report: Report, traces: i
     at = "; ".join(filter(None, map(show_values, result.values)))
     where = f"  at {at}" if at and (result.values != explored or result.verdict != "HOLDS") else ""
     say(_painted(result.verdict), f"  {place}{result.text}{where}")
+    if result.condition:
+        say(f"{' ' * _WIDTH}  {result.verdict} if {result.condition}")
     for line in _details(result, traces):
         say(f"{' ' * _WIDTH}  {line}")
 

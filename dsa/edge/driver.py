@@ -43,6 +43,7 @@ from dsa.runtime.redacting import RedactingArtifacts
 from dsa.runtime.rest import Failure, Rest
 from dsa.runtime.run import ArmTimer, Command, DropTimer, Run, Stop
 from dsa.runtime.standing import next_due_ms
+from dsa.timers import preceding
 
 #: Reasons to refuse an answer or a timer that are no fault of the table (S4, S7).
 _HARMLESS = ("late", "finished")
@@ -252,13 +253,20 @@ class Driver:
         self._news.set()
 
     def _rung(self, rung: Occurrence) -> None:
-        """Take a timer that rings, behind the messages that were posted before it was due: they are asked for now."""
-        due_ms, known = self.run.timers.get((rung.source or "", rung.event), 0), len(self._inbox)
+        """Take a timer that rings, behind the messages that were posted before it was due: they are asked for now.
+
+        Timers that precede it are due as well (S11), and ring before it if they have not yet.
+        """
+        timer, known = (rung.source or "", rung.event), len(self._inbox)
+        first = sorted(preceding(self.run.configuration.precedence, timer), key=self.run.timers.__getitem__)
+        rings = [
+            News(Occurrence(event, source=source)) for source, event in first if self._under_way.drop(source, event)
+        ]
         if self._on_ring is not None:
             self._on_ring()
         handed = [self._inbox.pop() for _ in range(len(self._inbox) - known)][::-1]
-        behind = [each for each in handed if (each.since_ms or 0) > due_ms]
-        for each in (*(each for each in handed if each not in behind), News(rung), *behind):
+        behind = [each for each in handed if (each.since_ms or 0) > self.run.timers.get(timer, 0)]
+        for each in (*(each for each in handed if each not in behind), *rings, News(rung), *behind):
             self._tell(each)
 
     async def _receive(self, news: News) -> None:

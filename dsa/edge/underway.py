@@ -67,9 +67,11 @@ class UnderWay:
         self.drop(source, event)
         self._timers[source, event] = asyncio.create_task(self._guarded(partial(self._ring, source, event, seconds)))
 
-    def drop(self, source: str, event: str) -> None:
-        """Forget a timer, if it runs."""
-        self._stop(self._timers.pop((source, event), None))
+    def drop(self, source: str, event: str) -> bool:
+        """Forget a timer; return whether it was running."""
+        task = self._timers.pop((source, event), None)
+        self._stop(task)
+        return task is not None
 
     async def stop_all(self) -> None:
         """Stop everything, and wait until it has."""

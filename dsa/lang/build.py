@@ -205,9 +205,11 @@ def _declared(parts: Parts, steps: Steps | None, findings: Findings) -> tuple[De
     if steps:
         made = expand.expand(steps)
         emitted = [(item.effect, row.span) for row in made.rows for item in row.effects]
-        if not parts.of("effects"):
-            effects = declare.with_places(effects, [(name, span) for name, span in emitted if name and span])
-        _require_generated(effects, made.rows, parts, findings)
+        _require_generated(effects, made.rows, findings)
+        effects = declare.with_places(effects, [(name, span) for name, span in emitted if name and span])
+        effects = tuple(
+            attrs.evolve(effect, on_failure="stop") for effect in effects
+        )  # nobody can add rows to what is generated
         all_parameters = expand.with_parameters(made.parameters, parameters)
         declared = Declared(all_parameters, made.variables, made.events, (*made.guards, *guards), effects, made.states)
         return _with_uses(declared, guard_rows, steps.steps, findings), []
@@ -237,15 +239,13 @@ def _with_uses(
     return attrs.evolve(declared, guards=guards)
 
 
-def _require_generated(
-    effects: tuple[Effect, ...], made: tuple[Transition, ...], parts: Parts, findings: Findings
-) -> None:
-    """An Effects table is complete, in a Steps document too."""
-    listed = {effect.name for effect in effects}
-    missing = {item.effect for row in made for item in row.effects if item.effect} - listed
-    if missing and parts.of("effects"):
-        message = f"the Effects table does not list {', '.join(sorted(missing))}"
-        findings.error("DSA201", message, parts.of("effects")[0].heading.span(), "when present, it is complete")
+def _require_generated(effects: tuple[Effect, ...], made: tuple[Transition, ...], findings: Findings) -> None:
+    """What an Effects table of a Steps document lists is what its rows ask for; of the others it says nothing."""
+    known = {item.effect for row in made for item in row.effects if item.effect}
+    for effect in effects:
+        if effect.name not in known and effect.span is not None:
+            message = f"'{effect.name}' is no effect of what Steps expand into"
+            findings.error("DSA201", message, effect.span, closest(effect.name, known), about=effect.name)
 
 
 def _targets(transitions: tuple[Transition, ...]) -> list[tuple[str, Span]]:
@@ -277,12 +277,17 @@ def claims(
 ) -> tuple[tuple[Property, ...], tuple[Scenario, ...]]:
     """Read the properties and the scenarios of a document, a machine's own or a spec's."""
     scope = names.moments("a property")
-    fair = [*names.effects, *names.events]
+    said = (f"{guard}.{outcome}" for guard, outcomes in names.guards.items() for outcome in outcomes)
+    fair = [*names.effects, *names.events, *said]
 
-    def require_fair(name: cells.Written) -> None:
-        if name.name not in fair:
-            hint = closest(name.name, fair)
-            findings.error("DSA201", f"'{name.name}' is no event and no effect", name.span, hint, about=name.name)
+    def require_named(name: cells.Written, what: str) -> None:
+        known = fair if what == "fair" else [*names.effects]
+        if name.name not in known:
+            message = f"'{name.name}' is no {'event, no effect and no verdict' if what == 'fair' else 'effect'}"
+            findings.error("DSA201", message, name.span, closest(name.name, known), about=name.name)
+        elif what == "never answers" and not names.effects[name.name]:
+            hint = f"an effect without answers is complete when the next begins; write: even if {name.name} fails"
+            findings.error("DSA204", f"'{name.name}' has no answers", name.span, hint)
 
     blocks = [block for section in parts.of("properties") for block in section.blocks]
     for block in blocks:
@@ -290,7 +295,7 @@ def claims(
             message = "this property is no bullet, so it is not read"
             findings.warning("DSA110", message, block.text.span(), "begin its line with '- '")
     bullets = [block for block in blocks if isinstance(block, Bullet)]
-    found = [read_property(bullet, scope, require_fair, findings) for bullet in bullets]
+    found = [read_property(bullet, scope, require_named, findings) for bullet in bullets]
     scenarios = [read_scenario(section, names, machine, findings) for section in parts.of("scenario")]
     return tuple(item for item in found if item is not None), tuple(scenarios)
 

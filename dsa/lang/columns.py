@@ -32,10 +32,10 @@ class Columns:
 COLUMNS: dict[str, Columns] = {
     "parameters": Columns(("parameter", "domain", "default")),
     "variables": Columns(("variable", "domain", "initial"), optional=("scope",)),
-    "events": Columns(("event", "from")),
+    "events": Columns(("event", "from"), optional=("otherwise",)),
     "guards": Columns(("guard",), ("judges",), ("is", "options", "uses", "verdicts", "pass", "fatal")),
     "generators": Columns(("generator",), optional=("is", "options")),
-    "effects": Columns(("effect",), optional=("kind", "in doubt", "time limit", "retries")),
+    "effects": Columns(("effect",), optional=("kind", "in doubt", "time limit", "retries", "on failure")),
     "states": Columns(("state",), optional=("kind",)),
     "transitions": Columns(("source", "event", "target"), optional=("if", "update", "effects")),
     "steps": Columns(("step",), optional=("requires", "generator", "guard", "uses", "rmax", "task", "optional")),

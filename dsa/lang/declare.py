@@ -157,8 +157,12 @@ def events(records: list[Record], findings: Findings) -> tuple[tuple[declaration
     for record in declaring(records, findings):
         name = cells.declared_name(record["event"], "an event", findings)
         origin = cells.one_name(record["from"], "'outside' or an effect", findings)
+        otherwise = cells.one_of(record["otherwise"], ("refused",), "", findings)
+        if otherwise and origin not in {None, declarations.OUTSIDE}:
+            hint = "an answer must be handled wherever it can arrive"
+            findings.error("DSA107", "only an event from outside may be refused", record["otherwise"].span(), hint)
         if name is not None and origin is not None:
-            found.append(declarations.Event(name.name, origin, span=name.span))
+            found.append(declarations.Event(name.name, origin, otherwise, span=name.span))
             origins.append(Written(origin, record["from"].span()))
     return tuple(found), origins
 
@@ -229,7 +233,8 @@ def effects(records: list[Record], findings: Findings) -> tuple[declarations.Eff
             in_doubt = cells.one_of(record["in doubt"], ("retry", "ask", "fail"), "", findings)
             limit_ms = cells.duration_ms(record["time limit"], findings)
             retries = cells.whole_number(record["retries"], findings)
-            found.append(declarations.Effect(name.name, kind, in_doubt, limit_ms, retries, span=name.span))
+            stops = cells.one_of(record["on failure"], ("stop",), "", findings)
+            found.append(declarations.Effect(name.name, kind, in_doubt, limit_ms, retries, stops, span=name.span))
     return tuple(found)
 
 

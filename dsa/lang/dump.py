@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 
 from dsa.claims import Refused, Scenario, ScenarioStep, show
-from dsa.declarations import Effect, Guard, Parameter, Prompt, WorkflowStep, show_duration
+from dsa.declarations import Effect, Event, Guard, Parameter, Prompt, WorkflowStep, show_duration
 from dsa.durations import spelled_shortest
 from dsa.expr import OUTCOMES, show_number, show_value, unparse, unparse_domain
 from dsa.lang.expand import DEFAULT_GRANTS, GRANTS
@@ -71,7 +71,7 @@ def _declarations(machine: Machine) -> Iterator[tuple[str, str]]:
         variables = [(v.name, v.scope, unparse_domain(v.domain), unparse(v.initial)) for v in machine.variables]
         yield "Variables", _table(header, variables)
     if machine.events and not machine.steps:
-        yield "Events", _table(("event", "from"), [(event.name, event.origin) for event in machine.events])
+        yield "Events", _columns(machine.events, _EVENT_COLUMNS)
     if guards:
         yield "Guards", _columns(guards, _GUARD_COLUMNS)
     if machine.generators:
@@ -105,16 +105,24 @@ _GUARD_COLUMNS: dict[str, Callable[[Guard], str]] = {
     "pass": lambda guard: ", ".join(map(show_number, guard.pass_odds)),
     "fatal": lambda guard: ", ".join(map(show_number, guard.fatal_odds)),
 }
+_EVENT_COLUMNS: dict[str, Callable[[Event], str]] = {
+    "event": lambda event: event.name,
+    "from": lambda event: event.origin,
+    "otherwise": lambda event: event.otherwise,
+}
 _EFFECT_COLUMNS: dict[str, Callable[[Effect], str]] = {
     "effect": lambda effect: effect.name,
     "kind": lambda effect: effect.kind,
     "in doubt": lambda effect: effect.in_doubt,
     "time limit": lambda effect: "" if effect.time_limit_ms is None else show_duration(effect.time_limit_ms),
     "retries": lambda effect: "" if effect.retries is None else str(effect.retries),
+    "on failure": lambda effect: effect.on_failure,
 }
 
 
-def _columns(items: Sequence[Guard] | Sequence[Effect], columns: dict[str, Callable[..., str]]) -> str:
+def _columns(
+    items: Sequence[Guard] | Sequence[Effect] | Sequence[Event], columns: dict[str, Callable[..., str]]
+) -> str:
     """Write a table, leaving out the columns that no row uses, except the first two."""
     cells = {name: [write(item) for item in items] for name, write in columns.items()}
     kept = [name for place, name in enumerate(cells) if place == 0 or name == "judges" or any(cells[name])]

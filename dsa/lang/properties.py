@@ -9,7 +9,7 @@ from collections.abc import Callable
 import attrs
 
 from dsa import claims
-from dsa.expr import Name, Verdict, walk
+from dsa.expr import Expr, Name, Verdict, walk
 from dsa.lang.cells import Written
 from dsa.lang.exprs import Parser, UnreadableError
 from dsa.lang.findings import Findings
@@ -18,7 +18,7 @@ from dsa.lang.typed import Resolver, Scope
 from dsa.words import nearest
 
 FORMS = (
-    "always P | never P | on E: X unchanged | P leads to Q [assuming fair E] | Q only after P | "
+    "always P | never P | on E: X unchanged | P leads to Q [assuming [weakly] fair E] [even if F fails] | Q only after P | "
     "at most K E [between P and Q] | possible P | from everywhere possible P | P with probability >= x | expected E <= x"
 )
 
@@ -27,7 +27,11 @@ _LEADING = {
     "always": "always P", "never": "never P", "on": "on E: X unchanged", "at": "at most K E [between P and Q]",
     "possible": "possible P", "from": "from everywhere possible P", "expected": "expected E <= x",
 }  # fmt: skip
-_INFIX = {"leads": "P leads to Q [assuming fair E]", "only": "Q only after P", "probability": "P with probability >= x"}
+_INFIX = {
+    "leads": "P leads to Q [assuming fair E] [even if F never answers]",
+    "only": "Q only after P",
+    "probability": "P with probability >= x",
+}
 _BETWEEN = "in 'between P and Q', 'and' and 'or' inside P or Q need parentheses"
 
 
@@ -41,9 +45,9 @@ def looks_like_property(cell: Cell) -> bool:
 
 
 def read_property(
-    bullet: Bullet, scope: Scope, effects: Callable[[Written], None], findings: Findings
+    bullet: Bullet, scope: Scope, named: Callable[[Written, str], None], findings: Findings
 ) -> claims.Property | None:
-    """Read and type one bullet. `effects` is asked about each name after `assuming fair`."""
+    """Read and type one bullet. `named` is asked about each name after `assuming fair` and `even if`, with what is said of it."""
     cell = bullet.text
     try:
         form = _form(cell)
@@ -53,9 +57,9 @@ def read_property(
         return None
     before = findings.count
     if isinstance(form, claims.LeadsTo):
-        for name in form.fair:
+        for name, said in (*((name, "fair") for name in form.fair), *((d.effect, d.what) for d in form.doubts)):
             start = max(place.start() for place in re.finditer(rf"(?<![\w.]){re.escape(name)}(?![\w.])", cell.text))
-            effects(Written(name, cell.span(start, start + len(name))))
+            named(Written(name, cell.span(start, start + len(name))), said)
     typed = _typed(form, Resolver(scope, findings, cell.span()))
     if isinstance(typed, claims.Unchanged):
         _require_lasting(typed, cell, findings)
@@ -135,18 +139,40 @@ def _unchanged(parser: Parser) -> claims.Unchanged:
 def _infix(parser: Parser) -> claims.Form:
     left = parser.expression()
     if parser.accept("leads", "to"):
-        goal, fair = parser.expression(), []
-        if parser.accept("assuming", "fair"):
-            fair.append(parser.name("an event or effect").text)
-            while parser.accept(","):
-                fair.append(parser.name("an event or effect").text)
-        return claims.LeadsTo(left, goal, tuple(fair))
+        return _leads_to(parser, left)
     if parser.accept("only", "after"):
         return claims.OnlyAfter(left, parser.expression())
     if parser.accept("with", "probability"):
-        parser.expect(">=")
-        return claims.Probability(left, parser.number())
+        is_ceiling = parser.accept("<=")
+        if not is_ceiling:
+            parser.expect(">=", "write: P with probability >= x, or: P with probability <= x")
+        return claims.Probability(left, parser.number(), is_ceiling)
     parser.fail("expected 'leads to', 'only after' or 'with probability >= x'")
+
+
+def _leads_to(parser: Parser, cause: Expr) -> claims.LeadsTo:
+    goal, fair, doubts = parser.expression(), list[str](), list[claims.Doubt]()
+    is_weak = parser.at("assuming", "weakly")
+    if parser.accept("assuming", "weakly", "fair") or parser.accept("assuming", "fair"):
+        fair.append(parser.name("an event, an effect or a verdict").text)
+        while parser.accept(","):
+            fair.append(parser.name("an event, an effect or a verdict").text)
+    if parser.accept("even", "if"):
+        doubts.append(_doubt(parser))
+        while parser.accept(","):
+            doubts.append(_doubt(parser))
+    return claims.LeadsTo(cause, goal, tuple(fair), is_weak, tuple(doubts))
+
+
+def _doubt(parser: Parser) -> claims.Doubt:
+    effect = parser.name("an effect").text
+    if parser.accept("fails"):
+        return claims.Doubt(effect, "fails")
+    if parser.accept("never", "answers"):
+        return claims.Doubt(effect, "never answers")
+    parser.fail(
+        "expected 'fails' or 'never answers'", f"write: even if {effect} fails, or: even if {effect} never answers"
+    )
 
 
 def _typed(form: claims.Form, resolver: Resolver) -> claims.Form:
@@ -156,8 +182,8 @@ def _typed(form: claims.Form, resolver: Resolver) -> claims.Form:
             return attrs.evolve(form, condition=condition(form.condition))
         case claims.Unchanged(trigger, expressions):
             return claims.Unchanged(condition(trigger), tuple(resolver.infer(expr)[0] for expr in expressions))
-        case claims.LeadsTo(cause, goal, fair):
-            return claims.LeadsTo(condition(cause), condition(goal), fair)
+        case claims.LeadsTo(cause, goal):
+            return attrs.evolve(form, cause=condition(cause), goal=condition(goal))
         case claims.OnlyAfter(later, earlier):
             return claims.OnlyAfter(condition(later), condition(earlier))
         case claims.AtMost(bound, counted, between):

@@ -19,7 +19,7 @@ from dsa.lang.names import Names
 from dsa.machine import Machine
 from dsa.words import closest
 
-REASONS = ("finished", "late", "invalid_state", "ambiguous", "out_of_domain", "emitted_twice")
+REASONS = ("finished", "late", "early", "invalid_state", "ambiguous", "out_of_domain", "emitted_twice")
 _PARAMETERS = "Parameters:"
 
 

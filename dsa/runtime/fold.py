@@ -43,8 +43,9 @@ class Fold:
     def __init__(self, run: "Run") -> None:
         here = run.configuration
         self.state, self.values, self.outstanding = here.state, here.values, here.outstanding
+        self.precedence = here.precedence
         self.seq, self.keys, self.specification = run.seq, run.keys, run.specification
-        self.timers, self.entered, self.taken = run.timers, run.entered, run.taken
+        self.timers, self.entered, self.taken, self.read_ms = run.timers, run.entered, run.taken, run.read_ms
         self._before, self._compiled = run, compiled_step(run.machine)
         self._steps = run.steps
         self._said: dict[str, list[ArtifactEntry | VerdictEntry]] = {}  # since the views were put together
@@ -55,7 +56,7 @@ class Fold:
         return type(before)(
             before.machine,
             before.run_id,
-            Configuration(self.state, self.values, self.outstanding),
+            Configuration(self.state, self.values, self.outstanding, self.precedence),
             ledger,
             self.seq,
             self.keys,
@@ -64,6 +65,7 @@ class Fold:
             self.timers,
             self.entered,
             self.taken,
+            self.read_ms,
         )
 
     @property
@@ -96,7 +98,7 @@ class Fold:
     def _take_event(self, event: EventEntry, entries: Sequence[Entry], position: int) -> int:
         """Fold an event with what follows from it, from a position on; give how many entries these are, 0 when it is not plainly they."""
         seq, keys, compiled = self.seq + 1, self.keys, self._compiled
-        if event.seq != seq or event.at is not None:
+        if event.seq != seq or event.at is not None or event.at_ms < self.read_ms:
             return 0
         if event.key is not None and (
             event.source is not None or event.key != keys.get(compiled.origins.get(event.event, ""))
@@ -107,7 +109,7 @@ class Fold:
             refused = RefusalEntry(moved.reason, moved.message, moved.accepted)
             if position == len(entries) or entries[position] != refused:
                 return 0
-            self.seq = seq
+            self.seq, self.read_ms = seq, event.at_ms
             return 2
         move, values = moved
         steps = self._steps
@@ -119,6 +121,7 @@ class Fold:
         if not _follows(entries, position, move, changed, accepted, place):
             return 0
         self.state, self.values, self.outstanding, self.seq = move.target, values, move.outstanding, seq
+        self.precedence, self.read_ms = move.precedence, event.at_ms
         if move.started or move.ended:
             self.keys = keys_after(move, keys, place)
         self._steps = steps

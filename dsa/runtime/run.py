@@ -41,7 +41,7 @@ from dsa.runtime.moves import (
     views_after,
 )
 from dsa.runtime.views import StepView
-from dsa.timers import ArmTimer, DropTimer, armed
+from dsa.timers import ArmTimer, DropTimer, armed, precedence_after
 from dsa.uses import SPECIFICATION
 from dsa.words import closest
 
@@ -75,7 +75,7 @@ class Run:
     `keys` gives each outstanding effect's key; `steps` holds a view per step that has an artifact or a verdict;
     `specification` is the data of the last event of that name that was taken. `timers` are the deadlines of what is armed, in milliseconds
     since 1970, in the order of arming. `entered` is the number of the event that entered the leaf, `taken` that of each event from outside
-    which was taken there since and last (`place_of`).
+    which was taken there since and last (`place_of`). `read_ms` is the last reading of the clock, in milliseconds since 1970: a later one is never before it (S11).
     """
 
     machine: Machine = attrs.field(repr=lambda machine: machine.name)
@@ -89,6 +89,7 @@ class Run:
     timers: Timers = attrs.field(factory=dict)
     entered: int = 0
     taken: Mapping[str, int] = attrs.field(factory=dict)
+    read_ms: int = 0
 
     @property
     def finished(self) -> bool:
@@ -125,15 +126,17 @@ class Run:
         """Take the row for an occurrence, or record why not; give the next run and what is to be done.
 
         `key` is the key of the effect that this answers: under another key than the outstanding one the answer is
-        late (S7); so is an event whose sender names a place `at` that is not the event's place any more. `at_ms` is when it arrived. A refused event
-        changes nothing but the ledger. Raises OccurrenceError as `step` does; then there is nothing to record.
+        late (S7); so is an event whose sender names a place `at` that is not the event's place any more. `at_ms` is when it arrived: where the clock was
+        put back, when the event before it did. A refused event changes nothing but the ledger. Raises OccurrenceError as `step` does; then there is
+        nothing to record.
         """
+        at_ms = max(at_ms, self.read_ms)
         compiled, seq, given = compiled_step(self.machine), self.seq + 1, occurrence
         outcome = self._late(given, key, at, compiled) or compiled.move(self.configuration, given)
         arrived = EventEntry(seq, given.event, given.verdicts, given.source, given.data, key, at_ms, at)
         if isinstance(outcome, Refusal):
             refused = RefusalEntry(outcome.reason, outcome.message, outcome.accepted)
-            return attrs.evolve(self, seq=seq, ledger=self.ledger.extend((arrived, refused))), ()
+            return attrs.evolve(self, seq=seq, ledger=self.ledger.extend((arrived, refused)), read_ms=at_ms), ()
         return self._moved(*outcome, arrived)
 
     def _late(self, occurrence: Occurrence, key: str | None, at: str | None, compiled: CompiledStep) -> Refusal | None:
@@ -165,7 +168,7 @@ class Run:
         moved = Run(
             self.machine,
             self.run_id,
-            Configuration(move.target, values, move.outstanding),
+            Configuration(move.target, values, move.outstanding, move.precedence),
             self.ledger.extend(entries),
             seq,
             keys_after(move, self.keys, place) if move.started or move.ended else self.keys,
@@ -173,6 +176,7 @@ class Run:
             arrived.data if arrived.event == SPECIFICATION else self.specification,
             timers_after(move, self.timers, arrived.at_ms) if move.timers else self.timers,
             *places_after(move, arrived, self.entered, self.taken),
+            arrived.at_ms,
         )
         if not (move.stopped or move.timers):
             return moved, tuple(intents)
@@ -197,10 +201,17 @@ class Run:
         """
         values = dict(zip((variable.name for variable in machine.variables), machine.initial_values, strict=True))
         carried = tuple((values | self.values)[name] for name in values)
-        configuration = attrs.evolve(self.configuration, values=carried)
-        ledger, started = self.ledger.append(change), deadlines(machine, configuration.state, change.at_ms)
+        here, ledger = self.configuration, self.ledger.append(change)
+        started = deadlines(machine, here.state, change.at_ms)
         timers = {timer: due for timer, due in self.timers.items() if timer in started}
         timers |= {timer: due for timer, due in started.items() if timer not in timers}
+        dropped = (DropTimer(*timer) for timer in self.timers if timer not in started)
+        moved: list[DropTimer | ArmTimer] = [
+            *dropped,
+            *armed(machine, (timer for timer in started if timer not in self.timers)),
+        ]
+        precedence = precedence_after(machine, here.precedence, moved, here.state)
+        configuration = attrs.evolve(here, values=carried, precedence=precedence)
         return attrs.evolve(self, machine=machine, configuration=configuration, ledger=ledger, timers=timers)
 
 
@@ -218,7 +229,7 @@ def begin(
     """
     first = MachineEntry(run_id, machine.name, digest, machine.constants, started or {}, at_ms)
     here = start(machine)
-    run = Run(machine, run_id, here, Ledger((first,)), timers=deadlines(machine, here.state, at_ms))
+    run = Run(machine, run_id, here, Ledger((first,)), timers=deadlines(machine, here.state, at_ms), read_ms=at_ms)
     return run, armed(machine, machine.armed(here.state))
 
 

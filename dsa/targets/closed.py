@@ -18,6 +18,7 @@ from dsa.meaning import Occurrence
 from dsa.simplify import FALSE, all_of, compared, negated
 from dsa.system import Command, Location, Promise, System, closed_system
 from dsa.targets.spelling import ExportError
+from dsa.timers import Precedence
 from dsa.trace import show_values
 
 #: The whole numbers that the model checkers compute with: 32 bits, with a sign.
@@ -75,9 +76,17 @@ class Closed:
         return show_values(self.machine.constants.items()) or "a machine without parameters"
 
     def label(self, place: int) -> str:
-        """Name a location: its state and what is outstanding."""
+        """Name a location: its state, what is outstanding, and the number of the order that its timers come in, if there is one."""
         here = self.locations[place]
-        return " ".join([here.state, *(f"waits {effect}" for effect in sorted(here.outstanding))])
+        waits = (f"waits {effect}" for effect in sorted(here.outstanding))
+        order = [f"order {self._orders[here.precedence]}"] if here.precedence else []
+        return " ".join([here.state, *waits, *order])
+
+    @cached_property
+    def _orders(self) -> dict[Precedence, int]:
+        """The orders of timers (S11), numbered from 1."""
+        found = dict.fromkeys(here.precedence for here in self.locations if here.precedence)
+        return {precedence: number for number, precedence in enumerate(found, 1)}
 
     def inside(self, state: str) -> tuple[int, ...]:
         """Give the locations whose leaf is the state or lies inside it."""

@@ -41,7 +41,7 @@ def prism_unsaid(machine: Machine) -> tuple[str, ...]:
 
 def _unsaid(form: Form) -> str:
     match form:
-        case Always(p) | Never(p) | Possible(p) | Probability(p, _):
+        case Always(p) | Never(p) | Possible(p) | Probability(p):
             return "it speaks of what happens at a step; export to promela" if happens(p) else ""
         case Expected(Name(_, "effect"), _):
             return ""
@@ -279,8 +279,8 @@ class _Model:
                 return f"P{'' if is_chain else 'max'}=? [ F {self.write(p)} ] is 0"
             case Possible(p):
                 return f"P{'' if is_chain else 'max'}=? [ F {self.write(p)} ] is more than 0"
-            case Probability(p, least):
-                return f"P>={show_number(least)} [ F {self.write(p)} ]"
+            case Probability(p, bound):
+                return f"P{form.sign}{show_number(bound)} [ F {self.write(p)} ]"
             case Expected(Name(name, "effect"), most):
                 return f'R{{"{self._spelling.give("effect_", name)}"}}<={show_number(most)} [ C ]'
             case _:

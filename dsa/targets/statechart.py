@@ -25,6 +25,7 @@ from dsa.declarations import OUTSIDE, STAY, Assign, Cancel, Emit, Transition
 from dsa.errors import OccurrenceError
 from dsa.expr import Environment, Value, evaluate, holds, show_value
 from dsa.machine import Machine, environment, read_guards
+from dsa.timers import Precedence, duration_ms, sources_left
 
 if TYPE_CHECKING:
     from statemachine import StateChart
@@ -97,7 +98,7 @@ def _transitions(
     definitions = []
     for row in rows:
         entered = leaf if row.target == STAY else machine.entered(row.target)
-        code = _RowCode(machine, row, rows, entered)
+        code = _RowCode(machine, row, rows, leaf, entered)
         target = None if row.target == STAY else names[entered]
         definitions.append({"target": target, "validators": code.admit, "cond": code.enabled, "on": code.take})
     return definitions
@@ -105,7 +106,7 @@ def _transitions(
 
 @attrs.define(eq=False)
 class Memory:
-    """What an instance of the class remembers: python-statemachine's state id, the values, what is outstanding.
+    """What an instance of the class remembers: python-statemachine's state id, the values, what is outstanding, the order of timers.
 
     `row`, `effects` and `cancelled` are those of the last row taken.
     """
@@ -113,6 +114,7 @@ class Memory:
     values: tuple[Value, ...]
     outstanding: frozenset[str]
     state: str | None = None
+    precedence: Precedence = frozenset()
     row: Transition | None = None
     effects: tuple[str, ...] = ()
     cancelled: tuple[str, ...] = ()
@@ -133,12 +135,15 @@ class _RowCode:
     machine: Machine
     row: Transition
     rows: tuple[Transition, ...]
+    leaf: str
     entered: str
 
     def admit(self, model: Memory, occurrence: meaning.Occurrence) -> None:
         """Refuse what is late, then what has other verdicts than these rows read (S4)."""
         if why := _late(self.machine, model, occurrence):
             raise RowRefusedError("late", why)
+        if why := meaning.early(model.precedence, occurrence.source, occurrence.event):
+            raise RowRefusedError("early", why)
         needed, given = read_guards(self.rows), tuple(guard for guard, _ in occurrence.verdicts)
         if needed != given:
             raise OccurrenceError(
@@ -159,6 +164,7 @@ class _RowCode:
         values = self._updated(model.values, known)
         outstanding, cancelled = self._waiting(model.outstanding)
         model.values, model.outstanding, model.row = values, outstanding, self.row
+        model.precedence = self._ordered(model.precedence)
         model.effects = tuple(item.effect for item in self.row.effects if isinstance(item, Emit))
         model.cancelled = cancelled
 
@@ -177,6 +183,14 @@ class _RowCode:
         if self.entered in self.machine.final_states:
             now, dropped = [], dropped + [effect for effect in now if effect in before]
         return frozenset(now), tuple(sorted(set(dropped)))
+
+    def _ordered(self, before: Precedence) -> Precedence:
+        """Give the order of timers after the row: S11 written once more, as a second engine's."""
+        old, new = set(self.machine.armed(self.leaf)), set(self.machine.armed(self.entered))
+        left = set[str]() if self.row.target == STAY else sources_left(self.machine, self.leaf, self.entered)
+        lasting = {timer for timer in old & new if timer[0] not in left and timer != (self.row.source, self.row.event)}
+        pairs = ((u, t) for t in new for u in new if duration_ms(self.machine, u) < duration_ms(self.machine, t))
+        return frozenset((u, t) for u, t in pairs if t not in lasting or (u in lasting and (u, t) in before))
 
     def _known(self, model: Memory, occurrence: meaning.Occurrence) -> Environment:
         return {**environment(self.machine, model.values), **dict(occurrence.verdicts)}
@@ -233,14 +247,15 @@ class StatechartRun:
 
     def _place(self, configuration: meaning.Configuration) -> None:
         state_id = self._id_of_state[configuration.state]
-        self._memory = Memory(configuration.values, configuration.outstanding, state_id)
+        self._memory = Memory(configuration.values, configuration.outstanding, state_id, configuration.precedence)
         self._chart = self._class(model=self._memory)
 
     @property
     def configuration(self) -> meaning.Configuration:
         """Where the run is; may be set to any configuration of the machine."""
         state = self._state_of_id[self._chart.current_state_value]
-        return meaning.Configuration(state, self._memory.values, self._memory.outstanding)
+        here = self._memory
+        return meaning.Configuration(state, here.values, here.outstanding, here.precedence)
 
     @configuration.setter
     def configuration(self, configuration: meaning.Configuration) -> None:
@@ -248,6 +263,7 @@ class StatechartRun:
             self._place(configuration)
             return
         self._memory.values, self._memory.outstanding = configuration.values, configuration.outstanding
+        self._memory.precedence = configuration.precedence
         self._chart.current_state_value = self._id_of_state[configuration.state]
 
     def send(self, occurrence: meaning.Occurrence) -> meaning.Taken | meaning.Refusal:

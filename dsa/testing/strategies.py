@@ -19,6 +19,7 @@ from dsa.machine import Machine, read_guards
 from dsa.meaning import Configuration, Occurrence
 from dsa.testing.declared import Skeleton, skeletons, values_in
 from dsa.testing.expressions import Vocabulary, chosen, condition, label, number, one_in
+from dsa.timers import Timer, precedence_at_start
 
 CASES = (
     Case("add(2, 3)", "5"),
@@ -57,16 +58,14 @@ def claim(draw: st.DrawFn, skeleton: Skeleton) -> claims.Property:
         case 4:
             return claims.Property(claims.OnlyAfter(p, q))
         case 5:
-            return claims.Property(claims.Probability(p, chosen(draw, (0.01, 0.5, 0.99, 1.0))))
+            return claims.Property(claims.Probability(p, chosen(draw, (0.01, 0.5, 0.99, 1.0)), draw(st.booleans())))
         case 6:
             return claims.Property(claims.Expected(label(draw, moments), chosen(draw, (0.5, 2.0, 12.25))))
         case 7:
             lasting = (condition(draw, skeleton.vocabulary), number(draw, skeleton.vocabulary))
             return claims.Property(claims.Unchanged(p, lasting[: draw(st.integers(1, 2))]))
         case 8:
-            machine = skeleton.machine
-            names = [event.name for event in machine.events] + [effect.name for effect in machine.effects]
-            return claims.Property(claims.LeadsTo(p, q, tuple(name for name in names if one_in(draw, 5))))
+            return claims.Property(leads_to(draw, skeleton.machine, p, q))
         case _:
             limits = Vocabulary(numbers=tuple(name for name in skeleton.vocabulary.numbers if name.kind == "parameter"))
             bound, counted = number(draw, limits), label(draw, moments)
@@ -76,6 +75,21 @@ def claim(draw: st.DrawFn, skeleton: Skeleton) -> claims.Property:
 _CONDITIONS: dict[int, Callable[[Expr], claims.Form]] = {
     0: claims.Always, 1: claims.Never, 2: claims.Possible, 3: claims.EverywherePossible,
 }  # fmt: skip
+
+
+def leads_to(draw: st.DrawFn, machine: Machine, cause: Expr, goal: Expr) -> claims.LeadsTo:
+    """Draw the fairness that a `leads to` assumes, and what it does without."""
+    names = [event.name for event in machine.events] + [effect.name for effect in machine.effects]
+    names += [f"{guard.name}.{outcome}" for guard in machine.guards for outcome in guard.outcomes if one_in(draw, 3)]
+    fair = tuple(name for name in names if one_in(draw, 5))
+    doubts = tuple(
+        claims.Doubt(
+            effect.name, "never answers" if effect.name in machine.answers and draw(st.booleans()) else "fails"
+        )
+        for effect in machine.effects
+        if one_in(draw, 5)
+    )
+    return claims.LeadsTo(cause, goal, fair, bool(fair) and one_in(draw, 3), doubts)
 
 
 def scenario(draw: st.DrawFn, machine: Machine, name: str) -> claims.Scenario:
@@ -140,7 +154,7 @@ def machines(draw: st.DrawFn, *, claims: bool = True) -> Machine:
 def drawn_row(draw: st.DrawFn, skeleton: Skeleton) -> Transition:
     """Draw a row of a machine, well typed and otherwise anything."""
     machine = skeleton.machine
-    event = chosen(draw, [*machine.event_named, "after 30s", "after 250ms"])
+    event = chosen(draw, [*machine.event_named, "after 30s", "after 250ms", "after 2m"])
     sources = [state.name for state in machine.states if state.kind != "final"]
     judged = tuple((guard.name, said) for guard in machine.guards if event in guard.judges for said in guard.outcomes)
     row = Transition(
@@ -157,11 +171,17 @@ def drawn_row(draw: st.DrawFn, skeleton: Skeleton) -> Transition:
 
 
 def configurations(machine: Machine) -> st.SearchStrategy[Configuration]:
-    """Draw any configuration: any leaf, any value of each domain, any of the effects that have answers outstanding."""
+    """Draw any configuration: any leaf, any value of each domain, any of the effects that have answers outstanding, any order of its timers."""
     values = st.tuples(*(values_in(machine.values_of[variable.name]) for variable in machine.variables))
     answered = sorted(machine.answers)
     outstanding = st.frozensets(st.sampled_from(answered)) if answered else st.just(frozenset[str]())
-    return st.builds(Configuration, st.sampled_from(machine.leaves), values, outstanding)
+
+    def at(leaf: str) -> st.SearchStrategy[Configuration]:
+        pairs = sorted(precedence_at_start(machine, leaf))
+        precedence = st.frozensets(st.sampled_from(pairs)) if pairs else st.just(frozenset[tuple[Timer, Timer]]())
+        return st.builds(Configuration, st.just(leaf), values, outstanding, precedence)
+
+    return st.sampled_from(machine.leaves).flatmap(at)
 
 
 def occurrences(

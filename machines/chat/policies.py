@@ -88,7 +88,8 @@ def _after(machine: Machine, here: Configuration, given: Occurrence) -> tuple[se
     if isinstance(outcome, Refusal):
         return None
     move, values = outcome
-    return {effect for _, effect, _ in move.started}, Configuration(move.target, values, move.outstanding)
+    after = Configuration(move.target, values, move.outstanding, move.precedence)
+    return {effect for _, effect, _ in move.started}, after
 
 
 @answering("asked", "answered", "cut_off", reads={"message": message_brought})

@@ -32,7 +32,8 @@ def as_step_says(compiled, configuration, occurrence):
     if isinstance(outcome, Refusal):
         return outcome
     move, values = outcome
-    return Taken(Configuration(move.target, values, move.outstanding), move.row, move.effects, move.cancelled)
+    after = Configuration(move.target, values, move.outstanding, move.precedence)
+    return Taken(after, move.row, move.effects, move.cancelled)
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
@@ -91,4 +92,4 @@ def test_random_machines_meet_every_reason_of_refusal():
             met.add(answer.reason if isinstance(answer, Refusal) else "taken")
 
     search()
-    assert met == {"taken", "finished", "late", "invalid_state", "ambiguous", "out_of_domain", "emitted_twice"}
+    assert met == {"taken", "finished", "late", "early", "invalid_state", "ambiguous", "out_of_domain", "emitted_twice"}

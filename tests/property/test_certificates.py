@@ -67,7 +67,8 @@ def told(machine: Machine, here: Configuration) -> str:
         f"{variable.name}={number[value] if isinstance(value, str) else int(value)}"
         for variable, value in zip(machine.variables, here.values, strict=True)
     )
-    return " ".join([here.state, *sorted(here.outstanding), *values])
+    waits = sorted(f"{' '.join(timer)}>{' '.join(first)}" for first, timer in here.precedence)
+    return " ".join([here.state, *sorted(here.outstanding), *waits, *values])
 
 
 def accepts(text: str, claim: dict, *, is_true: bool) -> None:

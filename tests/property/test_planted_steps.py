@@ -148,11 +148,13 @@ FAULTS = {
     "the reference is asked about the first values": (
         "CompiledStep._refused", "place.state, place.values", "place.state, start(self.machine).values"),
     "verdicts are not in what is remembered": (
-        "CompiledStep.step", "occurrence.verdicts, configuration.values", "configuration.values"),
+        "CompiledStep.step", "occurrence.verdicts, here)", "here)"),
     "values are not in what is remembered": (
-        "CompiledStep.step", "occurrence.verdicts, configuration.values", "occurrence.verdicts"),
+        "CompiledStep.step", "here = configuration.values, ", "here = "),
     "what is outstanding is not in what is remembered": (
-        "CompiledStep.step", "configuration.values, configuration.outstanding)", "configuration.values)"),
+        "CompiledStep.step", "configuration.outstanding, configuration.precedence", "configuration.precedence"),
+    "the order of timers is not in what is remembered": (
+        "CompiledStep.step", "configuration.outstanding, configuration.precedence", "configuration.outstanding"),
     "the state is not in what is remembered": ("CompiledStep.step", "key = (state, event", "key = (event"),
     "the source stays": ("CompiledStep.step", "Configuration(move.target", "Configuration(move.source"),
     "nothing is cancelled": ("CompiledStep.step", "move.cancelled)", "())"),
@@ -171,7 +173,13 @@ FAULTS = {
     "no effect is asked for": ("_move", "effects=effects", "effects=()"),
     "effects in another order": ("_move", "effects=effects", "effects=effects[::-1]"),
     "no effect begins": ("_move", "started=_started(machine, effects, after)", "started=()"),
-    "timers stay": ("_move", "timers=timers_after(machine, before, row, target)", "timers=()"),
+    "timers stay": ("_move", "timers=timers,", "timers=(),"),
+    "the order of timers stays": (
+        "_move", "precedence_after(machine, here.precedence, timers, target)", "here.precedence"),
+    "orders of timers are mixed up": (
+        "_Writer._take", "{moves.key}", "{moves.key.replace('c.precedence', 'frozenset()')}"),
+    "a timer may fire early": (
+        "_Writer._body", "if any(then == {timer} for _, then in c.precedence): return None", "pass"),
     "timers start again": ("timers_after", "if source not in kept]", "]"),
     "rmax has no effect": ("_Writer._renamed", "self._value(self._machine.constants[name])", "'1000'"),
 }  # fmt: skip
@@ -197,6 +205,7 @@ NESTED = """# nested
 | ----- | ------- |
 | go    | outside |
 | again | outside |
+| stay  | outside |
 | found | search  |
 
 ## States
@@ -214,6 +223,7 @@ NESTED = """# nested
 | idle     | go       |         | busy     |
 | busy     | again    | search  | busy.two |
 | busy     | found    |         | done     |
+| busy     | stay     |         | =        |
 | busy     | after 1m |         | done     |
 | busy.one | after 1s |         | busy.two |
 """

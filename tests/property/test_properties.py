@@ -77,12 +77,10 @@ def restless_machines(draw: st.DrawFn) -> Machine:
     rows = tuple(strategies.drawn_row(draw, skeleton) for _ in range(draw(st.integers(6, 20))))
     rows = tuple(attrs.evolve(row, condition=TRUE) if one_in(draw, 2) else row for row in rows)
     machine = attrs.evolve(skeleton.machine, transitions=rows)
-    named = [event.name for event in machine.events] + [effect.name for effect in machine.effects]
     moments = skeleton.moments()
 
     def claim() -> Property:
-        fair = tuple(name for name in named if one_in(draw, 3))
-        return Property(LeadsTo(label(draw, moments), label(draw, moments), fair))
+        return Property(strategies.leads_to(draw, machine, label(draw, moments), label(draw, moments)))
 
     return attrs.evolve(machine, properties=tuple(claim() for _ in range(8)))
 

@@ -43,7 +43,7 @@ def test_commands_are_what_step_takes_and_faults_what_it_refuses(machine: Machin
                 evaluate(command.after[v.name], known) if v.name in command.after else known[v.name]
                 for v in machine.variables
             )
-            there = Configuration(target.state, values, target.outstanding)
+            there = Configuration(target.state, values, target.outstanding, target.precedence)
             assert (command.occurrence, command.row, command.effects, there) in taken
         assert len(commands) == len(taken)
         faults = {(f.occurrence, f.reason) for f in system.faults if f.location == place and holds(f.condition, known)}

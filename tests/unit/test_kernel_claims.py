@@ -231,9 +231,11 @@ def test_the_rows_are_what_the_compiled_step_does_at_every_configuration():
 def test_the_table_has_everything_once():
     """Events from outside, answers of both effects with failures, the timer; in each leaf, whatever the names in the rows hold."""
     claim = Claim(far(*FAR_ROWS), STEPS)
-    entries = [(leaf, sorted(out), known, happened) for (leaf, out, known), happened, _ in claim.table()]
+    entries = [
+        (leaf, sorted(out), known, sorted(order), happened) for (leaf, out, known, order), happened, _ in claim.table()
+    ]
     assert all(entry not in entries[:place] for place, entry in enumerate(entries))
-    assert {(leaf, happened[0]) for leaf, _, _, happened in entries} == set(
+    assert {(leaf, happened[0]) for leaf, _, _, _, happened in entries} == set(
         product(("a", "b.c", "b.d", "e"), ("go", "done", "other", "work.failed", "rest.failed", "b.d after 1s"))
     )
     taken = {(leaf, happened[0]) for (leaf, *_), happened, after in claim.table() if after is not None}

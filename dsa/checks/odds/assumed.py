@@ -52,6 +52,11 @@ class Odds:
             longest -= 1
         return longest
 
+    @property
+    def is_memoryless(self) -> bool:
+        """Whether one number is given for all retries: however often the guard has failed, the odds are the same."""
+        return len(self.passed) == len(self.fatal) == 1
+
     def at(self, retry: int) -> dict[Outcome, float]:
         """Give the odds of each verdict at a retry number."""
         passed, fatal = (numbers[min(retry, len(numbers) - 1)] for numbers in (self.passed, self.fatal))

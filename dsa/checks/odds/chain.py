@@ -47,6 +47,10 @@ class Says(Protocol):
     def memory(self) -> int:
         """How many retry numbers are told apart."""
 
+    @property
+    def is_memoryless(self) -> bool:
+        """Whether it is said that the odds never change, however often the guard has failed before."""
+
     def corners(self, retry: int) -> Sequence[Mapping[Outcome, float]]:
         """Give the odds; several when all that is known is that the truth lies between them."""
 

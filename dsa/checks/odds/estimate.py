@@ -57,6 +57,7 @@ class Within:
     passed: tuple[float, float]
     fatal: tuple[float, float]
     memory: int = 1
+    is_memoryless: bool = False
 
     def corners(self, retry: int) -> tuple[dict[Outcome, float], ...]:  # noqa: ARG002  (the same for every retry)
         """Give the corners of the odds that the bounds allow, each of which adds up to 1."""

@@ -30,7 +30,7 @@ _CHOSEN = ", as somebody chooses"
 
 
 def judge(machine: Machine, form: Form, limits: Limits | None = None) -> Judgement:
-    """Judge `P with probability >= x` or `expected E <= x` at the machine's parameter values.
+    """Judge `P with probability >= x` (or `<= x`) or `expected E <= x` at the machine's parameter values.
 
     The reason has the number, or what is missing; with a limit met the verdict is UNKNOWN. The assumptions are those that a number
     rests on.
@@ -49,12 +49,14 @@ def judge(machine: Machine, form: Form, limits: Limits | None = None) -> Judgeme
 def judged(asked: Question, form: Probability | Expected) -> Judgement:
     """Judge a form where odds are assumed that the document does not have."""
     chain = asked.chain()
-    unknown = obstacles(chain)
+    unknown = obstacles(chain, asked.world)
     if chain.missing or not chain.complete or chain.system.left_out:
         return "UNKNOWN", "; ".join(unknown), ()
     if isinstance(form, Probability):
         found = reached(chain, form.condition)
-        good, worst = found.low >= form.at_least - _ROUNDING, found.low
+        good, worst = found.low >= form.bound - _ROUNDING, found.low
+        if form.is_ceiling:
+            good, worst = found.high <= form.bound + _ROUNDING, found.high
         words = f"the probability is {_shown(found)}" + ("" if found.is_exact else f", at worst {worst:.10g}")
     else:
         found = counted(chain, form.counted)
@@ -66,7 +68,10 @@ def judged(asked: Question, form: Probability | Expected) -> Judgement:
             words += f"{_CHOSEN}, at worst {worst:.10g}"
     if unknown:
         return "UNKNOWN", "; ".join((*unknown, f"if so, {words}")), asked.assumptions
-    if not good and isinstance(form, Probability) and (places := _waiting(chain)):
+    places = _waiting(chain) if not good and isinstance(form, Probability) else []
+    if not good and not found.is_exact and not places:
+        words += "; `dsa odds` takes odds of what somebody chooses, with --event"
+    if places:
         words += f"; nobody answers in {', '.join(places)}: `dsa odds` takes odds of what comes there, with --event"
     return ("HOLDS" if good else "VIOLATED"), words, asked.assumptions
 

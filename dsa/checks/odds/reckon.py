@@ -179,6 +179,11 @@ def _success(machine: Machine, name: str | None) -> tuple[str, ...]:
 
 def _assumptions(machine: Machine, world: World) -> tuple[str, ...]:
     found = ["each verdict is independent of everything before it but its guard's retry number"]
+    memoryless = [
+        guard for guard, says in world.guards.items() if says.is_memoryless and machine.guard_named[guard].judges
+    ]
+    if memoryless:
+        found.append(f"however often it has failed, the odds of {', '.join(memoryless)} are the same")
     if machine.answers and not any(f"{effect}.failed" in world.events for effect in machine.answers):
         found.append("every effect is answered: none fails")
     if any(row.is_timer for row in machine.transitions):
@@ -220,7 +225,7 @@ def _reckoned(asked: Question, chain: Chain) -> Reckoning:
     gains = [_counting(chain, {effect: 1.0}) for effect in emitted]
     priced = _counting(chain, dict(prices))
     worsts = worst(chain, [*gains, priced]) if chain.complete else [inf] * (len(gains) + 1)
-    unknown = (*obstacles(chain), *_unused(chain), *_no_success(asked))
+    unknown = (*obstacles(chain, asked.world), *_unused(chain), *_no_success(asked))
     known = chain.complete and not chain.missing and not chain.system.left_out
     solve = Averages(chain) if known else None
     counts = [solve.of(gain) if solve else Bounds(0.0, inf) for gain in gains]
@@ -260,7 +265,7 @@ def _ends(chain: Chain, solve: Averages | None, success: tuple[str, ...]) -> tup
     return tuple((end, solve.ending(end.__eq__) if solve else Bounds(0.0, 1.0)) for end in found)
 
 
-def obstacles(chain: Chain) -> tuple[str, ...]:
+def obstacles(chain: Chain, world: World) -> tuple[str, ...]:
     """Say in sentences what stands in the way of knowing the odds, or on what they rest that nobody knows."""
     found = [f"too much to lay out: {what}" for what in chain.system.left_out]
     if not chain.complete:
@@ -271,15 +276,25 @@ def obstacles(chain: Chain) -> tuple[str, ...]:
     ]
     for end in sorted({end for end in chain.ends.values() if end.kind == "refused"}, key=lambda end: end.state):
         found.append(f"the table refuses what can come in {end.state}; `dsa check` says what")
-    if chain.complete and (again := unlimited(chain)):
+    if chain.complete and (again := _unlimited(chain, world)):
         rows = {chain.system.machine.transitions[chain.system.commands[index].row] for index in again}
         lines = sorted({row.span.line for row in rows if row.span})
         where = f" ({'line' if len(lines) == 1 else 'lines'} {', '.join(map(str, lines))})" if lines else ""
         found.append(
-            f"retries are unlimited{where}: no run is bounded, and the numbers may be used only if every retry has the same odds,"
-            " however many failed before it; count the retries and bound them"
+            f"retries are unlimited{where}: no run is bounded, and odds that change with the retry number say nothing of those that follow the last one;"
+            " count the retries and bound them, or give one number for all"
         )
     return tuple(found)
+
+
+def _unlimited(chain: Chain, world: World) -> frozenset[int]:
+    """Give the commands of retries without limit, but for those of guards that are said to be memoryless: there the numbers are exact."""
+
+    def is_known(index: int) -> bool:
+        said = chain.system.commands[index].occurrence.verdicts
+        return all(guard in world.guards and world.guards[guard].is_memoryless for guard, _ in said)
+
+    return frozenset(index for index in unlimited(chain) if not is_known(index))
 
 
 def _unused(chain: Chain) -> tuple[str, ...]:

@@ -218,7 +218,7 @@ class _Search:
             at = f"at {self._what.name} = {value}: "
             if chain.numbers and not chain.complete:
                 raise TooLargeError(at + chain.stopped)
-            faults = obstacles(chain)
+            faults = obstacles(chain, self._asked.world)
             self._known[value] = at + "; ".join(faults) if faults else self._asked.success_of(chain)
         return self._known[value]
 

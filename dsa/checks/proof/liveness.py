@@ -9,6 +9,8 @@ when nothing comes from outside (one that polls by a timer goes on for ever), so
 
 from collections.abc import Iterable, Sequence
 
+import attrs
+
 from dsa.checks.evidence import Fair, Ranked
 from dsa.checks.observers import NOW, WAITING, Observed
 from dsa.checks.proof.induction import Lemmas, Needs, Region, Slicer, before, whole
@@ -30,7 +32,8 @@ class Owing:
     """An attempt to prove that nothing is owed for ever."""
 
     def __init__(self, session: Session, form: LeadsTo, found: Observed) -> None:
-        self._session, self._fair, self._system = session, form.fair, found.system
+        self._session, self._fair = session, form.fair
+        self._system = attrs.evolve(found.system, silent=form.doubted("never answers"))
         session.logic.learn(found.system)
         guessed = session.guesses(self._system, session.samples(Sampler(self._system)), (WAITING,))
         region = whole(self._system)

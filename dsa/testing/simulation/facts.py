@@ -69,6 +69,8 @@ class Facts:
         self.entries: list[Entry] = []
         self.being_written: tuple[Entry, ...] = ()
         self._written_s, self.written_ms = time.now_s, time.wall_ms()
+        #: The last reading of the clock that an entry has: no later one is before it (S11).
+        self.read_ms = 0
         self.epoch = 0
         self.configuration = start(self.machine)
         self.seq = 0
@@ -146,6 +148,7 @@ class Facts:
         elif type(entry) is DecidedEntry:
             self._settle(entry.key, entry.handling)
         elif type(entry) is MachineEntry:
+            self.read_ms = entry.at_ms
             self._arm((), tuple(self.due_s), entry.at_ms)
         if self.expected and type(self.expected[0]) is type(entry):
             self.expected.popleft()
@@ -157,7 +160,7 @@ class Facts:
 
     def _happen(self, event: EventEntry) -> None:
         """Take an event: note what must stand behind it."""
-        self.seq = event.seq
+        self.seq, self.read_ms = event.seq, event.at_ms
         self.fed[event.event] += event.key is None
         outcome = self.outcome_of(event)
         if event.key is None:

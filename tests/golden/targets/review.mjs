@@ -80,8 +80,8 @@ export const machine = createMachine({
         review_waiting: {
           id: 'review_waiting',
           tags: ['review.waiting'],
-          entry: [raise({ type: 'after 2d of review.waiting' }, { id: 'after 2d of review.waiting', delay: 172800000 })],
-          exit: [cancel('after 2d of review.waiting')],
+          entry: [raise({ type: 'after 20s of review.waiting' }, { id: 'after 20s of review.waiting', delay: 20000 })],
+          exit: [cancel('after 20s of review.waiting')],
           on: {
             draft: [
               // line 52: * | draft | =
@@ -103,8 +103,8 @@ export const machine = createMachine({
               // line 53: * | shutdown | closed
               { target: '#closed', actions: [assign(({ context: c }) => ({ waiting: { ...c.waiting, write_draft: false, run_checks: false } })), { type: 'cancel', params: { effect: null } }] },
             ],
-            'after 2d of review.waiting': [
-              // line 51: review.waiting | after 2d | closed
+            'after 20s of review.waiting': [
+              // line 51: review.waiting | after 20s | closed
               { target: '#closed', actions: [assign(({ context: c }) => ({ waiting: { ...c.waiting, write_draft: false, run_checks: false } })), { type: 'cancel', params: { effect: null } }, { type: 'archive' }] },
             ],
             'after 30s of review': [

@@ -7,9 +7,10 @@
 #define at_review_drafting_waits_write_draft 1
 #define at_closed 2
 #define at_review_checking_waits_run_checks 3
-#define at_review_waiting_waits_write_draft 4
+#define at_review_waiting_waits_write_draft_order_1 4
 #define at_review_done 5
 #define at_review_waiting 6
+#define at_review_waiting_order_1 7
 
 byte at = at_idle;
 bool v_approved = false;
@@ -31,7 +32,7 @@ end:
   /* 5. line 44: review.drafting | draft | review.checking */
   :: d_step { at == at_review_drafting_waits_write_draft -> at = at_review_checking_waits_run_checks }
   /* 6. line 42: review | after 30s | review.waiting */
-  :: d_step { at == at_review_drafting_waits_write_draft -> at = at_review_waiting_waits_write_draft }
+  :: d_step { at == at_review_drafting_waits_write_draft -> at = at_review_waiting_waits_write_draft_order_1 }
   /* 7. line 43: review | withdrawn | closed */
   :: d_step { at == at_review_checking_waits_run_checks -> v_approved = false; at = at_closed }
   /* 8. line 53: * | shutdown | closed */
@@ -45,34 +46,42 @@ end:
   /* 12. line 47: review.checking | checked | closed (g.fatal) */
   :: d_step { at == at_review_checking_waits_run_checks -> at = at_closed }
   /* 13. line 42: review | after 30s | review.waiting */
-  :: d_step { at == at_review_checking_waits_run_checks -> at = at_review_waiting }
+  :: d_step { at == at_review_checking_waits_run_checks -> at = at_review_waiting_order_1 }
   /* 14. line 49: review.waiting | nudged | = */
-  :: d_step { at == at_review_waiting_waits_write_draft -> v_rounds = 0; at = at_review_waiting_waits_write_draft }
+  :: d_step { at == at_review_waiting_waits_write_draft_order_1 -> v_rounds = 0; at = at_review_waiting_waits_write_draft_order_1 }
   /* 15. line 50: review.waiting | resumed | review.drafting */
-  :: d_step { at == at_review_waiting_waits_write_draft -> at = at_review_drafting_waits_write_draft }
+  :: d_step { at == at_review_waiting_waits_write_draft_order_1 -> at = at_review_drafting_waits_write_draft }
   /* 16. line 43: review | withdrawn | closed */
-  :: d_step { at == at_review_waiting_waits_write_draft -> v_approved = false; at = at_closed }
+  :: d_step { at == at_review_waiting_waits_write_draft_order_1 -> v_approved = false; at = at_closed }
   /* 17. line 53: * | shutdown | closed */
-  :: d_step { at == at_review_waiting_waits_write_draft -> at = at_closed }
+  :: d_step { at == at_review_waiting_waits_write_draft_order_1 -> at = at_closed }
   /* 18. line 52: * | draft | = */
-  :: d_step { at == at_review_waiting_waits_write_draft -> at = at_review_waiting }
-  /* 19. line 51: review.waiting | after 2d | closed */
-  :: d_step { at == at_review_waiting_waits_write_draft -> at = at_closed }
-  /* 20. line 42: review | after 30s | review.waiting */
-  :: d_step { at == at_review_waiting_waits_write_draft -> at = at_review_waiting_waits_write_draft }
-  /* 21. line 49: review.waiting | nudged | = */
+  :: d_step { at == at_review_waiting_waits_write_draft_order_1 -> at = at_review_waiting_order_1 }
+  /* 19. line 51: review.waiting | after 20s | closed */
+  :: d_step { at == at_review_waiting_waits_write_draft_order_1 -> at = at_closed }
+  /* 20. line 49: review.waiting | nudged | = */
   :: d_step { at == at_review_waiting -> v_rounds = 0; at = at_review_waiting }
-  /* 22. line 50: review.waiting | resumed | review.drafting */
+  /* 21. line 50: review.waiting | resumed | review.drafting */
   :: d_step { at == at_review_waiting -> at = at_review_drafting_waits_write_draft }
-  /* 23. line 43: review | withdrawn | closed */
+  /* 22. line 43: review | withdrawn | closed */
   :: d_step { at == at_review_waiting -> v_approved = false; at = at_closed }
-  /* 24. line 53: * | shutdown | closed */
+  /* 23. line 53: * | shutdown | closed */
   :: d_step { at == at_review_waiting -> at = at_closed }
-  /* 25. line 51: review.waiting | after 2d | closed */
+  /* 24. line 51: review.waiting | after 20s | closed */
   :: d_step { at == at_review_waiting -> at = at_closed }
-  /* 26. line 42: review | after 30s | review.waiting */
-  :: d_step { at == at_review_waiting -> at = at_review_waiting }
+  /* 25. line 42: review | after 30s | review.waiting */
+  :: d_step { at == at_review_waiting -> at = at_review_waiting_order_1 }
+  /* 26. line 49: review.waiting | nudged | = */
+  :: d_step { at == at_review_waiting_order_1 -> v_rounds = 0; at = at_review_waiting_order_1 }
+  /* 27. line 50: review.waiting | resumed | review.drafting */
+  :: d_step { at == at_review_waiting_order_1 -> at = at_review_drafting_waits_write_draft }
+  /* 28. line 43: review | withdrawn | closed */
+  :: d_step { at == at_review_waiting_order_1 -> v_approved = false; at = at_closed }
+  /* 29. line 53: * | shutdown | closed */
+  :: d_step { at == at_review_waiting_order_1 -> at = at_closed }
+  /* 30. line 51: review.waiting | after 20s | closed */
+  :: d_step { at == at_review_waiting_order_1 -> at = at_closed }
   /* Never taken: SPIN leaves variables that nothing reads out of its states. */
-  :: d_step { at == 7 && v_approved + v_rounds == 0 -> skip }
+  :: d_step { at == 8 && v_approved + v_rounds == 0 -> skip }
   od
 }

@@ -44,7 +44,7 @@ Step5 ==
 \* line 42: review | after 30s | review.waiting
 Step6 ==
   /\ at = "review.drafting waits write_draft"
-  /\ at' = "review.waiting waits write_draft"
+  /\ at' = "review.waiting waits write_draft order 1"
   /\ UNCHANGED <<v_approved, v_rounds>>
 
 \* line 43: review | withdrawn | closed
@@ -92,89 +92,115 @@ Step12 ==
 \* line 42: review | after 30s | review.waiting
 Step13 ==
   /\ at = "review.checking waits run_checks"
-  /\ at' = "review.waiting"
+  /\ at' = "review.waiting order 1"
   /\ UNCHANGED <<v_approved, v_rounds>>
 
 \* line 49: review.waiting | nudged | =
 Step14 ==
-  /\ at = "review.waiting waits write_draft"
-  /\ at' = "review.waiting waits write_draft"
+  /\ at = "review.waiting waits write_draft order 1"
+  /\ at' = "review.waiting waits write_draft order 1"
   /\ v_rounds' = 0
   /\ UNCHANGED <<v_approved>>
 
 \* line 50: review.waiting | resumed | review.drafting
 Step15 ==
-  /\ at = "review.waiting waits write_draft"
+  /\ at = "review.waiting waits write_draft order 1"
   /\ at' = "review.drafting waits write_draft"
   /\ UNCHANGED <<v_approved, v_rounds>>
 
 \* line 43: review | withdrawn | closed
 Step16 ==
-  /\ at = "review.waiting waits write_draft"
+  /\ at = "review.waiting waits write_draft order 1"
   /\ at' = "closed"
   /\ v_approved' = FALSE
   /\ UNCHANGED <<v_rounds>>
 
 \* line 53: * | shutdown | closed
 Step17 ==
-  /\ at = "review.waiting waits write_draft"
+  /\ at = "review.waiting waits write_draft order 1"
   /\ at' = "closed"
   /\ UNCHANGED <<v_approved, v_rounds>>
 
 \* line 52: * | draft | =
 Step18 ==
-  /\ at = "review.waiting waits write_draft"
-  /\ at' = "review.waiting"
+  /\ at = "review.waiting waits write_draft order 1"
+  /\ at' = "review.waiting order 1"
   /\ UNCHANGED <<v_approved, v_rounds>>
 
-\* line 51: review.waiting | after 2d | closed
+\* line 51: review.waiting | after 20s | closed
 Step19 ==
-  /\ at = "review.waiting waits write_draft"
+  /\ at = "review.waiting waits write_draft order 1"
   /\ at' = "closed"
   /\ UNCHANGED <<v_approved, v_rounds>>
 
-\* line 42: review | after 30s | review.waiting
-Step20 ==
-  /\ at = "review.waiting waits write_draft"
-  /\ at' = "review.waiting waits write_draft"
-  /\ UNCHANGED <<v_approved, v_rounds>>
-
 \* line 49: review.waiting | nudged | =
-Step21 ==
+Step20 ==
   /\ at = "review.waiting"
   /\ at' = "review.waiting"
   /\ v_rounds' = 0
   /\ UNCHANGED <<v_approved>>
 
 \* line 50: review.waiting | resumed | review.drafting
-Step22 ==
+Step21 ==
   /\ at = "review.waiting"
   /\ at' = "review.drafting waits write_draft"
   /\ UNCHANGED <<v_approved, v_rounds>>
 
 \* line 43: review | withdrawn | closed
-Step23 ==
+Step22 ==
   /\ at = "review.waiting"
   /\ at' = "closed"
   /\ v_approved' = FALSE
   /\ UNCHANGED <<v_rounds>>
 
 \* line 53: * | shutdown | closed
+Step23 ==
+  /\ at = "review.waiting"
+  /\ at' = "closed"
+  /\ UNCHANGED <<v_approved, v_rounds>>
+
+\* line 51: review.waiting | after 20s | closed
 Step24 ==
   /\ at = "review.waiting"
   /\ at' = "closed"
   /\ UNCHANGED <<v_approved, v_rounds>>
 
-\* line 51: review.waiting | after 2d | closed
+\* line 42: review | after 30s | review.waiting
 Step25 ==
   /\ at = "review.waiting"
+  /\ at' = "review.waiting order 1"
+  /\ UNCHANGED <<v_approved, v_rounds>>
+
+\* line 49: review.waiting | nudged | =
+Step26 ==
+  /\ at = "review.waiting order 1"
+  /\ at' = "review.waiting order 1"
+  /\ v_rounds' = 0
+  /\ UNCHANGED <<v_approved>>
+
+\* line 50: review.waiting | resumed | review.drafting
+Step27 ==
+  /\ at = "review.waiting order 1"
+  /\ at' = "review.drafting waits write_draft"
+  /\ UNCHANGED <<v_approved, v_rounds>>
+
+\* line 43: review | withdrawn | closed
+Step28 ==
+  /\ at = "review.waiting order 1"
+  /\ at' = "closed"
+  /\ v_approved' = FALSE
+  /\ UNCHANGED <<v_rounds>>
+
+\* line 53: * | shutdown | closed
+Step29 ==
+  /\ at = "review.waiting order 1"
   /\ at' = "closed"
   /\ UNCHANGED <<v_approved, v_rounds>>
 
-\* line 42: review | after 30s | review.waiting
-Step26 ==
-  /\ at = "review.waiting"
-  /\ at' = "review.waiting"
+\* line 51: review.waiting | after 20s | closed
+Step30 ==
+  /\ at = "review.waiting order 1"
+  /\ at' = "closed"
   /\ UNCHANGED <<v_approved, v_rounds>>
 
 Next ==
@@ -204,11 +230,15 @@ Next ==
   \/ Step24
   \/ Step25
   \/ Step26
+  \/ Step27
+  \/ Step28
+  \/ Step29
+  \/ Step30
   \/ UNCHANGED vars \* a run may end anywhere here: that it gets stuck is what `dsa check` reports
 Spec == Init /\ [][Next]_vars
 
 InDomains ==
-  /\ at \in {"idle", "review.drafting waits write_draft", "closed", "review.checking waits run_checks", "review.waiting waits write_draft", "review.done", "review.waiting"}
+  /\ at \in {"idle", "review.drafting waits write_draft", "closed", "review.checking waits run_checks", "review.waiting waits write_draft order 1", "review.done", "review.waiting", "review.waiting order 1"}
   /\ v_approved \in BOOLEAN
   /\ v_rounds \in (0)..(2)
 

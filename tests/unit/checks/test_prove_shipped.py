@@ -126,5 +126,8 @@ def test_retry_loops_come_to_rest(dual_state: ProofReport) -> None:
     assert dual_state.not_at_rest is None
 
 
-def test_unhandled_failures_are_assumptions(dual_state: ProofReport) -> None:
-    assert any("query_llm.failed" in assumption for assumption in dual_state.assumptions)
+def test_a_proof_names_the_effects_that_it_relies_on(dual_state: ProofReport) -> None:
+    conditions = {proof.text: proof.condition for proof in dual_state.properties if proof.condition}
+    assert all("leads to" in text for text in conditions)
+    ends = "specification leads to succeeded or failed or escalated"
+    assert conditions[ends] == "query_llm, execute_guard answer and do not fail"

@@ -114,7 +114,8 @@ TIMED = """# t
 
 
 def test_a_timer_is_the_innermost_armed_one():
-    assert run("after 30s | inner | a", "after 1m | | z", "after 30s | refused: finished | z", text=TIMED)[1].ok
+    percepts = ("after 30s | inner | a", "after 1m | refused: early | a")
+    assert run(*percepts, text=TIMED)[1].ok
 
 
 def test_a_timer_that_no_row_has_is_a_mismatch():

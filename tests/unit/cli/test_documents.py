@@ -29,6 +29,12 @@ def test_every_command_of_the_list_is_there_and_explains_itself():
         assert done.output.startswith(f"Usage: dsa {name}") or f" {name} " in done.output
 
 
+def _without_scenarios(text: str, count: int) -> str:
+    """Leave out the last scenarios of a text, which the Effects follow."""
+    parts = text.split("## Scenario: ")
+    return "## Scenario: ".join(parts[: len(parts) - count]) + text[text.index("## Effects") :]
+
+
 def test_check_as_json_has_the_promised_shape():
     done = dsa("check", "--json", "dual_state", "nothing.md")
     good, missing = json.loads(done.stdout)["files"]
@@ -43,15 +49,29 @@ def test_check_as_json_has_the_promised_shape():
     ]
     assert {item["verdict"] for item in good["properties"]} == {"HOLDS"}
     assert {str(item["values"]) for item in good["properties"]} == {"[{'rmax': 3}, {'rmax': 0}]"}
-    assert [(item["name"], item["ok"]) for item in good["scenarios"]] == [("refinement loop", True)]
-    assert {"code", "severity", "path", "line", "column", "message", "hint"} == set(good["diagnostics"][0])
+    assert [(item["name"], item["ok"]) for item in good["scenarios"]] == [
+        ("refinement loop", True),
+        ("no retry is left", True),
+        ("a fatal verdict", True),
+    ]
+    assert (good["diagnostics"], good["rests"]) == ([], ["idle"])
+    (progress,) = [item for item in good["properties"] if item["relies_on"]]
+    assert progress["condition"] == "query_llm, execute_guard answer and do not fail"
+    assert progress["relies_on"] == progress["must_not_fail"] == ["query_llm", "execute_guard"]
+
+
+def test_a_finding_as_json_has_the_promised_shape():
+    Path("m.md").write_text(DUAL_STATE.replace("retries += 1", "retries += 2"), encoding="utf-8")
+    (file,) = json.loads(dsa("check", "--json", "m.md").stdout)["files"]
+    assert {"code", "severity", "path", "line", "column", "message", "hint"} == set(file["diagnostics"][0])
 
 
 @pytest.mark.parametrize(
     ("text", "options", "code"),
     [
         (DUAL_STATE, (), 0),
-        (DUAL_STATE, ("--strict",), 1),  # rows that no scenario takes
+        (DUAL_STATE, ("--strict",), 0),
+        (_without_scenarios(DUAL_STATE, 2), ("--strict",), 1),  # rows that no scenario takes
         (DUAL_STATE, ("--param", "rmax=7"), 0),
         (DUAL_STATE, ("--param", "rmax=-1"), 2),
         (DUAL_STATE, ("--param", "rmax"), 2),
@@ -85,8 +105,9 @@ def test_notes_take_one_line_and_errors_show_the_place():
 
 def test_check_says_what_it_assumes():
     output = dsa("check", "dual_state").output
-    assert "assumed: no row is for query_llm.failed or execute_guard.failed" in output
-    assert "assuming: execute_guard is answered or cancelled; query_llm is answered or cancelled" in output
+    assert "HOLDS if query_llm, execute_guard answer and do not fail" in output
+    assert "rests in: idle" in output
+    assert "assum" not in output
     assert "5 of 5 properties HOLD" in output
 
 
@@ -145,9 +166,11 @@ def test_new_never_overwrites_and_asks_for_a_name():
 
 
 def test_new_scenarios_take_the_rows_that_none_took_and_run_as_written():
-    made = dsa("new", "--scenarios", "dual_state").output
+    text = _without_scenarios(DUAL_STATE, 2)
+    Path("m.md").write_text(text, encoding="utf-8")
+    made = dsa("new", "--scenarios", "m.md").output
     assert made.count("## Scenario:") == 2
-    Path("m.md").write_text(f"{DUAL_STATE}\n{made}", encoding="utf-8")
+    Path("m.md").write_text(f"{text}\n{made}", encoding="utf-8")
     done = dsa("check", "--strict", "m.md")
     assert done.exit_code == 0, done.output
     assert "3 of 3 scenarios run as written" in done.output

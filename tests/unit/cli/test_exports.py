@@ -67,7 +67,7 @@ def test_a_machine_with_errors_is_told_of(command):
     done = dsa(*command, "broken.md")
     assert done.exit_code == 0
     (said,) = [line for line in done.stderr.splitlines() if "has errors" in line]
-    assert said.startswith("broken.md has errors (dsa check broken.md): DSA306; ")
+    assert said.startswith("broken.md has errors (dsa check broken.md): DSA306, DSA310; ")
     assert "has errors" not in dsa(*command, "dual_state").stderr
 
 

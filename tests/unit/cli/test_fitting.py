@@ -197,6 +197,7 @@ def test_an_answer_that_is_recorded_and_not_taken_must_mean_something():
             "",
         ),
         ("- on g.failed or g.fatal: satisfied", "- on g.failed: satisfied"),
+        ("| verdict g.fatal | escalate_to_user | escalated  |\n", ""),
     )
     assert fit(run, text).why.startswith(
         "execute_guard 2/1 was answered, and the answer is not taken yet: guard g cannot say 'fatal'"

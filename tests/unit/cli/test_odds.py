@@ -57,11 +57,15 @@ def test_a_target_is_reached_missed_or_impossible(call):
 
 
 def test_unlimited_retries_are_unknown(call, tmp_path):
-    (tmp_path / "m.md").write_text(UNLIMITED)
+    (tmp_path / "m.md").write_text(UNLIMITED.replace("| 0.6  |", "| 0.5, 0.6 |"))
     result = call("m.md")
     assert result.exit_code == 1
     assert "UNKNOWN: retries are unlimited (line 30)" in result.output
     assert "no bound" in result.output
+    (tmp_path / "m.md").write_text(UNLIMITED)
+    memoryless = call("m.md")
+    assert memoryless.exit_code == 0
+    assert "assumed: however often it has failed, the odds of g are the same" in memoryless.output
 
 
 def test_what_somebody_chooses_is_shown_as_a_range(call, tmp_path):
@@ -306,5 +310,5 @@ def test_a_bound_that_no_odds_can_move_is_one_number(call, tmp_path):
 
 
 def test_unlimited_retries_say_whether_a_number_may_be_used(call, tmp_path):
-    (tmp_path / "m.md").write_text(UNLIMITED)
-    assert "the numbers may be used only if every retry has the same odds" in call("m.md").output
+    (tmp_path / "m.md").write_text(UNLIMITED.replace("| 0.6  |", "| 0.5, 0.6 |"))
+    assert "odds that change with the retry number say nothing of those that follow the last one" in call("m.md").output

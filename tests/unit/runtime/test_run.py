@@ -299,7 +299,7 @@ def timers_after(*events):
         (("go", "up"), dropped(A) | armed(A)),
         (("go", "go", "up"), dropped(B) | armed(A)),
         (("go", "A"), dropped(A) | armed(A)),
-        (("go", "WORK"), armed(WORK)),
+        (("go", "A", "WORK"), armed(WORK)),
         (("go", "go", "B"), armed(B)),
         (("go", "out"), dropped(A, WORK, ANY)),
         (("go", "ANY"), dropped(A, WORK, ANY)),

@@ -103,10 +103,11 @@ def events_are_numbered_without_a_gap(facts: Facts, event: EventEntry) -> str | 
 
 @oracle("S11")
 def an_entry_says_when_it_was_written(facts: Facts, entry: MachineEntry | EventEntry) -> str | None:
-    """By the clock on the wall: what timers are due by is counted from it."""
-    if entry.at_ms == facts.written_ms:
+    """By the clock on the wall, or, where that was put back, when the event before it was: what timers are due by is counted from it."""
+    expected = max(facts.written_ms, facts.read_ms)
+    if entry.at_ms == expected:
         return None
-    return f"{shown(entry)} says that it came at {entry.at_ms}, and was written at {facts.written_ms}"
+    return f"{shown(entry)} says that it came at {entry.at_ms}, and was written at {expected}"
 
 
 @oracle("S4")

@@ -78,10 +78,26 @@ def test_missing_odds_and_unlimited_retries_are_unknown():
         "UNKNOWN",
         "no odds of guard a: write them in the column `pass` of Guards, or --pass a=0.7",
     )
-    verdict, reason = judged(UNLIMITED, "succeeded with probability >= 0.5")
+    verdict, reason = judged(UNLIMITED.replace("| 0.6  |", "| 0.5, 0.6 |"), "succeeded with probability >= 0.5")
     assert verdict == "UNKNOWN"
     assert reason.startswith("retries are unlimited")
-    assert "0.8571428571" in reason
+    assert "if so, the probability is 0.8" in reason
+
+
+def test_a_guard_without_memory_is_judged_however_often_it_is_retried():
+    for form, verdict in (
+        ("succeeded with probability >= 0.857", "HOLDS"),
+        ("succeeded with probability >= 0.858", "VIOLATED"),
+        ("succeeded with probability <= 0.858", "HOLDS"),
+        ("succeeded with probability <= 0.857", "VIOLATED"),
+        ("escalated with probability <= 0.143", "HOLDS"),
+    ):
+        assert judged(UNLIMITED, form)[0] == verdict, form
+
+
+def test_a_ceiling_is_kept_by_the_most_that_somebody_may_choose():
+    verdict, reason = judged(TOOLS, "done with probability <= 0.9")[:2]
+    assert (verdict, "--event" in reason) == ("VIOLATED", True)
 
 
 def test_other_forms_are_not_its_affair():
@@ -194,7 +210,7 @@ def test_what_may_go_on_for_ever_is_more_than_any_number():
     may = judged(ROUND, "expected ask <= 1000")
     assert may == (
         "VIOLATED",
-        "1 to infinitely many are expected, as somebody chooses: a run may go round for ever",
+        "1 to infinitely many are expected, as somebody chooses: a run may go round for ever; `dsa odds` takes odds of what somebody chooses, with --event",
     )
     must = judged(ROUND.replace("|         | succeeded |", "| ask     | b         |"), "expected ask <= 1000")
     assert must == ("VIOLATED", "infinitely many are expected: a run may go round for ever")
