@@ -28,6 +28,10 @@ class Written:
     span: Span
 
 
+#: For who writes two names at once, as of parallel regions.
+_BESIDE = "names are separated by ','; a run is in one state: what goes on beside it is an effect that is under way, or the value of a variable"
+
+
 def parsed(
     cell: Cell, read: Callable[[Parser], T], findings: Findings, code: str = "DSA107", hint: str | None = None
 ) -> T | None:
@@ -37,7 +41,10 @@ def parsed(
         value = read(parser)
         parser.end(hint)
     except UnreadableError as fault:
-        findings.error(code, fault.message, cell.span(fault.start, fault.end), fault.hint)
+        meant = (
+            _BESIDE if code == "DSA107" and cell.text[fault.start : fault.start + 1] in {"&", "|", "+"} else fault.hint
+        )
+        findings.error(code, fault.message, cell.span(fault.start, fault.end), meant)
         return None
     return value
 

@@ -51,6 +51,22 @@ _MEANT = {
     "assignments": "update", "to": "target", "next": "target", "state": "source", "comment": "note",
     "remarks": "note", "description": "note",
 }  # fmt: skip
+#: What somebody means who leaves a cell empty, by the section's first column and the cell's.
+_EMPTY = {
+    (
+        "source",
+        "event",
+    ): "a row waits for something: an event from outside, an answer of an effect, or a timer, 'after 1s'",
+    ("source", "target"): "write '=' to stay",
+}
+#: Columns of other tools for which there is another place here.
+_ELSEWHERE = {
+    "entry": "effects stand in the rows that lead into a state",
+    "exit": "effects stand in the rows that lead out of a state",
+    "do": "what goes on in a state is an effect with answers, in the row that leads into it",
+    "invoke": "what goes on in a state is an effect with answers, in the row that leads into it",
+    "history": "remember the state in a variable, and write a row for each value",
+}
 NAMED = frozenset({"cases", "prompt"})
 
 
@@ -117,7 +133,8 @@ def _header(
     allowed = {*columns.all, NOTE, *extra}
     for name, cell in zip(names, table.header.cells, strict=True):
         if name not in allowed:
-            hint = f"did you mean '{meant}'?" if (meant := _MEANT.get(name)) in allowed else closest(name, allowed)
+            meant = _MEANT.get(name)
+            hint = f"did you mean '{meant}'?" if meant in allowed else _ELSEWHERE.get(name) or closest(name, allowed)
             message = f"section {section.kind} has no column '{name}'"
             findings.error("DSA103", message, cell.span(), hint, about=cell.text if extra else "")
         elif names.count(name) > 1:
@@ -145,5 +162,6 @@ def _record(row: Row, names: list[str], columns: Columns, findings: Findings) ->
     cells = dict(zip(names, row.cells, strict=True))
     empty = [column for column in columns.filled if not cells[column].text.strip("` ,")]
     for column in empty:
-        findings.error("DSA106", f"the column '{column}' must not be empty", cells[column].span())
+        hint = _EMPTY.get((columns.filled[0], column), "")
+        findings.error("DSA106", f"the column '{column}' must not be empty", cells[column].span(), hint)
     return None if empty else Record(cells, row.span)

@@ -18,6 +18,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 _TOKEN = re.compile(
     r"(?P<number>[0-9]+(?:\.[0-9]+)?)"
     rf"|(?P<name>{NAME.pattern})"
+    r"|(?P<wrong>=>|->)"
     r"|(?P<sign>\.\.|<=|>=|==|!=|\+=|-=|[-+*<>=(){},;:])"
     r"|(?P<space>[\s`]+)"
     r"|(?P<other>&&|\|\||.)",
@@ -32,9 +33,22 @@ _HINTS = {
     "/": "there is no division; multiply the other side",
     "'": "values of an enumeration are written without quotes",
     '"': "values of an enumeration are written without quotes",
-    "[": "write a set as {a, b}",
+    "[": "there are no lists: write a set as {a, b}; a list is one variable for each place (q_1, q_2)",
+    "=>": "write 'not A or B'",
+    "->": "write 'not A or B'",
+    "?": "there is no choice inside an expression: write a row for each case",
     "%": "there is no remainder; count in a variable with a domain",
 }
+#: What words of other languages are written as here, where they stand behind an expression.
+_WORDS = {
+    "if": _HINTS["?"],
+    "then": _HINTS["?"],
+    "implies": _HINTS["=>"],
+    "xor": "of two conditions: write '!='",
+    "mod": _HINTS["%"],
+    "div": _HINTS["/"],
+}
+_QUANTIFIERS = frozenset({"all", "any", "forall", "exists", "every", "some", "count", "sum"})
 MAX_NAME = 200
 _MAX_DEPTH, _MAX_TERMS, _MAX_DIGITS, _MAX_DECIMALS = 60, 100, 18, 40
 
@@ -61,7 +75,7 @@ def tokenize(cell: Cell) -> list[Token]:
     tokens = []
     for match in _TOKEN.finditer(cell.text):
         kind = match.lastgroup or "other"
-        if kind == "other":
+        if kind in {"other", "wrong"}:
             text = match[0]
             raise UnreadableError(f"'{text}' means nothing here", match.start(), match.end(), _HINTS.get(text, ""))
         if kind != "space":
@@ -123,7 +137,17 @@ class Parser:
         token = self.next
         if token.kind != "end":
             missing = "an operator is missing before it" if token.kind in {"name", "number"} else ""
-            self.reject(f"'{token.text}' cannot stand here", missing if hint is None else hint)
+            self.reject(f"'{token.text}' cannot stand here", self._meant(token) or (missing if hint is None else hint))
+
+    def _meant(self, token: Token) -> str:
+        """Say how to write what stands behind an expression as other languages have it; empty for anything else."""
+        before = self._tokens[self._place - 1] if self._place else token
+        after = self._tokens[min(self._place + 1, len(self._tokens) - 1)]
+        if before.kind == "name" and before.text in _QUANTIFIERS and (token.text in "(:" or after.text in {":", "in"}):
+            return "there are no quantifiers: write the conditions out, joined by 'and' or 'or'"
+        if before.kind == "name" and token.text == "(" and before.end == token.start:
+            return f"there are no functions: write a row for each case that '{before.text}' tells apart"
+        return _WORDS.get(token.text, "")
 
     def name(self, what: str) -> Token:
         """Read a name that is not reserved."""

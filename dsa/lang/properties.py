@@ -68,6 +68,8 @@ def read_property(
 
 def _form_meant(words: list[str]) -> str:
     """Show the form that a bullet seems to be, or all of them."""
+    if words and words[0] in {"always", "never"} and (near := next((f for w, f in _INFIX.items() if w in words), None)):
+        return f"leave out '{words[0]}', and write: {near}"
     if words and words[0] in _LEADING:
         return f"write: {_LEADING[words[0]]}"
     if near := next((form for word, form in _INFIX.items() if word in words), None):

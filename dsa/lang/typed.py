@@ -37,6 +37,10 @@ def agree(left: Type, right: Type) -> bool:
     return not set(left).isdisjoint(right)
 
 
+#: Names under which people look for the data of an event.
+_DATA = frozenset({"event", "data", "payload", "message", "input", "output", "result", "context", "ctx", "args"})
+
+
 @attrs.frozen
 class Scope:
     """The names an expression may use, and words for where it stands (`a condition`, `a bound`).
@@ -181,6 +185,9 @@ class Resolver:
         elif guard in scope.others and scope.others[guard] == "a guard":
             message = f"'{name}' is a verdict, which {scope.place} cannot read"
             self._report("DSA209", message, node, "write one row for each verdict")
+        elif guard and (scope.others.get(guard) == "an event" or guard in _DATA):
+            hint = "rows read no data that events bring: let a guard judge it (column 'uses' of Guards), or an effect answer with an event for each case"
+            self._report("DSA201", f"'{name}' is not declared", node, hint)
         else:
             hint = closest(name, scope.known(), f"{scope.place} can read no names")
             if isinstance(wanted, tuple) and hint.startswith("known"):

@@ -68,6 +68,9 @@ def compare(machine: Machine) -> None:
         if isinstance(form, LeadsTo) and judged.loop is not None:
             moments = naive.run(machine, [taken.occurrence for taken in judged.trace.steps])
             assert naive.lasso_is_real(machine, form, moments, judged.loop)
+        if isinstance(form, LeadsTo) and judged.verdict == "HOLDS":
+            event(f"relies on {len(judged.relies_on)}")
+            assert list(judged.relies_on) == naive.relied_on(machine, form)
 
 
 @st.composite

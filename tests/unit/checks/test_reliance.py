@@ -1,0 +1,105 @@
+"""What a verdict relies on: effects that must answer and must not fail, what `even if` drops, and the warnings."""
+
+import pytest
+
+from dsa.checks.report import check
+from dsa.lang import loads
+
+HANDOFF = """# handoff
+
+## Events
+| event   | from    |
+| ------- | ------- |
+| approve | outside |
+| up      | start_b |
+| done_b  | run_b   |
+
+## States
+| state    | kind    |
+| -------- | ------- |
+| waiting  | initial |
+| starting |         |
+| running  |         |
+| finished | final   |
+
+## Transitions
+| source   | event   | effects | target   |
+| -------- | ------- | ------- | -------- |
+| waiting  | approve | start_b | starting |
+| starting | up      | run_b   | running  |
+| running  | done_b  | bill    | finished |
+"""
+CLAIM = "approve leads to finished"
+PLACE = "finished | final   |\n"
+
+
+def judged(claim: str, rows: str = "", effects: str = ""):
+    text = f"{HANDOFF}{rows}\n## Properties\n- {claim}\n"
+    report = check(
+        loads(
+            text + (f"\n## Effects\n| effect | time limit | on failure |\n| - | - | - |\n{effects}" if effects else "")
+        )
+    )
+    (result,) = report.properties
+    return result, [found for found in report.diagnostics if found.code in {"DSA314", "DSA315"}]
+
+
+def test_it_names_the_effects_that_must_answer_and_must_not_fail():
+    result, warnings = judged(CLAIM)
+    assert (result.verdict, result.condition) == ("HOLDS", "start_b, run_b answer and do not fail")
+    assert [found.code for found in warnings] == ["DSA314", "DSA315", "DSA314", "DSA315"]
+    assert {found.message.split()[0] for found in warnings if found.code == "DSA314"} == {"start_b", "run_b"}
+
+
+def test_a_failure_with_a_row_is_no_condition():
+    result, warnings = judged(CLAIM, "| starting, running | start_b.failed, run_b.failed | | finished |\n")
+    assert result.condition == "start_b, run_b answer"
+    assert [found.code for found in warnings] == ["DSA314", "DSA314"]
+    result, _ = judged(CLAIM, "| starting | start_b.failed | | finished |\n")
+    assert result.condition == "start_b, run_b answer, and run_b does not fail"
+
+
+def test_a_timer_that_reaches_the_goal_needs_no_answer():
+    result, warnings = judged(CLAIM, "| * | after 6h | cancel | finished |\n")
+    assert (result.verdict, result.condition, warnings) == ("HOLDS", "", [])
+
+
+def test_what_effects_say_silences_the_warnings_and_not_the_verdict():
+    effects = "| start_b | 1m | stop |\n| run_b | 1m | stop |\n| bill | | |\n"
+    result, warnings = judged(CLAIM, effects=effects)
+    assert (result.condition, warnings) == ("start_b, run_b answer and do not fail", [])
+
+
+@pytest.mark.parametrize(
+    ("doubt", "verdict", "reason"),
+    [
+        ("start_b never answers", "VIOLATED", "start_b may never answer, and the run rests in starting for ever"),
+        ("run_b never answers", "VIOLATED", "run_b may never answer, and the run rests in running for ever"),
+        ("start_b fails", "VIOLATED", "start_b may fail, and the run stops in starting"),
+        ("bill fails", "HOLDS", ""),  # finished at that very moment
+    ],
+)
+def test_even_if_drops_the_promise(doubt, verdict, reason):
+    result, _ = judged(f"{CLAIM} even if {doubt}")
+    assert result.verdict == verdict
+    assert result.reason.endswith(reason)
+
+
+def test_an_effect_without_answers_may_fail_at_the_moment_that_asks_for_it():
+    rows = "| starting | start_b.failed | bill | starting |\n"
+    result, _ = judged("start_b.failed leads to finished even if bill fails", rows)
+    assert result.verdict == "VIOLATED"
+    assert [step.occurrence.event for step in result.trace.steps] == ["approve", "start_b.failed"]
+
+
+def test_a_row_for_the_failure_leaves_nothing_to_doubt():
+    rows = "| starting | start_b.failed | | finished |\n"
+    assert judged(f"{CLAIM} even if start_b fails", rows)[0].verdict == "HOLDS"
+    assert judged(f"{CLAIM} even if start_b never answers", rows)[0].verdict == "VIOLATED"
+
+
+def test_a_failure_that_is_ignored_where_nothing_is_left_counts_as_none():
+    result, warnings = judged(CLAIM, "| starting | start_b.failed | | = |\n")
+    assert result.verdict == "VIOLATED"
+    (ignored,) = [found for found in warnings if "ignores start_b.failed" in found.message]
+    assert ignored.code == "DSA315"

@@ -1,0 +1,86 @@
+"""Conditions that can be true and those that cannot, by splitting; what the effort bounds, and what form alone shows."""
+
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dsa.expr import evaluate, names
+from dsa.lang.cells import condition
+from dsa.lang.findings import Findings
+from dsa.lang.markdown import Cell
+from dsa.satisfiable import Effort, facts, outcomes_at_samples, satisfiable
+from dsa.simplify import simplified
+
+RANGES = {"x": range(1, 9), "y": range(-2, 3), "up": (False, True), "huge": range(10**40)}
+
+
+def read(text: str):
+    """Read a condition; its names stay as they are written."""
+    found = condition(Cell(text, "t.md", 1, 1, text), Findings())
+    assert found is not None
+    return simplified(found[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x == 3", True),
+        ("x == 9", False),
+        ("x == 3 and x == 4", False),
+        ("x > 3 and x < 5 and x != 4", False),
+        ("x == 3 and (y > 0 or up) and not up", True),
+        ("x == 3 and (y > 2 or up) and not up", False),
+        ("not (x == 1 or x > 1)", False),
+        ("not (x == 1 and y == 0)", True),
+        ("x + y == 11", False),
+        ("x + y == 10", True),
+        ("huge == 12345678901 and x == 1", True),
+        ("up and not up", False),
+    ],
+)
+def test_what_can_be_true(text, expected):
+    assert satisfiable(read(text), RANGES, Effort(1_000)) is expected
+
+
+def test_the_effort_bounds_the_work_and_is_used_up():
+    effort = Effort(50)
+    assert satisfiable(read("huge * huge == 7"), RANGES, effort) is None
+    assert effort.left == 0
+
+
+def test_samples_show_what_is_plainly_neither():
+    assert outcomes_at_samples(read("x > 4"), RANGES) == {True, False}
+    assert outcomes_at_samples(read("huge >= 0"), RANGES) == {True}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("x == 1", "x == 2", True),
+        ("x <= 1 and up", "x > 1", True),
+        ("x + y == 3", "x + y == 4", True),
+        ("x != 1", "x == 1", False),
+        ("x >= 1", "x <= 1", False),
+        ("x == 1", "y == 2", False),
+    ],
+)
+def test_what_form_alone_excludes(one, other, expected):
+    assert facts(read(one)).exclude(facts(read(other))) is expected
+    assert facts(read(other)).exclude(facts(read(one))) is expected
+
+
+PARTS = st.sampled_from(["x == 2", "x != 3", "y > 0", "y <= x", "x + y < 4", "up", "not up", "x in {1, 5, 8}"])
+TEXTS = st.recursive(PARTS, lambda inner: st.builds("({} {} {})".format, inner, st.sampled_from(["and", "or"]), inner)
+                     | st.builds("not ({})".format, inner), max_leaves=8)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(TEXTS)
+def test_it_says_what_trying_all_values_says(text):
+    node = read(text)
+    read_names = sorted(names(node))
+    everything = product(*(RANGES[name] for name in read_names))
+    expected = any(evaluate(node, dict(zip(read_names, values, strict=True))) is True for values in everything)
+    assert satisfiable(node, RANGES, Effort(10_000)) is expected
