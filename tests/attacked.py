@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import json
 import os
+import resource
 import socket
 import sys
 import tempfile
@@ -24,6 +25,30 @@ from dsa.runtime.content import Artifact
 SHORT_S, LONG_S = 1.0, 30.0
 _SUBREAPER = 36
 _ABSTRACT = f"dsa-attacked-{os.getpid()}"
+#: Keys of System V's objects: one that programs may use, and one under which a segment of somebody else's lies.
+_KEY, _THEIRS = (kind << 24 | os.getpid() for kind in (0x44, 0x45))
+_SHARED = ("/dev/shm", "/tmp", "/var/tmp", "/dev/mqueue")
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@contextlib.contextmanager
+def segment(secret):
+    """Keep a segment of System V memory that everybody may read."""
+    _libc.shmat.restype = ctypes.c_void_p
+    made = _libc.shmget(_THEIRS, 4096, 0o1666)
+    assert made >= 0
+    try:
+        ctypes.memmove(_libc.shmat(made, None, 0), secret.encode(), len(secret))
+        yield
+    finally:
+        _libc.shmctl(made, 0, None)
+
+
+def standing():
+    """Give what others can change of this process from outside: priorities, where it runs, limits."""
+    scheduled = os.sched_getscheduler(0), os.sched_getparam(0).sched_priority, sorted(os.sched_getaffinity(0))
+    limits = [resource.getrlimit(kind) for kind in range(16)]
+    return os.getpriority(os.PRIO_PROCESS, 0), *scheduled, _libc.syscall(252, 1, 0), limits
 
 
 class Targets:
@@ -38,12 +63,15 @@ class Targets:
         self.secret.chmod(0o644)
         self.work = folder / "work"
         self.work.mkdir(0o755)
-        self.listening = [opened.enter_context(socket.socket(*kind)) for kind in ((2, 1), (2, 2), (1, 1), (1, 1))]
-        tcp, udp, unix, abstract = self.listening
+        opened.enter_context(segment(SECRETS[0]))
+        self.listening = [opened.enter_context(socket.socket(*kind)) for kind in ((2, 1), (2, 2), (1, 1), (1, 1), (1, 2))]
+        tcp, udp, unix, abstract, letters = self.listening
         tcp.bind(("127.0.0.1", 0))
         udp.bind(("127.0.0.1", 0))
         unix.bind(str(folder / "unix"))
-        (folder / "unix").chmod(0o777)
+        letters.bind(str(folder / "letters"))
+        for each in ("unix", "letters"):
+            (folder / each).chmod(0o777)
         abstract.bind(f"\0{_ABSTRACT}")
         for each in self.listening:
             each.setblocking(False)  # noqa: FBT003  # its signature
@@ -52,7 +80,9 @@ class Targets:
         self.names = {
             "secret": self.secret, "outside": self.outside, "pid": os.getpid(), "package": package.__file__,
             "tcp": tcp.getsockname()[1], "udp": udp.getsockname()[1], "unix": folder / "unix", "abstract": _ABSTRACT,
+            "letters": folder / "letters", "key": _KEY, "theirs": _THEIRS,
         }  # fmt: skip
+        self.standing = standing()
         self.before = self._state()
 
     def _state(self):
@@ -65,9 +95,17 @@ class Targets:
             yield f"files outside were changed: {self._state()}"
         if left := list(self.work.iterdir()):
             yield f"left in the working area: {left}"
-        for kind, each in zip(("TCP", "UDP", "unix", "abstract"), self.listening, strict=True):
+        if (now := standing()) != self.standing:
+            yield f"this process stands otherwise: {self.standing}, then {now}"
+        for kind in ("shm", "sem", "msg"):
+            if any(line.split()[0] == str(_KEY) for line in Path("/proc/sysvipc", kind).read_text().splitlines()):
+                yield f"left in the kernel: {kind}"
+        left = [str(each) for place in _SHARED for each in Path(place).glob(f"dsa-{_KEY}*")]
+        if left:
+            yield f"left where all may write: {left}"
+        for kind, each in zip(("TCP", "UDP", "unix", "abstract", "letters"), self.listening, strict=True):
             with contextlib.suppress(BlockingIOError):
-                each.recv(1) if kind == "UDP" else each.accept()
+                each.recv(1) if kind in ("UDP", "letters") else each.accept()
                 yield f"somebody came by {kind}"
 
 

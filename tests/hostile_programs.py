@@ -1,7 +1,8 @@
 """Programs that attack whoever judges them, as data: a name, the source, and what must be said of it.
 
 A source may name targets that `attacked.py` makes: `@secret@` (a file), `@outside@` (a folder for all), `@tcp@`, `@udp@` (ports on
-127.0.0.1), `@unix@`, `@abstract@` (sockets), `@pid@` (the process that judges), `@package@` (a file of ours). What it can steal it returns.
+127.0.0.1), `@unix@`, `@abstract@`, `@letters@` (sockets), `@pid@` (the process that judges), `@package@` (a file of ours), `@key@` (under which
+nobody has anything of the kernel's), `@theirs@` (under which somebody has). What it can steal it returns.
 """
 
 import attrs
@@ -219,6 +220,110 @@ REACH = {
     "the judge's limits": stopped("resource.prlimit(@pid@, resource.RLIMIT_CPU, (1, 1))", "own processes"),
     "become root": stopped("os.setuid(0)\nos.setgid(0)\nreturn open('@secret@').read()", "no files outside"),
 }  # fmt: skip
+#: Calls of the C library, and others by their numbers on x86-64; what does not fail is returned.
+_CALLS = "libc = ctypes.CDLL(None, use_errno=True)\nsc = libc.syscall\nsc.restype = ctypes.c_long\nJ, L = @pid@, ctypes.c_long\n"
+_WORKED = "if got := [name for name, answer in tried.items() if answer != -1]: return got\nraise OSError"
+FILTERED = "filtered system calls"
+
+
+def refused(calls, *needs):
+    """A program of which every call must fail: `calls` is the text of a dictionary of answers by name."""
+    return stopped(f"{_CALLS}tried = {calls}\n{_WORKED}", FILTERED, *needs)
+
+
+#: What a process keeps in the kernel beside its own memory and files, and what it does to others by calls that few programs need.
+KERNEL = {
+    "System V memory": stopped(
+        f"{_CALLS}libc.shmat.restype = ctypes.c_void_p\nmade = [libc.shmget(0, 1 << 26, 0o1600) for _ in range(10)]\n"
+        "for at in made:\n"
+        " if at < 0: continue\n"
+        " place = libc.shmat(at, None, 0)\n"
+        " ctypes.c_char.from_address(place).value = b'x'\n"
+        " libc.shmdt(ctypes.c_void_p(place))\n"
+        "for at in made: libc.shmctl(at, 0, None)\n"
+        "if max(made) >= 0: return f'{sum(at >= 0 for at in made) * 64} MB at once'\nraise OSError",
+        "bounded memory",
+    ),
+    "System V objects that stay": refused(
+        "{'shm': libc.shmget(@key@, 4096, 0o1666), 'sem': libc.semget(@key@, 1, 0o1666), 'msg': libc.msgget(@key@, 0o1666)}"
+    ),
+    "System V memory of others": stopped(
+        f"{_CALLS}libc.shmat.restype = ctypes.c_void_p\nat = libc.shmget(@theirs@, 0, 0)\nif at < 0: raise OSError\n"
+        "return ctypes.string_at(libc.shmat(at, None, 0x1000), 24).decode()",
+        FILTERED,
+    ),
+    "POSIX queues that stay": refused("{'mq_open': sc(240, b'dsa-@key@', 0o102, 0o666, None)}"),
+    "files without a name": stopped(
+        "kept = [os.memfd_create(f'{n}') for n in range(40)]\nfor each in kept: os.write(each, b'x' * 1_000_000)", "bounded memory"
+    ),
+    "locked memory": refused("{'mlock': libc.mlock(ctypes.create_string_buffer(4096), 4096), 'mlockall': libc.mlockall(3)}", "bounded memory"),
+    "huge pages": stopped("import mmap\nmmap.mmap(-1, 1 << 21, flags=0x40022)", "bounded memory"),
+    "pages kept in pipes": refused(
+        "{'vmsplice': sc(278, os.pipe()[1], (L * 2)(ctypes.addressof(ctypes.create_string_buffer(4096)), 4096), 1, 0),"
+        " 'splice': sc(275, os.open('/dev/zero', 0), None, os.pipe()[1], None, 4096, 0)}", "bounded memory"
+    ),
+    "the judge's priority": refused(
+        "{f'{name} {p}': answer for p in (J, os.getppid() or J) for name, answer in {"
+        "'setpriority': libc.setpriority(0, p, 19), 'group': libc.setpriority(1, p, 19), 'user': libc.setpriority(2, 0, 19),"
+        " 'scheduler': libc.sched_setscheduler(p, 5, (L * 2)()), 'param': libc.sched_setparam(p, (L * 2)()),"
+        " 'attr': sc(314, p, (L * 6)(48 | 5 << 32), 0), 'affinity': libc.sched_setaffinity(p, 8, (L * 1)(1)),"
+        " 'ioprio': sc(251, 1, p, 3 << 13), 'ioprio of the user': sc(251, 3, 0, 3 << 13), 'core': libc.prctl(62, 1, p, 0, 0),"
+        " 'move_pages': sc(279, p, 0, None, None, None, 0), 'migrate_pages': sc(256, p, 8, (L * 1)(1), (L * 1)(1)),"
+        " 'limits': sc(302, p, 7, (L * 2)(9, 9), None)}.items()}"
+    ),
+    "its own real-time priority": refused("{'fifo': libc.sched_setscheduler(0, 1, (L * 2)(1)), 'nice': libc.setpriority(0, 0, -5)}"),
+    "the judge's memory by calls": refused(
+        "{'read': sc(310, J, None, 0, None, 0, 0), 'write': sc(311, J, None, 0, None, 0, 0), 'seize': libc.ptrace(0x4206, J, 0, 0),"
+        " 'kcmp': sc(312, J, J, 1, 0, 0), 'userfaultfd': sc(323, 0)}"
+    ),
+    "a handle of the judge": refused("{'pidfd': sc(434, J, 0), 'queue': sc(129, J, 0, (L * 16)(0, -1)), 'signal': sc(424, 0, 0, None, 0)}"),
+    "keyrings": refused("{'add': sc(248, b'user', b'dsa-@key@', b'x', 1, -4), 'join': sc(250, 1, b'dsa-@key@'), 'request': sc(249, b'user', b'x', None, 0)}"),
+    "asynchronous input and output": refused("{'io_uring': sc(425, 4, (L * 15)()), 'aio': sc(206, 1000, (L * 1)())}"),
+    "namespaces and mounts": refused(
+        "{'unshare': libc.unshare(0x10000000), 'unshare nothing': libc.unshare(0), 'setns': libc.setns(os.open('.', 0), 0),"
+        " 'clone': sc(56, 0x10000011, None, None, None, 0), 'clone3': sc(435, (L * 11)(0x10000000, 0, 0, 0, 17), 88),"
+        " 'mount': libc.mount(b'x', b'/own', b'tmpfs', 0, None), 'chroot': libc.chroot(b'.'), 'open_tree': sc(428, -100, b'.', 1),"
+        " 'fsopen': sc(430, b'tmpfs', 0), 'pivot_root': sc(155, b'.', b'.')}"
+    ),
+    "programs in the kernel": refused(
+        "{'bpf': sc(321, 0, (L * 16)(2, 4 | 4 << 32, 1), 120), 'perf': sc(298, (L * 14)(1 | 112 << 32), 0, -1, -1, 0),"
+        " 'filter': libc.prctl(22, 2, None), 'seccomp': sc(317, 2, 0, ctypes.byref(ctypes.c_int(0))), 'modules': sc(313, 0, b'', 0)}"
+    ),
+    "the machine": refused(
+        "{'time': libc.clock_settime(0, (L * 2)(1, 1)), 'date': libc.settimeofday((L * 2)(1, 1), None), 'name': libc.sethostname(b'x', 1),"
+        " 'log': libc.klogctl(10, None, 0), 'kind': libc.personality(0x0040000), 'kexec': sc(246, 0, 0, None, 0), 'swap': libc.swapoff(b'/')}"
+    ),
+    "files by handles, watched": refused(
+        "{'handle': sc(303, -100, b'/', (L * 20)(128), ctypes.byref(ctypes.c_int()), 0), 'by handle': sc(304, 3, (L * 20)(8), 0),"
+        " 'inotify': libc.inotify_init1(0), 'fanotify': libc.fanotify_init(0, 0), 'attribute': libc.setxattr(b'.', b'user.x', b'x', 1, 0)}"
+    ),
+    "rare sockets": stopped(
+        "made = []\nfor family in (16, 17, 38, 40, 31, 29, 30, 44):\n try: made.append(socket.socket(family, 3).family)\n except OSError: pass\n"
+        "if made: return made\nraise OSError",
+        FILTERED,
+    ),
+    "a letter by a pair of sockets": stopped(
+        "one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)\none.connect('@letters@')\none.send(b'x')", "no network"
+    ),
+    "a letter by a pair, addressed": stopped(
+        "one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)\none.sendmsg([b'x'], [], 0, '@letters@')", "no network"
+    ),
+    "types into a terminal": stopped("import fcntl\nfor fd in (0, 1, 2): fcntl.ioctl(fd, 0x5412, b'x')", FILTERED),
+    "calls of a 32-bit program": Hostile(
+        "import ctypes, mmap\n"
+        "def answer(n):\n"
+        " code = mmap.mmap(-1, 4096, prot=7)\n"
+        " code.write(b'\\xb8\\x14\\0\\0\\0\\xcd\\x80\\xc3')\n"
+        " return ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))()",
+        "killed (SIG", needs=(FILTERED,),
+    ),
+    "calls of the x32 ABI": refused("{'getpid': sc(0x40000027), 'shmget': sc(0x4000001d, 0, 4096, 0o1666)}"),
+    "files where all may write": Hostile(
+        "for place in ('/dev/shm', '/tmp', '/var/tmp'):\n"
+        " try: open(f'{place}/dsa-@key@', 'w').close()\n except OSError: pass" + RIGHT,
+        passes=True, needs=("no files outside",),
+    ),
+}  # fmt: skip
 DAEMON = """
 import os, signal, time
 if os.fork() == 0:
@@ -260,4 +365,4 @@ HANGS = {
     "infinite loop when loaded", "infinite loop in the function", "loop that catches everything", "sleep", "ignored signals",
     "stops itself", "endless output", "regular expression that explodes", "fork bomb", "stopped watcher",
 }  # fmt: skip
-PROGRAMS = {**TIME, **SIZE, **ENDS, **LIES, **FORGED, **FILES, **REACH, **PROCESSES}
+PROGRAMS = {**TIME, **SIZE, **ENDS, **LIES, **FORGED, **FILES, **REACH, **KERNEL, **PROCESSES}

@@ -202,9 +202,10 @@ def _sandbox() -> Fact:
     missing = "".join(f"\n- {rung.name} cannot be had: {rung.fault}" for rung in better)
     if reached is None:
         return Fact("sandbox", "warning", f"code of a model cannot be run{missing}", {"rung": None, "faults": faults})
-    stopped = "".join(f"\n- not stopped: {limit}" for limit in limits(reached.features))
+    stopped = "".join(f"\n- {note}" for note in reached.notes)
+    stopped += "".join(f"\n- not stopped: {limit}" for limit in limits(reached.features))
     features = [name for name in FEATURES if name in reached.features]
-    more = {"rung": reached.name, "features": features, "faults": faults}
+    more = {"rung": reached.name, "features": features, "faults": faults, "notes": list(reached.notes)}
     state: Literal["ok", "warning"] = "ok" if "no files outside" in features else "warning"
     return Fact("sandbox", state, f"{reached.name}: {', '.join(features)}{missing}{stopped}", more)
 

@@ -8,7 +8,7 @@ import json
 import ordinary_user
 import pytest
 from conftest import NOT_TESTED
-from hostile_programs import CASES, FORGE, PROGRAMS, SECRETS
+from hostile_programs import CASES, FORGE, KERNEL, PROGRAMS, SECRETS
 
 from dsa.edge.sandbox import RUNGS, SandboxError, probed
 from dsa.guards.cases import CasesGuard
@@ -46,6 +46,15 @@ def test_hostile_programs_get_their_verdicts_and_leave_nothing(rung, user, have,
     assert said["faults"] == []
     figures("hostile programs", f"{rung}, {user}", tried=said["tried"], left=len(PROGRAMS) - said["tried"])
     assert said["tried"] >= (len(PROGRAMS) if rung in ALL else 60)
+
+
+@pytest.mark.parametrize(("rung", "user"), [("landlock", "user"), ("limits", "root"), ("limits", "user")])
+def test_on_the_lower_rungs_nothing_stays_in_the_kernel_and_nobody_is_slowed_down(rung, user, have):
+    have(rung)
+    said = json.loads(ordinary_user.run("attacked.py", rung, *KERNEL, is_root=user == "root", env={"SECRET": SECRETS[1]}))
+    assert said["faults"] == []
+    lacking = {"landlock": 0, "limits": 3}[rung]  # files where all may write, letters by sockets
+    assert said["tried"] == len(KERNEL) - lacking
 
 
 @pytest.mark.parametrize("feature", ["no files outside", "own file tree", "no network", "own processes"])

@@ -37,5 +37,8 @@ def reached(confinement: Confinement) -> Rung:
         names = [name for name in RUNGS if name != rung.name]
         better = () if confinement.rung else names[: list(RUNGS).index(rung.name)]
         why = "".join(f"; {name} is not there: {probed(name).fault}" for name in better)
-        raise SandboxError(f"the sandbox '{rung.name}' lacks what is required: {', '.join(missing)}{why}", missing)
+        noted = "".join(f"; {note}" for note in rung.notes)
+        raise SandboxError(
+            f"the sandbox '{rung.name}' lacks what is required: {', '.join(missing)}{noted}{why}", missing
+        )
     return rung

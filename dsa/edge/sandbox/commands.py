@@ -19,9 +19,9 @@ from typing import Any, Literal
 
 import attrs
 
-from dsa.edge.sandbox.features import FEATURES, SandboxError
+from dsa.edge.sandbox.features import FEATURES, SandboxError, machine_faults
 from dsa.edge.sandbox.model import Bounds
-from dsa.edge.sandbox.probe import TRIALS, Rung, targets
+from dsa.edge.sandbox.probe import TRIALS, Rung, targets, unkept
 from dsa.edge.sandbox.visible import interpreter
 from dsa.edge.sandbox.wrapping import Command, Pipes, Sandbox, shown
 
@@ -98,7 +98,7 @@ def stop() -> Iterator[Stop]:
 def run_command(command: Command, bounds: Bounds = BOUNDS, grace_s: float = 1.0, stopped: Stop | None = None) -> Ended:
     """Run a command to its end, at most `timeout_s` and `grace_s` long. Raises SandboxError when it cannot be run so confined."""
     started = time.monotonic()
-    with Pipes() as pipes:
+    with machine_faults(), Pipes() as pipes:
         limits = {**attrs.asdict(bounds), "grace_s": grace_s}
         with Sandbox(command, limits, pipes) as sandbox:
             reading = _Reading(pipes, bounds.output_bytes)
@@ -190,6 +190,6 @@ def _probed() -> Rung:
     except ValueError:
         said = ended.head.decode(errors="replace").strip().splitlines()
         return Rung(_RUNG, fault=f"a program that was tried there {ended.how}: {said[-1] if said else 'no word'}")
-    if failed := sorted(KEPT_FROM & set(broken)):
-        return Rung(_RUNG, fault=f"it promises what did not hold when tried: {', '.join(failed)}")
+    if fault := unkept(KEPT_FROM, broken):
+        return Rung(_RUNG, fault=fault)
     return Rung(_RUNG, KEPT_FROM)

@@ -4,7 +4,9 @@ A rung is a way to confine a process, a feature something that the code then can
 `Confinement`, every result and `dsa doctor` use.
 """
 
-from collections.abc import Collection, Iterable
+import contextlib
+import errno
+from collections.abc import Collection, Iterable, Iterator
 
 import attrs
 
@@ -15,7 +17,7 @@ RUNGS = {
     "bubblewrap": "a file tree, user, processes and network of its own, set up by the program bwrap; then as the next",
     "namespaces": "a file tree, user, processes and network of its own, set up by system calls; then Landlock and a filter",
     "landlock": "files kept away by Landlock, sockets by a filter of system calls; limits",
-    "limits": "limits on time, memory, files and processes, and the user's own rights",
+    "limits": "limits on time, memory, files and processes, a filter of system calls, and the user's own rights",
 }
 #: What a process may be kept from. What stands beside each is what it can do without it.
 FEATURES = {
@@ -49,6 +51,31 @@ class SandboxError(DsaError):
     def __init__(self, message: str, missing: Collection[str] = ()) -> None:
         super().__init__(message)
         self.missing = tuple(missing)
+
+
+#: What helps where this machine, or this process, is out of something.
+_HINTS = {
+    errno.EMFILE: "this process has too many open files: close some, or raise its limit (ulimit -n)",
+    errno.ENFILE: "the machine has too many open files",
+    errno.EFBIG: "this process may not write a file of that size: raise its limit (ulimit -f)",
+    errno.ENOSPC: "the folder for temporary files is full: make room, or name another (TMPDIR)",
+    errno.EDQUOT: "the folder for temporary files is full: make room, or name another (TMPDIR)",
+    errno.EACCES: "the folder for temporary files must be writable: name another (TMPDIR)",
+    errno.EROFS: "the folder for temporary files must be writable: name another (TMPDIR)",
+    errno.ENOENT: "the folder for temporary files must be there: name another (TMPDIR)",
+    errno.EAGAIN: "this user has too many processes: end some, or raise the limit (ulimit -u)",
+    errno.ENOMEM: "there is too little memory",
+}
+
+
+@contextlib.contextmanager
+def machine_faults() -> Iterator[None]:
+    """Raise SandboxError, with what helps, for an OSError of our own doing: this machine is out of something."""
+    try:
+        yield
+    except OSError as error:
+        hint = f"; {_HINTS[error.errno]}" if error.errno in _HINTS else ""
+        raise SandboxError(f"code cannot be run here: {error}{hint}") from error
 
 
 def _names(names: Iterable[str]) -> frozenset[str]:

@@ -33,13 +33,14 @@ _MOST_HELLO = 65_536
 class Zygote:
     """A process that forks one confined process for each call. `fault` says why it is not there; then it takes no calls.
 
-    One that is not `warm` could be reached by its calls: it takes only one.
+    `gap` says why system calls are not filtered; empty where they are. One that is not `warm` could be reached by its calls: it takes only one.
     """
 
     process: subprocess.Popen[bytes]
     control: socket.socket
     features: frozenset[str] = frozenset()
     fault: str = ""
+    gap: str = ""
     warm: bool = False
 
     def ask(self, files: Sequence[int]) -> None:
@@ -117,8 +118,9 @@ def _greeted(zygote: Zygote, complaints: Any) -> Zygote:  # noqa: ANN401  # a fi
         zygote.kill()
         complaints.seek(0)
         lines = complaints.read(_MOST_HELLO).decode(errors="replace").strip().splitlines()
-        said = {"fault": lines[-1] if lines else "it said nothing", "features": [], "warm": False}
-    zygote.fault, zygote.features, zygote.warm = said["fault"], frozenset(said["features"]), said["warm"]
+        said = {"fault": lines[-1] if lines else "it said nothing", "features": [], "gap": "", "warm": False}
+    zygote.fault, zygote.features = said["fault"], frozenset(said["features"])
+    zygote.gap, zygote.warm = said["gap"], said["warm"]
     if zygote.fault:
         zygote.kill()
     else:

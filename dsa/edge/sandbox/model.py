@@ -1,5 +1,7 @@
 """What is run, what it may use, and what came out."""
 
+import math
+from collections.abc import Mapping
 from typing import Literal
 
 import attrs
@@ -47,11 +49,15 @@ class Setup:
     hash_seed: int | None = None
 
 
+_MOST = (1 << 63) - 1  # what the kernel can count to
+
+
 @attrs.frozen
 class Bounds:
     """What one call may use. `result_bytes` bounds what it reports, `output_bytes` what is kept of its prints: at the beginning, and at the end.
 
     Processor time, memory, size of a file and open files are for each process; disk space is for all of a call, where its folder is its own.
+    Where the process that runs this may have less itself (`ulimit -H`), a call has that: see `Outcome.lowered`. ValueError for what is no bound.
     """
 
     timeout_s: float = 10.0
@@ -65,13 +71,22 @@ class Bounds:
     result_bytes: int = 64 * 1024
     output_bytes: int = 64 * 1024
 
+    def __attrs_post_init__(self) -> None:
+        """Refuse what the kernel would refuse later, in a process that can no longer say so well."""
+        if not (self.timeout_s > 0 and math.isfinite(self.timeout_s)):
+            raise ValueError(f"timeout_s = {self.timeout_s} is no time to wait: a number of seconds above 0")
+        for name, bound in attrs.asdict(self).items():
+            if name != "timeout_s" and not (isinstance(bound, int) and 0 <= bound <= _MOST):
+                raise ValueError(f"{name} = {bound!r} is no bound: a whole number from 0 to {_MOST}")
+
 
 @attrs.frozen
 class Outcome:
     """What came out. Only `results` was meant to; the code may have forged that too: judge it as a claim.
 
     `code` is the exit status or the signal's number; `rung` and `features` say how the code was confined. `output` is the beginning of what was
-    printed; `tail` is the end of the rest, which is empty where nothing was left out.
+    printed; `tail` is the end of the rest, which is empty where nothing was left out. `lowered` has the bounds that were less than asked for, by name,
+    because this user may not have more; `gap` says why system calls were not filtered, and is empty where they were.
     """
 
     ended: End
@@ -83,3 +98,5 @@ class Outcome:
     rung: str
     features: frozenset[str] = frozenset()
     tail: bytes = b""
+    lowered: Mapping[str, int] = attrs.field(factory=dict)
+    gap: str = ""

@@ -12,14 +12,14 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 
 from dsa.edge.sandbox.features import RUNGS, Confinement, SandboxError
-from dsa.edge.sandbox.model import Bounds, Program
+from dsa.edge.sandbox.model import Bounds, Outcome, Program
 from dsa.edge.sandbox.runner import run_on
 
 #: The program that attacks.
@@ -30,11 +30,15 @@ _lock = threading.Lock()
 
 @attrs.frozen
 class Rung:
-    """A rung as it is here: `features` that held when attacked, or the `fault` for which it cannot be had."""
+    """A rung as it is here: `features` that held when attacked, or the `fault` for which it cannot be had.
+
+    `notes` say what is less than elsewhere, and why: a filter of system calls that is not there, limits of this user's own.
+    """
 
     name: str
     features: frozenset[str] = frozenset()
     fault: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def probed(name: str) -> Rung:
@@ -73,9 +77,22 @@ def _probed(name: str) -> Rung:
     except ValueError:
         said = outcome.output.decode(errors="replace").strip().splitlines()
         return Rung(name, fault=f"a program that was tried there {outcome.ended}: {said[-1] if said else 'no word'}")
-    if failed := sorted(outcome.features & set(broken)):
-        return Rung(name, fault=f"it promises what did not hold when tried: {', '.join(failed)}")
-    return Rung(name, outcome.features)
+    if fault := unkept(outcome.features, broken):
+        return Rung(name, fault=fault)
+    return Rung(name, outcome.features, notes=tuple(_notes(outcome)))
+
+
+def unkept(promised: Collection[str], broken: Mapping[str, list[str]]) -> str:
+    """Say which promises did not hold when tried, and by what; empty when all did."""
+    failed = [f"{name} ({'; '.join(by)})" if by else name for name, by in sorted(broken.items()) if name in promised]
+    return f"it promises what did not hold when tried: {', '.join(failed)}" if failed else ""
+
+
+def _notes(outcome: Outcome) -> Iterator[str]:
+    if outcome.gap:
+        yield outcome.gap
+    for name, bound in outcome.lowered.items():
+        yield f"{name} is at most {bound}, not {getattr(_BOUNDS, name)}: this user may not have more (ulimit -H)"
 
 
 def _not_here(name: str) -> str:
@@ -104,6 +121,9 @@ def targets() -> Iterator[dict[str, Any]]:
             made["tcp"] = tcp.getsockname()[1]
         local = opened.enter_context(socket.socket(socket.AF_UNIX))
         local.bind(f"{folder}/s")
-        (Path(folder) / "s").chmod(0o777)
         local.listen()
+        letters = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+        letters.bind(f"{folder}/d")
+        for each in "sd":
+            (Path(folder) / each).chmod(0o777)
         yield made

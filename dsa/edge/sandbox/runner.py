@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from dsa.edge.sandbox.features import Confinement, SandboxError
+from dsa.edge.sandbox.features import Confinement, SandboxError, machine_faults
 from dsa.edge.sandbox.folders import working_directory
 from dsa.edge.sandbox.launch import Zygote
 from dsa.edge.sandbox.model import Bounds, Outcome, Program
@@ -31,7 +31,7 @@ def run_on(rung: str, program: Program, payload: str, bounds: Bounds, confinemen
     Raises SandboxError when it cannot be confined, or has less than is required; then nothing was run.
     """
     started = time.monotonic()
-    with zygote(rung, program.setup) as found, contextlib.ExitStack() as opened:
+    with machine_faults(), zygote(rung, program.setup) as found, contextlib.ExitStack() as opened:
         if missing := confinement.missing(rung, found.features):
             raise SandboxError(f"the sandbox '{rung}' lacks what is required: {', '.join(missing)}", missing)
         folder = "" if "own file tree" in found.features else opened.enter_context(working_directory())
@@ -42,7 +42,7 @@ def run_on(rung: str, program: Program, payload: str, bounds: Bounds, confinemen
         if not reading.over:
             found.kill()
         reading.drain()
-    return _outcome(reading, bounds, time.monotonic() - started, rung, found.features)
+    return _outcome(reading, bounds, time.monotonic() - started, rung, found)
 
 
 def _ask(found: Zygote, header: dict[str, Any], payload: str, reading: "_Reading") -> None:
@@ -123,7 +123,7 @@ class _Reading:
         return bool(piece)
 
 
-def _outcome(reading: _Reading, bounds: Bounds, seconds: float, rung: str, features: frozenset[str]) -> Outcome:
+def _outcome(reading: _Reading, bounds: Bounds, seconds: float, rung: str, found: Zygote) -> Outcome:
     pieces = reading.pieces
     try:
         status = json.loads(pieces["status"])
@@ -139,6 +139,8 @@ def _outcome(reading: _Reading, bounds: Bounds, seconds: float, rung: str, featu
         seconds=seconds,
         cpu_s=status["cpu_s"],
         rung=rung,
-        features=features,
+        features=found.features,
         tail=reading.tail,
+        lowered=status.get("lowered", {}),
+        gap=found.gap,
     )

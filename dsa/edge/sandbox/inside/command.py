@@ -148,8 +148,6 @@ def _held(processes: Iterable[int], device: int) -> Iterator[os.stat_result]:
 # -- the command ------------------------------------------------------------------------------------------------------
 
 _LOOK_S = 0.1  # how often the disk is looked at and, where nothing else bounds them, the processes
-#: Sockets of others lead to the host or to rare parts of the kernel (AF_VSOCK, AF_ALG, AF_PACKET ..); these reach nothing where the network is their own.
-_FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6: linux/socket.h
 _LINUX = sys.platform == "linux"
 Setup = dict[str, Any]
 
@@ -238,16 +236,16 @@ def _confine(gate: socket.socket) -> None:
     """Give up what is not needed. Root's forks ask, where they can: the kernel does not bound them."""
     kernel.control(kernel.NO_NEW_PRIVILEGES, 1)
     kernel.drop_capabilities()
-    if not seccomp.is_known():
-        return
+    if why := seccomp.fault():
+        raise OSError(why)
     listener = -1
     if os.geteuid() == 0:
         with contextlib.suppress(OSError):  # an old kernel: then they are counted
-            listener = seccomp.install_asking(_FAMILIES)
+            listener = seccomp.install_asking(seccomp.built(seccomp.FAMILIES, asking=True))
     if listener >= 0:
         socket.send_fds(gate, [b"x"], [listener])
     else:
-        seccomp.install(_FAMILIES)
+        seccomp.install(seccomp.built(seccomp.FAMILIES))
 
 
 # -- watching ---------------------------------------------------------------------------------------------------------

@@ -33,6 +33,8 @@ class Place:
         self.drops_root = False
         self.nests = False
         self.is_warm = False
+        self.filter: Any = None  # of system calls
+        self.gap = ""  # why there is none
         self.features: list[str] = []
 
 
@@ -56,6 +58,9 @@ def enter(setup: Setup) -> Place:
         place.library = list(_opened_library())
     if place.has_tree:
         _choose_namespaces(place)
+    place.gap = seccomp.fault() if _LINUX else "system calls are not filtered: only Linux has it"
+    if not place.gap:  # the lowest rung keeps nobody from the network
+        place.filter = seccomp.built(seccomp.FAMILIES if place.rung == "limits" else ())
     place.features = _features(place)
     if not place.has_tree:  # what a call changed here, the next ones would trust
         place.is_warm = bool({"own user", "own processes"} & set(place.features))
@@ -82,15 +87,17 @@ def _choose_namespaces(place: Place) -> None:
 
 def _features(place: Place) -> list[str]:
     """Name what every call will have."""
-    found = ["bounded processor time", "bounded memory", "bounded files", "bounded open files"]
+    found = ["bounded processor time", "bounded files", "bounded open files"]
+    if place.filter:  # without it memory can be had that no process has: System V's
+        found += ["bounded memory", "filtered system calls"]
+        if place.rung != "limits":
+            found.append("no network")
     if place.drops_root:
         found += ["own user", "no environments"]
     if os.geteuid() != 0 or place.drops_root:
         found.append("bounded processes")
     if _LINUX:
         found.append("no privileges")
-    if _LINUX and seccomp.is_known() and place.rung != "limits":
-        found += ["filtered system calls", "no network"]
     if place.has_tree:
         found += ["own file tree", "no files outside", "own processes", "no network", "no environments"]
         if place.is_warm:  # the folder that bubblewrap mounts may have any number of files
@@ -184,8 +191,8 @@ def begin_work(place: Place, bounds: dict[str, Any]) -> None:
     limits.set_all(bounds)
     if _LINUX:
         kernel.drop_capabilities()
-    if place.readable and seccomp.is_known():
-        seccomp.install()
+    if place.filter:
+        seccomp.install(place.filter)
 
 
 def _write(folder: int, name: str, what: bytes) -> None:

@@ -1,9 +1,11 @@
-"""A filter of system calls: no sockets, or some; no namespaces, no looking into other processes, none of the kernel's rarer doors (seccomp(2)).
+"""A filter of system calls: those that programs need, by family, and no others (seccomp(2)).
 
-A call that is turned down fails with EPERM. The numbers are those of Linux on x86-64 and on 64-bit ARM; elsewhere there is no filter.
+A call that is not allowed fails with EPERM. One that came with Linux 5.1 or later fails with ENOSYS, as on an older kernel: programs then do without it.
+A call by the numbers of another architecture ends the process. The numbers are those of Linux on x86-64 and on 64-bit ARM; elsewhere there is no filter.
 """
 
 import ctypes
+import errno
 import platform
 import struct
 
@@ -13,97 +15,191 @@ _FILTER = 2  # SECCOMP_MODE_FILTER
 _SET_FILTER, _LISTEN = 1, 1 << 3  # SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER
 _ALLOW, _REFUSE, _UNKNOWN, _KILL = 0x7FFF0000, 0x00050001, 0x00050026, 0x80000000  # linux/seccomp.h, EPERM, ENOSYS
 _ASK = 0x7FC00000  # SECCOMP_RET_USER_NOTIF
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # linux/bpf_common.h
+_LOAD, _AND, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06  # linux/bpf_common.h
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data; of an argument its lower half is read
-_X32 = 0x40000000
-_NAMESPACES = 0x7E020000
 
-#: For each architecture its name in linux/audit.h; then the numbers of calls that are refused.
-_REFUSED: dict[str, tuple[int, dict[str, int]]] = {
-    "x86_64": (0xC000003E, {
-        "socket": 41, "ptrace": 101, "personality": 135, "pivot_root": 155, "chroot": 161, "acct": 163, "mount": 165,
-        "umount2": 166, "swapon": 167, "reboot": 169, "init_module": 175, "kexec_load": 246, "add_key": 248,
-        "request_key": 249, "keyctl": 250, "unshare": 272, "perf_event_open": 298, "open_by_handle_at": 304, "setns": 308,
-        "process_vm_readv": 310, "process_vm_writev": 311, "finit_module": 313, "kexec_file_load": 320, "bpf": 321,
-        "userfaultfd": 323,
-    }),
-    "aarch64": (0xC00000B7, {
-        "umount2": 39, "mount": 40, "pivot_root": 41, "chroot": 51, "acct": 89, "personality": 92, "unshare": 97,
-        "kexec_load": 104, "init_module": 105, "ptrace": 117, "reboot": 142, "socket": 198, "add_key": 217,
-        "request_key": 218, "keyctl": 219, "swapon": 224, "perf_event_open": 241, "open_by_handle_at": 265, "setns": 268,
-        "process_vm_readv": 270, "process_vm_writev": 271, "finit_module": 273, "bpf": 280, "userfaultfd": 282,
-        "kexec_file_load": 294,
-    }),
+#: Names in linux/audit.h, in the order of the numbers below.
+_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+#: What came with Linux 5.1 and later has numbers from here on, the same everywhere.
+_YOUNG = 424
+#: What everybody may call: name, number on x86-64, number on 64-bit ARM.
+_ALLOWED = {
+    "files": """
+        read 0 63  write 1 64  open 2 -  close 3 57  stat 4 -  fstat 5 80  lstat 6 -  lseek 8 62  pread64 17 67
+        pwrite64 18 68  readv 19 65  writev 20 66  access 21 -  pipe 22 -  dup 32 23  dup2 33 -  sendfile 40 71  fcntl 72 25
+        flock 73 32  fsync 74 82  fdatasync 75 83  truncate 76 45  ftruncate 77 46  getdents 78 -  getcwd 79 17  chdir 80 49
+        fchdir 81 50  rename 82 -  mkdir 83 -  rmdir 84 -  creat 85 -  link 86 -  unlink 87 -  symlink 88 -  readlink 89 -
+        chmod 90 -  fchmod 91 52  chown 92 -  fchown 93 55  lchown 94 -  umask 95 166  utime 132 -  mknod 133 -
+        statfs 137 43  fstatfs 138 44  readahead 187 213  getxattr 191 8  lgetxattr 192 9  fgetxattr 193 10  listxattr 194 11
+        llistxattr 195 12  flistxattr 196 13  getdents64 217 61  fadvise64 221 223  utimes 235 -  openat 257 56
+        mkdirat 258 34  mknodat 259 33  fchownat 260 54  futimesat 261 -  newfstatat 262 79  unlinkat 263 35  renameat 264 38
+        linkat 265 37  symlinkat 266 36  readlinkat 267 78  fchmodat 268 53  faccessat 269 48  sync_file_range 277 84
+        utimensat 280 88  fallocate 285 47  dup3 292 24  pipe2 293 59  preadv 295 69  pwritev 296 70  renameat2 316 276
+        copy_file_range 326 285  preadv2 327 286  pwritev2 328 287  statx 332 291  close_range 436 436  openat2 437 437
+        faccessat2 439 439  fchmodat2 452 452
+    """,
+    "waiting": """
+        poll 7 -  select 23 -  epoll_create 213 -  epoll_wait 232 -  epoll_ctl 233 21  pselect6 270 72  ppoll 271 73
+        epoll_pwait 281 22  signalfd 282 -  timerfd_create 283 85  eventfd 284 -  timerfd_settime 286 86
+        timerfd_gettime 287 87  signalfd4 289 74  eventfd2 290 19  epoll_create1 291 20  epoll_pwait2 441 441
+    """,
+    "memory": """
+        mprotect 10 226  munmap 11 215  brk 12 214  mremap 25 216  msync 26 227  mincore 27 232  madvise 28 233
+        membarrier 324 283  pkey_mprotect 329 288  pkey_alloc 330 289  pkey_free 331 290  map_shadow_stack 453 453
+        mseal 462 462
+    """,
+    "processes": """
+        sched_yield 24 124  getpid 39 172  execve 59 221  exit 60 93  wait4 61 260  getrlimit 97 163  getrusage 98 165
+        times 100 153  setpgid 109 154  getppid 110 173  getpgrp 111 -  setsid 112 157  getpgid 121 155  getsid 124 156
+        getpriority 140 141  sched_getparam 143 121  sched_getscheduler 145 120  sched_get_priority_max 146 125
+        sched_get_priority_min 147 126  sched_rr_get_interval 148 127  arch_prctl 158 -  setrlimit 160 164  gettid 186 178
+        sched_getaffinity 204 123  set_tid_address 218 96  exit_group 231 94  waitid 247 95  execveat 322 281
+    """,
+    "users": """
+        getuid 102 174  getgid 104 176  setuid 105 146  setgid 106 144  geteuid 107 175  getegid 108 177  setreuid 113 145
+        setregid 114 143  getgroups 115 158  setresuid 117 147  getresuid 118 148  setresgid 119 149  getresgid 120 150
+        setfsuid 122 151  setfsgid 123 152  capget 125 90
+    """,
+    "signals": """
+        rt_sigaction 13 134  rt_sigprocmask 14 135  rt_sigreturn 15 139  pause 34 -  kill 62 129  rt_sigpending 127 136
+        rt_sigtimedwait 128 137  rt_sigsuspend 130 133  sigaltstack 131 132  tkill 200 130  restart_syscall 219 128
+        tgkill 234 131
+    """,
+    "threads": """
+        futex 202 98  set_robust_list 273 99  rseq 334 293  futex_waitv 449 449  futex_wake 454 454  futex_wait 455 455
+        futex_requeue 456 456
+    """,
+    "time": """
+        nanosleep 35 101  getitimer 36 102  alarm 37 -  setitimer 38 103  gettimeofday 96 169  time 201 -
+        timer_create 222 107  timer_settime 223 110  timer_gettime 224 108  timer_getoverrun 225 109  timer_delete 226 111
+        clock_gettime 228 113  clock_getres 229 114  clock_nanosleep 230 115
+    """,
+    "machine": """
+        uname 63 160  sysinfo 99 179  getcpu 309 168  getrandom 318 278
+    """,
+    "pairs of sockets": """
+        sendto 44 206  recvfrom 45 207  sendmsg 46 211  recvmsg 47 212  shutdown 48 210  getsockname 51 204
+        getpeername 52 205  setsockopt 54 208  getsockopt 55 209  recvmmsg 299 243  sendmmsg 307 269
+    """,
 }  # fmt: skip
-#: The same everywhere: io_uring, the new mount calls, pidfd_getfd.
-_REFUSED_EVERYWHERE = (425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 442)
-_CLONE3 = 435  # its flags lie in memory, out of the filter's sight: it is said not to exist, and clone is used
-#: Calls that may name this process only: number, and which argument must be 0 (prlimit64, sched_setscheduler, sched_setaffinity, setpriority).
-_OWN = {"x86_64": ((302, 0), (144, 0), (203, 0), (141, 1)), "aarch64": ((261, 0), (119, 0), (122, 0), (140, 1))}
-_CLONE = {"x86_64": 56, "aarch64": 220}
-_FORKS = {"x86_64": (57, 58), "aarch64": ()}  # fork, vfork
+#: What code may call besides where it may have sockets: of its own without these it has pairs of streams only.
+_WITH_SOCKETS = "bind 49 200  connect 42 203  listen 50 201  accept 43 202  accept4 288 242"
+#: What is decided by an argument, or asked about.
+_DECIDED = """
+    clone 56 220  fork 57 -  vfork 58 -  ioctl 16 29  mmap 9 222  prctl 157 167  prlimit64 302 261  socket 41 198
+    socketpair 53 199
+"""
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
 
+#: Families of sockets where code may have some: others lead to the host or to rare parts of the kernel (AF_VSOCK, AF_ALG, AF_PACKET ..).
+FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6: linux/socket.h
+_UNIX, _STREAM, _KIND_OF_SOCKET = 1, 1, 0xF
+_NAMESPACES = 0x7E020000  # CLONE_NEW..: linux/sched.h
+_HUGE_PAGES = 0x40000  # MAP_HUGETLB: the pool of them is the machine's
+#: TIOCSTI, TIOCLINUX, TIOCSETD: they type what others then run, or lead to rare parts of the kernel.
+_TERMINALS = (0x5412, 0x541C, 0x5423)
+_CONTROLS = (kernel.SECCOMP, 62)  # PR_SCHED_CORE: who runs beside whom
+_ITSELF = (0,)
 
-class _Program(ctypes.Structure):
+
+class Filter(ctypes.Structure):
     """A filter as the kernel takes it; `code` is what it points to, and lives as long."""
 
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
     code: object
 
 
-def is_known() -> bool:
-    """Tell whether there is a filter for this architecture."""
-    return platform.machine() in _REFUSED
+def fault() -> str:
+    """Return why there is no filter here; empty where there is one."""
+    machine = platform.machine()
+    if machine not in _ARCHITECTURES or struct.calcsize("P") != 8:  # noqa: PLR2004  # bytes of a pointer
+        known = ", ".join(_ARCHITECTURES)
+        return f"system calls are not filtered: their numbers are known for {known} (64 bits), not for {machine}"
+    try:
+        kernel.control(kernel.SECCOMP, _FILTER, None)
+    except OSError as error:
+        if error.errno != errno.EFAULT:  # what a kernel says that would take a filter
+            return f"system calls are not filtered: the kernel takes no filter (seccomp): {error}"
+    return ""
 
 
-def install(families: tuple[int, ...] = ()) -> None:
-    """Filter the calls of this process and of all it starts, for good; it must have given up new privileges. Sockets may be of these families."""
-    kernel.control(kernel.SECCOMP, _FILTER, ctypes.byref(_program(families, _ALLOW)))
+def built(families: tuple[int, ...] = (), *, asking: bool = False) -> Filter:
+    """Build a filter for this architecture. Sockets may be of these families; with `asking`, each fork waits: see `install_asking`."""
+    code = ctypes.create_string_buffer(_code(platform.machine(), families, _ASK if asking else _ALLOW))
+    made = Filter((len(code) - 1) // 8, ctypes.cast(code, ctypes.c_void_p))
+    made.code = code
+    return made
 
 
-def install_asking(families: tuple[int, ...] = ()) -> int:
-    """Do the same, and have each fork wait until somebody has allowed it by the file that this gives: see `command.Forks`.
+def install(made: Filter) -> None:
+    """Filter the calls of this process and of all it starts, for good; it must have given up new privileges."""
+    kernel.control(kernel.SECCOMP, _FILTER, ctypes.byref(made))
+
+
+def install_asking(made: Filter) -> int:
+    """Do the same, and have each fork wait until somebody has allowed it by the file that this returns: see `command.Forks`.
 
     Raises OSError where the kernel cannot ask (before Linux 5.5), or asks somebody else already.
     """
-    program = _program(families, _ASK)
-    return kernel.system_call("seccomp", _SECCOMP[platform.machine()], _SET_FILTER, _LISTEN, ctypes.byref(program))
+    return kernel.system_call("seccomp", _SECCOMP[platform.machine()], _SET_FILTER, _LISTEN, ctypes.byref(made))
 
 
-def _program(families: tuple[int, ...], forking: int) -> _Program:
-    code = ctypes.create_string_buffer(_code(platform.machine(), families, forking))
-    program = _Program((len(code) - 1) // 8, ctypes.cast(code, ctypes.c_void_p))
-    program.code = code
-    return program
+def _numbers(machine: str, text: str) -> dict[str, int]:
+    """Return the calls of a list that there are on an architecture, by name."""
+    words = text.split()
+    numbers = words[1 + list(_ARCHITECTURES).index(machine) :: 3]
+    return {name: int(number) for name, number in zip(words[::3], numbers, strict=True) if number != "-"}
 
 
 def _code(machine: str, families: tuple[int, ...], forking: int) -> bytes:
-    architecture, refused = _REFUSED[machine]
+    decided = _numbers(machine, _DECIDED)
     steps = [
-        _step(_LOAD, _ARCHITECTURE), _step(_EQUAL, architecture, 1, 0), _step(_RETURN, _KILL), _step(_LOAD, _NUMBER),
+        _step(_LOAD, _ARCHITECTURE), _step(_EQUAL, _ARCHITECTURES[machine], 1, 0), _step(_RETURN, _KILL), _step(_LOAD, _NUMBER),
     ]  # fmt: skip
-    if machine == "x86_64":  # the same calls have second numbers there
-        steps += [_step(_AT_LEAST, _X32, 0, 1), _step(_RETURN, _REFUSE)]
+    for name in ("fork", "vfork"):
+        if name in decided:
+            steps += [_step(_EQUAL, decided[name], 0, 1), _step(_RETURN, forking)]
+    steps += _by_argument(decided["clone"], 0, _step(_ANY_BIT, _NAMESPACES, 1, 0), otherwise=forking)
+    steps += _by_argument(decided["mmap"], 3, _step(_ANY_BIT, _HUGE_PAGES, 1, 0))
+    steps += _by_argument(decided["ioctl"], 1, *_none_of(_TERMINALS))
+    steps += _by_argument(decided["prctl"], 0, *_none_of(_CONTROLS))
+    steps += _by_argument(decided["prlimit64"], 0, *_one_of(_ITSELF))
+    allowed = " ".join(_ALLOWED.values())
     if families:
-        *others, last = families
-        tests = [_step(_EQUAL, family, len(others) - place, 0) for place, family in enumerate(others)]
-        steps += _by_argument(refused["socket"], 0, *tests, _step(_EQUAL, last, 0, 1))
-    for number in (*refused.values(), *_REFUSED_EVERYWHERE):
-        steps += [_step(_EQUAL, number, 0, 1), _step(_RETURN, _REFUSE)]
-    steps += [_step(_EQUAL, _CLONE3, 0, 1), _step(_RETURN, _UNKNOWN)]
-    steps += _by_argument(_CLONE[machine], 0, _step(_ANY_BIT, _NAMESPACES, 1, 0), otherwise=forking)
-    for number in _FORKS[machine]:
-        steps += [_step(_EQUAL, number, 0, 1), _step(_RETURN, forking)]
-    for number, argument in _OWN[machine]:
-        steps += _by_argument(number, argument, _step(_EQUAL, 0, 0, 1))
-    return b"".join([*steps, _step(_RETURN, _ALLOW)])
+        steps += _by_argument(decided["socket"], 0, *_one_of(families))
+        steps += _by_argument(decided["socketpair"], 0, *_one_of(families))
+        allowed += f" {_WITH_SOCKETS}"
+    else:  # a datagram socket out of a pair could be connected to another, by sendmsg too, which nobody can look into
+        kind = (_step(_LOAD, _ARGUMENTS + 8), _step(_AND, _KIND_OF_SOCKET), _step(_EQUAL, _STREAM, 0, 1))
+        steps += _by_argument(decided["socketpair"], 0, _step(_EQUAL, _UNIX, 0, 4), *kind)
+    return b"".join([*steps, *_ranges(sorted(_numbers(machine, allowed).values()))])
+
+
+def _ranges(allowed: list[int]) -> list[bytes]:
+    """Allow these numbers, by ranges from below; each step is reached by what is above the range before it."""
+    steps: list[bytes] = []
+    lows = [number for number in allowed if number - 1 not in allowed]
+    highs = [number for number in allowed if number + 1 not in allowed]
+    for low, high in zip(lows, highs, strict=True):
+        refused = _UNKNOWN if low > _YOUNG else _REFUSE
+        steps += [_step(_AT_LEAST, high + 1, 3, 0), _step(_AT_LEAST, low, 0, 1), _step(_RETURN, _ALLOW)]
+        steps.append(_step(_RETURN, refused))
+    return [*steps, _step(_RETURN, _UNKNOWN)]
 
 
 def _by_argument(number: int, argument: int, *tests: bytes, otherwise: int = _ALLOW) -> list[bytes]:
     """Decide a call by one argument: refused when the last of `tests` jumps over one step."""
     where = _step(_LOAD, _ARGUMENTS + 8 * argument)
     return [_step(_EQUAL, number, 0, len(tests) + 3), where, *tests, _step(_RETURN, otherwise), _step(_RETURN, _REFUSE)]
+
+
+def _one_of(values: tuple[int, ...]) -> list[bytes]:
+    *others, last = values
+    return [*(_step(_EQUAL, each, len(others) - at, 0) for at, each in enumerate(others)), _step(_EQUAL, last, 0, 1)]
+
+
+def _none_of(values: tuple[int, ...]) -> list[bytes]:
+    return [_step(_EQUAL, each, len(values) - at, 0) for at, each in enumerate(values)]
 
 
 def _step(operation: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:

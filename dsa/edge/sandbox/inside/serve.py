@@ -16,7 +16,7 @@ import sys
 import time
 from typing import Any, NoReturn
 
-from dsa.edge.sandbox.inside import children, confine, kernel
+from dsa.edge.sandbox.inside import children, confine, kernel, limits
 
 _LINUX = sys.platform == "linux"
 
@@ -46,9 +46,10 @@ def watch(place: confine.Place, call: Call) -> NoReturn:
         confine.begin_call(place, call.folder, call.bounds)
         if _LINUX:  # changing the user has cleared it
             kernel.control(kernel.DEATH_SIGNAL, signal.SIGKILL)
+        ended["lowered"] = limits.lowered(call.bounds)
         worker, fault = _fork_worker(place, call)
         if not fault:
-            ended = _wait(worker, call.lifeline, woken, call.bounds["timeout_s"])
+            ended |= _wait(worker, call.lifeline, woken, call.bounds["timeout_s"])
     except OSError as error:
         fault = str(error)
     os.write(call.status, json.dumps(ended | {"fault": fault}).encode())
@@ -161,10 +162,11 @@ def main(setup: dict[str, Any]) -> NoReturn:
             exec(setup["prepare"], {"__name__": "prepare"})  # noqa: S102  # the package's own text
     except Exception as error:  # noqa: BLE001  # whatever it is, nobody else is there to tell it
         control.sendall(
-            json.dumps({"fault": str(error) or repr(error), "features": [], "warm": False}).encode() + b"\n"
+            json.dumps({"fault": str(error) or repr(error), "features": [], "gap": "", "warm": False}).encode() + b"\n"
         )
         os._exit(1)
-    control.sendall(json.dumps({"fault": "", "features": place.features, "warm": place.is_warm}).encode() + b"\n")
+    hello = {"fault": "", "features": place.features, "gap": place.gap, "warm": place.is_warm}
+    control.sendall(json.dumps(hello).encode() + b"\n")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the watching processes
     gc.freeze()
     _serve(place, control)
