@@ -64,7 +64,9 @@ class Targets:
         self.work = folder / "work"
         self.work.mkdir(0o755)
         opened.enter_context(segment(SECRETS[0]))
-        self.listening = [opened.enter_context(socket.socket(*kind)) for kind in ((2, 1), (2, 2), (1, 1), (1, 1), (1, 2))]
+        self.listening = [
+            opened.enter_context(socket.socket(*kind)) for kind in ((2, 1), (2, 2), (1, 1), (1, 1), (1, 2))
+        ]
         tcp, udp, unix, abstract, letters = self.listening
         tcp.bind(("127.0.0.1", 0))
         udp.bind(("127.0.0.1", 0))

@@ -67,6 +67,17 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (5000, 5000))
 checked(libc.unshare(0x10000000))
 checked(libc.mount(b'none', b'/tmp', b'tmpfs', 0, None))
 checked(libc.ptrace(16, 1, 0, 0))
+checked(libc.shmget(0, 4096, 0o1600))
+checked(libc.semget(0, 1, 0o1600))
+checked(libc.msgget(0, 0o1600))
+checked(libc.mq_open(b'/left', 0o102, 0o600, None))
+checked(libc.setpriority(2, 0, 19))
+checked(libc.sched_setscheduler(0, 5, (ctypes.c_long * 2)()))
+checked(libc.syscall(425, 4, (ctypes.c_long * 15)()))
+checked(libc.syscall(435, (ctypes.c_long * 11)(0x10000000, 0, 0, 0, 17), 88))
+os.memfd_create('x')
+checked(libc.inotify_init1(0))
+socket.socket(16, 3)
 """
 HEAD = """
 import ctypes, os, resource, socket

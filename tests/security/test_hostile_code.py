@@ -51,7 +51,9 @@ def test_hostile_programs_get_their_verdicts_and_leave_nothing(rung, user, have,
 @pytest.mark.parametrize(("rung", "user"), [("landlock", "user"), ("limits", "root"), ("limits", "user")])
 def test_on_the_lower_rungs_nothing_stays_in_the_kernel_and_nobody_is_slowed_down(rung, user, have):
     have(rung)
-    said = json.loads(ordinary_user.run("attacked.py", rung, *KERNEL, is_root=user == "root", env={"SECRET": SECRETS[1]}))
+    said = json.loads(
+        ordinary_user.run("attacked.py", rung, *KERNEL, is_root=user == "root", env={"SECRET": SECRETS[1]})
+    )
     assert said["faults"] == []
     lacking = {"landlock": 0, "limits": 3}[rung]  # files where all may write, letters by sockets
     assert said["tried"] == len(KERNEL) - lacking

@@ -10,7 +10,7 @@ from types import CodeType
 
 from dsa.edge.sandbox.visible import interpreter
 
-_INSIDE = Path(__file__).with_name("inside")
+INSIDE = Path(__file__).with_name("inside")
 _PACKAGES = ("dsa", "dsa.edge", "dsa.edge.sandbox", "dsa.edge.sandbox.inside")
 #: With the environment that it is given this is `-I`, which would not let it have a seed for hashes.
 _ISOLATED = ("-P", "-s", "-S")
@@ -40,4 +40,4 @@ def python() -> list[str]:
 @functools.cache
 def compiled(names: tuple[str, ...]) -> list[tuple[str, CodeType]]:
     """Compile modules, once: the other side is the same Python. Each may import those before it."""
-    return [(name, compile((_INSIDE / f"{name}.py").read_bytes(), f"{name}.py", "exec")) for name in names]
+    return [(name, compile((INSIDE / f"{name}.py").read_bytes(), f"{name}.py", "exec")) for name in names]

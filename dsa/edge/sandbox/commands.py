@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import attrs
 
-from dsa.edge.sandbox.features import FEATURES, SandboxError, machine_faults
+from dsa.edge.sandbox.features import FEATURES, SandboxError, ShortageError, shortages
 from dsa.edge.sandbox.model import Bounds
 from dsa.edge.sandbox.probe import TRIALS, Rung, targets, unkept
 from dsa.edge.sandbox.visible import interpreter
@@ -98,7 +98,7 @@ def stop() -> Iterator[Stop]:
 def run_command(command: Command, bounds: Bounds = BOUNDS, grace_s: float = 1.0, stopped: Stop | None = None) -> Ended:
     """Run a command to its end, at most `timeout_s` and `grace_s` long. Raises SandboxError when it cannot be run so confined."""
     started = time.monotonic()
-    with machine_faults(), Pipes() as pipes:
+    with shortages(), Pipes() as pipes:
         limits = {**attrs.asdict(bounds), "grace_s": grace_s}
         with Sandbox(command, limits, pipes) as sandbox:
             reading = _Reading(pipes, bounds.output_bytes)
@@ -168,9 +168,12 @@ def _ended(reading: _Reading, complaints: str, seconds: float) -> Ended:
 
 
 def probed() -> Rung:
-    """Try the sandbox for commands: attack it from inside. The answer is kept for as long as this process lives."""
+    """Try the sandbox for commands: attack it from inside. The answer is kept like that of a rung."""
     with _lock:
-        return _probed()
+        try:
+            return _probed()
+        except ShortageError as error:
+            return Rung(_RUNG, fault=str(error))
 
 
 @functools.cache
@@ -180,12 +183,14 @@ def _probed() -> Rung:
     if shutil.which("bwrap") is None:
         return Rung(_RUNG, fault="bwrap is not installed (apt install bubblewrap)")
     try:
-        with tempfile.TemporaryDirectory(prefix="dsa-") as folder, targets() as made:
+        with shortages(), tempfile.TemporaryDirectory(prefix="dsa-") as folder, targets() as made:
             code = f"{TRIALS.text}\n{_TRIED}"
             argv = (interpreter(), "-P", "-s", "-S", "-c", code, json.dumps(made))
             ended = run_command(Command(argv, folder, folder, {}, shown()), attrs.evolve(BOUNDS, timeout_s=10))
         broken = json.loads(ended.head)
-    except (SandboxError, OSError) as error:
+    except ShortageError:
+        raise
+    except SandboxError as error:
         return Rung(_RUNG, fault=str(error))
     except ValueError:
         said = ended.head.decode(errors="replace").strip().splitlines()

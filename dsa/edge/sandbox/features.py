@@ -60,22 +60,23 @@ _HINTS = {
     errno.EFBIG: "this process may not write a file of that size: raise its limit (ulimit -f)",
     errno.ENOSPC: "the folder for temporary files is full: make room, or name another (TMPDIR)",
     errno.EDQUOT: "the folder for temporary files is full: make room, or name another (TMPDIR)",
-    errno.EACCES: "the folder for temporary files must be writable: name another (TMPDIR)",
-    errno.EROFS: "the folder for temporary files must be writable: name another (TMPDIR)",
-    errno.ENOENT: "the folder for temporary files must be there: name another (TMPDIR)",
     errno.EAGAIN: "this user has too many processes: end some, or raise the limit (ulimit -u)",
     errno.ENOMEM: "there is too little memory",
 }
 
 
+class ShortageError(SandboxError):
+    """Raised when this machine, or this process, is out of something: files, processes, disk. Later it may have it again."""
+
+
 @contextlib.contextmanager
-def machine_faults() -> Iterator[None]:
-    """Raise SandboxError, with what helps, for an OSError of our own doing: this machine is out of something."""
+def shortages() -> Iterator[None]:
+    """Raise ShortageError, with what helps, for an OSError of our own doing."""
     try:
         yield
     except OSError as error:
         hint = f"; {_HINTS[error.errno]}" if error.errno in _HINTS else ""
-        raise SandboxError(f"code cannot be run here: {error}{hint}") from error
+        raise ShortageError(f"code cannot be run now: {error}{hint}") from error
 
 
 def _names(names: Iterable[str]) -> frozenset[str]:

@@ -78,7 +78,7 @@ class Zygote:
 
 
 def start(rung: str, wanted: Setup) -> Zygote:
-    """Start one and wait until it is confined and has imported what it should; what goes wrong is its `fault`."""
+    """Start one and wait until it is confined and has imported what it should; what goes wrong is its `fault`. Raises OSError."""
     ours, theirs = socket.socketpair()
     shown = visible(wanted.paths)
     proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY) if Path("/proc/self").exists() else os.dup(theirs.fileno())
@@ -96,9 +96,9 @@ def start(rung: str, wanted: Setup) -> Zygote:
                 env={} if wanted.hash_seed is None else {"PYTHONHASHSEED": str(wanted.hash_seed)},
                 start_new_session=True,
             )
-        except OSError as error:
+        except OSError:
             ours.close()
-            raise SandboxError(f"no process can be started to run code in: {error}") from error
+            raise
         finally:
             os.close(proc)
         theirs.close()

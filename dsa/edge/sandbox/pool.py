@@ -19,7 +19,7 @@ _lock = threading.Lock()
 
 @contextlib.contextmanager
 def zygote(rung: str, setup: Setup = Setup()) -> Iterator[Zygote]:  # noqa: B008  # it is frozen
-    """Give a process to ask for a call, warm where that is safe. Raises SandboxError when the rung cannot be had."""
+    """Give a process to ask for a call, warm where that is safe. Raises SandboxError when the rung cannot be had, OSError without a process."""
     key = (rung, setup)
     with _lock:
         found = _warm.get(key)

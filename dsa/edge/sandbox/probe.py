@@ -18,7 +18,7 @@ from typing import Any
 
 import attrs
 
-from dsa.edge.sandbox.features import RUNGS, Confinement, SandboxError
+from dsa.edge.sandbox.features import RUNGS, Confinement, SandboxError, ShortageError, shortages
 from dsa.edge.sandbox.model import Bounds, Outcome, Program
 from dsa.edge.sandbox.runner import run_on
 
@@ -42,9 +42,12 @@ class Rung:
 
 
 def probed(name: str) -> Rung:
-    """Try a rung; the answer is kept for as long as this process lives."""
+    """Try a rung; the answer is kept for as long as this process lives, unless the machine was only out of something."""
     with _lock:
-        return _probed(name)
+        try:
+            return _probed(name)
+        except ShortageError as error:
+            return Rung(name, fault=str(error))
 
 
 def ladder() -> tuple[Rung, ...]:
@@ -68,9 +71,11 @@ def _probed(name: str) -> Rung:
     if fault := _not_here(name):
         return Rung(name, fault=fault)
     try:
-        with targets() as made:
+        with shortages(), targets() as made:
             outcome = run_on(name, TRIALS, json.dumps(made), _BOUNDS, Confinement())
-    except (SandboxError, OSError) as error:
+    except ShortageError:
+        raise
+    except SandboxError as error:
         return Rung(name, fault=str(error))
     try:
         broken = json.loads(outcome.results)

@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from dsa.edge.sandbox.features import Confinement, SandboxError, machine_faults
+from dsa.edge.sandbox.features import Confinement, SandboxError, shortages
 from dsa.edge.sandbox.folders import working_directory
 from dsa.edge.sandbox.launch import Zygote
 from dsa.edge.sandbox.model import Bounds, Outcome, Program
@@ -31,7 +31,7 @@ def run_on(rung: str, program: Program, payload: str, bounds: Bounds, confinemen
     Raises SandboxError when it cannot be confined, or has less than is required; then nothing was run.
     """
     started = time.monotonic()
-    with machine_faults(), zygote(rung, program.setup) as found, contextlib.ExitStack() as opened:
+    with shortages(), zygote(rung, program.setup) as found, contextlib.ExitStack() as opened:
         if missing := confinement.missing(rung, found.features):
             raise SandboxError(f"the sandbox '{rung}' lacks what is required: {', '.join(missing)}", missing)
         folder = "" if "own file tree" in found.features else opened.enter_context(working_directory())

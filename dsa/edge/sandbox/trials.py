@@ -62,7 +62,7 @@ FAMILIES: dict[str, tuple[str, tuple[Call, ...]]] = {
     "signals that carry data": (_FILTERED, (
         ("rt_sigqueueinfo", 129, 138, ("judge", 0, 0)), ("rt_tgsigqueueinfo", 297, 240, ("judge", "judge", 0, 0)),
     )),
-    "namespaces": (_FILTERED, (
+    "new namespaces": (_FILTERED, (
         ("unshare", 272, 97, (-1,)), ("setns", 308, 268, (-1, 0)), ("clone CLONE_NEWUSER", 56, 220, (0x10010000, 0, 0, 0, 0)), ("clone3", 435, 435, (0, 0)),
     )),
     "mounts": (_FILTERED, (
@@ -107,7 +107,7 @@ def run(payload: str, result_fd: int) -> None:
         or _works(lambda: _make(f"{targets['folder']}/made")),
         "own file tree": os.path.exists(targets["folder"]),  # noqa: PTH110  # as it is attacked
         "no network": any(_works(partial(_connect, *each)) for each in _addresses(targets))
-        or _works(lambda: _connect_one_of_a_pair(f"{targets['folder']}/d")),
+        or _works(lambda: _send_from_a_pair(f"{targets['folder']}/d")),
         "own processes": _works(lambda: os.kill(targets["pid"], 0)),
         "no environments": _works(lambda: _open(f"/proc/{targets['pid']}/environ")),
         "own user": os.getuid() == 0,
@@ -197,11 +197,11 @@ def _connect(family: int, kind: int, address: Any) -> None:  # noqa: ANN401  # a
         one.connect(address)
 
 
-def _connect_one_of_a_pair(path: str) -> None:
-    """Reach a socket of somebody else's without making one: each of a pair of datagram sockets can be connected anew."""
+def _send_from_a_pair(path: str) -> None:
+    """Reach a socket of somebody else's without making one: those of a pair can send datagrams to any."""
     one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     with one, other:
-        one.connect(path)
+        one.sendmsg([b"x"], [], 0, path)
 
 
 def _is_unlimited(kind: int) -> bool:

@@ -18,7 +18,6 @@ from typing import Any, Self
 import attrs
 
 from dsa.edge.sandbox import boot
-from dsa.edge.sandbox.features import SandboxError
 from dsa.edge.sandbox.visible import OWN, Visible, visible
 
 _MODULES = ("kernel", "seccomp", "limits", "children", "relay", "command")
@@ -92,7 +91,7 @@ class Pipes:
 
 
 class Sandbox:
-    """The processes of a command. Leaving it kills what is left of them, and waits until nothing is. Raises SandboxError."""
+    """The processes of a command. Leaving it kills what is left of them, and waits until nothing is. Raises OSError."""
 
     def __init__(self, command: Command, bounds: Mapping[str, Any], pipes: Pipes) -> None:
         self._first = 0
@@ -133,9 +132,9 @@ class Sandbox:
                 env={},
                 start_new_session=True,
             )
-        except OSError as error:
+        except OSError:
             self._complaints.close()
-            raise SandboxError(f"no process can be started for a command: {error}") from error
+            raise
 
     def __enter__(self) -> Self:
         return self

@@ -23,7 +23,7 @@ _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 #: What came with Linux 5.1 and later has numbers from here on, the same everywhere.
 _YOUNG = 424
 #: What everybody may call: name, number on x86-64, number on 64-bit ARM.
-_ALLOWED = {
+ALLOWED = {
     "files": """
         read 0 63  write 1 64  open 2 -  close 3 57  stat 4 -  fstat 5 80  lstat 6 -  lseek 8 62  pread64 17 67
         pwrite64 18 68  readv 19 65  writev 20 66  access 21 -  pipe 22 -  dup 32 23  dup2 33 -  sendfile 40 71  fcntl 72 25
@@ -83,9 +83,9 @@ _ALLOWED = {
     """,
 }  # fmt: skip
 #: What code may call besides where it may have sockets: of its own without these it has pairs of streams only.
-_WITH_SOCKETS = "bind 49 200  connect 42 203  listen 50 201  accept 43 202  accept4 288 242"
+WITH_SOCKETS = "bind 49 200  connect 42 203  listen 50 201  accept 43 202  accept4 288 242"
 #: What is decided by an argument, or asked about.
-_DECIDED = """
+DECIDED = """
     clone 56 220  fork 57 -  vfork 58 -  ioctl 16 29  mmap 9 222  prctl 157 167  prlimit64 302 261  socket 41 198
     socketpair 53 199
 """
@@ -125,7 +125,7 @@ def fault() -> str:
 
 def built(families: tuple[int, ...] = (), *, asking: bool = False) -> Filter:
     """Build a filter for this architecture. Sockets may be of these families; with `asking`, each fork waits: see `install_asking`."""
-    code = ctypes.create_string_buffer(_code(platform.machine(), families, _ASK if asking else _ALLOW))
+    code = ctypes.create_string_buffer(program(platform.machine(), families, _ASK if asking else _ALLOW))
     made = Filter((len(code) - 1) // 8, ctypes.cast(code, ctypes.c_void_p))
     made.code = code
     return made
@@ -144,15 +144,16 @@ def install_asking(made: Filter) -> int:
     return kernel.system_call("seccomp", _SECCOMP[platform.machine()], _SET_FILTER, _LISTEN, ctypes.byref(made))
 
 
-def _numbers(machine: str, text: str) -> dict[str, int]:
+def numbers(machine: str, text: str) -> dict[str, int]:
     """Return the calls of a list that there are on an architecture, by name."""
     words = text.split()
-    numbers = words[1 + list(_ARCHITECTURES).index(machine) :: 3]
-    return {name: int(number) for name, number in zip(words[::3], numbers, strict=True) if number != "-"}
+    found = words[1 + list(_ARCHITECTURES).index(machine) :: 3]
+    return {name: int(number) for name, number in zip(words[::3], found, strict=True) if number != "-"}
 
 
-def _code(machine: str, families: tuple[int, ...], forking: int) -> bytes:
-    decided = _numbers(machine, _DECIDED)
+def program(machine: str, families: tuple[int, ...] = (), forking: int = _ALLOW) -> bytes:
+    """Return the filter as the kernel runs it (classic BPF, 8 bytes a step): what it answers to a fork is `forking`."""
+    decided = numbers(machine, DECIDED)
     steps = [
         _step(_LOAD, _ARCHITECTURE), _step(_EQUAL, _ARCHITECTURES[machine], 1, 0), _step(_RETURN, _KILL), _step(_LOAD, _NUMBER),
     ]  # fmt: skip
@@ -164,15 +165,15 @@ def _code(machine: str, families: tuple[int, ...], forking: int) -> bytes:
     steps += _by_argument(decided["ioctl"], 1, *_none_of(_TERMINALS))
     steps += _by_argument(decided["prctl"], 0, *_none_of(_CONTROLS))
     steps += _by_argument(decided["prlimit64"], 0, *_one_of(_ITSELF))
-    allowed = " ".join(_ALLOWED.values())
+    allowed = " ".join(ALLOWED.values())
     if families:
         steps += _by_argument(decided["socket"], 0, *_one_of(families))
         steps += _by_argument(decided["socketpair"], 0, *_one_of(families))
-        allowed += f" {_WITH_SOCKETS}"
+        allowed += f" {WITH_SOCKETS}"
     else:  # a datagram socket out of a pair could be connected to another, by sendmsg too, which nobody can look into
         kind = (_step(_LOAD, _ARGUMENTS + 8), _step(_AND, _KIND_OF_SOCKET), _step(_EQUAL, _STREAM, 0, 1))
         steps += _by_argument(decided["socketpair"], 0, _step(_EQUAL, _UNIX, 0, 4), *kind)
-    return b"".join([*steps, *_ranges(sorted(_numbers(machine, allowed).values()))])
+    return b"".join([*steps, *_ranges(sorted(numbers(machine, allowed).values()))])
 
 
 def _ranges(allowed: list[int]) -> list[bytes]:

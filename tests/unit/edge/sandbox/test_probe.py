@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,10 @@ import pytest
 from conftest import NOT_TESTED
 from hostile_programs import SECRETS
 
-from dsa.edge.sandbox import FEATURES, RUNGS, best, ladder, probed
+from dsa.edge.sandbox import FEATURES, RUNGS, best, boot, ladder, probed
+from dsa.edge.sandbox.commands import probed as probed_commands
+from dsa.edge.sandbox.inside.seccomp import fault
+from dsa.edge.sandbox.trials import FAMILIES, OLD_CALLS
 
 
 def in_another_process(code, **options):
@@ -157,3 +161,98 @@ def test_root_does_without_user_namespaces_where_they_are_forbidden(rung, users)
     assert said["faults"] == []
     assert {"own user", "own file tree", "bounded disk"} <= set(said["features"])
     assert said["tried"] == len(FEW)
+
+
+#: Takes a folder with another `inside`, says what is then found of each rung, and of the sandbox for commands.
+ANOTHER_INSIDE = """
+import json, sys
+from pathlib import Path
+from dsa.edge.sandbox import RUNGS, boot, commands, probed
+boot.INSIDE = Path(sys.argv[1])
+found = [probed(name) for name in RUNGS] + [commands.probed()]
+print(json.dumps([[rung.fault, sorted(rung.features), rung.notes] for rung in found]))
+"""
+
+
+def found_with(tmp_path, old, new):
+    """Each rung, and the sandbox for commands, with another filter."""
+    inside = tmp_path / "inside"
+    shutil.copytree(boot.INSIDE, inside)
+    text = (inside / "seccomp.py").read_text()
+    assert old in text
+    (inside / "seccomp.py").write_text(text.replace(old, new))
+    done = subprocess.run(
+        [sys.executable, "-c", ANOTHER_INSIDE, inside], capture_output=True, text=True, check=True, timeout=120
+    )
+    return dict(zip((*RUNGS, "commands"), json.loads(done.stdout), strict=True))
+
+
+def here(found):
+    """What this machine has of it."""
+    rungs = {name: probed(name) for name in RUNGS} | {"commands": probed_commands()}
+    return {name: each for name, each in found.items() if not rungs[name].fault}
+
+
+@pytest.mark.skipif(bool(fault()), reason=f"{NOT_TESTED} with a filter of system calls")
+def test_a_filter_that_holds_nothing_is_found_out_on_every_rung_family_by_family(tmp_path):
+    start = "    decided = numbers(machine, DECIDED)\n"
+    found = here(found_with(tmp_path, start, f"    return _step(_RETURN, _ALLOW)\n{start}"))
+    alien = {"limits of other processes", "calls of the x32 ABI"}  # of another user's; few kernels have it
+    assert len(found) >= 2
+    for name, (said, *_) in found.items():
+        assert said.startswith("it promises what did not hold when tried: bounded memory (System V memory: shmget, "), (
+            name
+        )
+        assert {family for family in FAMILIES if f"{family}: " not in said} <= alien, name
+
+
+@pytest.mark.skipif(bool(fault()), reason=f"{NOT_TESTED} with a filter of system calls")
+@pytest.mark.parametrize(
+    ("old", "new", "by"),
+    [
+        ('"machine": """', '"machine": """ shmget 29 194 ', "bounded memory (System V memory: shmget)"),
+        ('"machine": """', '"machine": """ setpriority 141 140 ', "setpriority PRIO_USER)"),
+        (
+            "_none_of(_TERMINALS)",
+            "_none_of((0x5423,))",
+            "filtered system calls (terminals: ioctl TIOCSTI, ioctl TIOCLINUX)",
+        ),
+        ("_step(_RETURN, _KILL)", "_step(_RETURN, _ALLOW)", "calls of 32-bit programs"),
+    ],
+    ids=["System V memory", "priorities", "terminals", "32 bits"],
+)
+def test_a_filter_with_one_hole_is_found_out(old, new, by, tmp_path):
+    found = here(found_with(tmp_path, old, new))
+    assert [name for name, (said, *_) in found.items() if by not in said] == []
+
+
+@pytest.mark.skipif(bool(fault()), reason=f"{NOT_TESTED} with a filter of system calls")
+def test_a_pair_of_datagram_sockets_is_found_out_where_the_network_is_shared(tmp_path):
+    if probed("landlock").fault:
+        pytest.skip(f"{NOT_TESTED} on the sandbox's rung 'landlock': {probed('landlock').fault}")
+    found = found_with(tmp_path, "_step(_EQUAL, _STREAM, 0, 1)", "_step(_EQUAL, 2, 0, 1)")
+    assert found["landlock"][0] == "it promises what did not hold when tried: no network"
+
+
+def test_without_a_filter_rungs_promise_less_say_why_and_commands_are_refused(tmp_path):
+    """As on an architecture whose numbers are not known."""
+    found = here(found_with(tmp_path, "machine = platform.machine()\n    if", 'machine = "riscv64"\n    if'))
+    assert len(found) >= 2
+    why = "system calls are not filtered: their numbers are known for x86_64, aarch64 (64 bits), not for riscv64"
+    assert (
+        found.pop("commands", (f"the command could not be started: {why}",))[0]
+        == f"the command could not be started: {why}"
+    )
+    for name, (said, features, notes) in found.items():
+        assert (said, notes) == ("", [why]), name
+        assert set(features) == probed(name).features - {"bounded memory", "filtered system calls"} - (
+            {"no network"} if name == "landlock" else set()
+        )
+
+
+def test_the_page_has_each_family_that_is_tried():
+    page = (Path(__file__).parents[4] / "docs/how-to/sandbox.md").read_text()
+    told = re.findall(r"^\| (.+?) +\| (`.+`) +\| (bounded memory|filtered system calls) +\|$", page, re.MULTILINE)
+    tried = [(family, tuple(call[0] for call in calls), feature) for family, (feature, calls) in FAMILIES.items()]
+    tried.append((OLD_CALLS[0], (OLD_CALLS[2],), OLD_CALLS[1]))
+    assert [(family, tuple(re.findall("`(.+?)`", calls)), feature) for family, calls, feature in told] == tried
