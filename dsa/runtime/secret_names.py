@@ -11,6 +11,7 @@ from urllib.parse import unquote
 import attrs
 
 from dsa.errors import DsaError
+from dsa.runtime.patterns import Pattern
 from dsa.runtime.secrets import SHAPES, Secrets, Shape, marker
 
 #: Values of variables that are found by their names have at least so many characters, those that a user names at least so many.
@@ -117,9 +118,7 @@ def _named(name: str, value: str) -> str:
 def _shapes(patterns: Iterable[str]) -> Iterator[Shape]:
     for number, pattern in enumerate(patterns, start=1):
         try:
-            compiled = re.compile(pattern)
-        except re.error as fault:
-            raise SecretError(f"'{pattern}' is no regular expression: {fault}") from fault
-        if compiled.search(""):
-            raise SecretError(f"'{pattern}' matches the empty text, so it would be everywhere")
-        yield Shape(f"pattern-{number}", compiled)
+            searched = Pattern(pattern)
+        except ValueError as fault:
+            raise SecretError(str(fault)) from fault
+        yield Shape(f"pattern-{number}", searched, max(len(searched.anchor), 1), tuple(filter(None, [searched.anchor])))

@@ -9,7 +9,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from json import dumps
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote, quote_plus
 
 import attrs
@@ -36,6 +36,24 @@ def marker(name: str) -> str:
     return f"{_MARK}{_ODD_IN_A_NAME.sub('_', name)[:100]}]"
 
 
+class Searched(Protocol):
+    """Something that says where it is found in a text."""
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Give the stretches that belong to it, from and to, in order."""
+
+
+@attrs.frozen
+class _Known:
+    """A pattern of ours, whose work for a text is bounded by its length."""
+
+    pattern: re.Pattern[str]
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Give its matches."""
+        return (match.span() for match in self.pattern.finditer(text))
+
+
 @attrs.frozen
 class Shape:
     """What a kind of secret looks like, which has at least `shortest` characters.
@@ -44,13 +62,13 @@ class Shape:
     """
 
     name: str
-    pattern: re.Pattern[str]
+    pattern: Searched
     shortest: int = 1
     anchors: tuple[str, ...] = ()
 
 
 def _token(name: str, pattern: str, shortest: int, *anchors: str) -> Shape:
-    return Shape(name, re.compile(rf"(?<![A-Za-z0-9]){pattern}"), shortest, anchors)
+    return Shape(name, _Known(re.compile(rf"(?<![A-Za-z0-9]){pattern}")), shortest, anchors)
 
 
 _GITHUB = r"(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{40,})"
@@ -64,7 +82,7 @@ SHAPES = (
     _token("google-key", r"AIza[A-Za-z0-9_-]{35}", 39, "AIza"),
     _token("slack-token", r"xox[abeoprs]-[A-Za-z0-9-]{10,}", 15, "xox"),
     _token("huggingface-token", r"hf_[A-Za-z0-9]{30,}", 33, "hf_"),
-    Shape("private-key", re.compile(_PEM), 27, ("PRIVATE KEY",)),
+    Shape("private-key", _Known(re.compile(_PEM)), 27, ("PRIVATE KEY",)),
 )
 
 
@@ -112,7 +130,7 @@ class Secrets:
         for rarest, search in self._by_rarest:
             if rarest in text and search(text):
                 return True
-        return bool(self._free) and any(pattern.search(text) for pattern in self._free)
+        return bool(self._free) and any(next(pattern.spans(text), None) for pattern in self._free)
 
     def text(self, text: str) -> str:
         """Give a text with markers in place of secrets. Doing it again changes nothing."""
@@ -161,9 +179,7 @@ class Secrets:
                 yield (*(_widened(text, *span) if needle.is_base64 else span), needle.name)
                 start = text.find(needle.text, start + 1)
         for shape in self._shapes:
-            for match in shape.pattern.finditer(text):
-                if match.end() > match.start():
-                    yield match.start(), match.end(), shape.name
+            yield from ((start, stop, shape.name) for start, stop in shape.pattern.spans(text))
 
 
 def _by_rarest(wanted: Iterable[str]) -> tuple[tuple[str, Callable[[str], object]], ...]:
