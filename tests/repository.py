@@ -1,5 +1,6 @@
 """The machine documents of this repository, for tests that must hold for every one of them."""
 
+from functools import cache
 from pathlib import Path
 
 from dsa.edge.files import shipped
@@ -21,8 +22,14 @@ def all_machines() -> dict[str, Machine]:
 
 
 def _readable(paths: dict[str, Path]) -> dict[str, Machine]:
-    readings = {name: read_machine(path.read_text(encoding="utf-8"), path.name) for name, path in paths.items()}
-    return {name: reading.machine for name, reading in readings.items() if reading.machine is not None}
+    machines = {name: _machine(path) for name, path in paths.items()}
+    return {name: machine for name, machine in machines.items() if machine is not None}
+
+
+@cache
+def _machine(path: Path) -> Machine | None:
+    """Return the machine of a document, the same one for each test, or None where it is not valid."""
+    return read_machine(path.read_text(encoding="utf-8"), path.name).machine
 
 
 #: Values at which machines are looked at that have too many configurations at their defaults.

@@ -9,8 +9,6 @@ import sys
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted(path for top in ("dsa", "machines") for path in (ROOT / top).rglob("*.py"))
 
@@ -118,21 +116,17 @@ def _part(module: str) -> str:
     return pieces[1] if len(pieces) > 1 else ""
 
 
-def _without_type_checking(tree: ast.Module) -> ast.Module:
-    """Leave out what only type checkers import."""
-    tree.body = [n for n in tree.body if not (isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING")]
-    return tree
-
-
 @cache
 def _imports(path: Path) -> list[tuple[str, int, bool]]:
     """Give every module imported, its line, and whether it stands inside a function."""
-    tree = _without_type_checking(ast.parse(path.read_text()))
-    inside = {
-        id(n) for f in ast.walk(tree) if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef) for n in ast.walk(f)
-    }
+    blocks = [n for n in _tree(path).body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
+    for_type_checkers = {id(n) for block in blocks for n in ast.walk(block)}
+    functions = [n for n in _nodes(path) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    inside = {id(n) for function in functions for n in ast.walk(function)}
     found = []
-    for node in ast.walk(tree):
+    for node in _nodes(path):
+        if id(node) in for_type_checkers:
+            continue
         if isinstance(node, ast.Import):
             found += [(alias.name, node.lineno, id(node) in inside) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -143,33 +137,50 @@ def _imports(path: Path) -> list[tuple[str, int, bool]]:
     return found
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=_module)
-def test_imports_point_down(path: Path) -> None:
+def test_imports_point_down() -> None:
+    faults = [fault for path in SOURCES for fault in _pointing_up(path)]
+    assert not faults, "\n".join(faults)
+
+
+def _pointing_up(path: Path) -> list[str]:
+    """Return the imports of a file that its place in the layers does not permit."""
     module = _module(path)
     if module == "dsa" or module.startswith("machines"):  # the public names; the bindings, which may use everything
-        return
+        return []
     part = _part(module)
     allowed = set(CORE_ORDER[: CORE_ORDER.index(part)]) if part in CORE_ORDER else ALLOWED[part] | {part}
-    for name, line, _ in _imports(path):
-        assert not name.startswith("machines"), f"{path}:{line}: dsa must not import the machines"
-        if name.startswith("dsa."):
-            target = name.removeprefix("dsa.")
-            known = target.split(".")[0] in allowed or any(target.startswith(part) for part in allowed if "." in part)
-            assert known, f"{path}:{line}: {part} imports {target}"
+
+    def permitted(name: str) -> bool:
+        target = name.removeprefix("dsa.")
+        return target.split(".")[0] in allowed or any(target.startswith(each) for each in allowed if "." in each)
+
+    return [
+        f"{path}:{line}: {part} imports {name}"
+        for name, line, _ in _imports(path)
+        if name.startswith("machines") or (name.startswith("dsa.") and not permitted(name))
+    ]
 
 
-@pytest.mark.parametrize("path", [p for p in SOURCES if _part(_module(p)) in PURE], ids=_module)
-def test_the_core_does_no_input_or_output(path: Path) -> None:
-    for name, line, _ in _imports(path):
-        permitted = (_module(path), name.split(".")[0]) in PURE_ENOUGH
-        assert permitted or name.split(".")[0] not in IMPURE_MODULES, f"{path}:{line}: imports {name}"
+def test_the_core_does_no_input_or_output() -> None:
+    pure = [path for path in SOURCES if _part(_module(path)) in PURE]
+    assert pure
+    faults = [
+        f"{path}:{line}: imports {name}"
+        for path in pure
+        for name, line, _ in _imports(path)
+        if name.split(".")[0] in IMPURE_MODULES and (_module(path), name.split(".")[0]) not in PURE_ENOUGH
+    ]
+    assert not faults, "\n".join(faults)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=_module)
-def test_only_heavy_packages_are_imported_inside_functions(path: Path) -> None:
-    for name, line, inside in _imports(path):
-        heavy = name.split(".")[0] in HEAVY
-        assert inside == heavy, f"{path}:{line}: {name} {'is heavy' if heavy else 'dodges a cycle?'}"
+def test_only_heavy_packages_are_imported_inside_functions() -> None:
+    faults = [
+        f"{path}:{line}: {name} {'dodges a cycle?' if inside else 'is heavy'}"
+        for path in SOURCES
+        for name, line, inside in _imports(path)
+        if inside != (name.split(".")[0] in HEAVY)
+    ]
+    assert not faults, "\n".join(faults)
 
 
 def test_help_imports_no_heavy_package() -> None:
@@ -189,12 +200,11 @@ def test_a_small_check_loads_little() -> None:
 
 def _by_name(path: Path) -> list[tuple[str, int]]:
     """Give what each call of `import_module` names, as far as it is written there, and its line."""
-    calls = [node for node in ast.walk(_tree(path)) if isinstance(node, ast.Call)]
     found = []
-    for call in calls:
-        if ast.unparse(call.func) == "importlib.import_module":
-            first = call.args[0].values[0] if isinstance(call.args[0], ast.JoinedStr) else call.args[0]
-            found.append((str(first.value) if isinstance(first, ast.Constant) else "", call.lineno))
+    for node in _nodes(path):
+        if isinstance(node, ast.Call) and _dotted(node.func) == "importlib.import_module":
+            first = node.args[0].values[0] if isinstance(node.args[0], ast.JoinedStr) else node.args[0]
+            found.append((str(first.value) if isinstance(first, ast.Constant) else "", node.lineno))
     return found
 
 
@@ -225,23 +235,26 @@ def test_no_import_cycles() -> None:
     assert cyclic == []
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=_module)
-def test_files_classes_and_functions_are_short(path: Path) -> None:
+def test_files_classes_and_functions_are_short() -> None:
+    found = [(where, lines) for path in SOURCES for where, lines in _too_long(path)]
+    faults = [f"{where} has {lines} lines" for where, lines in found if where not in EXCEPTIONS]
+    assert not faults, "\n".join(faults)
+
+
+def _too_long(path: Path) -> list[tuple[str, int]]:
+    """Return what is longer than its kind may be in a file, by its place, with its lines."""
     name = str(path.relative_to(ROOT))
-    text = path.read_text()
-    if name not in EXCEPTIONS:
-        assert text.count("\n") <= MAX_LINES, f"{name} has {text.count(chr(10))} lines"
-    for node in ast.walk(_tree(path)):
+    sizes = [(name, path.read_text(encoding="utf-8").count("\n"), MAX_LINES)]
+    for node in _nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             most = MAX_CLASS_LINES if isinstance(node, ast.ClassDef) else MAX_FUNCTION_LINES
-            lines = (node.end_lineno or node.lineno) - node.lineno + 1
-            where = f"{name}:{node.name}"
-            assert lines <= most or where in EXCEPTIONS, f"{where} has {lines} lines"
+            sizes.append((f"{name}:{node.name}", (node.end_lineno or node.lineno) - node.lineno + 1, most))
+    return [(where, lines) for where, lines, most in sizes if lines > most]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=_module)
-def test_every_module_says_what_it_is(path: Path) -> None:
-    assert ast.get_docstring(_tree(path)), f"{path} has no docstring"
+def test_every_module_says_what_it_is() -> None:
+    faults = [f"{path} has no docstring" for path in SOURCES if not ast.get_docstring(_tree(path))]
+    assert not faults, "\n".join(faults)
 
 
 def test_exceptions_are_few() -> None:
@@ -255,14 +268,13 @@ MADE_BY = {"Driver": ["dsa.runs.held"], "SqliteStore": ["dsa.runs.place"], "Memo
 WITHIN_THE_DOOR = ("open_store", "open_artifacts")
 
 
-@pytest.mark.parametrize("name", MADE_BY)
-def test_drivers_and_stores_are_made_in_one_place(name: str) -> None:
-    assert sorted({module for module, called in _calls() if called == name}) == MADE_BY[name]
-
-
-@cache
-def _calls() -> list[tuple[str, str]]:
-    return [(_module(path), _called(node)) for path in SOURCES for node in ast.walk(_tree(path))]
+def test_drivers_and_stores_are_made_in_one_place() -> None:
+    makers: dict[str, set[str]] = {name: set() for name in MADE_BY}
+    for path in SOURCES:
+        for called, _ in _calls(path):
+            if (name := called.rpartition(".")[2]) in makers:
+                makers[name].add(_module(path))
+    assert {name: sorted(modules) for name, modules in makers.items()} == MADE_BY
 
 
 @cache
@@ -271,24 +283,47 @@ def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def _called(node: ast.AST) -> str:
-    """Give the last name of what is called; empty for what is no call."""
-    return ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+@cache
+def _nodes(path: Path) -> list[ast.AST]:
+    """Return every node of a file."""
+    return list(ast.walk(_tree(path)))
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=_module)
-def test_all_that_is_printed_goes_through_one_function(path: Path) -> None:
-    printing = {"click.echo", "click.secho", "click.style", "print"} - (
-        {"click.style"} if path.name == "terminal.py" else set()
-    )
-    called = {ast.unparse(node.func): node.lineno for node in ast.walk(_tree(path)) if isinstance(node, ast.Call)}
-    found = {name: line for name, line in called.items() if name in printing}
-    assert not found or _module(path) in PRINTS, f"{path}: {found}; commands print with dsa.cli.terminal.say"
+@cache
+def _calls(path: Path) -> list[tuple[str, int]]:
+    """Return what is called in a file, as far as it is a dotted name, and the lines."""
+    return [(name, node.lineno) for node in _nodes(path) if isinstance(node, ast.Call) and (name := _dotted(node.func))]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=_module)
-def test_only_the_door_opens_what_keeps_runs(path: Path) -> None:
-    if _part(_module(path)) != "runs":
-        names = {each.id if isinstance(each, ast.Name) else each.attr if isinstance(each, ast.Attribute) else each.name
-                 for each in ast.walk(_tree(path)) if isinstance(each, ast.Name | ast.Attribute | ast.alias)}  # fmt: skip
-        assert not names & set(WITHIN_THE_DOOR)
+def _dotted(node: ast.expr) -> str:
+    """Return a name with its dots; what a call or an index gave stands as nothing before the dot."""
+    if isinstance(node, ast.Name):
+        return node.id
+    return f"{_dotted(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ""
+
+
+def test_all_that_is_printed_goes_through_one_function() -> None:
+    printing = {"click.echo", "click.secho", "click.style", "print"}
+    faults = [
+        f"{path}:{line}: {name}; commands print with dsa.cli.terminal.say"
+        for path in SOURCES
+        if _module(path) not in PRINTS
+        for name, line in _calls(path)
+        if name in printing - ({"click.style"} if path.name == "terminal.py" else set())
+    ]
+    assert not faults, "\n".join(faults)
+
+
+def test_only_the_door_opens_what_keeps_runs() -> None:
+    outside = [path for path in SOURCES if _part(_module(path)) != "runs"]
+    faults = [str(path) for path in outside if not _names(path).isdisjoint(WITHIN_THE_DOOR)]
+    assert not faults, "\n".join(faults)
+
+
+def _names(path: Path) -> set[str]:
+    """Return every name, attribute and import of a file."""
+    return {
+        node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else node.name
+        for node in _nodes(path)
+        if isinstance(node, ast.Name | ast.Attribute | ast.alias)
+    }
