@@ -50,6 +50,7 @@ PURE_ENOUGH = {
 #: Heavy packages: imported inside the function that uses them, never at the top of a module.
 HEAVY = {
     "jsonschema",
+    "re2",
     "referencing",
     "anyio",
     "fpdf",

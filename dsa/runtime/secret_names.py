@@ -121,4 +121,4 @@ def _shapes(patterns: Iterable[str]) -> Iterator[Shape]:
             searched = Pattern(pattern)
         except ValueError as fault:
             raise SecretError(str(fault)) from fault
-        yield Shape(f"pattern-{number}", searched, max(len(searched.anchor), 1), tuple(filter(None, [searched.anchor])))
+        yield Shape(f"pattern-{number}", searched)
