@@ -60,7 +60,7 @@ class Variable(Placed):
 class Event(Placed):
     """What can happen. `origin` is `outside`, or the effect that this event answers.
 
-    `otherwise` is `refused` where it is meant that a state with rows for the event refuses it at some values (S14).
+    `otherwise` is `refused` where it is meant that a state with rows for the event refuses it at some values.
     """
 
     name: str

@@ -69,7 +69,7 @@ class Exploration:
 
     @property
     def rests(self) -> frozenset[str]:
-        """The leaves that some configuration reached has with nothing outstanding and no timer armed, final ones apart (S15)."""
+        """The leaves that some configuration reached has with nothing outstanding and no timer armed, final ones apart."""
         system = self.ground.system
         places = (place for place, count in enumerate(self.found.locations) if count)
         resting = (place for place in places if system.may_rest(place) and not system.is_final(place))

@@ -28,7 +28,7 @@ class Report:
     """What one run of the checks found.
 
     `diagnostics` are sorted: causes first, then by line and code. `properties` are in the document's order. `rests` are the leaves in which a run may stay
-    with nothing outstanding, no timer armed, and not final (S15), as far as was explored.
+    with nothing outstanding, no timer armed, and not final, as far as was explored.
     """
 
     name: str
@@ -134,7 +134,7 @@ class _Look:
 
 
 def _rests(machine: Machine, explorations: Sequence[Exploration]) -> tuple[str, ...]:
-    """Give the leaves in which nothing is under way (S15), in the order of the states."""
+    """Give the leaves in which nothing is under way, in the order of the states."""
     found = {leaf for exploration in explorations for leaf in exploration.rests}
     return tuple(leaf for leaf in machine.leaves if leaf in found)
 
