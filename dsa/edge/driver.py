@@ -423,7 +423,7 @@ class Driver:
                 self._failure = _failure(intent, fault.payload)
             return
         answer = partial(self._answer, intent, action, plan, tries, root)
-        if self._performer.is_eager(plan):
+        if plan.is_eager:
             self._under_way.start_here(intent.key, answer)
             return
         self._under_way.start(intent.key, answer)

@@ -6,13 +6,14 @@ or returns may end the run in another way.
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
 import attrs
 
 from dsa.edge.clock import Clock
+from dsa.edge.eager import GoingOn
 from dsa.errors import OccurrenceError
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, require_known
@@ -147,18 +148,24 @@ class TimeLimit:
     why: str
 
 
-async def within(clock: Clock, limit: TimeLimit | None, work: Awaitable[T]) -> T:
-    """Wait for a result, at most so long. TimeoutError when it takes longer; then the work is cancelled."""
-    if limit is None:
-        return await work
-    working = asyncio.ensure_future(work)
+async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T], *, is_eager: bool) -> T | None:
+    """Wait for a result, at most so long; return None when it takes longer; then the work is cancelled.
+
+    `is_eager`: the work is begun in the task of the caller, and a task is made of the rest where it waits (as `Answering.is_eager`).
+    """
+    if is_eager:
+        try:
+            awaited = work.send(None)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        work = GoingOn(work, awaited)
+    working = asyncio.create_task(work)
     working.add_done_callback(_heard)
-    alarm = asyncio.ensure_future(clock.sleep(limit.seconds))
+    alarm = asyncio.create_task(clock.sleep(seconds))
     try:
         await asyncio.wait({working, alarm}, return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            return working.result()
-        raise TimeoutError(f"no answer within {limit.seconds:g} s, {limit.why}")
+        return working.result() if working.done() else None
     finally:
         working.cancel()
         alarm.cancel()

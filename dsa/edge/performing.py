@@ -62,6 +62,10 @@ class Host(Protocol):
         """Keep what users' code has raised, with its traceback, for who has to mend it."""
 
 
+#: The answer of a try, the step that tells a fault or rests, or None; and whether no further try is made.
+Conclusion = tuple[Occurrence | Step | None, bool]
+
+
 @attrs.frozen
 class Performer:
     """Performs the effects of one run. What the run's ledger has of the calls that their policies made is not done again."""
@@ -116,19 +120,24 @@ class Performer:
                 answer = error_step(effect, BUDGET, f"its budget is spent: {spent}")
                 host.keep(result_of(intent, [answer], at_ms=clock.wall_ms()))
                 break
-            began_s = clock.now_s()
-            steps = await self._tried(intent.key, action, plan, root + number)
-            answer = answer_in(host.run.machine, effect, steps) if plan.has_answers else fault_in(steps)
-            said = [*steps, answer] if isinstance(answer, Step) and answer not in steps else steps
-            result = result_of(intent, said, round(clock.now_s() - began_s, 6), clock.wall_ms())
-            if isinstance(answer, Step) and rests(answer) and plan.has_answers:
-                host.keep(result)
+            conclude = partial(self._conclude, intent, plan, clock.now_s(), is_last=number == last)
+            answer, is_over = await self._tried(intent.key, action, plan, root + number, conclude)
+            if is_over:
                 break
-            if number == last or not isinstance(answer, Step) or ends_its_tries(plan.about, result):
-                (host.settle if plan.has_answers else host.keep)(result)
-                break
-            host.keep(result)
         return answer
+
+    def _conclude(
+        self, intent: Intent, plan: "Plan", began_s: float, steps: list[Step], *, is_last: bool
+    ) -> Conclusion:
+        """Record what came of a try; return its answer, and whether no further try is made."""
+        host, answers = self._host, plan.has_answers
+        answer = answer_in(host.run.machine, intent.effect, steps) if answers else fault_in(steps)
+        said = [*steps, answer] if isinstance(answer, Step) and answer not in steps else steps
+        result = result_of(intent, said, round(self._clock.now_s() - began_s, 6), self._clock.wall_ms())
+        is_rest = answers and isinstance(answer, Step) and rests(answer)
+        is_over = is_rest or is_last or not isinstance(answer, Step) or ends_its_tries(plan.about, result)
+        (host.settle if answers and is_over and not is_rest else host.keep)(result)
+        return answer, is_over
 
     def data_before(self, key: str) -> DataThen:
         """Return the data of events that the effect of a key sees."""
@@ -173,49 +182,64 @@ class Performer:
             plan = self._plans[effect] = Plan(called, about, about.retries or 0, has_answers, is_eager)
         return plan
 
-    def is_eager(self, plan: "Plan") -> bool:
-        """Return whether an effect is begun in the driver's own task: its policy is made for that, and may take as long as it likes."""
-        return plan.is_eager and self._limit_of(plan.about) is None
-
     def rounds_to_begin(self, plan: "Plan") -> int:
         """Return how often the event loop goes round until a policy has begun: its effect is a task, and below a time limit so is the policy."""
         return 1 if self._limit_of(plan.about) is None else 2
 
-    async def _tried(self, key: str, action: Action, plan: "Plan", root: int) -> list[Step]:
-        """Call the policy once; whatever it does, steps come of it (S7). Raises ReplayMismatchError."""
+    async def _tried(
+        self, key: str, action: Action, plan: "Plan", root: int, conclude: Callable[[list[Step]], Conclusion]
+    ) -> Conclusion:
+        """Call the policy once; whatever it does, steps come of it (S7), and are concluded upon. Raises ReplayMismatchError.
+
+        Below a time limit the policy has a task of its own, which also records what came of it: in one commit with what the policy has recorded.
+        """
         name, limit, meter = action.policy, self._limit_of(plan.about), self._meter
-        calls = self._calls_under(name, key, root)
+        calls, is_open = self._calls_under(name, key, root), True
+
+        def close() -> bool:
+            """Return whether the try was open."""
+            nonlocal is_open
+            was_open, is_open = is_open, False
+            if was_open and meter.has_limits:
+                meter.ends(name)
+            return was_open
+
+        async def attempt() -> Conclusion | None:
+            steps = await self._steps(calls, action, plan.policy)
+            return conclude(steps) if close() else None
+
         if meter.has_limits:
             meter.begins(name)
         try:
             if limit is None:
-                self._host.require_able()
-                return await calls.perform(action, plan.policy, allowed=self._allowed, with_ids=False)
-            steps = await within(self._clock, limit, self._attempted(calls, action, plan.policy))
-        except TimeoutError as error:
-            steps = [error_of(name, error)]
-        except BudgetSpentError as error:
-            steps = [error_step(name, BUDGET, str(error))]
-        except BaseException as error:  # noqa: BLE001  (sys.exit in a policy ends the effect, not the program)
-            self._host.require_able()  # what the store has raised is no policy's fault
-            steps = failure_of(name, error)
-            self._host.fault(f"effect {name} {key}", error)
+                conclusion = await attempt()
+            else:
+                conclusion = await within(self._clock, limit.seconds, attempt(), is_eager=plan.is_eager)
         finally:
-            if meter.has_limits:
-                meter.ends(name)
-        if fault_in(steps) is None:  # they come from a policy, and have no secrets any more
-            return steps
-        return [step_without(self._binding.secrets, step) for step in self._with_call(steps, key, calls.crashed_in)]
+            close()
+        if conclusion is None:
+            assert limit is not None, "nothing else gives it up"
+            late = error_of(name, TimeoutError(f"no answer within {limit.seconds:g} s, {limit.why}"))
+            conclusion = conclude(self._faulty([late], calls))
+        return conclusion
 
-    async def _attempted(self, calls: Calls, action: Action, policy: Policy) -> list[Step]:
-        """Call the policy in a task of its own, unless the store has failed: it begins a moment after it was asked for."""
+    async def _steps(self, calls: Calls, action: Action, policy: Policy) -> list[Step]:
+        """Call the policy, unless the store has failed: it begins a moment after it was asked for."""
         self._host.require_able()
         try:
             return await calls.perform(action, policy, allowed=self._allowed, with_ids=False)
-        except BaseException as error:  # noqa: BLE001  (as above)
+        except BudgetSpentError as error:
+            return self._faulty([error_step(action.policy, BUDGET, str(error))], calls)
+        except BaseException as error:  # noqa: BLE001  (sys.exit in a policy ends the effect, not the program)
+            self._host.require_able()  # what the store has raised is no policy's fault
             steps = failure_of(action.policy, error)
             self._host.fault(f"effect {action.policy} {calls.key}", error)
-            return steps
+            return self._faulty(steps, calls)
+
+    def _faulty(self, steps: list[Step], calls: Calls) -> list[Step]:
+        """Return the steps that stand for a fault: with the call in which it was, and without secrets."""
+        told = self._with_call(steps, calls.key, calls.crashed_in)
+        return [step_without(self._binding.secrets, step) for step in told]
 
     def _with_call(self, steps: list[Step], key: str, path: str | None) -> list[Step]:
         """Say of what an effect's policy raised in which call that was, if one raised it."""

@@ -123,7 +123,14 @@ async def in_thread(function: Callable[[], T]) -> T:
 
 
 async def await_foreign(work: Awaitable[T]) -> T:
-    """Wait for what somebody else's function gave, and give its result, or raise what it raised as `in_thread` does."""
+    """Wait for what somebody else's function gave, and give its result, or raise what it raised as `in_thread` does.
+
+    It has a task of its own: `asyncio.timeout` and HTTP clients cancel the task that they began in, and that may be the driver's.
+    """
+    return await asyncio.create_task(_foreign(work))
+
+
+async def _foreign(work: Awaitable[T]) -> T:
     try:
         return await work
     except (KeyboardInterrupt, GeneratorExit, asyncio.CancelledError):

@@ -52,7 +52,7 @@ class MypyGuard(GuardInterface):
         self._options = ["--strict"] if strict else []
         self._allow_ignores = allow_ignores
         self._bounds = Bounds(
-            timeout_s, cpu_s=max(1, round(timeout_s)), memory_bytes=1 << 30, open_files=256, result_bytes=1 << 18
+            timeout_s, cpu_s=round(timeout_s) + 1, memory_bytes=1 << 30, open_files=256, result_bytes=1 << 18
         )
         self._confinement = Confinement(require, rung)
 

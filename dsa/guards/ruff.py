@@ -53,7 +53,7 @@ class RuffGuard(GuardInterface):
         self._tool = Tool(
             program, arguments, seen=(program.rpartition("/")[0],), environment={"RAYON_NUM_THREADS": "1"}
         )
-        self._bounds = Bounds(timeout_s, cpu_s=max(1, round(timeout_s)), memory_bytes=1 << 30)
+        self._bounds = Bounds(timeout_s, cpu_s=round(timeout_s) + 1, memory_bytes=1 << 30)
         self._confinement = Confinement(require, rung)
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:  # noqa: ARG002  # the interface

@@ -67,7 +67,7 @@ class TestGuard(GuardInterface):
         self._hardened, self._show_expected = hardened, show_expected
         self._confinement = Confinement(require, rung)
         self._bounds = Bounds(
-            timeout_s, cpu_s=max(1, round(timeout_s)), memory_bytes=_MEMORY_BYTES, result_bytes=_RESULT_BYTES
+            timeout_s, cpu_s=round(timeout_s) + 1, memory_bytes=_MEMORY_BYTES, result_bytes=_RESULT_BYTES
         )
 
     def validate(self, artifact: Artifact, **dependencies: Artifact) -> GuardResult:

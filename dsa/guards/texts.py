@@ -73,7 +73,7 @@ class RegexGuard(GuardInterface):
         if not timeout_s > 0:
             raise ValueError(f"timeout_s = {timeout_s:g} is no time limit")
         self._pattern, self._whole, self._absent = pattern, whole, absent
-        self._bounds = Bounds(timeout_s, cpu_s=max(1, round(timeout_s) + 1))
+        self._bounds = Bounds(timeout_s, cpu_s=round(timeout_s) + 1)
         wanted = "must not have" if absent else "must be" if whole else "must have"
         self._feedback = hint or f"The text {wanted} the form {pattern}"
 

@@ -88,9 +88,8 @@ def test_a_table_is_edited_while_a_run_is_in_flight(dsa, tmp_path):
     assert recorded(tmp_path / ".dsa", run).entries == before, "to ask changes nothing"
 
     # Something else at the end: that is what tables are edited for.
-    (tmp_path / "merry.md").write_text(
-        "\n\n" + AGENT.replace(PASSED, PASSED.replace("reply_to_user ", "reply_to_user, celebrate"))
-    )
+    merry = AGENT.replace(PASSED, PASSED.replace("reply_to_user ", "reply_to_user, celebrate"))
+    (tmp_path / "merry.md").write_text(f"\n\n{merry.rstrip()}\n| celebrate |  |  |  |\n")
     found = json.loads(dsa("diff", "agent.md", "merry.md", "--runs", ".dsa", "--json").stdout)
     (flight,) = found["runs"]["in_flight"]
     assert (flight["run"], flight["verdict"], flight["future"]["verdict"]) == (run, "compatible", "DIFFERENT")

@@ -46,7 +46,6 @@ LIMITED = """
 | reply_to_user              | actuator |            |
 | reply_failure              | actuator |            |
 | escalate_to_user           | actuator |            |
-| reply_precondition_not_met | actuator |            |
 """
 
 

@@ -287,6 +287,19 @@ def test_an_async_guard_that_breaks_stops_the_run_like_any_other():
     assert "no 7" in rest.failure.message
 
 
+def test_an_async_guard_may_limit_its_own_time():
+    class Slow(GuardInterface):
+        async def validate(self, artifact, **_given):
+            try:
+                async with asyncio.timeout(0.01):
+                    await asyncio.Event().wait()
+            except TimeoutError:
+                return GuardResult(passed=True, feedback="")
+
+    driver = driver_of(MACHINE, {**agent, "look": looking({"total": 7})}, {"right": Slow()}, {"llm": Texts(["7"])})
+    assert finish(driver.drive(Occurrence("ask", data={}))).run.outcome == "done"
+
+
 def test_a_secret_is_in_no_prompt_and_in_no_guard_and_nowhere_in_the_ledger():
     word, generator, guard = "opensesame", Texts(["It is 7."]), Right()
     secrets = Secrets({"KEY": word})

@@ -14,14 +14,14 @@ from dsa.lang import loads
 from dsa.meaning import Occurrence
 from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.budgets import Limit
-from dsa.runtime.content import GuardInterface, GuardResult
+from dsa.runtime.content import Artifact, GuardInterface, GuardResult
 from dsa.runtime.intents import Intents
-from dsa.runtime.ledger import EffectEntry, ResultEntry, to_json
+from dsa.runtime.ledger import ArtifactEntry, EffectEntry, ResultEntry, to_json
 from dsa.runtime.policies import answering, event_step
 from dsa.runtime.run import begin
 from dsa.testing.doubles import StillClock
 
-MACHINE = loads("""# writes
+TABLE = """# writes
 ## Events
 | event | from |
 | - | - |
@@ -50,6 +50,15 @@ MACHINE = loads("""# writes
 | asking | |
 | checking | |
 | done | final |
+"""
+MACHINE = loads(TABLE)
+LIMITED = loads(f"""{TABLE}
+## Effects
+| effect | time limit |
+| - | - |
+| make | 1h |
+| check | 1h |
+| log | |
 """)
 
 
@@ -96,11 +105,14 @@ def driver_of(effects, guards=None, machine=MACHINE):
     return Driver(run, binding, MemoryArtifacts(), commands=commands, journal=writes, clock=StillClock()), writes
 
 
-def answer(event, *, is_eager, waits=0):
+def answer(event, *, is_eager, waits=0, records=False):
     @answering(event, is_eager=is_eager)
-    async def policy(action, _context):
+    async def policy(action, context):
         for _ in range(waits):
             await asyncio.sleep(0)
+        if records:
+            text = context.artifacts.store(Artifact("a"))
+            context.record(ArtifactEntry(action.payload["key"], "", 1, text.artifact_id, text.content_digest))
         return [event_step(action.policy, event)]
 
     return policy
@@ -108,17 +120,34 @@ def answer(event, *, is_eager, waits=0):
 
 @pytest.mark.parametrize("is_eager", [False, True])
 @pytest.mark.parametrize("waits", [0, 1, 5])
-def test_what_came_of_an_effect_is_written_with_what_follows(is_eager, waits):
+@pytest.mark.parametrize("machine", [MACHINE, LIMITED], ids=["unlimited", "limited"])
+def test_what_came_of_an_effect_is_written_with_what_follows(machine, is_eager, waits):
     effects = {
         name: answer(event, is_eager=is_eager, waits=waits) for name, event in (("make", "made"), ("check", "checked"))
     }
-    driver, writes = driver_of(effects)
+    driver, writes = driver_of(effects, machine=machine)
     assert finish(driver.drive(Occurrence("go"))).kind == "finished"
     assert writes.appends[:2] == [
         ["machine", "event", "row", "effect make"],
         ["result make", "event", "row", "effect check", "effect log"],
     ]
     assert sorted(writes.entries(after=2)) == ["event", "result check", "result log", "row"]
+
+
+@pytest.mark.parametrize("is_eager", [False, True])
+@pytest.mark.parametrize("waits", [0, 1, 5])
+@pytest.mark.parametrize("machine", [MACHINE, LIMITED], ids=["unlimited", "limited"])
+def test_what_a_policy_records_is_written_with_what_came_of_it(machine, is_eager, waits):
+    effects = {
+        name: answer(event, is_eager=is_eager, waits=waits, records=True)
+        for name, event in (("make", "made"), ("check", "checked"))
+    }
+    driver, writes = driver_of(effects, machine=machine)
+    rest = finish(driver.drive(Occurrence("go")))
+    assert rest.kind == "finished", rest.failure
+    for effect in effects:
+        (together,) = [entries for entries in writes.appends if f"result {effect}" in entries]
+        assert together[together.index(f"result {effect}") - 1] == "artifact"
 
 
 @pytest.mark.parametrize("is_eager", [False, True])
