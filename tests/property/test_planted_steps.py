@@ -278,6 +278,7 @@ def test_a_fault_that_the_reference_shares_is_refused(monkeypatch):
 
     for each in module, meaning:
         monkeypatch.setattr(each, "after_effects", not_discharged)
+    monkeypatch.setattr(agreement, "SHIPPED", {"dual_state": attrs.evolve(MACHINES["dual_state"])})
     agreement.test_shipped_machines_agree_on_random_walks("dual_state", 20)
     assert "the generated step is not the table in" in said_by_verify("dual_state", claims_about_the_step("dual_state"))
 
