@@ -113,10 +113,14 @@ class Generator(Placed):
 
 @attrs.frozen
 class State(Placed):
-    """A state, or the parent of states. The name is dotted: `review.draft` is a child of `review`."""
+    """A state, or the parent of states. The name is dotted: `review.draft` is a child of `review`.
+
+    `end` is when a run that rests in this leaf is finished there, None when it never is.
+    """
 
     name: str
     kind: StateKind = ""
+    end: Expr | None = None
 
     @property
     def parent(self) -> str | None:

@@ -247,6 +247,8 @@ class Tables:
         self.kinds, self.events = column("States", "kind"), column("Events", "from")
         self.initial = column("Variables", "initial")
         self.parameters, self.scopes = column("Parameters", "domain"), column("Variables", "scope")
+        self.ends = {state: kind.partition("end when ")[2] for state, kind in self.kinds.items() if "end when " in kind}
+        self.kinds |= {state: self.kinds[state].partition("end when ")[0].removesuffix(", ") for state in self.ends}
         self.initials = [state for state, kind in self.kinds.items() if kind == "initial"]
         self.verdicts = {
             g: said.split(", ") if said else [*VERDICTS] for g, said in column("Guards", "verdicts").items()
@@ -315,6 +317,9 @@ class Tables:
                 self.code(end, "parameters", NUMBER)
         for name, text in self.initial.items():
             self.code(text, "parameters", self.domains[name][0])
+        for state, text in self.ends.items():
+            assert not any(other.startswith(f"{state}.") for other in self.kinds), f"{state} has children"
+            self.code(text, "values", CONDITION)
 
     @staticmethod
     def read_domain(text):
@@ -594,7 +599,9 @@ class Claim(Tables):
                 on = any(last[5:] in true for _, _, true in taken)
             if "possible" in self.form:
                 on = any(self.nearer(node, after) for after, _, _ in taken)
-            on = on or (self.form == STUCK and (not self.sources(node[0]) or any(taken)))
+            end = self.ends.get(node[0])
+            free = self.form == STUCK and (not self.sources(node[0]) or any(taken))
+            on = on or free or (self.form == STUCK and bool(end) and self.value(end, self.means(node), "values"))
             assert on, f"{self.key(node)}: there may be no way on"
 
     def arrive(self, node, may):

@@ -135,6 +135,16 @@ class Machine:
         return frozenset(state.name for state in self.states if state.kind == "final")
 
     @cached_property
+    def events_from_outside(self) -> tuple[str, ...]:
+        """The names of the events from outside, in declared order."""
+        return tuple(event.name for event in self.events if event.origin == declarations.OUTSIDE)
+
+    @cached_property
+    def ends(self) -> dict[str, expr.Expr]:
+        """The leaves that are not final, and in which a run may be finished, each with when."""
+        return {state.name: state.end for state in self.states if state.end is not None}
+
+    @cached_property
     def parents(self) -> frozenset[str]:
         """The names of the states that have children."""
         return frozenset(state.parent for state in self.states if state.parent is not None)

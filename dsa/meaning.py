@@ -5,6 +5,7 @@ chance, no model (S8). Everything else in this package that executes a machine i
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import product
 from typing import Any, Literal
 
 import attrs
@@ -231,6 +232,28 @@ def accepted_events(machine: Machine, state: str) -> tuple[str, ...]:
     if state in machine.final_states:
         return ()
     return tuple(sorted({event for source in machine.ancestry(state) for event in machine.events_from.get(source, ())}))
+
+
+def is_over(machine: Machine, configuration: Configuration) -> bool:
+    """Return whether a run is finished here: the leaf is final, or it is an end."""
+    state = configuration.state
+    if state in machine.final_states:
+        return True
+    end = machine.ends.get(state)
+    if end is None or configuration.outstanding or machine.armed(state):
+        return False
+    known = environment(machine, configuration.values)
+    return holds(end, known) and not any(
+        _may_take(machine, state, event, known) for event in machine.events_from_outside
+    )
+
+
+def _may_take(machine: Machine, state: str, event: str, known: Environment) -> bool:
+    """Return whether a row is enabled for an event, whatever the guards say."""
+    rows = candidates(machine, state, Occurrence(event))
+    guards = read_guards(rows)
+    said = product(*(machine.guard_named[guard].outcomes for guard in guards))
+    return any(enabled_rows(rows, {**known, **dict(zip(guards, each, strict=True))}) for each in said)
 
 
 def _refuse(

@@ -122,6 +122,10 @@ class System:
         """Tell whether the location's state is final."""
         return self.locations[location].state in self.machine.final_states
 
+    def end_at(self, location: int) -> expr.Expr:
+        """Return when a run that rests at a location that is not final is finished there."""
+        return self.machine.ends.get(self.locations[location].state, FALSE)
+
     def may_rest(self, location: int) -> bool:
         """Tell whether a run may stay here for ever: only outside events could go on, and they may never come (S12)."""
         return not self.promises(location)

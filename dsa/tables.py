@@ -5,7 +5,7 @@ Takes a `Transition`, gives plain text as it stands in a cell, not escaped for a
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from dsa.declarations import Assign, Revoke, Transition
+from dsa.declarations import Assign, Revoke, State, Transition
 from dsa.expr import TRUE, Arithmetic, Name, Or, unparse
 
 COLUMNS = ("source", "event", "if", "update", "effects", "target")
@@ -21,6 +21,12 @@ def transition_cells(row: Transition) -> dict[str, str]:
         "effects": ", ".join(effect_texts(row)),
         "target": row.target,
     }
+
+
+def state_kind(state: State) -> str:
+    """Write the `kind` cell of a state."""
+    end = "" if state.end is None else f"end when {unparse(state.end)}"
+    return ", ".join(filter(None, (state.kind, end)))
 
 
 def condition_text(row: Transition) -> str:

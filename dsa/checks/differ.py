@@ -210,7 +210,7 @@ class _Troubles:
                 return
 
     def _at(self, here: Configuration, order: list[Configuration]) -> Iterator[Trouble]:
-        moves, is_stuck = self._moves, not (self._moves.is_final(here) or here.outstanding)
+        moves, is_stuck = self._moves, not (self._moves.is_over(here) or here.outstanding)
         for key, coming in moves.coming(here).items():
             is_stuck = is_stuck and not coming.must_be_taken
             for occurrence in moves.ways(key, coming.guards):

@@ -18,6 +18,7 @@ from dsa.expr import And, Arithmetic, Compare, Domain, EnumDomain, Expr, Not, Or
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
 from dsa.simplify import simplified
+from dsa.tables import state_kind
 from dsa.trace import show_occurrence, show_values
 
 Aspect = Literal["control", "content", "claims"]
@@ -121,7 +122,7 @@ def _states(machine: Machine) -> _Things:
         state.name: _Thing(
             state.span,
             {
-                "kind": "final" if state.name in machine.final_states else "",
+                "kind": state_kind(attrs.evolve(state, kind="")) or state.kind.removeprefix("initial"),
                 "enters": _entered(machine, state.name) if state.name in machine.parents else "",
             },
         )

@@ -16,7 +16,7 @@ from dsa.declarations import OUTSIDE
 from dsa.errors import OccurrenceError
 from dsa.expr import Outcome
 from dsa.machine import Machine, read_guards
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken
+from dsa.meaning import Configuration, Occurrence, Refusal, Taken, is_over
 from dsa.system import MAX_COMBINATIONS
 from dsa.timers import ArmTimer, Precedence, preceding, timers_after
 
@@ -54,7 +54,7 @@ class Moves:
         """Give all that may come, in declared order; nothing in a final state."""
         place = (here.state, here.outstanding, here.precedence)
         if place not in self._coming:
-            self._coming[place] = {} if self.is_final(here) else dict(self._may_come(here))
+            self._coming[place] = {} if self.is_over(here) else dict(self._may_come(here))
         return self._coming[place]
 
     def _may_come(self, here: Configuration) -> Iterator[tuple[Key, Coming]]:
@@ -86,9 +86,9 @@ class Moves:
         except OccurrenceError:
             return None
 
-    def is_final(self, here: Configuration) -> bool:
-        """Tell whether the machine has ended."""
-        return here.state in self.machine.final_states
+    def is_over(self, here: Configuration) -> bool:
+        """Return whether a run is finished here."""
+        return is_over(self.machine, here)
 
     def started(self, before: str, taken: Taken) -> Timers:
         """Give the timers that a row starts from zero: those of the states entered, and its own when it stays (S11)."""

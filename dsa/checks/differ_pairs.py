@@ -25,7 +25,7 @@ Words = tuple[str, str]
 class Reaction:
     """What one machine makes of something, from where it was: the row it takes, or its refusal; or `said`, where words must do.
 
-    `started` are the timers that the row starts from zero, `ends` tells that it leads to a final state.
+    `started` are the timers that the row starts from zero, `ends` tells that the run is finished after it.
     """
 
     here: Configuration
@@ -70,7 +70,10 @@ class Pair:
             ((old.variables[o], new.variables[n]) for o, n in self._places if _kind(old.variables[o]) != _kind(new.variables[n])),
             None,
         )  # fmt: skip
-        self._finality = old.final_states ^ new.final_states
+        #: The leaves in which a run may be finished for one of them alone.
+        self._finality = (old.final_states ^ new.final_states) | {
+            leaf for leaf in old.ends.keys() | new.ends.keys() if old.ends.get(leaf) != new.ends.get(leaf)
+        }
         self._plans: dict[tuple[str, frozenset[str]], Plan] = {}
 
     @property
@@ -88,17 +91,22 @@ class Pair:
         """Tell whether both are in the same configuration: state, what is outstanding, values; and both at their end, or neither."""
         old, new = here
         if self._is_in_order:
-            return old == new and old.state not in self._finality and self._retyped is None
+            return old == new and self._retyped is None and not self._is_over_for_one(here)
         return self.apart(here) is None
+
+    def _is_over_for_one(self, here: Both) -> bool:
+        old, new = here
+        return old.state in self._finality and self.old.is_over(old) != self.new.is_over(new)
 
     def apart(self, here: Both) -> Words | None:
         """Say what is not the same where both are; None when all is."""
         old, new = here
         if old.state != new.state:
             return f"in {old.state}", f"in {new.state}"
-        if old.state in self._finality:
-            words = f"{old.state} is not final", f"{old.state} is final"
-            return words[self.old.is_final(old)], words[self.new.is_final(new)]
+        if self._is_over_for_one(here):
+            kind = "an end" if old.state in self.old.machine.ends.keys() | self.new.machine.ends.keys() else "final"
+            words = f"{old.state} is not {kind}", f"{old.state} is {kind}"
+            return words[self.old.is_over(old)], words[self.new.is_over(new)]
         if old.outstanding != new.outstanding:
             return _waiting(old), _waiting(new)
         if self._retyped is not None:
@@ -169,7 +177,7 @@ class Pair:
     def _reaction(self, moves: Moves, here: Configuration, occurrence: Occurrence, words: str) -> Reaction:
         outcome = None if words else moves.react(here, occurrence)
         if isinstance(outcome, Taken):
-            is_final = moves.is_final(outcome.configuration)
+            is_final = moves.is_over(outcome.configuration)
             return Reaction(here, outcome, "", moves.started(here.state, outcome), is_final)
         return Reaction(here, outcome, words if outcome is not None else words or "means nothing to it")
 

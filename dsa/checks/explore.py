@@ -19,7 +19,7 @@ from dsa.expr import Expr, Value
 from dsa.ground import Ground, Watch, ground
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Refusal, step
-from dsa.simplify import any_of, negated
+from dsa.simplify import FALSE, all_of, any_of, negated
 from dsa.system import Fault, System, closed_system
 from dsa.trace import Trace, follow
 
@@ -156,7 +156,7 @@ class _Lookout:
     def __init__(self, grounded: Ground, also: Sequence[tuple[int, Expr]]) -> None:
         self.ground = grounded
         system = grounded.system
-        faults = [(fault.location, fault.condition) for fault in system.faults]
+        faults = [(fault.location, _seen_when(grounded, fault)) for fault in system.faults]
         stuck = list(_deadlocks(grounded))
         wanted = grounded.watches([*faults, *stuck])
         things: list[Fault | None] = [*system.faults, *(None for _ in stuck)]
@@ -194,12 +194,21 @@ class _Lookout:
         return [(self._things[place], self.ground.decode(number)) for number, place in hits]
 
 
+def _seen_when(grounded: Ground, fault: Fault) -> Expr:
+    """Return when a fault is one: what comes from outside to a run that is finished at an end is none."""
+    end = grounded.system.end_at(fault.location)
+    if end == FALSE or fault.reason != "invalid_state" or not grounded.system.may_rest(fault.location):
+        return fault.condition
+    ways = any_of(rule.condition for rule in grounded.rules_at[fault.location])
+    return all_of([fault.condition, any_of([negated(end), ways])])
+
+
 def _deadlocks(grounded: Ground) -> Iterator[tuple[int, Expr]]:
     """Give when nothing can go on: at locations that are not final, with nothing outstanding and nothing armed."""
     system: System = grounded.system
     for place, rules in enumerate(grounded.rules_at):
         if system.may_rest(place) and not system.is_final(place):
-            yield place, negated(any_of(rule.condition for rule in rules))
+            yield place, negated(any_of([system.end_at(place), *(rule.condition for rule in rules)]))
 
 
 def _witnesses(machine: Machine, seen: Iterable[tuple[Fault, Configuration]]) -> tuple[Witness, ...]:

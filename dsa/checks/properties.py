@@ -35,7 +35,7 @@ from dsa.claims import (
 )
 from dsa.expr import Expr, Name, evaluate, show_value, unparse
 from dsa.machine import Machine
-from dsa.meaning import Occurrence
+from dsa.meaning import Occurrence, is_over
 from dsa.moments import at_location, happens
 from dsa.simplify import FALSE, any_of
 from dsa.system import Command, Promise, System
@@ -562,7 +562,7 @@ def _rests(form: LeadsTo, machine: Machine, last: Moment) -> str:
     here, failing = last.configuration, form.doubted("fails") - machine.failures_handled
     failed = sorted(effect for effect in failing if effect in here.outstanding or last.names.get(effect) is True)
     silent = sorted(form.doubted("never answers") & here.outstanding)
-    if here.state in machine.final_states:
+    if is_over(machine, here):
         return f"the run ends in {here.state}"
     if silent:
         return f"{', '.join(silent)} may never answer, and the run rests in {here.state} for ever"

@@ -89,7 +89,8 @@ def _stuck(system: System) -> Iterator[Sight]:
     """Give where nothing can happen any more, although the state is not final and nothing is awaited."""
     for place in range(len(system.locations)):
         if system.may_rest(place) and not system.is_final(place):
-            stuck = negated(any_of(command.condition for command in system.commands_at[place]))
+            end = system.end_at(place)
+            stuck = negated(any_of([end, *(command.condition for command in system.commands_at[place])]))
             if stuck != FALSE:
                 yield Sight(place, stuck)
 

@@ -15,7 +15,7 @@ from dsa.claims import Property
 from dsa.errors import OccurrenceError
 from dsa.expr import Value, show_value
 from dsa.machine import Machine
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
+from dsa.meaning import Configuration, Occurrence, Refusal, Taken, is_over, start, step
 from dsa.trace import Recorded, RecordedStep, Trace, follow, show_occurrence
 
 
@@ -69,7 +69,7 @@ def replay(machine: Machine, record: Recorded) -> Replay:
         here = after
         fitting.append(recorded.occurrence)
     run = moments(there, fitting)
-    ended = here.state in there.final_states
+    ended = is_over(there, here)
     watched = []
     for claim in there.properties:
         found = monitor(claim.form, run, ended=ended) if is_monitor(claim.form) else None

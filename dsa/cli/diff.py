@@ -280,7 +280,7 @@ def _taken(machine: Machine, reaction: Reaction, taken: Taken, other: Reaction) 
     after = taken.configuration
     changed = _changed(machine, reaction.here, after)
     timers = [f"starts {event} of {source}" for source, event in sorted(reaction.started - other.started)]
-    final = " (final)" if reaction.ends and not other.ends else ""
+    final = " (finished)" if reaction.ends and not other.ends else ""
     moved = f"{_row(taken.transition)}{reaction.here.state} -> {after.state}{final}"
     parts = [", ".join(filter(None, (moved, changed))), _effects(taken), ", ".join(timers)]
     return "; ".join(filter(None, parts))

@@ -19,6 +19,7 @@ from dsa.lang.names import Declared, Names, require_references, require_unique
 from dsa.lang.properties import looks_like_property, read_property
 from dsa.lang.scenarios import read_scenario
 from dsa.lang.steps import Steps, read_steps
+from dsa.lang.typed import Resolver
 from dsa.machine import Machine
 from dsa.words import closest
 
@@ -71,6 +72,7 @@ def read_machine(text: str, path: str = "<text>") -> Reading:
     declared, written = _declared(parts, steps, findings)
     require_unique(declared, findings)
     names = declared.names()
+    declared = attrs.evolve(declared, states=_with_ends(declared.states, names, findings))
     transitions = expand.expand(steps).rows if steps else rows.resolved(written, names, findings)
     targets = [] if steps else _targets(transitions)
     at = parts.of("states")[0].heading.span() if parts.of("states") else parts.document.start
@@ -313,6 +315,21 @@ def _with_parents(states: Iterable[State]) -> tuple[State, ...]:
                 known.add(parent)
                 found.append(State(parent, span=state.span))
         found.append(state)
+    return tuple(found)
+
+
+def _with_ends(states: tuple[State, ...], names: Names, findings: Findings) -> tuple[State, ...]:
+    """Resolve when a run may be finished in leaves that are not final."""
+    parents, found = {state.parent for state in states}, []
+    for state in states:
+        if state.end is None or state.span is None:
+            found.append(state)
+            continue
+        if state.name in parents:
+            message = f"{state.name} is an end and has children"
+            findings.error("DSA206", message, state.span, "mark the children that are ends instead")
+        resolver = Resolver(attrs.evolve(names.updates, place="an end"), findings, state.span)
+        found.append(attrs.evolve(state, end=resolver.condition(state.end)))
     return tuple(found)
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import attrs
 
-from dsa.declarations import TIMER_PREFIX, Assign, Cancel, Emit, Revoke, parse_duration
+from dsa.declarations import TIMER_PREFIX, Assign, Cancel, Emit, Revoke, StateKind, parse_duration
 from dsa.durations import duration_of
 from dsa.errors import Span
 from dsa.expr import TRUE, Arithmetic, BooleanDomain, Domain, EnumDomain, Expr, Name, RangeDomain
@@ -18,6 +18,7 @@ from dsa.lang.findings import Findings
 from dsa.lang.markdown import Cell
 
 T = TypeVar("T")
+_KINDS: dict[str, StateKind] = {"initial": "initial", "final": "final", "": ""}
 
 
 @attrs.frozen
@@ -125,6 +126,27 @@ def condition(cell: Cell, findings: Findings) -> tuple[bool, Expr] | None:
         return True, rest
 
     return parsed(cell, read, findings, "DSA108")
+
+
+def state_kind(cell: Cell, findings: Findings) -> tuple[StateKind, Expr | None]:
+    """Read a `kind` cell: `initial`, `final`, `end when CONDITION`, the first and the last also together, or nothing; the condition is unresolved."""
+    word = cell.text.strip("`").strip()
+    if word in _KINDS:
+        return _KINDS[word], None
+    if "end" not in word.replace(",", " ").split():
+        hint = f"allowed: {', '.join(filter(None, _KINDS))}, end when CONDITION, or nothing"
+        findings.error("DSA107", f"'{word}' is not allowed here", cell.span(), hint)
+        return "", None
+
+    def read(parser: Parser) -> tuple[StateKind, Expr | None]:
+        is_initial = parser.accept("initial")
+        if is_initial:
+            parser.expect(",", "initial, end when CONDITION")
+        parser.expect("end", "an end is no final state: end when CONDITION")
+        parser.expect("when", "end when CONDITION")
+        return "initial" if is_initial else "", parser.expression()
+
+    return parsed(cell, read, findings) or ("initial" if word.startswith("initial") else "", None)
 
 
 def updates(cell: Cell, findings: Findings) -> tuple[Assign | Revoke, ...] | None:

@@ -243,10 +243,9 @@ def states(records: list[Record], findings: Findings) -> tuple[declarations.Stat
     found = []
     for record in declaring(records, findings):
         name = cells.declared_name(record["state"], "a state", findings)
-        kind = cells.one_of(record["kind"], ("initial", "final"), "", findings)
+        kind, end = cells.state_kind(record["kind"], findings)
         if name is not None:
-            as_kind: declarations.StateKind = "initial" if kind == "initial" else "final" if kind == "final" else ""
-            found.append(declarations.State(name.name, as_kind, span=name.span))
+            found.append(declarations.State(name.name, kind, end, span=name.span))
     return tuple(found)
 
 

@@ -14,7 +14,7 @@ from dsa.expr import OUTCOMES, show_number, show_value, unparse, unparse_domain
 from dsa.lang.expand import DEFAULT_GRANTS, GRANTS
 from dsa.lang.steps import ANY_COUNT
 from dsa.machine import Machine
-from dsa.tables import COLUMNS, escaped, table_lines, transition_cells
+from dsa.tables import COLUMNS, escaped, state_kind, table_lines, transition_cells
 
 Cells = Sequence[str]
 
@@ -44,7 +44,7 @@ def _sections(machine: Machine) -> Iterator[tuple[str, str]]:
     if machine.steps:
         yield "Steps", _steps(machine)
     else:
-        states = [(state.name, state.kind) for state in machine.states]
+        states = [(state.name, state_kind(state)) for state in machine.states]
         yield "States", _table(("state", "kind"), states)
         cells = [transition_cells(row) for row in machine.transitions]
         yield "Transitions", _table(COLUMNS, [[escaped(row[column]) for column in COLUMNS] for row in cells])

@@ -13,7 +13,7 @@ from dsa.compiled_step import CompiledStep, Move, compiled_step
 from dsa.errors import DsaError
 from dsa.expr import Value
 from dsa.machine import Machine, step_names
-from dsa.meaning import Configuration, Occurrence, Refusal, accepted_events, require_known, start
+from dsa.meaning import Configuration, Occurrence, Refusal, accepted_events, is_over, require_known, start
 from dsa.runtime.fold import Fold
 from dsa.runtime.intents import Intent
 from dsa.runtime.ledger import (
@@ -93,8 +93,8 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Tell whether the state is final."""
-        return self.configuration.state in self.machine.final_states
+        """Return whether it is finished: in a final state, or at an end (`end when`)."""
+        return is_over(self.machine, self.configuration)
 
     @property
     def outcome(self) -> str:

@@ -139,6 +139,8 @@ def machines(draw: st.DrawFn, *, claims: bool = True) -> Machine:
     skeleton = draw(skeletons())
     rows = tuple(drawn_row(draw, skeleton) for _ in range(draw(st.integers(1, 12))))
     machine = attrs.evolve(skeleton.machine, transitions=rows)
+    if one_in(draw, 3):
+        machine = _with_end(draw, machine, skeleton)
     if not claims:
         return machine
     return attrs.evolve(
@@ -149,6 +151,14 @@ def machines(draw: st.DrawFn, *, claims: bool = True) -> Machine:
         prompts=prompts(draw, machine),
         constraints=draw(st.sampled_from(("", "Write plain Python.", "No network.\n\nNo files."))),
     )
+
+
+def _with_end(draw: st.DrawFn, machine: Machine, skeleton: Skeleton) -> Machine:
+    """Let a run be finished in one of the leaves that are not final."""
+    leaf = chosen(draw, [leaf for leaf in machine.leaves if leaf not in machine.final_states])
+    end = condition(draw, skeleton.vocabulary)
+    states = (attrs.evolve(state, end=end) if state.name == leaf else state for state in machine.states)
+    return attrs.evolve(machine, states=tuple(states))
 
 
 def drawn_row(draw: st.DrawFn, skeleton: Skeleton) -> Transition:

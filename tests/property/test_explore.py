@@ -12,6 +12,7 @@ from oracle import possible
 from dsa.checks.engines import python, vectors
 from dsa.checks.engines.found import Engine
 from dsa.checks.explore import Exploration, explore
+from dsa.expr import evaluate
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
 from dsa.testing.strategies import machines
@@ -39,6 +40,18 @@ def missing(refusal: Refusal, occurrence: Occurrence) -> tuple[object, ...]:
     return refusal.reason, *map(id, refusal.rows)
 
 
+def is_end(machine: Machine, here: Configuration) -> bool:
+    """Whether a run is finished here, though the leaf is not final: as specs/semantics.md says it."""
+    end = machine.ends.get(here.state)
+    if end is None or here.outstanding or machine.armed(here.state):
+        return False
+    known = machine.constants | dict(zip([v.name for v in machine.variables], here.values, strict=True))
+    results = (step(machine, here, occurrence) for occurrence in possible(machine, here))
+    return bool(evaluate(end, known)) and all(
+        isinstance(each, Refusal) and each.reason == "invalid_state" for each in results
+    )
+
+
 def plainly(machine: Machine) -> Plainly | None:
     """Search with `step`; None when that takes long."""
     distance = {start(machine): 0}
@@ -47,9 +60,11 @@ def plainly(machine: Machine) -> Plainly | None:
     refused: dict[tuple[object, ...], int] = {}
     stuck: dict[str, int] = {}
     for here in (order := list(distance)):  # grows while it is walked
-        accepted = 0
+        accepted, is_over = 0, is_end(machine, here)
         for occurrence in possible(machine, here):
             result = step(machine, here, occurrence)
+            if is_over:
+                continue
             if isinstance(result, Refusal):
                 refused.setdefault(missing(result, occurrence), distance[here])
                 continue
@@ -60,7 +75,7 @@ def plainly(machine: Machine) -> Plainly | None:
                 order.append(result.configuration)
         transitions += accepted
         waits = here.outstanding or machine.armed(here.state) or here.state in machine.final_states
-        if not accepted and not waits:
+        if not accepted and not waits and not is_over:
             stuck.setdefault(here.state, distance[here])
         if len(order) > MOST:
             return None

@@ -25,6 +25,7 @@ from dsa.checks.odds.assumed import ROUNDING, OddsError, left_over
 from dsa.expr import Outcome, show_value
 from dsa.ground import Ground, Rule, python_source
 from dsa.machine import Machine
+from dsa.meaning import is_over
 from dsa.system import Command, Location, System
 from dsa.words import closest
 
@@ -211,7 +212,7 @@ class _Layout:
         if place == len(self._keys):
             self._keys.append((number, counts, end))
             state = self._location(number).state
-            if end is None and state in self._ground.system.machine.final_states:
+            if end is None and is_over(self._ground.system.machine, self._ground.decode(number)):
                 end = "final"
                 self._keys[place] = (number, counts, end)
             if end is not None:

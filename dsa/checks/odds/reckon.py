@@ -167,7 +167,7 @@ def _require_prices(machine: Machine, prices: Mapping[str, float]) -> None:
 
 
 def _success(machine: Machine, name: str | None) -> tuple[str, ...]:
-    finals = sorted(machine.final_states)
+    finals = sorted(machine.final_states | machine.ends.keys())
     if name is None:
         return tuple(state for state in finals if state.rpartition(".")[2] == SUCCEEDED)
     full = machine.resolve_state(name)
@@ -307,5 +307,5 @@ def _unused(chain: Chain) -> tuple[str, ...]:
 def _no_success(asked: Question) -> tuple[str, ...]:
     if asked.success:
         return ()
-    finals = ", ".join(sorted(asked.system.machine.final_states)) or "none"
+    finals = ", ".join(sorted(asked.system.machine.final_states | asked.system.machine.ends.keys())) or "none"
     return (f"no final state is called {SUCCEEDED}: name the one that counts as success (--success), of: {finals}",)

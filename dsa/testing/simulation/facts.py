@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 import attrs
 
 from dsa.declarations import OUTSIDE, STAY, Transition
-from dsa.meaning import Configuration, Occurrence, Refusal, Taken, accepted_events, start
+from dsa.meaning import Configuration, Occurrence, Refusal, Taken, accepted_events, is_over, start
 from dsa.runtime.budgets import Limit, is_try
 from dsa.runtime.intents import Intent, Intents
 from dsa.runtime.ledger import (
@@ -98,8 +98,8 @@ class Facts:
 
     @property
     def finished(self) -> bool:
-        """Tell whether the state is final."""
-        return self.configuration.state in self.machine.final_states
+        """Tell whether the run is finished here."""
+        return is_over(self.machine, self.configuration)
 
     # -- what the next event leads to -----------------------------------------------------------------------------
 

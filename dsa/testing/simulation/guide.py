@@ -5,7 +5,7 @@ Takes a machine's graph, gives moves. The same questions get the same moves; cha
 
 import heapq
 
-from dsa.meaning import Configuration
+from dsa.meaning import Configuration, is_over
 from dsa.testing.graph import Graph, Move
 from dsa.testing.simulation.chance import Chance
 
@@ -22,8 +22,7 @@ class Guide:
         self._graph = graph
         self._came: list[Move | None] = [None] * len(graph.configurations)
         self._cost = self._explored()
-        finals = graph.machine.final_states
-        self._left = graph.distances(n for n, found in enumerate(graph.configurations) if found.state in finals)
+        self._left = graph.distances(n for n, found in enumerate(graph.configurations) if is_over(graph.machine, found))
 
     def _explored(self) -> list[int]:
         """Give what it costs to come to each configuration; note by which move."""

@@ -1,0 +1,153 @@
+"""`end when P`: a leaf that is not final, and in which a run may be finished."""
+
+import asyncio
+import json
+from functools import partial
+
+import pytest
+
+import dsa
+from dsa.checks.certify import Certifier, behaviour, certify_proofs, certify_verdicts
+from dsa.checks.certify_steps import require_same_steps
+from dsa.checks.differ import compare
+from dsa.checks.differ_pairs import Pair
+from dsa.checks.engines.found import Limits
+from dsa.checks.odds.reckon import odds
+from dsa.checks.prove import prove
+from dsa.checks.report import check
+from dsa.errors import MachineError
+from dsa.kernel import STUCK, verify
+from dsa.lang import digest, dumps, loads
+from dsa.meaning import Configuration, Occurrence, Refusal, is_over, start, step
+from dsa.runtime.policies import event_step
+
+TABLE = """# tasks
+## Parameters
+| parameter | domain | default |
+| - | - | - |
+| n | 1.. | 3 |
+## Variables
+| variable | domain | initial |
+| - | - | - |
+| done | 0..n | 0 |
+## Events
+| event | from |
+| - | - |
+| next | outside |
+| worked | work |
+## States
+| state | kind |
+| - | - |
+| ready | initial, end when done == n |
+| busy | |
+## Transitions
+| source | event | if | update | effects | target |
+| - | - | - | - | - | - |
+| ready | next | done < n | | work | busy |
+| busy | worked | | done += 1 | | ready |
+"""
+MACHINE = loads(TABLE)
+
+
+def codes(text):
+    return [diagnostic.code for diagnostic in check(loads(text)).diagnostics]
+
+
+def test_a_document_is_written_as_it_is_read():
+    assert "initial, end when done == n" in dumps(MACHINE)
+    assert loads(dumps(MACHINE)) == MACHINE
+    assert digest(MACHINE) != digest(loads(TABLE.replace("done == n |", "done >= n |")))
+
+
+def test_an_end_is_no_deadlock_and_refuses_nothing_that_was_meant():
+    assert codes(TABLE) == []
+    assert codes(TABLE.replace(", end when done == n", "")) == ["DSA308", "DSA309"]
+    assert codes(TABLE.replace("done == n |", "done == n + 1 |")) == ["DSA308", "DSA309"]
+
+
+@pytest.mark.parametrize(
+    ("values", "outstanding", "over"),
+    [((3,), (), True), ((2,), (), False), ((3,), ("work",), False)],
+    ids=["at the end", "before", "something is outstanding"],
+)
+def test_a_run_is_over_where_it_says_so_and_nothing_can_happen(values, outstanding, over):
+    assert is_over(MACHINE, Configuration("ready", values, frozenset(outstanding))) is over
+
+
+@pytest.mark.parametrize("row", ["| ready | more | | | | ready |", "| ready | after 1h | | | | busy |"])
+def test_no_run_is_over_where_something_can_happen(row):
+    machine = loads(TABLE.replace("| next | outside |", "| next | outside |\n| more | outside |") + row)
+    assert not is_over(machine, Configuration("ready", (3,), frozenset()))
+
+
+def test_step_knows_nothing_of_ends():
+    refused = step(MACHINE, Configuration("ready", (3,), frozenset()), Occurrence("next"))
+    assert isinstance(refused, Refusal)
+    assert refused.reason == "invalid_state"
+    assert not is_over(MACHINE, start(MACHINE))
+
+
+def test_a_run_is_finished_with_the_leaf_as_its_outcome():
+    async def work(action, _context):
+        return [event_step(action.policy, "worked")]
+
+    async def play():
+        async with dsa.open_runs("memory:") as runs:
+            handle = await runs.start(MACHINE, bindings=dsa.Bindings({"work": work}))
+            kinds = [(await handle.rest()).kind]
+            for _ in range(3):
+                await runs.send(handle.id, "next")
+                kinds.append((await handle.rest()).kind)
+            return kinds, (await handle.rest()).outcome
+
+    assert asyncio.run(play()) == (["waiting", "waiting", "waiting", "finished"], "ready")
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_that_nothing_gets_stuck_is_certified_only_where_ends_are(checked):
+    """By the kernel, which reads `end when` for itself."""
+    about = behaviour(MACHINE)
+    certifier = Certifier(about, dumps(about))
+    (certify_verdicts if checked else certify_proofs)(certifier, (check if checked else prove)(MACHINE))
+    text = json.dumps(certifier.certified().certificate)
+    said = list(verify(text, partial(require_same_steps, MACHINE)))
+    assert any(line.startswith(STUCK) for line in said)
+    for otherwise in ("", ", end when done == n - 1", ", end when not (done == n)"):
+        with pytest.raises(AssertionError):
+            list(verify(text.replace(", end when done == n", otherwise), partial(require_same_steps, MACHINE)))
+
+
+def test_a_run_that_is_over_in_one_table_alone_is_a_difference():
+    other = loads(TABLE.replace(", end when done == n", ""))
+    pair = Pair(MACHINE, other)
+    found = compare(pair, pair.start, Limits(100))
+    assert found.verdict == "DIFFERENT"
+    assert (found.parting.old.ends, found.parting.new.ends) == (True, False)
+
+
+def test_odds_count_an_end_as_one():
+    found = odds(MACHINE, success="ready", events={"next": 1.0, "worked": 1.0})
+    assert (found.success.low, found.success.high) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("initial, end when work.failed", "work.failed"),
+        ("initial, end when done", "expected a condition"),
+        ("initial, end done == n", "expected 'when'"),
+        ("initial end when done == n", "expected ','"),
+        ("final, end when done == n", "expected 'end'"),
+        ("finall", "'finall' is not allowed here"),
+    ],
+)
+def test_what_cannot_be_read_is_told_with_its_line(cell, said):
+    with pytest.raises(MachineError) as told:
+        loads(TABLE.replace("initial, end when done == n", cell))
+    assert any(said in diagnostic.message for diagnostic in told.value.diagnostics), told.value.diagnostics
+
+
+def test_a_parent_is_no_end():
+    text = TABLE.replace("| busy | |", "| busy | end when done == 1 |\n| busy.inner | initial |")
+    with pytest.raises(MachineError, match="busy is an end and has children"):
+        loads(text)
