@@ -123,8 +123,14 @@ class System:
         return self.locations[location].state in self.machine.final_states
 
     def end_at(self, location: int) -> expr.Expr:
-        """Return when a run that rests at a location that is not final is finished there."""
-        return self.machine.ends.get(self.locations[location].state, FALSE)
+        """Return when a run is finished at a location that is not final, provided that nothing can be taken there; FALSE where it never is."""
+        end = self.machine.ends.get(self.locations[location].state)
+        if end is None or not self.may_rest(location):
+            return FALSE
+        faults = (fault for fault in self.faults if fault.location == location and fault.reason != "invalid_state")
+        return all_of(
+            [end, *(negated(fault.condition) for fault in faults)]
+        )  # a row that is enabled and refused is one that is enabled
 
     def may_rest(self, location: int) -> bool:
         """Tell whether a run may stay here for ever: only outside events could go on, and they may never come (S12)."""

@@ -197,7 +197,7 @@ class _Lookout:
 def _seen_when(grounded: Ground, fault: Fault) -> Expr:
     """Return when a fault is one: what comes from outside to a run that is finished at an end is none."""
     end = grounded.system.end_at(fault.location)
-    if end == FALSE or fault.reason != "invalid_state" or not grounded.system.may_rest(fault.location):
+    if end == FALSE or fault.reason != "invalid_state":
         return fault.condition
     ways = any_of(rule.condition for rule in grounded.rules_at[fault.location])
     return all_of([fault.condition, any_of([negated(end), ways])])

@@ -32,7 +32,8 @@ from dsa.ground import ground
 from dsa.machine import Machine, minima
 from dsa.meaning import Occurrence
 from dsa.simplify import FALSE, all_of, any_of, compared, negated, simplified, substituted
-from dsa.system import Command, Promise, System, closed_system
+from dsa.system import Command, Location, Promise, System, closed_system
+from dsa.timers import Timer
 
 _NEIGHBOUR = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
 
@@ -348,28 +349,59 @@ def differences(one: System, other: System) -> tuple[Sight, ...]:
 
     The two have the same parameters and variables. If no such condition can come true in a run of the first, both take the same steps for
     ever: same events, guards asked, effects in order, states and values.
-    The other has every location that both reach by doing the same, so a first difference is always at one it has.
+    The other has every location that both reach by doing the same, so a first difference is always at one it has. Of the order of timers only what is said
+    of timers that both have counts.
     """
-    if one.variables != other.variables or one.locations[:1] != other.locations[:1]:
+    shared = _timer_rows(one.machine) & _timer_rows(other.machine)
+    mine, theirs = (tuple(_ordering(shared, location) for location in system.locations) for system in (one, other))
+    if one.variables != other.variables or mine[:1] != theirs[:1]:
         return (Sight(0, TRUE),)
-    found = []
-    for place, location in enumerate(one.locations):
-        if location in other.index:
-            condition = any_of(_differences(one, other, place, other.index[location]))
-            if condition != FALSE:
-                found.append(Sight(place, condition))
+    places: dict[Location, list[int]] = {}
+    for place, location in enumerate(theirs):
+        places.setdefault(location, []).append(place)
+    found, told = [], _Told(one, other, mine, theirs)
+    for place, location in enumerate(mine):
+        condition = any_of(each for there in places.get(location, ()) for each in told.at(place, there))
+        if condition != FALSE:
+            found.append(Sight(place, condition))
     return tuple(found)
 
 
-def _differences(one: System, other: System, here: int, there: int) -> Iterator[Expr]:
-    """Say when a row of either system is taken and no row of the other does the same."""
-    mine, theirs = _by_occurrence(one.commands_at[here]), _by_occurrence(other.commands_at[there])
-    for occurrence in dict.fromkeys([*mine, *theirs]):
-        left, right = mine.get(occurrence, []), theirs.get(occurrence, [])
-        for command in left:
-            yield _unmatched(one, command, other, right)
-        for command in right:
-            yield _unmatched(other, command, one, left)
+def _timer_rows(machine: Machine) -> frozenset[Timer]:
+    return frozenset((row.source, row.event) for row in machine.transitions if row.is_timer)
+
+
+def _ordering(timers: frozenset[Timer], location: Location) -> Location:
+    """Return a location with the order of these timers alone."""
+    return attrs.evolve(location, precedence=frozenset(pair for pair in location.precedence if timers.issuperset(pair)))
+
+
+@attrs.frozen
+class _Told:
+    """What two systems do otherwise; `left` and `right` are their locations as they are compared."""
+
+    one: System
+    other: System
+    left: tuple[Location, ...]
+    right: tuple[Location, ...]
+
+    def at(self, here: int, there: int) -> Iterator[Expr]:
+        """Say when a row of either system is taken and no row of the other does the same."""
+        mine, theirs = _by_occurrence(self.one.commands_at[here]), _by_occurrence(self.other.commands_at[there])
+        for occurrence in dict.fromkeys([*mine, *theirs]):
+            first, second = mine.get(occurrence, []), theirs.get(occurrence, [])
+            for command in first:
+                yield _unmatched(command, [(other, self._same(command, other)) for other in second])
+            for command in second:
+                yield _unmatched(command, [(other, self._same(other, command)) for other in first])
+
+    def _same(self, command: Command, other: Command) -> Expr:
+        """Say when two commands lead to the same configuration with the same effects, and end the same timers."""
+        there = self.left[command.target] == self.right[other.target]
+        if not there or command.effects != other.effects or _timers(command) != _timers(other):
+            return FALSE
+        assigned = ((name, Name(name, "variable")) for name in sorted({*command.after, *other.after}))
+        return all_of(compared(command.after.get(n, kept), "==", other.after.get(n, kept)) for n, kept in assigned)
 
 
 def _by_occurrence(commands: tuple[Command, ...]) -> dict[Occurrence, list[Command]]:
@@ -379,23 +411,11 @@ def _by_occurrence(commands: tuple[Command, ...]) -> dict[Occurrence, list[Comma
     return found
 
 
-def _unmatched(mine: System, command: Command, theirs: System, others: list[Command]) -> Expr:
-    if any(
-        other.condition == command.condition and _same_configuration(mine, command, theirs, other) == TRUE
-        for other in others
-    ):
+def _unmatched(command: Command, others: list[tuple[Command, Expr]]) -> Expr:
+    """Say when a command is taken and none of the others that does the same; each comes with when it does."""
+    if any(other.condition == command.condition and same == TRUE for other, same in others):
         return FALSE
-    matched = any_of(all_of([other.condition, _same_configuration(mine, command, theirs, other)]) for other in others)
-    return all_of([command.condition, negated(matched)])
-
-
-def _same_configuration(mine: System, command: Command, theirs: System, other: Command) -> Expr:
-    """Say when two commands lead to the same configuration with the same effects, and end the same timers."""
-    there = mine.locations[command.target] == theirs.locations[other.target]
-    if not there or command.effects != other.effects or _timers(command) != _timers(other):
-        return FALSE
-    assigned = ((name, Name(name, "variable")) for name in sorted({*command.after, *other.after}))
-    return all_of(compared(command.after.get(n, kept), "==", other.after.get(n, kept)) for n, kept in assigned)
+    return all_of([command.condition, negated(any_of(all_of([other.condition, same]) for other, same in others))])
 
 
 def _timers(command: Command) -> frozenset[Promise]:

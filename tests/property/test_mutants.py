@@ -1,5 +1,6 @@
 """A mutant differs from its machine exactly where `differences` says so: compared with runs of both by `step`."""
 
+import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import possible, timers_ended
@@ -28,16 +29,31 @@ def does(machine: Machine, here: Configuration) -> dict:
 
 
 def told_apart(one: Machine, other: Machine) -> bool | None:
-    """Tell whether a run of both comes to a configuration where they do not do the same; None when it is too long."""
-    known = {start(one): None}
-    for here in (order := [start(one)]):  # grows while it is walked
-        mine, theirs = does(one, here), does(other, here)
-        if mine != theirs:
+    """Tell whether a run of both comes to where they do not do the same; None when it is too long.
+
+    Of the order of timers what is said of timers that both have is the same.
+    """
+    timers = [{(row.source, row.event) for row in machine.transitions if row.is_timer} for machine in (one, other)]
+    shared = timers[0] & timers[1]
+
+    def seen(here: Configuration) -> Configuration:
+        return attrs.evolve(here, precedence=frozenset(pair for pair in here.precedence if shared.issuperset(pair)))
+
+    if seen(start(one)) != seen(start(other)):
+        return True
+    order = [(start(one), start(other))]
+    known = {*order}
+    for first, second in order:  # grows while it is walked
+        mine, theirs = does(one, first), does(other, second)
+        if mine.keys() != theirs.keys():
             return True
-        for there, *_ in mine.values():
-            if there not in known:
-                known[there] = None
-                order.append(there)
+        for occurrence, (there, *rest) in mine.items():
+            here, *others = theirs[occurrence]
+            if seen(there) != seen(here) or rest != others:
+                return True
+            if (there, here) not in known:
+                known.add((there, here))
+                order.append((there, here))
         if len(order) > MOST:
             return None
     return False
