@@ -72,7 +72,6 @@ def read_machine(text: str, path: str = "<text>") -> Reading:
     declared, written = _declared(parts, steps, findings)
     require_unique(declared, findings)
     names = declared.names()
-    declared = attrs.evolve(declared, states=_with_ends(declared.states, names, findings))
     transitions = expand.expand(steps).rows if steps else rows.resolved(written, names, findings)
     targets = [] if steps else _targets(transitions)
     at = parts.of("states")[0].heading.span() if parts.of("states") else parts.document.start
@@ -80,7 +79,7 @@ def read_machine(text: str, path: str = "<text>") -> Reading:
     made = Machine(
         name=name,
         transitions=transitions,
-        states=declared.states,
+        states=_with_ends(declared.states, names, findings),
         initial=initial,
         parameters=declared.parameters,
         variables=declared.variables,
