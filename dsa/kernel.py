@@ -774,9 +774,10 @@ def established(machine, claim, compare=needs_file):
     claim = Claim(machine, claim)
     where = ", ".join(f"{name} = {claim.at[name]}" for name in claim.parameters if claim.at) or "for all values"
     assert claim.form != TABLE or claim.at is not None, "a step is compared at given values"
-    return (
-        f"{(compare if claim.form == TABLE else Claim.explore)(claim) or ''}{claim.form.format(*claim.parts)}: {where}"
-    )
+    told = (compare if claim.form == TABLE else Claim.explore)(claim) or ""
+    if claim.form == GUARDED and "workflow" not in claim.scopes.values():
+        where += ", of nothing: no variable is workflow state"
+    return f"{told}{claim.form.format(*claim.parts)}: {where}"
 
 
 def verify(certificate, compare=needs_file):

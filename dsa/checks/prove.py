@@ -95,6 +95,9 @@ def _stuck(system: System) -> Iterator[Sight]:
                 yield Sight(place, stuck)
 
 
+NOTHING_TO_KEEP = "there is nothing to keep: no variable is workflow state"
+
+
 @attrs.frozen
 class Proof:
     """One claim, its verdict, and why.
@@ -216,7 +219,8 @@ class _Proving:
     def _definition4(self, machine: Machine) -> Proof:
         broken = [found for found in definition4(machine) if found.severity == "error"]
         text = "workflow state is set by guards that passed (Definition 4)"
-        draft = Proof("definition4", text, 0, "PROVED", "row by row")
+        keeps = any(variable.scope == "workflow" for variable in machine.variables)
+        draft = Proof("definition4", text, 0, "PROVED", "row by row" if keeps else NOTHING_TO_KEEP)
         if not broken:
             return attrs.evolve(draft, evidence=Inductive())
         first = broken[0]

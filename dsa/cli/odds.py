@@ -12,6 +12,7 @@ import click
 from dsa.checks.odds.answer import OddsAnswer, odds_answer
 from dsa.checks.odds.assumed import OddsError
 from dsa.checks.odds.averages import Bounds
+from dsa.checks.odds.certainty import rounded
 from dsa.checks.odds.estimate import Estimate, GuardEstimate
 from dsa.checks.odds.order import Order
 from dsa.checks.odds.reckon import Reckoning
@@ -352,11 +353,11 @@ def _bounds(found: Bounds) -> str:
 def _number(value: float) -> str:
     if not isfinite(value):
         return "no bound"
-    return f"{value:.0f}" if _LARGE <= value < _HUGE else f"{value:.5g}"
+    return f"{value:.0f}" if _LARGE <= value < _HUGE else rounded(value, 5)
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
+    return f"{100 * share:.3g} %" if f"{100 * share:.3g}" != "100" or share == 1 else f"{100 * share:.10g} %"
 
 
 # -- for programs -------------------------------------------------------------------------------------------------------

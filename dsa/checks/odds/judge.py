@@ -14,6 +14,7 @@ import attrs
 from dsa.checks.engines.found import Limits
 from dsa.checks.odds.assumed import OddsError
 from dsa.checks.odds.averages import Averages, Bounds
+from dsa.checks.odds.certainty import is_possible, is_sure, rounded
 from dsa.checks.odds.chain import MAX_NODES, Chain, Edge, End
 from dsa.checks.odds.reckon import Question, obstacles, question
 from dsa.claims import Expected, Form, Probability
@@ -53,11 +54,13 @@ def judged(asked: Question, form: Probability | Expected) -> Judgement:
     if chain.missing or not chain.complete or chain.system.left_out:
         return "UNKNOWN", "; ".join(unknown), ()
     if isinstance(form, Probability):
-        found = reached(chain, form.condition)
+        stopped = up_to(chain, form.condition)
+        found = odds_of_reaching(stopped)
         good, worst = found.low >= form.bound - _ROUNDING, found.low
         if form.is_ceiling:
             good, worst = found.high <= form.bound + _ROUNDING, found.high
-        words = f"the probability is {_shown(found)}" + ("" if found.is_exact else f", at worst {worst:.10g}")
+        good, words = _exactly(stopped, form, good=good, words=f"the probability is {_shown(found)}")
+        words += "" if found.is_exact else f", at worst {rounded(worst, 10)}"
     else:
         found = counted(chain, form.counted)
         good, worst = found.high <= form.at_most + _ROUNDING, found.high
@@ -84,8 +87,20 @@ def _waiting(chain: Chain) -> list[str]:
     return [*waits, *sorted(chain.unanswered)]
 
 
+def _exactly(stopped: Chain, form: Probability, *, good: bool, words: str) -> tuple[bool, str]:
+    """Decide a bound of 1, and a ceiling of 0, by what is possible: no rounding makes a probability 1 or 0."""
+    goals = frozenset(node for node, end in stopped.ends.items() if end.kind == "reached")
+    if form.is_ceiling and form.bound == 0 and good and is_possible(stopped, goals):
+        return False, f"{words}, and more than 0: it may happen"
+    if not form.is_ceiling and form.bound == 1:
+        is_good = is_sure(stopped, goals)
+        return is_good, words if is_good or not good else f"{words}, and less than 1: it may fail to happen"
+    return good, words
+
+
 def _shown(found: Bounds) -> str:
-    return f"{found.low:.10g}" if found.is_exact else f"{found.low:.10g} to {found.high:.10g}{_CHOSEN}"
+    low, high = rounded(found.low, 10), rounded(found.high, 10)
+    return low if found.is_exact else f"{low} to {high}{_CHOSEN}"
 
 
 def _many(found: Bounds) -> str:
@@ -93,10 +108,10 @@ def _many(found: Bounds) -> str:
     return low if found.is_exact else f"{low} to {high}"
 
 
-def reached(chain: Chain, condition: Expr) -> Bounds:
-    """Give the odds that a condition is true at some moment of a run."""
+def up_to(chain: Chain, condition: Expr) -> Chain:
+    """Return the chain of runs that end, as `reached`, at the first moment at which a condition is true."""
     if _at_start(chain, condition):
-        return Bounds(1.0, 1.0)
+        return attrs.evolve(chain, numbers=chain.numbers[:1], choices=((),), ends={0: End("reached", "")})
     marked = _marked(chain, condition)
     goal = len(chain.numbers)
 
@@ -105,7 +120,11 @@ def reached(chain: Chain, condition: Expr) -> Bounds:
 
     choices = [tuple(tuple(turned(n, e) for e in choice) for choice in cs) for n, cs in enumerate(chain.choices)]
     numbers, ends = (*chain.numbers, chain.numbers[0]), {**chain.ends, goal: End("reached", "")}
-    stopped = attrs.evolve(chain, numbers=numbers, choices=(*choices, ()), ends=ends)
+    return attrs.evolve(chain, numbers=numbers, choices=(*choices, ()), ends=ends)
+
+
+def odds_of_reaching(stopped: Chain) -> Bounds:
+    """Return the odds of the end `reached`."""
     return Averages(stopped).ending(lambda end: end.kind == "reached")
 
 

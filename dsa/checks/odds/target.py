@@ -10,6 +10,7 @@ from typing import Literal
 import attrs
 
 from dsa.checks.odds.assumed import OddsError
+from dsa.checks.odds.certainty import rounded
 from dsa.checks.odds.chain import TooLargeError
 from dsa.checks.odds.limit import NoLimitError, limit
 from dsa.checks.odds.reckon import Question, Reckoning, obstacles
@@ -199,7 +200,7 @@ class _Search:
             return self._needed("impossible", ceiling=highest, is_ceiling=True, reason=reason)
         if not faults:
             return self._needed("unknown", ceiling=ceiling, reason=f"not reached up to {name} = {last}; {why}")
-        reason = f"not reached up to {name} = {last}, where success is {most[last]:.5g}; {faults[0][-1]}"
+        reason = f"not reached up to {name} = {last}, where success is {rounded(most[last], 5)}; {faults[0][-1]}"
         return self._needed("unknown", reason=reason)
 
     def _values(self, low: int, more: int) -> range:
