@@ -2,10 +2,9 @@
 
 import json
 import subprocess
-import sys
-from pathlib import Path
 
-DSA = str(Path(sys.executable).with_name("dsa"))
+from forked import DSA
+
 PLAN = '[{"description": "Do it", "subtasks": ["write_file a.txt"]}]'
 
 
@@ -30,7 +29,7 @@ def typed_in(folder):
         if command == "code":
             (folder / "script.md").write_text("".join(map(block, script)))
         more = ["--model", "scripted:script.md", "-w", "work"] if command == "code" else []
-        typed = [DSA, command, *arguments, *more]
+        typed = [*DSA, command, *arguments, *more]
         return subprocess.run(typed, cwd=folder, input=said, capture_output=True, text=True, check=False, timeout=120)
 
     return run

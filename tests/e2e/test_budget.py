@@ -2,11 +2,10 @@
 
 import json
 import subprocess
-import sys
 
 import pytest
+from forked import DSA
 
-PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
 DOCUMENT = """# pair
 
 ## Steps
@@ -27,7 +26,7 @@ def dsa(tmp_path):
     """Run the program in an empty folder."""
 
     def run(*arguments):
-        return subprocess.run([*PROGRAM, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
+        return subprocess.run([*DSA, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
 
     return run
 

@@ -3,14 +3,12 @@
 import json
 import os
 import subprocess
-import sys
 from importlib.resources import files
-from pathlib import Path
 
 import jsonschema
 import pytest
+from forked import DSA
 
-DSA = str(Path(sys.executable).with_name("dsa"))
 SCRIPT = """
 ```
 {"tool_calls": [{"name": "run_sql", "arguments": {"query": "SELECT a, b FROM numbers ORDER BY a"}}]}
@@ -29,7 +27,7 @@ def chat(tmp_path):
     (tmp_path / "script.md").write_text(SCRIPT)
 
     def run(*arguments, said="", command="chat", **variables):
-        typed, environment = [DSA, command, *arguments], {**os.environ, **variables}
+        typed, environment = [*DSA, command, *arguments], {**os.environ, **variables}
         how = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True}
         return subprocess.run(typed, input=said, check=False, **how)
 
@@ -115,7 +113,7 @@ def test_what_was_loaded_is_shown(chat):
 
 def test_what_was_shown_can_be_shown_again(chat, tmp_path):
     done = chat("numbers.csv", "--model", "scripted:script.md", "--ask", "What is there?")
-    shown = [DSA, "show", "last", "--transcript"]
+    shown = [*DSA, "show", "last", "--transcript"]
     again = subprocess.run(shown, cwd=tmp_path, capture_output=True, text=True, check=False)
     _tables, *lines, _how = done.stdout.splitlines()
     assert (again.returncode, again.stdout.splitlines()) == (0, lines)
@@ -125,7 +123,7 @@ def test_what_was_shown_can_be_shown_again(chat, tmp_path):
 def test_what_is_sent_is_answered_on_the_screen(chat, tmp_path):
     (tmp_path / "two.md").write_text("```\nOne.\n```\n```\nTwo.\n```\n")
     assert chat("numbers.csv", "--model", "scripted:two.md", "--ask", "x").returncode == 0
-    typed = [DSA, "send", "last", "message", "And then?"]
+    typed = [*DSA, "send", "last", "message", "And then?"]
     sent = subprocess.run(typed, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert [line for line in sent.stdout.splitlines() if "->" not in line][:2] == ["> And then?", "Two."]
     assert "One." not in sent.stdout

@@ -9,7 +9,8 @@ from importlib.resources import files
 
 import jsonschema
 import pytest
-from coding_typed import DONE, DSA, FAILED, PLAN, WRITE, calls, typed_in
+from coding_typed import DONE, FAILED, PLAN, WRITE, calls, typed_in
+from forked import DSA
 
 
 @pytest.fixture
@@ -119,14 +120,14 @@ def test_a_mode_that_only_reads_changes_nothing(code, tmp_path):
 
 
 def test_a_workspace_that_is_not_there_is_named(tmp_path):
-    typed = [DSA, "code", "Do it", "-w", "gone", "--model", "scripted:x.md"]
+    typed = [*DSA, "code", "Do it", "-w", "gone", "--model", "scripted:x.md"]
     done = subprocess.run(typed, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, "there is no such folder to work in" in done.stderr) == (2, True)
 
 
 def test_a_script_that_is_not_there_is_named_and_nothing_is_kept(tmp_path):
     (tmp_path / "work").mkdir()
-    typed = [DSA, "code", "Do it", "-w", "work", "--model", "scripted:gone.md"]
+    typed = [*DSA, "code", "Do it", "-w", "work", "--model", "scripted:gone.md"]
     done = subprocess.run(typed, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, "the script cannot be read" in done.stderr) == (2, True)
     assert list((tmp_path / "work").iterdir()) == []
@@ -209,9 +210,9 @@ def test_what_was_shown_can_be_shown_again(code):
 
 
 def test_a_run_of_another_machine_has_no_transcript(code, tmp_path):
-    assert subprocess.run([DSA, "new", "m.md"], cwd=tmp_path, capture_output=True, check=False).returncode == 0
+    assert subprocess.run([*DSA, "new", "m.md"], cwd=tmp_path, capture_output=True, check=False).returncode == 0
     (tmp_path / "s.md").write_text("```\nx\n```\n")
-    typed = [DSA, "run", "m.md", "Make it", "--model", "scripted:s.md"]
+    typed = [*DSA, "run", "m.md", "Make it", "--model", "scripted:s.md"]
     subprocess.run(typed, cwd=tmp_path, capture_output=True, check=False)
     refused = code("last", "--transcript", command="show")
     assert (refused.returncode, "`dsa chat` and `dsa code`" in refused.stderr) == (2, True)
@@ -220,7 +221,7 @@ def test_a_run_of_another_machine_has_no_transcript(code, tmp_path):
 def test_other_runs_have_no_diff_and_no_undo(code, tmp_path):
     (tmp_path / "numbers.csv").write_text("a\n1\n")
     (tmp_path / "s.md").write_text("```\nYes.\n```\n")
-    done = [DSA, "chat", "numbers.csv", "--model", "scripted:s.md", "--ask", "x"]
+    done = [*DSA, "chat", "numbers.csv", "--model", "scripted:s.md", "--ask", "x"]
     assert subprocess.run(done, cwd=tmp_path, capture_output=True, check=False).returncode == 0
     for command, arguments in (("show", ("last", "--diff")), ("undo", ("last",))):
         refused = code(*arguments, command=command)
@@ -265,7 +266,7 @@ def test_what_a_run_was_begun_with_is_not_changed_unheard(code, tmp_path, again,
 def test_another_folder_is_none_of_a_run_that_was_begun(code, tmp_path):
     assert code("Do it").returncode == 3
     (tmp_path / "other").mkdir()
-    typed = [DSA, "code", "--resume", "last", "-w", "other"]
+    typed = [*DSA, "code", "--resume", "last", "-w", "other"]
     done = subprocess.run(typed, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, "--workspace cannot be changed" in done.stderr) == (2, True), done.stderr
 
@@ -297,7 +298,7 @@ def test_what_holds_anyway_may_be_said_of_a_run_that_was_begun(code, tmp_path):
 
 
 def test_all_of_a_machine_is_no_folder_to_work_in_and_a_home_is_told(code, tmp_path):
-    typed = [DSA, "code", "Do it", "--model", "scripted:script.md"]
+    typed = [*DSA, "code", "Do it", "--model", "scripted:script.md"]
     assert code("Do it").returncode == 3
     home = {**os.environ, "HOME": str(tmp_path / "work")}
     done = subprocess.run([*typed, "-w", "/"], cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -307,7 +308,7 @@ def test_all_of_a_machine_is_no_folder_to_work_in_and_a_home_is_told(code, tmp_p
 
 
 def test_the_local_model_is_told_what_it_needs(tmp_path):
-    typed = [DSA, "code", "Do it", "--model", "local"]
+    typed = [*DSA, "code", "Do it", "--model", "local"]
     done = subprocess.run(typed, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, "say --json-mode" in done.stderr) == (1, True), done.stderr
 
@@ -351,7 +352,7 @@ def test_the_lines_that_go_on_can_be_pasted(code, tmp_path):
     assert re.search(r"^let it happen: dsa send \S+ permitted --runs 'my runs'; or: permitted always, denied WHY$", done.stdout, re.MULTILINE)  # fmt: skip
     found = re.search(r"^or be asked here: dsa (code --resume \S+ --runs 'my runs')$", done.stdout, re.MULTILINE)
     assert found is not None, done.stdout
-    again = subprocess.run([DSA, *shlex.split(found[1])], cwd=tmp_path, capture_output=True, text=True, check=False)
+    again = subprocess.run([*DSA, *shlex.split(found[1])], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (again.returncode, "leave is asked for write_file:" in again.stdout) == (3, True), again.stderr
 
 

@@ -2,8 +2,6 @@
 
 import json
 import subprocess
-import sys
-from pathlib import Path
 
 import attrs
 import pytest
@@ -24,9 +22,9 @@ from coders import (
     package,
     rock,
 )
+from forked import DSA
 from ollama_server import DEFAULT_WINDOW, playing_ollama
 
-DSA = str(Path(sys.executable).with_name("dsa"))
 GOALS = {
     "hello": (HELLO, HELLO_PLAN, hello),
     "rock": (ROCK, ROCK_PLAN, rock),
@@ -41,7 +39,7 @@ def code(tmp_path, monkeypatch):
     def run(goal, *arguments, **variables):
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        typed = [DSA, "code", goal, "--json", "--mode", "full-auto", *arguments]
+        typed = [*DSA, "code", goal, "--json", "--mode", "full-auto", *arguments]
         done = subprocess.run(typed, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=180)
         return json.loads(done.stdout)["work"]
 

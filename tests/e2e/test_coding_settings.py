@@ -5,7 +5,8 @@ import subprocess
 
 import pytest
 from coders import HELLO, HELLO_PLAN, agent_at, complete, forgetful, worked
-from coding_typed import DONE, DSA, FAILED, PLAN, WRITE, block, typed_in
+from coding_typed import DONE, FAILED, PLAN, WRITE, block, typed_in
+from forked import DSA
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ def test_settings_in_a_project_file_of_the_workspace_have_to_be_named(code, tmp_
     """An agent may have written them, and they start programs."""
     (tmp_path / "work" / "pyproject.toml").write_text('[tool.dsa.code]\nmode = "full-auto"\n')
     (tmp_path / "script.md").write_text("".join(map(block, (PLAN, WRITE, DONE))))
-    typed = [DSA, "code", "Do it", "--model", "scripted:../script.md"]
+    typed = [*DSA, "code", "Do it", "--model", "scripted:../script.md"]
     done = subprocess.run(typed, cwd=tmp_path / "work", capture_output=True, text=True, check=False)
     assert (done.returncode, "say --config pyproject.toml" in done.stderr) == (2, True)
     named = subprocess.run([*typed, "--config", "pyproject.toml"], cwd=tmp_path / "work", capture_output=True, text=True, check=False)  # fmt: skip
@@ -152,7 +153,7 @@ def test_what_is_not_as_somebody_might_think_is_told(code, tmp_path):
     there = tmp_path / "work" / "dsa.toml"
     assert f"{there} is not read, for you are not there: --config names it\n" in code("Do it").stderr
     assert "is not read" not in code("Do it", "--fresh", "--config", str(there)).stderr
-    asked = [DSA, "code", "Do it", "--fresh", "--model", "http://127.0.0.1:9/v1#m", "-w", "work", "--budget"]
+    asked = [*DSA, "code", "Do it", "--fresh", "--model", "http://127.0.0.1:9/v1#m", "-w", "work", "--budget"]
     for budget, is_told in (("usd=1", True), ("ask_model.usd=1", True), ("tokens=9", False)):
         done = subprocess.run(
             [*asked, budget],

@@ -6,7 +6,8 @@ import sys
 import time
 
 import pytest
-from coding_typed import DONE, DSA, FAILED, PLAN, WRITE, block, calls
+from coding_typed import DONE, FAILED, PLAN, WRITE, block, calls
+from forked import DSA
 
 from dsa.edge.sandbox.commands import stop
 from machines.coding.tools.exclusive import alone
@@ -42,13 +43,13 @@ def work(tmp_path):
     return folder
 
 
-def typed(tmp_path, *arguments, program=(DSA,), **options):
+def typed(tmp_path, *arguments, program=DSA, **options):
     return subprocess.Popen(
         [*program, *arguments], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
     )
 
 
-def code(tmp_path, *script, program=(DSA,), more=()):
+def code(tmp_path, *script, program=DSA, more=()):
     (tmp_path / "script.md").write_text("".join(map(block, (PLAN, *script))))
     asked = ["code", "Do it", "--model", "scripted:script.md", "-w", "work", "--mode", "full-auto", *more]
     return typed(tmp_path, *asked, program=program)

@@ -4,15 +4,14 @@ import json
 import os
 import signal
 import subprocess
-import sys
 
 import pytest
+from forked import DSA
 from kept_runs import recorded
 
 from dsa.edge.files import locate, read_text
 from dsa.runtime.ledger import ChangeEntry, EffectEntry, RowEntry
 
-PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
 AGENT = read_text(locate("dual_state"))
 RETRY = "| validating | verdict       | g.failed and retries < rmax | retries += 1                  | refine_context, query_llm     | generating |"
 PASSED = "| advance_state, reply_to_user  | succeeded  |"
@@ -48,7 +47,7 @@ def dsa(tmp_path):
 
     def run(*arguments, code=0):
         done = subprocess.run(
-            [*PROGRAM, *arguments],
+            [*DSA, *arguments],
             cwd=tmp_path,
             env=os.environ,
             capture_output=True,

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from forked import DSA
 from kept_runs import recorded, write_shop
 
 from dsa.lang import loads
@@ -57,7 +58,7 @@ def dsa(tmp_path):
 
     def run(*arguments, **environment):
         done = subprocess.run(
-            [*PROGRAM, *arguments],
+            [*DSA, *arguments],
             cwd=tmp_path,
             env={**os.environ, **environment},
             capture_output=True,

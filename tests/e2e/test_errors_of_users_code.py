@@ -2,12 +2,10 @@
 
 import os
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from forked import DSA
 
-DSA = Path(sys.executable).with_name("dsa")
 TABLE = """# shop
 ## Events
 | event | from |
@@ -56,7 +54,7 @@ guards = {"right": Right()}
 
 def dsa(folder, *words):
     environment = {**os.environ, "SHOP_API_KEY": "opensesame17"}
-    return subprocess.run([DSA, *words], capture_output=True, text=True, cwd=folder, env=environment, check=False)
+    return subprocess.run([*DSA, *words], capture_output=True, text=True, cwd=folder, env=environment, check=False)
 
 
 @pytest.mark.parametrize(

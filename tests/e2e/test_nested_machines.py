@@ -5,15 +5,13 @@ import os
 import re
 import signal
 import subprocess
-import sys
 
 import pytest
+from forked import DSA
 from kept_runs import recorded
 
 from dsa.runs.place import PART_OF, open_artifacts
 from dsa.runtime.ledger import ArtifactEntry, MachineEntry, ResultEntry
-
-PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
 
 OUTER = """# tale
 
@@ -89,7 +87,7 @@ class Folder:
 
     def dsa(self, *arguments, code=0, **environment):
         done = subprocess.run(
-            [*PROGRAM, *arguments],
+            [*DSA, *arguments],
             cwd=self.path,
             env={**os.environ, **environment},
             capture_output=True,

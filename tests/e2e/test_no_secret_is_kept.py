@@ -5,17 +5,16 @@ import json
 import os
 import re
 import subprocess
-import sys
 import threading
 from contextlib import contextmanager
 
 import pytest
+from forked import DSA
 from kept_runs import ledger_of
 from secret_places import places, written
 
 from dsa.runtime.ledger import dump_line
 
-PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
 #: One with everything that has to be written otherwise somewhere, one that is known by its shape alone, one that somebody names.
 AWKWARD = "Zq9/\"pä\\ss\n'w+rd~X7 ?=&"
 SHAPED = "sk-proj-Q7vX0123456789abcdefZZZZ"
@@ -183,7 +182,7 @@ def world(tmp_path):
             environment = {"AWKWARD_KEY": AWKWARD, "SHAPED": SHAPED, "WORD": NAMED, **environment}
             environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = collector
             done = subprocess.run(
-                [*PROGRAM, *arguments],
+                [*DSA, *arguments],
                 cwd=tmp_path,
                 env={**os.environ, **environment},
                 capture_output=True,

@@ -6,9 +6,9 @@ import os
 import re
 import signal
 import subprocess
-import sys
 
 import pytest
+from forked import DSA
 
 pytest.importorskip("opentelemetry.sdk", reason="the extra `otel` is not installed")
 
@@ -16,7 +16,6 @@ from collecting import attributes, collector
 
 from dsa.runtime.spans import trace_id_of
 
-PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
 MODEL = """
 import os, signal
 from pathlib import Path
@@ -45,7 +44,7 @@ def dsa(tmp_path):
     def run(*arguments, **environment):
         clean = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
         done = subprocess.run(
-            [*PROGRAM, *arguments],
+            [*DSA, *arguments],
             cwd=tmp_path,
             env={**clean, **environment},
             capture_output=True,

@@ -12,6 +12,7 @@ import sys
 import time
 
 import pytest
+from forked import DSA
 from kept_runs import recorded
 from results import results_of
 
@@ -79,7 +80,7 @@ class World:
 
     def dsa(self, *arguments, code=0):
         done = subprocess.run(
-            [*PROGRAM, *arguments], cwd=self.folder, capture_output=True, text=True, check=False, timeout=120
+            [*DSA, *arguments], cwd=self.folder, capture_output=True, text=True, check=False, timeout=120
         )
         assert done.returncode == code, done.stdout + done.stderr
         assert "Traceback" not in done.stderr

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from forked import DSA
 from kept_runs import recorded
 
 from dsa.runs.place import open_artifacts
@@ -84,7 +85,7 @@ def dsa(tmp_path):
 
     def run(*arguments, **environment):
         done = subprocess.run(
-            [*PROGRAM, *arguments],
+            [*DSA, *arguments],
             cwd=tmp_path,
             env={**os.environ, **environment},
             capture_output=True,

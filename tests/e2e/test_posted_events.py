@@ -9,12 +9,13 @@ import threading
 from pathlib import Path
 
 import pytest
+from forked import DSA
 
 from dsa import open_runs
 from dsa.meaning import Occurrence
 from dsa.runtime.ledger import EventEntry
 
-DSA = Path(sys.executable).with_name("dsa")
+PROGRAM = Path(sys.executable).with_name("dsa")
 TALK = """# talk
 
 ## Events
@@ -70,7 +71,7 @@ def held(tmp_path):
         (tmp_path / "talk.md").write_text(TALK, encoding="utf-8")
         (tmp_path / "bindings.py").write_text(BINDINGS.replace("POLICY", policy), encoding="utf-8")
         process = subprocess.Popen(
-            [DSA, "run", "talk.md", "--data", '"x"', "--json"],
+            [PROGRAM, "run", "talk.md", "--data", '"x"', "--json"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path,
         )  # fmt: skip
         processes.append(process)
@@ -86,7 +87,7 @@ def held(tmp_path):
 @pytest.fixture
 def send(tmp_path):
     def call(*words):
-        return subprocess.run([DSA, "send", *words], capture_output=True, text=True, cwd=tmp_path, check=False)
+        return subprocess.run([*DSA, "send", *words], capture_output=True, text=True, cwd=tmp_path, check=False)
 
     return call
 
@@ -239,7 +240,9 @@ def test_a_holder_that_is_killed_while_messages_come_loses_none_and_takes_none_t
         with open_runs(tmp_path / ".dsa") as runs:
             taken_before += sum(runs.delivery(posted[run]) is not None for run in ids)
     (tmp_path / "over").touch()
-    done = subprocess.run([DSA, "work", "--once", "--quiet"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*DSA, "work", "--once", "--quiet"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
     with open_runs(tmp_path / ".dsa") as runs:
         for run, message in posted.items():

@@ -3,16 +3,14 @@
 import asyncio
 import json
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from forked import DSA
 
 import dsa
 from dsa.errors import OccurrenceError
 from dsa.meaning import Refusal, Taken
 
-DSA = Path(sys.executable).with_name("dsa")
 TABLE = """# contract
 
 ## Variables
@@ -100,7 +98,7 @@ def folder(tmp_path):
 
 
 def typed(folder, *words):
-    return subprocess.run([DSA, *words], capture_output=True, text=True, cwd=folder, check=False)
+    return subprocess.run([*DSA, *words], capture_output=True, text=True, cwd=folder, check=False)
 
 
 def test_it_is_answered_from_the_command_line_by_the_printed_places(folder):

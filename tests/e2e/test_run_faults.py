@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from forked import DSA
 from kept_runs import ledger_of
 
 from dsa.cli.parameters import parse_parameters
@@ -61,7 +62,7 @@ def dsa(tmp_path):
     def run(*arguments, **more):
         environment = {**os.environ, **more.pop("env", {})}
         return subprocess.run(
-            [*PROGRAM, "run", *arguments], cwd=tmp_path, env=environment, check=False, timeout=120, **more
+            [*DSA, "run", *arguments], cwd=tmp_path, env=environment, check=False, timeout=120, **more
         )
 
     return run

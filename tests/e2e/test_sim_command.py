@@ -3,12 +3,11 @@
 import json
 import re
 import subprocess
-import sys
 
 import pytest
+from forked import DSA
 from simulations import ENDLESS, LETTER
 
-PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
 #: A machine that circles a number of times, with a property that does not hold at all of them.
 ROUNDS = """# rounds
 ## Parameters
@@ -57,7 +56,7 @@ def dsa(tmp_path):
 
     def run(*arguments, code=0):
         done = subprocess.run(
-            [*PROGRAM, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+            [*DSA, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
         )
         assert "Traceback" not in done.stderr, done.stderr
         assert done.returncode == code, (done.stdout, done.stderr)

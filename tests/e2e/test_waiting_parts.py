@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from forked import DSA
 
 import dsa
 from dsa.runs.work import Worker
 from dsa.runtime.ledger import ArtifactEntry, ResultEntry, ResumedEntry
 
-PROGRAM = [sys.executable, "-c", "from dsa.cli.main import main; main()"]
 HOUR_MS = 3_600_000
 
 STORY = """# story
@@ -169,7 +169,7 @@ def folder(tmp_path):
 
 def dsa_says(folder, *arguments, code=0, **environment):
     done = subprocess.run(
-        [*PROGRAM, *arguments], cwd=folder, env={**os.environ, **environment},
+        [*DSA, *arguments], cwd=folder, env={**os.environ, **environment},
         capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr

@@ -13,12 +13,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from forked import DSA
 
 import dsa
 from dsa.edge.clock import MonotonicClock
 from dsa.meaning import Occurrence
 
-DSA = Path(sys.executable).with_name("dsa")
+PROGRAM = Path(sys.executable).with_name("dsa")
 REFUND = """# refund
 
 ## Events
@@ -104,13 +105,13 @@ def post(*runs):
 
 def work(*words, doing=""):
     return subprocess.run(
-        [DSA, "work", *words], capture_output=True, text=True, check=False, env={**os.environ, "DOING": doing}
+        [*DSA, "work", *words], capture_output=True, text=True, check=False, env={**os.environ, "DOING": doing}
     )
 
 
 def worker(*words, doing=""):
     return subprocess.Popen(
-        [DSA, "work", *words],
+        [PROGRAM, "work", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -177,7 +178,7 @@ def test_worker_goes_on_with_what_was_cut_off_and_not_with_what_a_person_has_sto
     cut, stopped = desk(2)
     for run, sign in ((cut, signal.SIGKILL), (stopped, signal.SIGINT)):
         with subprocess.Popen(
-            [DSA, "send", run, "approved", "--quiet"], stdout=subprocess.PIPE, env={**os.environ, "DOING": "waits"}
+            [PROGRAM, "send", run, "approved", "--quiet"], stdout=subprocess.PIPE, env={**os.environ, "DOING": "waits"}
         ) as process:
             assert process.stdout.readline() == b"paying\n"
             process.send_signal(sign)
@@ -185,7 +186,7 @@ def test_worker_goes_on_with_what_was_cut_off_and_not_with_what_a_person_has_sto
     post(stopped)
     assert work("--once").stdout == f"{cut}  refunded\n"
     assert stands() == {"refunded": 1, "interrupted": 1}
-    assert subprocess.run([DSA, "resume", stopped, "--quiet"], capture_output=True, check=False).returncode == 0
+    assert subprocess.run([*DSA, "resume", stopped, "--quiet"], capture_output=True, check=False).returncode == 0
 
 
 def test_worker_that_is_asked_to_end_lets_go_of_its_runs(desk):
@@ -209,7 +210,7 @@ def test_run_that_ends_its_process_each_time_is_stopped(desk):
     assert stands() == {"stopped": 1}
     assert work("--once").stdout == ""
     assert len(Path("paid.txt").read_text(encoding="utf-8").splitlines()) == 4
-    assert subprocess.run([DSA, "resume", run, "--quiet"], capture_output=True, check=False).returncode == 0
+    assert subprocess.run([*DSA, "resume", run, "--quiet"], capture_output=True, check=False).returncode == 0
 
 
 def test_worker_reads_modules_only_in_its_folders(desk, tmp_path):
@@ -299,7 +300,7 @@ def test_show_says_what_only_the_store_knows(desk):
     post(posted)
     (stopped,) = desk(1)
     with subprocess.Popen(
-        [DSA, "send", stopped, "approved", "--quiet"], stdout=subprocess.PIPE, env={**os.environ, "DOING": "waits"}
+        [PROGRAM, "send", stopped, "approved", "--quiet"], stdout=subprocess.PIPE, env={**os.environ, "DOING": "waits"}
     ) as process:
         assert process.stdout.readline() == b"paying\n"
         process.send_signal(signal.SIGINT)
@@ -309,11 +310,11 @@ def test_show_says_what_only_the_store_knows(desk):
         (posted, "due", "due: a message is in its inbox"),
         (stopped, "interrupted", "interrupted"),
     ):
-        shown = subprocess.run([DSA, "show", run], capture_output=True, text=True, check=False).stdout
+        shown = subprocess.run([*DSA, "show", run], capture_output=True, text=True, check=False).stdout
         assert re.search(rf"^now +{told}", shown, re.MULTILINE), shown
         assert (
             json.loads(
-                subprocess.run([DSA, "show", run, "--json"], capture_output=True, text=True, check=False).stdout
+                subprocess.run([*DSA, "show", run, "--json"], capture_output=True, text=True, check=False).stdout
             )["kind"]
             == word
         )
@@ -347,6 +348,6 @@ async def taken_up_tomorrow():
 
 
 def dsa_says(*words, code):
-    done = subprocess.run([DSA, *words], capture_output=True, text=True, check=False)
+    done = subprocess.run([*DSA, *words], capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout

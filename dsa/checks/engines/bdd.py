@@ -10,7 +10,7 @@ variables, for the value before and after a rule, side by side in the manager's 
 complement, the least significant first.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from typing import Any
@@ -29,11 +29,11 @@ Bits = list[Node]
 class Circuits:
     """The variables of a ground system in a manager, and its expressions over them.
 
-    `order` has the indexes of the fields as they are declared in the manager.
+    `order` has the indexes of the fields as they are declared in the manager. `ask` may raise before a step that may take long.
     """
 
-    def __init__(self, ground: Ground, manager: Any) -> None:  # noqa: ANN401  (dd has no types)
-        self._ground, self.manager = ground, manager
+    def __init__(self, ground: Ground, manager: Any, ask: Callable[[], None] = lambda: None) -> None:  # noqa: ANN401  (dd has no types)
+        self._ground, self.manager, self._ask = ground, manager, ask
         self.false, self.true = manager.false, manager.true
         self.order = field_order(ground)
         self.now: dict[int, list[str]] = {}
@@ -75,7 +75,11 @@ class Circuits:
 
     def all_of(self, nodes: Iterable[Node]) -> Node:
         """Join nodes by `and`."""
-        return reduce(lambda a, b: a & b, nodes, self.true)
+        found = self.true
+        for node in nodes:
+            self._ask()
+            found &= node
+        return found
 
     def any_of(self, nodes: Iterable[Node]) -> Node:
         """Join nodes by `or`."""
@@ -244,7 +248,13 @@ def worth_it(ground: Ground) -> bool:
 
 def search(ground: Ground, watches: Sequence[Watch], limits: Limits) -> Found:
     """Search everything that can happen. Raises ImportError without `dd`."""
-    return _Search(ground, limits).run(watches)
+    try:
+        searching = _Search(ground, limits)
+    except _StoppedError:  # at the start, before any rule is taken
+        places = len(ground.system.locations)
+        locations = tuple(int(place == ground.start // ground.volume) for place in range(places))
+        return Found("bdd", 1, 0, locations, frozenset(), (None,) * len(watches), complete=False)
+    return searching.run(watches)
 
 
 def path(ground: Ground, goal: int, limits: Limits) -> list[int] | None:
@@ -252,7 +262,10 @@ def path(ground: Ground, goal: int, limits: Limits) -> list[int] | None:
 
     Raises ValueError when there is no way.
     """
-    return _Search(ground, limits).path(goal)
+    try:
+        return _Search(ground, limits).path(goal)
+    except _StoppedError:
+        return None
 
 
 @attrs.frozen
@@ -383,8 +396,10 @@ class _StoppedError(Exception):
 class _Search:
     def __init__(self, ground: Ground, limits: Limits) -> None:
         self._ground, self._limits = ground, limits
-        self._circuits = Circuits(ground, _manager())
-        self._relations = relations(self._circuits, ground)
+        self._manager = _manager()
+        self._circuits = Circuits(ground, self._manager, self._ask)
+        with _within_memory():
+            self._relations = relations(self._circuits, ground)
         self._reached = self._nothing()
         self._count = Counter(self._circuits).count
 
@@ -426,7 +441,7 @@ class _Search:
                     before |= new
 
     def _ask(self) -> None:
-        if self._limits.expired() or _crowded(self._circuits.manager):
+        if self._limits.expired() or _crowded(self._manager):
             raise _StoppedError
 
     def _layers(self) -> Iterator[list[Node]]:
@@ -513,9 +528,18 @@ def _manager() -> Any:  # noqa: ANN401  (dd has no types)
     try:
         from dd.cudd import BDD
     except ImportError:
-        from dd.autoref import BDD
+        from dd import autoref, bdd
 
-        return BDD()
+        class Quiet(bdd.BDD):  # type: ignore[misc]  # dd has no types
+            """A manager that does not print its nodes as it is forgotten, because some are still named somewhere."""
+
+            def __del__(self) -> None:
+                """Say nothing."""
+
+        manager = autoref.BDD()
+        manager._bdd = inner = Quiet()  # noqa: SLF001  (there is no other way to give it one)
+        manager.vars = inner.vars
+        return manager
     manager = BDD()
     manager.configure(reordering=False, max_memory=MEMORY_BYTES)
     return manager

@@ -1,0 +1,43 @@
+"""The program `dsa` for tests that run it very often: each call is a process of its own, forked from one that has imported everything.
+
+`DSA` is the beginning of a command line, in place of `[".venv/bin/dsa"]`. What it starts behaves as the program does, but for the time it takes to
+begin. For tests of beginnings, of signals to whole groups and of killed processes, start the program itself.
+"""
+
+import atexit
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+#: Names the socket of the process that forks; without it the client becomes the program itself.
+SOCKET = "DSA_TESTS_FORKED_FROM"
+DSA = [sys.executable, "-I", "-S", str(_HERE / "client.py")]
+
+
+def start() -> None:
+    """Start the process that forks, once for this process. It ends when this one does."""
+    if SOCKET in os.environ:
+        return
+    folder = tempfile.TemporaryDirectory(prefix="dsa-forked-")
+    os.environ[SOCKET] = str(Path(folder.name, "socket"))
+    read = {name: value for name, value in os.environ.items() if name.startswith("PYTHON")}
+    os.environ[f"{SOCKET}_PYTHON"] = json.dumps(read)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    command = [sys.executable, str(_HERE / "server.py"), os.environ[SOCKET]]
+    server = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
+    )
+    assert server.stdin is not None
+    assert server.stdout is not None
+    assert server.stdout.readline() == b"ready\n"
+
+    def stop() -> None:
+        server.stdin.close()
+        server.wait()
+        folder.cleanup()
+
+    atexit.register(stop)

@@ -1,0 +1,129 @@
+"""Imports the program `dsa`, and forks a process for each client that asks: `server.py SOCKET`. Ends with its standard input.
+
+A process whose client is gone is killed, as it would have been in the client's place.
+"""
+
+import atexit
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import threading
+
+
+def imported() -> None:
+    """Import what commands import, but for what few of them need."""
+    from dsa.cli.main import COMMANDS, program
+
+    for name in COMMANDS:
+        program.get_command(None, name)
+    gc.collect()
+    gc.freeze()
+
+
+class Call:
+    """What a client has asked for, read to its end."""
+
+    def __init__(self, client: socket.socket) -> None:
+        head, self.streams, *_ = socket.recv_fds(client, 8, 3)
+        length, text = int.from_bytes(head, "big"), b""
+        while len(text) < length:
+            text += client.recv(length - len(text)) or b" " * length
+        self.asked = json.loads(text.decode("utf-8", "surrogateescape"))
+
+    def become(self) -> None:
+        """Take over what the client began with: streams, folder, environment, signals."""
+        for number, stream in enumerate(self.streams):
+            os.dup2(stream, number)
+            os.close(stream)
+        os.umask(self.asked["umask"])
+        os.chdir(self.asked["folder"])
+        os.environ.clear()
+        os.environ.update(self.asked["environment"])
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, signal.SIG_IGN if number in self.asked["ignored"] else usual)
+        sys.argv = ["dsa", *self.asked["arguments"]]
+        sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115  (the process's own)
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+
+
+def leave(code: int) -> None:
+    """End as the interpreter does, without taking it apart, which takes longer than the rest."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    atexit._run_exitfuncs()  # noqa: SLF001  (nothing else calls them)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def serve(place: str) -> Call | None:
+    """Fork for each client, and tell it how the process ended. Returns in the processes that were forked, and None at the end."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(place)
+    listener.listen(64)
+    chosen = selectors.DefaultSelector()
+    chosen.register(listener, selectors.EVENT_READ, None)
+    chosen.register(0, selectors.EVENT_READ, None)
+    print("ready", flush=True)
+    running: dict[int, tuple[int, socket.socket]] = {}  # by the descriptor that tells of the process's end
+
+    while True:
+        for key, _ in chosen.select():
+            if key.fileobj == 0:
+                for process, _client in running.values():
+                    os.kill(process, signal.SIGKILL)
+                return None
+            if key.fileobj is listener:
+                client, _ = listener.accept()
+                call = Call(client)
+                process = os.fork()
+                if process == 0:
+                    chosen.close()
+                    listener.close()
+                    client.close()
+                    for _other, theirs in running.values():
+                        theirs.close()
+                    return call
+                for stream in call.streams:
+                    os.close(stream)
+                client.sendall(b"%d\n" % process)
+                watched = os.pidfd_open(process)
+                running[watched] = process, client
+                chosen.register(watched, selectors.EVENT_READ, watched)
+                chosen.register(client, selectors.EVENT_READ, watched)
+                continue
+            if key.data not in running:
+                continue  # both were told at once
+            process, client = running[key.data]
+            if key.fileobj is client:  # it is gone
+                os.kill(process, signal.SIGKILL)
+                chosen.unregister(client)
+                continue
+            del running[key.data]
+            _, status = os.waitpid(process, 0)
+            chosen.unregister(key.data)
+            os.close(key.data)
+            if client in {each.fileobj for each in chosen.get_map().values()}:
+                chosen.unregister(client)
+                client.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+            client.close()
+
+
+if __name__ == "__main__":
+    imported()
+    asked = serve(sys.argv[1])
+    if asked is not None:
+        from dsa.cli.main import main
+
+        asked.become()
+        try:
+            main()
+        except SystemExit as end:
+            leave(end.code if isinstance(end.code, int) else 0)
