@@ -3,6 +3,7 @@
 from itertools import product
 
 import attrs
+from oracle import is_end
 
 from dsa.checks.certify import behaviour
 from dsa.declarations import OUTSIDE, Assign
@@ -73,9 +74,9 @@ def taken(machine: Machine, here: Configuration):
 
 
 def stuck(machine: Machine, here: Configuration) -> bool:
-    """Tell whether nothing is outstanding or armed, the state is not final, and nothing from outside has a row."""
+    """Tell whether nothing is outstanding or armed, no run is finished here, and nothing from outside has a row."""
     waits = here.outstanding or machine.armed(here.state) or here.state in machine.final_states
-    return not waits and not taken(machine, here)
+    return not waits and not taken(machine, here) and not is_end(machine, here)
 
 
 def comes_to_rest(machine: Machine, known) -> bool:

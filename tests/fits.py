@@ -6,7 +6,7 @@ Written with `dsa.meaning.step` alone, apart from `dsa.checks` and from runs. Sl
 from collections.abc import Iterable
 
 from naive import occurrences
-from oracle import timers_ended
+from oracle import is_end, timers_ended
 
 from dsa.errors import OccurrenceError
 from dsa.machine import Machine
@@ -118,7 +118,7 @@ def faults(machine: Machine, here: Configuration, names: list[str]) -> list[tupl
                 taken.append(result.configuration)
             elif occurrence.event not in outside or result.reason != "invalid_state":
                 refused.setdefault((*what, result.reason), []).append(dict(occurrence.verdicts))
-        is_over = at.state in machine.final_states
+        is_over = at.state in machine.final_states or is_end(machine, at)
         if not taken and not at.outstanding and not machine.armed(at.state) and not is_over:
             refused[None, None, "deadlock"] = comes[None, None] = [{}]
         seen_here = seen(machine, at, names)

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from itertools import product
 
 from dsa.declarations import OUTSIDE, STAY
+from dsa.expr import evaluate
 from dsa.machine import Machine, read_guards
-from dsa.meaning import Configuration, Occurrence, Taken, start, step
+from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
 
 
 def possible(machine: Machine, here: Configuration) -> Iterator[Occurrence]:
@@ -52,3 +53,15 @@ def timers_ended(machine: Machine, before: Configuration, taken: Taken) -> froze
         left = {before.state} if before.state == after else {source for source in old if source not in new}
     fired = {(row.source, row.event)} if row.is_timer else set()
     return frozenset(pair for pair in machine.armed(before.state) if pair[0] in left or pair in fired)
+
+
+def is_end(machine: Machine, here: Configuration) -> bool:
+    """Whether a run is finished here, though the leaf is not final: as specs/semantics.md says it."""
+    end = machine.ends.get(here.state)
+    if end is None or here.outstanding or machine.armed(here.state):
+        return False
+    known = machine.constants | dict(zip([v.name for v in machine.variables], here.values, strict=True))
+    results = (step(machine, here, occurrence) for occurrence in possible(machine, here))
+    return bool(evaluate(end, known)) and all(
+        isinstance(each, Refusal) and each.reason == "invalid_state" for each in results
+    )

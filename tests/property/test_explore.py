@@ -7,12 +7,11 @@ from unittest.mock import patch
 import attrs
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
-from oracle import possible
+from oracle import is_end, possible
 
 from dsa.checks.engines import python, vectors
 from dsa.checks.engines.found import Engine
 from dsa.checks.explore import Exploration, explore
-from dsa.expr import evaluate
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start, step
 from dsa.testing.strategies import machines
@@ -38,18 +37,6 @@ def missing(refusal: Refusal, occurrence: Occurrence) -> tuple[object, ...]:
     if refusal.reason == "invalid_state":
         return refusal.reason, refusal.configuration.state, occurrence
     return refusal.reason, *map(id, refusal.rows)
-
-
-def is_end(machine: Machine, here: Configuration) -> bool:
-    """Whether a run is finished here, though the leaf is not final: as specs/semantics.md says it."""
-    end = machine.ends.get(here.state)
-    if end is None or here.outstanding or machine.armed(here.state):
-        return False
-    known = machine.constants | dict(zip([v.name for v in machine.variables], here.values, strict=True))
-    results = (step(machine, here, occurrence) for occurrence in possible(machine, here))
-    return bool(evaluate(end, known)) and all(
-        isinstance(each, Refusal) and each.reason == "invalid_state" for each in results
-    )
 
 
 def plainly(machine: Machine) -> Plainly | None:
