@@ -1,209 +1,41 @@
 """How strong a spec is: which small faults of a machine its checks, properties and scenarios notice.
 
 Takes a machine that passes `check`; gives one `Judged` for each mutant. A mutant that nothing notices is compared with the machine:
-equal, when no run can tell the two apart, or a survivor. A mutant is a machine like any other, with one small fault in a row.
+equal, when no run can tell the two apart, or a survivor. What Effects says to the driver no run of the table shows: of that, new warnings are noticed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 import attrs
 
-from dsa import expr
 from dsa.checks.definition4 import definition4
 from dsa.checks.engines.found import Limits
 from dsa.checks.engines.python import search
 from dsa.checks.explore import MAX_STATES, Exploration, explore
 from dsa.checks.graph import dead_ends, vain_effects
+from dsa.checks.mutants import Group, Mutant, mutants
 from dsa.checks.observers import Observed, Sight
 from dsa.checks.proof.conclusion import Finding
 from dsa.checks.proof.safety import Safety
 from dsa.checks.proof.session import Session
 from dsa.checks.properties import Questions
 from dsa.checks.reached import from_explorations
+from dsa.checks.report import check
 from dsa.checks.scenarios import run_scenarios
 from dsa.checks.table_faults import start_outside
 from dsa.checks.verdicts import judged_at
 from dsa.claims import show
-from dsa.declarations import STAY, Assign, Emit, Revoke, Transition
+from dsa.declarations import Parameter
 from dsa.errors import Diagnostic
 from dsa.expr import TRUE, Expr, Name, Value
 from dsa.ground import ground
 from dsa.machine import Machine, minima
 from dsa.meaning import Occurrence
-from dsa.simplify import FALSE, all_of, any_of, compared, negated, simplified, substituted
+from dsa.simplify import FALSE, all_of, any_of, compared, negated
 from dsa.system import Command, Location, Promise, System, closed_system
 from dsa.timers import Timer
-
-_NEIGHBOUR = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
-
-
-@attrs.frozen
-class Mutant:
-    """A machine with one fault: in which row of the original (its index), and what was changed, in words."""
-
-    machine: Machine = attrs.field(repr=False)
-    row: int
-    what: str
-
-
-def mutants(machine: Machine) -> Iterator[Mutant]:
-    """Give every mutant, row by row; the rows of a workflow are those that its steps expand into."""
-    rows = machine.transitions
-    for place, row in enumerate(rows):
-        if len(rows) > 1:
-            yield Mutant(attrs.evolve(machine, transitions=(*rows[:place], *rows[place + 1 :])), place, "row deleted")
-        met = {row}
-        for what, changed in _changed(machine, row):
-            if changed not in met:
-                met.add(changed)
-                mutated = (*rows[:place], changed, *rows[place + 1 :])
-                yield Mutant(attrs.evolve(machine, transitions=mutated), place, what)
-
-
-def _changed(machine: Machine, row: Transition) -> Iterator[tuple[str, Transition]]:
-    yield from _conditions(machine, row)
-    yield from _updates(machine, row)
-    yield from _effects(row)
-    yield from _other_event(machine, row)
-    now = row.target if row.target == STAY else machine.entered(row.target)
-    for target in (*machine.leaves, STAY):
-        if target != now:
-            yield f"target {target} instead of {row.target}", attrs.evolve(row, target=target)
-
-
-def _other_event(machine: Machine, row: Transition) -> Iterator[tuple[str, Transition]]:
-    """Give the row for the next two events of the same origin, where its guards judge them too."""
-    event = machine.event_named.get(row.event)
-    if event is None:
-        return
-    kin = [e.name for e in machine.events if e.origin == event.origin]
-    read = [machine.guard_named[guard] for guard in expr.guards_read(row.condition)]
-    place = kin.index(row.event) + 1 if row.event in kin else 0
-    for other in (kin[place:] + kin[:place])[:2]:
-        if other != row.event and all(other in guard.judges for guard in read):
-            yield f"event {other} instead of {row.event}", attrs.evolve(row, event=other)
-
-
-def _conditions(machine: Machine, row: Transition) -> Iterator[tuple[str, Transition]]:
-    for what, condition in _faulty(row.condition, lambda node: _node_faults(machine, node)):
-        yield what, attrs.evolve(row, condition=condition)
-    parts = row.condition.operands if isinstance(row.condition, expr.And) else (row.condition,)
-    for place, part in enumerate(parts):
-        if part != expr.TRUE:
-            rest = expr.conjunction([*parts[:place], *parts[place + 1 :]])
-            yield f"'{expr.unparse(part)}' dropped", attrs.evolve(row, condition=rest)
-    if row.is_else:
-        yield "'else' dropped", attrs.evolve(row, is_else=False)
-
-
-def _node_faults(machine: Machine, node: expr.Expr) -> Iterator[tuple[str, expr.Expr]]:
-    """Give the faults of one node of a condition: a comparison shifted, a verdict changed."""
-    match node:
-        case expr.Verdict(guard, outcome):
-            for other in machine.guard_named[guard].outcomes:
-                if other != outcome:
-                    yield f"{guard}.{other} instead of {guard}.{outcome}", expr.Verdict(guard, other)
-        case expr.Compare(first, ((sign, second),)):
-            shifted = [expr.Compare(first, ((_NEIGHBOUR[sign], second),))]
-            if _is_number(machine, second) and _is_number(machine, first):
-                shifted += [expr.Compare(first, ((sign, _plus(second, by)),)) for by in (1, -1)]
-            yield from ((f"'{expr.unparse(new)}' instead of '{expr.unparse(node)}'", new) for new in shifted)
-        case expr.Compare(first, rest):
-            for place, (sign, second) in enumerate(rest):
-                new = expr.Compare(first, (*rest[:place], (_NEIGHBOUR[sign], second), *rest[place + 1 :]))
-                yield f"'{expr.unparse(new)}' instead of '{expr.unparse(node)}'", new
-        case expr.Member(operand, choices) if len(choices) > 1:
-            for place in range(len(choices)):
-                new_member = expr.Member(operand, (*choices[:place], *choices[place + 1 :]))
-                yield f"'{expr.unparse(new_member)}' instead of '{expr.unparse(node)}'", new_member
-
-
-def _faulty(
-    node: expr.Expr, faults: Callable[[expr.Expr], Iterator[tuple[str, expr.Expr]]]
-) -> Iterator[tuple[str, expr.Expr]]:
-    """Give the expression with one fault, for every fault of every node in it."""
-    yield from faults(node)
-    for place, child in enumerate(expr.children(node)):
-        for what, changed in _faulty(child, faults):
-            yield what, _with_child(node, place, changed)
-
-
-def _with_child(node: expr.Expr, place: int, child: expr.Expr) -> expr.Expr:
-    parts = list(expr.children(node))
-    parts[place] = child
-    match node:
-        case expr.Not() | expr.Negate():
-            return type(node)(parts[0])
-        case expr.Arithmetic(sign):
-            return expr.Arithmetic(sign, parts[0], parts[1])
-        case expr.Compare(_, rest):
-            return expr.Compare(parts[0], tuple((sign, part) for (sign, _), part in zip(rest, parts[1:], strict=True)))
-        case expr.Member():
-            return expr.Member(parts[0], tuple(parts[1:]))
-        case expr.And() | expr.Or():
-            return type(node)(tuple(parts))
-        case _:
-            raise AssertionError(f"{node} has no children")
-
-
-def _updates(machine: Machine, row: Transition) -> Iterator[tuple[str, Transition]]:
-    for place, update in enumerate(row.updates):
-        before, following = row.updates[:place], row.updates[place + 1 :]
-        yield f"update of {update.variable} dropped", attrs.evolve(row, updates=(*before, *following))
-        for what, changed in _update_faults(machine, update):
-            yield what, attrs.evolve(row, updates=(*before, changed, *following))
-
-
-def _update_faults(machine: Machine, update: Assign | Revoke) -> Iterator[tuple[str, Assign]]:
-    if isinstance(update, Revoke):
-        return
-    name, value = update.variable, update.value
-    if name in expr.names(value):
-        twice = _read_again(value, name)
-        yield f"{name} = {expr.unparse(twice)}, its update doubled", Assign(name, twice)
-    domain = machine.values_of[name]
-    if domain.contains(True):  # noqa: FBT003  (a truth value)
-        yield f"{name} = {expr.unparse(negated(value))} instead of {expr.unparse(value)}", Assign(name, negated(value))
-    elif _is_number(machine, value):
-        for by in (1, -1):
-            shifted = _plus(value, by)
-            yield f"{name} = {expr.unparse(shifted)} instead of {expr.unparse(value)}", Assign(name, shifted)
-
-
-def _read_again(value: expr.Expr, name: str) -> expr.Expr:
-    return substituted(value, lambda node: value if isinstance(node, expr.Name) and node.name == name else node)
-
-
-def _effects(row: Transition) -> Iterator[tuple[str, Transition]]:
-    items = row.effects
-    for place, item in enumerate(items):
-        yield f"effect {item} dropped", attrs.evolve(row, effects=(*items[:place], *items[place + 1 :]))
-        if isinstance(item, Emit):
-            yield f"effect {item} duplicated", attrs.evolve(row, effects=(*items[:place], item, *items[place:]))
-        if place and item != items[place - 1]:
-            swapped = (*items[: place - 1], item, items[place - 1], *items[place + 1 :])
-            yield f"effects {items[place - 1]} and {item} swapped", attrs.evolve(row, effects=swapped)
-
-
-def _plus(node: expr.Expr, by: int) -> expr.Expr:
-    if isinstance(node, expr.Integer):
-        return expr.Integer(node.value + by)
-    return simplified(expr.Arithmetic("+" if by > 0 else "-", node, expr.Integer(abs(by))))
-
-
-def _is_number(machine: Machine, whole: expr.Expr) -> bool:
-    """Tell whether an expression of a row is a whole number: its leaves are."""
-    leaf = next(node for node in expr.walk(whole) if not expr.children(node))
-    if isinstance(leaf, expr.Integer):
-        return True
-    if isinstance(leaf, expr.Name) and leaf.kind in {"variable", "parameter"}:
-        value = machine.constants.get(leaf.name)
-        if value is None:
-            value = dict(zip((v.name for v in machine.variables), machine.initial_values, strict=True))[leaf.name]
-        return type(value) is int and not isinstance(whole, expr.Compare | expr.Not | expr.And | expr.Or | expr.Member)
-    return False
-
 
 Kind = Literal["noticed", "survived", "equal"]
 #: Given where a mutant differs: tells whether that is proved never to be reached, whatever the parameters.
@@ -230,14 +62,18 @@ class Strength:
     machine: Machine = attrs.field(repr=False)
     judged: tuple[Judged, ...]
 
-    def of_kind(self, kind: Kind) -> tuple[Judged, ...]:
-        """Give the mutants of one kind."""
-        return tuple(one for one in self.judged if one.kind == kind)
+    def of_kind(self, kind: Kind, group: Group | None = None) -> tuple[Judged, ...]:
+        """Give the mutants of one kind, and of one group where one is named."""
+        return tuple(one for one in self.judged if one.kind == kind and group in {None, one.mutant.group})
 
     @property
     def score(self) -> float | None:
-        """The share noticed of those that are not equal, from 0 to 1; None when there are none."""
-        noticed, survived = len(self.of_kind("noticed")), len(self.of_kind("survived"))
+        """The share noticed of the faults in rows that are not equal, from 0 to 1; None when there are none."""
+        return self.share("rows")
+
+    def share(self, group: Group) -> float | None:
+        """Return the share noticed of a group's faults that are not equal, from 0 to 1; None when there are none."""
+        noticed, survived = len(self.of_kind("noticed", group)), len(self.of_kind("survived", group))
         return noticed / (noticed + survived) if noticed + survived else None
 
 
@@ -258,13 +94,33 @@ def mutate(
     values = _looked_at(machine, parameters)
     if unsound := complaint(machine, values, max_states):
         raise ValueError(f"{machine.name} itself does not pass: {unsound}")
-    compare = _Comparison(machine, values, prove)
-    every, judged = list(mutants(machine)), []
+    compare, warned = _Comparison(machine, values, prove), partial(_warnings, values=values, max_states=max_states)
+    every, judged = [each for each in mutants(machine) if not _is_set(each, parameters)], list[Judged]()
+    usual: frozenset[str] | None = None
     for number, mutant in enumerate(every):
         progress(number, len(every))
-        noticed = complaint(mutant.machine, values, max_states)
-        judged.append(Judged(mutant, "noticed", noticed) if noticed else compare(mutant))
+        if mutant.group == "Effects":
+            usual = warned(machine) if usual is None else usual
+            more = sorted(warned(mutant.machine) - usual)
+            judged.append(Judged(mutant, "noticed", more[0]) if more else Judged(mutant, "survived", ""))
+            continue
+        is_default = isinstance(mutant.at, Parameter)
+        looked_at = _looked_at(mutant.machine, parameters) if is_default else values
+        noticed = complaint(mutant.machine, looked_at, max_states)
+        survivor = Judged(mutant, "survived", "") if is_default else None
+        judged.append(Judged(mutant, "noticed", noticed) if noticed else survivor or compare(mutant))
     return Strength(machine, tuple(judged))
+
+
+def _is_set(mutant: Mutant, parameters: Mapping[str, Value] | None) -> bool:
+    """Tell whether a mutant's fault is in the default of a parameter that has another value here."""
+    return isinstance(mutant.at, Parameter) and mutant.at.name in (parameters or {})
+
+
+def _warnings(machine: Machine, values: Sequence[Mapping[str, Value]], max_states: int) -> frozenset[str]:
+    """Give the codes, each with its words, of what `check` finds at these values."""
+    reports = (check(machine, parameters=there, max_states=max_states) for there in values)
+    return frozenset(f"{found.code} ({found.message})" for report in reports for found in report.diagnostics)
 
 
 def complaint(machine: Machine, values: Sequence[Mapping[str, Value]], max_states: int = MAX_STATES) -> str | None:

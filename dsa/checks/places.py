@@ -7,7 +7,7 @@ text: its findings stand at a neutral place.
 from collections.abc import Iterable, Sequence
 
 from dsa.declarations import Assign, Transition
-from dsa.errors import Span
+from dsa.errors import Placed, Span
 from dsa.expr import Value, names
 from dsa.machine import Machine
 from dsa.trace import show_values
@@ -25,9 +25,9 @@ def cell(row: Transition, column: str) -> Span:
     return place(row.span_of(column), row.span)
 
 
-def line_of(row: Transition) -> int:
-    """Give a row's line, 0 for a row without text."""
-    return row.span.line if row.span else 0
+def line_of(written: Placed) -> int:
+    """Return the line of a row or a declaration, 0 of one without text."""
+    return written.span.line if written.span else 0
 
 
 def show_row(row: Transition) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from dsa.checks.explore import MAX_STATES
+from dsa.checks.mutants import GROUPS, Group
 from dsa.checks.mutate import Judged, Strength, mutate, prover
 from dsa.checks.places import line_of
 from dsa.cli.faults import UNREADABLE, Ended, JsonCommand, json_option, tell_json
@@ -25,14 +26,14 @@ from dsa.edge.files import load
     "--at-least",
     type=click.FloatRange(0, 1),
     metavar="SHARE",
-    help="Exit 1 when a smaller share (0.95, say) of the mutants is noticed.",
+    help="Exit 1 when a smaller share (0.95, say) of the faults in rows is noticed.",
 )
 @max_states_option(MAX_STATES, "exploration")
 @json_option
 def command(
     file: str, parameters: tuple[str, ...], *, at_least: float | None, max_states: int, json_wanted: bool
 ) -> None:
-    """Measure how strong a spec is: make small faults in the machine's rows, and see which are noticed.
+    """Measure how strong a spec is: make small faults in the machine, and see which are noticed.
 
     FILE is a machine, or a spec that adds properties and scenarios to one. Exit 0 good, 1 fewer than --at-least are noticed, 2 usage, or a machine that does not
     itself pass `dsa check`.
@@ -60,16 +61,30 @@ def _progress(done: int, every: int) -> None:
 
 
 def _shown(file: str, strength: Strength) -> Iterator[str]:
-    noticed, survived, equal = (strength.of_kind(kind) for kind in ("noticed", "survived", "equal"))
+    survived, equal = strength.of_kind("survived"), strength.of_kind("equal")
     for what, ones in (("survives", survived), ("equal", equal)):
         for one in ones:
             reason = f"  ({one.by})" if one.by else ""
-            yield f"{file}: {what}: {_row(strength, one)}: {one.mutant.what}{reason}"
-    kinds = Counter(_noticer(one) for one in noticed)
-    by = ", ".join(f"{count} by {kind}" for kind, count in kinds.most_common())
-    share = "" if strength.score is None else f" ({strength.score:.1%})"
-    yield f"{file}: {len(strength.judged)} mutants; {len(noticed)} of {len(noticed) + len(survived)} that differ are noticed{share}: {by}"
+            yield f"{file}: {what}: {_place(one)}: {one.mutant.what}{reason}"
+    for group in GROUPS:
+        if any(one.mutant.group == group for one in strength.judged):
+            yield f"{file}: {_counts(strength, group)}"
     yield f"{file}: {len(survived)} survive, {len(equal)} are equal to the machine"
+
+
+def _counts(strength: Strength, group: Group) -> str:
+    noticed, survived, equal = (len(strength.of_kind(kind, group)) for kind in ("noticed", "survived", "equal"))
+    kinds = Counter(_noticer(one) for one in strength.of_kind("noticed", group))
+    by = ", ".join(f"{count} by {kind}" for kind, count in kinds.most_common())
+    share = strength.share(group)
+    part = "" if share is None else f" ({_percent(share)})"
+    told = f"{noticed + survived + equal} faults of {group}; {noticed} of {noticed + survived} that differ are noticed{part}"
+    return f"{told}: {by}" if by else told
+
+
+def _percent(share: float) -> str:
+    """Write a share; one below 1 is not written as 100 %."""
+    return f"{min(share, 0.999):.1%}" if share < 1 else "100.0%"
 
 
 def _noticer(one: Judged) -> str:
@@ -78,16 +93,28 @@ def _noticer(one: Judged) -> str:
     return "scenarios" if one.by.startswith("scenario ") else "properties"
 
 
-def _row(strength: Strength, one: Judged) -> str:
-    row = strength.machine.transitions[one.mutant.row]
-    line = f"line {row.span.line}, " if row.span else ""
-    return f"{line}{row}"
+def _place(one: Judged) -> str:
+    span = one.mutant.at.span
+    return f"line {span.line}, {one.mutant.place}" if span else one.mutant.place
 
 
 def _as_json(file: str, strength: Strength) -> dict[str, Any]:
     mutants = [
-        {"row": str(row), "line": line_of(row) or None, "what": one.mutant.what, "kind": one.kind, "by": one.by}
+        {
+            "group": one.mutant.group,
+            "place": one.mutant.place,
+            "line": line_of(one.mutant.at) or None,
+            "what": one.mutant.what,
+            "kind": one.kind,
+            "by": one.by,
+        }
         for one in strength.judged
-        for row in [strength.machine.transitions[one.mutant.row]]
     ]
-    return {"file": file, "machine": strength.machine.name, "score": strength.score, "mutants": mutants}
+    shares = {group: strength.share(group) for group in GROUPS}
+    return {
+        "file": file,
+        "machine": strength.machine.name,
+        "score": strength.score,
+        "shares": shares,
+        "mutants": mutants,
+    }

@@ -19,7 +19,7 @@ from dsa.checks.certify import FAULTLESS, Certifier, certify_proofs, certify_ver
 from dsa.checks.certify_proofs import NoProofError, explored
 from dsa.checks.certify_steps import require_few_cases, require_same_steps
 from dsa.checks.definition4 import definition4
-from dsa.checks.mutate import mutants
+from dsa.checks.mutants import row_mutants
 from dsa.checks.prove import judged, prove
 from dsa.checks.report import check
 from dsa.claims import AtMost, Expected, Probability
@@ -284,7 +284,7 @@ def test_the_kernel_agrees_on_every_machine_of_the_specs(machine):
 )
 def test_the_kernel_agrees_on_machines_with_one_fault(source, count):
     machine = watched() if source == "watched" else with_spec(source)
-    every = [mutant.machine for mutant in mutants(machine)]
+    every = [mutant.machine for mutant in row_mutants(machine)]
     seen = [agree(mutated) for mutated in random.Random(1).sample(every, min(count, len(every)))]
     assert any(what.endswith("configurations") for what in seen)
     assert any(what == "a fault is reachable" for what in seen)

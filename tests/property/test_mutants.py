@@ -7,7 +7,8 @@ from oracle import possible, timers_ended
 from plain import search
 
 from dsa.checks.engines.found import Limits
-from dsa.checks.mutate import differences, mutants
+from dsa.checks.mutants import row_mutants
+from dsa.checks.mutate import differences
 from dsa.ground import ground
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Taken, start, step
@@ -63,7 +64,7 @@ def told_apart(one: Machine, other: Machine) -> bool | None:
 @given(st.data())
 def test_differences_are_what_tells_a_mutant_apart(data: st.DataObject) -> None:
     machine = data.draw(machines(claims=False))
-    every = list(mutants(machine))
+    every = list(row_mutants(machine))
     mutant = data.draw(st.sampled_from(every)).machine
     expected = told_apart(machine, mutant)
     if expected is None:
@@ -79,7 +80,7 @@ def test_differences_are_what_tells_a_mutant_apart(data: st.DataObject) -> None:
 @settings(max_examples=60, deadline=None)
 @given(machines(claims=False))
 def test_no_mutant_is_the_machine_itself_and_none_comes_twice(machine: Machine) -> None:
-    every = [mutant.machine for mutant in mutants(machine)]
+    every = [mutant.machine for mutant in row_mutants(machine)]
     assert machine not in every
     # Rows that are written twice give the same mutants; a table of different rows does not.
     if len(set(machine.transitions)) == len(machine.transitions):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from odds_chains import as_prism, chains, gained
 from odds_documents import chain, closed_form
 
-from dsa.checks.mutate import mutants
+from dsa.checks.mutants import row_mutants
 from dsa.checks.odds.choose import Chosen
 from dsa.checks.odds.limit import NoLimitError, limit
 from dsa.checks.odds.reckon import odds, question
@@ -117,7 +117,7 @@ def test_the_odds_are_those_of_walking_the_machine(data):
 
 @pytest.mark.parametrize("base", [ordered(2, 2), chain("a", "b", rmax=1)], ids=["ordered", "steps"])
 def test_the_odds_of_mutants_are_those_of_walking_them(base):
-    compared = [agrees(mutant.machine, 0.6) for mutant in mutants(base)]
+    compared = [agrees(mutant.machine, 0.6) for mutant in row_mutants(base)]
     assert sum(compared) >= 30
 
 
@@ -140,7 +140,7 @@ def test_success_grows_with_the_bound_towards_the_ceiling(n, p, q, rmax):
 )
 def test_no_value_gives_more_than_the_ceiling(base):
     compared = 0
-    for mutant in mutants(base):
+    for mutant in row_mutants(base):
         passes = {guard.name: [0.5] for guard in base.guards}
         asked = question(mutant.machine, passes=passes, fatals={guard.name: [0.1] for guard in base.guards})
         try:

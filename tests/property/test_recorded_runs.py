@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from property.test_driver import BUSY_MACHINES, SLOW
 from property.test_recovery import LIVES, lived
 
-from dsa.checks.mutate import mutants
+from dsa.checks.mutants import row_mutants
 from dsa.checks.scenarios import run_scenarios
 from dsa.cli.faults import Ended
 from dsa.cli.show import percept_lines, scenario_lines
@@ -97,7 +97,7 @@ def test_another_table_differs_where_it_does_something_else():
         for machine in BUSY_MACHINES:
             _, ledger = lived(machine, seed, [])
             assert isinstance(ledger[0], MachineEntry)
-            for mutant in mutants(machine):
+            for mutant in row_mutants(machine):
                 difference = first_difference(mutant.machine, ledger)
                 seq = difference and difference.happening.event.seq
                 assert seq == by_hand(mutant.machine, ledger), mutant

@@ -1,7 +1,12 @@
+"""The faults that are made are small, said in words, and each a difference where they are one."""
+
+from collections import Counter
+
 import pytest
 from repository import shipped_machines
 
-from dsa.checks.mutate import differences, mutants
+from dsa.checks.mutants import row_mutants
+from dsa.checks.mutate import differences
 from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.system import closed_system
@@ -25,13 +30,13 @@ def differ(one: Machine, other: Machine) -> bool:
 
 
 def what(machine: Machine, row: int) -> set[str]:
-    return {mutant.what for mutant in mutants(machine) if mutant.row == row}
+    return {mutant.what for mutant in row_mutants(machine) if mutant.at is machine.transitions[row]}
 
 
 def test_every_row_of_the_shipped_machines_has_five_mutants() -> None:
     for machine in shipped_machines().values():
-        rows = [mutant.row for mutant in mutants(machine)]
-        assert min(rows.count(row) for row in range(len(machine.transitions))) >= 5, machine.name
+        rows = Counter(id(mutant.at) for mutant in row_mutants(machine))
+        assert min(rows[id(row)] for row in machine.transitions) >= 5, machine.name
 
 
 def test_the_faults_of_a_row_are_said_in_its_words() -> None:
@@ -49,6 +54,8 @@ def test_the_faults_of_a_row_are_said_in_its_words() -> None:
         "effect ring duplicated",
         "effects ring and beep swapped",
         "effect beep dropped",
+        "effect beep instead of ring",
+        "effect ring instead of beep",
         "effect beep duplicated",
         "target b instead of =",
     } | {text for text in what(machine, 0) if text.startswith("target")}

@@ -1,3 +1,5 @@
+"""Which faults are noticed, by what, and what the share is of."""
+
 import pytest
 
 from dsa.checks.mutate import Judged, mutate, prover
@@ -36,8 +38,12 @@ def found(strength, what: str) -> Judged:
 def test_everything_in_the_dual_state_agent_is_pinned_by_its_spec() -> None:
     strength = mutate(load("specs/dual_state.md"))
     assert strength.score == 1.0
-    assert len(strength.judged) == 85
-    assert {one.kind for one in strength.judged} == {"noticed"}
+    assert {one.kind for one in strength.judged if one.mutant.group == "rows"} == {"noticed"}
+    assert [(one.mutant.place, one.mutant.what) for one in strength.of_kind("survived")] == [
+        ("variable satisfied", "scope environment instead of workflow"),
+        ("parameter rmax", "default 4 instead of 3"),
+        ("parameter rmax", "default 2 instead of 3"),
+    ]
 
 
 def test_what_notices_a_mutant_is_named() -> None:
@@ -85,3 +91,81 @@ def test_a_difference_beyond_the_explored_values_is_not_called_equal() -> None:
 def test_a_machine_that_does_not_pass_is_not_mutated() -> None:
     with pytest.raises(ValueError, match="itself does not pass: DSA306"):
         mutate(loads(COUNTER.replace("n < top    ", "n <= top   ")))
+
+
+DECLARED = """# declared
+## Parameters
+| parameter | domain | default |
+| - | - | - |
+| top | 0..3 | 2 |
+## Variables
+| variable | scope | domain | initial |
+| - | - | - | - |
+| ready | workflow | bool | false |
+| pace | environment | {slow, fast} | slow |
+| n | environment | 0..3 | 1 |
+## Events
+| event | from |
+| - | - |
+| go | outside |
+| made | make |
+| verdict | judge |
+## Guards
+| guard | judges |
+| - | - |
+| g | verdict |
+## Effects
+| effect | in doubt | time limit |
+| - | - | - |
+| make | retry | 1h |
+| judge | | 1h |
+| ring | | |
+| beep | | |
+## States
+| state | kind |
+| - | - |
+| a | initial |
+| b | |
+| c | |
+| d | final |
+## Transitions
+| source | event | if | update | effects | target |
+| - | - | - | - | - | - |
+| a | go | n == 1 and pace == slow and not ready | | make | b |
+| b | made | | | judge | c |
+| b | after 1h | | | ring | = |
+| b | after 2h | | | cancel | d |
+| c | verdict | g.passed | ready = true | ring | d |
+| c | verdict | else | | beep | d |
+| *  | make.failed, judge.failed | | | | d |
+## Properties
+- go leads to d
+"""
+
+
+def test_declarations_are_mutated_and_counted_apart() -> None:
+    strength = mutate(loads(DECLARED))
+    declared = {(one.mutant.place, one.mutant.what): one for one in strength.judged if one.mutant.group != "rows"}
+    assert {place: [what for there, what in declared if there == place] for place, _ in declared} == {
+        "variable ready": ["initial true instead of false", "scope environment instead of workflow"],
+        "variable pace": ["initial fast instead of slow", "scope workflow instead of environment"],
+        "variable n": ["initial 2 instead of 1", "initial 0 instead of 1", "scope workflow instead of environment"],
+        "parameter top": ["default 3 instead of 2", "default 1 instead of 2"],
+        "effect make": ["time limit dropped", "in doubt ask instead of retry", "in doubt fail instead of retry"],
+        "effect judge": ["time limit dropped"],
+    }
+    assert declared["variable pace", "initial fast instead of slow"].by == "DSA308"
+    assert declared["effect judge", "time limit dropped"].by.startswith("DSA314 (judge ")
+    assert declared["effect make", "in doubt ask instead of retry"].kind == "survived"
+    assert strength.share("Effects") == 0.25
+    assert strength.score == strength.share("rows")
+
+
+def test_a_row_may_ask_for_another_effect_and_two_timers_may_change_places() -> None:
+    whats = {one.mutant.what for one in mutate(loads(DECLARED)).judged}
+    assert {"effect beep instead of ring", "effect judge instead of make", "after 1h and after 2h swapped"} <= whats
+
+
+def test_a_default_that_is_not_used_is_not_mutated() -> None:
+    places = {one.mutant.place for one in mutate(loads(DECLARED), parameters={"top": 3}).judged}
+    assert "parameter top" not in places

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dsa.checks.evidence import Inductive, Ranked
-from dsa.checks.mutate import mutants
+from dsa.checks.mutants import row_mutants
 from dsa.checks.prove import ProofReport, judged, prove
 from dsa.edge.files import load
 from dsa.expr import Value
@@ -107,7 +107,7 @@ BY_HAND = (
 
 def test_every_property_of_dual_state_is_lost_in_a_mutant() -> None:
     original = load("specs/dual_state")
-    every = [*(rewritten(*changes) for changes in BY_HAND), *(m.machine for m in list(mutants(original))[1::5])]
+    every = [*(rewritten(*changes) for changes in BY_HAND), *(m.machine for m in list(row_mutants(original))[1::5])]
     assert lost(every, {proof.text for proof in prove(original).properties}) == set()
 
 
@@ -115,7 +115,7 @@ def test_every_property_of_dual_state_is_lost_in_a_mutant() -> None:
 def test_every_property_of_the_workflow_is_no_longer_proved_in_a_mutant() -> None:
     original = load("specs/workflow")
     texts = {proof.text for proof in prove(original).properties}
-    for mutant in list(mutants(original))[::23]:
+    for mutant in list(row_mutants(original))[::23]:
         texts -= {proof.text for proof in prove(mutant.machine).properties if proof.verdict != "PROVED"}
     assert texts == set()
 
