@@ -5,7 +5,7 @@ which guards are asked, what is outstanding afterwards. What is left are conditi
 one system serves every engine, every proof and every export. Parameters stay names: `dsa.ground` takes their values.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -137,13 +137,14 @@ class System:
         return not self.promises(location)
 
 
-def closed_system(machine: Machine) -> System:
+def closed_system(machine: Machine, expired: Callable[[], bool] = lambda: False) -> System:
     """Lay out a machine: every location that names alone allow, and what can happen there (S1-S7, S11).
 
     Which conditions can be true is not looked at, so there may be locations that no run reaches. Any outside event with rows
-    here may come, any answer of an outstanding effect (`E.failed` where some row names it, S7), and any armed timer.
+    here may come, any answer of an outstanding effect (`E.failed` where some row names it, S7), and any armed timer. Where `expired` says that the
+    time is over, the rest is left out.
     """
-    return _Layout(machine).run()
+    return _Layout(machine, expired).run()
 
 
 @attrs.frozen
@@ -170,8 +171,8 @@ _Answer = tuple[expr.Expr, tuple[_Case, ...]]
 
 
 class _Layout:
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+    def __init__(self, machine: Machine, expired: Callable[[], bool]) -> None:
+        self._machine, self._expired = machine, expired
         self._index: dict[Location, int] = {}
         self._locations: list[Location] = []
         self._commands: list[Command] = []
@@ -191,8 +192,12 @@ class _Layout:
                     f"more than {MAX_LOCATIONS} combinations of state, outstanding effects and order of timers"
                 )
                 break
+            if self._expired():
+                break
             for occurrence, rows in self._possible(location):
                 self._happens(place, occurrence, rows)
+        if self._expired():
+            self._left_out.append(f"the time limit was met while the rows of {place + 1} locations were compared")
         del self._locations[MAX_LOCATIONS:]
         last = len(self._locations)
         commands = tuple(command for command in self._commands if command.target < last)
@@ -252,6 +257,8 @@ class _Layout:
         said = [facts(condition) for _, condition in found]
         cases = []
         for place, (row, enabled) in enumerate(found):
+            if self._expired():
+                break
             others = [(i, c) for i, (_, c) in enumerate(found) if i != place and not said[place].exclude(said[i])]
             rivals = [(i, c) for i, c in others if all_of([enabled, c]) != FALSE]
             later = [(self._row_index[id(found[i][0])], all_of([enabled, c])) for i, c in rivals if place < i]

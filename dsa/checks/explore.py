@@ -8,7 +8,6 @@ search (`engines/choose.py`: by size, and by what is installed). A configuration
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from math import inf
 
 import attrs
 
@@ -134,16 +133,36 @@ def explore(
     system, where it is known. `also` are conditions at locations to look out for besides: the exploration's `also` says where
     each is met.
     """
-    if time_limit_s is not None and clock is None:
-        raise ValueError("a time limit needs a clock")
-    began_s = clock() if clock else 0.0
-    ends_s = inf if time_limit_s is None else began_s + time_limit_s
+    limits = limits_until(max_states, time_limit_s, clock, progress)
+    return explored(system or closed_system(machine, limits.expired), limits, clock=clock, engine=engine, also=also)
+
+
+def limits_until(
+    max_states: int, time_limit_s: float | None, clock: Clock | None, progress: Progress | None = None
+) -> Limits:
+    """Return limits of which the time begins now. Raises ValueError for a time limit without a clock."""
     limits = Limits(max_states)
-    if clock and time_limit_s is not None:
-        limits = attrs.evolve(limits, expired=lambda: clock() >= ends_s)
     if progress:
         limits = attrs.evolve(limits, progress=progress)
-    lookout = _Lookout(ground(system or closed_system(machine)), also)
+    if time_limit_s is None:
+        return limits
+    if clock is None:
+        raise ValueError("a time limit needs a clock")
+    ends_s = clock() + time_limit_s
+    return attrs.evolve(limits, expired=lambda: clock() >= ends_s)
+
+
+def explored(
+    system: System,
+    limits: Limits,
+    *,
+    clock: Clock | None = None,
+    engine: Engine | None = None,
+    also: Sequence[tuple[int, Expr]] = (),
+) -> Exploration:
+    """Explore a closed system within limits; the rest is as in `explore`."""
+    began_s = clock() if clock else 0.0
+    lookout = _Lookout(ground(system), also)
     found = (engine or automatic())(lookout.ground, lookout.watches, limits)
     exploration = lookout.result(found)
     limit = "" if found.complete else stopped_by(found, limits)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from dsa.checks.engines.found import Engine, Limits, Progress
-from dsa.checks.explore import MAX_STATES, Clock, Exploration, explore
+from dsa.checks.explore import MAX_STATES, Clock, Exploration, explored, limits_until
 from dsa.checks.missing_data import missing_data
 from dsa.checks.properties import Questions
 from dsa.checks.reached import from_explorations
@@ -62,13 +62,14 @@ def check(
     """Check a machine: structure, exploration, Definition 4, scenarios, properties.
 
     Explores at all defaults and at all minima of the parameters, or at `parameters` alone when given. `max_states` holds for each
-    search, `time_limit_s` (which needs a `clock`) for each valuation with its properties. With more than one of `traces`, a violated property has
+    search, `time_limit_s` (which needs a `clock`) for all of it together. With more than one of `traces`, a violated property has
     up to so many counterexamples. Raises ParameterError for an unknown parameter or a value outside its domain.
     """
     outside: tuple[Diagnostic, ...] = ()
     found_at: list[tuple[Exploration, Judged]] = []
     missing: dict[Use, Diagnostic] = {}
-    look, system = _Look(max_states, time_limit_s, clock, progress, engine, traces), closed_system(machine)
+    look = _Look(limits_until(max_states, time_limit_s, clock, progress), clock, engine, traces)
+    system = closed_system(machine, look.limits.expired)
     for there in _valuations(machine, parameters):
         wrong = start_outside(there)
         outside += wrong
@@ -93,44 +94,20 @@ def check(
 class _Look:
     """How to look at a system: until when, with what, and how many counterexamples to show."""
 
-    max_states: int
-    time_limit_s: float | None
+    limits: Limits
     clock: Clock | None
-    progress: Progress | None
     engine: Engine | None
     traces: int
 
     def at(self, system: System) -> tuple[Exploration, Judged]:
         """Explore a system at its machine's parameter values, and judge the machine's properties."""
         questions = Questions(system, [claim.form for claim in system.machine.properties])
-        limits = self._limits()
-        exploration = explore(
-            system.machine,
-            max_states=self.max_states,
-            time_limit_s=self.time_limit_s,
-            clock=self.clock,
-            engine=self.engine,
-            progress=self.progress,
-            system=system,
-            also=questions.conditions,
-        )
-        return exploration, judged_at(questions, exploration, limits, traces=self.traces, engine=self.engine)
+        exploration = explored(system, self.limits, clock=self.clock, engine=self.engine, also=questions.conditions)
+        return exploration, judged_at(questions, exploration, self.limits, traces=self.traces, engine=self.engine)
 
     def missing_data(self, system: System) -> dict[Use, Diagnostic]:
         """Look for data that may be missing when it is read."""
-        return missing_data(system, self._limits(), self.engine)
-
-    def _limits(self) -> Limits:
-        limits = Limits(self.max_states)
-        if self.progress is not None:
-            limits = attrs.evolve(limits, progress=self.progress)
-        if self.time_limit_s is None:
-            return limits
-        clock = self.clock
-        if clock is None:
-            raise ValueError("a time limit needs a clock")
-        ends_s = clock() + self.time_limit_s
-        return attrs.evolve(limits, expired=lambda: clock() >= ends_s)
+        return missing_data(system, self.limits, self.engine)
 
 
 def _rests(machine: Machine, explorations: Sequence[Exploration]) -> tuple[str, ...]:

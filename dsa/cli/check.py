@@ -63,9 +63,7 @@ class _Checked:
 @param_option("Explore at this value only; repeatable.")
 @click.option("--strict", is_flag=True, help="Warnings too make the exit code 1.")
 @max_states_option(MAX_STATES)
-@click.option(
-    "--time-limit", type=SECONDS, metavar="S", help="Stop after so many seconds at each of the parameters' values."
-)
+@click.option("--time-limit", type=SECONDS, metavar="S", help="Stop after so many seconds.")
 @click.option(
     "--traces",
     type=click.IntRange(min=1),

@@ -3,7 +3,7 @@
 import re
 
 from documents import shipped_texts
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -132,6 +132,9 @@ def github_rows(text):
 @settings(deadline=None, max_examples=1_500)
 @given(st.lists(lines, min_size=1, max_size=4), st.integers(1, 3), ends, st.booleans())
 def test_cells_are_githubs_cells(body, count, end, has_pipes):
+    assume(
+        not any(re.match(r" {0,3}#{1,6}(\s|$)", line) for line in body)
+    )  # a heading ends the section that is looked at
     rule = " | ".join(["---"] * count)
     header = "|" + "|".join(["h"] * count) + "|"
     text = end.join([header, f"|{rule}|" if has_pipes or count == 1 else rule, *body])
