@@ -55,6 +55,10 @@ class Watch:
     condition: expr.Expr
 
 
+#: Where there are no more configurations, they are looked at sooner than conditions are decided.
+_SOON_SEARCHED = 20_000
+
+
 @attrs.frozen(slots=False)
 class Ground:
     """What can happen, in numbers. All expressions are over fields (kind `variable`) and whole numbers.
@@ -173,7 +177,7 @@ class Ground:
         return substituted(whole, leaf)
 
     def _decided(self, node: expr.Expr) -> expr.Expr:
-        if isinstance(node, expr.Boolean):
+        if isinstance(node, expr.Boolean) or self.domain_size <= _SOON_SEARCHED:
             return node
         if node in self._tried:
             return self._tried[node]

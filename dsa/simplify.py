@@ -71,12 +71,14 @@ def all_of(operands: Iterable[expr.Expr]) -> expr.Expr:
 def _said(node: expr.Expr, kept: Container[expr.Expr]) -> bool:
     """Tell whether an expression follows from what is kept by its form alone."""
     match node:
+        case _ if node in kept:
+            return True
         case expr.And(operands):
             return all(_said(operand, kept) for operand in operands)
         case expr.Or(operands):
             return any(_said(operand, kept) for operand in operands)
         case _:
-            return node in kept
+            return False
 
 
 def any_of(operands: Iterable[expr.Expr]) -> expr.Expr:

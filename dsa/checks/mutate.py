@@ -197,7 +197,8 @@ class _Comparison:
 
 def _looked_at(machine: Machine, parameters: Mapping[str, Value] | None) -> tuple[Mapping[str, Value], ...]:
     """Give the parameters to explore at, the smallest ones first: most faults show there, and some rows are taken only there."""
-    return minima(machine), machine.at(parameters or {}).constants
+    smallest, given = minima(machine), machine.at(parameters or {}).constants
+    return (smallest, given) if dict(smallest) != dict(given) else (given,)
 
 
 def differences(one: System, other: System) -> tuple[Sight, ...]:

@@ -71,8 +71,7 @@ def check(
     look = _Look(limits_until(max_states, time_limit_s, clock, progress), clock, engine, traces)
     system = closed_system(machine, look.limits.expired)
     for there in _valuations(machine, parameters):
-        wrong = start_outside(there)
-        outside += wrong
+        outside += (wrong := start_outside(there))
         if not wrong:
             here = attrs.evolve(system, machine=there)
             found_at.append(look.at(here))

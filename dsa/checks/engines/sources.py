@@ -36,8 +36,7 @@ class Writer:
     arrays: bool = False
 
     def condition(self, expr: Expr) -> Text:
-        """Write a condition."""
-        expr = simplified(expr)
+        """Write a condition of the ground, which is folded already."""
         return self._bound([expr], lambda phrases: phrases.truth(expr))
 
     def number(self, expr: Expr) -> Text:
@@ -233,7 +232,7 @@ def truth_of(writer: Writer, condition: Expr) -> Callable[[Data], Any]:
 def first_where(writer: Writer, condition: Expr) -> Callable[[Data], int | None]:
     """Give a function from data to the first at which a condition is true, or None."""
     written = writer.condition(condition)
-    if not writer.arrays or isinstance(simplified(condition), Boolean):
+    if not writer.arrays or isinstance(condition, Boolean):
         return _of_list(f"next(({DATA} {loop(written.bindings, 'data')} if {written.text}), None)")
     return _of_array(written, f"int({DATA}[m.argmax()]) if (m := {written.text}).any() else None")
 
