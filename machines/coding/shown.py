@@ -4,14 +4,13 @@ Takes results as they stand in the ledger, of our own tools and of those of MCP 
 """
 
 import json
-import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from machines.coding.calls import TOOLS
 from machines.coding.standing import Called
 from machines.coding.work import Work
-from machines.talking.texts import short
+from machines.talking.texts import shell_line, short
 
 LONGEST = 110
 _SHORT_ID, _MOST_FILES = 12, 20
@@ -79,7 +78,7 @@ def how_ended(result: Mapping[str, Any]) -> str:
 def arguments_shown(call: Mapping[str, Any]) -> str:
     """Write what a call is asked with in one line: a command, a path, a pattern, or all of it."""
     if call.get("argv"):
-        return short(shlex.join(call["argv"]), LONGEST)
+        return short(shell_line(call["argv"]), LONGEST)
     given = call["arguments"]
     shown = _short_form(call["tool"], given) if call["tool"] in _OWN else ""
     return short(shown or json.dumps(given, ensure_ascii=False), LONGEST)
@@ -105,7 +104,7 @@ def log_lines(called: Called) -> list[str]:
     about, result = called.about, called.result if isinstance(called.result, Mapping) else {}
     given = about.get("arguments") or {}
     if called.tool == "run_cmd":
-        return [f"CMD {shlex.join(about.get('argv') or ())} -> {how_ended(result)}"]
+        return [f"CMD {shell_line(about.get('argv') or ())} -> {how_ended(result)}"]
     if called.tool == "git_commit":
         return [f"COMMIT {str(result.get('commit'))[:_SHORT_ID]} {' '.join(str(given.get('message')).split())}"]
     if called.tool == "write_tested":

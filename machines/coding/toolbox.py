@@ -6,7 +6,6 @@ Takes calls with normalised arguments, gives what the model is told and what has
 
 import json
 import posixpath
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -37,6 +36,7 @@ from machines.dual_state.agent import ActionPair, always
 from machines.dual_state.dag import InMemoryArtifactDAG
 from machines.talking.answers import answer_told
 from machines.talking.model import Model
+from machines.talking.texts import shell_line
 from machines.workflow.workflow import Workflow, WorkflowStatus, WorkflowStep
 
 RMAX = 3
@@ -363,7 +363,7 @@ class Toolbox:
         left = {"put_back": list(ran.removed), "not_kept": list(ran.changed)}
         more = {"signal": ran.signal, "ended": how, "omitted": ran.omitted, **left}
         told |= {name: value for name, value in more.items() if value}
-        command = shlex.join(call["argv"])
+        command = shell_line(call["argv"])
         failed = "" if ran.code == 0 else f"{command} -> {rc}: {_last_line(ran.output)}"[:_LONGEST_ERROR]
         fault = f"{rc} {_last_line(ran.output)}" if failed else ""
         return Done(told, error=failed, fault=fault, ran=f"{command} -> {rc}"[:_LONGEST_ERROR])
@@ -406,9 +406,9 @@ _INTERRUPTED = "it was cut off in the middle; nobody knows what came of it: look
 
 def _command_shown(argv: Sequence[str], given: Mapping[str, Any]) -> str:
     """Give all that makes a command do what it does: where it runs and what it reads may be the program."""
-    lines = [shlex.join(argv)]
+    lines = [shell_line(argv)]
     if (where := posixpath.normpath(given.get("cwd", "."))) != ".":
-        lines.append(f"in the folder {shlex.quote(where)}")
+        lines.append(f"in the folder {shell_line([where])}")
     if given.get("stdin"):
         lines += ["reading on its standard input:", *(f"| {each}" for each in given["stdin"].splitlines())]
     return "\n".join(lines)

@@ -6,11 +6,14 @@ numbers beyond every range (1e999), which JSON reads as infinity and cannot writ
 
 import json
 import math
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterable
 from typing import Any
 
 #: How deep lists and objects are nested at most in what is kept of an answer: whoever walks them has a stack.
 MOST_NESTED = 50
+#: Characters from here on have no escape of two digits.
+_FIRST_WIDE = 0x80
 
 
 def parse_json(text: str | bytes, *, strict: bool = True) -> Any:  # noqa: ANN401  (JSON)
@@ -25,6 +28,21 @@ def short(text: str, most: int) -> str:
     """Give a text in one line, so long at most."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 2]}.."
+
+
+def shell_line(words: Iterable[str]) -> str:
+    r"""Write the words of a command as one line that a shell reads as these words; what steers a terminal, or is not seen, as escapes (`$'a\nb'`)."""
+    return " ".join(shlex.quote(word) if word.isprintable() else f"$'{''.join(map(_escaped, word))}'" for word in words)
+
+
+def _escaped(character: str) -> str:
+    if character in "\\'":
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    known = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character)
+    number = ord(character)
+    return known or (f"\\x{number:02x}" if number < _FIRST_WIDE else f"\\U{number:08x}")
 
 
 def as_unicode(value: Any) -> Any:  # noqa: ANN401  (JSON)

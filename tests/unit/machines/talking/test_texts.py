@@ -1,10 +1,16 @@
 """Halves of characters, and numbers that are none."""
 
 import json
+import shutil
+import subprocess
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
-from machines.talking.texts import as_unicode, is_writable
+from machines.talking.texts import as_unicode, is_writable, shell_line
+
+BASH = shutil.which("bash")
 
 
 @pytest.mark.parametrize(
@@ -36,3 +42,14 @@ def test_what_is_nested_too_deep_is_noticed():
         deep = [deep]
     assert not is_writable(deep)
     assert is_writable([[[[{"a": [1]}]]]])
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1, max_size=4))
+@example(["python", "-c", "import os\nos.remove('a')", "it's \\ so", "", "a\u202egpj.sh", "\x1b[2J", "\x80", "é"])
+@settings(max_examples=40, deadline=None)
+def test_a_command_is_one_line_that_a_shell_reads_as_it_is(words):
+    line = shell_line(words)
+    assert line.isprintable()
+    program = [BASH, "-c", f"printf '%s\\0' {line}"]
+    said = subprocess.run(program, capture_output=True, check=True, env={"LC_ALL": "C.UTF-8"})
+    assert said.stdout.decode().split("\0")[:-1] == words
