@@ -55,7 +55,7 @@ class Watch:
     condition: expr.Expr
 
 
-#: Where there are no more configurations, they are looked at sooner than conditions are decided.
+#: No more configurations are few.
 _SOON_SEARCHED = 20_000
 
 
@@ -71,6 +71,7 @@ class Ground:
     rules: tuple[Rule, ...]
     start: int
     _numbers: dict[str, int] = attrs.field(repr=False)
+    _hurries: bool = attrs.field(default=False, repr=False, eq=False)
     #: Conditions that were tried out, with what came of it, and how much more may be tried.
     _tried: dict[expr.Expr, expr.Expr] = attrs.field(factory=dict, repr=False, eq=False)
     _effort: Effort = attrs.field(factory=lambda: Effort(_TRIED), repr=False, eq=False)
@@ -177,7 +178,7 @@ class Ground:
         return substituted(whole, leaf)
 
     def _decided(self, node: expr.Expr) -> expr.Expr:
-        if isinstance(node, expr.Boolean) or self.domain_size <= _SOON_SEARCHED:
+        if isinstance(node, expr.Boolean) or (self._hurries and self.domain_size <= _SOON_SEARCHED):
             return node
         if node in self._tried:
             return self._tried[node]
@@ -202,8 +203,11 @@ class Ground:
         return {f.name: (False, True) if f.is_bool else range(f.low, f.low + f.size) for f in self.fields}
 
 
-def ground(system: System) -> Ground:
-    """Take the parameters' values: number the values, decide what they decide, drop the commands that can never be taken."""
+def ground(system: System, *, hurries: bool = False) -> Ground:
+    """Take the parameters' values: number the values, decide what they decide, drop the commands that can never be taken.
+
+    With `hurries`, nothing is decided where there are few configurations: a search is over sooner.
+    """
     machine = system.machine
     domains = {v.name: (v.domain, expr.concrete(v.domain, machine.constants)) for v in system.variables}
     every = [*(v.domain for v in system.variables), *(parameter.domain for parameter in machine.parameters)]
@@ -213,7 +217,7 @@ def ground(system: System) -> Ground:
         low, size = _extent(values, numbers)
         fields.append(Field(name, low, size, stride, isinstance(domain, expr.BooleanDomain)))
         stride *= size
-    draft = Ground(system, tuple(fields), (), 0, numbers)
+    draft = Ground(system, tuple(fields), (), 0, numbers, hurries)
     initial = {name: expr.evaluate(value, machine.constants) for name, value in start_values(system).items()}
     start = sum((draft.number(initial[field.name]) - field.low) * field.stride for field in fields)
     place = {field.name: index for index, field in enumerate(fields)}

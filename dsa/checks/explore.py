@@ -159,10 +159,11 @@ def explored(
     clock: Clock | None = None,
     engine: Engine | None = None,
     also: Sequence[tuple[int, Expr]] = (),
+    hurries: bool = False,
 ) -> Exploration:
-    """Explore a closed system within limits; the rest is as in `explore`."""
+    """Explore a closed system within limits; `hurries` is for `ground`, the rest is as in `explore`."""
     began_s = clock() if clock else 0.0
-    lookout = _Lookout(ground(system), also)
+    lookout = _Lookout(ground(system, hurries=hurries), also)
     found = (engine or automatic())(lookout.ground, lookout.watches, limits)
     exploration = lookout.result(found)
     limit = "" if found.complete else stopped_by(found, limits)

@@ -13,7 +13,7 @@ import attrs
 from dsa.checks.definition4 import definition4
 from dsa.checks.engines.found import Limits
 from dsa.checks.engines.python import search
-from dsa.checks.explore import MAX_STATES, Exploration, explore
+from dsa.checks.explore import MAX_STATES, Exploration, explored
 from dsa.checks.graph import dead_ends, vain_effects
 from dsa.checks.mutants import Group, Mutant, mutants
 from dsa.checks.observers import Observed, Sight
@@ -136,18 +136,18 @@ def complaint(machine: Machine, values: Sequence[Mapping[str, Value]], max_state
     if found := _first_error((*static, *(found for there in places for found in start_outside(there)))):
         return found
     system = closed_system(machine)
-    explored: list[Exploration] = []
+    found_at: list[Exploration] = []
     for there in places:
         here = attrs.evolve(system, machine=there)
         questions = Questions(here, [claim.form for claim in machine.properties])
-        explored.append(explore(there, max_states=max_states, system=here, also=questions.conditions))
-        if found := _first_error(from_explorations(explored[-1:], given=True)):
+        found_at.append(explored(here, Limits(max_states), also=questions.conditions, hurries=True))
+        if found := _first_error(from_explorations(found_at[-1:], given=True)):
             return found
-        judged = judged_at(questions, explored[-1], Limits(max_states))
+        judged = judged_at(questions, found_at[-1], Limits(max_states))
         for claim, judgement in zip(machine.properties, judged.judgements, strict=True):
             if judgement.verdict == "VIOLATED":
                 return show(claim.form)
-    return _first_error(from_explorations(explored))
+    return _first_error(from_explorations(found_at))
 
 
 def _first_error(found: Sequence[Diagnostic]) -> str | None:
@@ -189,7 +189,7 @@ class _Comparison:
 
     def _told_apart(self, sights: Iterable[Sight], values: Mapping[str, Value]) -> bool:
         """Tell whether some run at these values comes to a difference."""
-        grounded = ground(attrs.evolve(self._system, machine=self._system.machine.at(values)))
+        grounded = ground(attrs.evolve(self._system, machine=self._system.machine.at(values)), hurries=True)
         watches = [w for w in grounded.watches((s.location, s.condition) for s in sights) if w is not None]
         found = search(grounded, watches, Limits(MAX_STATES))
         return any(hit is not None for hit in found.hits)

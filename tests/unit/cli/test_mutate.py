@@ -8,8 +8,8 @@ from dsa.cli.mutate import command
 def test_a_spec_is_measured_and_gated(tmp_path) -> None:
     result = CliRunner().invoke(command, ["specs/dual_state.md", "--at-least", "0.95"])
     assert result.exit_code == 0
-    assert "85 of 85 that differ are noticed (100.0%)" in result.output
-    alone = CliRunner().invoke(command, ["dual_state", "--at-least", "0.99"])
+    assert "100 of 100 that differ are noticed (100.0%)" in result.output
+    alone = CliRunner().invoke(command, ["dual_state", "--at-least", "0.995"])
     assert alone.exit_code == 1
     survivor = "line 48, validating | verdict | succeeded: update of retries dropped"
     assert f"dual_state: survives: {survivor}" in alone.output
@@ -19,10 +19,10 @@ def test_json_has_every_mutant(tmp_path) -> None:
     result = CliRunner().invoke(command, ["dual_state", "--json"])
     told = json.loads(result.stdout)
     assert told["machine"] == "dual_state"
-    assert len(told["mutants"]) == 85
-    assert {"row", "line", "what", "kind", "by"} == set(told["mutants"][0])
-    noticed = sum(mutant["kind"] == "noticed" for mutant in told["mutants"])
-    assert told["score"] == noticed / 85
+    rows = [mutant for mutant in told["mutants"] if mutant["group"] == "rows"]
+    assert (len(rows), len(told["mutants"])) == (100, 108)
+    assert {"group", "place", "line", "what", "kind", "by"} == set(told["mutants"][0])
+    assert told["score"] == told["shares"]["rows"] == sum(mutant["kind"] == "noticed" for mutant in rows) / 100
 
 
 def test_a_machine_that_does_not_pass_ends_with_one_sentence(tmp_path) -> None:
