@@ -54,7 +54,7 @@ class Moves:
         """Give all that may come, in declared order; nothing in a final state."""
         place = (here.state, here.outstanding, here.precedence)
         if place not in self._coming:
-            self._coming[place] = {} if self.is_over(here) else dict(self._may_come(here))
+            self._coming[place] = {} if here.state in self.machine.final_states else dict(self._may_come(here))
         return self._coming[place]
 
     def _may_come(self, here: Configuration) -> Iterator[tuple[Key, Coming]]:

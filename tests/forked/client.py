@@ -17,11 +17,11 @@ def main() -> None:
     place, read = os.environ.get(SOCKET), {name: os.environ[name] for name in os.environ if name.startswith("PYTHON")}
     if place is None or json.loads(os.environ[f"{SOCKET}_PYTHON"]) != read:
         os.execv(sys.executable, [sys.executable, "-c", PROGRAM, *sys.argv[1:]])
+    ignored = [number for number in PASSED_ON if signal.getsignal(number) is signal.SIG_IGN]
     waits: list[int] = []
     for number in PASSED_ON:
         signal.signal(number, lambda number, _: waits.append(number))
     asked = {"arguments": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ), "umask": os.umask(0)}  # noqa: PTH109  (pathlib takes its time)
-    ignored = [number for number in PASSED_ON if signal.getsignal(number) is signal.SIG_IGN]
     with socket.socket(socket.AF_UNIX) as server:
         server.connect(place)
         text = json.dumps({**asked, "ignored": ignored}).encode("utf-8", "surrogateescape")

@@ -10,6 +10,7 @@ import dsa
 from dsa.checks.certify import Certifier, behaviour, certify_proofs, certify_verdicts
 from dsa.checks.certify_steps import require_same_steps
 from dsa.checks.differ import compare
+from dsa.checks.differ_moves import Moves
 from dsa.checks.differ_pairs import Pair
 from dsa.checks.engines.found import Limits
 from dsa.checks.odds.reckon import odds
@@ -123,6 +124,12 @@ def test_a_run_that_is_over_in_one_table_alone_is_a_difference():
     found = compare(pair, pair.start, Limits(100))
     assert found.verdict == "DIFFERENT"
     assert (found.parting.old.ends, found.parting.new.ends) == (True, False)
+
+
+def test_what_may_come_in_a_leaf_is_the_same_after_a_run_was_over_there():
+    moves = Moves(MACHINE)
+    moves.coming(Configuration("ready", (3,), frozenset()))
+    assert moves.coming(start(MACHINE))
 
 
 def test_odds_count_an_end_as_one():
