@@ -24,7 +24,7 @@ from dsa.runtime.ledger import (
     RowEntry,
     VerdictEntry,
 )
-from dsa.runtime.moves import changes, keys_after, places_after, timers_after, views_after
+from dsa.runtime.moves import change_keys, changes, places_after, timers_after, views_after
 from dsa.runtime.views import StepView
 from dsa.uses import SPECIFICATION
 
@@ -44,7 +44,8 @@ class Fold:
         here = run.configuration
         self.state, self.values, self.outstanding = here.state, here.values, here.outstanding
         self.precedence = here.precedence
-        self.seq, self.keys, self.specification = run.seq, run.keys, run.specification
+        self.seq, self.specification = run.seq, run.specification
+        self.keys = dict(run.keys)  # its own, and changed in place
         self.timers, self.entered, self.taken, self.read_ms = run.timers, run.entered, run.taken, run.read_ms
         self._before, self._compiled = run, compiled_step(run.machine)
         self._steps = run.steps
@@ -59,7 +60,7 @@ class Fold:
             Configuration(self.state, self.values, self.outstanding, self.precedence),
             ledger,
             self.seq,
-            self.keys,
+            dict(self.keys),
             self.steps,
             self.specification,
             self.timers,
@@ -116,14 +117,14 @@ class Fold:
         accepted: tuple[tuple[str, str], ...] = ()
         if move.finalises is not None or move.revokes or move.event == SPECIFICATION:
             steps, accepted = views_after(move, self.steps)
-        changed = changes(move, self.values, values)
+        changed = changes(move, self.values, values) if move.updated else ()
         place = f"{seq}/"
         if not _follows(entries, position, move, changed, accepted, place):
             return 0
         self.state, self.values, self.outstanding, self.seq = move.target, values, move.outstanding, seq
         self.precedence, self.read_ms = move.precedence, event.at_ms
         if move.started or move.ended:
-            self.keys = keys_after(move, keys, place)
+            change_keys(move, keys, place)
         self._steps = steps
         if move.timers:
             self.timers = timers_after(move, self.timers, event.at_ms)

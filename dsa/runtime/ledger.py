@@ -290,6 +290,8 @@ class VerdictEntry:
     @property
     def feedback(self) -> str:
         """The feedback of those that did not pass, in order."""
+        if len(self.judgements) == 1:
+            return "" if self.judgements[0].outcome == "passed" else self.judgements[0].feedback
         return "\n".join([j.feedback for j in self.judgements if j.outcome != "passed" and j.feedback])
 
 

@@ -40,12 +40,17 @@ Command = Stop | DropTimer | ArmTimer | Intent
 def keys_after(move: Move, keys: Mapping[str, str], place: str) -> dict[str, str]:
     """Give the keys of what is outstanding after a move; `place` is what the keys of all that it starts begin with."""
     after = dict(keys)
+    change_keys(move, after, place)
+    return after
+
+
+def change_keys(move: Move, keys: dict[str, str], place: str) -> None:
+    """Make of the keys of what is outstanding before a move those after it (`keys_after`)."""
     for effect in move.ended:
-        after.pop(effect, None)
+        keys.pop(effect, None)
     for ordinal, effect, has_answers in move.started:
         if has_answers:
-            after[effect] = place + ordinal
-    return after
+            keys[effect] = place + ordinal
 
 
 def timers_after(move: Move, timers: Timers, at_ms: int) -> Timers:
