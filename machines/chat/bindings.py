@@ -1,6 +1,6 @@
 """What stands behind the names of the chat machine's table: policies, and guards.
 
-The guards judge whether a call may be made, and whether what it gave is new. What they need to know of the conversation stands in the event, put
+The guards judge whether a call may be made, whether what it gave is new, and whether an answer has its files. What they need to know of the conversation stands in the event, put
 there by `next_call` and by the tools.
 """
 
@@ -34,10 +34,16 @@ def _new(given: Said) -> Verdict:
     return failed_for("; ".join(f"{each['name']} is {each['equal_to']}" for each in made if each.get("equal_to")))
 
 
+def _files_there(given: Said) -> Verdict:
+    """Pass an answer that lacks no file: none that it names, and none that the user wanted."""
+    return failed_for("; ".join(given.get("missing") or ()))
+
+
 guards: dict[str, GuardInterface] = {
     "usable": FunctionGuard(_usable),
     "fresh": FunctionGuard(_fresh),
     "new": FunctionGuard(_new),
+    "files_there": FunctionGuard(_files_there),
 }
 #: A budget of the whole conversation stops only this: what an answer of the model has asked for is still done.
 spenders = ("ask_model",)

@@ -242,16 +242,14 @@ async def note_cut_off(action: Action, context: PolicyContext) -> list[Step]:
     return _told(action, "answer_cut_off", str(data.get("why")), note=note)
 
 
-@answering("presented", "missing")
+@answering("presented")
 async def present(action: Action, context: PolicyContext) -> list[Step]:
-    """Check that the files which an answer speaks of are there, and make the report if one is wanted."""
+    """Look which files an answer lacks, and make the report if one is wanted and nothing is lacking."""
     chat, conversation, _ = _read(action, context)
     chat.files.shown(conversation.inventory)
     lacking = what_is_missing(conversation, {table.source for table in chat.database.tables})
-    if lacking:
-        return [event_step(action.policy, "missing", data={"missing": lacking})]
-    made = report_files(conversation, chat.files) if chat.wants_report else []
-    return [event_step(action.policy, "presented", data={"artifacts": made})]
+    made = report_files(conversation, chat.files) if chat.wants_report and not lacking else []
+    return [event_step(action.policy, "presented", data={"artifacts": made, "missing": lacking})]
 
 
 def what_is_missing(conversation: Conversation, sources: Iterable[str]) -> list[str]:
