@@ -6,12 +6,14 @@ faults are planted in the functions that run, and each must be found.
 
 import ast
 import asyncio
+import traceback
 from functools import cache
 
 import attrs
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from steps_taken import require_definition_4
 
 import dsa
 from dsa.compiled_step import CompiledStep, compiled_step
@@ -21,11 +23,10 @@ from dsa.guards.code import SyntaxGuard
 from dsa.guards.compose import AllOf
 from dsa.meaning import Occurrence, Refusal
 from dsa.runs.setup import Setup
-from dsa.runtime.artifacts import MemoryArtifacts, identified
+from dsa.runtime.artifacts import MemoryArtifacts
 from dsa.runtime.content import GuardInterface, GuardResult
-from dsa.runtime.ledger import ArtifactEntry, EffectEntry, EventEntry, RowEntry, VerdictEntry
+from dsa.runtime.ledger import ArtifactEntry, EffectEntry, EventEntry, VerdictEntry
 from dsa.runtime.run import replay
-from dsa.runtime.views import StepView
 from dsa.testing.doubles import StillClock, Texts
 from machines.dual_state import bindings
 
@@ -140,16 +141,6 @@ def perform(name, rmax, texts, people):
     return asyncio.run(asyncio.wait_for(play(), 60))
 
 
-def require_definition_4(run):
-    """Workflow state changes only when guards have passed, or a person has approved."""
-    workflow = set(run.sigma)
-    for event, after in zip(run.ledger, list(run.ledger)[1:], strict=False):
-        if isinstance(after, RowEntry) and workflow & {variable for variable, _ in after.changed}:
-            assert isinstance(event, EventEntry)
-            said = {outcome for _, outcome in event.verdicts}
-            assert event.event == "approved" or said == {"passed"}, f"{event} changed {after.changed}"
-
-
 def require_escalation(run):
     """After a fatal verdict, nothing is asked of the model until a person has spoken."""
     waiting = False
@@ -187,23 +178,33 @@ def require_the_paper(name, rmax, kinds, people):
     steps, paper = paper_of(name, rmax, kinds, people)
     rest, artifacts, generator = perform(name, rmax, paper.texts, people if name == "workflow" else ())
     assert rest.failure is None, rest.failure
-    calls = [(c.step, tuple(text for text, _ in c.feedback_history)) for c, _ in generator.asked]
-    assert calls == paper.calls
+    require_what_was_asked(generator, paper)
     require_agreement(rest.run, artifacts, paper, steps, rmax)
 
 
-def require_agreement(run, artifacts, paper, steps, rmax):
-    """Compare a run that has come to its end with the loop."""
-    assert run.outcome == paper.outcome or (run.outcome in steps and paper.outcome == "escalated")
-    assert list(run.sigma.values()) == [step in paper.passed for step in steps]
-    require_definition_4(run)
-    require_escalation(run)
-    require_stored(run, artifacts, paper.texts[: len(paper.calls)])
+def require_what_was_asked(generator, paper):
+    """The model was asked as often as the paper says, each time with all texts that were rejected."""
+    calls = [(c.step, tuple(text for text, _ in c.feedback_history)) for c, _ in generator.asked]
+    assert calls == paper.calls
+
+
+def require_retries(run, paper, rmax):
+    """No step is tried again more often than Rmax, and what passed starts anew at 0."""
     for variable, value in run.values.items():
         if variable.startswith("retries"):
             assert 0 <= value <= rmax
             passed = variable.rpartition(".")[2] in paper.passed or run.outcome == "succeeded"
             assert value == 0 or not passed, f"{variable} = {value} is left over"
+
+
+def require_agreement(run, artifacts, paper, steps, rmax):
+    """Compare a run that has come to its end with the loop."""
+    require_definition_4(run, by_person=("approved",))
+    assert run.outcome == paper.outcome or (run.outcome in steps and paper.outcome == "escalated")
+    assert list(run.sigma.values()) == [step in paper.passed for step in steps]
+    require_escalation(run)
+    require_stored(run, artifacts, paper.texts[: len(paper.calls)])
+    require_retries(run, paper, rmax)
     assert replay(run.machine, run.ledger) == run
 
 
@@ -277,24 +278,17 @@ def fatal_retried(patch):
 
 
 def history_dropped(patch):
-    real = StepView.after
-
-    def faulty(view, entries):  # only the last is kept
-        forgets = any(isinstance(entry, VerdictEntry) for entry in entries)
-        return real(view.fresh() if forgets else view, entries)
-
-    patch.setattr(StepView, "after", faulty)
+    real = bindings.History
+    patch.setattr(bindings, "History", lambda rejections, artifacts: real(rejections[-1:], artifacts))
 
 
 def artifact_not_stored(patch):
     real = MemoryArtifacts.store
 
-    def faulty(self, artifact):
-        stored = real(self, artifact)
-        if artifact.version > 2:  # forgotten once it is refined
-            refined = self._artifacts[self._position[artifact.parent_id]]
-            self._artifacts[self._position[artifact.parent_id]] = identified(attrs.evolve(refined, content=""))
-        return stored
+    def faulty(self, artifact, *about):
+        for parent in artifact.parents:  # forgotten once it is refined
+            self._artifacts[parent] = attrs.evolve(self._artifacts[parent], content="")
+        return real(self, artifact, *about)
 
     patch.setattr(MemoryArtifacts, "store", faulty)
 
@@ -314,14 +308,21 @@ def stale_retries(patch):
     patch.setattr(CompiledStep, "move", faulty)
 
 
-FAULTS = (
-    sigma_set_on_failure, one_retry_too_many, fatal_retried, history_dropped, artifact_not_stored, stale_retries,
-)  # fmt: skip
+FAULTS = {
+    sigma_set_on_failure: "require_definition_4",
+    one_retry_too_many: "require_what_was_asked",
+    fatal_retried: "require_what_was_asked",
+    history_dropped: "require_what_was_asked",
+    artifact_not_stored: "require_stored",
+    stale_retries: "require_retries",
+}
 
 
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("plant", FAULTS, ids=lambda plant: plant.__name__)
-def test_a_fault_planted_in_the_agent_is_found(plant, count, monkeypatch):
+def test_a_fault_planted_in_the_agent_is_found_by_its_check(plant, count, monkeypatch):
     plant(monkeypatch)
-    with pytest.raises((AssertionError, KeyError)):
+    with pytest.raises(AssertionError) as found:
         explore(count, phases=[Phase.generate], derandomize=True, database=None)
+    checks = [frame.name for frame in traceback.extract_tb(found.tb) if frame.name.startswith("require_")]
+    assert checks[-1] == FAULTS[plant], found.value
