@@ -4,16 +4,22 @@ Takes a machine and what makes an implementation, gives a `RuleBasedStateMachine
 `state.happens(row='line 49: validating, verdict g.failed')`. Walks are weighted by the graph: half of the time a walk aims at a row
 that it has not taken, and follows a shortest way there, so that deep rows are met as often as others (plain random walks
 hardly meet them). There is one rule for all rows, not one for each: Hypothesis leaves rules out at random, and a way of k
-different rules would mostly be cut.
+different rules would mostly be cut. An implementation may be slow: it is asked for so many
+seconds, and to shrink a counterexample for as many; what is left of the walks goes over the table alone.
 """
 
 import re
-from collections.abc import Callable
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import attrs
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+from hypothesis.control import current_build_context
+from hypothesis.errors import HypothesisException
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from dsa.declarations import OUTSIDE
@@ -21,12 +27,49 @@ from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken
 from dsa.testing.coverage import Coverage
 from dsa.testing.graph import Graph, Move, graph_of
-from dsa.testing.implementations import MakeImplementation
+from dsa.testing.implementations import MakeImplementation, Stepped
 from dsa.testing.lockstep import Lockstep, play_into
-from dsa.testing.tours import row_tour
+from dsa.testing.tours import Test, row_tour
 from dsa.trace import show_occurrence
 
 DEFAULT = settings(deadline=None, suppress_health_check=list(HealthCheck))
+#: For so many seconds an implementation is walked; a counterexample that was found is shrunk for as many.
+LONGEST_S = 20.0
+
+
+@attrs.define
+class Patience:
+    """How long an implementation is asked, by a clock in seconds: until it ends, or, once a walk has failed, for as long again.
+
+    `restarts` says whether the last that was asked offers `restart`, `unasked` counts the walks that went without one.
+    """
+
+    ends: float = attrs.field(factory=lambda: time.monotonic() + LONGEST_S)
+    has_failed: bool = False
+    restarts: bool = False
+    unasked: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether it has ended. It has not for the walk that Hypothesis shows at last."""
+        return time.monotonic() >= self.ends and not current_build_context().is_final
+
+    def failed(self) -> None:
+        """Take note that a walk has failed."""
+        if not self.has_failed:
+            self.has_failed, self.ends = True, time.monotonic() + LONGEST_S
+
+
+class _Agrees(Stepped):
+    """Walks the table alone, in the place of an implementation that has been asked long enough.
+
+    A walk may not just end: to Hypothesis, the same beginning would go on in one way and then in another.
+    """
+
+
+class _AgreesAndRestarts(_Agrees):
+    def restart(self) -> None:
+        """Keep everything."""
 
 
 @attrs.frozen
@@ -40,8 +83,19 @@ class Plan:
     make: MakeImplementation
     coverage: Coverage
     distances: dict[int, list[int | None]] = attrs.field(repr=False)
+    patience: Patience = attrs.field(factory=Patience, repr=False)
     _moves: dict[int, dict[str, Move]] = attrs.field(factory=dict, repr=False, init=False)
     _refused: dict[int, dict[str, Occurrence]] = attrs.field(factory=dict, repr=False, init=False)
+
+    def lockstep(self) -> Lockstep:
+        """Begin a walk: with an implementation, or, where there is no time for it any more, with the table alone."""
+        machine = self.graph.machine
+        if self.patience.is_over:
+            self.patience.unasked += 1
+            return Lockstep(machine, (_AgreesAndRestarts if self.patience.restarts else _Agrees)(machine))
+        begun = Lockstep(machine, self.make(), self.coverage)
+        self.patience.restarts = begun.can_restart
+        return begun
 
     def moves(self, place: int) -> dict[str, Move]:
         """Give what can be taken in a configuration, by the text that names it."""
@@ -64,7 +118,7 @@ class Walk(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self._test = Lockstep(self.plan.graph.machine, self.plan.make(), self.plan.coverage)
+        self._test = self.plan.lockstep()
         self._place = 0
         self._rows = set[int]()
         self._aim: int | None = None
@@ -74,6 +128,9 @@ class Walk(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """End the walk."""
+        error = sys.exc_info()[1]
+        if isinstance(error, Exception) and not isinstance(error, HypothesisException):
+            self.plan.patience.failed()
         self._test.close()
 
     @property
@@ -201,26 +258,34 @@ def state_machine_test(
     machine: Machine,
     make_implementation: MakeImplementation,
     *,
+    first: Iterable[Test] = (),
     require_rows: float = 1.0,
     settings: settings = DEFAULT,
 ) -> type[Walk]:
     """Make a Hypothesis state machine that walks an implementation and the machine in lockstep, at its parameters' values.
 
-    In pytest: `TestAgent = state_machine_test(machine, make).TestCase`; elsewhere `run_walks`. After the walks, rows that none took
-    are taken by a tour; then `require_rows` of the rows that can be taken must have been, or CoverageError is raised.
+    In pytest: `TestAgent = state_machine_test(machine, make).TestCase`; elsewhere `run_walks`. The tests `first` are played before: when
+    one fails, that is the failure, and nobody walks. The implementation is asked
+    for 20 s at most (then a warning says how many walks were left), and for 20 s to shrink a counterexample (`LONGEST_S`). After the walks, rows that
+    none took are taken by a tour; then `require_rows` of the rows that can be taken must have been, or CoverageError is raised.
     `.plan.coverage` has the figures. Raises TooLargeError.
     """
     graph = graph_of(machine)
     sources = {row: [move.source for move in graph.moves if move.row == row] for row in graph.rows}
     distances = {row: graph.distances(dict.fromkeys(places)) for row, places in sources.items()}
-    plan = Plan(graph, make_implementation, Coverage(machine), distances)
+    plan, before = Plan(graph, make_implementation, Coverage(machine), distances), tuple(first)
     name = re.sub(r"\W", "_", machine.name)
     made: type[Walk] = type(f"Walk_{name}", (Walk,), {"plan": plan})
     plain = made.TestCase
 
     class Gated(plain):  # type: ignore[misc, valid-type]  # a unittest class, made by Hypothesis
         def runTest(self) -> None:  # noqa: N802  (unittest's name)
+            play_into(plan.coverage, make_implementation, before)
+            made.plan = attrs.evolve(plan, patience=Patience())
             run_state_machine_as_test(made, settings=self.settings)
+            if made.plan.patience.unasked:
+                message = f"after {LONGEST_S:g} s of walks the implementation was not asked any more: {made.plan.patience.unasked} walks were left"
+                warnings.warn(message, stacklevel=1)
             play_into(plan.coverage, make_implementation, row_tour(graph, but=plan.coverage.rows))
             plan.coverage.require(require_rows, graph)
 

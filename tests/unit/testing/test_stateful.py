@@ -1,6 +1,7 @@
 """Hypothesis walks: right implementations pass and are covered, wrong ones are found, and counterexamples read as rows."""
 
 import re
+import time
 
 import pytest
 from agents import BREACH, NO_RESET, OFF_BY_ONE, Adapted, adapted
@@ -9,7 +10,17 @@ from repository import shipped_machines
 
 from dsa.edge.files import load
 from dsa.lang import loads
-from dsa.testing import CoverageError, DisagreementError, Refused, Stepped, graph_of, run_walks, state_machine_test
+from dsa.testing import (
+    CoverageError,
+    DisagreementError,
+    Refused,
+    Stepped,
+    graph_of,
+    play,
+    run_walks,
+    state_machine_test,
+    tour,
+)
 from dsa.testing.stateful import DEFAULT
 
 MACHINE = load("dual_state").at(rmax=2)
@@ -34,6 +45,56 @@ def test_a_mutant_is_found_and_shrunk_to_rows(fault, rmax, steps):
     assert len(program) == steps
     assert program[0] == "state.happens(row='line 46: idle, specification -> generating')"
     assert all(re.fullmatch(r"state\.happens\(row='line \d+: \w+, .* -> \w+'\)", line) for line in program)
+
+
+def test_the_tests_that_come_first_tell_a_fault_before_anybody_walks():
+    machine, begun = MACHINE.at(rmax=1), []
+
+    def make():
+        begun.append(adapted(OFF_BY_ONE)())
+        return begun[-1]
+
+    first = tour(machine)
+    with pytest.raises(DisagreementError) as alone:
+        play(machine, adapted(OFF_BY_ONE), first)
+    with pytest.raises(DisagreementError) as raised:
+        run_walks(state_machine_test(machine, make, first=first, settings=STEADY))
+    assert str(raised.value) == str(alone.value)
+    assert len(begun) <= len(first)
+
+
+class Slow(Adapted):
+    """Takes its time, as an implementation behind a network does."""
+
+    def feed(self, occurrence):
+        time.sleep(0.005)
+        return super().feed(occurrence)
+
+
+class SlowAndWrong(Slow):
+    """Tries once too often. The fault is found after 262 steps, and shrunk in 9,000."""
+
+    fault = OFF_BY_ONE
+
+
+def test_walks_of_a_slow_implementation_end(monkeypatch):
+    """5,000 steps of 5 ms would take half a minute: the implementation is asked while there is time, and all rows are taken in the end."""
+    monkeypatch.setattr("dsa.testing.stateful.LONGEST_S", 1.0)
+    began = time.monotonic()
+    with pytest.warns(
+        UserWarning, match="after 1 s of walks the implementation was not asked any more: [0-9]+ walks were left"
+    ):
+        coverage = run_walks(state_machine_test(MACHINE, Slow, settings=settings(STEADY, max_examples=100)))
+    assert coverage.rows == graph_of(MACHINE).rows
+    assert time.monotonic() - began < 20
+
+
+def test_a_slow_counterexample_is_shrunk_as_far_as_there_is_time(monkeypatch):
+    monkeypatch.setattr("dsa.testing.stateful.LONGEST_S", 3.0)
+    began = time.monotonic()
+    error = failing(MACHINE.at(rmax=1), SlowAndWrong)
+    assert error.step >= 5
+    assert time.monotonic() - began < 20
 
 
 @pytest.mark.parametrize("name", ["dual_state", "workflow", "examples/two_phase_commit"])
