@@ -6,16 +6,17 @@ decided. A configuration's number is `location * volume + data`, where `data` ha
 field the least significant one.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import prod
+from typing import Any
 
 import attrs
 
 from dsa import expr
 from dsa.meaning import Configuration
 from dsa.satisfiable import Effort, outcomes_at_samples, satisfiable
-from dsa.simplify import FALSE, Leaf, all_of, constant, negated, substituted
+from dsa.simplify import FALSE, Leaf, all_of, any_of, constant, negated, substituted
 from dsa.system import System, location_of, start_values
 
 #: So many values are tried to decide one condition, and all conditions of a machine: what is not decided then is left to be looked at where it matters.
@@ -55,6 +56,15 @@ class Watch:
     condition: expr.Expr
 
 
+@attrs.frozen
+class Known:
+    """Conditions of a system: in numbers, decided as far as their fields' values decide them, and as engines write them."""
+
+    numeric: dict[expr.Expr, expr.Expr] = attrs.field(factory=dict)
+    decided: dict[expr.Expr, expr.Expr] = attrs.field(factory=dict)
+    written: dict[Hashable, Any] = attrs.field(factory=dict)
+
+
 #: No more configurations are few.
 _SOON_SEARCHED = 20_000
 
@@ -71,10 +81,17 @@ class Ground:
     rules: tuple[Rule, ...]
     start: int
     _numbers: dict[str, int] = attrs.field(repr=False)
-    _hurries: bool = attrs.field(default=False, repr=False, eq=False)
-    #: Conditions that were tried out, with what came of it, and how much more may be tried.
-    _tried: dict[expr.Expr, expr.Expr] = attrs.field(factory=dict, repr=False, eq=False)
+    hurries: bool = attrs.field(default=False, repr=False, eq=False)
+    #: How many more values may be tried to decide conditions.
     _effort: Effort = attrs.field(factory=lambda: Effort(_TRIED), repr=False, eq=False)
+
+    @cached_property
+    def known(self) -> "Known":
+        """What was worked out of conditions over these fields, at these values."""
+        constants = tuple(self.system.machine.constants.items())
+        key = ("known", self.fields, tuple(self._numbers.items()), constants, self.hurries)
+        found: Known = self.system.memo.setdefault(key, Known())
+        return found
 
     @cached_property
     def volume(self) -> int:
@@ -163,6 +180,21 @@ class Ground:
         return tuple(None if condition == FALSE else Watch(place, condition) for place, condition in found)
 
     def _numeric(self, whole: expr.Expr) -> expr.Expr:
+        found = self.known.numeric.get(whole)
+        if found is None:
+            match whole:  # conditions are made of one another: their parts are known before they are
+                case expr.And(operands):
+                    found = all_of(map(self._numeric, operands))
+                case expr.Or(operands):
+                    found = any_of(map(self._numeric, operands))
+                case expr.Not(operand):
+                    found = negated(self._numeric(operand))
+                case _:
+                    found = self._in_numbers(whole)
+            self.known.numeric[whole] = found
+        return found
+
+    def _in_numbers(self, whole: expr.Expr) -> expr.Expr:
         constants = self.system.machine.constants
 
         def leaf(node: Leaf) -> expr.Expr:
@@ -178,17 +210,17 @@ class Ground:
         return substituted(whole, leaf)
 
     def _decided(self, node: expr.Expr) -> expr.Expr:
-        if isinstance(node, expr.Boolean) or (self._hurries and self.domain_size <= _SOON_SEARCHED):
+        if isinstance(node, expr.Boolean) or (self.hurries and self.domain_size <= _SOON_SEARCHED):
             return node
-        if node in self._tried:
-            return self._tried[node]
+        if node in self.known.decided:
+            return self.known.decided[node]
         seen = outcomes_at_samples(node, self._ranges)
         result: expr.Expr = node
         if True not in seen and self._can_be_true(node) is False:
             result = FALSE
         elif False not in seen and self._can_be_true(negated(node)) is False:
             result = expr.TRUE
-        self._tried[node] = result
+        self.known.decided[node] = result
         return result
 
     def _can_be_true(self, node: expr.Expr) -> bool | None:

@@ -5,10 +5,11 @@ which guards are asked, what is outstanding afterwards. What is left are conditi
 one system serves every engine, every proof and every export. Parameters stay names: `dsa.ground` takes their values.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from functools import cached_property
 from itertools import product
 from math import prod
+from typing import Any
 
 import attrs
 
@@ -99,6 +100,8 @@ class System:
     faults: tuple[Fault, ...]
     left_out: tuple[str, ...] = ()
     silent: frozenset[str] = frozenset()
+    #: What was worked out of conditions, by whoever did: systems that are made of one another share it.
+    memo: dict[Hashable, Any] = attrs.field(factory=dict, repr=False, eq=False)
 
     @cached_property
     def commands_at(self) -> tuple[tuple[Command, ...], ...]:

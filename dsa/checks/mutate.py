@@ -5,7 +5,7 @@ equal, when no run can tell the two apart, or a survivor. What Effects says to t
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Literal
 
 import attrs
@@ -13,6 +13,7 @@ import attrs
 from dsa.checks.definition4 import definition4
 from dsa.checks.engines.found import Limits
 from dsa.checks.engines.python import search
+from dsa.checks.engines.sources import Writer, first_where
 from dsa.checks.explore import MAX_STATES, Exploration, explored
 from dsa.checks.graph import dead_ends, vain_effects
 from dsa.checks.mutants import Group, Mutant, mutants
@@ -25,17 +26,20 @@ from dsa.checks.reached import from_explorations
 from dsa.checks.report import check
 from dsa.checks.scenarios import run_scenarios
 from dsa.checks.table_faults import start_outside
-from dsa.checks.verdicts import judged_at
+from dsa.checks.verdicts import violated_at
 from dsa.claims import show
 from dsa.declarations import Parameter
 from dsa.errors import Diagnostic
-from dsa.expr import TRUE, Expr, Name, Value
-from dsa.ground import ground
+from dsa.expr import TRUE, Expr, Name, Value, evaluate
+from dsa.ground import Watch, ground
 from dsa.machine import Machine, minima
 from dsa.meaning import Occurrence
 from dsa.simplify import FALSE, all_of, any_of, compared, negated
 from dsa.system import Command, Location, Promise, System, closed_system
 from dsa.timers import Timer
+
+#: So many configurations are looked at one by one: a function for them is not worth its making.
+_FEW = 100
 
 Kind = Literal["noticed", "survived", "equal"]
 #: Given where a mutant differs: tells whether that is proved never to be reached, whatever the parameters.
@@ -92,9 +96,10 @@ def mutate(
     the machine itself does not pass.
     """
     values = _looked_at(machine, parameters)
-    if unsound := complaint(machine, values, max_states):
+    own = cache(partial(closed_system, machine))
+    if unsound := complaint(machine, values, max_states, own):
         raise ValueError(f"{machine.name} itself does not pass: {unsound}")
-    compare, warned = _Comparison(machine, values, prove), partial(_warnings, values=values, max_states=max_states)
+    compare, warned = _Comparison(own(), values, prove), partial(_warnings, values=values, max_states=max_states)
     every, judged = [each for each in mutants(machine) if not _is_set(each, parameters)], list[Judged]()
     usual: frozenset[str] | None = None
     for number, mutant in enumerate(every):
@@ -106,10 +111,19 @@ def mutate(
             continue
         is_default = isinstance(mutant.at, Parameter)
         looked_at = _looked_at(mutant.machine, parameters) if is_default else values
-        noticed = complaint(mutant.machine, looked_at, max_states)
-        survivor = Judged(mutant, "survived", "") if is_default else None
-        judged.append(Judged(mutant, "noticed", noticed) if noticed else survivor or compare(mutant))
+        laid_out = cache(partial(_laid_out, mutant.machine, own()))
+        differs = cache(lambda laid_out=laid_out, is_default=is_default: is_default or compare.told_apart(laid_out()))
+        noticed = complaint(mutant.machine, looked_at, max_states, laid_out, differs)
+        if noticed or differs():
+            judged.append(Judged(mutant, "noticed" if noticed else "survived", noticed or ""))
+        else:
+            judged.append(compare(mutant, laid_out()))
     return Strength(machine, tuple(judged))
+
+
+def _laid_out(machine: Machine, like: System) -> System:
+    """Lay out a mutant; most of its conditions are those of the machine, and known."""
+    return attrs.evolve(closed_system(machine), memo=like.memo)
 
 
 def _is_set(mutant: Mutant, parameters: Mapping[str, Value] | None) -> bool:
@@ -123,10 +137,16 @@ def _warnings(machine: Machine, values: Sequence[Mapping[str, Value]], max_state
     return frozenset(f"{found.code} ({found.message})" for report in reports for found in report.diagnostics)
 
 
-def complaint(machine: Machine, values: Sequence[Mapping[str, Value]], max_states: int = MAX_STATES) -> str | None:
+def complaint(
+    machine: Machine,
+    values: Sequence[Mapping[str, Value]],
+    max_states: int,
+    laid_out: Callable[[], System],
+    differs: Callable[[], bool] = lambda: True,
+) -> str | None:
     """Give the first thing that makes a check fail, the cheapest ones first: a scenario, an error, a violated property.
 
-    `values` are the parameters to explore at.
+    `values` are the parameters to explore at; `laid_out` gives the machine's system. Properties are judged where it `differs` there from a machine that has them.
     """
     for result in run_scenarios(machine):
         if not result.ok:
@@ -135,19 +155,18 @@ def complaint(machine: Machine, values: Sequence[Mapping[str, Value]], max_state
     places = [machine.at(there) for there in values]
     if found := _first_error((*static, *(found for there in places for found in start_outside(there)))):
         return found
-    system = closed_system(machine)
+    system = laid_out()
     found_at: list[Exploration] = []
     for there in places:
         here = attrs.evolve(system, machine=there)
         questions = Questions(here, [claim.form for claim in machine.properties])
         found_at.append(explored(here, Limits(max_states), also=questions.conditions, hurries=True))
-        if found := _first_error(from_explorations(found_at[-1:], given=True)):
+        errors = from_explorations(found_at[-1:], given=True)
+        if found := _first_error(errors) or (_first_error(from_explorations(found_at)) if there is places[-1] else ""):
             return found
-        judged = judged_at(questions, found_at[-1], Limits(max_states))
-        for claim, judgement in zip(machine.properties, judged.judgements, strict=True):
-            if judgement.verdict == "VIOLATED":
-                return show(claim.form)
-    return _first_error(from_explorations(found_at))
+        if differs() and (form := next(violated_at(questions, found_at[-1], Limits(max_states)), None)):
+            return show(form)
+    return None
 
 
 def _first_error(found: Sequence[Diagnostic]) -> str | None:
@@ -166,33 +185,54 @@ def prover(machine: Machine) -> Prover:
 
 
 class _Comparison:
-    """The machine's own system, with which survivors are compared."""
+    """The machine's own system, with which survivors are compared, and where its runs can be."""
 
-    def __init__(self, machine: Machine, values: Sequence[Mapping[str, Value]], prove: Prover | None) -> None:
-        self._system, self._prove, self._values = closed_system(machine), prove, values
+    def __init__(self, system: System, values: Sequence[Mapping[str, Value]], prove: Prover | None) -> None:
+        self._system, self._prove = system, prove
+        self._reached = cache(partial(_Reached, system))
+        self._machines = [system.machine.at(there) for there in values]
 
-    def __call__(self, mutant: Mutant) -> Judged:
-        """Tell a survivor from a mutant that means the same."""
-        sights = differences(self._system, closed_system(mutant.machine))
+    def told_apart(self, system: System) -> bool:
+        """Tell whether some run at the values explored comes to where a mutant does something else; `system` is the mutant's."""
+        sights = differences(self._system, system, never_two=True)
+        return bool(sights) and any(reached.comes_to(sights) for reached in map(self._reached, self._machines))
+
+    def __call__(self, mutant: Mutant, system: System) -> Judged:
+        """Judge a mutant that no run at the values explored tells apart: whether it is equal, and how that is known."""
+        sights = differences(self._system, system, never_two=True)
+        if sights and not self._system.machine.parameters:
+            return Judged(mutant, "equal", "the same steps from everywhere a run can be")
+        if self._system.machine.parameters:  # at other values, two rows may be enabled at once
+            sights = differences(self._system, system)
         if not sights:
             return Judged(mutant, "equal", "its rows say the same")
-        for values in self._values:
-            if self._told_apart(sights, values):
-                return Judged(mutant, "survived", "")
-        if not self._system.machine.parameters:
-            return Judged(mutant, "equal", "the same steps from everywhere a run can be")
         if self._prove is not None and self._prove(sights):
             return Judged(mutant, "equal", "the same steps, proved for all parameter values")
         return Judged(
             mutant, "survived", "no difference was found at the values explored, and none is excluded at others"
         )
 
-    def _told_apart(self, sights: Iterable[Sight], values: Mapping[str, Value]) -> bool:
-        """Tell whether some run at these values comes to a difference."""
-        grounded = ground(attrs.evolve(self._system, machine=self._system.machine.at(values)), hurries=True)
-        watches = [w for w in grounded.watches((s.location, s.condition) for s in sights) if w is not None]
-        found = search(grounded, watches, Limits(MAX_STATES))
-        return any(hit is not None for hit in found.hits)
+
+class _Reached:
+    """Where the runs of a system can be at its parameters' values: numbers of configurations, by their location."""
+
+    def __init__(self, system: System, machine: Machine) -> None:
+        self._ground = ground(attrs.evolve(system, machine=machine), hurries=True)
+        self._data: dict[int, list[int]] = {}
+        for layer in search(self._ground, (), Limits(MAX_STATES)).layers or ():
+            for location, data in (divmod(number, self._ground.volume) for number in layer):
+                self._data.setdefault(location, []).append(data)
+
+    def comes_to(self, sights: Iterable[Sight]) -> bool:
+        """Tell whether one of these is seen there."""
+        watches = self._ground.watches((sight.location, sight.condition) for sight in sights)
+        return any(self._is_true(watch) for watch in watches if watch is not None)
+
+    def _is_true(self, watch: Watch) -> bool:
+        data = self._data.get(watch.location, [])
+        if len(data) > _FEW:
+            return first_where(Writer(self._ground), watch.condition)(data) is not None
+        return any(evaluate(watch.condition, self._ground.values(each)) for each in data)
 
 
 def _looked_at(machine: Machine, parameters: Mapping[str, Value] | None) -> tuple[Mapping[str, Value], ...]:
@@ -201,13 +241,14 @@ def _looked_at(machine: Machine, parameters: Mapping[str, Value] | None) -> tupl
     return (smallest, given) if dict(smallest) != dict(given) else (given,)
 
 
-def differences(one: System, other: System) -> tuple[Sight, ...]:
+def differences(one: System, other: System, *, never_two: bool = False) -> tuple[Sight, ...]:
     """Give when, at each location of `one`, the two do not do the same; none at locations that the other does not have.
 
     The two have the same parameters and variables. If no such condition can come true in a run of the first, both take the same steps for
     ever: same events, guards asked, effects in order, states and values.
     The other has every location that both reach by doing the same, so a first difference is always at one it has. Of the order of timers only what is said
-    of timers that both have counts.
+    of timers that both have counts. With `never_two` they are compared where, in both, no two rows are enabled at once: as wherever a run comes to that
+    passes its check.
     """
     shared = _timer_rows(one.machine) & _timer_rows(other.machine)
     mine, theirs = (tuple(_ordering(shared, location) for location in system.locations) for system in (one, other))
@@ -216,7 +257,7 @@ def differences(one: System, other: System) -> tuple[Sight, ...]:
     places: dict[Location, list[int]] = {}
     for place, location in enumerate(theirs):
         places.setdefault(location, []).append(place)
-    found, told = [], _Told(one, other, mine, theirs)
+    found, told = [], _Told(one, other, mine, theirs, never_two)
     for place, location in enumerate(mine):
         condition = any_of(each for there in places.get(location, ()) for each in told.at(place, there))
         if condition != FALSE:
@@ -241,16 +282,32 @@ class _Told:
     other: System
     left: tuple[Location, ...]
     right: tuple[Location, ...]
+    never_two: bool
 
     def at(self, here: int, there: int) -> Iterator[Expr]:
         """Say when a row of either system is taken and no row of the other does the same."""
         mine, theirs = _by_occurrence(self.one.commands_at[here]), _by_occurrence(self.other.commands_at[there])
         for occurrence in dict.fromkeys([*mine, *theirs]):
-            first, second = mine.get(occurrence, []), theirs.get(occurrence, [])
+            first, second = self._apart(mine.get(occurrence, []), theirs.get(occurrence, []))
             for command in first:
-                yield _unmatched(command, [(other, self._same(command, other)) for other in second])
+                yield self._unmatched(command, ((other, self._same(command, other)) for other in second))
             for command in second:
-                yield _unmatched(command, [(other, self._same(other, command)) for other in first])
+                yield self._unmatched(command, ((other, self._same(other, command)) for other in first))
+
+    def _apart(self, mine: list[Command], theirs: list[Command]) -> tuple[list[Command], list[Command]]:
+        """Leave out the commands that both have: where one of these is taken, both do the same, since no two are taken at once."""
+        first = {self._form(command, self.left): command for command in mine}
+        second = {self._form(command, self.right): command for command in theirs}
+        if len(first) < len(mine) or len(second) < len(theirs):
+            return mine, theirs
+        return [first[each] for each in first if each not in second], [
+            second[each] for each in second if each not in first
+        ]
+
+    def _form(self, command: Command, places: tuple[Location, ...]) -> tuple[object, ...]:
+        rivals = () if self.never_two else command.rivals
+        taken = command.enabled, command.safe, rivals
+        return taken, places[command.target], command.updates, command.effects, _timers(command)
 
     def _same(self, command: Command, other: Command) -> Expr:
         """Say when two commands lead to the same configuration with the same effects, and end the same timers."""
@@ -260,19 +317,23 @@ class _Told:
         assigned = ((name, Name(name, "variable")) for name in sorted({*command.after, *other.after}))
         return all_of(compared(command.after.get(n, kept), "==", other.after.get(n, kept)) for n, kept in assigned)
 
+    def _unmatched(self, command: Command, others: Iterable[tuple[Command, Expr]]) -> Expr:
+        """Say when a command is taken and none of the others that does the same; each comes with when it does."""
+        mine = self._taken(command)
+        alike = [(self._taken(other), same) for other, same in others if same != FALSE]
+        if any(theirs == mine and same == TRUE for theirs, same in alike):
+            return FALSE
+        return all_of([mine, negated(any_of(all_of(each) for each in alike))])
+
+    def _taken(self, command: Command) -> Expr:
+        return all_of([command.enabled, command.safe]) if self.never_two else command.condition
+
 
 def _by_occurrence(commands: tuple[Command, ...]) -> dict[Occurrence, list[Command]]:
     found: dict[Occurrence, list[Command]] = {}
     for command in commands:
         found.setdefault(command.occurrence, []).append(command)
     return found
-
-
-def _unmatched(command: Command, others: list[tuple[Command, Expr]]) -> Expr:
-    """Say when a command is taken and none of the others that does the same; each comes with when it does."""
-    if any(other.condition == command.condition and same == TRUE for other, same in others):
-        return FALSE
-    return all_of([command.condition, negated(any_of(all_of([other.condition, same]) for other, same in others))])
 
 
 def _timers(command: Command) -> frozenset[Promise]:

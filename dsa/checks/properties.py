@@ -113,6 +113,14 @@ def judge(
     return _Judging(questions, base, limits, traces, engine, odds).run()
 
 
+def violated(questions: Questions, base: Searched, limits: Limits, odds: Odds | None = None) -> Iterator[Form]:
+    """Give the forms that `judge` finds violated, those first that are soon decided; no counterexample is made of them.
+
+    As for mutants, of which there are many, and each is looked at once: of conditions nothing is decided that a short search shows.
+    """
+    return _Judging(questions, base, limits, 1, None, odds, hurries=True).violated()
+
+
 class _Judging:
     def __init__(
         self,
@@ -122,9 +130,11 @@ class _Judging:
         traces: int,
         engine: Engine | None,
         odds: Odds | None,
+        *,
+        hurries: bool = False,
     ) -> None:
         self._questions, self._base, self._limits = questions, base, limits
-        self._traces, self._engine, self._odds = traces, engine, odds
+        self._traces, self._engine, self._odds, self._hurries = traces, engine, odds, hurries
         self._system, self._constants = questions.system, questions.system.machine.constants
 
     def run(self) -> dict[Form, Judgement]:
@@ -143,6 +153,34 @@ class _Judging:
                 judgement = attrs.evolve(judgement, idle=unparse(what))
             found[form] = judgement
         return found
+
+    def violated(self) -> Iterator[Form]:
+        """Give the forms that are violated: first those of the search that was done, then those of a search each, then those of a graph."""
+        hits = dict(zip(self._questions.plain, self._base.hits, strict=False))
+        searches = [form for form in self._questions.forms if isinstance(form, OnlyAfter | AtMost)]
+        rest = [form for form in self._questions.forms if form not in hits and not isinstance(form, OnlyAfter | AtMost)]
+        for form in (*hits, *searches, *rest):
+            if self._is_violated(form, hits.get(form)):
+                yield form
+
+    def _is_violated(self, form: Form, hit: Hit | None) -> bool:
+        match form:
+            case Possible():
+                return self._met(self._questions.plain[form], hit) is None and self._base.complete
+            case Always() | Never() | Unchanged():
+                return self._met(self._questions.plain[form], hit) is not None
+            case OnlyAfter() | AtMost():
+                seen = observed(self._system, form, self._constants)
+                at_start = evaluate(seen.at_start, self._constants) is True
+                return at_start or self._searched(seen).hits[0] is not None
+            case LeadsTo():
+                searched = self._searched(observed(self._system, form, self._constants))
+                return searched.is_listed and Owed(searched, form).is_ever
+            case EverywherePossible() | Probability() | Expected():
+                return self._judged(form, hit).verdict == "VIOLATED"
+
+    def _searched(self, seen: Observed) -> Searched:
+        return search(seen, self._limits, self._engine, hurries=self._hurries)
 
     def _judged(self, form: Form, hit: Hit | None) -> Judgement:
         match form:
@@ -174,7 +212,7 @@ class _Judging:
         seen = observed(self._system, form, self._constants)
         if evaluate(seen.at_start, self._constants) is True:  # then what is counted may not fit its variable
             return self._violated(form, self._base, Hit(self._base.ground.start, ()), seen)
-        searched = search(seen, self._limits, self._engine)
+        searched = self._searched(seen)
         return self._safe(form, seen, searched, searched.hits[0])
 
     def _safe(self, form: Form, seen: Observed, searched: Searched, hit: Hit | None) -> Judgement:
@@ -204,7 +242,7 @@ class _Judging:
         return Judgement("VIOLATED", reason_for(form, self._system.machine, trace, loop), trace, loop, timers)
 
     def _leads_to(self, form: LeadsTo) -> Judgement:
-        searched = search(observed(self._system, form, self._constants), self._limits, self._engine)
+        searched = self._searched(observed(self._system, form, self._constants))
         if not searched.is_listed:
             return self._unless_stopped(searched, _TOO_MANY)
         owed = Owed(searched, form)
@@ -233,7 +271,7 @@ class _Judging:
         needs_memory = happens(form.condition)
         searched = self._base
         if needs_memory:
-            searched = search(observed(self._system, form, self._constants), self._limits, self._engine)
+            searched = self._searched(observed(self._system, form, self._constants))
         if not searched.is_listed:
             return self._unless_stopped(searched, _TOO_MANY)
         places = range(len(self._system.locations))
@@ -313,6 +351,11 @@ class Owed:
         self._failing = form.doubted("fails") - searched.system.machine.failures_handled
         places = range(len(self._system.locations))
         self._marks = self._graph.holding(dict.fromkeys(places, self._is_owed))
+
+    @property
+    def is_ever(self) -> bool:
+        """Tell whether Q may be owed for ever."""
+        return bool(self._ends_by_asking or self.allowed)
 
     def lasso(self, without: Searched | None = None) -> Lasso | None:
         """Give a way to owe for ever with a shortest stem; only by ways of another search, when one is given."""

@@ -111,9 +111,9 @@ class Searched:
             yield self.system.commands[self.index_at(step)], target
 
 
-def search(seen: Observed, limits: Limits, engine: Engine | None = None) -> Searched:
-    """Search an observed system for its sights."""
-    return search_all(seen.system, [seen.sights], limits, engine)
+def search(seen: Observed, limits: Limits, engine: Engine | None = None, *, hurries: bool = False) -> Searched:
+    """Search an observed system for its sights; `hurries` is for `ground`."""
+    return search_ground(ground(seen.system, hurries=hurries), [seen.sights], limits, engine)
 
 
 def search_all(

@@ -5,15 +5,15 @@ that say nothing. A property that is violated somewhere is VIOLATED; one that is
 """
 
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
 from dsa.checks.engines.found import Engine, Limits
 from dsa.checks.explore import Exploration
-from dsa.checks.properties import Judgement, Odds, PropertyVerdict, Questions, judge
+from dsa.checks.properties import Judgement, Odds, PropertyVerdict, Questions, judge, violated
 from dsa.checks.vacuity import vacuous
-from dsa.claims import Expected, Probability, Property, show
+from dsa.claims import Expected, Form, Probability, Property, show
 from dsa.errors import Diagnostic
 from dsa.expr import Value
 from dsa.machine import Machine
@@ -82,6 +82,11 @@ def judged_at(
     base = questions.answered(exploration)
     found = judge(questions, base, limits, traces=traces, engine=engine, odds=_odds(machine))
     return Judged(machine, tuple(found[claim.form] for claim in machine.properties))
+
+
+def violated_at(questions: Questions, exploration: Exploration, limits: Limits) -> Iterator[Form]:
+    """Give the properties violated of a machine that was explored with these questions, those first that are soon judged."""
+    return violated(questions, questions.answered(exploration), limits, _odds(questions.system.machine))
 
 
 def _odds(machine: Machine) -> Odds | None:

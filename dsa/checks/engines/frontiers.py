@@ -173,15 +173,26 @@ class Lookout:
     def look(self, location: int, data: Data) -> None:
         """Look at configurations of one location, in the order of their discovery."""
         pending = self._pending.get(location)
-        if not pending:
-            return
-        if location not in self._any:
-            self._any[location] = first_where(self._writer, any_of(pending.values()))
-        if self._any[location](data) is None:
+        if not pending or not self._may_be_any(location, pending, data):
             return
         for index, condition in tuple(pending.items()):
-            hit = first_where(self._writer, condition)(data)
+            hit = self._first(condition)(data)
             if hit is not None:
                 self.hits[index] = location * self._writer.ground.volume + int(hit)
                 del pending[index]
-        del self._any[location]
+        self._any.pop(location, None)
+
+    def _may_be_any(self, location: int, pending: dict[int, Expr], data: Data) -> bool:
+        """Tell whether some condition is true, all in one; in a hurry they are looked at one by one, since most are known from other searches."""
+        if self._writer.ground.hurries:
+            return True
+        if location not in self._any:
+            self._any[location] = first_where(self._writer, any_of(pending.values()))
+        return self._any[location](data) is not None
+
+    def _first(self, condition: Expr) -> Callable[[Data], int | None]:
+        written, key = self._writer.ground.known.written, ("first", self._writer.arrays, condition)
+        if key not in written:
+            written[key] = first_where(self._writer, condition)
+        first: Callable[[Data], int | None] = written[key]
+        return first

@@ -6,6 +6,8 @@ that a user wrote is ever part of a program.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from types import CodeType
 from typing import Any, cast
 
 import attrs
@@ -37,7 +39,11 @@ class Writer:
 
     def condition(self, expr: Expr) -> Text:
         """Write a condition of the ground, which is folded already."""
-        return self._bound([expr], lambda phrases: phrases.truth(expr))
+        written, key = self.ground.known.written, (self.arrays, expr)
+        if key not in written:
+            written[key] = self._bound([expr], lambda phrases: phrases.truth(expr))
+        text: Text = written[key]
+        return text
 
     def number(self, expr: Expr) -> Text:
         """Write an expression as a number; a condition as 0 or 1."""
@@ -46,8 +52,12 @@ class Writer:
 
     def target(self, rule: Rule) -> Text:
         """Write the data after a rule."""
-        move = moved(self.ground, rule)
-        return self._bound([value for _, value in move.computed], lambda phrases: phrases.moved(move))
+        written, key = self.ground.known.written, (self.arrays, rule.condition, rule.updates)
+        if key not in written:
+            move = moved(self.ground, rule)
+            written[key] = self._bound([value for _, value in move.computed], lambda phrases: phrases.moved(move))
+        text: Text = written[key]
+        return text
 
     def _bound(self, exprs: Iterable[Expr], write: "Callable[[_Phrases], str]") -> Text:
         """Bind the fields that are read more than once."""
@@ -268,8 +278,13 @@ def loop(bindings: Iterable[Bindings], over: str) -> str:
 def made(program: str, **known: object) -> Callable[..., Any]:
     """Give the function `made` of a generated program."""
     there: dict[str, object] = dict(known)
-    exec(compile(program, "<generated search>", "exec"), there)  # noqa: S102  (our own text: numbered names, whole numbers)
+    exec(_compiled(program), there)  # noqa: S102  (our own text: numbered names, whole numbers)
     return cast("Callable[..., Any]", there["made"])
+
+
+@lru_cache(maxsize=4_096)
+def _compiled(program: str) -> CodeType:
+    return compile(program, "<generated search>", "exec")
 
 
 def _of_list(text: str) -> Callable[[Data], Any]:
