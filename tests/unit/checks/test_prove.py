@@ -7,6 +7,7 @@ from proving import HEAD, machine, one
 
 from dsa.checks.evidence import Explored, Fair, Inductive, Ranked
 from dsa.checks.prove import prove
+from dsa.checks.report import check
 from dsa.edge.files import load
 from dsa.expr import Compare, Name, Symbol, walk
 from dsa.lang import loads
@@ -74,9 +75,42 @@ def test_a_start_that_no_run_reaches_is_not_shown_as_a_bug() -> None:
     assert proof.verdict == "NOT INDUCTIVE"
     assert proof.trace is None
     assert proof.evidence is None
-    assert "x = 1" in proof.how
-    assert "at n = 3" in proof.how
-    assert "x is 0 or 2" in proof.how
+    assert proof.how == "not shown, and not refuted: the row on line 17 (go) breaks it from here, x = 1, y = 1"
+    assert proof.gap is not None
+    assert proof.gap.why == "which satisfies it, but no run reaches that at n = 3: in here, x is 0 or 2, y is 0 or 2"
+    assert proof.gap.hint.endswith("from that should follow: never here and x == 1 and y == 1")
+
+
+#: What is asked for alternates with what is not, so that only memory of the state before tells which values go together.
+STEPPING = """
+here  | go   | x + 2 <= n | x += 2 | look | there
+here  | go   | else       |        |      | =
+there | seen |            | x -= 2 |      | here
+"""
+LOOKING = HEAD.replace("## Variables", "## Events\n| event | from |\n| - | - |\n| go | outside |\n| seen | look |\n\n## Variables")
+
+
+@pytest.mark.parametrize(
+    ("head", "rows", "claim"),
+    [
+        (HEAD, PARITY, "never x == 3"),
+        (HEAD, PARITY, "never x == 5"),
+        (HEAD, PARITY, "always x != 1 or y != 1"),
+        (HEAD, PARITY, "on go: x == 3 unchanged"),
+    ],
+)
+def test_the_hint_names_a_property_that_is_true_where_the_proof_fails(head, rows, claim) -> None:
+    proof = one(head, rows, claim)
+    assert proof.gap is not None
+    suggested = proof.gap.hint.rpartition("follow: ")[2]
+    (judged,) = check(machine(head, rows, suggested).at(dict(proof.gap.parameters))).properties
+    assert judged.verdict == "HOLDS"
+
+
+def test_a_gap_in_what_a_property_remembers_is_said_in_words() -> None:
+    proof = one(HEAD, PARITY, "back only after go and x > 1 or x == 0")
+    print(proof)
+    assert proof.gap is not None
 
 
 def test_a_violation_far_from_small_values_is_found_by_the_failing_step() -> None:
