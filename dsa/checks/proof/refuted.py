@@ -120,7 +120,9 @@ def explained(system: System, start: Start, sample: Sample, variables: Sequence[
     if not there:
         reached = f"{_place(location)} is never reached"
     elif odd:
-        reached = f"in {_place(location)}, " + ", ".join(f"{_name(n)} is {_range([each[n] for each in there])}" for n in odd)
+        reached = f"in {_place(location)}, " + ", ".join(
+            f"{_name(n)} is {_range([each[n] for each in there])}" for n in odd
+        )
     else:
         nearest = min(there, key=lambda each: _distance(shown, each))
         reached = f"these values are not reached together, the nearest are {_spoken({n: nearest[n] for n in shown})}"
