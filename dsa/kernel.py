@@ -75,18 +75,20 @@ NAME = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
 TOKEN = re.compile(rf" *(?:([0-9]{{1,18}})|(:?{NAME})|(<=|>=|==|!=|[-+*<>(){{}},]))")
 RESERVED = {"and", "or", "not", "in", "else", "true", "false", "pending", "cancel", "revoke", "after", "between"}
 RELATIONS, DEEPEST = ("==", "!=", "<=", ">=", "<", ">"), 60
-CONDITION, NUMBER = "a condition", "a number"
+#: A value that has the name of something else too has no type of its own: it is the value beside one of an enumeration alone.
+CONDITION, NUMBER, EITHER = "a condition", "a number", "a value or something else"
 
 
 class Parser:
     """Reads an expression of the names whose types are given, one method for each line of the grammar in specs/table.md.
 
     A type is CONDITION, NUMBER or the set of an enumeration's values. Every method gives the type of what it has read, and Python for
-    it: of numbers, names, `not`, `and`, `or`, comparisons, `+`, `*` and parentheses alone.
+    it: of numbers, names, `not`, `and`, `or`, comparisons, `+`, `*` and parentheses alone. Of the names, `values` are those of the values of
+    enumerations, some of which are something else too; Python knows the value by `=` and its name.
     """
 
-    def __init__(self, text, types):
-        self.text, self.types, self.tokens, self.depth, end = text, types, [], 0, 0
+    def __init__(self, text, types, values):
+        self.text, self.types, self.values, self.tokens, self.depth, end = text, types, values, [], 0, 0
         while token := TOKEN.match(text, end):
             self.tokens, end = [*self.tokens, token[0].strip()], token.end()
         self.require(not text[end:].strip(" "))
@@ -133,15 +135,29 @@ class Parser:
             choices = [self.sum()]
             while self.take(","):
                 choices.append(self.sum())
+            (kind, code), *choices = self.settled([(kind, code), *choices])
             self.require(self.take("}") and all(alike(kind, other) for other, _ in choices))
             among = f"({code} in ({', '.join(choice for _, choice in choices)},))"
             return CONDITION, f"(not {among})" if negative else among
-        found = code
+        groups, signs = [[(kind, code)]], []
         while sign := self.take(*RELATIONS):
-            other, right = self.sum()
+            signs.append(sign)
+            groups += [] if sign in ("==", "!=") else [[]]
+            groups[-1].append(self.sum())
+        if not signs:
+            return kind, code
+        (kind, found), *rest = itertools.chain(*map(self.settled, groups))
+        for sign, (other, right) in zip(signs, rest):
             self.require(alike(kind, other) and (sign in ("==", "!=") or kind == NUMBER))
             kind, found = other, f"{found} {sign} {right}"
-        return (kind, code) if found is code else (CONDITION, f"({found})")
+        return CONDITION, f"({found})"
+
+    def settled(self, operands):
+        """Read names as values where they are compared for being equal with one of an enumeration."""
+        if not any(isinstance(kind, frozenset) for kind, _ in operands):
+            return operands
+        found = {f"names[{word!r}]": (frozenset({word}), f"names[{'=' + word!r}]") for word in self.values}
+        return [found.get(code, (kind, code)) for kind, code in operands]
 
     def sum(self):
         return self.arithmetic(self.product, ("+", "-"))
@@ -179,7 +195,8 @@ class Parser:
         if word == "pending" and self.tokens:
             word = f"pending {self.tokens.pop()}"
         assert word in self.types, f"'{short(word)}' in '{short(self.text)}' is no name that may stand there"
-        return self.types[word], f"names[{word!r}]"
+        is_value = word in self.values and self.types[word] not in (CONDITION, EITHER)
+        return self.types[word], f"names[{'=' * is_value + word!r}]"
 
     def deeper(self, read):
         self.depth += 1
@@ -196,7 +213,7 @@ def short(text):
 
 def alike(one, other):
     """Tell whether values of two types may be compared for being equal: they are the same, or enumerations with a value in common."""
-    return one == other or (isinstance(one, frozenset) and isinstance(other, frozenset) and bool(one & other))
+    return one == other != EITHER or (isinstance(one, frozenset) and isinstance(other, frozenset) and bool(one & other))
 
 
 # -- 3. the machine ----------------------------------------------------------------------------------------------------
@@ -272,7 +289,7 @@ class Tables:
     # -- reading it
 
     def read_names(self, tables, domains):
-        """Note every name and its type: none stands for two things but the values of enumerations."""
+        """Note every name and its type: none stands for two things, but a value may be one of several enumerations, and a state, event or effect."""
         does = [word for row in tables["Transitions"] for word in row["effects"].split(", ") if word]
         emitted = {word for word in does if word.partition(" ")[0] != "cancel"}
         effects = self.named = {*self.effects, *(row["effect"] for row in tables["Effects"]), *emitted}
@@ -282,16 +299,17 @@ class Tables:
         listed = {name: domain[1:-1].split(", ") for name, domain in domains.items() if domain[:1] == "{"}
         symbols = [symbol for values in listed.values() for symbol in values]
         said = [f"{guard}.{verdict}" for guard, verdicts in self.verdicts.items() for verdict in VERDICTS]
-        several = [*domains, *self.origins, *states, *effects, *self.verdicts, *said, *{*symbols}]
+        self.symbols, apart = {*symbols}, {*symbols} - {*self.origins, *states, *effects}
+        several = [*domains, *self.origins, *states, *effects, *self.verdicts, *said, *apart]
         assert len(several) == len({*several}), "a name stands for two things"
         for name in several:
             assert re.fullmatch(NAME, name) and not RESERVED & {*name.split(".")}, f"'{name}' is no name"
-        numbers = {symbol: n for n, symbol in enumerate(symbols)}
+        numbers = {f"={symbol}": n for n, symbol in enumerate(symbols)}
         pending = [f"pending {effect}" for effect in effects]
         self.names = dict.fromkeys((*several, *pending), False) | numbers | {"true": True, "false": False}
         self.domains = {name: self.read_domain(domain) for name, domain in domains.items()}
         typed = lambda names: {name: self.domains[name][0] for name in names}
-        enumerated = {symbol: frozenset({symbol}) for symbol in numbers}
+        enumerated = {symbol: frozenset({symbol}) if symbol in apart else EITHER for symbol in symbols}
         fixed = typed(self.parameters) | enumerated
         known = fixed | typed(self.scopes)
         when = dict.fromkeys((*self.origins, *states, *effects, *said, *pending), CONDITION)
@@ -303,7 +321,7 @@ class Tables:
             "claims": known | when,
         }
         self.types |= {"lemmas": known | when | {":flag": CONDITION, ":count": NUMBER}}
-        self.types |= {"bounds": dict.fromkeys(domains, NUMBER) | dict.fromkeys(numbers, NUMBER)}
+        self.types |= {"bounds": dict.fromkeys(domains, NUMBER) | dict.fromkeys(symbols, NUMBER)}
         self.codes, self.bounds = {}, {}
         self.read_bounds(domains)
 
@@ -360,8 +378,9 @@ class Tables:
     def code(self, text, scope, kind=None, level="expression"):
         """Give the code of an expression, which must be of a type; `level` says how closely it must hold together."""
         if (text, scope, kind, level) not in self.codes:
-            parser = Parser(text, self.types[scope])
+            parser = Parser(text, self.types[scope], self.symbols)
             found, code = parser.whole(getattr(parser, level))
+            (found, code), *_ = parser.settled([(found, code), (kind, "")])  # a new value is one of the variable's
             assert kind is None or alike(found, kind), (
                 f"'{text}' is not {kind if kind in (CONDITION, NUMBER) else 'of its type'}"
             )
@@ -532,7 +551,7 @@ class Claim(Tables):
             assert text in (("true", "false") if kind == CONDITION else kind), (
                 f"{short(repr(text))} is no value of {name}"
             )
-            value = self.names[text]
+            value = self.names[f"={text}" if isinstance(kind, frozenset) else text]
         assert self.value(self.bounds[name], self.names | {name: value}), f"{name} = {text} lies outside its domain"
         return value
 
@@ -697,7 +716,7 @@ class Claim(Tables):
         if kind == NUMBER:
             low, high = (self.value(end, self.names, "parameters", NUMBER) for end in ends)
             return range(low, high + 1)
-        return [0, 1] if kind == CONDITION else sorted(self.names[symbol] for symbol in kind)
+        return [0, 1] if kind == CONDITION else sorted(self.names[f"={symbol}"] for symbol in kind)
 
     def cases(self):
         """Give every leaf with everything that may happen or come too late: its name, what is behind it, the rows, what these name.

@@ -157,7 +157,7 @@ class _Comparison:
         assert {name for is_drop, name in named if not is_drop} == new - (old - ended), "other timers start"
 
     def _number(self, value: Value) -> int:
-        return int(self._claim.names[value] if isinstance(value, str) else value)
+        return int(self._claim.names[f"={value}"] if isinstance(value, str) else value)
 
 
 def _precedence(order: Iterable[tuple[str, str]]) -> Precedence:

@@ -14,6 +14,7 @@ from dsa.durations import spelled_like
 from dsa.expr import OUTCOMES, BooleanDomain, EnumDomain, Value, show_value
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start
+from dsa.timers import Precedence
 
 #: Where both machines are: the configurations of the old one and of the new one.
 Both = tuple[Configuration, Configuration]
@@ -74,7 +75,7 @@ class Pair:
         self._finality = (old.final_states ^ new.final_states) | {
             leaf for leaf in old.ends.keys() | new.ends.keys() if old.ends.get(leaf) != new.ends.get(leaf)
         }
-        self._plans: dict[tuple[str, frozenset[str]], Plan] = {}
+        self._plans: dict[tuple[str, frozenset[str], Precedence, Precedence], Plan] = {}
 
     @property
     def start(self) -> Both:
@@ -88,10 +89,14 @@ class Pair:
         return tuple(configuration.values[pair[of_new]] for pair in self._places)
 
     def are_alike(self, here: Both) -> bool:
-        """Tell whether both are in the same configuration: state, what is outstanding, values; and both at their end, or neither."""
+        """Tell whether both are in the same configuration: state, what is outstanding, values; and both at their end, or neither.
+
+        The order of timers is no part of it: it shows in what may come next.
+        """
         old, new = here
         if self._is_in_order:
-            return old == new and self._retyped is None and not self._is_over_for_one(here)
+            same = (old.state, old.outstanding, old.values) == (new.state, new.outstanding, new.values)
+            return same and self._retyped is None and not self._is_over_for_one(here)
         return self.apart(here) is None
 
     def _is_over_for_one(self, here: Both) -> bool:
@@ -122,7 +127,7 @@ class Pair:
 
     def plan(self, here: Both) -> Plan:
         """Give what may come where both are alike. Raises TooManyVerdictsError."""
-        place = (here[0].state, here[0].outstanding)
+        place = (here[0].state, here[0].outstanding, here[0].precedence, here[1].precedence)
         if place not in self._plans:
             mine, theirs = self.old.coming(here[0]), self.new.coming(here[1])
             found = [self._ways(key, mine.get(key), theirs.get(key)) for key in dict.fromkeys([*mine, *theirs])]

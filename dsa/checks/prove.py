@@ -16,6 +16,7 @@ from dsa.checks.evidence import Evidence, Explored, Fair, Inductive, Ranked
 from dsa.checks.observers import NotDecidedError, Observed, Sight, observed
 from dsa.checks.proof.conclusion import Finding, in_words, unknown
 from dsa.checks.proof.liveness import Owing, Reaching, comes_to_rest, from_outside
+from dsa.checks.proof.refuted import Gap
 from dsa.checks.proof.safety import Safety, Seen, met, way_to
 from dsa.checks.proof.session import MOST_EXPLORED, Session
 from dsa.checks.properties import Judgement, PropertyVerdict, Questions, judge
@@ -106,7 +107,7 @@ class Proof:
     words. PROVED has `evidence`. VIOLATED has `values`, the parameters at which it is, and a shortest `trace` there (none for a `possible`
     that nothing makes true); its steps from `loop` on can be repeated for ever. `milliseconds` is None without a clock. `idle` is what a
     property speaks of and what was not met at small values: it may say little. `relies_on` are the effects without whose answers it would not hold at
-    the values explored (S12), `unfailing` those of them whose failure no row names.
+    the values explored (S12), `unfailing` those of them whose failure no row names. NOT INDUCTIVE has a `gap`: where the proof fails.
     """
 
     name: str
@@ -124,6 +125,7 @@ class Proof:
     idle: str = ""
     relies_on: tuple[str, ...] = ()
     unfailing: tuple[str, ...] = ()
+    gap: Gap | None = None
 
     @property
     def condition(self) -> str:
@@ -369,7 +371,12 @@ _LEFT_OUT = "the machine has too many combinations of states and outstanding eff
 
 def _with(draft: Proof, found: Finding) -> Proof:
     return attrs.evolve(
-        draft, verdict=found.verdict, how=found.how, evidence=found.evidence, assumptions=found.assumptions
+        draft,
+        verdict=found.verdict,
+        how=found.how,
+        evidence=found.evidence,
+        assumptions=found.assumptions,
+        gap=found.gap,
     )
 
 

@@ -161,7 +161,7 @@ def _deadlock(exploration: Exploration, configuration: Configuration) -> Diagnos
     where = f"{state} at {at}" if at else state
     reach = _reach(exploration, configuration)
     message = f"deadlock in {where}: it is not final, nothing is outstanding, and nothing is accepted; {reach}"
-    hint = "add a row for what can happen here, emit an effect that has answers on the way in, or make it final"
+    hint = "add a row for what can happen here, emit an effect that has answers on the way in, make it final, or write 'end when ..' if all is done then"
     return Diagnostic("DSA308", "error", message, place(machine.state_named[state].span), hint)
 
 

@@ -1,5 +1,6 @@
 """`dsa export FILE --to TOOL`: the machine as other tools take it."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -9,6 +10,7 @@ from dsa.cli.parameters import Word, param_option, parse_parameters
 from dsa.cli.terminal import say, write
 from dsa.cli.warned import warn_of_errors
 from dsa.edge.files import load
+from dsa.expr import unparse
 from dsa.lang import dumps
 from dsa.machine import Machine
 from dsa.targets.prism import prism, prism_unsaid
@@ -18,6 +20,7 @@ from dsa.targets.statechart import statechart_module
 from dsa.targets.tla import is_module_name, module_name, tla, tla_config, tla_unsaid
 from dsa.targets.xstate import xstate
 
+_ENGINES = {"scxml": "SCXML", "xstate": "XState", "statechart": "python-statemachine"}
 _TOOLS = ("promela", "tla", "prism", "scxml", "xstate", "statechart")
 
 
@@ -85,11 +88,13 @@ def _texts(machine: Machine, tool: str, output: Path | None) -> dict[Path, str]:
             return {path: statechart_module(machine, dumps(machine))}
 
 
-def _unsaid(machine: Machine, tool: str) -> tuple[str, ...]:
-    """Say what of the machine's claims the text does not have."""
+def _unsaid(machine: Machine, tool: str) -> Iterator[str]:
+    """Say what of the machine's claims and ends the text does not have."""
     claims = {"promela": promela_unsaid, "tla": tla_unsaid, "prism": prism_unsaid}
     if tool in claims:
-        return claims[tool](machine)
+        yield from claims[tool](machine)
+        return
     if tool == "xstate" and machine.properties:
-        return ("the properties: XState runs machines and checks nothing; export to promela or tla",)
-    return ()
+        yield "the properties: XState runs machines and checks nothing; export to promela or tla"
+    for state, end in machine.ends.items():
+        yield f"{state}: end when {unparse(end)}: {_ENGINES[tool]} is over in final states alone, so there it waits on"

@@ -9,6 +9,7 @@ import click
 from dsa.checks.certify import certify_proofs
 from dsa.checks.evidence import Evidence, Explored, Fair, Inductive
 from dsa.checks.proof.conclusion import spoken
+from dsa.checks.proof.refuted import Gap
 from dsa.checks.prove import Proof, ProofReport, prove
 from dsa.cli.certificates import write_certificate
 from dsa.cli.faults import JsonCommand, json_option, tell_json
@@ -63,6 +64,9 @@ def _show(file: str, report: ProofReport) -> None:
             say(f"{'':{verdict + 23}}  {proof.verdict} if {proof.condition}")
         for assumption in proof.assumptions:
             say(f"{'':{verdict + 23}}  assumed: {assumption}")
+        if proof.gap is not None:
+            say(f"{'':{verdict + 23}}  {proof.gap.why}")
+            say(f"{'':{verdict + 23}}  hint: {proof.gap.hint}")
         if proof.trace is not None:
             say(_trace(proof))
     say(f"{file}: {_summary(report)}, in {report.seconds or 0:.2f} s")
@@ -139,6 +143,20 @@ def _proof(report: ProofReport, proof: Proof) -> dict[str, Any]:
         "must_not_fail": list(proof.unfailing),
         "assumptions": list(proof.assumptions),
         "idle": proof.idle,
+        "gap": None if proof.gap is None else _gap(proof.gap),
+    }
+
+
+def _gap(gap: Gap) -> dict[str, Any]:
+    return {
+        "state": gap.state,
+        "outstanding": list(gap.outstanding),
+        "values": dict(gap.values),
+        "at": dict(gap.parameters),
+        "event": gap.event,
+        "line": gap.line,
+        "why": gap.why,
+        "hint": gap.hint,
     }
 
 

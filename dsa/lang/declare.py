@@ -106,9 +106,15 @@ def _at(values: Mapping[str, expr.Value]) -> str:
     return f" at {shown}" if shown else ""
 
 
+def _one_value(parser: Parser) -> expr.Expr:
+    if parser.at("in"):
+        parser.reject("a variable has one initial value", "for several starts declare a parameter, and begin with it")
+    return parser.expression()
+
+
 def _initial(record: Record, domain: expr.Domain, scope: typed.Scope, findings: Findings) -> expr.Expr | None:
     cell = record["initial"]
-    node = cells.parsed(cell, Parser.expression, findings, "DSA108")
+    node = cells.parsed(cell, _one_value, findings, "DSA108")
     if node is None:
         return None
     symbols = frozenset(domain.values) if isinstance(domain, expr.EnumDomain) else frozenset()

@@ -75,7 +75,7 @@ class Names:
         full = {}
         for state in self.states:
             short = state.rpartition(".")[2]
-            if short not in self.kinds and short not in self.symbols and self.full_state(short) == state:
+            if short not in self.kinds and self.full_state(short) == state:
                 kinds[short], full[short] = "state", state
         kinds.update(dict.fromkeys(self.events, "event"))
         kinds.update(dict.fromkeys(self.effects, "effect"))
@@ -141,7 +141,10 @@ class Declared:
 
 
 def require_unique(declared: Declared, findings: Findings) -> None:
-    """Report names that are declared twice, or that are another thing's implied name or an enumeration's value."""
+    """Report names that are declared twice, or that are another thing's implied name or an enumeration's value.
+
+    A value may have the name of a state, event or effect: where it stands decides which of them is meant (`dsa.lang.typed`).
+    """
     seen: dict[str, tuple[str, int]] = {}
     for name, what, span in _declarations(declared):
         if name in seen and span is not None:
@@ -152,11 +155,17 @@ def require_unique(declared: Declared, findings: Findings) -> None:
     for name, what, span in _implied(declared):  # values come last: one of them may be a value of several domains
         if name not in seen and not what.startswith("a value"):
             seen[name] = (what, span.line)
-        elif name in seen and seen[name][0] != what:
+        elif name in seen and seen[name][0] != what and not (what.startswith("a value") and _is_moment(seen[name][0])):
             kind, line = seen[name]
             where = f" (line {line})" if line else ""
             message = f"'{name}' would mean {what}, but it is already {kind}{where}"
-            findings.error("DSA202", message, span, "names are unique over the whole document")
+            hint = "a value may have the name of a state, event or effect, and of nothing else"
+            is_value = what.startswith("a value")
+            findings.error("DSA202", message, span, hint if is_value else "names are unique over the whole document")
+
+
+def _is_moment(what: str) -> bool:
+    return what in {"a state", "an event", "an effect"} or what.startswith("the failure of")
 
 
 def _declarations(declared: Declared) -> Iterator[tuple[str, str, Span | None]]:

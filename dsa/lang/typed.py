@@ -37,6 +37,8 @@ def agree(left: Type, right: Type) -> bool:
     return not set(left).isdisjoint(right)
 
 
+_AS_VALUE = "it is a value only beside '==', '!=' or 'in' whose other side is of an enumeration"
+
 #: Names under which people look for the data of an event.
 _DATA = frozenset({"event", "data", "payload", "message", "input", "output", "result", "context", "ctx", "args"})
 
@@ -47,7 +49,7 @@ class Scope:
 
     `others` maps every other declared name to what it is, for better messages. `moments` maps the names that hold or
     not at a moment (states, events, effects) to their kind; states may be there by their last part too, with the
-    full name in `full`.
+    full name in `full`. A name in `symbols` may be one of these as well: it is the value where one is wanted.
     """
 
     place: str
@@ -84,7 +86,10 @@ class Resolver:
         return resolved
 
     def infer(self, node: expr.Expr, wanted: Type | None = None) -> tuple[expr.Expr, Type | None]:
-        """Resolve an expression and give its type, or None after a fault; `wanted` only makes for better hints."""
+        """Resolve an expression and give its type, or None after a fault.
+
+        `wanted` makes for better hints; where it is an enumeration, a name that is one of its values and something else is the value.
+        """
         match node:
             case expr.Boolean():
                 return node, "bool"
@@ -110,10 +115,11 @@ class Resolver:
                 return self._member(node), "bool"
 
     def _compare(self, node: expr.Compare) -> expr.Expr:
-        first, left = self.infer(node.first)
+        wanted = self._wanted(node)
+        first, left = self.infer(node.first, wanted[0])
         rest: list[tuple[str, expr.Expr]] = []
-        for sign, operand in node.rest:
-            resolved, right = self.infer(operand, left)
+        for (sign, operand), kind_wanted in zip(node.rest, wanted[1:], strict=True):
+            resolved, right = self.infer(operand, kind_wanted or left)
             ordered = sign not in {"==", "!="}
             for side, kind in ((node.first if not rest else None, left), (operand, right)):
                 if ordered and side is not None and kind not in {None, "int"}:
@@ -124,11 +130,40 @@ class Resolver:
             left = right
         return attrs.evolve(node, first=first, rest=tuple(rest))
 
+    def _wanted(self, node: expr.Compare) -> list[Type | None]:
+        """Return for each operand the enumeration that it is compared with by `==` or `!=`, itself or through others."""
+        groups = [[node.first]]
+        for sign, operand in node.rest:
+            if sign in {"==", "!="}:
+                groups[-1].append(operand)
+            else:
+                groups.append([operand])
+        return [self._enumeration(group) for group in groups for _ in group]
+
+    def _enumeration(self, operands: Iterable[expr.Expr]) -> Type | None:
+        """Return the values of the first operand that can be nothing but a value of an enumeration."""
+        return next((values for values in map(self._values, operands) if values is not None), None)
+
+    def _values(self, node: expr.Expr) -> Type | None:
+        if isinstance(node, expr.Symbol):
+            return (node.value,)
+        if not isinstance(node, expr.Name) or node.kind == "pending":
+            return None
+        domain = self._scope.variables.get(node.name) or self._scope.parameters.get(node.name)
+        if isinstance(domain, expr.EnumDomain):
+            return domain.values
+        return (node.name,) if node.name in self._scope.symbols and not self._is_shared(node.name) else None
+
+    def _is_shared(self, name: str) -> bool:
+        """Return whether a value of an enumeration has the name of a state, event or effect."""
+        return name in self._scope.symbols and (name in self._scope.moments or name in self._scope.others)
+
     def _member(self, node: expr.Member) -> expr.Expr:
-        operand, kind = self.infer(node.operand)
+        wanted = self._enumeration((node.operand, *node.choices))
+        operand, kind = self.infer(node.operand, wanted)
         choices = []
         for choice in node.choices:
-            resolved, found = self.infer(choice, kind)
+            resolved, found = self.infer(choice, wanted or kind)
             if kind is not None and found is not None and not agree(kind, found):
                 self._wrong(choice, f"{show_type(kind)} can never equal {show_type(found)}", _choices(kind))
             choices.append(resolved)
@@ -145,7 +180,7 @@ class Resolver:
         guard, _, outcome = name.rpartition(".")
         if guard in scope.guards and name not in scope.moments:
             return self._verdict(node, guard, outcome)
-        if name in scope.symbols:
+        if name in scope.symbols and (isinstance(wanted, tuple) or not self._is_shared(name)):
             return expr.Symbol(name, span=node.span), (name,)
         if name in scope.moments:
             return expr.Name(scope.full.get(name, name), scope.moments[name], span=node.span), "bool"
@@ -180,7 +215,7 @@ class Resolver:
             hint = "write " + " or ".join(f"{name}.{outcome}" for outcome in scope.guards[name])
             self._report("DSA201", f"'{name}' is a guard, not a value", node, hint)
         elif name in scope.others:
-            hint = closest(name, scope.known())
+            hint = _choices(wanted or "") or (_AS_VALUE if self._is_shared(name) else closest(name, scope.known()))
             self._report("DSA201", f"'{name}' is {scope.others[name]}, which {scope.place} cannot read", node, hint)
         elif guard in scope.others and scope.others[guard] == "a guard":
             message = f"'{name}' is a verdict, which {scope.place} cannot read"

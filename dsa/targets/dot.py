@@ -23,6 +23,7 @@ from dsa.targets.picture import (
     Picture,
     Waiting,
     caption,
+    end_lines,
     label_lines,
     label_text,
     outcome_of,
@@ -227,6 +228,7 @@ def _inside(frame: Frame, routes: Sequence[_Route], pens: _Pens) -> Iterator[str
 def _box(box: Box, pens: _Pens) -> str:
     cells = [f"<B>{escape(caption(box))}</B>"]
     cells += (f'<FONT POINT-SIZE="10"><I>{escape(line)}</I></FONT>' for line in waiting_lines(box))
+    cells += (f'<FONT POINT-SIZE="10"><B>{escape(line)}</B></FONT>' for line in end_lines(box))
     rows = "".join(f"<TR><TD>{cell}</TD></TR>" for cell in cells)
     if box.internal:
         rows += "<HR/>" + "".join(_internal(row, pens) for row in box.internal)

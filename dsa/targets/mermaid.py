@@ -88,6 +88,8 @@ def _box(box: Box, ids: _Ids) -> Iterator[str]:
     yield f'state "{caption(box)}" as {box_id}'
     if box.waits_for:
         yield f"{box_id} : waits for {', '.join(box.waits_for)}"
+    if box.end:
+        yield f"{box_id} : {box.end}"
     for row in box.internal:
         yield f"{box_id} : {label_text(row)}"
     if box.is_final:

@@ -13,7 +13,7 @@ from typing import Literal
 import attrs
 
 from dsa.declarations import OUTSIDE, STAR, STAY, Transition
-from dsa.expr import Not, Outcome, Verdict, walk
+from dsa.expr import Not, Outcome, Verdict, unparse, walk
 from dsa.machine import Machine
 from dsa.meaning import after_effects, start
 from dsa.tables import condition_text, effect_texts, update_texts
@@ -35,7 +35,7 @@ class Box:
     """A state without children, or (`stands_for_all`) the source of its frame's own rows.
 
     `source` is what rows have in their source cell. `waits_for` are the effects that may be outstanding, sorted;
-    `internal` the rows with target `=`.
+    `internal` the rows with target `=`; `end` says when a run may be finished there: `end when P`, or nothing.
     """
 
     source: str
@@ -43,6 +43,7 @@ class Box:
     is_final: bool
     waits_for: tuple[str, ...]
     internal: tuple[Transition, ...]
+    end: str = ""
 
 
 @attrs.frozen
@@ -96,6 +97,12 @@ def waiting_lines(box: Box, width: int = 30) -> tuple[str, ...]:
     return tuple(line.text for line in _filled("effects", units, width)) if box.waits_for else ()
 
 
+def end_lines(box: Box, width: int = 30) -> tuple[str, ...]:
+    """Write when a run may be finished in a box as lines of about `width` characters; none where it may not be."""
+    units = re.split(r"(?<=,) | (?=(?:and|or) )", box.end)
+    return tuple(line.text for line in _filled("if", units, width)) if box.end else ()
+
+
 def is_around(parent: str, state: str) -> bool:
     """Tell whether `state` is `parent` or lies inside it."""
     return state == parent or state.startswith(f"{parent}.")
@@ -138,7 +145,9 @@ def _means_something(frame: Frame) -> bool:
 def _box(machine: Machine, waiting: Waiting, source: str, *, stands_for_all: bool) -> Box:
     internal = tuple(row for row in machine.transitions if row.source == source and row.target == STAY)
     waits_for = () if stands_for_all else tuple(sorted(waiting.get(source, frozenset())))
-    return Box(source, stands_for_all, source in machine.final_states, waits_for, internal)
+    end = None if stands_for_all else machine.ends.get(source)
+    words = "" if end is None else f"end when {unparse(end)}"
+    return Box(source, stands_for_all, source in machine.final_states, waits_for, internal, words)
 
 
 def may_wait(machine: Machine) -> dict[str, frozenset[str]]:

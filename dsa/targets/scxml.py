@@ -162,6 +162,8 @@ class _Document:
         for child in node.children:
             yield from self._node(child, indent)
         if not node.children:
+            if (end := self._machine.ends.get(node.name)) is not None:
+                yield f"{indent}<!-- end when {expr.unparse(end).replace('--', '- -')} -->"
             for arrow in self._leaves.arrows(node.name):
                 yield f"{indent}<!-- {arrow.comment.replace('--', '- -')} -->"
                 yield from self._transition(arrow, indent)

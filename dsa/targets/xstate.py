@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 
 from dsa.declarations import STAR, Cancel
-from dsa.expr import TRUE, Expr, Name, Symbol, Value, Verdict, show_value, walk
+from dsa.expr import TRUE, Expr, Name, Symbol, Value, Verdict, show_value, unparse, walk
 from dsa.machine import Machine
 from dsa.simplify import Leaf
 from dsa.targets.closed import initial_values
@@ -75,6 +75,8 @@ class _Module:
             yield f"{inner}type: 'final',"
         if not node.children:
             yield f"{inner}tags: [{_quoted(node.name)}],"
+        if (end := self._machine.ends.get(node.name)) is not None:
+            yield f"{inner}// end when {unparse(end)}"
         if node.timers:
             yield f"{inner}entry: [{', '.join(map(_started, node.timers))}],"
             yield f"{inner}exit: [{', '.join(map(_dropped, node.timers))}],"

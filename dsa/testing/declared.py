@@ -1,7 +1,7 @@
 """Hypothesis strategies for what a document declares before its rows: names, domains, states, guards, effects.
 
 Gives a `Skeleton`: a machine without rows, and what its expressions may name. Names are unique; some are dotted, some
-are Python's keywords, some are taken in other tools.
+are Python's keywords, some are taken in other tools. Values of enumerations may have the names of states, events and effects.
 """
 
 from collections.abc import Iterator
@@ -81,10 +81,11 @@ def skeletons(draw: st.DrawFn) -> Skeleton:
     single = iter(draw(st.permutations(PLAIN + KEYWORDS + TAKEN)))
     states = tuple(_states(draw, single))  # a dot in a state's name means a parent, so they take theirs first
     names = iter(draw(st.permutations([*single, *DOTTED])))
-    parameters = tuple(_parameter(draw, next(names)) for _ in range(draw(st.integers(0, 2))))
-    variables = tuple(_variable(draw, next(names), parameters) for _ in range(draw(st.integers(0, 4))))
     effects = tuple(_effect(draw, next(names)) for _ in range(draw(st.integers(0, 4))))
     events = tuple(_event(draw, next(names), effects) for _ in range(draw(st.integers(1, 5))))
+    domains = (*_DOMAINS, _shared(draw, (*states, *effects, *events)))
+    parameters = tuple(_parameter(draw, next(names), domains) for _ in range(draw(st.integers(0, 2))))
+    variables = tuple(_variable(draw, next(names), domains, parameters) for _ in range(draw(st.integers(0, 4))))
     guards = tuple(_guard(draw, next(names), events) for _ in range(draw(st.integers(0, 2))))
     generators = tuple(_generator(draw, next(names)) for _ in range(draw(st.integers(0, 1))))
     machine = Machine(
@@ -115,9 +116,17 @@ def _vocabulary(machine: Machine) -> Vocabulary:
 _DOMAINS: tuple[expr.Domain, ...] = (expr.BooleanDomain(), expr.EnumDomain(COLOURS), expr.EnumDomain(LEVELS))
 
 
-def _parameter(draw: st.DrawFn, name: str) -> declarations.Parameter:
+def _shared(
+    draw: st.DrawFn, others: tuple[declarations.State | declarations.Effect | declarations.Event, ...]
+) -> expr.EnumDomain:
+    """Draw an enumeration of which values have the names of something else."""
+    names = [other.name for other in others if one_in(draw, 4)][:3] or [others[-1].name]
+    return expr.EnumDomain(("amber", *names))
+
+
+def _parameter(draw: st.DrawFn, name: str, domains: tuple[expr.Domain, ...]) -> declarations.Parameter:
     natural, small = expr.RangeDomain(expr.Integer(0), None), expr.RangeDomain(expr.Integer(1), expr.Integer(4))
-    domain = chosen(draw, (natural, natural, small, *_DOMAINS))
+    domain = chosen(draw, (natural, natural, small, *domains))
     return declarations.Parameter(name, domain, draw(values_in(_few(expr.concrete(domain, {})))))
 
 
@@ -126,13 +135,15 @@ def _few(values: expr.Values) -> expr.Values:
     return values if isinstance(values, expr.Choices) else attrs.evolve(values, high=min(4, values.high or 4))
 
 
-def _variable(draw: st.DrawFn, name: str, parameters: tuple[declarations.Parameter, ...]) -> declarations.Variable:
+def _variable(
+    draw: st.DrawFn, name: str, domains: tuple[expr.Domain, ...], parameters: tuple[declarations.Parameter, ...]
+) -> declarations.Variable:
     ranged = (p.name for p in parameters if isinstance(p.domain, expr.RangeDomain))
     bounds: list[expr.Expr] = [expr.Name(name, "parameter") for name in ranged]
     bounds += [expr.Arithmetic("+", bound, expr.Integer(1)) for bound in bounds]
     high = chosen(draw, [*bounds, expr.Integer(0), expr.Integer(3)])
     low = chosen(draw, (expr.Integer(0), expr.Integer(0), expr.Integer(-2)))
-    domain = chosen(draw, (*_DOMAINS, expr.RangeDomain(low, high), expr.RangeDomain(low, high)))
+    domain = chosen(draw, (*domains, expr.RangeDomain(low, high), expr.RangeDomain(low, high)))
     scope: declarations.Scope = chosen(draw, ("workflow", "environment"))
     return declarations.Variable(name, scope, domain, _initial(draw, domain))
 

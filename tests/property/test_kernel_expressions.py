@@ -23,7 +23,8 @@ TEXT = """# m
 | x.y      | 0..9              | 7       |
 | on       | bool              | true    |
 | off      | bool              | false   |
-| hue      | {red, green, blue} | green   |
+| hue      | {red, green, blue, a, go} | green |
+| room     | {a, b, work, blue} | a       |
 | tint     | {blue, green}     | green   |
 | size     | {big, small}      | small   |
 
@@ -57,6 +58,7 @@ NAMES = (
     "off",
     "hue",
     "tint",
+    "room",
     "size",
     "red",
     "green",
@@ -76,7 +78,7 @@ TOKENS = (*NAMES, "and", "or", "not", "in", "not in", "true", "false", "pending 
 NUMBERS, CONDITIONS, HUES = (
     ("n", "x.y", "k", "0", "1", "7"),
     ("on", "off", "up", "true", "false", "a", "b", "go"),
-    ("hue", "tint", "red", "green"),
+    ("hue", "tint", "room", "red", "green", "a", "go", "work"),
 )
 
 
@@ -91,7 +93,7 @@ def written(source, kind, depth):
         *([f"{inner('bool')} and {inner('bool')}", f"{inner('bool')} or {inner('bool')}", f"not {inner('bool')}",
            f"{inner('number')} {source.choice(['<', '<=', '==', '!=', '>', '>='])} {inner('number')}", f"{inner('bool')} == {inner('bool')}",
            f"{inner('number')} < {inner('number')} <= {inner('number')}", f"{inner('hue')} in {{{inner('hue')}, {inner('hue')}}}",
-           f"{inner('number')} not in {{{inner('number')}}}", f"{inner('hue')} != {inner('hue')}"] if kind == "bool" else []),
+           f"{inner('number')} not in {{{inner('number')}}}", f"{inner('hue')} != {inner('hue')}", f"{inner('hue')} == {inner('hue')} == {inner('hue')}"] if kind == "bool" else []),
     ]  # fmt: skip
     text = source.choice(bare)
     return f"({text})" if source.random() < 0.5 else text
@@ -139,11 +141,12 @@ def agree(source):
         "off": False,
         "hue": "green",
         "tint": "green",
+        "room": "a",
         "size": "small",
     }
     names = (
         claim.names
-        | {n: claim.names[v] if isinstance(v, str) else v for n, v in values.items()}
+        | {n: claim.names[f"={v}"] if isinstance(v, str) else v for n, v in values.items()}
         | dict.fromkeys(true, True)
     )
     said = claim.value(text, names, "claims", CONDITION)

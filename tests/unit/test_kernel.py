@@ -106,7 +106,7 @@ TYPES = {"x": NUMBER, "y": NUMBER, "p": CONDITION, "q": CONDITION, "c": frozense
 
 
 def code_of(text):
-    parser = Parser(text, TYPES)
+    parser = Parser(text, TYPES, ())
     return parser.whole(parser.expression)
 
 

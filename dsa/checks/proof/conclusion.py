@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import attrs
 
 from dsa.checks.evidence import Evidence, Explored, Inductive, Lemma, Ranked
-from dsa.checks.proof.refuted import SPOKEN
+from dsa.checks.proof.refuted import SPOKEN, Gap
 from dsa.checks.properties import PropertyVerdict
 from dsa.expr import Expr, Integer, Name, unparse
 from dsa.simplify import FALSE, Leaf, substituted
@@ -21,7 +21,7 @@ class Finding:
     """A verdict, what it rests on in words, and the evidence or the trace behind it.
 
     `how` says how it was proved, where it is broken, or why it is not known. PROVED has evidence, VIOLATED a trace (a shortest one at
-    the values it shows). `assumptions` are the promises and the fairness that a proof uses.
+    the values it shows), NOT INDUCTIVE a gap. `assumptions` are the promises and the fairness that a proof uses.
     """
 
     verdict: PropertyVerdict
@@ -29,6 +29,7 @@ class Finding:
     evidence: Evidence | None = None
     trace: Trace | None = None
     assumptions: tuple[str, ...] = ()
+    gap: Gap | None = None
 
 
 def unknown(why: str) -> Finding:

@@ -1,7 +1,7 @@
 """Proofs that failed: is there a run behind it, or only a start that no run reaches?
 
 Takes an observed system and the lemmas that were not enough. The smallest values at which induction fails are explored: a sight that is
-met there is a violation. Otherwise the start of the failing step is not reached, and what is out of reach about it is said.
+met there is a violation. Otherwise the start of the failing step is not reached, and what is out of reach about it is said, with what would rule it out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,9 +12,9 @@ from dsa.checks.observers import COUNT, NOW, OPEN, SEEN, WAITING, Observed, Sigh
 from dsa.checks.proof.induction import Lemmas, before, whole
 from dsa.checks.proof.logic import Logic
 from dsa.checks.proof.samples import Sample
-from dsa.expr import Expr, Value, show_value
+from dsa.expr import Compare, Expr, Integer, Name, Not, Symbol, Value, show_value, unparse
 from dsa.simplify import FALSE, any_of, negated
-from dsa.system import Command, System
+from dsa.system import Command, Location, System
 from dsa.trace import show_occurrence, show_values
 
 #: How observers' variables are called where people read.
@@ -74,25 +74,104 @@ def _leading(
             yield command.source, command, [*region.condition(index), unseen, before(command, sight.condition)]
 
 
-def explained(system: System, start: Start, sample: Sample, variables: Sequence[str]) -> str:
-    """Say what about a start is not reached at a sample's parameter values, and what comes nearest."""
-    where = system.locations[start.location].state
-    shown = {name: value for name, value in start.values.items() if name in variables}
-    found = (values for place, values in sample.configurations if place == start.location)
-    there = [dict(zip(variables, values, strict=True)) for values in found]
-    names = [parameter.name for parameter in system.machine.parameters]
-    at = show_values(zip(names, sample.parameters, strict=True))
-    step = "" if start.command is None else f" before {show_occurrence(start.command.occurrence)}"
+@attrs.frozen
+class Gap:
+    """Why a property is not shown, though nothing refutes it: a configuration that no run reaches, and a row that breaks it from there.
+
+    `values` are those of variables, and of what a property remembers by what it is called; `parameters` those at which it was explored. `hint` is what
+    the author may add.
+    """
+
+    state: str
+    outstanding: tuple[str, ...]
+    values: tuple[tuple[str, Value], ...]
+    parameters: tuple[tuple[str, Value], ...]
+    event: str
+    line: int
+    reached: str
+    hint: str
+
+    @property
+    def how(self) -> str:
+        """Say which row breaks the property, and from where."""
+        waits = f" with {' and '.join(self.outstanding)} outstanding" if self.outstanding else ""
+        here = f"{self.state}{waits}" + (f", {show_values(self.values)}" if self.values else "")
+        row = f"the row on line {self.line} ({self.event})" if self.line else f"a row for {self.event}"
+        return f"not shown, and not refuted: {row} breaks it from {here}"
+
+    @property
+    def why(self) -> str:
+        """Say why that is no refutation."""
+        given = f" at {show_values(self.parameters)}" if self.parameters else ""
+        return f"which satisfies it, but no run reaches that{given}: {self.reached}"
+
+
+def explained(system: System, start: Start, sample: Sample, variables: Sequence[str]) -> Gap:
+    """Return what about a start is not reached at a sample's parameter values, what comes nearest, and what would rule it out."""
+    machine, location, command = system.machine, system.locations[start.location], start.command
+    assert command is not None, "a step leads to what induction does not rule out"
+    shown = {name: start.values[name] for name in variables if name in start.values}
+    met = [
+        (system.locations[place], dict(zip(variables, values, strict=True))) for place, values in sample.configurations
+    ]
+    there = [values for where, values in met if where == location]
     odd = [name for name, value in shown.items() if there and all(reached[name] != value for reached in there)]
     said = {name: shown[name] for name in odd} or shown
-    begin = f"not inductive from {where} with {_spoken(said)}{step}" + (f", at {at}" if at else "")
     if not there:
-        return f"{begin}: {where} is not reached there"
-    if odd:
-        ranges = ", ".join(f"{_name(name)} is {_range([reached[name] for reached in there])}" for name in odd)
-        return f"{begin}: reached there, {ranges}"
-    nearest = min(there, key=lambda reached: _distance(shown, reached))
-    return f"{begin}: these values are not reached together; the nearest are {_spoken({n: nearest[n] for n in shown})}"
+        reached = f"{_place(location)} is never reached"
+    elif odd:
+        reached = f"in {_place(location)}, " + ", ".join(
+            f"{_name(n)} is {_range([each[n] for each in there])}" for n in odd
+        )
+    else:
+        nearest = min(there, key=lambda each: _distance(shown, each))
+        reached = f"these values are not reached together, the nearest are {_spoken({n: nearest[n] for n in shown})}"
+    row = machine.transitions[command.row]
+    return Gap(
+        location.state,
+        tuple(sorted(location.outstanding)),
+        tuple((_name(name), value) for name, value in (said if len(shown) > _MOST_LISTED else shown).items()),
+        tuple(zip((parameter.name for parameter in machine.parameters), sample.parameters, strict=True)),
+        show_occurrence(command.occurrence),
+        row.span.line if row.span else 0,
+        reached,
+        _hint(system, location, said if there else {}, met),
+    )
+
+
+def _place(location: Location) -> str:
+    waits = " with " + " and ".join(sorted(location.outstanding)) + " outstanding" if location.outstanding else ""
+    return f"{location.state}{waits}"
+
+
+_REMEMBER = "if it is true, let a variable remember what the property looks back to, and state as another property how the two go together"
+
+
+def _hint(
+    system: System, here: Location, odd: Mapping[str, Value], met: Sequence[tuple[Location, Mapping[str, Value]]]
+) -> str:
+    """Return what an author may add: a property that rules the configuration out, or a variable that remembers what the property does."""
+    own = {variable.name for variable in system.machine.variables}
+    named = {name: value for name, value in odd.items() if name in own}
+    alike = [
+        where for where, values in met if where.state == here.state and all(values[n] == v for n, v in named.items())
+    ]
+    if any(where.outstanding == here.outstanding for where in alike):
+        return _REMEMBER  # what a property can name does not tell the configuration from one that is reached
+    parts = [here.state, *(unparse(_equals(name, value)) for name, value in named.items())]
+    if alike:
+        parts += [
+            f"{'' if effect in here.outstanding else 'not '}pending {effect}" for effect in system.machine.answers
+        ]
+    example = f"never {' and '.join(parts)}"
+    return f"if it is true, state what rules this out as another property that every row keeps; from that should follow: {example}"
+
+
+def _equals(name: str, value: Value) -> Expr:
+    variable = Name(name, "variable")
+    if isinstance(value, bool):
+        return variable if value else Not(variable)
+    return Compare(variable, (("==", Symbol(value) if isinstance(value, str) else Integer(value)),))
 
 
 def _distance(one: Mapping[str, Value], other: Mapping[str, Value]) -> tuple[int, int]:

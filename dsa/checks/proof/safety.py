@@ -180,7 +180,8 @@ class Safety:
             return seen
         if not sample.complete:
             return unknown("induction fails, and at the values where it does there is too much to explore")
-        return Finding("NOT INDUCTIVE", explained(self._system, start, sample, self._sampler.variables))
+        gap = explained(self._system, start, sample, self._sampler.variables)
+        return Finding("NOT INDUCTIVE", gap.how, gap=gap)
 
     def _shown(self, lemmas: Lemmas) -> Finding | None:
         """Give the proof that no sight is true where the lemmas are, with those that it needs; None when it is none."""

@@ -132,6 +132,32 @@ def test_what_differs_is_found_at_its_nearest_place(change, way, event):
     assert show_occurrence(found.parting.occurrence) == event
 
 
+ORDERED = """# m
+
+## Transitions
+| source | event    | if | effects | target |
+| ------ | -------- | -- | ------- | ------ |
+| a      | after 1m |    |         | =      |
+| a      | after 2m |    | note    | =      |
+"""
+
+
+def test_what_a_timer_does_that_may_fire_only_later_is_compared():
+    """The longer timer waits for the shorter one at first; once that has started again, the same state lets the longer one fire."""
+    old, new = loads(ORDERED), loads(ORDERED.replace("note", "other"))
+    found = compare(Pair(old, new), Pair(old, new).start, Limits(1000))
+    assert found.verdict == "DIFFERENT"
+    assert show_occurrence(found.parting.occurrence) == "after 2m of a"
+    assert [show_occurrence(each) for each in found.parting.way] == ["after 1m of a"]
+
+
+def test_the_order_of_timers_alone_makes_no_difference():
+    """The shorter timer is never taken, so the longer one never comes: whose it is shows in nothing."""
+    text = ORDERED.replace("after 1m |    |", "after 1m | 1 > 2 |") + "| a      | go       |    | note    | =      |\n"
+    old, new = loads(text), loads(text.replace("a      | after 2m", "*      | after 2m"))
+    assert compare(Pair(old, new), Pair(old, new).start, Limits(1000)).verdict == "EQUAL"
+
+
 def test_a_row_that_stays_or_leaves_and_enters_its_state_differs_in_timers_alone():
     """One row of two timers: as a target the state is entered again, and both run from zero; `=` starts the one that fired (S11)."""
     twice = TEXT + "| busy.b  | after 2m  |                                |          |             | =       |\n"

@@ -19,6 +19,7 @@ from dsa.checks.engines import bdd, python, vectors
 from dsa.checks.explore import explore
 from dsa.declarations import Event, Guard, Transition, Variable
 from dsa.expr import And, Integer
+from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Taken, step
 
@@ -97,6 +98,25 @@ def test_armed_timers_fire_also_those_of_ancestors():
         3,
         3,
     )  # before and after the shorter one, which comes first (S11)
+
+
+REMINDER = """# reminder
+## Transitions
+| source | event | target |
+| - | - | - |
+| idle | submit | waiting |
+| waiting | after {short}, after {middle} | = |
+| waiting | after {long} | idle |
+| waiting | answer | idle |
+"""
+
+
+@pytest.mark.parametrize("durations", [("24h", "48h", "7d"), ("1m", "24h", "7d"), ("1ms", "2ms", "365d")])
+def test_how_long_timers_are_says_nothing_of_how_much_there_is_to_explore(durations):
+    """Only their order is looked at: a minute beside a week costs what a day does, and not ten thousand positions."""
+    short, middle, long = durations
+    found = explore(loads(REMINDER.format(short=short, middle=middle, long=long)))
+    assert (found.configurations, found.transitions) == (5, 13)
 
 
 def test_the_first_refusal_of_each_kind_is_kept():

@@ -6,10 +6,14 @@ import pytest
 from proving import HEAD, machine, one
 
 from dsa.checks.evidence import Explored, Fair, Inductive, Ranked
+from dsa.checks.proof.refuted import Start, explained
+from dsa.checks.proof.samples import Sample
 from dsa.checks.prove import prove
+from dsa.checks.report import check
 from dsa.edge.files import load
 from dsa.expr import Compare, Name, Symbol, walk
 from dsa.lang import loads
+from dsa.system import closed_system
 
 LOOP = """# m
 
@@ -74,9 +78,45 @@ def test_a_start_that_no_run_reaches_is_not_shown_as_a_bug() -> None:
     assert proof.verdict == "NOT INDUCTIVE"
     assert proof.trace is None
     assert proof.evidence is None
-    assert "x = 1" in proof.how
-    assert "at n = 3" in proof.how
-    assert "x is 0 or 2" in proof.how
+    assert proof.how == "not shown, and not refuted: the row on line 17 (go) breaks it from here, x = 1, y = 1"
+    assert proof.gap is not None
+    assert proof.gap.why == "which satisfies it, but no run reaches that at n = 3: in here, x is 0 or 2, y is 0 or 2"
+    assert proof.gap.hint.endswith("from that should follow: never here and x == 1 and y == 1")
+
+
+@pytest.mark.parametrize(
+    "claim", ["never x == 3", "never x == 5", "always x != 1 or y != 1", "on go: x == 3 unchanged"]
+)
+def test_the_hint_names_a_property_that_is_true_where_the_proof_fails(claim: str) -> None:
+    proof = one(HEAD, PARITY, claim)
+    assert proof.gap is not None
+    suggested = proof.gap.hint.rpartition("follow: ")[2]
+    (judged,) = check(machine(HEAD, PARITY, suggested).at(dict(proof.gap.parameters))).properties
+    assert judged.verdict == "HOLDS"
+
+
+def test_what_a_property_looks_back_to_is_no_name_that_another_could_use() -> None:
+    """Here only the open scope is out of reach, and no property can name it."""
+    gap = one(HEAD, PARITY, "at most 0 go between x == 1 and back").gap
+    assert gap is not None
+    assert dict(gap.values) == {"x": 0, "y": 0, "scope open": True, "count": 0}
+    assert "let a variable remember what the property looks back to" in gap.hint
+    assert "never" not in gap.hint
+
+
+def test_a_location_that_is_never_reached_is_told_by_what_is_outstanding() -> None:
+    head = HEAD.replace(
+        "## Variables", "## Events\n| event | from |\n| - | - |\n| go | outside |\n| seen | look |\n\n## Variables"
+    )
+    rows = PARITY.replace("here | back |", "here | seen |").replace("y += 2 | | =", "y += 2 | look | =")
+    system = closed_system(machine(head, rows))
+    place = next(n for n, here in enumerate(system.locations) if here.outstanding)
+    command = next(command for command in system.commands if command.source == place)
+    sample = Sample((3,), ((0, (0, 0)),), (), (None,), complete=True)
+    gap = explained(system, Start(place, {"x": 1, "y": 0}, command), sample, ["x", "y"])
+    assert gap.outstanding == ("look",)
+    assert gap.reached == "here with look outstanding is never reached"
+    assert gap.hint.endswith("never here and pending look")
 
 
 def test_a_violation_far_from_small_values_is_found_by_the_failing_step() -> None:

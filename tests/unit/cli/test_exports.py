@@ -54,6 +54,44 @@ def test_the_configuration_beside_a_tla_module_is_minded_like_the_module():
     assert dsa("export", "d.cfg", "--to", "promela", "-o", "d.tla").stdout == "wrote d.tla\n"
 
 
+SIGNED = """# signed
+## Variables
+| variable | domain | initial |
+| - | - | - |
+| ann | bool | false |
+| bob | bool | false |
+## States
+| state | kind |
+| - | - |
+| open | initial, end when ann and bob |
+## Transitions
+| source | event | if | update | target |
+| - | - | - | - | - |
+| open | ann_signs | not ann | ann = true | = |
+| open | bob_signs | not bob | bob = true | = |
+"""
+
+
+@pytest.mark.parametrize(
+    ("tool", "engine"), [("scxml", "SCXML"), ("xstate", "XState"), ("statechart", "python-statemachine")]
+)
+def test_an_end_is_marked_for_engines_and_what_they_do_there_is_said(tool, engine):
+    Path("signed.md").write_text(SIGNED, encoding="utf-8")
+    done = dsa("export", "signed.md", "--to", tool)
+    assert (
+        f"not said: open: end when ann and bob: {engine} is over in final states alone, so there it waits on"
+        in done.stderr
+    )
+    marks = {"scxml": "<!-- end when ann and bob -->", "xstate": "// end when ann and bob"}
+    assert marks.get(tool, "end when ann and bob") in done.stdout
+
+
+@pytest.mark.parametrize("tool", ["promela", "tla", "prism"])
+def test_a_model_in_which_runs_may_end_anywhere_needs_no_word_on_ends(tool):
+    Path("signed.md").write_text(SIGNED, encoding="utf-8")
+    assert "end when" not in dsa("export", "signed.md", "--to", tool).stderr
+
+
 BROKEN = (
     locate("dual_state")
     .read_text(encoding="utf-8")

@@ -276,7 +276,8 @@ def test_names_stand_for_one_thing_only(faults):
         ][0]
         == "DSA202"
     )
-    assert [code for code, _ in faults(("{red, green}", "{red, idle}"), ("colour = green", "colour = red"))] == [
+    assert faults(("{red, green}", "{red, idle, verdict, log}"), ("colour = green", "colour = red")) == []
+    assert [code for code, _ in faults(("{red, green}", "{red, retries}"), ("colour = green", "colour = red"))] == [
         "DSA202"
     ]
     assert [code for code, _ in faults(("{red, green}", "{red, g.passed}"), ("colour = green", "colour = red"))] == [

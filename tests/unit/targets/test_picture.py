@@ -10,10 +10,13 @@ from hypothesis import strategies as st
 import dsa.targets.picture as picture_module
 from dsa.declarations import Emit, Event, State, Transition
 from dsa.expr import And, Compare, Integer, Name, Not, Or, Verdict
+from dsa.lang import loads
 from dsa.machine import Machine
 from dsa.meaning import Taken, start, step
+from dsa.targets import dot, mermaid
 from dsa.targets.picture import (
     Frame,
+    end_lines,
     label_lines,
     label_text,
     may_wait,
@@ -147,3 +150,31 @@ def test_assigning_and_revoking_workflow_state_is_marked(review):
     assert marked == ["withdrawn", "checked"]
     plain = attrs.evolve(review, variables=tuple(attrs.evolve(v, scope="environment") for v in review.variables))
     assert not any(sets_workflow(plain, row) for row in plain.transitions)
+
+
+ENDING = """# m
+## Variables
+| variable | domain | initial |
+| - | - | - |
+| done | 0..3 | 0 |
+| signed | bool | false |
+## States
+| state | kind |
+| - | - |
+| ready | initial, end when done == 3 and signed or done < 0 and not signed |
+| other | |
+## Transitions
+| source | event | target |
+| - | - | - |
+| ready | go | other |
+"""
+
+
+def test_an_end_is_in_the_box_of_its_state():
+    machine = loads(ENDING)
+    ready, other = picture(machine).frame.inside
+    assert (ready.end, other.end) == ("end when done == 3 and signed or done < 0 and not signed", "")
+    assert end_lines(ready) == ("end when done == 3 and signed", "or done < 0 and not signed")
+    assert end_lines(other) == ()
+    assert "s_ready : end when done == 3 and signed or done < 0 and not signed\n" in mermaid(machine)
+    assert "<B>or done &lt; 0 and not signed</B>" in dot(machine)

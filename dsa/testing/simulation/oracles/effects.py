@@ -251,10 +251,13 @@ def _verdicts_of(results: list[ResultEntry]) -> dict[str, str]:
 
 @oracle("S11")
 def a_timer_rings_when_it_is_due(facts: Facts, event: EventEntry) -> str | None:
-    """Never earlier, also after a crash, and by true time while the process lives."""
+    """Never earlier, also after a crash, and by true time while the process lives; or when a longer one is due that waits for it."""
     if event.source is None:
         return None
-    due_s = facts.due_s.get((event.source, event.event))
+    rung = (event.source, event.event)
+    waiting = (longer for timer, longer in facts.configuration.precedence if timer == rung)
+    dues_s = [facts.due_s[timer] for timer in (rung, *waiting) if timer in facts.due_s]
+    due_s = min(dues_s, default=None)
     if due_s is None or facts.time.now_s >= due_s - _SLACK_S:
         return None
     return f"{event.event} of {event.source} rang {due_s - facts.time.now_s:g} s too early"

@@ -19,6 +19,7 @@ from facts_of_runs import (
     fed,
     result,
 )
+from simulations import written
 
 from dsa.meaning import Occurrence, start, step
 from dsa.runtime.budgets import BUDGET, Limit
@@ -243,3 +244,28 @@ def test_verdicts_may_come_with_an_answer():
     known = facts((*ASKED, type(answer)(MAKE.key, steps)), BUSY)
     assert effects.verdicts_are_what_guards_said.judge(known, fed("made", MAKE.key, verdicts={"g": "fatal"})) is None
     assert effects.verdicts_are_what_guards_said.judge(known, fed("made", MAKE.key, verdicts={"g": "passed"}))
+
+
+WAITING_LONGER = """# two_timers
+## Events
+| event | from |
+| - | - |
+| go | outside |
+## Transitions
+| source | event | target |
+| - | - | - |
+| here | after 5s | = |
+| here | after 9s | = |
+"""
+
+
+@pytest.mark.parametrize(("other_s", "is_broken"), [(3, False), (4, True)])
+def test_a_timer_rings_no_later_than_a_longer_one_that_waits_for_it(other_s, is_broken):
+    """After a crash the clock on the wall said 30 s for the shorter one: the longer one is due before, and may not come first."""
+    about = written(WAITING_LONGER)
+    found = facts((), about, due_s={("here", "after 5s"): 30.0, ("here", "after 9s"): float(other_s)})
+    rung = fed("after 5s", source="here", seq=1)
+    assert bool(effects.a_timer_rings_when_it_is_due.judge(later(found, 3), rung)) == is_broken
+    assert effects.a_timer_rings_when_it_is_due.judge(found, fed("after 9s", source="here", seq=1)) == (
+        None if not is_broken else "after 9s of here rang 1 s too early"
+    )
