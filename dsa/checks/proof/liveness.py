@@ -13,11 +13,11 @@ import attrs
 
 from dsa.checks.evidence import Fair, Ranked
 from dsa.checks.observers import NOW, WAITING, Observed
+from dsa.checks.owed import happens_with
 from dsa.checks.proof.induction import Lemmas, Needs, Region, Slicer, before, whole
 from dsa.checks.proof.ranking import Awaited, Counting, Rank, Ranking
 from dsa.checks.proof.samples import Sample, Sampler
 from dsa.checks.proof.session import Session
-from dsa.checks.properties import happens_with
 from dsa.claims import LeadsTo
 from dsa.declarations import OUTSIDE
 from dsa.expr import TRUE, Expr, Name
