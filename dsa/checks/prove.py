@@ -96,6 +96,8 @@ def _stuck(system: System) -> Iterator[Sight]:
                 yield Sight(place, stuck)
 
 
+_DEFINITION_4 = "workflow state is set by guards that passed (Definition 4)"
+_RESTS = "every run comes to rest when nothing comes from outside"
 NOTHING_TO_KEEP = "there is nothing to keep: no variable is workflow state"
 
 
@@ -160,22 +162,30 @@ class ProofReport:
         return all(proof.verdict == "PROVED" for proof in (*self.obligations, *self.properties) if proof.is_asked)
 
 
-def prove(machine: Machine, *, time_limit_s: float | None = None, clock: Clock | None = None) -> ProofReport:
+def prove(
+    machine: Machine,
+    *,
+    time_limit_s: float | None = None,
+    clock: Clock | None = None,
+    progress: Callable[[str], None] = lambda _claim: None,
+) -> ProofReport:
     """Prove what a machine owes and claims, for all values of its parameters.
 
-    `time_limit_s` holds for everything together and needs a `clock` that gives seconds; ValueError without one. Raises NoSolverError
+    `progress` is told each claim in its words, before it is proved. `time_limit_s` holds for everything together and needs a `clock` that gives seconds; ValueError without one. Raises NoSolverError
     when z3 is not installed.
     """
     if time_limit_s is not None and clock is None:
         raise ValueError("a time limit needs a clock")
-    return _Proving(machine, time_limit_s, clock).run()
+    return _Proving(machine, time_limit_s, clock, progress).run()
 
 
 class _Proving:
     """One call of `prove`."""
 
-    def __init__(self, machine: Machine, time_limit_s: float | None, clock: Clock | None) -> None:
-        self._machine, self._clock = machine, clock
+    def __init__(
+        self, machine: Machine, time_limit_s: float | None, clock: Clock | None, progress: Callable[[str], None]
+    ) -> None:
+        self._machine, self._clock, self._progress = machine, clock, progress
         self._ends_s = None if time_limit_s is None or clock is None else clock() + time_limit_s
         self._session = Session(machine, self._expired)
         self._open: tuple[Proof, ...] = ()
@@ -187,17 +197,20 @@ class _Proving:
         """Prove the obligations, then the properties; these mean nothing while some of the obligations are open."""
         began_s = self._clock() if self._clock else 0.0
         session = self._session
-        owed = [self._timed(self._obligation, obligation) for obligation in obligations(session.system)]
-        owed.append(self._timed(self._definition4, self._machine))
+        owed = [
+            self._timed(self._obligation, obligation, obligation.text) for obligation in obligations(session.system)
+        ]
+        owed.append(self._timed(self._definition4, self._machine, _DEFINITION_4))
         self._open = tuple(proof for proof in owed if proof.verdict != "PROVED" and proof.name in _MEANT)
-        claims = tuple(self._timed(self._property, claim) for claim in self._machine.properties)
-        resting = None if self._open or session.system.left_out else self._timed(self._rest, session)
+        claims = tuple(self._timed(self._property, claim, text_of(claim)) for claim in self._machine.properties)
+        resting = None if self._open or session.system.left_out else self._timed(self._rest, session, _RESTS)
         is_shown = resting is not None and resting.verdict == "PROVED"
         rest, restless = (resting, None) if is_shown else (None, resting)
         seconds = self._clock() - began_s if self._clock else None
         return ProofReport(self._machine, session.system, tuple(owed), claims, rest, restless, seconds)
 
-    def _timed(self, proving: Callable[[Claimed], Proof], claimed: Claimed) -> Proof:
+    def _timed(self, proving: Callable[[Claimed], Proof], claimed: Claimed, text: str) -> Proof:
+        self._progress(text)
         began_s = self._clock() if self._clock else 0.0
         proof = proving(claimed)
         return attrs.evolve(proof, milliseconds=(self._clock() - began_s) * 1000) if self._clock else proof
@@ -220,16 +233,15 @@ class _Proving:
 
     def _definition4(self, machine: Machine) -> Proof:
         broken = [found for found in definition4(machine) if found.severity == "error"]
-        text = "workflow state is set by guards that passed (Definition 4)"
         keeps = any(variable.scope == "workflow" for variable in machine.variables)
-        draft = Proof("definition4", text, 0, "PROVED", "row by row" if keeps else NOTHING_TO_KEEP)
+        draft = Proof("definition4", _DEFINITION_4, 0, "PROVED", "row by row" if keeps else NOTHING_TO_KEEP)
         if not broken:
             return attrs.evolve(draft, evidence=Inductive())
         first = broken[0]
         return attrs.evolve(draft, verdict="VIOLATED", how=f"line {first.span.line}: {first.message}")
 
     def _rest(self, session: Session) -> Proof:
-        draft = Proof("rest", "every run comes to rest when nothing comes from outside", 0, "UNKNOWN", _MAY_GO_ON)
+        draft = Proof("rest", _RESTS, 0, "UNKNOWN", _MAY_GO_ON)
         evidence = comes_to_rest(session)
         if evidence is None:
             return attrs.evolve(draft, how=_TIME_IS_UP) if self._expired() else draft

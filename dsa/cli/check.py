@@ -16,7 +16,7 @@ from dsa.checks.report import Report, check
 from dsa.cli.faults import UNREADABLE, JsonCommand, json_option, tell_json
 from dsa.cli.outputs import require_file, require_folder
 from dsa.cli.parameters import SECONDS, max_states_option, param_option, parse_parameters
-from dsa.cli.progress import meter
+from dsa.cli.progress import Working
 from dsa.cli.terminal import say
 from dsa.cli.told import tell
 from dsa.edge.files import locate, read_document
@@ -164,21 +164,18 @@ def _save(found: _Checked, folder: Path | None, certificate: str | None, *, itf:
 
 
 def _checked(file: str, options: _Options) -> _Checked:
-    progress = meter()
     try:
-        reading = read_document(file)
-        if reading.machine is None:
-            return _Checked(file, reading, None)
-        report = check(
-            reading.machine, parameters=options.values, strict=options.strict, max_states=options.max_states,
-            time_limit_s=options.time_limit_s, clock=time.perf_counter, progress=progress, engine=automatic(_compile),
-            traces=options.traces,
-        )  # fmt: skip
+        with Working("comparing rows") as progress:
+            reading = read_document(file)
+            if reading.machine is None:
+                return _Checked(file, reading, None)
+            report = check(
+                reading.machine, parameters=options.values, strict=options.strict, max_states=options.max_states,
+                time_limit_s=options.time_limit_s, clock=time.perf_counter, progress=progress, engine=automatic(_compile),
+                traces=options.traces,
+            )  # fmt: skip
     except (DocumentError, ParameterError) as fault:
         return _Checked(file, Reading(None, ()), None, fault)
-    finally:
-        if progress:
-            progress.clear()
     return _Checked(file, reading, report, None, _unbound(file, reading.machine, options.module))
 
 

@@ -22,7 +22,7 @@ from dsa.cli.comparing import Compared, Diff, Flight, Runs, compared, judged
 from dsa.cli.faults import JsonCommand, json_option, tell_json
 from dsa.cli.fitting import MAX_STATES
 from dsa.cli.parameters import SECONDS, max_states_option, param_option, parse_parameters
-from dsa.cli.progress import meter
+from dsa.cli.progress import Working
 from dsa.cli.replay import difference_as_json, difference_lines
 from dsa.cli.spent import plural
 from dsa.cli.terminal import Painted, say
@@ -79,19 +79,14 @@ def _found(
     files: tuple[str, str], root: str | None, parameters: tuple[str, ...], max_states: int, time_limit_s: float | None
 ) -> Diff:
     machines = load(files[0]), load(files[1])
-    values, progress = parse_parameters(parameters), meter()
-    limits = Limits(max_states, _expired(time_limit_s))
-    if progress:
-        limits = attrs.evolve(limits, progress=progress)
-    try:
+    values = parse_parameters(parameters)
+    with Working("comparing rows") as progress:
+        limits = Limits(max_states, _expired(time_limit_s), progress)
         found = compared(files, machines, values, limits)
         folder = Path(root or DEFAULT_RUNS)
         if root is None and not (folder / LEDGER).is_file():
             return found
         return attrs.evolve(found, runs=judged(folder, machines, limits))
-    finally:
-        if progress:
-            progress.clear()
 
 
 def _expired(time_limit_s: float | None) -> Callable[[], bool]:

@@ -14,7 +14,7 @@ from dsa.checks.mutate import Judged, Strength, mutate, prover
 from dsa.checks.places import line_of
 from dsa.cli.faults import UNREADABLE, Ended, JsonCommand, json_option, tell_json
 from dsa.cli.parameters import max_states_option, param_option, parse_parameters
-from dsa.cli.progress import show_line
+from dsa.cli.progress import Working
 from dsa.cli.terminal import say
 from dsa.edge.files import load
 
@@ -40,24 +40,19 @@ def command(
     """
     values = parse_parameters(parameters) or None
     machine = load(file)
-    prove = prover(machine) if find_spec("z3") else None  # decides about parameters that are not explored
     try:
-        strength = mutate(machine, parameters=values, max_states=max_states, prove=prove, progress=_progress)
+        with Working("comparing rows") as progress:
+            prove = prover(machine) if find_spec("z3") else None  # decides about parameters that are not explored
+            count = lambda done, every: progress.tell(f"{done} of {every} mutants")  # noqa: E731
+            strength = mutate(machine, parameters=values, max_states=max_states, prove=prove, progress=count)
     except ValueError as fault:
         raise Ended(f"{file}: {fault}; fix that first (dsa check {file})", UNREADABLE) from None
-    finally:
-        _progress(0, 0)
     if json_wanted:
         tell_json(_as_json(file, strength))
     else:
         for line in _shown(file, strength):
             say(line)
     sys.exit(int(at_least is not None and (strength.score or 0) < at_least))
-
-
-def _progress(done: int, every: int) -> None:
-    """Show how far it is."""
-    show_line(f"{done} of {every} mutants" if every else "")
 
 
 def _shown(file: str, strength: Strength) -> Iterator[str]:

@@ -21,6 +21,7 @@ from dsa.checks.odds.target import Needed, curve, varied
 from dsa.cli.faults import JsonCommand, json_option, tell_json
 from dsa.cli.kept import opened
 from dsa.cli.parameters import param_option, parse_parameters
+from dsa.cli.progress import Working
 from dsa.cli.run_json import story_lines
 from dsa.cli.terminal import say
 from dsa.edge.files import load
@@ -97,9 +98,10 @@ def command(file: str, *, target: float | None, json_wanted: bool, **given: Any)
     UNKNOWN, 2 usage.
     """
     try:
-        answer = _answered(load(file), target, given)
-        picture = given["picture"]
-        drawn = picture is None or _plot(answer, picture, given["vary"])
+        with Working("reckoning odds"):
+            answer = _answered(load(file), target, given)
+            picture = given["picture"]
+            drawn = picture is None or _plot(answer, picture, given["vary"])
     except OddsError as fault:
         raise click.UsageError(str(fault)) from fault
     if picture:

@@ -15,6 +15,7 @@ from dsa.cli.certificates import write_certificate
 from dsa.cli.faults import JsonCommand, json_option, tell_json
 from dsa.cli.outputs import require_file
 from dsa.cli.parameters import SECONDS
+from dsa.cli.progress import Working
 from dsa.cli.terminal import say
 from dsa.edge.files import read_document
 from dsa.errors import MachineError
@@ -40,11 +41,13 @@ def command(file: str, *, json_wanted: bool, time_limit: float | None, certifica
     reading = read_document(file)
     if reading.machine is None:
         raise MachineError(reading.diagnostics)
-    report = prove(reading.machine, time_limit_s=time_limit, clock=time.perf_counter)
+    with Working("comparing rows") as progress:
+        report = prove(reading.machine, time_limit_s=time_limit, clock=time.perf_counter, progress=progress.tell)
     if not json_wanted:
         _show(file, report)
     if certificate is not None:
-        write_certificate(certificate, reading.machine, lambda certifier: certify_proofs(certifier, report))
+        with Working("writing the certificate"):
+            write_certificate(certificate, reading.machine, lambda certifier: certify_proofs(certifier, report))
     if json_wanted:  # the last thing: what fails before prints an object of its own
         tell_json(_as_json(file, report))
     sys.exit(0 if report.proved else 1)

@@ -15,6 +15,7 @@ from dsa.checks.certify_steps import require_same_steps
 from dsa.claims import show
 from dsa.cli.certificates import canonical
 from dsa.cli.faults import Ended, JsonCommand, json_option, tell_json
+from dsa.cli.progress import Working
 from dsa.cli.spent import plural
 from dsa.cli.terminal import say
 from dsa.edge.files import load, read_text
@@ -60,7 +61,12 @@ def command(certificate: str, file: str | None, *, allow_missing: bool, json_wan
             digest = hashlib.sha256(expected.encode()).hexdigest()
             _refuse(certificate, f"it is about another machine than {file}, whose behaviour has the digest {digest}")
         compare, wanted = partial(require_same_steps, machine), _owed(machine)
-    found = [_judged(number, claim, content["machine"], compare) for number, claim in enumerate(content["claims"], 1)]
+    claims = content["claims"]
+    with Working("judging claims") as progress:
+        found = []
+        for number, claim in enumerate(claims, 1):
+            progress.tell(f"judging claim {number} of {len(claims)}")
+            found.append(_judged(number, claim, content["machine"], compare))
     missing = [Judged(NOT_CLAIMED, what, said) for what, said in wanted.items() if what not in {j.what for j in found}]
     _tell(certificate, file, content, [*found, *missing], json_wanted=json_wanted)
     refused = sum(each.verdict == REFUSED for each in found)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from dsa.checks.engines import choose, vectors
 from dsa.cli.main import program
-from dsa.cli.progress import Meter
+from dsa.cli.progress import Working
 from dsa.edge.files import locate
 from dsa.errors import CODES
 
@@ -161,17 +162,35 @@ def test_sarif_has_a_result_with_a_region_for_everything_found():
 
 
 def test_progress_is_shown_after_a_second_and_taken_away(capsys, monkeypatch):
-    clock = iter([0.0, 0.5, 1.1, 1.2, 2.0, 2.1])
-    monkeypatch.setattr("dsa.cli.progress.time.monotonic", lambda: next(clock))
-    shown = Meter()
-    shown(1_000, 3)
-    assert capsys.readouterr().err == ""
-    shown(2_200, 5)
-    shown(2_300, 5)
-    assert "2,200 configurations, 5 steps deep, 2,000 states/s" in capsys.readouterr().err
-    shown(10, 0)  # a new search
-    shown.clear()
+    now_s = [0.0]
+    monkeypatch.setattr("dsa.cli.progress.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with Working("comparing rows") as working:
+        now_s[0] = 1.1
+        working(2_200, 5)
+        _until("2,200 configurations, 5 steps deep, 2,000 states/s, 1 s", capsys)
+        working.tell("no deadlock")
+        _until("no deadlock, 1 s", capsys)
     assert capsys.readouterr().err.endswith("\x1b[K")
+
+
+def _until(text, capsys):
+    """Wait until a line is shown."""
+    shown = ""
+    while text not in shown:
+        time.sleep(0.01)
+        shown += capsys.readouterr().err
+
+
+def test_nothing_is_shown_of_what_is_soon_done_or_where_there_is_no_terminal(capsys, monkeypatch):
+    monkeypatch.setattr("dsa.cli.progress._QUIET_S", 0.02)
+    with Working("comparing rows"):
+        time.sleep(0.1)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("dsa.cli.progress._QUIET_S", 60)
+    with Working("comparing rows"):
+        pass
+    assert capsys.readouterr().err == ""
 
 
 OFF_BY_ONE = DUAL_STATE.replace("g.failed and retries < rmax", "g.failed and retries <= rmax")
