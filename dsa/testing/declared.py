@@ -180,6 +180,7 @@ def _effect(draw: st.DrawFn, name: str) -> declarations.Effect:
         chosen(draw, ("", "retry", "ask", "fail")),
         chosen(draw, (None, 250, 30_000, 90_000, 86_400_000)),
         chosen(draw, (None, 0, 3)),
+        chosen(draw, ("", "stop")),
     )
 
 

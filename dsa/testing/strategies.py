@@ -138,9 +138,7 @@ def machines(draw: st.DrawFn, *, claims: bool = True) -> Machine:
     """Draw a machine; with `claims` it has properties, scenarios, cases, prompts and constraints too."""
     skeleton = draw(skeletons())
     rows = tuple(drawn_row(draw, skeleton) for _ in range(draw(st.integers(1, 12))))
-    machine = attrs.evolve(skeleton.machine, transitions=rows)
-    if one_in(draw, 3):
-        machine = _with_end(draw, machine, skeleton)
+    machine = with_end(draw, attrs.evolve(skeleton.machine, transitions=rows), skeleton)
     if not claims:
         return machine
     return attrs.evolve(
@@ -153,8 +151,10 @@ def machines(draw: st.DrawFn, *, claims: bool = True) -> Machine:
     )
 
 
-def _with_end(draw: st.DrawFn, machine: Machine, skeleton: Skeleton) -> Machine:
-    """Let a run be finished in one of the leaves that are not final."""
+def with_end(draw: st.DrawFn, machine: Machine, skeleton: Skeleton) -> Machine:
+    """Let a run be finished in one of the leaves that are not final, of one machine in three."""
+    if not one_in(draw, 3):
+        return machine
     leaf = chosen(draw, [leaf for leaf in machine.leaves if leaf not in machine.final_states])
     end = condition(draw, skeleton.vocabulary)
     states = (attrs.evolve(state, end=end) if state.name == leaf else state for state in machine.states)

@@ -1,17 +1,32 @@
 """Properties of random machines are judged as the page says they are meant, and traces show what they claim."""
 
+from collections import Counter
+
 import attrs
 import naive
 import pytest
-from hypothesis import event, given, reject, settings
+from hypothesis import HealthCheck, Phase, event, given, reject, settings
 from hypothesis import strategies as st
 
 from dsa.checks import concrete
 from dsa.checks.engines.found import Limits
 from dsa.checks.monitors import is_monitor, monitor
 from dsa.checks.properties import Judgement, Questions, judge
-from dsa.claims import Expected, Form, LeadsTo, Possible, Probability, Property
-from dsa.expr import TRUE
+from dsa.claims import (
+    Always,
+    AtMost,
+    EverywherePossible,
+    Expected,
+    Form,
+    LeadsTo,
+    Never,
+    OnlyAfter,
+    Possible,
+    Probability,
+    Property,
+    Unchanged,
+)
+from dsa.expr import TRUE, EnumDomain, guards_read
 from dsa.machine import Machine
 from dsa.meaning import Occurrence
 from dsa.system import closed_system
@@ -29,7 +44,8 @@ def claimed_machines(draw: st.DrawFn, least: int = 6) -> Machine:
     skeleton = draw(skeletons())
     rows = tuple(strategies.drawn_row(draw, skeleton) for _ in range(draw(st.integers(1, 12))))
     claims = tuple(strategies.claim(draw, skeleton) for _ in range(least))
-    return attrs.evolve(skeleton.machine, transitions=rows, properties=claims)
+    machine = strategies.with_end(draw, attrs.evolve(skeleton.machine, transitions=rows), skeleton)
+    return attrs.evolve(machine, properties=claims)
 
 
 @MANY
@@ -79,7 +95,7 @@ def restless_machines(draw: st.DrawFn) -> Machine:
     skeleton = draw(skeletons())
     rows = tuple(strategies.drawn_row(draw, skeleton) for _ in range(draw(st.integers(6, 20))))
     rows = tuple(attrs.evolve(row, condition=TRUE) if one_in(draw, 2) else row for row in rows)
-    machine = attrs.evolve(skeleton.machine, transitions=rows)
+    machine = strategies.with_end(draw, attrs.evolve(skeleton.machine, transitions=rows), skeleton)
     moments = skeleton.moments()
 
     def claim() -> Property:
@@ -147,3 +163,50 @@ def test_monitors_say_what_the_forms_mean_on_one_run(machine: Machine, data: st.
 @given(restless_machines())
 def test_leads_to_on_many_more(machine: Machine) -> None:
     compare(machine)
+
+
+COMPARED = (Always, Never, Possible, EverywherePossible, OnlyAfter, AtMost, Unchanged, LeadsTo)
+
+
+def features(machine: Machine) -> dict[str, bool]:
+    """Say what a machine has of the language that a verdict may turn on."""
+    rows, forms = machine.transitions, [claim.form for claim in machine.properties]
+    timers = {row.event for row in rows if row.is_timer}
+    values = {value for v in machine.variables if isinstance(v.domain, EnumDomain) for value in v.domain.values}
+    promised = [form for form in forms if isinstance(form, LeadsTo)]
+    return {
+        **{form.__name__: any(isinstance(each, form) for each in forms) for form in COMPARED},
+        "timers": bool(timers),
+        "timers of two lengths": len(timers) > 1,
+        "an end": bool(machine.ends),
+        "else": any(row.is_else for row in rows),
+        "verdicts": any(guards_read(row.condition) for row in rows),
+        "workflow state": any(variable.scope == "workflow" for variable in machine.variables),
+        "states in states": bool(machine.parents),
+        "rows for failures": any(machine.is_failure(row.event) for row in rows),
+        "failures ignored": any(row.is_ignoring for row in rows),
+        "on failure: stop": any(effect.on_failure for effect in machine.effects),
+        "literals with other names": bool(values & {*machine.leaves, *machine.event_named, *machine.effect_named}),
+        "strong fairness": any(form.fair and not form.is_weak for form in promised),
+        "weak fairness": any(form.is_weak for form in promised),
+        "even if it fails": any(form.doubted("fails") for form in promised),
+        "even if it never answers": any(form.doubted("never answers") for form in promised),
+    }
+
+
+@pytest.mark.full
+def test_two_thousand_machines_have_each_feature_often() -> None:
+    met = Counter[str]()
+
+    @settings(max_examples=2_000, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @given(st.one_of(claimed_machines(8), restless_machines()))
+    def search(machine: Machine) -> None:
+        compare(machine)
+        met.update(features(machine))
+        met["machines"] += 1
+
+    search()
+    seldom = {name: count for name, count in met.items() if count < 200}
+    assert met["machines"] >= 1_900, met
+    assert not seldom, met
+    print(dict(met.most_common()))
