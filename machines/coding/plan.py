@@ -19,7 +19,7 @@ _ABSTRACT = frozenset({
     "identify", "learn", "plan", "research", "review", "select", "think", "understand",
 })  # fmt: skip
 _CONCRETE = re.compile(
-    r"\b(?:list_dir|read_file|write_files?|edit|search|run_cmd|git_\w+)\b|[\w-]+\.[A-Za-z]{1,5}\b|[\w.-]+/[\w.-]+"
+    r"\b(?:list_dir|read_file|write_files?|edit|search|run_cmd|git_\w+)\b|(?<![\w-])[\w-]++\.[A-Za-z]{1,5}\b|(?<![\w.-])[\w.-]++/[\w.-]"
     r"|\b(?:python|pytest|ruff|mypy|pip|make|npm|cargo|git)\b"
 )
 
@@ -56,7 +56,7 @@ def tasks_from(said: object) -> tuple[Task, ...]:
 
 def _json_in(text: str) -> Any:  # noqa: ANN401  (JSON)
     """Find the JSON in a text: all of it, in a fence, or from its first bracket on."""
-    fenced = re.findall(r"```(?:\w+)?\s*\n(.*?)```", text, re.DOTALL)
+    fenced = re.findall(r"```\w*+[^\S\n]*+\n(.*?)```", text, re.DOTALL)
     starts = [found.start() for found in re.finditer(r"[\[{]", text)][:20]
     for part in (text, *fenced, *(text[start:] for start in starts)):
         try:
