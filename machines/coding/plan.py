@@ -19,7 +19,7 @@ _ABSTRACT = frozenset({
     "identify", "learn", "plan", "research", "review", "select", "think", "understand",
 })  # fmt: skip
 _CONCRETE = re.compile(
-    r"\b(?:list_dir|read_file|write_files?|edit|search|run_cmd|git_\w+)\b|(?<![\w-])[\w-]++\.[A-Za-z]{1,5}\b|(?<![\w.-])[\w.-]++/[\w.-]"
+    r"\b(?:list_dir|read_file|write_files?|edit|search|run_cmd|git_\w+)\b|[\w-]+\.[A-Za-z]{1,5}\b|[\w.-]+/[\w.-]+"
     r"|\b(?:python|pytest|ruff|mypy|pip|make|npm|cargo|git)\b"
 )
 
