@@ -88,6 +88,10 @@ def read_machine(text: str, path: str = "<text>") -> Reading:
     """Read a machine document."""
     if (refused := _too_large(text, path) or _too_wide(document := read(text, path))) is not None:
         return refused
+    return _machine_in(document)
+
+
+def _machine_in(document: Document) -> Reading:
     findings = Findings()
     parts = sort_sections(document, findings)
     name = _title(parts.document, findings)
