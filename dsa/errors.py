@@ -30,6 +30,7 @@ CODES: dict[str, str] = {
     "DSA111": "Sections exclude each other, or stand where they mean nothing.",
     "DSA112": "A prompt has an unknown part or placeholder, or a part without its one fence.",
     "DSA113": "A line that names another document cannot be followed.",
+    "DSA114": "The document, or a table in it, is larger than is read.",
     "DSA201": "A name is not declared.",
     "DSA202": "A name is declared twice, or stands for two things.",
     "DSA203": "A name is reserved or not well formed.",

@@ -86,7 +86,8 @@ def read_data(written: str, option: str = "--data") -> Any:  # noqa: ANN401  (JS
         canonical_value(read)  # what is nested too deep is refused here, before anybody looks for secrets in it
     except (ValueError, RecursionError) as fault:
         if written.lstrip().startswith(("{", "[", '"')):
-            raise click.UsageError(f"{option} begins as JSON and is not valid: {fault}") from fault
+            why = "it is nested too deeply" if isinstance(fault, RecursionError) else fault
+            raise click.UsageError(f"{option} begins as JSON and is not valid: {why}") from fault
         return written
     return read
 

@@ -4,16 +4,18 @@ Takes what a user wrote for FILE, gives text and machines. The only place where 
 """
 
 import os
+from contextlib import suppress
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 
 from dsa.errors import Diagnostic, DocumentError, MachineError
-from dsa.lang import Reading, machine_of, read_machine, read_spec
+from dsa.lang import MOST_CHARACTERS, Reading, machine_of, read_machine, read_spec
 from dsa.machine import Machine
 from dsa.words import closest
 
 _MOST_LOOKED_AT = 1000
+_BYTES_OF_A_CHARACTER = 4  # at most, in UTF-8
 
 
 def shipped() -> dict[str, Path]:
@@ -79,7 +81,7 @@ def read_bytes(path: Path | str) -> bytes:
 def read_document(name: str) -> Reading:
     """Read a machine or a spec, with everything found in it. Raises DocumentError when there is nothing to read."""
     path = locate(name)
-    text = read_text(path)
+    text = _text_of_a_document(path)
     shown = name if _is_file(Path(name)) else _shortened(path)
     found = machine_of(text, shown)
     if found is None:
@@ -87,7 +89,7 @@ def read_document(name: str) -> Reading:
     reference, span = found
     try:
         base = locate(reference, path.parent)
-        described = read_text(base)
+        described = _text_of_a_document(base)
     except DocumentError:
         message = f"'{reference}' is no document that can be read"
         hint = f"write a path from this document's folder, or a shipped machine; {closest(reference, _machines())}"
@@ -97,6 +99,17 @@ def read_document(name: str) -> Reading:
         return Reading(None, (Diagnostic("DSA113", "error", message, span, "name the machine that it names"),))
     reading = read_machine(described, _shortened(base))
     return reading if reading.machine is None else read_spec(text, reading.machine, shown)
+
+
+def _text_of_a_document(path: Path) -> str:
+    """Read a document, unless it is so large that it cannot be one: then it is not read at all. Raises DocumentError."""
+    with suppress(OSError):  # reading it says so as well
+        size = path.stat().st_size
+        if size > _BYTES_OF_A_CHARACTER * MOST_CHARACTERS:
+            raise DocumentError(
+                str(path), f"has {size:,} bytes, and documents of {MOST_CHARACTERS:,} characters are read"
+            )
+    return read_text(path)
 
 
 def _machines() -> list[str]:

@@ -10,7 +10,8 @@ from dsa.declarations import OUTSIDE
 from dsa.edge.binding import Bindings
 from dsa.errors import OccurrenceError
 from dsa.meaning import Occurrence, require_known
-from dsa.runtime.policies import Answering, canonical_json
+from dsa.runtime.json_text import text_of
+from dsa.runtime.policies import LONGEST_DATA, Answering, canonical_json
 from dsa.runtime.run import Run
 from dsa.runtime.standing import asked_of_people
 
@@ -29,14 +30,15 @@ class FromOutside:
         """Give an event as it is recorded. One that answers an effect may come from a person where the effect's policy has left it to one.
 
         OccurrenceError for one that does not come from outside, or whose data is not what it has to be; TypeError or ValueError for data that
-        is not JSON.
+        is not JSON, or is nested too deep.
         """
-        canonical_json({"data": given.data})
+        _require_short(given.event, canonical_json({"data": given.data}))
         require_known(run.machine, given)
         if given.source is not None or not (_is_outside(run, given) or _was_asked(run, given, at)):
             outside = ", ".join(event.name for event in run.machine.events if event.origin == OUTSIDE)
             raise OccurrenceError(f"'{given.event}' does not come from outside; what does: {outside or 'nothing'}")
         data = self._secrets.value(self._data(given))
+        _require_short(given.event, text_of(data))  # markers may be longer than the secrets were
         return Occurrence(given.event, given.verdicts, given.source, data)
 
     def _data(self, given: Occurrence) -> object:
@@ -47,6 +49,13 @@ class FromOutside:
             return read(given.data)
         except ValueError as fault:
             raise OccurrenceError(f"'{given.event}' cannot be taken: {fault}") from fault
+
+
+def _require_short(event: str, written: str) -> None:
+    if len(written) > LONGEST_DATA:
+        raise OccurrenceError(
+            f"'{event}' has data of {len(written):,} characters of JSON, and {LONGEST_DATA:,} are allowed: store it in a file and send the file's path"
+        )
 
 
 def _is_outside(run: Run, given: Occurrence) -> bool:

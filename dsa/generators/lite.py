@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import attrs
 
 from dsa.edge.http.retries import MAYBE_CHARGED, Retries
+from dsa.edge.http.streaming import MOST_ANSWER_BYTES
 from dsa.errors import GenerationError, ModelUnavailable
 from dsa.generators.lite_errors import Asked
 from dsa.generators.model_calls import require_bounds, seed_for, waited_for
@@ -103,6 +104,7 @@ def _cost(litellm: Any, built: Any, model: str) -> float | None:  # noqa: ANN401
 
 
 _API_BASE_VARIABLES = ("OPENAI_API_BASE", "OPENAI_BASE_URL")
+_AROUND_BYTES = 250  # of an event, beside what it says
 _Show = Callable[[str], object]
 _Request = dict[str, Any]
 _T = TypeVar("_T")
@@ -223,6 +225,12 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
         try:
             async for chunk in stream:
                 tries.show(text_of(chunk))
+                tries.size += _size_of(chunk)
+                if tries.size > MOST_ANSWER_BYTES:
+                    told = (
+                        f"its answer has more than {MOST_ANSWER_BYTES:,} bytes, and was cut off there; set max_tokens."
+                    )
+                    raise GenerationError(f"{self._model} does not end: {told}", "bad_answer")
         finally:
             await stream.aclose()
         return read_stream(_litellm(), stream, tries.text, self._model)
@@ -310,6 +318,7 @@ class _Tries:
     on_text: _Show | None
     failed: list[str] = attrs.field(factory=list)
     raised: Exception | None = None
+    size: int = 0  # of the answer as it was sent, about, in bytes
     _texts: list[str] = attrs.field(factory=list)
 
     @property
@@ -339,6 +348,14 @@ class _Tries:
 
 def _text_of(chunk: Any) -> str:  # noqa: ANN401  # litellm's own type
     return (chunk.choices[0].delta.content if chunk.choices else None) or ""
+
+
+def _size_of(chunk: Any) -> int:  # noqa: ANN401  # litellm's own type
+    """Return about how many bytes a chunk was sent in: what it says, and what stands around that."""
+    said = chunk.choices[0].delta if chunk.choices else None
+    texts = (getattr(said, "content", None), getattr(said, "reasoning_content", None))
+    calls = (call.function.arguments for call in getattr(said, "tool_calls", None) or ())
+    return _AROUND_BYTES + sum(len(text) for text in (*texts, *calls) if isinstance(text, str))
 
 
 def _budget(model: str, most: int | None, count: Callable[[str], int] | None) -> TokenBudget | None:

@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from dsa.errors import MachineError
-from dsa.lang.build import Reading, machine_of, read_machine, read_spec
+from dsa.lang.build import MOST_CHARACTERS, Reading, machine_of, read_machine, read_spec
 from dsa.machine import Machine
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _HOME = {"digest": "dump", "dumps": "dump", "expanded": "expand", "formatted": "format", "scenario_text": "dump"}
 
 __all__ = [
-    "Reading", "digest", "dumps", "expanded", "formatted", "loads", "machine_of", "read_machine", "read_spec",
+    "MOST_CHARACTERS", "Reading", "digest", "dumps", "expanded", "formatted", "loads", "machine_of", "read_machine", "read_spec",
     "scenario_text",
 ]  # fmt: skip
 

@@ -23,6 +23,10 @@ from dsa.lang.typed import Resolver
 from dsa.machine import Machine
 from dsa.words import closest
 
+#: The longest document that is read, in characters, and the widest table: sixty thousand states and forty thousand rows are read in some ten seconds, in 460 MB.
+MOST_CHARACTERS, MOST_COLUMNS = 2_000_000, 200
+_FIRST_LINE = 200  # characters of the first line that are shown
+
 MACHINE_LINE, GOAL_LINE = "Machine:", "Goal:"
 _WITH_TRANSITIONS = ("variables", "events", "states", "transitions")
 _HEADING_WORDS = ("cases: NAME", "prompt: NAME", "scenario: NAME")
@@ -59,10 +63,37 @@ class Parts:
         return None
 
 
+def _too_large(text: str, path: str) -> Reading | None:
+    """Return the one thing to say of a document that is too long: it would take minutes, and gigabytes."""
+    if len(text) <= MOST_CHARACTERS:
+        return None
+    message = f"the document has {len(text):,} characters, and {MOST_CHARACTERS:,} are read"
+    line = text[:_FIRST_LINE].partition("\n")[0]
+    hint = "name what repeats with families (`x[f]`), and keep data out of the document"
+    return Reading(None, (Diagnostic("DSA114", "error", message, Span(path, 1, 1, len(line) + 1, line), hint),))
+
+
+def _too_wide(document: Document) -> Reading | None:
+    """Return the one thing to say of a table with more columns than any section knows."""
+    for table in (table for section in document.sections for table in section.tables):
+        if len(table.header.cells) > MOST_COLUMNS:
+            first = table.header.cells[MOST_COLUMNS]
+            message = f"this table has {len(table.header.cells):,} columns, and {MOST_COLUMNS:,} are read"
+            hint = "no section has so many; write rows"
+            return Reading(None, (Diagnostic("DSA114", "error", message, first.span(), hint),))
+    return None
+
+
 def read_machine(text: str, path: str = "<text>") -> Reading:
     """Read a machine document."""
+    if (refused := _too_large(text, path) or _too_wide(document := read(text, path))) is not None:
+        return refused
+    return _machine_in(document)
+
+
+def _machine_in(document: Document) -> Reading:
     findings = Findings()
-    parts = sort_sections(read(text, path), findings)
+    parts = sort_sections(document, findings)
     name = _title(parts.document, findings)
     if (reference := parts.line(MACHINE_LINE)) is not None:
         hint = "a spec adds properties and scenarios to the machine it names; read it from its file"
@@ -402,7 +433,9 @@ _ALLOWED = frozenset({"properties", "scenario"})
 
 def machine_of(text: str, path: str = "<text>") -> tuple[str, Span] | None:
     """Give what a spec's line `Machine: PATH` names, and where, or None when the text is no spec."""
-    if MACHINE_LINE not in text:  # most documents are machines, which need not be read twice
+    if (
+        MACHINE_LINE not in text or len(text) > MOST_CHARACTERS
+    ):  # most documents are machines, which need not be read twice
         return None
     line = sort_sections(read(text, path), Findings()).line(MACHINE_LINE)
     return None if line is None else (line.plain.strip(), line.span())
@@ -410,8 +443,10 @@ def machine_of(text: str, path: str = "<text>") -> tuple[str, Span] | None:
 
 def read_spec(text: str, machine: Machine, path: str = "<text>") -> Reading:
     """Read a spec of a machine: the machine with the spec's properties and scenarios added to its own."""
+    if (refused := _too_large(text, path) or _too_wide(document := read(text, path))) is not None:
+        return refused
     findings = Findings()
-    parts = sort_sections(read(text, path), findings)
+    parts = sort_sections(document, findings)
     for section in parts.sections:
         if section.kind in SECTIONS - _ALLOWED:
             message = f"a spec has no section {section.kind}; it belongs into the machine"

@@ -17,7 +17,7 @@ from dsa.references import Reference
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.ledger import ArtifactEntry, CallEntry, CallResultEntry, Ledger, VerdictEntry
-from dsa.runtime.one_call import Fault, Request, require_awaitable, steps_in
+from dsa.runtime.one_call import Fault, Request, bounded, require_awaitable, steps_in
 from dsa.runtime.policies import Action, Decorator, Policy, Step, Surroundings, action_call_step, error_step
 from dsa.runtime.recorded import Record, ReplayMismatchError, Said, numbered, result_for, told
 from dsa.runtime.redacting import action_without, step_without
@@ -122,11 +122,8 @@ class Calls:
             raise
         finally:
             scope.closed = True  # what it left under way is not recorded any more
-        return self.given(steps, scope.path) if with_ids else self.without_secrets(steps)
-
-    def given(self, steps: Iterable[Step], path: str) -> list[Step]:
-        """Give what a call gave as its caller sees it: numbered, and without secrets."""
-        return self.without_secrets(numbered(steps, path))
+        said = bounded(action.policy, self.without_secrets(steps))
+        return numbered(said, scope.path) if with_ids else said
 
     def without_secrets(self, steps: Iterable[Step]) -> list[Step]:
         """Give steps without secrets."""
@@ -254,7 +251,7 @@ class _Scope:
         async def perform(caller: _Scope | None) -> list[Step]:
             refusal = self._refusal(action)
             if refusal is not None:
-                return self._calls.given([refusal], request.path)
+                return numbered(self._calls.without_secrets([refusal]), request.path)
             registered = self._calls.registry[action.policy]
             policy = registered.policy
             for decorate in reversed(decorators):

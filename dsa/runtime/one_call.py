@@ -8,7 +8,9 @@ from typing import Any
 
 import attrs
 
-from dsa.runtime.policies import Action, Step
+from dsa.runtime.policies import LONGEST_DATA, Action, Step, error_step
+
+TOO_LARGE = "TOO_LARGE"
 
 
 class NoStepsError(TypeError):
@@ -58,6 +60,15 @@ def steps_in(policy: str, given: object) -> list[Step]:
             inside = f"{_kind(given)} with {_kind(item)} in it"
             raise NoStepsError(f"the policy {policy} gave {inside}, not a list of Steps")
     return list(given)
+
+
+def bounded(policy: str, steps: list[Step]) -> list[Step]:
+    """Return steps, or the error step that takes the place of more than an entry of a ledger has room for."""
+    size = sum(len(step.payload_text) for step in steps)
+    if size <= LONGEST_DATA:
+        return steps
+    told = f"the policy {policy} gave {size:,} characters of JSON, and {LONGEST_DATA:,} are allowed: it has to store them in a file or an artifact"
+    return [error_step(policy, TOO_LARGE, told)]
 
 
 def _kind(given: object) -> str:

@@ -77,6 +77,8 @@ def canonical_value(value: object) -> str:
     return sorted_text_of(value)
 
 
+#: The longest data of an event, and the longest that the steps of a policy may be together, in characters of JSON: half of what an entry of a ledger may have.
+LONGEST_DATA = 8 * 2**20
 #: How deep a payload may be nested.
 _DEEPEST = 200
 

@@ -14,11 +14,11 @@ import attrs
 from dsa.errors import BindingError
 from dsa.runtime.ledger import Handling
 from dsa.runtime.policies import Action, Policy, Step, error_step
+from dsa.runtime.schemas import PayloadSchema
 from dsa.words import closest
 
 INVALID_PAYLOAD = "INVALID_PAYLOAD"
 
-_LONGEST_WHY = 300  # it quotes what a model wrote
 _ANY_OBJECT: dict[str, Any] = {"type": "object"}
 _IN_DOUBT = ("retry", "ask", "fail")
 #: What OpenAI's format, and those modelled on it, take as the name of a function.
@@ -39,20 +39,14 @@ class Registered:
     schema: Mapping[str, Any]
     actions: frozenset[str]
     in_doubt: Handling
-    _validator: Any = attrs.field(default=None, repr=False, eq=False)
+    _judge: PayloadSchema | None = attrs.field(default=None, repr=False, eq=False)
 
     def fault(self, payload: Mapping[str, Any]) -> Step | None:
         """Give an error step that says where a payload breaks the schema, and why; None when it does not."""
-        if self._validator is None:  # any object is a payload
-            return None
-        from jsonschema.exceptions import best_match
-
-        found = best_match(self._validator.iter_errors(payload))
+        found = None if self._judge is None else self._judge.fault(payload)  # without a schema any object is a payload
         if found is None:
             return None
-        why = found.message if len(found.message) <= _LONGEST_WHY else f"{found.message[:_LONGEST_WHY]}.."
-        about = {"where": found.json_path}
-        return error_step(self.name, INVALID_PAYLOAD, f"at {found.json_path}: {why}", about=about)
+        return error_step(self.name, INVALID_PAYLOAD, f"at {found.where}: {found.why}", about={"where": found.where})
 
     def tool(self) -> dict[str, Any]:
         """Describe the policy in OpenAI's function format. ValueError for a name that the format does not take."""
@@ -85,12 +79,13 @@ class Registry:
         Without a description its docstring's first line is taken, without a schema any object is a payload. `actions` are
         policies that it may call whoever calls it. `in_doubt` is what a resumed run does about a call of it that was under way: `retry`
         makes it again, `ask` does nothing before somebody has said what became of it, `fail` takes it as failed. BindingError for a name
-        taken, for what is no policy, for another word, and for what is no JSON Schema (2020-12) that stands alone.
+        taken, for what is no policy, for another word, and for what is no JSON Schema (2020-12) that stands alone, with patterns as RE2 has them.
+        A payload that cannot be judged within `dsa.runtime.schemas.MOST_WORK` breaks its schema.
         """
         if in_doubt not in _IN_DOUBT:
             raise BindingError(f"in_doubt of '{name}' is '{in_doubt}'; it is one of {', '.join(_IN_DOUBT)}")
         accepted = _ANY_OBJECT if schema is None else dict(schema)
-        validator = None if schema is None else _validator(name, accepted)
+        judge = None if schema is None else _judge(name, accepted)
 
         def add(policy: _Given) -> _Given:
             if name in self._policies:
@@ -98,7 +93,7 @@ class Registry:
             if not callable(policy) or isinstance(policy, type):
                 raise BindingError(f"the policy '{name}' is {policy!r}, not an async function (action, context)")
             told = description or (inspect.getdoc(policy) or "").partition("\n")[0]
-            self._policies[name] = Registered(name, policy, told, accepted, frozenset(actions), in_doubt, validator)
+            self._policies[name] = Registered(name, policy, told, accepted, frozenset(actions), in_doubt, judge)
             return policy
 
         return add
@@ -134,33 +129,8 @@ class Registry:
         return [self[name].tool() for name in sorted(names)]
 
 
-def _validator(name: str, schema: Mapping[str, Any]) -> Any:  # noqa: ANN401  (jsonschema's, which is loaded where it is needed: it takes a while)
-    """Give what checks payloads; it looks nothing up on the network."""
-    from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import SchemaError
-    from referencing.exceptions import Unresolvable
-    from referencing.jsonschema import DRAFT202012, EMPTY_REGISTRY
-
+def _judge(name: str, schema: Mapping[str, Any]) -> PayloadSchema:
     try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as error:
-        raise BindingError(f"the schema of '{name}' is no JSON Schema: at {error.json_path}: {error.message}") from None
-    alone = EMPTY_REGISTRY.with_resource("", DRAFT202012.create_resource(schema)).resolver()
-    for reference in _references(schema):
-        try:
-            alone.lookup(reference)
-        except Unresolvable:
-            raise BindingError(f"the schema of '{name}' refers to '{reference}', which is not in it") from None
-    return Draft202012Validator(schema, registry=EMPTY_REGISTRY)
-
-
-def _references(schema: object) -> Iterator[str]:
-    if isinstance(schema, Mapping):
-        for keyword, inner in schema.items():
-            if keyword in {"$ref", "$dynamicRef"} and isinstance(inner, str):
-                yield inner
-            else:
-                yield from _references(inner)
-    elif isinstance(schema, list | tuple):
-        for inner in schema:
-            yield from _references(inner)
+        return PayloadSchema(schema)
+    except ValueError as error:
+        raise BindingError(f"the schema of '{name}' {error}") from None

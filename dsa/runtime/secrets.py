@@ -7,7 +7,8 @@ says; it knows no ledger. A text in which nothing is found is given back as it i
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain
+from html import escape
+from itertools import chain, product
 from json import dumps
 from typing import Any, Protocol
 from urllib.parse import quote, quote_plus
@@ -20,9 +21,18 @@ _ODD_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]")
 _MARK = "[secret "
 _BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
 _SHORTEST_BASE64 = 10
+_KNOWN_TO_HTML = "&<>\"'"
+#: What may stand between two characters of base64 that is written in lines, also within JSON.
+_BREAKS = r"(?:[\r\n]+[ \t]*|(?:\\+[rn])+[ \t]*)?"
+#: What numbers of characters in JSON begin with; a backslash alone is in every other text.
+_ESCAPE = "\\u00"
 _SHORTEST_LINE = 20
 #: Characters from the commonest to the rarest in ledgers and in English; what is missing here is rarest of all.
 _COMMON = " et\"aidsnrco-:l,2f10uhm\n.gp6b_35`'|k9yvw874/{}x()TEN*q[]#=\\Aj;S^W><ORPDI$!LCMGV+BU~FHKYX@%&zJ?Q"
+#: From which place on a character is rare enough to be asked for once more, in place of another one that nothing else is asked for by.
+_RARE = 60
+#: How many characters before and behind the rarest one are looked at, before all of a text is looked through.
+_AROUND = 6
 _RANKS = {character: rank for rank, character in enumerate(_COMMON)}
 
 
@@ -88,29 +98,30 @@ SHAPES = (
 
 @attrs.frozen
 class _Needle:
-    """One form of a secret's value. `is_base64`: what stands around it in the same alphabet belongs to it."""
+    """One form of a secret's value; with a `pattern`, a part of one, whose places the pattern tells, and what stands around it in base64 belongs to it."""
 
     text: str
     name: str
-    is_base64: bool = False
+    pattern: str | None = None
 
 
 class Secrets:
-    """Values by name, each looked for in all its forms, and shapes. Nothing of it shows a value.
+    r"""Values by name, each looked for in all its forms, and shapes. Nothing of it shows a value.
 
-    A value's forms are the value itself, as JSON writes it (once and twice), as Python and as URLs write it, and in base64, whatever
-    stands around it there; of a block of several lines (a private key) also its lines.
+    A value's forms are the value itself, as JSON writes it (once and twice, with `\u0026` for what HTML knows), as Python, HTML and URLs (once and twice) write it, and in
+    base64, whatever stands around it there, wherever its lines end; of a block of several lines (a private key) also its lines.
     """
 
-    __slots__ = ("_by_rarest", "_free", "_needles", "_shapes", "_shortest", "names")
+    __slots__ = ("_by_rarest", "_escaped", "_free", "_needles", "_shapes", "_shortest", "names")
 
     def __init__(self, values: Mapping[str, str] | None = None, shapes: Iterable[Shape] = SHAPES) -> None:
         self._needles = _sorted_needles(values or {})
         self._shapes = tuple(shapes)
         self._free = tuple(shape.pattern for shape in self._shapes if not shape.anchors)
         anchors = [anchor for shape in self._shapes for anchor in shape.anchors]
-        wanted = [*(needle.text for needle in self._needles), *anchors]
-        self._by_rarest = _by_rarest(wanted)
+        wanted = [*anchors, *(needle.text for needle in self._needles)]
+        self._by_rarest = _by_rarest(text for text in wanted if _ESCAPE not in text)
+        self._escaped = _any_of(text for text in wanted if _ESCAPE in text)  # of a value that has something to escape
         lengths = [*(len(needle.text) for needle in self._needles), *(shape.shortest for shape in self._shapes)]
         self._shortest = min(lengths, default=0)
         #: What is looked for, by name.
@@ -130,6 +141,8 @@ class Secrets:
         for rarest, search in self._by_rarest:
             if rarest in text and search(text):
                 return True
+        if self._escaped is not None and _ESCAPE in text and self._escaped(text):
+            return True
         return bool(self._free) and any(next(pattern.spans(text), None) for pattern in self._free)
 
     def text(self, text: str) -> str:
@@ -174,24 +187,45 @@ class Secrets:
         """Give where secrets stand, from and to, with their names; they may overlap."""
         for needle in self._needles:
             start = text.find(needle.text)
+            if needle.pattern is not None:
+                matches = re.finditer(needle.pattern, text) if start >= 0 else ()
+                yield from ((*_widened(text, *match.span()), needle.name) for match in matches)
+                continue
             while start >= 0:
-                span = start, start + len(needle.text)
-                yield (*(_widened(text, *span) if needle.is_base64 else span), needle.name)
+                yield start, start + len(needle.text), needle.name
                 start = text.find(needle.text, start + 1)
         for shape in self._shapes:
             yield from ((start, stop, shape.name) for start, stop in shape.pattern.spans(text))
 
 
 def _by_rarest(wanted: Iterable[str]) -> tuple[tuple[str, Callable[[str], object]], ...]:
-    """Sort texts under the rarest character of each; give with the character what finds any of its texts."""
+    """Sort texts under the rarest character of each; give with the character what finds the middle of any of its texts."""
     found: dict[str, list[str]] = {}
     for text in dict.fromkeys(wanted):
-        rarest = max(text, key=lambda character: _RANKS.get(character, len(_RANKS)))
-        around = text.index(rarest) + 1
-        found.setdefault(rarest, []).append(f"(?<={re.escape(text[:around])}){re.escape(text[around:])}")
-    return tuple(
-        (rarest, re.compile(f"{re.escape(rarest)}(?:{'|'.join(texts)})").search) for rarest, texts in found.items()
-    )
+        rarest = max(text, key=lambda character: (character in found and _rank(character) >= _RARE, _rank(character)))
+        found.setdefault(rarest, []).append(text)
+    return tuple((rarest, re.compile(_around(rarest, texts)).search) for rarest, texts in found.items())
+
+
+def _around(rarest: str, texts: Iterable[str]) -> str:
+    """Return a regular expression for what stands around the rarest character in any of the texts: it begins with what is beside it, which is mostly wrong, and at once."""
+    places = ((text, text.index(rarest)) for text in texts)
+    cut = {(text[max(0, place - _AROUND) : place], text[place + 1 : place + 1 + _AROUND]) for text, place in places}
+    before, after = {one[-1:] for one, _ in cut}, {other[:1] for _, other in cut}
+    beside = "" if "" in before else f"(?<=[{re.escape(''.join(sorted(before)))}]{re.escape(rarest)})"
+    beside += "" if "" in after else f"(?=[{re.escape(''.join(sorted(after)))}])"
+    every = (f"{re.escape(other)}(?<={re.escape(one + rarest + other)})" for one, other in sorted(cut))
+    return f"{re.escape(rarest)}{beside}(?:{'|'.join(every)})"
+
+
+def _rank(character: str) -> int:
+    return _RANKS.get(character, len(_RANKS))
+
+
+def _any_of(wanted: Iterable[str]) -> Callable[[str], object] | None:
+    """Return what finds any of some texts; None where there are none."""
+    texts = [re.escape(text) for text in dict.fromkeys(wanted)]
+    return re.compile("|".join(texts)).search if texts else None
 
 
 def _merged(spans: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
@@ -225,12 +259,20 @@ def _widened(text: str, start: int, stop: int) -> tuple[int, int]:
 
 def _sorted_needles(values: Mapping[str, str]) -> tuple[_Needle, ...]:
     """Give the forms of all values, each text once."""
-    found: dict[str, _Needle] = {}
+    found: dict[tuple[str, str | None], _Needle] = {}
+
+    def add(text: str, name: str, pattern: str | None = None) -> None:
+        found.setdefault((text, pattern), _Needle(text, name, pattern))
+
     for name, value in values.items():
-        for text in chain(_plain(value), _lines(value)):
-            found.setdefault(text, _Needle(text, name))
-        for text in _base64(value):
-            found.setdefault(text, _Needle(text, name, is_base64=True))
+        for text in chain(_plain(value), _in_html(value), _lines(value)):
+            add(text, name)
+        for text in _base64(_bytes(value)):
+            whole, middle = _BREAKS.join(map(re.escape, text)), len(text) // 2
+            add(text[:middle], name, whole)  # a line break, wherever it is, leaves one of the halves whole
+            add(text[middle:], name, whole)
+        for text in _base64_again(value):
+            add(text, name, re.escape(text))
     return tuple(found.values())
 
 
@@ -239,10 +281,33 @@ def _plain(value: str) -> Iterator[str]:
     once = dumps(value)[1:-1]
     yield from (value, once, dumps(value, ensure_ascii=False)[1:-1], dumps(once)[1:-1], once.replace("/", "\\/"))
     yield from (repr(value)[1:-1], value.replace("\n", "\r\n"))
-    as_bytes = value.encode("utf-8", "surrogatepass")
+    as_bytes = _bytes(value)
     urls = (quote(as_bytes, safe=""), quote(as_bytes), quote_plus(as_bytes))
     yield from urls
     yield from (re.sub("%[0-9A-F]{2}", lambda match: match[0].lower(), url) for url in urls)
+    yield from (quote(url, safe="") for url in urls)
+
+
+def _in_html(value: str) -> Iterator[str]:
+    """Give a value as HTML writes it, by names and by numbers, and as JSON does that goes into HTML: what HTML knows, or all, by numbers."""
+    named = escape(value, quote=False)
+    yield from (
+        named,
+        escape(value),
+        named.replace('"', "&quot;").replace("'", "&#39;"),
+        named.replace('"', "&#34;").replace("'", "&#39;"),
+    )
+    for written in ("&#{};", "&#x{:x};", "&#x{:X};"):
+        yield from (_by_numbers(value, written, _KNOWN_TO_HTML), _by_numbers(value, written))
+    once = dumps(value)[1:-1]
+    for written, known in product(("\\u{:04x}", "\\u{:04X}"), ("<>&", "<>&'+`")):
+        text = _by_numbers(once, written, known)
+        yield from (text, text.replace("\\", "\\\\"))
+
+
+def _by_numbers(value: str, written: str, which: str = "") -> str:
+    """Give a value with some of its characters, or all, written as their numbers."""
+    return "".join(written.format(ord(each)) if each in which or not which else each for each in value)
 
 
 def _lines(value: str) -> Iterator[str]:
@@ -252,11 +317,23 @@ def _lines(value: str) -> Iterator[str]:
         yield from (line for line in lines if len(line) >= _SHORTEST_LINE and not line.startswith("-----"))
 
 
-def _base64(value: str) -> Iterator[str]:
-    """Give what is always there when a text with this value is written in base64, wherever in it the value begins."""
-    as_bytes = value.encode("utf-8", "surrogatepass")
+def _base64(data: bytes) -> Iterator[str]:
+    """Give what is always there when a text with these bytes is written in base64, wherever in it they begin."""
     for before in range(3):
-        coded = b64encode(b"\0" * before + as_bytes).decode("ascii")
-        settled = coded[(before * 8 + 5) // 6 : (before + len(as_bytes)) * 8 // 6]
+        coded = b64encode(b"\0" * before + data).decode("ascii")
+        settled = coded[(before * 8 + 5) // 6 : (before + len(data)) * 8 // 6]
         if len(settled) >= _SHORTEST_BASE64:
-            yield from (settled, settled.translate({ord("+"): "-", ord("/"): "_"}))
+            yield settled
+
+
+def _base64_again(value: str) -> Iterator[str]:
+    """Give what is always there when base64 of a value is written for URLs, or is of UTF-16, or is in base64 or in a URL once more."""
+    once = list(_base64(_bytes(value)))
+    yield from (text.translate({ord("+"): "-", ord("/"): "_"}) for text in once)
+    yield from (quote(text, safe="") for text in once)
+    yield from chain(*(_base64(text.encode()) for text in once))
+    yield from chain(*(_base64(value.encode(code, "surrogatepass")) for code in ("utf-16-le", "utf-16-be")))
+
+
+def _bytes(value: str) -> bytes:
+    return value.encode("utf-8", "surrogatepass")

@@ -93,7 +93,8 @@ PYTHON = Tool(
 )  # fmt: skip
 TOOLS = {tool.name: tool for tool in (SQL, PYTHON)}
 
-_FENCE = re.compile(r"(?:^|\n) {0,3}```[ \t]*[\w+.-]*[ \t]*\n(?P<body>.*?)\n? {0,3}```[ \t]*(?:\n|$)", re.DOTALL)
+_FENCE = re.compile(r"(?:^|\n) {0,3}```[ \t]*+[\w+.-]*+[ \t]*+\n")
+_FENCE_END = re.compile(r"\n? {0,3}```[ \t]*+(?:\n|$)")
 
 
 @attrs.frozen
@@ -171,11 +172,20 @@ def _text_in(tool: Tool, given: Mapping[str, Any], rescues: list[str]) -> str:
     if not isinstance(text, str):
         return ""
     text = _from_json_in(tool, text.replace("\r\n", "\n").replace("\x00", ""), rescues)
-    fences = list(_FENCE.finditer(text))
+    fences = _fences(text)
     if len(fences) == 1:
         rescues.append("fence")
-        text = fences[0]["body"]
+        text = fences[0]
     return _laid_out(tool, text, rescues)
+
+
+def _fences(text: str) -> list[str]:
+    """Give the bodies of all fences that are closed."""
+    found, at = [], 0
+    while (begun := _FENCE.search(text, at)) and (end := _FENCE_END.search(text, begun.end())):
+        found.append(text[begun.end() : end.start()])
+        at = end.end()
+    return found
 
 
 def _from_json_in(tool: Tool, text: str, rescues: list[str]) -> str:

@@ -235,8 +235,9 @@ async def run_python(action: Action, context: PolicyContext) -> list[Step]:
     of = known["digest"][:12] if known else "-"
     made = []
     for file in ran.files:
-        digest = await in_thread(partial(chat.files.keep, file.content))
-        made.append(Made(file.name, file.kind, digest, len(file.content), f"python:{file.name}:{of}"))
+        content = for_spreadsheets(file.content) if file.kind in {"csv", "tsv"} else file.content
+        digest = await in_thread(partial(chat.files.keep, content))
+        made.append(Made(file.name, file.kind, digest, len(content), f"python:{file.name}:{of}"))
     told = {"output": ran.output, "value": ran.value, "files": [file.name for file in ran.files]}
     result = {name: value for name, value in told.items() if value}
     confined = {"rung": ran.rung, "features": sorted(ran.features)}

@@ -56,7 +56,7 @@ def tasks_from(said: object) -> tuple[Task, ...]:
 
 def _json_in(text: str) -> Any:  # noqa: ANN401  (JSON)
     """Find the JSON in a text: all of it, in a fence, or from its first bracket on."""
-    fenced = re.findall(r"```(?:\w+)?\s*\n(.*?)```", text, re.DOTALL)
+    fenced = re.findall(r"```\w*+[^\S\n]*+\n(.*?)```", text, re.DOTALL)
     starts = [found.start() for found in re.finditer(r"[\[{]", text)][:20]
     for part in (text, *fenced, *(text[start:] for start in starts)):
         try:

@@ -226,3 +226,27 @@ def test_resume_goes_on_without_deduplication_where_it_was_begun_so(chat, tmp_pa
     assert chat(*begun).returncode == 0
     again = chat("last", command="resume", said="And now?\n")
     assert ("skipped, done already" in again.stdout, again.stdout.count("Two rows.")) == (False, 1), again.stdout
+
+
+def test_tables_that_are_exported_hold_no_formula(chat, tmp_path):
+    code = (
+        r"open('made.csv', 'w').write('a,b\n=1+1,-5\nx;@y,+3\n'); open('made.tsv', 'w').write('a\tb\n\t=1+1\n-5\tx\n')"
+    )
+    calls = (
+        ("run_sql", {"query": "SELECT '=1+1' AS \"@a\", -5 AS b UNION ALL SELECT 'x;@y', 3 ORDER BY b"}),
+        ("run_python", {"code": code}),
+    )
+    answers = [
+        f"```\n{json.dumps({'tool_calls': [{'name': name, 'arguments': given}]})}\n```\n" for name, given in calls
+    ]
+    (tmp_path / "made.md").write_text("\n".join([*answers, "```\nDone.\n```\n"]))
+    done = chat("numbers.csv", "--model", "scripted:made.md", said="Make tables.\n/export out\n/end\n")
+    assert done.returncode == 0, done.stderr
+    made = {
+        path.suffix + path.name[:4]: path.read_text() for path in (tmp_path / "out").iterdir() if path.suffix != ".md"
+    }
+    assert sorted(made.values()) == [
+        "'@a,b\n'=1+1,-5\nx;'@y,3\n",
+        "a\tb\n\t'=1+1\n-5\tx\n",
+        "a,b\n'=1+1,-5\nx;'@y,+3\n",
+    ]

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import httpx
 
 
+#: What an answer may be at most as it is sent, in bytes: some 200,000 tokens, each in an event of its own of about 300 bytes.
+MOST_ANSWER_BYTES = 64 * 1024 * 1024
 _MOST_ERROR_BYTES = 64 * 1024
 _GOOD = 200
 _HEADERS = {"accept": "text/event-stream, application/x-ndjson, application/json", "user-agent": "dual-state-agents"}
@@ -47,7 +49,7 @@ class Limits:
     retries: int = 0
     pause_s: float = 0.5
     longest_pause_s: float = 30.0
-    most_bytes: int | None = None
+    most_bytes: int = MOST_ANSWER_BYTES
 
 
 class Server:
@@ -154,7 +156,7 @@ class Server:
 
     def _check_size(self, size_bytes: int) -> None:
         most = self._limits.most_bytes
-        if most is not None and size_bytes > most:
+        if size_bytes > most:
             told = f"{{model}} does not end: its answer has more than {most:,} bytes, and was cut off there; set max_tokens."
             raise self.asked.error("bad_answer", told)
 

@@ -18,11 +18,15 @@ MOST_PREVIEW = 20_000  # characters of JSON
 MOST_CSV_BYTES = 8_000_000
 _CELLS = (1_000, 300, 100, 30)  # characters of a preview's cell, tried in turn
 _SAFE_WHOLE = 2**53  # larger ones are no number to most readers of JSON
-_FORMULA = re.compile(r"[=+\-@\t\r]")
-_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?%?$")
+_BEGIN = "=+\\-@\uff1d\uff0b\uff0d\uff20"  # also as Chinese and Japanese keyboards have them, which some versions of Excel take for the same
+_FORMULA = re.compile(rf"[{_BEGIN}\r\n]")
+_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?%?\Z")
+#: A formula behind what separates cells in other countries, and is no number up to the next such place.
+_FORMULA_BEHIND = re.compile(rf'([;\t]"?)(?=[{_BEGIN}])(?![+-]?\d+([.,]\d+)?([eE][+-]?\d+)?%?"?(?:[;\t]|\r?\Z))')
+_SEPARATOR = re.compile(r"[;\t]")
 _MUST_QUOTE = re.compile(r'[",\r\n]|^\s|\s$|^$')
 _CELL = re.compile(r'"(?:[^"]|"")*"|[^,\n"]+')
-_MAYBE_FORMULA = re.compile(rb'(?:^|[,\n])"?[=+\-@\t\r]')
+_MAYBE_FORMULA = re.compile(rf'(?:^|[,;\t\n])"?[{_BEGIN}\t\r\n]')
 _NESTED = re.compile(r"(STRUCT|MAP|UNION|VARIANT)\b|.*\]$", re.DOTALL)
 Json = Any  # as json reads and writes it
 Cell = Any  # as DuckDB gives it
@@ -152,16 +156,25 @@ def _field(cell: Cell, kind: str) -> str:
 
 
 def for_spreadsheets(csv: bytes) -> bytes:
-    """Give such a CSV without formulas: a text that a spreadsheet would run gets an apostrophe before it; numbers stay as they are.
+    """Give a CSV without formulas: a text that a spreadsheet would run gets an apostrophe before it; numbers stay as they are.
 
-    That is a text which begins with = + - @, tab or CR, and is no number. Whoever reads the CSV back sees the apostrophe too.
+    That is a text which begins with = + - @ or the end of a line, and is no number, also behind semicolons and tabs: where commas are in numbers, spreadsheets
+    separate cells there, and some leave out tabs at the beginning. Whoever reads the CSV back sees the apostrophe too. What is no UTF-8 stays as it is.
     """
-    return _CELL.sub(_without_formula, csv.decode()).encode() if _MAYBE_FORMULA.search(csv) else csv
+    try:
+        text = csv.decode()
+    except UnicodeDecodeError:
+        return csv
+    if not _MAYBE_FORMULA.search(text):
+        return csv
+    return _CELL.sub(_without_formula, text).encode()
 
 
 def _without_formula(cell: re.Match[str]) -> str:
     quote, text = ('"', cell[0][1:]) if cell[0].startswith('"') else ("", cell[0])
-    return f"{quote}'{text}" if _FORMULA.match(text) and not _NUMBER.match(text.removesuffix(quote)) else cell[0]
+    first = _SEPARATOR.split(text.removesuffix(quote).removesuffix("\r"), maxsplit=1)[0]
+    begins = first and _FORMULA.match(text) and not _NUMBER.match(first)
+    return quote + ("'" if begins else "") + _FORMULA_BEHIND.sub(r"\1'", text)
 
 
 def _text(text: str) -> str:

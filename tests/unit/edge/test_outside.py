@@ -7,6 +7,8 @@ from dsa.edge.binding import Bindings
 from dsa.edge.outside import FromOutside
 from dsa.errors import OccurrenceError
 from dsa.meaning import Occurrence
+from dsa.runtime.policies import LONGEST_DATA
+from dsa.runtime.secrets import Secrets
 
 
 @pytest.mark.parametrize(("event", "source", "said"), [
@@ -20,3 +22,25 @@ def test_only_events_from_outside_can_be_sent(event, source, said):
     with pytest.raises(OccurrenceError, match=said):
         reader.read(run, Occurrence(event, source=source))
     assert reader.read(run, Occurrence("order")) == Occurrence("order")
+
+
+def test_data_has_a_bound_and_what_it_is_made_of_too():
+    run, reader = begun(), FromOutside(Bindings({}, secrets=Secrets({"PIN": "4711"})))
+    assert reader.read(run, Occurrence("order", data="x" * (LONGEST_DATA - 11))).data
+    told = "'order' has data of .* characters of JSON, and 8,388,608 are allowed: store it in a file and send the file's path"
+    for data in ("x" * 100_000_000, ["x"] * 5_000_000, "\x01" * 2_000_000, "4711" * 2_000_000):
+        with pytest.raises(OccurrenceError, match=told):
+            reader.read(run, Occurrence("order", data=data))
+
+
+def test_data_may_be_nested_so_deep():
+    def nested(depth):
+        inner = []
+        for _ in range(depth):
+            inner = [inner]
+        return inner
+
+    run, reader = begun(), FromOutside(Bindings({}))
+    assert reader.read(run, Occurrence("order", data=nested(190))).data
+    with pytest.raises(ValueError, match="nested more than 200 deep"):
+        reader.read(run, Occurrence("order", data=nested(100_000)))

@@ -337,3 +337,11 @@ def test_counting_fetches_no_tokenizer(monkeypatch):
     with pytest.raises(PromptTooLong):
         LiteLLMGenerator("openrouter/meta-llama/llama-3-70b-instruct", max_prompt_tokens=1).generate(CONTEXT)
     assert asked == []
+
+
+def test_an_answer_that_does_not_end_is_cut_off():
+    endless = answered(*[events([chunk({"content": "y" * 1_000_000})], done=False)] * 100)
+    with serving(endless) as (address, _), pytest.raises(GenerationError) as raised:
+        made(OPENAI, address).generate(CONTEXT, on_text=lambda _text: None)
+    assert raised.value.reason == "bad_answer"
+    assert "does not end: its answer has more than 67,108,864 bytes, and was cut off there" in str(raised.value)

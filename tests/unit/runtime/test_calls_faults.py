@@ -202,3 +202,14 @@ def test_a_policy_that_gives_no_steps_is_a_mistake_of_the_program(world, given):
         world.run(main)
     with pytest.raises(TypeError, match="the policy main is no async function"):
         world.run(lambda action, context: [])
+
+
+def test_more_steps_than_a_ledger_takes_are_an_error_step(world):
+    async def big(action, context):
+        return [text_step("big", "x" * 5_000_000)] * 2
+
+    (step,) = world.run(big)
+    assert step.payload["code"] == "TOO_LARGE"
+    assert step.payload["message"] == (
+        "the policy main gave 10,000,022 characters of JSON, and 8,388,608 are allowed: it has to store them in a file or an artifact"
+    )

@@ -29,7 +29,7 @@ def test_what_is_found_matches_and_what_re_finds_is_noticed(written, text):
     spans = list(Pattern(written).spans(text))
     assert all(whole.fullmatch(text, *span) for span in spans)
     assert all(one[1] <= two[0] for one, two in itertools.pairwise(spans))
-    assert bool(spans) == (whole.search(text.replace("\ud800", "\n")) is not None)
+    assert bool(spans) == (whole.search(text) is not None)
 
 
 @pytest.mark.parametrize("written", ["(a+)+b", "(a|a)*b", "[a-z]+@", "a*a*a*a*a*a*b", "(?:a?){60}a{60}b", "^(?:a+)+$"])

@@ -1,6 +1,8 @@
 import base64
+import html
 import json
 import re
+from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -49,7 +51,68 @@ FORMS = {
     "base64 one off": in_base64("a", VALUE, "b"),
     "base64 two off": in_base64("ab", VALUE, "cde"),
     "base64 for URLs": in_base64("ab", VALUE, "cde", base64.urlsafe_b64encode),
+    "URL in a URL": quote(quote(VALUE, safe=""), safe=""),
+    "base64 in a URL": quote(in_base64("ab", VALUE, "cde"), safe=""),
+    "base64 of base64": in_base64("x", in_base64("ab", VALUE, "cde"), ""),
+    "base64 of UTF-16": base64.b64encode(f"a{VALUE}b".encode("utf-16-le")).decode(),
+    "base64 of UTF-16, big end first": base64.b64encode(f"ab{VALUE}".encode("utf-16-be")).decode(),
+    "HTML": html.escape(VALUE),
+    "HTML text": html.escape(VALUE, quote=False),
+    "HTML by decimal numbers": "".join(f"&#{ord(each)};" for each in VALUE),
+    "HTML by hexadecimal numbers": "".join(f"&#x{ord(each):X};" for each in VALUE),
+    "HTML, quotes by numbers": html.escape(VALUE, quote=False).replace('"', "&#34;").replace("'", "&#39;"),
+    "XML, what is not plain by hexadecimal numbers": re.sub("[&<>\"']", lambda found: f"&#x{ord(found[0]):x};", VALUE),
 }  # fmt: skip
+
+
+MARKUP = "s<e&c'r>e+t`"
+
+
+@pytest.mark.parametrize("known", ["<>&", "<>&'+`"])
+@pytest.mark.parametrize("written", ["\\u{:04x}", "\\u{:04X}"])
+def test_json_for_html_is_json(written, known):
+    text = json.dumps({"key": MARKUP})
+    for each in known:
+        text = text.replace(each, written.format(ord(each)))
+    assert json.loads(text) == {"key": MARKUP}
+    secrets = Secrets({"KEY": MARKUP}, ())
+    for told in (text, json.dumps(text)):
+        assert secrets.suspects(told)
+        assert json.loads(secrets.text(told)) in ({"key": "[secret KEY]"}, '{"key": "[secret KEY]"}')
+
+
+@given(st.integers(0, 60), st.sampled_from((64, 76)), st.sampled_from(("\n", "\r\n", "\n    ")), st.booleans())
+def test_base64_in_lines_is_found_wherever_they_end(before, width, end, is_json):
+    coded = in_base64("x" * before, "Tr0ub4dor&3 horse/battery", "y" * 9)
+    text = end.join(coded[place : place + width] for place in range(0, len(coded), width))
+    text = json.dumps(text) if is_json else text
+    without = Secrets({"KEY": "Tr0ub4dor&3 horse/battery"}, ()).text(f"to {text} end")
+    assert "[secret KEY]" in without
+
+
+def test_two_values_with_one_beginning_are_both_found_in_lines():
+    one, two = ("a common beginning of both, and then " + end * 12 for end in "12")
+    secrets, coded = Secrets({"ONE": one, "TWO": two}, ()), in_base64("", two, "")
+    for place in range(1, len(coded)):
+        assert "[secret TWO]" in secrets.text(f"{coded[:place]}\n{coded[place:]}")
+
+
+ORDINARY = """
+The docs say: write `&amp;` for &, &lt; for <, and &#39; or &#x27; for an apostrophe; JSON has \\u0026 and \\u003c, URLs have %20 and %2520.
+aGVsbG8gd29ybGQsIHRoaXMgaXMgb3JkaW5hcnkgdGV4dCBpbiBiYXNlNjQsIHdyYXBwZWQgYXQgNzYg
+Y29sdW1ucywgYW5kIG5vdGhpbmcgb2YgaXQgaXMgc2VjcmV0IGF0IGFsbA==
+"""
+
+
+@pytest.mark.parametrize(
+    "value", ["correct horse", "Tr0ub4dor&3 horse/battery", "sk_live_4eC39HqLyjWDarjtT1zdp7dc", "p<w>&'q\"", "postgres"]
+)
+def test_ordinary_text_is_left_as_it_is(value):
+    secrets = Secrets({"KEY": value}, ())
+    assert secrets.text(ORDINARY) is ORDINARY
+    for page in sorted(Path(__file__).parents[3].glob("docs/how-to/*.md")):
+        text = page.read_text("utf-8").replace(value, "")
+        assert secrets.text(text) is text, page
 
 
 @pytest.mark.parametrize("form", FORMS)

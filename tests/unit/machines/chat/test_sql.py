@@ -152,7 +152,21 @@ def test_the_csv_is_the_same_bytes_each_time_and_in_another_process(database):
         ("'=1+1'", "'=1+1"),
         ("'@SUM(A1)'", "'@SUM(A1)"),
         ("'+cmd'", "'+cmd"),
-        ("chr(9) || '=1'", '"\'\t=1"'),
+        ("chr(9) || '=1'", '"\t\'=1"'),
+        ("chr(9) || 'x'", '"\tx"'),
+        ("chr(13) || '=1'", '"\'\r=1"'),
+        ("chr(10) || '=1'", '"\'\n=1"'),
+        ("'\uff1d1+1'", "'\uff1d1+1"),
+        ("'x;=cmd()'", "x;'=cmd()"),
+        ("'x;=cmd(),1'", '"x;\'=cmd(),1"'),
+        ("'x;\"=cmd\"'", '"x;""=cmd"""'),
+        ("'-1;-2'", "-1;-2"),
+        ("'-1+cmd|x'", "'-1+cmd|x"),
+        ("'-5 kg'", "'-5 kg"),
+        ("'a-b;c=d'", "a-b;c=d"),
+        ("DATE '2024-01-02'", "2024-01-02"),
+        ("-0.5e-7", "-5e-08"),
+        ("'-inf'::DOUBLE", "'-inf"),
         ("'=1,\"2\"'", '"\'=1,""2"""'),
         ("'-5'", "-5"),
         ("'+3,5%'", '"+3,5%"'),
@@ -164,6 +178,22 @@ def test_the_csv_is_the_same_bytes_each_time_and_in_another_process(database):
 )
 def test_a_csv_for_spreadsheets_has_no_formula(database, expression, line):
     assert for_spreadsheets(csv_of(database, expression).encode()).decode() == f"x\n{line}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("a,b\r\n-5,\r\n=1,-2\r\n", "a,b\r\n-5,\r\n'=1,-2\r\n"),
+        ("a;b\n=1;-2\nx;=1\n", "a;b\n'=1;-2\nx;'=1\n"),
+        ("a\tb\tc\n\t\t=1\n-1\t@x\t\n", "a\tb\tc\n\t\t'=1\n-1\t'@x\t\n"),
+        ('a\n"x, =y"\n"=y"\n', 'a\n"x, =y"\n"\'=y"\n'),
+        ("a,b\n1,2\n", "a,b\n1,2\n"),
+    ],
+)
+def test_a_csv_of_any_origin_has_no_formula(text, safe):
+    assert for_spreadsheets(text.encode()).decode() == safe
+    assert for_spreadsheets(safe.encode()).decode() == safe
+    assert for_spreadsheets(b"\xff=1") == b"\xff=1"
 
 
 def test_names_of_columns_are_unique_and_no_formulas(database):

@@ -1,0 +1,52 @@
+"""Texts of a model that are made to take for ever: what reads them takes as long as they are."""
+
+import signal
+
+import pytest
+
+from machines.chat.calls import meant
+from machines.coding.plan import read_plan
+
+LENGTH = 1_000_000
+
+
+@pytest.fixture(autouse=True)
+def alarm():
+    """Break off what would take hours."""
+
+    def rang(number, frame):
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, rang)
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```" + "\n" * LENGTH,
+        "```a\nx\n" * (LENGTH // 8),
+        "[" * LENGTH,
+        '["' + "a" * LENGTH,
+        "``` " + "a" * LENGTH,
+        "```" + " " * LENGTH,
+    ],
+)
+def test_a_long_plan_is_read_or_has_failed(text):
+    assert read_plan(text)[1] == ["there is no JSON list of tasks in the answer"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n```a\nx" * (LENGTH // 8),
+        "\n```a\n```y" * (LENGTH // 8),
+        "```" + " " * LENGTH + "\\",
+        "```\n" + "\n" * LENGTH + "\\",
+    ],
+)
+def test_code_with_fences_that_do_not_end_is_meant_as_it_stands(text):
+    assert "fence" not in meant("1", "execute_sql", {"query": text}).rescues
