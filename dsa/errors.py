@@ -4,7 +4,7 @@ Takes nothing, gives the values that every other module reports with: `Span`, `D
 of diagnostic codes, and the one exception tree. It must not know what a machine is.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import attrs
@@ -142,12 +142,24 @@ def install_hint(extra: str) -> str:
     return f"pip install '.[{extra}]' (in a clone of dual-state-agents)"
 
 
+#: So many findings of a document are told at once; nobody reads more before mending some.
+MOST_TOLD = 100
+
+
+def more(found: Sequence[Diagnostic]) -> tuple[str, ...]:
+    """Say in a line how many findings are left out behind those that are told; in none, when all are told."""
+    left = len(found) - MOST_TOLD
+    return (f"and {left:,} more: mend these first, or see all with dsa check --json",) if left > 0 else ()
+
+
 class MachineError(DsaError, ValueError):
     """Raised when a document is not a machine. `diagnostics` holds every finding, errors first."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = tuple(diagnostics)
-        super().__init__("\n".join(finding.render() for finding in self.diagnostics))
+        super().__init__(
+            "\n".join([*(finding.render() for finding in self.diagnostics[:MOST_TOLD]), *more(self.diagnostics)])
+        )
 
 
 class OccurrenceError(DsaError, ValueError):

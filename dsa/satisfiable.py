@@ -15,13 +15,15 @@ from dsa.simplify import Leaf, all_of, constant, negated, substituted
 Ranges = Mapping[str, Sequence[int]]
 #: So many values of each variable are looked at before any is tried out.
 _SAMPLES = 8
+#: A condition of usual size has so many nodes.
+_USUAL = 200
 #: A comparison leaves of an expression's values the numbers from the first bound to the second one; None is no bound.
 _Bounds = tuple[int | None, int | None]
 
 
 @attrs.define
 class Effort:
-    """How many more values may be tried."""
+    """How many more values may be tried, in conditions of a usual size; a longer one takes as many more as it is longer."""
 
     left: int
 
@@ -30,10 +32,11 @@ def satisfiable(condition: expr.Expr, ranges: Ranges, effort: Effort) -> bool | 
     """Tell whether some values make a condition true; None when the effort was used up before that was known."""
     if isinstance(condition, expr.Boolean):
         return condition.value
+    cost = 1 + sum(1 for _ in expr.walk(condition)) // _USUAL
     for part in _branches(condition, ranges):
         if effort.left <= 0:
             return None
-        effort.left -= 1
+        effort.left -= cost
         found = satisfiable(part, ranges, effort)
         if found is not False:
             return found

@@ -7,7 +7,7 @@ from dsa.checks.explore import Exploration
 from dsa.checks.report import Report
 from dsa.checks.verdicts import PropertyResult
 from dsa.cli.terminal import Painted, say
-from dsa.errors import Diagnostic, Span
+from dsa.errors import MOST_TOLD, Diagnostic, Span, more
 from dsa.expr import show_value
 from dsa.lang import Reading
 from dsa.trace import Trace, show_events, show_values
@@ -20,10 +20,12 @@ _WIDTH = len("VIOLATED")
 def tell(file: str, reading: Reading, report: Report | None, *, traces: int = 1) -> None:
     """Print what was found in a document."""
     found = (*reading.diagnostics, *(report.diagnostics if report else ()))
-    for diagnostic in found:
+    for diagnostic in found[:MOST_TOLD]:
         # A note needs no mending, so it takes one line.
         text = diagnostic.render()
         say(text.split("\n")[0] if diagnostic.severity == "info" else text)
+    for line in more(found):
+        say(line)
     counts = _counts(found)
     if report is None:
         say(f"{file}: {counts}; not a machine")

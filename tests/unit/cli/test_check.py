@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from dsa.checks.engines import choose, vectors
 from dsa.cli.main import program
 from dsa.cli.progress import Working
-from dsa.edge.files import locate
-from dsa.errors import CODES
+from dsa.edge.files import load, locate
+from dsa.errors import CODES, MachineError
 
 DUAL_STATE = locate("dual_state").read_text(encoding="utf-8")
 BROKEN = DUAL_STATE.replace("at most rmax + 1 query_llm", "at most rmax query_llm")
@@ -180,6 +180,23 @@ def _until(text, capsys):
     while text not in shown:
         time.sleep(0.01)
         shown += capsys.readouterr().err
+
+
+def test_a_hundred_findings_are_told_and_all_are_in_json():
+    rows = "".join(f"| s | e{number}! | s |\n" for number in range(150))
+    Path("bad.md").write_text(
+        f"# m\n## Transitions\n| source | event | target |\n| - | - | - |\n{rows}", encoding="utf-8"
+    )
+    shown = dsa("check", "bad.md").output
+    (found,) = json.loads(dsa("check", "--json", "bad.md").stdout)["files"]
+    count = len(found["diagnostics"])
+    assert count >= 150
+    assert shown.count(": error ") == 100
+    assert f"\nand {count - 100} more: mend these first, or see all with dsa check --json\n" in shown
+    assert f"bad.md: {count} errors" in shown
+    with pytest.raises(MachineError, match=f"and {count - 100} more: mend these first") as raised:
+        load("bad.md")
+    assert (str(raised.value).count(": error "), len(raised.value.diagnostics)) == (100, count)
 
 
 def test_nothing_is_shown_of_what_is_soon_done_or_where_there_is_no_terminal(capsys, monkeypatch):
