@@ -313,10 +313,11 @@ class Tables:
         fixed = typed(self.parameters) | enumerated
         known = fixed | typed(self.scopes)
         when = dict.fromkeys((*self.origins, *states, *effects, *said, *pending), CONDITION)
-        #: What may be named: in domains and initial values, in what stays unchanged, in rows, in claims, in lemmas and ranks, in `bounds`.
+        #: What may be named: in domains and initial values, in ends, in what stays unchanged, in rows, in claims, in lemmas and ranks, in `bounds`.
         self.types = {
             "parameters": fixed,
             "values": known,
+            "lasting": known | dict.fromkeys((*states, *pending), CONDITION),
             "rows": known | dict.fromkeys(said, CONDITION),
             "claims": known | when,
         }
@@ -483,7 +484,7 @@ BOUND, ALONE = ("parameters", NUMBER, "sum"), ("claims", CONDITION, "atom")
 PARTS = {
     "at most {} {}": (BOUND, ALONE),
     "at most {} {} between {} and {}": (BOUND, ALONE, CLOSED, CLOSED),
-    "on {}: {} unchanged": (WHEN, "values"),
+    "on {}: {} unchanged": (WHEN, "lasting"),
 } | {form: (WHEN, WHEN, *more) for form, more in LEADING.items()}
 
 
@@ -519,10 +520,10 @@ class Claim(Tables):
         )
         if kind in ("fair", "doubts"):
             return self.assume(kind, part.split(", "))
-        if kind != "values":
+        if kind != "lasting":
             scope, of, level = kind
             return self.code(part, scope, of, level)
-        return [self.code(text, "values") for text in listed(part)]
+        return [self.code(text, "lasting") for text in listed(part)]
 
     def assume(self, kind, said):
         """Note what is fair, or what is not relied on: that an effect answers, or that it does not fail."""

@@ -182,6 +182,10 @@ WATCHED = """# watched
 - never tell and not good.passed
 - on found: sound unchanged
 - on ping or beaten: tries, pace, sound unchanged
+- on ping or beaten: busy, pending search, tries == most and busy.thinking unchanged
+- on begin: idle unchanged
+- on beaten: pending search, pending beat unchanged
+- on search.failed: pending beat unchanged
 - done only after good.passed
 - lost only after stop
 - at most most + 1 search
