@@ -40,8 +40,8 @@ class Prover:
     def proved(self, claim: dict[str, Any]) -> dict[str, Any]:
         """Give the claim with its proofs, having tried it on the kernel. Raises NoProofError."""
         written = {**claim, "lemmas": dict(claim.get("lemmas", {})), "proofs": []}
-        recorder = _Recorder(self._text, written, self._locations, self._solver)
         try:
+            recorder = _Recorder(self._text, written, self._locations, self._solver)
             recorder.explore()
             written["proofs"] = recorder.proofs_found
             Claim(self._text, written).explore()
