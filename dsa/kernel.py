@@ -74,7 +74,7 @@ NAME = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
 #: A number, a name (`:flag` and `:count` too), or a sign.
 TOKEN = re.compile(rf" *(?:([0-9]{{1,18}})|(:?{NAME})|(<=|>=|==|!=|[-+*<>(){{}},]))")
 RESERVED = {"and", "or", "not", "in", "else", "true", "false", "pending", "cancel", "revoke", "after", "between"}
-RELATIONS, DEEPEST = ("==", "!=", "<=", ">=", "<", ">"), 60
+RELATIONS, DEEPEST, MOST_NODES = ("==", "!=", "<=", ">=", "<", ">"), 60, 100_000
 #: A value that has the name of something else too has no type of its own: it is the value beside one of an enumeration alone.
 CONDITION, NUMBER, EITHER = "a condition", "a number", "a value or something else"
 
@@ -90,7 +90,8 @@ class Parser:
     def __init__(self, text, types, values):
         self.text, self.types, self.values, self.tokens, self.depth, end = text, types, values, [], 0, 0
         while token := TOKEN.match(text, end):
-            self.tokens, end = [*self.tokens, token[0].strip()], token.end()
+            end = token.end()
+            self.tokens.append(token[0].strip())
         self.require(not text[end:].strip(" "))
         self.tokens.reverse()
 
@@ -385,7 +386,10 @@ class Tables:
             assert kind is None or alike(found, kind), (
                 f"'{text}' is not {kind if kind in (CONDITION, NUMBER) else 'of its type'}"
             )
-            self.codes[text, scope, kind, level] = compile(code, "expression", "eval")
+            try:
+                self.codes[text, scope, kind, level] = compile(code, "expression", "eval")
+            except (MemoryError, RecursionError, SyntaxError):  # what Python says of too many parentheses
+                raise AssertionError(f"'{short(text)}' is nested too deeply to be evaluated") from None
         return self.codes[text, scope, kind, level]
 
     def value(self, text, names, scope="lemmas", kind=CONDITION):
@@ -500,6 +504,10 @@ class Claim(Tables):
         super().__init__(text)
         assert claim.keys() <= {"form", "parts", "at", "lemmas", "ranks", "proofs"}, "a claim has other fields"
         self.form, self.parts, self.at = claim["form"], claim["parts"], claim.get("at")
+        bare = claim.keys() == {"form", "parts", "proofs"} and claim["proofs"] == []
+        assert self.form != GUARDED or bare, (
+            "of every row this is claimed, whatever the values are: nothing may be brought for it"
+        )
         assert self.form in FORMS, f"nothing is claimed by '{self.form}'"
         self.lemmas, self.ranks, self.proofs = claim.get("lemmas", {}), claim.get("ranks", {}), iter(claim["proofs"])
         kinds = PARTS.get(self.form, (WHEN,) * self.form.count("{}"))
@@ -573,7 +581,8 @@ class Claim(Tables):
     def explore(self):
         """Follow what can happen from the start."""
         self.prove([self.bounds[name] for name in self.parameters], self.names, self.begin)
-        for node in self.nodes:
+        for number, node in enumerate(self.nodes):
+            assert number < MOST_NODES, f"it goes through more than {MOST_NODES:,} configurations"
             given, names = [*self.assumed(), *self.lemmas.get(self.key(node), [])], self.means(node)
             for move in self.moves(node):
                 self.prove(given, names, self.happen, node, move)
@@ -781,6 +790,7 @@ def read(certificate):
 
     content = json.loads(certificate, object_pairs_hook=once)
     machine, said, claims = content["machine"], content["digest"], content["claims"]
+    assert all(line.isprintable() for line in machine.split("\n")), "its machine has what cannot be printed"
     assert hashlib.sha256(machine.encode()).hexdigest() == said, "the machine is another one"
     assert claims, "it claims nothing"
     return machine, claims

@@ -11,7 +11,10 @@ import attrs
 import pytest
 from click.testing import CliRunner
 
+from dsa.cli.certificates import canonical
 from dsa.cli.main import program
+from dsa.kernel import established, read
+from dsa.lang import loads
 
 FOLDER = Path(__file__).parents[1] / "golden" / "forged"
 REFUSED, ACCEPTED = "refused", "accepted"
@@ -26,6 +29,7 @@ class Forged:
     sentence: str
 
 
+BARE = "whatever the values are: nothing may be brought for it"
 FORGED = {
     # multipliers of fractions show any path impossible
     "dual_state": {
@@ -92,20 +96,23 @@ FORGED = {
     # a row sets workflow state on g.failed, at a value outside its domain
     "gd": {
         "guarded_by_domain_of_n": Forged(
-            REFUSED,
-            "the claim is about all values, and the evidence takes a domain for granted",
-            "it is not written as the kernel reads it",
+            REFUSED, "the claim is about all values, and the evidence takes a domain for granted", BARE
         ),
         "guarded_by_both_domains": Forged(
-            REFUSED,
-            "the claim is about all values, and the evidence takes domains for granted",
-            "it is not written as the kernel reads it",
+            REFUSED, "the claim is about all values, and the evidence takes domains for granted", BARE
         ),
-        "guarded_by_domain_of_w": Forged(REFUSED, "w is set on g.failed", "it is not written as the kernel reads it"),
-        "guarded_by_nothing": Forged(REFUSED, "w is set on g.failed", "it is not written as the kernel reads it"),
+        "guarded_by_domain_of_w": Forged(REFUSED, "w is set on g.failed", BARE),
+        "guarded_by_nothing": Forged(REFUSED, "w is set on g.failed", BARE),
         "guarded_honest": Forged(
             REFUSED, "w is set on g.failed", "a fault is not excluded: idle, go, g.failed: w is set"
         ),
+    },
+    # a row sets workflow state on g.failed, at a value that no run comes to
+    "reached": {
+        "guarded_where_reached": Forged(
+            REFUSED, "the claim is about all values, and the evidence is about those reached", BARE
+        ),
+        "guarded_at_a_value": Forged(REFUSED, "the claim is about all values", BARE),
     },
 }
 EACH = [pytest.param(document, name, id=name) for document, forged in FORGED.items() for name in forged]
@@ -127,3 +134,40 @@ def test_every_file_is_in_the_table_and_is_about_one_claim():
     for path in FOLDER.glob("*.json"):
         claims = json.loads(path.read_text(encoding="utf-8"))["claims"]
         assert len(claims) == (path.stem not in {"claims_none", "machine_twice"})
+
+
+def test_what_is_too_deep_for_python_is_not_certified_and_the_check_goes_on(tmp_path):
+    condition = "x <= 3"
+    for _ in range(50):
+        condition = f"(false or true and {condition})"
+    rows = "| a | go | x < 3 | x += 1 | = |\n| a | go | else | | = |\n"
+    document = tmp_path / "deep.md"
+    document.write_text(
+        "# deep\n## Variables\n| variable | domain | initial |\n| - | - | - |\n| x | 0..3 | 0 |\n"
+        "## Events\n| event | from |\n| - | - |\n| go | outside |\n"
+        f"## Transitions\n| source | event | if | update | target |\n| - | - | - | - | - |\n{rows}## Properties\n- always {condition}\n"
+    )
+    for command in ("check", "prove"):
+        certificate = tmp_path / f"{command}.json"
+        said = CliRunner().invoke(program, [command, str(document), "--certificate", str(certificate)])
+        assert said.exception is None or isinstance(said.exception, SystemExit), said.exception
+        assert "is nested too deeply to be evaluated" in said.stdout + said.stderr
+        assert json.loads(certificate.read_text())["claims"]
+
+
+def test_a_claim_of_more_configurations_than_are_gone_through_is_refused():
+    machine = (FOLDER / "reached.md").read_text().replace("0..5", "0..n").replace("x == 5", "x == n")
+    machine = machine.replace(
+        "| a      | v     | else                |           | =      |",
+        "| a | v | else | x = 0 | = |\n| a | more | x < n | x += 1 | = |\n| a | more | else | | = |",
+    )
+    text = canonical(loads(machine))[1]
+    claim = {"form": "always {}", "parts": ["x <= n"], "at": {"n": "999999999999"}, "proofs": []}
+    with pytest.raises(AssertionError, match="it goes through more than 100,000 configurations"):
+        established(text, claim)
+
+
+def test_a_machine_that_cannot_be_printed_is_refused():
+    for heading in ("# cnt\rcertified  always false", "# \ud800"):
+        with pytest.raises(AssertionError, match="its machine has what cannot be printed"):
+            read(json.dumps({"machine": heading, "digest": "x", "claims": [1]}))
