@@ -24,10 +24,20 @@ def dead_ends(machine: Machine) -> tuple[Diagnostic, ...]:
     """Give the states that are not final and have no row, neither their own nor an ancestor's nor one of `*`."""
     found = []
     for leaf in machine.leaves:
+        if leaf in machine.ends:
+            continue  # a run that gets there may be finished; where it is not, it is stuck, which exploring shows
         if leaf not in machine.final_states and not accepted_events(machine, leaf):
             message = f"{leaf} is not final, and no row leaves it: a run that gets there stays for ever"
             span = place(machine.state_named[leaf].span)
-            found.append(Diagnostic("DSA303", "error", message, span, "add a row with this source, or mark it final"))
+            found.append(
+                Diagnostic(
+                    "DSA303",
+                    "error",
+                    message,
+                    span,
+                    "add a row with this source, mark it final, or write 'end when ..'",
+                )
+            )
     return tuple(found)
 
 

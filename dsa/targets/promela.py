@@ -39,6 +39,10 @@ def _unsaid(form: claims.Form) -> str:
     match form:
         case claims.EverywherePossible():
             return "no temporal formula over single runs says it"
+        case claims.LeadsTo(doubts=(_, *_)):
+            return "that an effect fails, or never answers, is no part of the model; dsa check judges it"
+        case claims.LeadsTo(is_weak=True):
+            return "only strong fairness is written out; dsa check judges it"
         case claims.Probability() | claims.Expected():
             return "SPIN knows no probabilities; export to prism"
         case _:

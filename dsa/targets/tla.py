@@ -76,6 +76,14 @@ def _claim(number: int, item: Property) -> _Claim:
             return _Claim(number, item)
         case Unchanged():
             return _Claim(number, item, "PROPERTY")
+        case LeadsTo(doubts=(_, *_)):
+            return _Claim(
+                number,
+                item,
+                words="that an effect fails, or never answers, is no part of the module; dsa check judges it",
+            )
+        case LeadsTo(is_weak=True):
+            return _Claim(number, item, words="only strong fairness is written; dsa check judges it")
         case LeadsTo(cause, goal) if not happens(cause) and not happens(goal):
             return _Claim(number, item, "PROPERTY")
         case LeadsTo():

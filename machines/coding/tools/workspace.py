@@ -132,17 +132,25 @@ def _numbered(lines: Sequence[str], chosen: Sequence[int]) -> str:
     return "\n".join(told) + ("\n.." if len(chosen) > _LINES_SHOWN else "")
 
 
-_MOST_LINES, _LONGEST_LINE, _MOST_COMPARED = 400, 300, 3_000
+_MOST_COMPARED = 3_000
 
 
 def unified(name: str, before: bytes | None, after: bytes) -> str:
-    """Give the difference of a file, with the place of each line; None before is a new file."""
+    """Give the difference of a file, with the place of each line; None before is a new file.
+
+    What is written stands there whole, whatever its length: a person lets it happen, or not, by what is seen.
+    """
     if before is not None and before == after:
         return f"{name}: stays as it is\n"
     head = f"--- {'/dev/null' if before is None else name}\n+++ {name}\n"
     if before is not None and b"\0" in before[:8_192]:
-        return f"{head}(binary, {len(before)} bytes, is replaced by a text of {len(after)} bytes)\n"
-    return head + _bounded(_body(_lines(before or b""), _lines(after)))
+        return f"{head}(binary, {len(before)} bytes, is replaced)\n" + added(after)
+    return head + _told(_body(_lines(before or b""), _lines(after)))
+
+
+def added(after: bytes) -> str:
+    """Give the text that a file has afterwards, each line as one that is added."""
+    return _told([f"+{line}" for line in _lines(after)])
 
 
 def _lines(data: bytes) -> list[str]:
@@ -186,16 +194,8 @@ def _span(start: int, count: int) -> str:
     return f"{start + 1 if count else start},{count}"
 
 
-def _bounded(lines: Sequence[str]) -> str:
-    told = [_cut(line) for line in lines[:_MOST_LINES]]
-    if len(lines) > _MOST_LINES:
-        told.append(f".. {len(lines) - _MOST_LINES} more lines are not shown")
-    return "\n".join(told) + "\n"
-
-
-def _cut(line: str) -> str:
-    text = shown(line[:_LONGEST_LINE], kept="\t")
-    return f"{text}.. ({len(line) - _LONGEST_LINE} more chars)" if len(line) > _LONGEST_LINE else text
+def _told(lines: Sequence[str]) -> str:
+    return "".join(f"{shown(line, kept=chr(9))}\n" for line in lines)
 
 
 #: What the guard `inside_workspace` refuses. Other faults of a call are the tool's to tell.
@@ -278,7 +278,7 @@ class Workspace:
         for parts, data in self._contents(tool, asked).items():
             found = self._beneath.look(parts)
             if found is not None and found.st_size > _LARGEST_COMPARED:
-                told.append(f"{named(parts)}: {found.st_size} bytes are replaced by {len(data)}\n")
+                told.append(f"{named(parts)}: {found.st_size} bytes are replaced by {len(data)}\n{added(data)}")
                 continue
             before = None if found is None else bytes_of(self._beneath, parts, _LARGEST_COMPARED)
             told.append(unified(named(parts), before, data))

@@ -158,3 +158,9 @@ def test_a_parent_is_no_end():
     text = TABLE.replace("| busy | |", "| busy | end when done == 1 |\n| busy.inner | initial |")
     with pytest.raises(MachineError, match="busy is an end and has children"):
         loads(text)
+
+
+def test_an_end_needs_no_row_and_is_a_deadlock_where_the_run_is_not_over():
+    text = "# over\n## States\n| state | kind |\n| - | - |\n| a | initial |\n| d | end when {} |\n## Transitions\n| source | event | target |\n| - | - | - |\n| a | go | d |\n"
+    said = [tuple(found.code for found in check(loads(text.format(end))).diagnostics) for end in ("true", "false")]
+    assert said == [(), ("DSA308",)]

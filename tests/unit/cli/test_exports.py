@@ -192,3 +192,17 @@ def test_import_says_with_lines_what_it_cannot():
     assert "x.scxml:2: not read: parallel states" in done.stderr
     assert "x.scxml:4: not read: scripts" in done.stderr
     assert done.stderr.endswith("x.scxml: no machine was written\n")
+
+
+@pytest.mark.parametrize("tool", ["promela", "tla"])
+def test_what_a_property_does_without_and_weak_fairness_are_not_said_as_something_else(tool):
+    asked = ("even if ask fails", "even if ask never answers", "assuming weakly fair ok", "assuming fair ok")
+    properties = "".join(f"- b leads to z {each}\n" for each in asked)
+    Path("m.md").write_text(
+        "# m\n## Events\n| event | from |\n| - | - |\n| go | outside |\n| ok | ask |\n## States\n| state | kind |\n| - | - |\n| a | initial |\n| b | |\n| z | final |\n"
+        f"## Transitions\n| source | event | effects | target |\n| - | - | - | - |\n| a | go | ask | b |\n| b | ok | | z |\n## Properties\n{properties}",
+        encoding="utf-8",
+    )
+    said = dsa("export", "m.md", "--to", tool)
+    assert said.exit_code == 0
+    assert [f"not said: b leads to z {each}: " in said.stderr for each in asked] == [True, True, True, False]
