@@ -110,6 +110,7 @@ def explained(system: System, start: Start, sample: Sample, variables: Sequence[
     """Return what about a start is not reached at a sample's parameter values, what comes nearest, and what would rule it out."""
     machine, location, command = system.machine, system.locations[start.location], start.command
     assert command is not None, "a step leads to what induction does not rule out"
+    names = [parameter.name for parameter in machine.parameters]
     shown = {name: start.values[name] for name in variables if name in start.values}
     met = [
         (system.locations[place], dict(zip(variables, values, strict=True))) for place, values in sample.configurations
@@ -131,11 +132,11 @@ def explained(system: System, start: Start, sample: Sample, variables: Sequence[
         location.state,
         tuple(sorted(location.outstanding)),
         tuple((_name(name), value) for name, value in (said if len(shown) > _MOST_LISTED else shown).items()),
-        tuple(zip((parameter.name for parameter in machine.parameters), sample.parameters, strict=True)),
+        tuple(zip(names, sample.parameters, strict=True)),
         show_occurrence(command.occurrence),
         row.span.line if row.span else 0,
         reached,
-        _hint(system, location, said if there else {}, met),
+        _hint(system, location, said if there else {}, met, dict(zip(names, sample.parameters, strict=True))),
     )
 
 
@@ -148,9 +149,16 @@ _REMEMBER = "if it is true, let a variable remember what the property looks back
 
 
 def _hint(
-    system: System, here: Location, odd: Mapping[str, Value], met: Sequence[tuple[Location, Mapping[str, Value]]]
+    system: System,
+    here: Location,
+    odd: Mapping[str, Value],
+    met: Sequence[tuple[Location, Mapping[str, Value]]],
+    parameters: Mapping[str, Value],
 ) -> str:
-    """Return what an author may add: a property that rules the configuration out, or a variable that remembers what the property does."""
+    """Return what an author may add: a property that rules the configuration out, or a variable that remembers what the property does.
+
+    What is out of reach is so at the parameter values looked at, which the property names therefore.
+    """
     own = {variable.name for variable in system.machine.variables}
     named = {name: value for name, value in odd.items() if name in own}
     alike = [
@@ -163,6 +171,7 @@ def _hint(
         parts += [
             f"{'' if effect in here.outstanding else 'not '}pending {effect}" for effect in system.machine.answers
         ]
+    parts += [unparse(_equals(name, value)) for name, value in parameters.items()]
     example = f"never {' and '.join(parts)}"
     return f"if it is true, state what rules this out as another property that every row keeps; from that should follow: {example}"
 

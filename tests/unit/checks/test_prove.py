@@ -81,18 +81,37 @@ def test_a_start_that_no_run_reaches_is_not_shown_as_a_bug() -> None:
     assert proof.how == "not shown, and not refuted: the row on line 17 (go) breaks it from here, x = 1, y = 1"
     assert proof.gap is not None
     assert proof.gap.why == "which satisfies it, but no run reaches that at n = 3: in here, x is 0 or 2, y is 0 or 2"
-    assert proof.gap.hint.endswith("from that should follow: never here and x == 1 and y == 1")
+    assert proof.gap.hint.endswith("from that should follow: never here and x == 1 and y == 1 and n == 3")
 
 
 @pytest.mark.parametrize(
     "claim", ["never x == 3", "never x == 5", "always x != 1 or y != 1", "on go: x == 3 unchanged"]
 )
-def test_the_hint_names_a_property_that_is_true_where_the_proof_fails(claim: str) -> None:
+def test_the_hint_names_a_property_that_is_true(claim: str) -> None:
     proof = one(HEAD, PARITY, claim)
     assert proof.gap is not None
     suggested = proof.gap.hint.rpartition("follow: ")[2]
-    (judged,) = check(machine(HEAD, PARITY, suggested).at(dict(proof.gap.parameters))).properties
-    assert judged.verdict == "HOLDS"
+    for n in range(8):
+        (judged,) = check(machine(HEAD, PARITY, suggested).at(n=n)).properties
+        assert judged.verdict == "HOLDS"
+
+
+def test_the_hint_is_true_also_where_a_state_is_reached_at_other_values_alone() -> None:
+    """At n = 3 no run comes to b, and at n = 4 one does."""
+    rows = """
+a | go   | x + 4 <= n | x += 4 | | b
+a | go   | else       |        | | =
+b | more | x + 2 <= n | x += 2 | | =
+b | more | else       |        | | =
+b | less | x >= 2     | x -= 2 | | =
+b | less | else       |        | | a
+"""
+    gap = one(HEAD, rows, "never x == 3").gap
+    assert gap is not None
+    suggested = gap.hint.rpartition("follow: ")[2]
+    for n in range(8):
+        (judged,) = check(machine(HEAD, rows, suggested).at(n=n)).properties
+        assert judged.verdict == "HOLDS"
 
 
 def test_what_a_property_looks_back_to_is_no_name_that_another_could_use() -> None:
