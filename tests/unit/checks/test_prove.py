@@ -135,7 +135,7 @@ def test_a_location_that_is_never_reached_is_told_by_what_is_outstanding() -> No
     gap = explained(system, Start(place, {"x": 1, "y": 0}, command), sample, ["x", "y"])
     assert gap.outstanding == ("look",)
     assert gap.reached == "here with look outstanding is never reached"
-    assert gap.hint.endswith("never here and pending look")
+    assert gap.hint.endswith("never here and pending look and n == 3")
 
 
 def test_a_violation_far_from_small_values_is_found_by_the_failing_step() -> None:
