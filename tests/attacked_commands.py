@@ -181,6 +181,7 @@ ATTACKS = {
     "fork bomb": Attack({"attack.py": FORK_BOMB}, SCRIPT, "timeout, processes", "", 3.0, code=None),
     "processes and threads": Attack({"attack.py": AT_ONCE}, SCRIPT, says="bounded"),
     "kills all it can": Attack({"attack.py": "import os\nos.kill(1, 9)\nos.kill(os.getppid(), 19)\nprint('alive', flush=True)\nos.kill(-1, 9)"}, SCRIPT, says="alive"),
+    "interrupts all it can": Attack({"attack.py": "import os\nfor p in (1, os.getppid()):\n    os.kill(p, 2)\nprint('alive', flush=True)"}, SCRIPT, says="alive"),
     "in the place of what is protected": Attack({"attack.py": IN_ITS_PLACE}, SCRIPT, says="made", removed=(".dsa", ".agent_context")),
     "a link out as script": Attack({}, ("python", "link"), "refused", "leads out of the workspace"),
     "pip": Attack({}, ("pip", "install", "x"), "refused", "pip is switched off"),

@@ -88,6 +88,7 @@ PROCESSES = {
         ("too_many_files", "bad_file", ""), needs=TREE),
     "kills whom it can": Attack("import os, signal\nfor p in {1, os.getppid(), @pid@}:\n    try: os.kill(p, signal.SIGKILL)\n    except OSError: pass\n'alive'", value="'alive'", needs=TREE),
     "stops whom it can": Attack("import os, signal\nfor p in (1, os.getppid()):\n    try: os.kill(p, signal.SIGSTOP)\n    except OSError: pass\n'alive'", value="'alive'", needs=TREE),
+    "interrupts whom it can": Attack("import os, signal\nfor p in (1, os.getppid()):\n    try: os.kill(p, signal.SIGINT)\n    except OSError: pass\n'alive'", value="'alive'", needs=TREE),
     "signals ignored": fails("import signal, time\nfor s in set(signal.Signals) - {9, 19}: signal.signal(s, signal.SIG_IGN)\ntime.sleep(600)", "python_timeout", hangs=True),
     "stops itself": fails("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)", "python_timeout", hangs=True),
     "kills all": fails("import os\ntry: os.kill(-1, 9)\nfinally: os.kill(os.getpid(), 9)", *GONE, needs=TREE),

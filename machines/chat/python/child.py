@@ -45,8 +45,10 @@ def run(payload: str, result_fd: int) -> None:
     said = os.open("said", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     os.unlink("said")  # noqa: PTH108
     _write(said, bytes(_MOST_SAID))  # its place is taken now: the code may fill the disk
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who waits is not to be interrupted by the code
     child = os.fork()
     if child == 0:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         os.close(result_fd)
         os.close(folder)
         _Session(job, said).end()

@@ -12,11 +12,12 @@ _SWEEP_S = 1.5
 
 
 def woken() -> int:
-    """Give a file that can be read from whenever a child has ended."""
+    """Give a file that can be read from whenever a child has ended; who watches is not to be interrupted by those it watches."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     return reading
 
 

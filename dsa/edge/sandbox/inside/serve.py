@@ -74,6 +74,7 @@ def _work(place: confine.Place, call: Call, gate: int) -> NoReturn:
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         os.setsid()  # or a signal to its own group would reach the watching process, through any namespace
         if _LINUX:
             kernel.control(kernel.DEATH_SIGNAL, signal.SIGKILL)
