@@ -59,6 +59,11 @@ def _plain_python() -> int:
     return _THINGS
 
 
+def plain_python_us() -> float:
+    """Give the processor time of a unit of plain Python now, in microseconds: 0.8 where the processor is at its full speed, up to twice that at other times."""
+    return per_call_us(_plain_python)
+
+
 def in_plain_python(work: Callable[[], int], count: int) -> tuple[float, float]:
     """Give the processor time of a unit of work in microseconds, and in units of plain Python: medians of the rounds.
 
@@ -66,9 +71,9 @@ def in_plain_python(work: Callable[[], int], count: int) -> tuple[float, float]:
     """
     taken, ratios = list[float](), list[float]()
     for _ in range(count):
-        before = per_call_us(_plain_python)
+        before = plain_python_us()
         taken.append(per_call_us(work))
-        ratios.append(2 * taken[-1] / (before + per_call_us(_plain_python)))
+        ratios.append(2 * taken[-1] / (before + plain_python_us()))
     return statistics.median(taken), statistics.median(ratios)
 
 
