@@ -711,7 +711,7 @@ class Claim(Tables):
     def lower(self, node, after, ended, true):
         """Tell whether the rank falls, or stays while it waits for what S12 or fairness promises."""
         for (old, why), (new, other) in zip(*([["0", ""], *self.ranks[self.key(at)]] for at in (node, after))):
-            was, now = (self.value(x, self.means(at), "lemmas", NUMBER) for x, at in ((old, node), (new, after)))
+            was, now = (self.value(x, self.means(at), "lemmas", None) for x, at in ((old, node), (new, after)))
             if now != was or why != other or why[5:] in true:
                 return now < was and was >= 0
             if why in self.promised(node):

@@ -171,3 +171,22 @@ def test_a_machine_that_cannot_be_printed_is_refused():
     for heading in ("# cnt\rcertified  always false", "# \ud800"):
         with pytest.raises(AssertionError, match="its machine has what cannot be printed"):
             read(json.dumps({"machine": heading, "digest": "x", "claims": [1]}))
+
+
+def test_a_condition_may_be_a_rank(tmp_path):
+    """A retry that is made once is ranked by whether it was made."""
+    document = tmp_path / "once.md"
+    document.write_text(
+        "# once\n## Parameters\n| parameter | domain | default |\n| - | - | - |\n| n | 0.. | 1 |\n"
+        "## Variables\n| variable | domain | initial |\n| - | - | - |\n| redone | bool | false |\n"
+        "## Events\n| event | from |\n| - | - |\n| go | outside |\n| made | make |\n"
+        "## States\n| state | kind |\n| - | - |\n| a | initial |\n| b | |\n| z | final |\n"
+        "## Transitions\n| source | event | if | update | effects | target |\n| - | - | - | - | - | - |\n"
+        "| a | go | | | make | b |\n| b | made | not redone | redone = true | make | = |\n| b | made | else | | | z |\n"
+        "## Properties\n- go leads to z\n"
+    )
+    certificate = tmp_path / "once.json"
+    CliRunner().invoke(program, ["prove", str(document), "--certificate", str(certificate)])
+    said = CliRunner().invoke(program, ["verify", str(certificate), str(document)])
+    assert said.exit_code == 0, said.output
+    assert "certified        go leads to z: for all values" in said.stdout
