@@ -209,4 +209,4 @@ Prose that a target could take for its own: ü 日本語 <b>&amp; ]]> -- */ \\* 
 | * | no | | | | = |
 | * | back | | | | = |
 """
-HARD_COUNT = 1_066
+HARD_COUNT = 1_134
