@@ -23,7 +23,10 @@ def write_certificate(out: str, machine: Machine, fill: Callable[[Certifier], No
     fill(certifier)
     made = certifier.certified()
     Path(out).write_text(json.dumps(made.certificate, indent=1) + "\n", encoding="utf-8")
-    say(f"{out}: {made.claims} claims; `dsa verify {out}` reads them", err=True)
+    say(
+        f"{out}: {made.claims} claims; `dsa verify {out}` reads them" if made.claims else f"{out}: nothing is claimed",
+        err=True,
+    )
     for said, why in made.left_out:
         say(f"{out}: not certified: {said}: {why}", err=True)
 

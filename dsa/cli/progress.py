@@ -18,7 +18,7 @@ def show_line(text: str) -> None:
 
 
 class Working:
-    """Shows what is being done and for how many seconds, by a thread of its own: whoever works need not come up for air.
+    """Shows what is being done and for how many seconds, from a thread of its own, so that long work need not report.
 
     Calling it takes note of a search: configurations found, and steps from the start.
     """
