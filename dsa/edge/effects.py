@@ -31,6 +31,7 @@ from dsa.runtime.policies import (
     Unwritten,
     canonical_json,
     canonical_value,
+    copied,
     error_of,
     error_step,
 )
@@ -47,11 +48,21 @@ _ERROR = canonical_json({"error": True})[1:-1]
 
 def action_for(run: Run, intent: Intent, data: object) -> Action:
     """Return the action of an intent; `data` is that of the event which caused it. Its `key` names the run too: no other run has it."""
-    payload = Unwritten(partial(_payload_of, run.run_id, intent, data))
+    payload = Unwritten(partial(_payload_text, run.run_id, intent, data), partial(_payload, run.run_id, intent, data))
     return Action(intent.effect, payload, answers_of(run.machine, intent.effect))
 
 
-def _payload_of(run_id: str, intent: Intent, data: object) -> PayloadText:
+def _payload(run_id: str, intent: Intent, data: object) -> dict[str, Any]:
+    return {
+        "data": copied(data),
+        "event": intent.event,
+        "key": f"{run_id}/{intent.key}",
+        "source": intent.source,
+        "target": intent.target,
+    }
+
+
+def _payload_text(run_id: str, intent: Intent, data: object) -> PayloadText:
     place = (
         f'"key":{quoted(f"{run_id}/{intent.key}")},"source":{quoted(intent.source)},"target":{quoted(intent.target)}'
     )

@@ -25,7 +25,7 @@ from dsa.runtime.calls import CallRecord, Calls
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.event_data import DataThen, EventData, MissingDataError, placeholder_values
 from dsa.runtime.intents import Intent
-from dsa.runtime.ledger import ArtifactEntry, CallEntry, CallResultEntry, Entry, Record, VerdictEntry
+from dsa.runtime.ledger import ArtifactEntry, CallEntry, CallResultEntry, Entry, Record, VerdictEntry, under_key
 from dsa.runtime.parts import part_told
 from dsa.runtime.policies import QUESTION, Action, Answering, Policy, Step, error_of, error_step
 from dsa.runtime.recorded import numbered, open_calls, outcome_step
@@ -355,7 +355,7 @@ class _Surroundings:
         if not isinstance(entry, ArtifactEntry | VerdictEntry):
             raise TypeError(f"a policy records artifacts and verdicts, not {type(entry).__name__}")
         key = entry.key.removeprefix(f"{self.run.run_id}/")  # a policy knows its effect by a key that names the run
-        entry = attrs.evolve(entry, key=key) if key != entry.key else entry
+        entry = under_key(entry, key) if key != entry.key else entry
         entry = entry_without(self._binding.secrets, entry)  # what is no JSON is refused while nothing has changed
         if isinstance(entry, VerdictEntry):
             view = self.run.steps.get(entry.step) or StepView(entry.step)

@@ -7,6 +7,7 @@ stored, and when they count as durable, is the edge's affair. Every entry that c
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
+from operator import attrgetter
 from typing import Any, Generic, Literal, TypeVar, overload
 
 import attrs
@@ -293,6 +294,16 @@ class VerdictEntry:
         if len(self.judgements) == 1:
             return "" if self.judgements[0].outcome == "passed" else self.judgements[0].feedback
         return "\n".join([j.feedback for j in self.judgements if j.outcome != "passed" and j.feedback])
+
+
+_OTHER_FIELDS = {
+    kind: attrgetter(*[field.name for field in attrs.fields(kind)[1:]]) for kind in (ArtifactEntry, VerdictEntry)
+}
+
+
+def under_key(entry: ArtifactEntry | VerdictEntry, key: str) -> ArtifactEntry | VerdictEntry:
+    """Give the record of an artifact or a verdict under another key."""
+    return type(entry)(key, *_OTHER_FIELDS[type(entry)](entry))
 
 
 @attrs.frozen

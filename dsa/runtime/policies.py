@@ -39,13 +39,17 @@ class PayloadText(str):
 
 
 class Unwritten:
-    """The payload of an Action that is not written before somebody reads it, as few policies of effects do."""
+    """The payload of an Action that is not written before somebody reads it as text, which policies of effects do not: `made` gives it to them.
 
-    __slots__ = ("_text", "_write")
+    `made` gives a new value each time, the same as reading what `write` gives.
+    """
 
-    def __init__(self, write: Callable[[], PayloadText]) -> None:
+    __slots__ = ("_text", "_write", "made")
+
+    def __init__(self, write: Callable[[], PayloadText], made: Callable[[], dict[str, Any]]) -> None:
         self._write: Callable[[], PayloadText] = write
         self._text: PayloadText | None = None
+        self.made: Callable[[], dict[str, Any]] = made
 
     @property
     def text(self) -> PayloadText:
@@ -72,9 +76,21 @@ def canonical_value(value: object) -> str:
     """Write a value as it stands in a payload; TypeError or ValueError when it is not JSON."""
     if value is None:
         return "null"
-    if isinstance(value, _NESTED):
+    if isinstance(value, _NESTED) and not is_flat(value):
         _require_text_keys(value)
     return sorted_text_of(value)
+
+
+def is_flat(value: object) -> bool:
+    """Tell whether a value is an object of texts, numbers, truths and nothing else, as most that are recorded are."""
+    return type(value) is dict and {*map(type, value)} <= _TEXT and {*map(type, value.values())} <= _PLAIN
+
+
+def copied(value: Any) -> Any:  # noqa: ANN401  (JSON)
+    """Give what reading the text of a value would give: a new one, with sorted keys. TypeError or ValueError when it is not JSON."""
+    if type(value) in _PLAIN:
+        return value
+    return {key: value[key] for key in sorted(value)} if is_flat(value) else value_of(canonical_value(value))
 
 
 #: The longest data of an event, and the longest that the steps of a policy may be together, in characters of JSON: half of what an entry of a ledger may have.
@@ -138,7 +154,8 @@ class Action:
     @property
     def payload(self) -> dict[str, Any]:
         """The arguments; a new value each time."""
-        payload: dict[str, Any] = value_of(self.payload_text)
+        kept = self._payload
+        payload: dict[str, Any] = kept.made() if isinstance(kept, Unwritten) else value_of(kept)
         return payload
 
     @property
@@ -217,8 +234,8 @@ def event_step(
     said = dict(sorted(verdicts.items())) if verdicts else {}
     text = f'{{"data":{canonical_value(data)},"event":{quoted(event)},"verdicts":{canonical_value(said) if said else "{}"}}}'
     step = Step(step_id, actor, EVENT, PayloadText(text))
-    if type(data) in _PLAIN:  # nobody can change it: it is what reading the text would give
-        object.__setattr__(step, "_read", {"data": data, "event": event, "verdicts": said})
+    if type(data) in _PLAIN or is_flat(data):
+        object.__setattr__(step, "_read", {"data": copied(data), "event": event, "verdicts": said})
     return step
 
 

@@ -196,7 +196,7 @@ class DualStateAgent:
         used = {name: handed_in(store, artifact) for name, artifact in (dependencies or {}).items()}
         self._generator = Asking(self._pair, used)
         binding = Bindings(effects, {_GUARD: Judging(self._pair.guard, used)}, {_GENERATOR: self._generator})
-        artifacts = Scoped(store, tuple(artifact.artifact_id for artifact in used.values()))
+        artifacts = Scoped(store, tuple(artifact.artifact_id for artifact in used.values())) if used else store
         handle = in_memory(self._machine, binding, artifacts, self._on_moment)
         rest = await handle.drive(Occurrence(SPECIFICATION, data=specification))
         self.run = rest.run

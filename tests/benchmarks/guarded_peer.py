@@ -69,4 +69,5 @@ if __name__ == "__main__":
     places = [
         FilesystemArtifactDAG(Path(folder[0]) / str(n)) if folder else InMemoryArtifactDAG() for n in range(rounds)
     ]
+    gc.freeze()
     print(json.dumps([attempt_us(attempts, place) for place in places]))
