@@ -2,8 +2,8 @@
 
 The peer is a loop over bare httpx: it sends its messages, reads the stream line by line, puts calls together by index, calls the same
 `Database` or `Interpreter`, and sends what they gave. It keeps nothing and checks nothing. Both ask the same server, a process of its
-own that plays a model (`chatting.py serve`); runs are kept in SQLite on tmpfs. Wall time, which is what a user waits; processor time beside it,
-which is this process's alone and says less of who else is busy on the machine.
+own that plays a model (`chatting.py serve`); runs are kept in SQLite on tmpfs. What a chunk and a call add is judged in processor time, which is
+this process's alone, as the limits of runs are; wall time, which is what a user waits and depends on who else is busy, stands beside it.
 """
 
 import asyncio
@@ -174,7 +174,7 @@ async def both(chat: Chat, bare: Bare, what: str, count: int) -> list[list[float
 def bench_chat_overhead() -> None:
     """A streamed chunk and a call, ours less the bare loop."""
     print(
-        f"\nwhat the chat machine adds to a loop over bare httpx, ms where plain Python takes {FULL_SPEED_US} us, medians of {ROUNDS} rounds"
+        f"\nwhat the chat machine adds to a loop over bare httpx, ms of processor time where plain Python takes {FULL_SPEED_US} us, medians of {ROUNDS} rounds"
     )
     kinds = (
         ("text", CHUNKS, "a chunk of text", CHUNK_MS),
@@ -188,8 +188,8 @@ def bench_chat_overhead() -> None:
         used = statistics.median(ours - theirs for *_, ours, theirs in taken)
         ours, theirs, *_ = (statistics.median(times) for times in zip(*taken, strict=True))
         print(
-            f"  {name:<32}{added:8.3f}   ({ours:.3f} and {theirs:.3f}; {used:.3f} of processor time)"
-            f"   limit {limit_ms:g}   {verdict(good=added <= limit_ms)}"
+            f"  {name:<32}{used:8.3f}   (wall {added:.3f}: {ours:.3f} and {theirs:.3f})"
+            f"   limit {limit_ms:g}   {verdict(good=used <= limit_ms)}"
         )
 
 
