@@ -15,7 +15,7 @@ from dsa.checks.odds.averages import Bounds
 from dsa.checks.odds.certainty import rounded
 from dsa.checks.odds.estimate import Estimate, GuardEstimate
 from dsa.checks.odds.order import Order
-from dsa.checks.odds.reckon import Reckoning
+from dsa.checks.odds.reckon import SUCCEEDED, Reckoning
 from dsa.checks.odds.recorded import Independence, recorded
 from dsa.checks.odds.target import Needed, curve, varied
 from dsa.cli.faults import JsonCommand, json_option, tell_json
@@ -237,8 +237,11 @@ def _ends(found: Reckoning) -> list[str]:
 
 
 def _no_success(answer: OddsAnswer) -> list[str]:
-    """Say that no run succeeds, where that is so."""
-    success = answer.reckoning.success
+    """Say that no run succeeds, where that is so, or that nothing counts as success."""
+    success, machine = answer.reckoning.success, answer.asked.system.machine
+    if not answer.asked.success:
+        finals = ", ".join(sorted(machine.final_states | machine.ends.keys())) or "none"
+        return ["", f"no final state is called {SUCCEEDED}: --success names the one that counts, of: {finals}"]
     if success is None or success.high > 0:
         return []
     return ["", f"success 0: no run ends in {' or '.join(answer.asked.success)}"]

@@ -225,7 +225,7 @@ def _reckoned(asked: Question, chain: Chain) -> Reckoning:
     gains = [_counting(chain, {effect: 1.0}) for effect in emitted]
     priced = _counting(chain, dict(prices))
     worsts = worst(chain, [*gains, priced]) if chain.complete else [inf] * (len(gains) + 1)
-    unknown = (*obstacles(chain, asked.world), *_unused(chain), *_no_success(asked))
+    unknown = (*obstacles(chain, asked.world), *_unused(chain))
     known = chain.complete and not chain.missing and not chain.system.left_out
     solve = Averages(chain) if known else None
     counts = [solve.of(gain) if solve else Bounds(0.0, inf) for gain in gains]
@@ -302,10 +302,3 @@ def _unused(chain: Chain) -> tuple[str, ...]:
         f"the odds given for {name} are not used: it never comes where the run waits with nothing outstanding, nor as an answer"
         for name in chain.unused
     )
-
-
-def _no_success(asked: Question) -> tuple[str, ...]:
-    if asked.success:
-        return ()
-    finals = ", ".join(sorted(asked.system.machine.final_states | asked.system.machine.ends.keys())) or "none"
-    return (f"no final state is called {SUCCEEDED}: name the one that counts as success (--success), of: {finals}",)

@@ -56,6 +56,50 @@ def test_a_target_is_reached_missed_or_impossible(call):
     assert "target 0.99: impossible, ceiling 0.98039" in impossible.output
 
 
+COIN = """# coin
+
+## Guards
+| guard | judges  | verdicts       | pass |
+| ----- | ------- | -------------- | ---- |
+| coin  | flipped | passed, failed | 0.5  |
+
+## States
+| state | kind    |
+| ----- | ------- |
+| idle  | initial |
+| up    |         |
+| heads | final   |
+| tails | final   |
+
+## Transitions
+| source | event   | if          | effects | target |
+| ------ | ------- | ----------- | ------- | ------ |
+| idle   | toss    |             | flip    | up     |
+| up     | flipped | coin.passed |         | heads  |
+| up     | flipped | coin.failed |         | tails  |
+
+## Events
+| event   | from    |
+| ------- | ------- |
+| toss    | outside |
+| flipped | flip    |
+"""
+
+
+def test_where_nothing_counts_as_success_the_odds_are_known_all_the_same(call, tmp_path):
+    (tmp_path / "coin.md").write_text(COIN)
+    told = call("coin.md")
+    assert told.exit_code == 0
+    assert ["heads", "0.5"] in [line.split() for line in told.output.split("\n")]
+    assert "no final state is called succeeded: --success names the one that counts, of: heads, tails" in told.output
+    assert "UNKNOWN" not in told.output
+    asked = call("coin.md", "--target", "0.9", "--vary", "nothing")
+    assert asked.exit_code == 2
+    assert ["flip", "1", "2", "1"] in [
+        line.split() for line in call("coin.md", "--success", "heads").output.split("\n")
+    ]
+
+
 def test_unlimited_retries_are_unknown(call, tmp_path):
     (tmp_path / "m.md").write_text(UNLIMITED.replace("| 0.6  |", "| 0.5, 0.6 |"))
     result = call("m.md")
