@@ -58,7 +58,11 @@ class Earlier:
 
 @attrs.define
 class Called:
-    """A call as the user sees it. `status` is waiting, running, done, failed, or the reason why it was not made (REASONS)."""
+    """A call as the user sees it. `status` is waiting, running, done, failed, or the reason why it was not made (REASONS).
+
+    `artifacts` are the ids of what it made, `made` the same under the names that it gave them; `table` and `intent` are what SQL found. A call that was left out for an
+    equal one, `equal_to`, has what that one had.
+    """
 
     call_id: str
     tool: str
@@ -69,6 +73,10 @@ class Called:
     rescues: tuple[str, ...] = ()
     result: Any = None
     artifacts: list[str] = attrs.field(factory=list)
+    made: list[Made] = attrs.field(factory=list)
+    table: Mapping[str, Any] | None = None
+    intent: Mapping[str, Any] | None = None
+    equal_to: str = ""
 
 
 @attrs.define
@@ -197,6 +205,7 @@ class Conversation:
             self._parts[called.call_id]["function"]["name"] = data["tool"]
         called.tool, called.text = data["tool"] or called.tool, data.get("text", "")
         called.digest, called.rescues, called.status = data.get("digest", ""), tuple(data["rescues"]), "running"
+        called.equal_to = (data.get("earlier") or {}).get("call_id", "")
         self.rescues.update(called.rescues)
         if self.turn.guided and called.tool == "run_python" and called.text and not data.get("fault"):
             self.turn.guided = False
@@ -209,23 +218,40 @@ class Conversation:
         if called.digest:
             self._seen[called.digest] = Earlier(called.call_id, self.turn.number, is_done)
         if is_done:
-            called.artifacts += self._keep(entry, data, called.call_id, called.tool.removeprefix("run_"))
-            if entry.event == "sql_done":
-                self.latest_table = data.get("table")
-                self.intents.append(data["intent"])
+            called.made = self._keep(entry, data, called.call_id, called.tool.removeprefix("run_"))
+            called.artifacts = [each.equal_to or "" for each in called.made]
+            called.table, called.intent = data.get("table"), data.get("intent")
+            self._found(called)
         self._answer(called.call_id, data["result"])
         self.current = None
 
-    def _keep(self, entry: EventEntry, data: Mapping[str, Any], source: str, producer: str) -> list[str]:
-        """Keep what was made, and give the ids: all as new where the guard `new` has passed it, else each content once."""
+    def _found(self, called: Called) -> None:
+        """Take what SQL has found as the latest: code reads it."""
+        if called.intent is not None:
+            self.latest_table = called.table
+            self.intents.append(called.intent)
+
+    def _left_out(self, called: Called) -> None:
+        """Have a call that was left out for an equal one leave behind what that one did: its table is the latest, its files have its names again."""
+        equal = self.call(called.equal_to)
+        if equal is not None and equal.status == "done":
+            called.made, called.artifacts = equal.made, equal.artifacts
+            called.table, called.intent = equal.table, equal.intent
+            for each in called.made:
+                self.inventory.alias(each)
+            self._found(called)
+
+    def _keep(self, entry: EventEntry, data: Mapping[str, Any], source: str, producer: str) -> list[Made]:
+        """Keep what was made: all as new where the guard `new` has passed it, else each content once. Give it with what it now is (`equal_to`)."""
         at = datetime.fromtimestamp((entry.at_ms or 0) / 1000, UTC).isoformat(timespec="seconds")
         is_new, kept = dict(entry.verdicts).get("new") == "passed", []
         for each in data.get("artifacts") or ():
             made = Made(**each)
             if made.equal_to is not None and not is_new:
-                kept.append(self.inventory.alias(made).artifact_id)
+                artifact = self.inventory.alias(made)
             else:
-                kept.append(self.inventory.add(made, call_id=source, producer=producer, created_at=at).artifact_id)
+                artifact = self.inventory.add(made, call_id=source, producer=producer, created_at=at)
+            kept.append(attrs.evolve(made, equal_to=artifact.artifact_id))
         return kept
 
     # -- what effects without answers tell ----------------------------------------------------------------------------
@@ -245,6 +271,8 @@ class Conversation:
             for call_id, result in (told.get("results") or {}).items():
                 if call_id in self._open:
                     self._open[call_id].status = told["reason"]
+                    if told["reason"] == "duplicate_tool_call_skipped":
+                        self._left_out(self._open[call_id])
                     self._answer(call_id, result)
             if told.get("drops"):
                 self.queue.clear()

@@ -48,6 +48,10 @@ class Artifact:
     version: int = 1
     aliases: tuple[tuple[str, str], ...] = ()
 
+    def as_made(self) -> Made:
+        """Give it as what makes it again."""
+        return Made(self.name, self.kind, self.digest, self.size_bytes, self.logical_key, self.artifact_id)
+
     def described(self) -> dict[str, Any]:
         """Give what a model is told of it."""
         told: dict[str, Any] = {
@@ -71,6 +75,7 @@ class Inventory:
         self._artifacts: dict[str, Artifact] = {}
         self._by_content: dict[str, str] = {}
         self._versions: dict[str, int] = {}
+        self._by_key: dict[str, str] = {}
         self._names: dict[str, str] = {}
 
     def __len__(self) -> int:
@@ -85,6 +90,11 @@ class Inventory:
     def named(self, name: str) -> Artifact | None:
         """Give the newest artifact of a name, an alias included; also one by its id."""
         found = self._names.get(name) or (name if name in self._artifacts else None)
+        return None if found is None else self._artifacts[found]
+
+    def latest(self, logical_key: str) -> Artifact | None:
+        """Give the newest version of what was made for one thing."""
+        found = self._by_key.get(logical_key)
         return None if found is None else self._artifacts[found]
 
     def equal(self, digest: str) -> Artifact | None:
@@ -116,6 +126,7 @@ class Inventory:
         source, kept = (created_at, call_id, producer), (made.logical_key, made.digest, made.size_bytes)
         artifact = Artifact(self.id_after(0), made.name, made.kind, *source, *kept, version)
         self._artifacts[artifact.artifact_id] = artifact
+        self._by_key[made.logical_key] = artifact.artifact_id
         self._by_content.setdefault(made.digest, artifact.artifact_id)
         self._names[made.name] = artifact.artifact_id
         return artifact

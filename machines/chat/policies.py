@@ -5,6 +5,7 @@ None of them decides what happens next: whether a call may be made the guards sa
 
 import asyncio
 import hashlib
+import json
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -123,7 +124,7 @@ async def next_call(action: Action, context: PolicyContext) -> list[Step]:
     about = {"call_id": call.call_id, "tool": call.tool, "text": call.text, "rescues": list(call.rescues)}
     if not call.tool:
         return [event_step(action.policy, "unknown_call", data={**about, "fault": call.fault})]
-    digest, fault = await in_thread(partial(_looked_at, call, chat))
+    digest, fault = await in_thread(partial(_looked_at, call, chat, conversation.latest_table))
     earlier = conversation.earlier(digest) if chat.dedups else None
     known = None if earlier is None else {"call_id": earlier.call_id, "turn": earlier.turn, "ok": earlier.ok}
     turn = conversation.turn
@@ -144,20 +145,24 @@ def _meant(asked: Mapping[str, Any], *, normalises: bool) -> Call:
     return Call(asked["id"], tool.name, kept)
 
 
-def _looked_at(call: Call, chat: Resources) -> tuple[str, str]:
-    """Give what a call is known by, and what the parser has against it."""
+def _looked_at(call: Call, chat: Resources, table: Mapping[str, Any] | None) -> tuple[str, str]:
+    """Give what a call is known by, and what the parser has against it. `table` is what code would read."""
     if call.tool == "run_sql":
         return digest_of(call), (compiles_sql(call.text, chat.database) or "") if call.text.strip() else ""
+    known_by = digest_of(call, json.dumps(table))
     if is_empty(call.text):
-        return digest_of(call), "the code is empty, or comments alone"
-    return digest_of(call), compiles(call.text) or ""
+        return known_by, "the code is empty, or comments alone"
+    return known_by, compiles(call.text) or ""
 
 
-def digest_of(call: Call) -> str:
-    """Give the SHA-256 of what a call means: equal for calls that differ in comments, white space and the like alone."""
-    is_sql = call.tool == "run_sql"
-    said = f"{normal_sql(call.text)}\n{call.arguments['limit']}" if is_sql else normal_code(call.text)
-    return hashlib.sha256(f"{call.tool}\n{said}".encode("utf-8", "surrogatepass")).hexdigest()
+def digest_of(call: Call, table: str = "") -> str:
+    """Give the SHA-256 of all that a call's outcome depends on: equal for calls that differ in comments, white space and the like alone.
+
+    SQL reads data that no call changes; code reads the latest result of SQL too, `table`, and may take a given time.
+    """
+    written = normal_sql(call.text) if call.tool == "run_sql" else normal_code(call.text)
+    read = "\n".join(str(each) for each in (call.tool, call.arguments[TOOLS[call.tool].number], table, written))
+    return hashlib.sha256(read.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 # -- tools ----------------------------------------------------------------------------------------------------------------

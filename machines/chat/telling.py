@@ -5,6 +5,7 @@ that were not made (`results`), a note (`note`). `conversation.py` reads them fr
 figures and tables that it speaks of, and the same as PDF.
 """
 
+import hashlib
 import io
 import json
 import logging
@@ -16,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
@@ -32,17 +34,22 @@ if TYPE_CHECKING:
     from fpdf import FPDF
 
 _FIGURES = frozenset({"png"})
+_DIGITS = 16
 _FONT, _MONO = "text", "mono"
 _NO_DATE = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def report_files(conversation: Conversation, files: Files) -> list[dict[str, Any]]:
-    """Keep the report of the last turn as Markdown and as PDF, and give both as artifacts."""
-    turn = conversation.turn
-    shown = artifacts_of(conversation)
+    """Keep the report of the last turn as Markdown and as PDF, and give both as artifacts; the same answer over the same files has one report."""
+    turn, shown, inventory = conversation.turn, artifacts_of(conversation), conversation.inventory
+    told = "\n".join([turn.answer.strip(), *(each.artifact_id for each in shown)])
+    about = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
+    known = [inventory.latest(f"report:{about}:{kind}") for kind in ("md", "pdf")]
+    if all(known):
+        return [attrs.asdict(each.as_made()) for each in known if each is not None]
     written = {"md": as_markdown(turn, shown, files).encode(), "pdf": as_pdf(turn, shown, files)}
     made = [
-        Made(f"report_{turn.number}.{kind}", kind, files.keep(content), len(content), f"report:{turn.number}:{kind}")
+        Made(f"report_{turn.number}.{kind}", kind, files.keep(content), len(content), f"report:{about}:{kind}")
         for kind, content in written.items()
     ]
     return conversation.inventory.compared(made)
@@ -261,19 +268,13 @@ def what_is_missing(conversation: Conversation, sources: Iterable[str]) -> list[
     here = [*made, *(found for name in named if (found := inventory.named(name)) is not None)]
     for what, (words, kinds) in _WANTED.items():
         wanted = words.search(turn.text) and not _NOT_WANTED.search(turn.text)
-        if wanted and not _is_there(here, kinds) and not _shown_again(conversation, kinds):
+        if wanted and not _is_there(here, kinds):
             lacking.append(f"a {what}, which the user wants")
     return lacking
 
 
 def _is_there(artifacts: Iterable[Artifact], kinds: set[str]) -> bool:
     return any(artifact.kind in kinds for artifact in artifacts)
-
-
-def _shown_again(conversation: Conversation, kinds: set[str]) -> bool:
-    """Tell whether a skipped call of this turn had made such a file before."""
-    skipped = [call for call in conversation.turn.calls if call.status == "duplicate_tool_call_skipped"]
-    return bool(skipped) and _is_there(conversation.inventory, kinds)
 
 
 async def remind(action: Action, context: PolicyContext) -> list[Step]:

@@ -209,9 +209,19 @@ def test_g6_report_mode_and_artifact_dedup_coexist_without_regressions(tmp_path)
         folder = tmp_path / "runs" / chat.run_id / "files"
         shown = sorted(path.name for path in folder.iterdir())
     assert TABLE.fullmatch(made[0])
-    assert made[1:] == ["hp.png", "report_1.md", "report_1.pdf", "report_2.md", "report_2.pdf"]
+    assert made[1:] == ["hp.png", "report_1.md", "report_1.pdf"], "the same answer has one report"
     assert len(contents) == len(set(contents))
     assert shown == sorted(made)
+
+
+def test_another_answer_has_a_report_of_its_own(tmp_path):
+    def player(body, _number):
+        said = [m["content"] for m in body["messages"] if m["role"] == "user"]
+        return Said(f"There are {len(said) // 3} of them.")
+
+    with conversation(tmp_path, player, format="report") as (chat, _):
+        say(chat, "How many?", "Sure?", "How many now?", "Sure?")
+        assert names(chat) == ["report_1.md", "report_1.pdf", "report_3.md", "report_3.pdf"]
 
 
 # -- the acceptance criteria of the seed ----------------------------------------------------------------------------------

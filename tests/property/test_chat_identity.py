@@ -1,0 +1,87 @@
+"""A call's identity is all that it depends on: with and without deduplication a conversation gives the same."""
+
+from chat_server import Said
+from chats import conversation, say, steps_since_user
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+QUERIES = (
+    "SELECT Origin, count(*) AS n FROM cars GROUP BY Origin ORDER BY Origin",
+    "select Origin, count(*) as n -- the same\nfrom cars group by Origin order by Origin",
+    "SELECT Cylinders, max(Horsepower) AS hp FROM cars GROUP BY Cylinders ORDER BY Cylinders",
+    "SELECT nothing FROM cars",
+)
+PROGRAMS = (
+    "print(len(df), list(df.columns))",
+    "print(len(df),  list(df.columns))  # the same",
+    "df.to_csv('found.csv', index=False)",
+    "open('found.csv', 'w').write('n\\n1\\n')",
+    "print('found' if 'df' in globals() else 'nothing')",
+    "1 / 0",
+)
+
+
+def query(number):
+    """Give a call of SQL."""
+    return "run_sql", {"sql": QUERIES[number]}
+
+
+def program(number):
+    """Give a call of Python."""
+    return "run_python", {"code": PROGRAMS[number]}
+
+
+CALLS = st.sampled_from([*map(query, range(len(QUERIES))), *map(program, range(len(PROGRAMS)))])
+#: Turns of answers of calls: no more of them than a turn may skip.
+TRANSCRIPTS = st.lists(
+    st.lists(st.lists(CALLS, min_size=1, max_size=2), min_size=1, max_size=2), min_size=2, max_size=3
+)
+
+
+def lived(folder, turns, **options):
+    """Hold the conversation, and give what each call gave to the model, the latest table, and each file by its name."""
+
+    def player(body, _number):
+        turn = turns[sum(m["role"] == "user" and not m["content"].startswith("[") for m in body["messages"]) - 1]
+        at = steps_since_user(body)
+        return Said(calls=tuple(turn[at])) if at < len(turn) else Said("Done.")
+
+    with conversation(folder, player, **options) as (chat, _):
+        say(chat, *(f"Go on with {number}" for number in range(len(turns))))
+        held = chat.conversation
+        given = [outcome_of(call.result) for turn in held.turns for call in turn.calls]
+        names = {name for each in held.inventory for name in (each.name, *(alias for alias, _ in each.aliases))}
+        files = {name: held.inventory.named(name).digest for name in names}
+        return given, None if held.latest_table is None else held.latest_table["digest"], files, held.reasons
+
+
+def outcome_of(result):
+    """Take the earlier result out of one that says that a call was not made."""
+    is_skipped = (result.get("error") or {}).get("code") == "duplicate_tool_call_skipped"
+    return result["result"] if is_skipped else result
+
+
+OVER_ANOTHER_RESULT = [[[query(0), program(0)]], [[query(2), program(0)]]]
+BACK_TO_THE_FIRST = [[[query(0), query(2)]], [[query(1), program(0)]]]
+UNDER_ITS_NAME_AGAIN = [[[query(0), program(2)], [program(3)]], [[program(2)]]]
+
+
+@example(OVER_ANOTHER_RESULT)
+@example(BACK_TO_THE_FIRST)
+@example(UNDER_ITS_NAME_AGAIN)
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(TRANSCRIPTS)
+def test_with_and_without_deduplication_a_conversation_gives_the_same(tmp_path_factory, turns):
+    folder = tmp_path_factory.mktemp("identity")
+    *with_it, reasons = lived(folder / "with", turns)
+    *without, none_left_out = lived(folder / "without", turns, dedup=False)
+    assert with_it == without
+    assert none_left_out["duplicate_tool_call_skipped"] == 0
+    for reason in ("limit_reached", "too_many_calls"):
+        assert reasons[reason] == none_left_out[reason] == 0, "the two are to have made the same calls"
+
+
+def test_what_is_left_out_is_left_out(tmp_path):
+    """The test above says nothing of a chat that leaves out nothing."""
+    *_, reasons = lived(tmp_path, [[[query(0), program(0)]], [[query(1), program(1)]]])
+    assert reasons["duplicate_tool_call_skipped"] == 2
