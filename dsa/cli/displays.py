@@ -1,6 +1,6 @@
 """How a run is shown while it goes on, and afterwards: by its machine's own display where it has one, else attempt by attempt.
 
-A display is made of a console, is given moments, shows what a run that rests asks of people, and ends the line that it has begun (entry
+A display is made of a console and the folder of the runs, is given moments, shows what a run that rests asks of people, and ends the line that it has begun (entry
 points `dsa.displays`). A machine that people talk with says how `dsa resume` goes on at the terminal (entry points `dsa.resuming`).
 """
 
@@ -33,12 +33,12 @@ class Display(Protocol):
         """End a line that was begun."""
 
 
-def display_of(machine: str, console: Console) -> Display | None:
-    """Give the display of a machine, by its name; None where it has none."""
+def display_of(machine: str, console: Console, root: Path) -> Display | None:
+    """Give the display of a machine, by its name; None where it has none. `root` is the folder of the runs."""
     if machine == POLICY:
         return CallDisplay(console)
     for point in entry_points(group="dsa.displays", name=machine):
-        made: Display = point.load()(console)
+        made: Display = point.load()(console, root)
         return made
     return None
 
@@ -59,9 +59,9 @@ def resuming_of(machine: str) -> Resuming | None:
 
 
 @contextmanager
-def progress_of(machine: Machine, console: Console, *, quiet: bool) -> Iterator[Display]:
+def progress_of(machine: Machine, console: Console, root: Path, *, quiet: bool) -> Iterator[Display]:
     """Give what shows a run that is taken up, as long as it is driven."""
-    display = None if quiet else display_of(machine.name, console)
+    display = None if quiet else display_of(machine.name, console, root)
     if display is None:
         with Progress(machine, console, quiet=quiet) as progress:
             yield progress

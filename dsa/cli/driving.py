@@ -111,7 +111,7 @@ def go_on(record: RunRecord, root: Path, said: Said, manner: Manner) -> Performe
     with (
         faults_told(root, lambda: directory),
         options.watching.watched(environment_secrets(options.watching.chosen)) as watched,
-        progress_of(machine, terminal(), quiet=options.shows_nothing) as progress,
+        progress_of(machine, terminal(), root, quiet=options.shows_nothing) as progress,
     ):
         watched.note("what is sent", [_data(each) for each in (*said.sent, *said.answers.values())])
         entry = change.entry if change else lambda _run: None

@@ -165,7 +165,7 @@ class Start:
         directory = self.root / run_id
         with (
             faults_told(self.root, lambda: directory if directory.is_dir() else None),
-            progress_of(machine, console, quiet=options.shows_nothing) as progress,
+            progress_of(machine, console, self.root, quiet=options.shows_nothing) as progress,
             ExitStack() as opened,
         ):
             watchers = list[Watched]()

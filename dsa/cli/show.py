@@ -107,7 +107,7 @@ def _lines(recorded: Recorded, root: Path, form: str | None, after: int) -> Iter
         with faults_told(root):
             yield from diff_lines(recorded, root)
     elif form == "transcript":
-        _show(recorded)
+        _show(recorded, root)
     elif form == "errors":
         yield from error_lines(root / recorded.run)
     else:
@@ -139,10 +139,10 @@ def diff_lines(recorded: Recorded, root: Path) -> Iterator[str]:
         yield from told(runs, recorded.run).splitlines() or ["nothing was changed"]
 
 
-def _show(recorded: Recorded) -> None:
+def _show(recorded: Recorded, root: Path) -> None:
     """Show a run as it was shown while it went on. Raises Ended for one of a machine without a display."""
     first = recorded.entries[0]
-    display = display_of(first.name if isinstance(first, MachineEntry) else "", terminal())
+    display = display_of(first.name if isinstance(first, MachineEntry) else "", terminal(), root)
     if display is None:
         raise Ended(
             f"run {recorded.run} is of a machine that keeps no such account: only those of `dsa chat` and `dsa code` have a transcript",

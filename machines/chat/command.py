@@ -133,7 +133,7 @@ def _artifacts(chat: Chat, _rest: str) -> str:
     for each in chat.conversation.inventory:
         also = "".join(f"; also {alias}" for alias, _ in each.aliases)
         made = f"{each.kind}  {each.size_bytes:,} bytes  by {each.producer}, call {each.source_call_id}"
-        lines.append(f"{each.artifact_id:<5} {chat.resources.files.name_of(each)}  {made}{also}")
+        lines.append(f"{each.artifact_id:<5} {each.file_name}  {made}{also}")
     return "\n".join(lines) or "nothing was made yet"
 
 
@@ -149,12 +149,12 @@ def _branch(chat: Chat, rest: str) -> str:
 def _export(chat: Chat, rest: str) -> str:
     folder = Path(rest or f"{chat.run_id}-export")
     conversation, files = chat.conversation, chat.resources.files
-    names = ["conversation.md", *map(files.name_of, conversation.inventory)]
+    names = ["conversation.md", *(each.file_name for each in conversation.inventory)]
     if there := [name for name in names if (folder / name).exists()]:
         return f"nothing was written: {', '.join(there[:5])} {'is' if len(there) == 1 else 'are'} in {folder} already; name another folder"
     folder.mkdir(parents=True, exist_ok=True)
     for each in conversation.inventory:
-        shutil.copyfile(files.path(each.digest), folder / files.name_of(each))
+        shutil.copyfile(files.path(each.digest), folder / each.file_name)
     turns = [f"## {turn.number}. {turn.text}\n\n{turn.answer or '(no answer)'}" for turn in conversation.turns]
     text = "\n\n".join([f"# {chat.run_id}", *turns])
     (folder / "conversation.md").write_text(f"{text}\n", encoding="utf-8")
@@ -183,6 +183,7 @@ _MODELS = "http://HOST/v1#MODEL, a LiteLLM name, or scripted:FILE. A conversatio
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed gives other answers.")
 @click.option("--resume", "run", metavar="RUN", help="Go on with a conversation: its name, a part of it, or last.")
 @click.option("--take", is_flag=True, help="Take it from a process that holds it.")
+@click.option("-v", "--verbose", is_flag=True, help="Show phases too, and what was mended in calls.")
 @click.option("--format", "format_", type=click.Choice(["none", "report"]), default="none", show_default=True, help="report: each answer also as Markdown and PDF.")  # fmt: skip
 @click.option("--no-dedup", is_flag=True, help="Let everything be done again: to see what the guards are worth.")
 @click.option("--no-normalise", is_flag=True, help="Take calls as they are sent: to see what mending is worth.")
@@ -195,6 +196,7 @@ def command(
     root: str,
     *,
     take: bool,
+    verbose: bool,
     options: RunOptions,
     **said: Any,  # noqa: ANN401  (options)
 ) -> None:
@@ -210,19 +212,29 @@ def command(
     if any(not text.strip() for text in asked) or (options.json_wanted and not asked):
         raise click.UsageError("say something: --ask TEXT")
     folder = Path(root)
+    display = Display(terminal(), folder, is_verbose=verbose)
     if run is None:
-        sys.exit(_held(folder, options, asked, partial(Chat.begin, _settings(said, options)), is_new=True))
+        sys.exit(_held(display, folder, options, asked, partial(Chat.begin, _settings(said, options)), is_new=True))
     with opened(folder) as runs:
         run = find(runs.ids(), run, folder)
-    sys.exit(resumed(run, folder, options, take=take, asked=asked))
+    sys.exit(resumed(run, folder, options, take=take, asked=asked, display=display))
 
 
-def resumed(run_id: str, root: Path, options: RunOptions, *, take: bool, asked: tuple[str, ...] = ()) -> int:
+def resumed(
+    run_id: str,
+    root: Path,
+    options: RunOptions,
+    *,
+    take: bool,
+    asked: tuple[str, ...] = (),
+    display: Display | None = None,
+) -> int:
     """Go on with a conversation, at the terminal unless something is asked; give the exit code. `dsa resume` does it too."""
     note_run(root / run_id)
     with opened(root) as runs:
         options = options.continuing(runs.recorded(run_id))
-    return _held(root, options, asked, partial(Chat.resume, run_id, options=options.changes, take=take), is_new=False)
+    begin = partial(Chat.resume, run_id, options=options.changes, take=take)
+    return _held(display or Display(terminal(), root), root, options, asked, begin, is_new=False)
 
 
 def _settings(said: Mapping[str, Any], options: RunOptions) -> Settings:
@@ -234,9 +246,17 @@ def _settings(said: Mapping[str, Any], options: RunOptions) -> Settings:
     )  # fmt: skip
 
 
-def _held(root: Path, options: RunOptions, asked: tuple[str, ...], begin: Callable[..., Chat], *, is_new: bool) -> int:
+def _held(
+    display: Display,
+    root: Path,
+    options: RunOptions,
+    asked: tuple[str, ...],
+    begin: Callable[..., Chat],
+    *,
+    is_new: bool,
+) -> int:
     """Hold a conversation until it is left; give the exit code."""
-    display, is_shown = Display(terminal()), not options.shows_nothing
+    is_shown = not options.shows_nothing
 
     def show(moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
         if moment.number == 1:

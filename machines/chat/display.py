@@ -4,6 +4,7 @@ Takes moments and pieces of text in the order in which they come. It writes; it 
 """
 
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from rich.text import Text
 from dsa.cli.terminal import printable
 from dsa.runtime.ledger import Entry, EventEntry, RefusalEntry, ResultEntry, RowEntry
 from dsa.runtime.moment import Moment
-from machines.chat.conversation import DONE, FAILED, REASONS
+from machines.chat.conversation import DONE, FAILED, REASONS, Conversation
+from machines.chat.files import NAMED
 from machines.chat.sql import TableInfo
 from machines.talking.texts import short
 
@@ -39,13 +41,18 @@ _BADGES = {
 
 
 class Display:
-    """Shows a conversation. Give its methods to `Chat` as `on_moment`, `listen` and `notice`."""
+    """Shows a conversation. Give its methods to `Chat` as `on_moment`, `listen` and `notice`.
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    `folder` is where the conversation's own folder is; with `is_verbose` it shows phases, and what was mended in calls.
+    """
+
+    def __init__(self, console: Console, folder: Path, *, is_verbose: bool = False) -> None:
+        self._console, self._folder, self._is_verbose = console, folder, is_verbose
+        self._conversation = Conversation()
         self._arrived: EventEntry | None = None
         self._is_in_line = False
         self._text = self._failed = ""
+        self._shown = 0
 
     def tables(self, tables: Iterable[TableInfo]) -> None:
         """Show what was loaded."""
@@ -67,14 +74,16 @@ class Display:
     def on_moment(self, moment: Moment, is_new: bool) -> None:  # noqa: FBT001  (the observer interface)
         """Show what has happened; what was there before the conversation was taken up is only noted."""
         self._console.quiet = not is_new
-        self._show(moment.entry)
+        self._conversation.take([moment.entry])
+        self._show(moment.entry, moment.run)
         self._console.quiet, self._is_in_line = False, self._is_in_line and is_new
 
-    def _show(self, entry: Entry) -> None:
+    def _show(self, entry: Entry, run_id: str) -> None:
         if isinstance(entry, EventEntry):
             self._arrived = entry
         elif isinstance(entry, RowEntry) and self._arrived is not None:
             self._happened(self._arrived, entry)
+            self._files(run_id)
         elif isinstance(entry, RefusalEntry) and self._arrived is not None and self._arrived.key is None:
             self._line(f"not now: {self._arrived.event} is not taken ({entry.reason})", "yellow")
         elif isinstance(entry, ResultEntry):
@@ -86,9 +95,10 @@ class Display:
         if event.event in {"asked", "answered", "cut_off"} and data.get("content") and not self._text:
             self.listen(data["content"])  # a model that was not listened to: the turn was finished without us
         if event.event in {"sql_call", "python_call"}:
-            mended = f" [mended: {', '.join(data['rescues'])}]" if data.get("rescues") else ""
+            is_told = self._is_verbose and data.get("rescues")
+            mended = f" [mended: {', '.join(data['rescues'])}]" if is_told else ""
             self._line(f"{data['tool']}  {short(data['text'], _LONGEST_CALL)}{mended}", "cyan")
-        if before != after:
+        if before != after and self._is_verbose:
             self._line(f"{before} -> {after}", "dim")
         if event.event in DONE | FAILED:
             self._result(data)
@@ -103,9 +113,13 @@ class Display:
         for name in ("output", "value"):
             if result.get(name):
                 self._line(printable(result[name].rstrip("\n")), "")
-        for made in data.get("artifacts") or ():
-            if made["equal_to"] is None:
-                self._line(f"file: {made['name']} ({made['size_bytes']:,} bytes)", "green")
+
+    def _files(self, run_id: str) -> None:
+        """Show where the files are that were made since the last time."""
+        for made in islice(self._conversation.inventory, self._shown, None):
+            self._shown += 1
+            path = self._folder / run_id / NAMED / made.file_name
+            self._line(f"file: {path} ({made.size_bytes:,} bytes)", "green")
 
     def _table(self, result: Any) -> None:  # noqa: ANN401  (JSON)
         self.end()
@@ -154,7 +168,7 @@ class Display:
 class Transcript(Display):
     """Shows a conversation with what was said in it: nobody types it here."""
 
-    def _show(self, entry: Entry) -> None:
+    def _show(self, entry: Entry, run_id: str) -> None:
         if isinstance(entry, EventEntry) and isinstance(entry.data, dict) and entry.event == "message":
             self.say(f"> {entry.data['text']}")
-        super()._show(entry)
+        super()._show(entry, run_id)

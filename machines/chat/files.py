@@ -7,19 +7,20 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterable
-from itertools import chain, count
 from pathlib import Path
 
 from machines.chat.inventory import Artifact
+
+#: The folder of artifacts under their names, in the folder of a run.
+NAMED = "files"
 
 
 class Files:
     """Contents in a folder, one file each."""
 
     def __init__(self, folder: Path) -> None:
-        self._contents, self._named = folder / "contents", folder / "files"
-        self._shown: dict[str, str] = {}
-        self._taken: set[str] = set()
+        self._folder, self._contents = folder, folder / "contents"
+        self._shown: set[str] = set()
 
     def keep(self, content: bytes) -> str:
         """Keep bytes, and give their SHA-256; they are durable when this returns. OSError when they cannot be written."""
@@ -42,26 +43,17 @@ class Files:
         return self._contents / digest
 
     def shown(self, artifacts: Iterable[Artifact]) -> None:
-        """Put artifacts under their names, each once; of two with one name the later one has its id in it."""
+        """Put artifacts under their names, each once."""
         for artifact in artifacts:
-            if artifact.artifact_id in self._shown:
-                continue
-            name = self.name_of(artifact)
-            self._shown[artifact.artifact_id] = name
-            self._taken.add(name)
-            path = self._named / name
-            if not path.exists():
-                self._named.mkdir(parents=True, exist_ok=True)
+            path = self.named(artifact)
+            if artifact.file_name not in self._shown and not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
                 _write(path, self.content(artifact.digest))
+            self._shown.add(artifact.file_name)
 
-    def name_of(self, artifact: Artifact) -> str:
-        """Give the name of the file that people look at."""
-        if artifact.artifact_id in self._shown:
-            return self._shown[artifact.artifact_id]
-        stem, dot, ending = artifact.name.rpartition(".")
-        ids = chain([artifact.artifact_id], (f"{artifact.artifact_id}_{number}" for number in count(2)))
-        given = (f"{stem}_{number}.{ending}" if dot else f"{ending}_{number}" for number in ids)
-        return next(name for name in chain([artifact.name], given) if name not in self._taken)
+    def named(self, artifact: Artifact) -> Path:
+        """Give where people find an artifact."""
+        return self._folder / NAMED / artifact.file_name
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -6,7 +6,7 @@ however many artifacts there are.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, count, islice
 from typing import Any
 
 import attrs
@@ -34,7 +34,10 @@ class Made:
 
 @attrs.frozen
 class Artifact:
-    """One content that was made. `version` counts those of one logical key from 1; `aliases` are other names, each with why."""
+    """One content that was made. `version` counts those of one logical key from 1; `aliases` are other names, each with why.
+
+    `file_name` is that of the file that people look at: the name, with the id in it where an earlier artifact has the name.
+    """
 
     artifact_id: str
     name: str
@@ -45,6 +48,7 @@ class Artifact:
     logical_key: str
     digest: str
     size_bytes: int
+    file_name: str
     version: int = 1
     aliases: tuple[tuple[str, str], ...] = ()
 
@@ -77,6 +81,7 @@ class Inventory:
         self._versions: dict[str, int] = {}
         self._by_key: dict[str, str] = {}
         self._names: dict[str, str] = {}
+        self._file_names: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._artifacts)
@@ -124,7 +129,10 @@ class Inventory:
         """Add what was made as an artifact of its own."""
         version = self._versions[made.logical_key] = self._versions.get(made.logical_key, 0) + 1
         source, kept = (created_at, call_id, producer), (made.logical_key, made.digest, made.size_bytes)
-        artifact = Artifact(self.id_after(0), made.name, made.kind, *source, *kept, version)
+        artifact_id = self.id_after(0)
+        file_name = next(name for name in _file_names(made.name, artifact_id) if name not in self._file_names)
+        artifact = Artifact(artifact_id, made.name, made.kind, *source, *kept, file_name, version)
+        self._file_names.add(file_name)
         self._artifacts[artifact.artifact_id] = artifact
         self._by_key[made.logical_key] = artifact.artifact_id
         self._by_content.setdefault(made.digest, artifact.artifact_id)
@@ -149,3 +157,10 @@ class Inventory:
     def newest(self) -> list[Artifact]:
         """Give the artifacts that a request describes, oldest first."""
         return [*islice(reversed(self._artifacts.values()), MOST_SHOWN)][::-1]
+
+
+def _file_names(name: str, artifact_id: str) -> Iterator[str]:
+    """Give the names that a file may have, the best first."""
+    stem, dot, ending = name.rpartition(".")
+    ids = chain([artifact_id], (f"{artifact_id}_{number}" for number in count(2)))
+    return chain([name], (f"{stem}_{number}.{ending}" if dot else f"{ending}_{number}" for number in ids))

@@ -47,7 +47,7 @@ def report_files(conversation: Conversation, files: Files) -> list[dict[str, Any
     known = [inventory.latest(f"report:{about}:{kind}") for kind in ("md", "pdf")]
     if all(known):
         return [attrs.asdict(each.as_made()) for each in known if each is not None]
-    written = {"md": as_markdown(turn, shown, files).encode(), "pdf": as_pdf(turn, shown, files)}
+    written = {"md": as_markdown(turn, shown).encode(), "pdf": as_pdf(turn, shown, files)}
     made = [
         Made(f"report_{turn.number}.{kind}", kind, files.keep(content), len(content), f"report:{about}:{kind}")
         for kind, content in written.items()
@@ -62,11 +62,11 @@ def artifacts_of(conversation: Conversation) -> list[Artifact]:
     return [each for each in inventory if each.artifact_id in made or each.name in turn.answer]
 
 
-def as_markdown(turn: Turn, artifacts: list[Artifact], files: Files) -> str:
+def as_markdown(turn: Turn, artifacts: list[Artifact]) -> str:
     """Write the report as Markdown; figures and files are linked by their names beside it."""
     parts = [f"# {_title(turn)}", turn.answer.strip()]
     for artifact in artifacts:
-        name = files.name_of(artifact)
+        name = artifact.file_name
         parts.append(f"{'!' if artifact.kind in _FIGURES else ''}[{artifact.name}]({name})")
     return "\n\n".join(parts) + "\n"
 
@@ -89,7 +89,7 @@ def _written(turn: Turn, artifacts: list[Artifact], files: Files, write_answer: 
         write_answer(pdf, turn.answer.strip())
         for artifact in artifacts:
             pdf.ln(4)
-            pdf.multi_cell(0, 6, f"{artifact.name} ({files.name_of(artifact)})", new_x="LMARGIN", new_y="NEXT")
+            pdf.multi_cell(0, 6, f"{artifact.name} ({artifact.file_name})", new_x="LMARGIN", new_y="NEXT")
             if artifact.kind in _FIGURES:
                 pdf.image(io.BytesIO(files.content(artifact.digest)), w=pdf.epw, keep_aspect_ratio=True)
         return bytes(pdf.output())

@@ -184,6 +184,11 @@ class Display:
         self._line(text, "")
 
 
+def of_run(console: Console, _root: Path) -> Display:
+    """Return what shows a run as it was shown: its records name no files of its folder."""
+    return Display(console)
+
+
 def _not_made(told: Mapping[str, Any]) -> int:
     """Count the calls that were left out behind another one, whose reason is told."""
     if told.get("reason") == "too_many_calls":

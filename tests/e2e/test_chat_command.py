@@ -215,7 +215,7 @@ def test_resume_talks_on_as_the_conversation_was_begun(chat, tmp_path):
     ]
     assert told == sorted(told)
     ended = chat("last", command="resume", said="/end\n")
-    assert (ended.returncode, ended.stdout.splitlines()[-1]) == (0, "ended")
+    assert (ended.returncode, ended.stdout.splitlines()[-1]) == (0, "> ended")
     over = chat("last", command="resume", said="And?\n")
     assert "is finished: closed" in over.stdout
 

@@ -129,7 +129,7 @@ def test_names_that_clash_get_the_artifact_s_id(tmp_path, names, expected):
     files = Files(tmp_path)
     inventory = inventory_of(files, *((name, str(at).encode()) for at, name in enumerate(names)))
     files.shown(inventory)
-    assert [files.name_of(each) for each in inventory] == expected
+    assert [each.file_name for each in inventory] == expected
     assert shown(tmp_path) == {name: str(at).encode() for at, name in enumerate(expected)}
 
 
@@ -145,8 +145,8 @@ def test_every_artifact_has_a_file_of_its_own_and_the_same_one_after_a_restart(t
     again = Files(folder)
     again.shown(inventory)
     for at, each in enumerate(inventory):
-        assert (folder / "files" / files.name_of(each)).read_bytes() == str(at).encode()
-        assert again.name_of(each) == files.name_of(each)
+        assert (folder / "files" / each.file_name).read_bytes() == str(at).encode()
+        assert again.named(each) == files.named(each)
     assert len(here(folder / "files")) == len(names)
 
 

@@ -1,4 +1,5 @@
 import io
+from pathlib import Path
 
 import pytest
 from chat_ledgers import Told
@@ -20,10 +21,10 @@ def show(display, entries, *, is_new=True):
         display.on_moment(Moment("r", number, entry), is_new)
 
 
-def displayed(told=(), *, pieces=(), said=(), width=200):
+def displayed(told=(), *, pieces=(), said=(), width=200, is_verbose=False):
     """Show entries, then pieces of text, then lines of our own, on a terminal; give what is written, without the colours."""
     file = io.StringIO()
-    display = Display(Console(file=file, width=width, color_system=None))
+    display = Display(Console(file=file, width=width, color_system=None), Path("runs"), is_verbose=is_verbose)
     show(display, told.entries if told else ())
     for piece in pieces:
         display.listen(piece)
@@ -46,7 +47,7 @@ def test_every_reason_has_a_badge():
 
 @pytest.mark.parametrize("reason", sorted(REASONS))
 def test_what_was_not_done_is_shown_with_its_badge_reason_and_text(reason):
-    shown = displayed(Told().told(reason))
+    shown = displayed(Told().says("?").told(reason))
     assert f"[{display_module._BADGES[reason]}] {reason}: because of {reason}\n" in shown  # noqa: SLF001
 
 
@@ -56,8 +57,9 @@ def test_reasons_of_others_are_not_shown():
 
 def test_a_call_is_shown_with_what_was_mended_and_where_it_leads():
     told = Told().says("?").asked(("c1", "run_sql")).calls("c1", text="SELECT\n  1", rescues=["fence", "alias"])
-    assert "run_sql  SELECT 1 [mended: fence, alias]\n" in displayed(told)
-    assert "completed -> planning\n" in displayed(told)
+    assert "run_sql  SELECT 1 [mended: fence, alias]\n" in displayed(told, is_verbose=True)
+    assert "completed -> planning\n" in displayed(told, is_verbose=True)
+    assert displayed(told) == "run_sql  SELECT 1\n", "who asks a question is not interested in phases"
 
 
 def test_an_effect_that_failed_is_shown():
@@ -83,8 +85,9 @@ def test_output_value_and_files_are_shown():
         {"name": "a.csv", "kind": "csv", "digest": "1", "size_bytes": 1234, "logical_key": "k", "equal_to": None},
         {"name": "b.csv", "kind": "csv", "digest": "1", "size_bytes": 1234, "logical_key": "k", "equal_to": "a1"},
     ]
-    shown = displayed(asked().came("c1", "python_done", artifacts, result={"output": "one\ntwo\n", "value": "3"}))
-    assert "one\ntwo\n3\nfile: a.csv (1,234 bytes)\n" in shown
+    told = asked().came("c1", "python_done", artifacts, "failed", result={"output": "one\ntwo\n", "value": "3"})
+    shown = displayed(told)
+    assert "one\ntwo\n3\nfile: runs/r/files/a.csv (1,234 bytes)\n" in shown
     assert "b.csv" not in shown
 
 
@@ -185,7 +188,7 @@ def test_an_answer_that_was_not_listened_to_is_shown_once():
 
 def test_an_answer_that_was_listened_to_is_not_shown_again():
     file = io.StringIO()
-    display = Display(Console(file=file, width=200, color_system=None))
+    display = Display(Console(file=file, width=200, color_system=None), Path("runs"))
     show(display, Told().says("?").entries)
     display.listen("It is 42.")
     show(display, Told().happens("answered", {"content": "It is 42."}).happens("presented", {"artifacts": []}).entries)
@@ -194,7 +197,7 @@ def test_an_answer_that_was_listened_to_is_not_shown_again():
 
 def test_what_was_there_before_is_not_shown_and_leaves_no_line_open():
     file = io.StringIO()
-    display = Display(Console(file=file, width=200, color_system=None))
+    display = Display(Console(file=file, width=200, color_system=None), Path("runs"))
     show(display, Told().says("?").happens("answered", {"content": "It is 42."}).entries, is_new=False)
     display.say("It goes on.")
     assert file.getvalue() == "It goes on.\n"
