@@ -4,8 +4,7 @@ Takes a machine and what makes an implementation, gives a `RuleBasedStateMachine
 `state.happens(row='line 49: validating, verdict g.failed')`. Walks are weighted by the graph: half of the time a walk aims at a row
 that it has not taken, and follows a shortest way there, so that deep rows are met as often as others (plain random walks
 hardly meet them). There is one rule for all rows, not one for each: Hypothesis leaves rules out at random, and a way of k
-different rules would mostly be cut. An implementation may be slow: it is asked for so many
-seconds, and to shrink a counterexample for as many; what is left of the walks goes over the table alone.
+different rules would mostly be cut. An implementation may be slow: it is asked for so many seconds, and to shrink a counterexample for as many.
 """
 
 import re
@@ -27,7 +26,7 @@ from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken
 from dsa.testing.coverage import Coverage
 from dsa.testing.graph import Graph, Move, graph_of
-from dsa.testing.implementations import MakeImplementation, Stepped
+from dsa.testing.implementations import MakeImplementation
 from dsa.testing.lockstep import Lockstep, play_into
 from dsa.testing.tours import Test, row_tour
 from dsa.trace import show_occurrence
@@ -41,35 +40,23 @@ LONGEST_S = 20.0
 class Patience:
     """How long an implementation is asked, by a clock in seconds: until it ends, or, once a walk has failed, for as long again.
 
-    `restarts` says whether the last that was asked offers `restart`, `unasked` counts the walks that went without one.
+    `asked` counts the walks that were made, the first in any case, `unasked` those that were not any more.
     """
 
     ends: float = attrs.field(factory=lambda: time.monotonic() + LONGEST_S)
     has_failed: bool = False
-    restarts: bool = False
+    asked: int = 0
     unasked: int = 0
 
     @property
     def is_over(self) -> bool:
         """Tell whether it has ended. It has not for the walk that Hypothesis shows at last."""
-        return time.monotonic() >= self.ends and not current_build_context().is_final
+        return self.asked > 0 and time.monotonic() >= self.ends and not current_build_context().is_final
 
     def failed(self) -> None:
         """Take note that a walk has failed."""
         if not self.has_failed:
             self.has_failed, self.ends = True, time.monotonic() + LONGEST_S
-
-
-class _Agrees(Stepped):
-    """Walks the table alone, in the place of an implementation that has been asked long enough.
-
-    A walk may not just end: to Hypothesis, the same beginning would go on in one way and then in another.
-    """
-
-
-class _AgreesAndRestarts(_Agrees):
-    def restart(self) -> None:
-        """Keep everything."""
 
 
 @attrs.frozen
@@ -88,14 +75,16 @@ class Plan:
     _refused: dict[int, dict[str, Occurrence]] = attrs.field(factory=dict, repr=False, init=False)
 
     def lockstep(self) -> Lockstep:
-        """Begin a walk: with an implementation, or, where there is no time for it any more, with the table alone."""
-        machine = self.graph.machine
+        """Begin a walk, unless there is no time for it any more.
+
+        It is then given up as if it needed more choices than there are: of these alone Hypothesis does not ask that they do again what the same
+        beginning has done before.
+        """
         if self.patience.is_over:
             self.patience.unasked += 1
-            return Lockstep(machine, (_AgreesAndRestarts if self.patience.restarts else _Agrees)(machine))
-        begun = Lockstep(machine, self.make(), self.coverage)
-        self.patience.restarts = begun.can_restart
-        return begun
+            current_build_context().data.mark_overrun()
+        self.patience.asked += 1
+        return Lockstep(self.graph.machine, self.make(), self.coverage)
 
     def moves(self, place: int) -> dict[str, Move]:
         """Give what can be taken in a configuration, by the text that names it."""
@@ -282,7 +271,9 @@ def state_machine_test(
         def runTest(self) -> None:  # noqa: N802  (unittest's name)
             play_into(plan.coverage, make_implementation, before)
             made.plan = attrs.evolve(plan, patience=Patience())
-            run_state_machine_as_test(made, settings=self.settings)
+            may_be_short = [*self.settings.suppress_health_check, HealthCheck.data_too_large]
+            may_end = type(self.settings)(self.settings, suppress_health_check=may_be_short)
+            run_state_machine_as_test(made, settings=may_end)
             if made.plan.patience.unasked:
                 message = f"after {LONGEST_S:g} s of walks the implementation was not asked any more: {made.plan.patience.unasked} walks were left"
                 warnings.warn(message, stacklevel=1)

@@ -97,6 +97,18 @@ def test_a_slow_counterexample_is_shrunk_as_far_as_there_is_time(monkeypatch):
     assert time.monotonic() - began < 20
 
 
+@pytest.mark.parametrize("limit_s", [0.0, 0.05, 0.3])
+def test_a_counterexample_is_told_wherever_the_time_to_shrink_it_is_over(monkeypatch, limit_s):
+    """Hypothesis would call the test flaky, if a walk that has failed went on when the same choices are made again."""
+
+    def failed(patience):
+        if not patience.has_failed:
+            patience.has_failed, patience.ends = True, time.monotonic() + limit_s
+
+    monkeypatch.setattr("dsa.testing.stateful.Patience.failed", failed)
+    assert failing(MACHINE.at(rmax=1), SlowAndWrong).step >= 5
+
+
 @pytest.mark.parametrize("name", ["dual_state", "workflow", "examples/two_phase_commit"])
 def test_our_engine_passes_and_every_row_is_taken(name):
     machine = SHIPPED[name]
