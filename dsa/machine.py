@@ -13,10 +13,11 @@ import attrs
 from dsa import declarations, expr
 from dsa.claims import Property, Scenario
 from dsa.errors import ParameterError, Span
+from dsa.immutable import immutable
 from dsa.words import closest, nearest
 
 
-@attrs.frozen(slots=False)
+@attrs.frozen(slots=False, field_transformer=immutable)
 class Machine:
     """A whole document. For a Steps document, `steps` and `goal` are kept beside what they expand into."""
 

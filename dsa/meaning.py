@@ -13,6 +13,7 @@ import attrs
 from dsa.declarations import OUTSIDE, STAY, TIMER_PREFIX, Assign, Cancel, Transition
 from dsa.errors import OccurrenceError
 from dsa.expr import Environment, Outcome, Value, evaluate, holds, show_value
+from dsa.immutable import immutable
 from dsa.machine import Machine, environment, read_guards
 from dsa.timers import Precedence, precedence_after, precedence_at_start, preceding, timers_after
 from dsa.words import closest
@@ -20,7 +21,7 @@ from dsa.words import closest
 Reason = Literal["finished", "late", "early", "invalid_state", "ambiguous", "out_of_domain", "emitted_twice"]
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=immutable)
 class Configuration:
     """S1: a state without children, the variables' values in declared order, the outstanding effects, the order of timers.
 
@@ -51,7 +52,7 @@ class Occurrence:
     data: Any = attrs.field(default=None, eq=False)
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=immutable)
 class Taken:
     """The one enabled row was taken: where the machine is now and what it asks for.
 
@@ -65,7 +66,7 @@ class Taken:
     cancelled: tuple[str, ...]
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=immutable)
 class Refusal:
     """Nothing changed, and why (S4).
 

@@ -14,6 +14,7 @@ SOURCES = sorted(path for top in ("dsa", "machines") for path in (ROOT / top).rg
 
 #: What each part of `dsa` may import of `dsa`. A part may always import itself.
 CORE = {
+    "immutable",
     "errors", "expr", "simplify", "references", "declarations", "claims", "machine", "durations", "meaning", "timers", "compiled_step", "system", "moments", "ground",
     "trace", "records", "shipped_kinds", "tables", "uses", "words",
 }  # fmt: skip
@@ -33,7 +34,7 @@ ALLOWED = {
 }
 #: Within the core, each module may import those before it.
 CORE_ORDER = [
-    "words", "errors", "expr", "simplify", "satisfiable", "references", "declarations", "claims", "machine", "timers", "durations", "uses", "meaning", "compiled_step", "system",
+    "immutable", "words", "errors", "expr", "simplify", "satisfiable", "references", "declarations", "claims", "machine", "timers", "durations", "uses", "meaning", "compiled_step", "system",
     "moments", "ground", "trace", "records", "tables", "shipped_kinds",
 ]  # fmt: skip
 PURE = {"lang", "checks", "targets", "runtime", *CORE}

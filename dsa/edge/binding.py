@@ -11,6 +11,7 @@ import attrs
 from dsa.declarations import Emit
 from dsa.edge.environment import environment_secrets
 from dsa.errors import Span
+from dsa.immutable import immutable
 from dsa.machine import Machine
 from dsa.runtime.content import GeneratorInterface, GuardInterface
 from dsa.runtime.policies import Policy
@@ -18,7 +19,7 @@ from dsa.runtime.registry import Registry
 from dsa.runtime.secrets import Secrets
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=immutable)
 class Bindings:
     """Each effect's policy, each guard's GuardInterface, each generator, by the names of the table; and what must be kept nowhere.
 

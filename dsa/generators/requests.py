@@ -9,6 +9,8 @@ from typing import Any
 
 import attrs
 
+from dsa.immutable import immutable
+
 #: Parameters that some servers refuse, and what they want instead, if anything: they are left out, and the server asked again.
 REFUSABLE: dict[str, str | None] = {
     "stream_options": None, "seed": None, "temperature": None, "max_tokens": "max_completion_tokens",
@@ -20,7 +22,7 @@ _SMALLEST_WINDOW = 4_096
 _CHARS_PER_TOKEN, _ANSWER_TOKENS = 3, 4_096
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=immutable)
 class Settings:
     """How the model is to write. `more` goes into the body as it is (`tool_choice`, `response_format`, ..).
 

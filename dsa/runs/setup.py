@@ -10,6 +10,7 @@ from dsa.edge.binding import Bindings, effect_names
 from dsa.expr import Value
 from dsa.generators.library import Nested
 from dsa.generators.scripted import ScriptedGenerator
+from dsa.immutable import immutable
 from dsa.lang import digest
 from dsa.machine import Machine
 from dsa.runs.bindings import DEFAULT_MODEL, bind
@@ -25,7 +26,7 @@ Source = str | Path | Bindings | Binder
 SCRIPTED = "scripted:"
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=immutable)
 class Options:
     """How a run is started, or gone on with; None and empty: as the document, or the start, says.
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import attrs
 
+from dsa.immutable import immutable
 from dsa.runtime.secrets import marked
 
 
@@ -31,7 +32,7 @@ class Usage:
     retried: tuple[str, ...] = ()
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=immutable)
 class Artifact:
     """One version of generated content; never changed.
 
@@ -103,7 +104,7 @@ class AmbientEnvironment:
     constraints: str = ""
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=immutable)
 class Context:
     """C = <E, C_local, H> of Definition 3.
 

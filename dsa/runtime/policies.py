@@ -15,6 +15,7 @@ import attrs
 
 from dsa.errors import GenerationError
 from dsa.expr import Outcome
+from dsa.immutable import immutable
 from dsa.references import Reference
 from dsa.runtime.artifacts import ArtifactStore
 from dsa.runtime.content import GeneratorInterface, GuardInterface
@@ -132,7 +133,7 @@ def _to_be_written(payload: Payload | PayloadText | Unwritten) -> PayloadText | 
     return payload if isinstance(payload, Unwritten) else canonical_json(payload)
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=immutable)
 class Action:
     """What is asked of a policy: its name, the payload, and the actions it may choose from.
 

@@ -5,6 +5,7 @@ from typing import Literal
 
 import attrs
 
+from dsa.immutable import immutable
 from dsa.runtime.content import Artifact
 from dsa.runtime.intents import Intent
 from dsa.runtime.run import Run
@@ -33,7 +34,7 @@ class Failure:
         return f"{self.what}{place} failed{within}: {fault_text(self.code, self.message, self.at)}"
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=immutable)
 class Rest:
     """How a run came to rest.
 

@@ -12,6 +12,7 @@ import attrs
 
 from dsa.compiled_step import compiled_step
 from dsa.errors import DsaError, OccurrenceError
+from dsa.immutable import immutable
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start
 from dsa.system import closed_system, location_of
@@ -42,7 +43,7 @@ class Move:
     effects: tuple[str, ...]
 
 
-@attrs.frozen(slots=False)
+@attrs.frozen(slots=False, field_transformer=immutable)
 class Graph:
     """All that a machine can do at its parameters' values. Configuration 0 is the start.
 

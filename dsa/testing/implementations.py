@@ -34,6 +34,7 @@ from dsa.claims import Refused
 from dsa.compiled_step import compiled_step
 from dsa.errors import OccurrenceError
 from dsa.expr import Value
+from dsa.immutable import immutable
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, start
 from dsa.targets.statechart import StatechartRun
@@ -52,7 +53,7 @@ def _dated(given: Mapping[str, object] | Iterable[str] | None) -> Mapping[str, o
     return given if given is None or isinstance(given, Mapping) else dict.fromkeys(given)
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=immutable)
 class View:
     """What can be seen of an implementation between two occurrences; what is None or left out is not compared.
 
@@ -71,7 +72,7 @@ class View:
     timers: Mapping[str, object] | None = attrs.field(default=None, converter=_dated)
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=immutable)
 class Observed:
     """What can be seen of an implementation beside the effects it asks for and whether it refuses.
 

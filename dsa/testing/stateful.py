@@ -271,9 +271,7 @@ def state_machine_test(
         def runTest(self) -> None:  # noqa: N802  (unittest's name)
             play_into(plan.coverage, make_implementation, before)
             made.plan = attrs.evolve(plan, patience=Patience())
-            may_be_short = [*self.settings.suppress_health_check, HealthCheck.data_too_large]
-            may_end = type(self.settings)(self.settings, suppress_health_check=may_be_short)
-            run_state_machine_as_test(made, settings=may_end)
+            run_state_machine_as_test(made, settings=_that_may_end(self.settings))
             if made.plan.patience.unasked:
                 message = f"after {LONGEST_S:g} s of walks the implementation was not asked any more: {made.plan.patience.unasked} walks were left"
                 warnings.warn(message, stacklevel=1)
@@ -284,6 +282,11 @@ def state_machine_test(
     Gated.__name__ = Gated.__qualname__ = f"{made.__name__}.TestCase"
     made._to_test_case = classmethod(lambda _: Gated)  # type: ignore[assignment]  # noqa: SLF001  (what `.TestCase` gives)
     return made
+
+
+def _that_may_end(chosen: settings) -> settings:
+    """Give settings under which walks may be given up."""
+    return settings(chosen, suppress_health_check=[*chosen.suppress_health_check, HealthCheck.data_too_large])
 
 
 def run_walks(test: type[Walk]) -> Coverage:

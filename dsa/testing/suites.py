@@ -15,6 +15,7 @@ import attrs
 
 from dsa.errors import DsaError
 from dsa.expr import Value, show_value
+from dsa.immutable import immutable
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, Refusal
 from dsa.testing.coverage import Coverage
@@ -207,7 +208,7 @@ class TooManyTestsError(DsaError):
         )
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=immutable)
 class CompleteSuite:
     """The tests, and what passing them says. `states` is how many configurations of the table can be told apart."""
 

@@ -6,11 +6,12 @@ any other; this module writes it and reads the outcome off the run.
 
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 
 from dsa.edge.binding import Bindings
+from dsa.immutable import immutable
 from dsa.lang import loads
 from dsa.meaning import Occurrence
 from dsa.runs.handle import RunHandle
@@ -29,14 +30,14 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _COLUMNS = ("step", "requires", "generator", "guard", "uses", "rmax")
 
 
-def _scoped(given: Mapping[str, str] | tuple[str, ...] | list[str]) -> tuple[tuple[str, str], ...]:
+def _scoped(given: Mapping[str, str] | Iterable[str | tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Give pairs of the name under which a guard is given an artifact, and the guard id of the step that made it.
 
     A guard id alone stands under its own name, without the prefix `g_`.
     """
     if isinstance(given, Mapping):
         return tuple(given.items())
-    return tuple((guard_id.removeprefix("g_"), guard_id) for guard_id in given)
+    return tuple((each.removeprefix("g_"), each) if isinstance(each, str) else each for each in given)
 
 
 @attrs.frozen
@@ -61,7 +62,7 @@ class WorkflowStatus(enum.Enum):
     ESCALATION = "escalation"
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=immutable)
 class WorkflowResult:
     """What a workflow came to. `artifacts` are those that passed, by guard id.
 

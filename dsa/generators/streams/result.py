@@ -9,6 +9,8 @@ from typing import Any
 
 import attrs
 
+from dsa.immutable import immutable
+
 #: Why a call must not be executed.
 TRUNCATED, INVALID, NAMELESS = "truncated_arguments", "invalid_arguments", "missing_name"
 CALL_ERRORS: dict[str, str] = {
@@ -63,7 +65,7 @@ RESCUES: dict[str, str] = {
 }
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=immutable)
 class ToolCall:
     """One call of a tool.
 
@@ -97,7 +99,7 @@ class StreamError:
         return f"{self.code}: {self.message}"
 
 
-@attrs.frozen
+@attrs.frozen(field_transformer=immutable)
 class StreamResult:
     """A whole stream: calls in the order in which they began, the text, why it ended, what is wrong, what was mended.
 

@@ -1,0 +1,155 @@
+"""Whatever is public and frozen stays as it was made: for whoever holds it, and for whoever gave what it was made of."""
+
+import importlib
+import inspect
+from collections.abc import Mapping
+
+import attrs
+import pytest
+
+import dsa
+from dsa.generators import Limits, Settings, StreamResult, TokenBudget, ToolCall
+from dsa.generators.scripted import ScriptedGenerator
+from dsa.runs.work import TakeUp
+from dsa.runtime.content import AmbientEnvironment, Artifact, Context, GuardInterface, GuardResult, PromptTemplate
+from dsa.runtime.inbox import Posted
+from dsa.runtime.moment import Moment, Piece
+from dsa.testing import Observed, Refused, View, complete_suite, graph_of
+from machines import (
+    ActionPair,
+    DualStateAgent,
+    EnvironmentState,
+    InMemoryArtifactDAG,
+    WorkflowResult,
+    WorkflowState,
+    WorkflowStatus,
+    WorkflowStep,
+)
+
+
+class Passing(GuardInterface):
+    """Passes everything."""
+
+    blocks = False
+
+    def validate(self, _artifact, **_given):
+        """Pass."""
+        return GuardResult(passed=True)
+
+
+GENERATOR = ScriptedGenerator(["x = 1"])
+PAIR = ActionPair(lambda _state: True, GENERATOR, Passing())
+MACHINE = dsa.load("dual_state").at(rmax=1)
+GRAPH, START = graph_of(MACHINE), dsa.start(MACHINE)
+AGENT = DualStateAgent(PAIR, InMemoryArtifactDAG(), rmax=1)
+FIRST = Artifact("x = 0", artifact_id="first")
+ARTIFACT = AGENT.execute("write")
+LEDGER = AGENT.run.ledger
+CONTEXT = Context(
+    AmbientEnvironment(InMemoryArtifactDAG()), "write", None, [("x", "no")], {"a": FIRST}, data={"n": "1"}
+)
+#: An example of each class that is public and frozen, by its name.
+EXAMPLES = {
+    "Action": dsa.Action("ask", {"text": "hello"}, {"answered"}),
+    "Artifact": Artifact("x", dependency_ids=["a", "b"]),
+    "AmbientEnvironment": CONTEXT.ambient,
+    "Bindings": dsa.Bindings({}, {"g": Passing()}, {"llm": GENERATOR}, config={"a": 1}),
+    "CompleteSuite": complete_suite(MACHINE),
+    "Configuration": GRAPH.configurations[1],
+    "Context": CONTEXT,
+    "EnvironmentState": EnvironmentState(FIRST, CONTEXT, 1),
+    "Graph": GRAPH,
+    "GuardResult": GuardResult(passed=True),
+    "Machine": MACHINE,
+    "Moment": Moment("run", 1, LEDGER[0]),
+    "Observed": Observed(state=True, values=["retries"]),
+    "Occurrence": dsa.Occurrence("verdict", {"g": "passed"}),
+    "Options": dsa.Options(parameters={"rmax": 1}, budget=["calls=3"], config={"a": 1}),
+    "Piece": Piece("run", "1/1", "text"),
+    "Posted": Posted("run", "1"),
+    "PromptTemplate": PromptTemplate("You are", "Write", "{specification}"),
+    "Refusal": dsa.step(MACHINE, START, dsa.Occurrence("verdict", {"g": "passed"})),
+    "Limits": Limits(),
+    "Refused": Refused("late"),
+    "Rest": dsa.Rest("waiting", AGENT.run, in_doubt=[], accepted=[FIRST]),
+    "TokenBudget": TokenBudget(100),
+    "Settings": Settings(more={"a": 1}),
+    "Step": dsa.event_step("ask", "answered", data={"a": 1}),
+    "StreamResult": StreamResult(
+        content="text", tool_calls=[ToolCall("1", "look", {})], rescues={"alias": 1}, usage={"tokens": 1}
+    ),
+    "TakeUp": TakeUp("run"),
+    "Taken": dsa.step(MACHINE, START, dsa.Occurrence("specification")),
+    "ToolCall": ToolCall("1", "look", {"a": 1}, extra={"b": 2}),
+    "View": View("idle", {"retries": 1}, {"query_llm"}, {"query_llm": "1/1"}),
+    "WorkflowResult": WorkflowResult(WorkflowStatus.SUCCESS, {"g": FIRST}, provenance=[(FIRST, "no")]),
+    "WorkflowState": WorkflowState({"g": True}, {"g": "first"}),
+    "WorkflowStep": WorkflowStep("write", PAIR, "g", ["g_test"]),
+}
+
+#: What may be given for a container that is immutable, how that is changed then, and how somebody tries to change what is held.
+LOOSE = {
+    tuple: (list, list.clear, lambda held: held.append("x")),
+    frozenset: (set, set.clear, lambda held: held.add("x")),
+    Mapping: (dict, dict.clear, lambda held: held.update({"x": 1})),
+}
+
+
+def public_and_frozen():
+    """Name the classes."""
+    for package in ("dsa", "machines", "dsa.generators", "dsa.guards", "dsa.testing"):
+        module = importlib.import_module(package)
+        for name in module.__all__:
+            found = getattr(module, name)
+            if inspect.isclass(found) and attrs.has(found) and found.__setattr__ is not object.__setattr__:
+                yield name
+
+
+NAMES = sorted(set(public_and_frozen()))
+
+
+def containers(example):
+    """Give the fields that hold containers, each with how it may be given."""
+    for field in attrs.fields(type(example)):
+        held = getattr(example, field.name)
+        kind = next((kind for kind in LOOSE if isinstance(held, kind)), None)
+        if field.init and kind is not None and not (field.name.startswith("_") or "dict[" in str(field.type)):
+            yield field, LOOSE[kind]
+
+
+def test_every_class_has_an_example():
+    assert sorted(EXAMPLES) == NAMES
+    assert [type(EXAMPLES[name]).__name__ for name in NAMES] == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_attribute_can_be_set(name):
+    example = EXAMPLES[name]
+    for field in attrs.fields(type(example)):
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            setattr(example, field.name, None)
+
+
+PLACES = [(name, field.name) for name in NAMES for field, _ in containers(EXAMPLES[name])]
+
+
+@pytest.mark.parametrize(("name", "field"), PLACES)
+def test_who_gave_a_container_changes_their_own_and_nobody_changes_what_is_held(name, field):
+    example = EXAMPLES[name]
+    about, (loosely, clear, change) = next(each for each in containers(example) if each[0].name == field)
+    held = getattr(example, field)
+    given = loosely(held)
+    made = attrs.evolve(example, **{about.alias: given})
+    assert made == example
+    clear(given)
+    assert getattr(made, field) == held, "it was the giver's own"
+    with pytest.raises((AttributeError, TypeError)):
+        change(getattr(made, field))
+    assert made == example
+
+
+def test_a_policy_that_is_called_cannot_widen_what_its_caller_may_call():
+    may = {"look"}
+    action = dsa.Action("ask", {}, may)
+    may.add("write")
+    assert action.actions == {"look"}
