@@ -4,7 +4,7 @@ Given by `dsa.lang`, taken by everything else. Facts that follow from the declar
 event, bounds at the parameters' values) are computed here once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -266,6 +266,17 @@ def step_of(machine: Machine, state: str) -> str:
     if found is None:
         found = machine.worked_out["step", state] = _step_of(machine, state)
     return found
+
+
+def used_in(machine: Machine, state: str) -> tuple[tuple[str, str], ...]:
+    """Return what the step in progress uses, as pairs of the name that it has there and the step that made it: the step is the last part of `generating.STEP`."""
+    declared = machine.step_named.get(state.partition(".")[2])
+    return () if declared is None else tuple(sorted(declared.uses))
+
+
+def show_used(uses: Iterable[tuple[str, str]]) -> str:
+    """Write what a step uses."""
+    return ", ".join(f"{name} = {declared}" for name, declared in sorted(uses))
 
 
 def step_names(machine: Machine) -> frozenset[str]:

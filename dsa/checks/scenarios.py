@@ -14,7 +14,7 @@ from dsa.claims import Refused, Scenario, ScenarioStep
 from dsa.declarations import TIMER_PREFIX, Transition
 from dsa.errors import Diagnostic, OccurrenceError, ParameterError, Span
 from dsa.expr import Outcome, Value, show_value
-from dsa.machine import Machine, read_guards
+from dsa.machine import Machine, read_guards, show_used, used_in
 from dsa.meaning import Configuration, Occurrence, Refusal, Taken, candidates, start, step
 from dsa.trace import Trace, TraceStep, show_occurrence
 
@@ -142,17 +142,12 @@ def _compare_values(machine: Machine, percept: ScenarioStep, after: Configuratio
 
 
 def _compare_dependencies(machine: Machine, percept: ScenarioStep, after: Configuration) -> None:
-    """Compare with what the step in progress uses: the step is the last part of the state, as in `generating.STEP`."""
+    """Compare with what the step in progress uses."""
     if percept.dependencies is None:
         return
-    name = after.state.partition(".")[2]
-    got = next((declared.uses for declared in machine.steps if declared.name == name), ())
+    got = used_in(machine, after.state)
     if sorted(percept.dependencies) != sorted(got):
-        _expect(f"dependencies after {percept.event}", _show_uses(percept.dependencies), _show_uses(got))
-
-
-def _show_uses(uses: tuple[tuple[str, str], ...]) -> str:
-    return ", ".join(f"{name} = {declared}" for name, declared in sorted(uses))
+        _expect(f"dependencies after {percept.event}", show_used(percept.dependencies), show_used(got))
 
 
 def from_scenarios(machine: Machine, results: Sequence[ScenarioResult]) -> tuple[Diagnostic, ...]:

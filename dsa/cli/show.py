@@ -20,7 +20,7 @@ from dsa.cli.timeline import story
 from dsa.edge.files import read_text
 from dsa.expr import Value
 from dsa.lang import loads, scenario_text
-from dsa.machine import Machine
+from dsa.machine import Machine, show_used, used_in
 from dsa.runs.folder import ERRORS
 from dsa.runs.record import RunRecord, text_of
 from dsa.runs.runs import open_runs
@@ -205,17 +205,21 @@ def _written(
 
 
 def percept_lines(record: RunRecord) -> Iterator[str]:
-    """Give the table of what a run perceived and did."""
+    """Give the table of what a run perceived and did; in a workflow, with what the step in progress uses (`-`: nothing)."""
+    machine = record.run.machine
+    has_uses = any(step.uses for step in machine.steps)
     rows = [
         (
             show_occurrence(seen.occurrence),
             f"refused: {seen.action}" if isinstance(seen.action, str) else ", ".join(map(str, seen.action)),
             seen.state,
+            *([show_used(used_in(machine, seen.state)) or "-"] if has_uses else []),
             show_values(seen.changed),
         )
-        for seen in percepts(record.run.machine, record.run.ledger)
+        for seen in percepts(machine, record.run.ledger)
     ]
-    yield from table_lines(("percept", "action", "state", "changed"), [tuple(map(escaped, row)) for row in rows])
+    header = ("percept", "action", "state", *(["deps"] if has_uses else []), "changed")
+    yield from table_lines(header, [tuple(map(escaped, row)) for row in rows])
 
 
 @attrs.frozen

@@ -2,8 +2,11 @@
 
 import attrs
 import pytest
+from click.testing import CliRunner
 from played import ReadsTheText, drive, story
 
+import dsa
+from dsa.cli.main import program
 from dsa.edge.binding import Bindings
 from dsa.edge.files import load, locate
 from dsa.lang import loads
@@ -32,6 +35,19 @@ def test_the_workflow_hands_the_test_on_and_keeps_all_attempts():
     assert [len(asked.feedback_history) for asked, _ in texts.asked] == [0, 1, 0, 1]
     contents = [a.content for a in artifacts.get_provenance(rest.run.step("g_impl").accepted)]
     assert contents == ["def test_add(:", TEST_ADD, BAD, GOOD]
+
+
+def test_its_percepts_say_what_the_step_in_progress_uses(tmp_path):
+    (tmp_path / "replies.md").write_text(f"```\n{TEST_ADD}```\n```\n{GOOD}```\n")
+    rest = dsa.run("workflow", "add", where=tmp_path / "runs", model=f"scripted:{tmp_path / 'replies.md'}")
+    told = CliRunner().invoke(program, ["show", rest.run.run_id, "--percepts", "--runs", str(tmp_path / "runs")]).output
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in told.splitlines()]
+    assert [(percept, deps) for percept, _, _, deps, _ in rows if percept.startswith(("artifact", "verdict"))] == [
+        ("artifact", "-"),
+        ("verdict g_test.passed", "test = g_test"),
+        ("artifact", "test = g_test"),
+        ("verdict g_impl.passed", "-"),
+    ]
 
 
 def escalated_workflow(*sent, texts):
