@@ -77,8 +77,9 @@ class Display:
         if isinstance(entry, MachineEntry):
             self._bounds = dict(entry.parameters)
         elif isinstance(entry, EventEntry):
-            self._arrived, self._place = entry, entry.seq
+            self._arrived = entry
         elif isinstance(entry, RowEntry) and self._arrived is not None:
+            self._place = self._arrived.seq  # an event that is refused takes no row, and moves no question
             data: Any = self._arrived.data if isinstance(self._arrived.data, dict) else {}
             self._asked = None  # whatever has happened since, the question is answered
             self._happened(self._arrived.event, data, entry)

@@ -7,9 +7,7 @@ Takes calls with normalised arguments, gives what the model is told and what has
 import json
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -29,6 +27,7 @@ from machines.coding.servers.foreign import Foreign, ForeignTool, Server
 from machines.coding.tools import commands, running
 from machines.coding.tools.errors import ToolError
 from machines.coding.tools.exclusive import alone
+from machines.coding.tools.executed import executed
 from machines.coding.tools.git import GitTools
 from machines.coding.tools.programs import Rules
 from machines.coding.tools.workspace import Change, Workspace
@@ -216,7 +215,11 @@ class Toolbox:
                 faults["command_allowed"] = str(error)
             else:
                 faults["command_allowed"] = self._command_fault(argv, given["cwd"])
-                about |= {"argv": list(argv), "asks": f"run {argv[0]}", "named": self._named(argv, given["cwd"])}
+                about |= {
+                    "argv": list(argv),
+                    "asks": f"run {argv[0]}",
+                    "named": executed(argv, self.root, given["cwd"]),
+                }
         elif name not in {"git_status", "git_diff", "git_log"} and name != COMPLETE:
             about["asks"] = f"run {name}"
         return about
@@ -234,17 +237,6 @@ class Toolbox:
             return {"planned": [attrs.asdict(change) for change in self.workspace.planned(name, given)]}
         except ToolError as error:
             return {"cannot": {"code": error.code, "message": str(error)}}
-
-    def _named(self, argv: Sequence[str], cwd: str) -> dict[str, str]:
-        """Give the files of the workspace that a command names, by path, with the SHA-256 of what stands in them."""
-        found = {}
-        for word in argv:
-            for text in filter(None, (word, word.partition("=")[2])):
-                path = posixpath.relpath(posixpath.join(self.root, cwd, text), self.root)
-                if not path.startswith(".."):
-                    with suppress(ToolError, OSError, ValueError):
-                        found[path] = sha256(self.workspace.read_bytes(path)).hexdigest()
-        return found
 
     def shown(self, call: Mapping[str, Any]) -> str:
         """Give what a call would do, for a person: a diff, or the command."""
@@ -266,7 +258,7 @@ class Toolbox:
     def do(self, call: Mapping[str, Any], *, key: str, stop: Stop, was_asked: bool = False) -> Done:
         """Do a call, as it stands in its event; `key` is that of its effect. What goes wrong in it is told; only a fault of ours raises.
 
-        `was_asked`: a person has let it happen, who saw the files that its command names as they were then; it is not done when one is another now.
+        `was_asked`: a person has let it happen, for the files that its command executes as they were then; it is not done when one is another now.
         """
         if "cannot" in call:
             return _failed(call, ToolError(call["cannot"]["code"], call["cannot"]["message"]))
@@ -285,10 +277,10 @@ class Toolbox:
         return self._with_changes(done, over)
 
     def _require_unchanged(self, call: Mapping[str, Any]) -> None:
-        """Raise ToolError when a file that the command names is not what it was when leave was asked for."""
+        """Raise ToolError when a file that the command executes is not what it was when leave was asked for."""
         if "argv" not in call:
             return
-        known, now = call["named"], self._named(call["argv"], call["arguments"]["cwd"])
+        known, now = call["named"], executed(call["argv"], self.root, call["arguments"]["cwd"])
         changed = sorted(path for path in {*known, *now} if known.get(path) != now.get(path))
         if changed:
             which = f"{', '.join(changed)} {'has' if len(changed) == 1 else 'have'} changed"
