@@ -123,6 +123,8 @@ class Display:
         for change in data.get("changes") or ():
             how = "new" if change["before"] is None else "removed" if change["after"] is None else "changed"
             self._line(f"  {how}: {change['path']}", "green")
+        if data.get("unkept"):
+            self._line(f"  {short(data['unkept'], 4 * LONGEST)}", "yellow")
 
     def _gave(self, result: Mapping[str, Any]) -> None:
         lines = text_of(result).splitlines()

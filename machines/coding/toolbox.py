@@ -6,6 +6,8 @@ Takes calls with normalised arguments, gives what the model is told and what has
 
 import json
 import posixpath
+import select
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -126,7 +128,7 @@ SETTINGS = "dsa.toml"
 class Done:
     """What a call gave. `result` is for the model; `error` is what went wrong in a line; `ran` is a command and its exit code.
 
-    `fault` is the same for calls that went wrong in the same way. `made` are files that were not there before.
+    `fault` is the same for calls that went wrong in the same way. `made` are files that were not there before, `unkept` says what the history lacks, where that is new.
     """
 
     result: Mapping[str, Any]
@@ -139,12 +141,31 @@ class Done:
     changes: tuple[Mapping[str, Any], ...] = ()
     made: tuple[str, ...] = ()
     usage: Mapping[str, Any] | None = None
+    unkept: str = ""
 
     def as_data(self) -> dict[str, Any]:
         """Give it as the data of an event."""
-        told = {name: getattr(self, name) for name in ("error", "fault", "ran", "changes", "made", "usage")}
+        told = {name: getattr(self, name) for name in ("error", "fault", "ran", "changes", "made", "usage", "unkept")}
         told |= {"before": self.before, "after": self.after} if self.changes else {}
         return {"result": dict(self.result), **{name: value for name, value in told.items() if value}}
+
+
+#: How long the mark behind a call that was stopped may take, in seconds.
+_ORDER_S = 0.5
+
+
+class _Stopped:
+    """Says whether a call was stopped, and so long ago that nothing more is done for it."""
+
+    def __init__(self, stop: Stop, grace_s: float = 0.0) -> None:
+        self._waiting, self._grace_s = select.poll(), grace_s
+        self._waiting.register(stop.fileno(), select.POLLIN)
+        self._since_s: float | None = None
+
+    def __call__(self) -> bool:
+        if self._since_s is None and self._waiting.poll(0):
+            self._since_s = time.monotonic()
+        return self._since_s is not None and time.monotonic() - self._since_s >= self._grace_s
 
 
 class Toolbox:
@@ -163,11 +184,15 @@ class Toolbox:
         self._git = GitTools(self.root)
         self.model: Model | None = None
         self.asked = 0
+        self.progress: Callable[[str], object] = str
+        self._unkept = ""
 
     @cached_property
     def history(self) -> History:
         """What the workspace was like before and after each call."""
-        return History(self._folder / "history", self.root)
+        history = History(self._folder / "history", self.root)
+        history.progress = lambda text: self.progress(text)  # noqa: PLW0108  (set later)
+        return history
 
     @cached_property
     def foreign(self) -> Foreign | None:
@@ -269,9 +294,10 @@ class Toolbox:
             with alone(self.root, stop):
                 if was_asked:
                     self._require_unchanged(call)
-                begun = self.history.begin(key, f"before {call['tool']}", names := self._written(call))
+                names = self._written(call)
+                begun = self.history.begin(key, f"before {call['tool']}", names, _Stopped(stop))
                 done = self._done(call, stop) if write is None else write()
-                over = self.history.end(begun, f"after {call['tool']}", names)
+                over = self.history.end(begun, f"after {call['tool']}", names, _Stopped(stop, _ORDER_S))
         except ToolError as error:
             return _failed(call, error)
         return self._with_changes(done, over)
@@ -287,11 +313,11 @@ class Toolbox:
             told = f"not run: {which} since leave was asked for this command; look at it, and ask for the command again"
             raise ToolError("changed_since", told)
 
-    def cut_off(self, call: Mapping[str, Any], key: str) -> Done:
+    def cut_off(self, call: Mapping[str, Any], key: str, stop: Stop) -> Done:
         """Give what is known of a call that was cut off and is not done again: what has changed since it began."""
         told = {"error": {"code": "interrupted", "message": _INTERRUPTED}}
         done = Done(told, is_done=False, error=f"{call['tool']}: interrupted")
-        found = self.history.cut_off(key)
+        found = self.history.cut_off(key, _Stopped(stop))
         return done if found is None else self._with_changes(done, found)
 
     def _written(self, call: Mapping[str, Any]) -> tuple[str, ...]:
@@ -304,7 +330,10 @@ class Toolbox:
         changes = [] if call.before == call.after else self.history.changed(call.before, call.after)
         told = tuple({"path": each.path, "before": each.before, "after": each.after} for each in changes)
         made = tuple(path for path in call.made if any(each.path == path for each in changes))
-        return attrs.evolve(done, before=call.before, after=call.after, changes=told, made=made)
+        unkept, before = self.history.unkept(call.after), self._unkept
+        self._unkept = unkept
+        unkept = unkept if unkept != before else ""
+        return attrs.evolve(done, before=call.before, after=call.after, changes=told, made=made, unkept=unkept)
 
     def _done(self, call: Mapping[str, Any], stop: Stop) -> Done:
         try:
