@@ -44,6 +44,7 @@ def test_what_was_left_out_never_seems_to_be_new(history, root, tmp_path):
     first = history.mark("first")
     for number in range(50):
         (root / "a" / f"f{number:03}").unlink()
+    history.mark("some are gone, and there is room")
     again = History(tmp_path / "history", root).mark("last")
     assert {each.path for each in history.changed(first, again)} == {f"a/f{number:03}" for number in range(50)}
     assert history.unkept(again) == history.unkept(first)
