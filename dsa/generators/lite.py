@@ -28,6 +28,7 @@ from dsa.generators.lite_errors import Asked
 from dsa.generators.model_calls import require_bounds, seed_for, waited_for
 from dsa.generators.streams import StreamReconciler, StreamResult
 from dsa.generators.streams.ending import plain_reason
+from dsa.generators.streams.result import count_in
 from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, Usage
 from dsa.runtime.prompt import messages_of
 from dsa.runtime.prompt_budget import TokenBudget
@@ -88,7 +89,7 @@ def read_stream(litellm: Any, stream: Any, content: str, model: str) -> Reply:  
 
 def _counts(usage: Any) -> tuple[int | None, int | None]:  # noqa: ANN401  # litellm's own type
     """Give the counts of prompt and answer. A prompt of 0 tokens is LiteLLM's way to say that nobody counted."""
-    prompt, completion = getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None)
+    prompt, completion = (count_in(getattr(usage, name, None)) for name in ("prompt_tokens", "completion_tokens"))
     return (prompt, completion) if prompt else (None, None)
 
 
