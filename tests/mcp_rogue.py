@@ -116,6 +116,12 @@ def listed(request, how):
     elif how == "pages":
         cursor = int((request.get("params") or {}).get("cursor") or 0)
         answer(request, {"tools": [tool(f"t{cursor}")], **({"nextCursor": str(cursor + 1)} if cursor < 3 else {})})
+    elif how.startswith("deep:"):
+        depth = int(how.partition(":")[2])
+        schema = '{"type": "object", "properties": ' + '{"a": ' * depth + "{}" + "}" * depth + "}"
+        write(
+            f'{{"jsonrpc": "2.0", "id": {request["id"]}, "result": {{"tools": [{{"name": "t", "inputSchema": {schema}}}]}}}}'
+        )
     elif how == "no_tools":
         refuse(request, "I have \x1b[31mno\x1b[0m tools")
     else:

@@ -14,6 +14,7 @@ from dsa.declarations import OUTSIDE, STAR, STAY, Emit, Transition
 from dsa.errors import Diagnostic, Severity, Span
 from dsa.machine import Machine
 from dsa.meaning import Configuration, Taken, after_effects, candidates, step
+from dsa.timers import preceding
 from dsa.trace import show_events, show_occurrence, show_values
 
 
@@ -205,9 +206,24 @@ def _never_reached(explorations: Sequence[Exploration], severity: Severity) -> I
             continue  # a row with lists is dead when all that it stands for are, and is told of once
         if not possible and id(row) not in refused and row.source in reached | {STAR}:
             message = f"the row {row} can never be taken{where}"
-            hint = f"{first}mend its condition, or delete it: it is never true, or rows of inner states replace it (S3)"
+            hint = f"{first}{_why_never(explorations, row)}"
             yield Diagnostic("DSA302", severity, message, cell(row, "source"), hint)
             alive |= {row.span} - {None}
+
+
+def _why_never(explorations: Sequence[Exploration], row: Transition) -> str:
+    """Say what to do about a row that no exploration takes: of a timer that never fires, which ones always come first (S11)."""
+    ahead = [
+        preceding(location.precedence, (row.source, row.event))
+        for exploration in explorations
+        for location, count in zip(exploration.ground.system.locations, exploration.found.locations, strict=True)
+        if count and (row.source, row.event) in exploration.machine.armed(location.state)
+    ]
+    if not ahead or not all(ahead):
+        return "mend its condition, or delete it: it is never true, or rows of inner states replace it (S3)"
+    timers = sorted({timer for each in ahead for timer in each})
+    names = " or ".join(event if source == row.source else f"{event} of {source}" for source, event in timers)
+    return f"{names} always comes first, and ends or starts anew what waits for {row.event}: give this row a shorter time, or delete it"
 
 
 def _impossible_rows(exploration: Exploration) -> Iterator[Transition]:

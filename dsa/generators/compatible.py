@@ -4,7 +4,6 @@ Takes `http://HOST/v1#MODEL`, gives artifacts with their usage, or whole convers
 together by `dsa.generators.streams`; what goes wrong on the way comes out as GenerationError.
 """
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -198,9 +197,9 @@ class OpenAICompatibleGenerator(AsyncGeneratorInterface):
         return Usage(
             model=self._client.name,
             seconds=seconds,
-            prompt_tokens=_count(result, "prompt_tokens"),
-            completion_tokens=_count(result, "completion_tokens"),
-            cost_usd=None if MAYBE_CHARGED & set(failed) else _cost_usd(result),
+            prompt_tokens=result.count("prompt_tokens"),
+            completion_tokens=result.count("completion_tokens"),
+            cost_usd=None if MAYBE_CHARGED & set(failed) else result.cost_usd,
             response_model=result.model,
             retried=tuple(failed),
         )
@@ -211,16 +210,3 @@ def budget_of(most: int | None, count: Callable[[str], int] | None) -> TokenBudg
     if most is None:
         return None
     return TokenBudget(most) if count is None else TokenBudget(most, count, "by the function that was given")
-
-
-def _count(result: StreamResult, name: str) -> int | None:
-    value = (result.usage or {}).get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _cost_usd(result: StreamResult) -> float | None:
-    """Give what OpenRouter says that an answer has cost (`usage.cost`); other servers say nothing."""
-    cost = (result.usage or {}).get("cost")
-    return (
-        float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < math.inf else None
-    )

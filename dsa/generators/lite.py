@@ -14,7 +14,7 @@ import sys
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar
@@ -28,6 +28,7 @@ from dsa.generators.lite_errors import Asked
 from dsa.generators.model_calls import require_bounds, seed_for, waited_for
 from dsa.generators.streams import StreamReconciler, StreamResult
 from dsa.generators.streams.ending import plain_reason
+from dsa.generators.streams.result import count_in
 from dsa.runtime.content import Artifact, AsyncGeneratorInterface, Context, PromptTemplate, Usage
 from dsa.runtime.prompt import messages_of
 from dsa.runtime.prompt_budget import TokenBudget
@@ -88,7 +89,7 @@ def read_stream(litellm: Any, stream: Any, content: str, model: str) -> Reply:  
 
 def _counts(usage: Any) -> tuple[int | None, int | None]:  # noqa: ANN401  # litellm's own type
     """Give the counts of prompt and answer. A prompt of 0 tokens is LiteLLM's way to say that nobody counted."""
-    prompt, completion = getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None)
+    prompt, completion = (count_in(getattr(usage, name, None)) for name in ("prompt_tokens", "completion_tokens"))
     return (prompt, completion) if prompt else (None, None)
 
 
@@ -104,7 +105,6 @@ def _cost(litellm: Any, built: Any, model: str) -> float | None:  # noqa: ANN401
 
 
 _API_BASE_VARIABLES = ("OPENAI_API_BASE", "OPENAI_BASE_URL")
-_AROUND_BYTES = 250  # of an event, beside what it says
 _Show = Callable[[str], object]
 _Request = dict[str, Any]
 _T = TypeVar("_T")
@@ -225,12 +225,6 @@ class LiteLLMGenerator(AsyncGeneratorInterface):
         try:
             async for chunk in stream:
                 tries.show(text_of(chunk))
-                tries.size += _size_of(chunk)
-                if tries.size > MOST_ANSWER_BYTES:
-                    told = (
-                        f"its answer has more than {MOST_ANSWER_BYTES:,} bytes, and was cut off there; set max_tokens."
-                    )
-                    raise GenerationError(f"{self._model} does not end: {told}", "bad_answer")
         finally:
             await stream.aclose()
         return read_stream(_litellm(), stream, tries.text, self._model)
@@ -318,7 +312,6 @@ class _Tries:
     on_text: _Show | None
     failed: list[str] = attrs.field(factory=list)
     raised: Exception | None = None
-    size: int = 0  # of the answer as it was sent, about, in bytes
     _texts: list[str] = attrs.field(factory=list)
 
     @property
@@ -348,14 +341,6 @@ class _Tries:
 
 def _text_of(chunk: Any) -> str:  # noqa: ANN401  # litellm's own type
     return (chunk.choices[0].delta.content if chunk.choices else None) or ""
-
-
-def _size_of(chunk: Any) -> int:  # noqa: ANN401  # litellm's own type
-    """Return about how many bytes a chunk was sent in: what it says, and what stands around that."""
-    said = chunk.choices[0].delta if chunk.choices else None
-    texts = (getattr(said, "content", None), getattr(said, "reasoning_content", None))
-    calls = (call.function.arguments for call in getattr(said, "tool_calls", None) or ())
-    return _AROUND_BYTES + sum(len(text) for text in (*texts, *calls) if isinstance(text, str))
 
 
 def _budget(model: str, most: int | None, count: Callable[[str], int] | None) -> TokenBudget | None:
@@ -396,17 +381,94 @@ def _imported() -> Any:  # noqa: ANN401  # litellm's types are not followed
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import litellm
+            from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
     except ImportError as error:
         raise ModelUnavailable(
             "Models other than the local one need the package litellm, which cannot be imported; "
             "run: pip install litellm"
         ) from error
+    _bound_answers(AsyncHTTPHandler)
     litellm.suppress_debug_info = True
     litellm.disable_aiohttp_transport = True  # it refuses an address with a user's name, which httpx takes
     if litellm.disable_hf_tokenizer_download is None:
         litellm.disable_hf_tokenizer_download = True
     logging.getLogger("LiteLLM").setLevel(logging.CRITICAL)
     return litellm
+
+
+# -- the bound on what is read -----------------------------------------------------------------------------------------
+# LiteLLM reads a whole answer, a line of a stream and the body of a refusal for as long as a server writes. It makes all its connections by two functions.
+
+
+class AnswerTooLarge(Exception):  # noqa: N818  # it says what is the case
+    """Raised out of LiteLLM's depths for an answer of more bytes than any may have, unpacked; it is among the causes of what LiteLLM makes of it."""
+
+
+def _bound_answers(handler: Any) -> None:  # noqa: ANN401  # litellm's types are not followed
+    """Have all connections that LiteLLM's `AsyncHTTPHandler` makes be bounded. AttributeError for a LiteLLM that makes them otherwise."""
+    transport, mounts = handler.create_async_transport, handler.create_httpx_proxy_mounts
+
+    def direct(**how: Any) -> Any:  # noqa: ANN401  # the same
+        import httpx
+
+        found = transport(**how)
+        if found is None:  # httpx would make its own
+            context, options = how.get("ssl_context"), {name: how[name] for name in ("cert", "limits") if name in how}
+            verify = how.get("ssl_verify") is not False if context is None else context
+            found = httpx.AsyncHTTPTransport(verify=verify, **options)
+        return _bounded(found)
+
+    def through_proxies(*arguments: Any, **how: Any) -> Any:  # noqa: ANN401  # the same
+        found = mounts(*arguments, **how)
+        return found and {name: each and _bounded(each) for name, each in found.items()}
+
+    handler.create_async_transport, handler.create_httpx_proxy_mounts = (
+        staticmethod(direct),
+        staticmethod(through_proxies),
+    )
+
+
+def _bounded(transport: Any) -> Any:  # noqa: ANN401  # httpx's own type, imported late
+    """Have the answers of a transport of httpx be bounded, packed or not."""
+    ask = transport.handle_async_request
+
+    async def bounded(request: Any) -> Any:  # noqa: ANN401  # the same
+        import httpx
+
+        response = await ask(request)
+        unpacked = [pair for pair in response.headers.raw if pair[0].lower() not in _OF_PACKED]
+        stream = _bounded_stream()(response)
+        return httpx.Response(response.status_code, headers=unpacked, stream=stream, extensions=response.extensions)
+
+    transport.handle_async_request = bounded
+    return transport
+
+
+_OF_PACKED = frozenset({b"content-encoding", b"content-length"})
+
+
+@cache
+def _bounded_stream() -> Any:  # noqa: ANN401  # a class of httpx's, imported late
+    import httpx
+
+    class BoundedStream(httpx.AsyncByteStream):
+        """The bytes of an answer, up to the bound."""
+
+        def __init__(self, response: httpx.Response) -> None:
+            self._response = response
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size_bytes = 0
+            async for piece in self._response.aiter_bytes():
+                size_bytes += len(piece)
+                if size_bytes > MOST_ANSWER_BYTES:
+                    raise AnswerTooLarge
+                yield piece
+
+        async def aclose(self) -> None:
+            await self._response.aclose()
+
+    return BoundedStream
 
 
 _LOOPS: "weakref.WeakValueDictionary[int, asyncio.AbstractEventLoop]" = weakref.WeakValueDictionary()

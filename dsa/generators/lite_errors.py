@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from dsa.edge.http.failures import ServerError, message_in, reason_of, with_words, without_secrets
+from dsa.edge.http.streaming import MOST_ANSWER_BYTES
 from dsa.errors import GenerationError
 from dsa.runtime.content import Usage
 
@@ -46,7 +47,7 @@ class Asked:
 
     def error(self, reason: str, usage: Usage | None = None) -> GenerationError:
         """Give the error of an answer that is none, which took `usage`."""
-        code = "bad_answer" if reason in {"no_text", "nothing"} else reason
+        code = "bad_answer" if reason in {"no_text", "nothing", "too_large"} else reason
         return GenerationError(f"{self._sentence(reason)}.", code, usage)
 
     def explained(self, error: Exception) -> GenerationError:
@@ -56,6 +57,8 @@ class Asked:
             return GenerationError(f"LiteLLM knows no provider for '{self.model}'; {known}.", "not_found")
         causes = _causes(error)
         names = {name for cause in causes for name in _names(cause)}
+        if "AnswerTooLarge" in names:
+            return self.error("too_large")
         status, words = _refusal(causes)
         if status is None and (found := self._own_fault(causes, names)):
             return found
@@ -82,6 +85,7 @@ class Asked:
             where=without_secrets(self.address or "its provider"),
             given_by=self.given_by or "the provider's variable for its address",
             timeout_s=f"{self.timeout_s:g}",
+            most=f"{MOST_ANSWER_BYTES:,}",
         )
 
 
@@ -101,6 +105,7 @@ _SENTENCES = {
     "nothing": "{where} gave nothing for {model} that is an answer; check the address",
     "no_address": "'{where}' is no address at which {model} could be asked; write it as http://HOST:PORT/v1 or https://.. ({given_by})",
     "failed": "{model} could not answer",
+    "too_large": "{model} does not end: its answer has more than {most} bytes, and was cut off there; set max_tokens",
     "no_text": "{model} gave an answer without text; try again or use another model",
 }
 #: Names of classes in an error's chain of causes, and codes; the first that applies.
@@ -167,8 +172,11 @@ def _written(body: object) -> bytes:
 
 
 def _content(response: Any) -> bytes:  # noqa: ANN401  # httpx's own type, imported late
-    """Give the bytes of an answer; none, of a stream that nobody has read."""
-    return bytes(response.content) if response.is_stream_consumed else b""
+    """Give the bytes of an answer; none, of a stream that nobody has read to its end."""
+    try:
+        return bytes(response.content)
+    except RuntimeError:  # httpx's StreamError
+        return b""
 
 
 def _shortened(text: str) -> str:

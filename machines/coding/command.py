@@ -23,6 +23,7 @@ from click.core import ParameterSource
 from dsa.cli.console import terminal
 from dsa.cli.faults import Ended, note_run
 from dsa.cli.kept import faults_told, find, opened, runs_option
+from dsa.cli.progress import show_line
 from dsa.cli.run_json import RunCommand, rest_report
 from dsa.cli.run_options import RunOptions, options_saying
 from dsa.cli.terminal import say, write
@@ -258,6 +259,8 @@ def _held(root: Path, options: RunOptions, begin: Callable[..., Agent], goal: st
         how = {"listen": display.listen, "notice": display.notice} if is_shown else {}
         on_moment = _observing(root, display if is_shown else None, watched)
         agent = entered.enter_context(begin(runs, on_moment=on_moment, **how))
+        if is_shown:
+            agent.resources.toolbox.progress = show_line
         watched.note("GOAL", goal)
         if agent.own_work.goal and is_shown:
             display.taken_up(agent.own_work.goal)

@@ -77,8 +77,9 @@ class Display:
         if isinstance(entry, MachineEntry):
             self._bounds = dict(entry.parameters)
         elif isinstance(entry, EventEntry):
-            self._arrived, self._place = entry, entry.seq
+            self._arrived = entry
         elif isinstance(entry, RowEntry) and self._arrived is not None:
+            self._place = self._arrived.seq  # an event that is refused takes no row, and moves no question
             data: Any = self._arrived.data if isinstance(self._arrived.data, dict) else {}
             self._asked = None  # whatever has happened since, the question is answered
             self._happened(self._arrived.event, data, entry)
@@ -122,6 +123,8 @@ class Display:
         for change in data.get("changes") or ():
             how = "new" if change["before"] is None else "removed" if change["after"] is None else "changed"
             self._line(f"  {how}: {change['path']}", "green")
+        if data.get("unkept"):
+            self._line(f"  {short(data['unkept'], 4 * LONGEST)}", "yellow")
 
     def _gave(self, result: Mapping[str, Any]) -> None:
         lines = text_of(result).splitlines()

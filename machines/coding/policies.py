@@ -193,7 +193,7 @@ async def run_tool(action: Action, context: PolicyContext) -> list[Step]:
     call = work.current.about
     effect, _, _ = context.key.rpartition("/")  # behind it is the number of the try
     if call["kind"] == "running" and effect in work.doubts:
-        done = await in_thread(partial(agent.toolbox.cut_off, call, effect))
+        done = await _stoppable(lambda stop: agent.toolbox.cut_off(call, effect, stop))
     else:
         agent.toolbox.model, agent.toolbox.asked = agent.model, work.asked_of_model
         was_asked = action.payload["event"] == "permitted"

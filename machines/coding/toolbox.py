@@ -6,10 +6,10 @@ Takes calls with normalised arguments, gives what the model is told and what has
 
 import json
 import posixpath
+import select
+import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -29,6 +29,7 @@ from machines.coding.servers.foreign import Foreign, ForeignTool, Server
 from machines.coding.tools import commands, running
 from machines.coding.tools.errors import ToolError
 from machines.coding.tools.exclusive import alone
+from machines.coding.tools.executed import executed
 from machines.coding.tools.git import GitTools
 from machines.coding.tools.programs import Rules
 from machines.coding.tools.workspace import Change, Workspace
@@ -127,7 +128,7 @@ SETTINGS = "dsa.toml"
 class Done:
     """What a call gave. `result` is for the model; `error` is what went wrong in a line; `ran` is a command and its exit code.
 
-    `fault` is the same for calls that went wrong in the same way. `made` are files that were not there before.
+    `fault` is the same for calls that went wrong in the same way. `made` are files that were not there before, `unkept` says what the history lacks, where that is new.
     """
 
     result: Mapping[str, Any]
@@ -140,12 +141,31 @@ class Done:
     changes: tuple[Mapping[str, Any], ...] = ()
     made: tuple[str, ...] = ()
     usage: Mapping[str, Any] | None = None
+    unkept: str = ""
 
     def as_data(self) -> dict[str, Any]:
         """Give it as the data of an event."""
-        told = {name: getattr(self, name) for name in ("error", "fault", "ran", "changes", "made", "usage")}
+        told = {name: getattr(self, name) for name in ("error", "fault", "ran", "changes", "made", "usage", "unkept")}
         told |= {"before": self.before, "after": self.after} if self.changes else {}
         return {"result": dict(self.result), **{name: value for name, value in told.items() if value}}
+
+
+#: How long the mark behind a call that was stopped may take, in seconds.
+_ORDER_S = 0.5
+
+
+class _Stopped:
+    """Says whether a call was stopped, and so long ago that nothing more is done for it."""
+
+    def __init__(self, stop: Stop, grace_s: float = 0.0) -> None:
+        self._waiting, self._grace_s = select.poll(), grace_s
+        self._waiting.register(stop.fileno(), select.POLLIN)
+        self._since_s: float | None = None
+
+    def __call__(self) -> bool:
+        if self._since_s is None and self._waiting.poll(0):
+            self._since_s = time.monotonic()
+        return self._since_s is not None and time.monotonic() - self._since_s >= self._grace_s
 
 
 class Toolbox:
@@ -164,11 +184,15 @@ class Toolbox:
         self._git = GitTools(self.root)
         self.model: Model | None = None
         self.asked = 0
+        self.progress: Callable[[str], object] = str
+        self._unkept = ""
 
     @cached_property
     def history(self) -> History:
         """What the workspace was like before and after each call."""
-        return History(self._folder / "history", self.root)
+        history = History(self._folder / "history", self.root)
+        history.progress = lambda text: self.progress(text)  # noqa: PLW0108  (set later)
+        return history
 
     @cached_property
     def foreign(self) -> Foreign | None:
@@ -216,7 +240,11 @@ class Toolbox:
                 faults["command_allowed"] = str(error)
             else:
                 faults["command_allowed"] = self._command_fault(argv, given["cwd"])
-                about |= {"argv": list(argv), "asks": f"run {argv[0]}", "named": self._named(argv, given["cwd"])}
+                about |= {
+                    "argv": list(argv),
+                    "asks": f"run {argv[0]}",
+                    "named": executed(argv, self.root, given["cwd"]),
+                }
         elif name not in {"git_status", "git_diff", "git_log"} and name != COMPLETE:
             about["asks"] = f"run {name}"
         return about
@@ -234,17 +262,6 @@ class Toolbox:
             return {"planned": [attrs.asdict(change) for change in self.workspace.planned(name, given)]}
         except ToolError as error:
             return {"cannot": {"code": error.code, "message": str(error)}}
-
-    def _named(self, argv: Sequence[str], cwd: str) -> dict[str, str]:
-        """Give the files of the workspace that a command names, by path, with the SHA-256 of what stands in them."""
-        found = {}
-        for word in argv:
-            for text in filter(None, (word, word.partition("=")[2])):
-                path = posixpath.relpath(posixpath.join(self.root, cwd, text), self.root)
-                if not path.startswith(".."):
-                    with suppress(ToolError, OSError, ValueError):
-                        found[path] = sha256(self.workspace.read_bytes(path)).hexdigest()
-        return found
 
     def shown(self, call: Mapping[str, Any]) -> str:
         """Give what a call would do, for a person: a diff, or the command."""
@@ -266,7 +283,7 @@ class Toolbox:
     def do(self, call: Mapping[str, Any], *, key: str, stop: Stop, was_asked: bool = False) -> Done:
         """Do a call, as it stands in its event; `key` is that of its effect. What goes wrong in it is told; only a fault of ours raises.
 
-        `was_asked`: a person has let it happen, who saw the files that its command names as they were then; it is not done when one is another now.
+        `was_asked`: a person has let it happen, for the files that its command executes as they were then; it is not done when one is another now.
         """
         if "cannot" in call:
             return _failed(call, ToolError(call["cannot"]["code"], call["cannot"]["message"]))
@@ -277,29 +294,30 @@ class Toolbox:
             with alone(self.root, stop):
                 if was_asked:
                     self._require_unchanged(call)
-                begun = self.history.begin(key, f"before {call['tool']}", names := self._written(call))
+                names = self._written(call)
+                begun = self.history.begin(key, f"before {call['tool']}", names, _Stopped(stop))
                 done = self._done(call, stop) if write is None else write()
-                over = self.history.end(begun, f"after {call['tool']}", names)
+                over = self.history.end(begun, f"after {call['tool']}", names, _Stopped(stop, _ORDER_S))
         except ToolError as error:
             return _failed(call, error)
         return self._with_changes(done, over)
 
     def _require_unchanged(self, call: Mapping[str, Any]) -> None:
-        """Raise ToolError when a file that the command names is not what it was when leave was asked for."""
+        """Raise ToolError when a file that the command executes is not what it was when leave was asked for."""
         if "argv" not in call:
             return
-        known, now = call["named"], self._named(call["argv"], call["arguments"]["cwd"])
+        known, now = call["named"], executed(call["argv"], self.root, call["arguments"]["cwd"])
         changed = sorted(path for path in {*known, *now} if known.get(path) != now.get(path))
         if changed:
             which = f"{', '.join(changed)} {'has' if len(changed) == 1 else 'have'} changed"
             told = f"not run: {which} since leave was asked for this command; look at it, and ask for the command again"
             raise ToolError("changed_since", told)
 
-    def cut_off(self, call: Mapping[str, Any], key: str) -> Done:
+    def cut_off(self, call: Mapping[str, Any], key: str, stop: Stop) -> Done:
         """Give what is known of a call that was cut off and is not done again: what has changed since it began."""
         told = {"error": {"code": "interrupted", "message": _INTERRUPTED}}
         done = Done(told, is_done=False, error=f"{call['tool']}: interrupted")
-        found = self.history.cut_off(key)
+        found = self.history.cut_off(key, _Stopped(stop))
         return done if found is None else self._with_changes(done, found)
 
     def _written(self, call: Mapping[str, Any]) -> tuple[str, ...]:
@@ -312,7 +330,10 @@ class Toolbox:
         changes = [] if call.before == call.after else self.history.changed(call.before, call.after)
         told = tuple({"path": each.path, "before": each.before, "after": each.after} for each in changes)
         made = tuple(path for path in call.made if any(each.path == path for each in changes))
-        return attrs.evolve(done, before=call.before, after=call.after, changes=told, made=made)
+        unkept, before = self.history.unkept(call.after), self._unkept
+        self._unkept = unkept
+        unkept = unkept if unkept != before else ""
+        return attrs.evolve(done, before=call.before, after=call.after, changes=told, made=made, unkept=unkept)
 
     def _done(self, call: Mapping[str, Any], stop: Stop) -> Done:
         try:

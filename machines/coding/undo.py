@@ -11,6 +11,7 @@ import click
 
 from dsa.cli.faults import Ended, json_option
 from dsa.cli.kept import faults_told, find, runs_option
+from dsa.cli.progress import show_line
 from dsa.cli.terminal import say
 from dsa.edge.sandbox.commands import stop
 from dsa.errors import DsaError
@@ -83,7 +84,9 @@ def _opened(runs: Runs, run_id: str) -> History:
     workspace = Path(config["workspace"])
     if not workspace.is_dir():
         raise DsaError(f"{workspace}: the run's workspace is not there")
-    return History(folder / "history", workspace)
+    history = History(folder / "history", workspace)
+    history.progress = show_line
+    return history
 
 
 @click.command("undo")
@@ -100,6 +103,7 @@ def command(run: str, root: str, *, json_wanted: bool) -> None:
         if _goes_on(runs, run):
             raise Ended(f"run {run.partition(PART_OF)[0]} goes on: stop it first", 1)
         work, done = _work(runs, run), undone(runs, run)
+        unkept = _opened(runs, run).unkept(work.spans[-1][1]) if work.spans else ""
         is_over = _is_over(runs.recorded(run).entries)
     commits = [
         call.result["commit"][:_SHORT] for call in work.calls if call.tool == "git_commit" and call.status == "done"
@@ -109,7 +113,7 @@ def command(run: str, root: str, *, json_wanted: bool) -> None:
     removed = [path for undo in done for path in undo.removed]
     if json_wanted:
         left = [{"path": each.path, "reason": each.reason} for each in conflicts]
-        say(json.dumps({"run": run, "restored": restored, "removed": removed, "left_alone": left}))
+        say(json.dumps({"run": run, "restored": restored, "removed": removed, "left_alone": left, "unkept": unkept}))
     else:
         for text, paths in (("restored", restored), ("removed", removed)):
             for path in paths:
@@ -118,6 +122,8 @@ def command(run: str, root: str, *, json_wanted: bool) -> None:
             say(shown(f"left alone: {each.path} ({each.reason})"))
         if not (conflicts or restored or removed):
             say(f"run {run} has left no file to put back")
+        if unkept:
+            say(shown(unkept))
         for commit in commits:
             say(f"the commit {commit} stays: undo puts back files, git its own history")
         if not is_over:

@@ -22,21 +22,15 @@ def answer_told(result: StreamResult, free_id: FreeId) -> tuple[Kind, dict[str, 
     told = {
         "content": result.content,
         "rescues": dict(result.rescues),
-        "usage": _taken(result.usage),
+        "usage": {
+            "prompt_tokens": result.count("prompt_tokens"),
+            "completion_tokens": result.count("completion_tokens"),
+            "cost_usd": result.cost_usd,
+        },
         "model": result.model,
     }
     kind, more = _kind_of(result, free_id)
     return kind, as_unicode({**told, **more})
-
-
-def _taken(usage: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Give what an answer took, as far as its provider says: `cost` is what OpenRouter calls it."""
-    said = usage if usage is not None and is_writable(usage) else {}
-    return {
-        "prompt_tokens": said.get("prompt_tokens"),
-        "completion_tokens": said.get("completion_tokens"),
-        "cost_usd": said.get("cost"),
-    }
 
 
 def _kind_of(result: StreamResult, free_id: FreeId) -> tuple[Kind, dict[str, Any]]:

@@ -2,7 +2,11 @@
 
 import json
 import os
+import signal
+import sqlite3
 import subprocess
+import sys
+import time
 from importlib.resources import files
 
 import jsonschema
@@ -250,3 +254,43 @@ def test_tables_that_are_exported_hold_no_formula(chat, tmp_path):
         "a\tb\n\t'=1+1\n-5\tx\n",
         "a,b\n'=1+1,-5\nx;'@y,+3\n",
     ]
+
+
+ENDLESS = (
+    "CREATE VIEW boom AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT max(x) AS x FROM c"
+)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupt_ends_the_loading_of_an_endless_view_and_leaves_nothing(tmp_path, number):
+    with sqlite3.connect(tmp_path / "x.db") as data:
+        data.execute(ENDLESS)
+    data.close()
+    (tmp_path / "script.md").write_text(SCRIPT)
+    line = "from dsa.cli.main import main; main()"
+    typed = [sys.executable, "-c", line, "chat", "x.db", "--model", "scripted:script.md", "--ask", "x"]
+    process = subprocess.Popen(typed, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    try:
+        while process.poll() is None and not [*tmp_path.glob(".dsa/*/.data-*/data.duckdb")]:
+            time.sleep(0.01)
+        (work,) = tmp_path.glob(".dsa/*/.data-*")
+        process.send_signal(number)
+        _, said = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == (130 if number == signal.SIGINT else -number), said
+    end = time.monotonic() + 60
+    while number != signal.SIGINT and work.parent.exists():  # the process that loads notices that nobody waits for it
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert not work.parent.exists()
+
+
+def test_a_view_at_its_limit_is_told_with_what_sets_a_higher_one(chat, tmp_path):
+    with sqlite3.connect(tmp_path / "x.db") as data:
+        data.execute(ENDLESS)
+    data.close()
+    done = chat("x.db", "--model", "scripted:script.md", "--ask", "x", DSA_LOAD_S="1")
+    told = "x.db view boom: was still being loaded after 1 s, the limit. Nothing was loaded: leave it out, or set DSA_LOAD_S to more seconds"
+    assert (done.returncode, told in done.stderr) == (2, True), done.stderr
+    assert [*tmp_path.glob(".dsa/*/*")] == []

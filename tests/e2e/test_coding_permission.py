@@ -33,6 +33,107 @@ def test_a_script_that_was_swapped_is_not_run(code, tmp_path, asked, swapped):
     assert list(work.rglob("left.txt")) == []
 
 
+PROGRAMS = "".join(f'[code.commands.programs.{name}]\narguments = "any"\n' for name in ("bash", "make", "node", "npm"))
+TEST = "def test_it():\n    assert True\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "swapped", "named"),
+    [
+        (["python", "-m", "job"], "job.py", "job.py"),
+        (["python", "-s", "-mjob"], "job.py", "job.py"),
+        (["python", "-m", "pack"], "pack/__main__.py", "pack/__main__.py"),
+        (["python", "-m", "pack.inner"], "pack/__init__.py", "pack/__init__.py"),
+        (["python", "-m", "pack.inner"], "pack/inner.py", "pack/inner.py"),
+        (["python", "pack"], "pack/__main__.py", "pack/__main__.py"),
+        (["python", "link.py"], "job.py", "link.py"),
+        (["pytest", "-q", "tests"], "tests/deep/test_b.py", "tests/*.py"),
+        (["pytest", "-q", "tests"], "tests/helper.py", "tests/*.py"),
+        (["pytest", "-q"], "tests/test_a.py", "*.py"),
+        (["pytest", "tests/test_a.py::test_it"], "tests/test_a.py", "tests/test_a.py"),
+        (["pytest", "tests/test_a.py"], "conftest.py", "conftest.py"),
+        (["pytest", "tests/test_a.py"], "tests/conftest.py", "tests/conftest.py"),
+        (["python", "-m", "pytest", "tests/deep"], "tests/conftest.py", "tests/conftest.py"),
+        (["python", "-m", "unittest", "tests.test_a"], "tests/test_a.py", "tests/test_a.py"),
+        (["python", "-m", "unittest", "discover", "tests"], "tests/test_a.py", "tests/*.py"),
+        (["bash", "job.sh"], "job.sh", "job.sh"),
+        (["make", "all"], "Makefile", "Makefile"),
+        (["make", "-C", "pack", "all"], "pack/Makefile", "pack/Makefile"),
+        (["make", "-frules.mk"], "rules.mk", "rules.mk"),
+        (["node", "job.js"], "job.js", "job.js"),
+        (["node", "pack"], "pack/index.js", "pack/index.js"),
+        (["npm", "run", "build"], "package.json", "package.json"),
+        (["npm", "--prefix", "pack", "run", "build"], "pack/package.json", "pack/package.json"),
+    ],
+)  # fmt: skip
+def test_what_a_program_reads_by_itself_is_bound_to_the_leave_too(code, tmp_path, command, swapped, named):
+    work = tmp_path / "work"
+    for folder in ("pack", "tests/deep"):
+        (work / folder).mkdir(parents=True)
+    for name in (
+        "pack/__init__.py",
+        "pack/__main__.py",
+        "pack/inner.py",
+        "job.py",
+        "conftest.py",
+        "tests/conftest.py",
+        "tests/helper.py",
+    ):
+        (work / name).write_text("")
+    for name in ("tests/test_a.py", "tests/deep/test_b.py"):
+        (work / name).write_text(TEST)
+    for name in (
+        "job.sh",
+        "job.js",
+        "Makefile",
+        "pack/Makefile",
+        "rules.mk",
+        "package.json",
+        "pack/package.json",
+        "pack/index.js",
+    ):
+        (work / name).write_text("\n")
+    (work / "link.py").symlink_to("job.py")
+    (tmp_path / "dsa.toml").write_text(PROGRAMS)
+    assert code("Do it", script=(PLAN, calls(("run_cmd", {"cmd": command})), DONE)).returncode == 3
+    (work / swapped).write_text(MUTATED)
+    sent = code("last", "permitted", command="send")
+    told = " ".join(sent.stdout.split())
+    assert "not run: " in told
+    assert named in told.partition("not run: ")[2].partition(" since leave was asked")[0].replace(",", "").split()
+    assert not (work / "left.txt").exists()
+
+
+@pytest.mark.parametrize("command", [["./job.sh"], ["bash", "job.sh"], ["sub/job"]])
+def test_a_script_is_not_run_as_a_program_of_its_own(code, tmp_path, command):
+    (tmp_path / "work" / "job.sh").write_text("touch left.txt\n")
+    (tmp_path / "work" / "job.sh").chmod(0o755)
+    done = code("Do it", script=(PLAN, calls(("run_cmd", {"cmd": command})), DONE, DONE))
+    assert "[command_not_allowed]" in done.stdout
+    assert "leave is asked" not in done.stdout
+    assert not (tmp_path / "work" / "left.txt").exists()
+
+
+def test_a_module_that_comes_into_being_behind_a_leave_is_not_run(code, tmp_path):
+    work = tmp_path / "work"
+    (work / "pack").mkdir()
+    (work / "pack" / "__main__.py").write_text(LEFT)
+    assert code("Do it", script=(PLAN, calls(("run_cmd", {"cmd": ["python", "-m", "pack"]})), DONE)).returncode == 3
+    (work / "pack" / "__init__.py").write_text(MUTATED)
+    assert "not run: pack/__init__.py has changed" in code("last", "permitted", command="send").stdout
+    assert not (work / "left.txt").exists()
+
+
+def test_the_place_that_is_printed_after_a_refusal_is_that_of_the_question(code, tmp_path):
+    (tmp_path / "work" / "job.py").write_text(LEFT)
+    first = code("Do it", script=(PLAN, calls(("run_cmd", RUN)), DONE))
+    (place,) = [line.split()[5] for line in first.stdout.splitlines() if line.startswith("let it happen: dsa send")]
+    again = code(f"{place.partition('@')[0]}@1", "permitted", command="send")
+    assert again.returncode == 1
+    assert f"let it happen: dsa send {place} permitted" in again.stdout
+    assert code(place, "permitted", command="send").returncode == 0
+
+
 def test_a_script_that_is_gone_or_new_is_not_run(code, tmp_path):
     work = tmp_path / "work"
     (work / "job.py").write_text(LEFT)

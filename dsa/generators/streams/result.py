@@ -11,6 +11,17 @@ import attrs
 
 from dsa.immutable import immutable
 
+#: What servers say that answers took is up to this, or is nothing: a budget is a sum of it.
+_MOST_COUNTED = 10**12
+
+
+def count_in(value: object) -> int | None:
+    """Return a value as a count of tokens; None for what is not one."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_COUNTED:
+        return value
+    return None
+
+
 #: Why a call must not be executed.
 TRUNCATED, INVALID, NAMELESS = "truncated_arguments", "invalid_arguments", "missing_name"
 CALL_ERRORS: dict[str, str] = {
@@ -120,6 +131,18 @@ class StreamResult:
     def executable(self) -> tuple[ToolCall, ...]:
         """The calls that may be executed: none of a stream that broke off, else those without an error."""
         return () if self.error else tuple(call for call in self.tool_calls if call.error is None)
+
+    def count(self, name: str) -> int | None:
+        """Return a count of tokens that `usage` has; None for what is not one, whatever a server writes there."""
+        return count_in((self.usage or {}).get(name))
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What OpenRouter says that the answer has cost (`usage.cost`), in dollars; other servers say nothing."""
+        cost = (self.usage or {}).get("cost")
+        if isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost <= _MOST_COUNTED:
+            return float(cost)
+        return None
 
     def as_message(self) -> dict[str, Any]:
         """Give the answer as OpenAI's messages have it, to be sent with the next request: ids and extras as they came."""

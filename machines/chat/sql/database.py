@@ -7,8 +7,6 @@ again after a query that had to be ended. The tables are a copy: results of a co
 import json
 import os
 import select
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -22,8 +20,9 @@ import attrs
 from machines.chat.sql.errors import SqlError
 from machines.chat.sql.intent import Intent
 from machines.chat.sql.loading import TableInfo, loaded
+from machines.chat.sql.process import started
 
-_START = "import sys; from machines.chat.sql.child import serve; serve(sys.argv[1])"
+_START = "from machines.chat.sql.child import serve; serve"
 _PARSE_S = 10.0
 _PIECE_BYTES = 1 << 20
 
@@ -121,18 +120,8 @@ class _Child:
 
     def __init__(self, path: Path) -> None:
         self._why: tuple[str, str] | None = None
-        paths = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)  # noqa: PTH100  # zip files too, as they are
-        kept = {name: os.environ[name] for name in ("SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ}
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  # closed in `gone`
-        self._process = subprocess.Popen(  # noqa: S603  # our own interpreter and text
-            [sys.executable, "-P", "-c", _START, path.name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._complaints,
-            cwd=path.parent,
-            env={**kept, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/nonexistent"},
-            start_new_session=True,
-        )
+        self._process = started(f"{_START}({path.name!r})", path.parent, self._complaints)
 
     def asked(self, request: dict[str, Any], timeout_s: float) -> tuple[dict[str, Any], bytes]:
         """Give the answer. Raises SqlError when the process was ended, or has ended by itself."""

@@ -1,58 +1,61 @@
 """Data files become the tables of one DuckDB file, built beside it and put in place when it is whole.
 
 Takes files and folders of files, gives a `Copy`. What is loaded is recorded in `data.json`: names, sizes and times of the sources, and the
-tables. Each file has a connection of its own; a DuckDB file's views are read with no other file in reach.
+tables. A view of a file may be any computation, without an end too, so a process of its own loads (`building`), within limits; it is ended at a
+limit and at Ctrl-C, and what it has written is removed.
 """
 
 import hashlib
 import json
+import math
 import os
-import re
-import sqlite3
+import select
+import shutil
 import tempfile
-from collections.abc import Container, Sequence
-from contextlib import closing
-from functools import cache
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import attrs
 
 from dsa.errors import install_hint
 from machines.chat.sql.errors import LoadError
-from machines.chat.sql.sources import READERS, Reader, files_of, reader_of
+from machines.chat.sql.process import started
+from machines.chat.sql.sources import files_of
+
+_BUILD = "from machines.chat.sql.building import serve; serve()"
+_RECORD, _WORK = "data.json", ".data-"
+_LOOK_AGAIN_S, _PIECE_BYTES, _MOST_SHOWN = 0.1, 1 << 16, 120
+SECONDS, GIGABYTES, MEMORY_GB = 300.0, 4.0, 2
+#: What sets other limits.
+SECONDS_VARIABLE, GIGABYTES_VARIABLE = "DSA_LOAD_S", "DSA_LOAD_GB"
 
 
-def identifier(name: str) -> str:
-    """Give a name that SQL takes without quotes: small letters, digits and underscores; `order` becomes `order_data`."""
-    found = re.sub(r"\W+", "_", name.lower()).strip("_")[:60] or "data"
-    if found[0].isdigit():
-        found = f"t_{found}"
-    return f"{found}_data" if found in _reserved() else found
+@attrs.frozen
+class Limits:
+    """What loading all files together may take: seconds, and gigabytes (of 10^9 bytes) on the disk meanwhile."""
+
+    seconds: float = SECONDS
+    gigabytes: float = GIGABYTES
+
+    @classmethod
+    def of_environment(cls) -> Self:
+        """Return those of DSA_LOAD_S and DSA_LOAD_GB. Raises LoadError for what is not a number above 0."""
+        return cls(_number(SECONDS_VARIABLE, SECONDS), _number(GIGABYTES_VARIABLE, GIGABYTES))
 
 
-@cache
-def _reserved() -> frozenset[str]:
-    """Give the words that are no names without quotes: DuckDB's reserved ones, and those that name a type or function."""
-    import duckdb
-
-    asked = "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
-    with duckdb.connect() as connection:
-        return frozenset(row[0] for row in connection.execute(asked).fetchall())
-
-
-def unique(name: str, taken: Container[str], *, instead: str = "") -> str:
-    """Give a name that is not taken: itself, the one to take instead, or that with a number."""
-    base = instead or name
-    numbered = (f"{base}_{number}" for number in range(2, 1_000_000))
-    return next(found for found in (name, base, *numbered) if found not in taken) if name in taken else name
-
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-_RECORD = "data.json"
+def _number(variable: str, usual: float) -> float:
+    said = os.environ.get(variable, "")
+    try:
+        number = float(said) if said else usual
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise LoadError(variable, f"'{said}' is not a number above 0; it is {usual:g} when unset")
+    return number
 
 
 @attrs.frozen
@@ -63,6 +66,11 @@ class TableInfo:
     columns: tuple[tuple[str, str], ...]
     row_count: int
     source: str
+
+    @classmethod
+    def from_json(cls, said: Mapping[str, Any]) -> Self:
+        """Read one as `attrs.asdict` gives it."""
+        return cls(said["name"], tuple(map(tuple, said["columns"])), said["row_count"], said["source"])
 
 
 @attrs.frozen
@@ -79,32 +87,38 @@ class Copy:
 
 
 def loaded(sources: Sequence[Path], folder: Path) -> Copy:
-    """Give the folder's copy if it is of these sources, or none are named; else load them. Raises LoadError, also without DuckDB."""
+    """Give the folder's copy if it is of these sources, or none are named; else load them. Raises LoadError, also without DuckDB and at a limit."""
     if find_spec("duckdb") is None:
         raise LoadError("DuckDB", f"it reads the data, and is not installed; run: {install_hint('chat')}")
     folder.mkdir(parents=True, exist_ok=True)
     named = [str(source.absolute()) for source in sources]
     record = _recorded(folder)
     if record is not None and record["sources"] in (named, *([record["sources"]] if not named else [])):
-        tables = tuple(
-            TableInfo(t["name"], tuple(map(tuple, t["columns"])), t["row_count"], t["source"]) for t in record["tables"]
-        )
+        tables = tuple(map(TableInfo.from_json, record["tables"]))
         changed = tuple(seen["path"] for seen in record["files"] if not _is_as_it_was(seen))
         return Copy(folder / record["data"], record["digest"], tables, changed)
-    files = files_of(sources)
-    seen = [_seen(file) for file in files]
-    digest = hashlib.sha256(json.dumps([(Path(s["path"]).name, s["sha256"]) for s in seen]).encode()).hexdigest()
-    path = folder / f"data-{digest[:32]}.duckdb"
-    tables = _built(files, path)
-    record = {
-        "data": path.name,
-        "digest": digest,
-        "sources": named,
-        "files": seen,
-        "tables": [attrs.asdict(table) for table in tables],
-    }
+    try:
+        path, digest, built = _loaded_anew(files_of(sources), folder)
+    except BaseException:
+        with suppress(OSError):  # something else lies in it
+            folder.rmdir()
+        raise
+    record = {"data": path.name, "digest": digest, "sources": named, "files": built["files"], "tables": built["tables"]}
     _write(folder / _RECORD, json.dumps(record, indent=1).encode())
-    return Copy(path, digest, tables)
+    return Copy(path, digest, tuple(map(TableInfo.from_json, built["tables"])))
+
+
+def _loaded_anew(files: Sequence[Path], folder: Path) -> tuple[Path, str, dict[str, Any]]:
+    """Load files; give the database, the digest, and what was built."""
+    for left in folder.glob(f"{_WORK}*"):  # of a process that was killed while it loaded
+        shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=_WORK) as work:
+        built = _built(files, Path(work), Limits.of_environment())
+        named = [(Path(seen["path"]).name, seen["sha256"]) for seen in built["files"]]
+        digest = hashlib.sha256(json.dumps(named).encode()).hexdigest()
+        path = folder / f"data-{digest[:32]}.duckdb"
+        Path(work, built["data"]).replace(path)
+    return path, digest, built
 
 
 def _recorded(folder: Path) -> dict[str, Any] | None:
@@ -115,20 +129,8 @@ def _recorded(folder: Path) -> dict[str, Any] | None:
     return record if (folder / record["data"]).is_file() else None
 
 
-def _seen(file: Path) -> dict[str, Any]:
-    try:
-        about = file.stat()
-        return {
-            "path": str(file.absolute()),
-            "bytes": about.st_size,
-            "mtime_ns": about.st_mtime_ns,
-            "sha256": _digest(file),
-        }
-    except OSError as error:
-        raise LoadError(file.name, f"cannot be read: {error.strerror}") from None
-
-
-def _digest(file: Path) -> str:
+def digest_of(file: Path) -> str:
+    """Return the SHA-256 of a file."""
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
@@ -140,72 +142,89 @@ def _is_as_it_was(seen: dict[str, Any]) -> bool:
         about = file.stat()
         if about.st_size != seen["bytes"]:
             return False
-        return bool(about.st_mtime_ns == seen["mtime_ns"] or _digest(file) == seen["sha256"])
+        return bool(about.st_mtime_ns == seen["mtime_ns"] or digest_of(file) == seen["sha256"])
     except OSError:  # gone, or not permitted any more
         return False
 
 
 def _write(path: Path, content: bytes) -> None:
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".data-", delete=False) as file:
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=_WORK, delete=False) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
     Path(file.name).replace(path)
 
 
-def _built(files: Sequence[Path], path: Path) -> tuple[TableInfo, ...]:
-    """Load files into a new database, and put it in place."""
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".data-") as work:
-        new = Path(work, "data.duckdb")
-        of_table: dict[str, str] = {}
-        with closing(_opened(new)):
-            pass  # without sources it is a database without tables
-        for file in files:
-            reader = reader_of(file)
-            if reader is None:
-                raise LoadError(file.name, f"is of no known kind: {', '.join(READERS)}; texts also as .gz")
-            if not file.stat().st_size:
-                raise LoadError(file.name, "is empty")
-            _load(file, reader, new, Path(work), of_table)
-        with closing(_opened(new)) as connection:
-            tables = tuple(_info(connection, name, source) for name, source in of_table.items())
-        new.replace(path)
-    return tables
+# -- the process that loads -------------------------------------------------------------------------------------------
 
 
-def _opened(path: Path) -> "DuckDBPyConnection":
-    """Open a database to be written; extensions are not looked for, least of all in the network."""
-    import duckdb
-
-    return duckdb.connect(path, config={"autoinstall_known_extensions": False, "autoload_known_extensions": False})
-
-
-def _load(file: Path, reader: Reader, new: Path, work: Path, of_table: dict[str, str]) -> None:
-    """Load the tables of one file, and note whose they are."""
-    import duckdb
-
-    link = work / f"source{reader.suffix}"  # DuckDB reads a pattern out of a file's own name, or an address
-    link.unlink(missing_ok=True)
-    link.symlink_to(file.absolute())
-    stem = identifier(file.name.lower().removesuffix(reader.suffix))
-    with closing(_opened(new)) as connection:
+def _built(files: Sequence[Path], work: Path, limits: Limits) -> dict[str, Any]:
+    """Have files loaded into a database in a folder; give its name there, its tables, and what the files were like. Raises LoadError."""
+    with tempfile.TemporaryFile() as complaints:
+        process = started(_BUILD, work, complaints)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        place = ""
         try:
-            for name, source in reader.tables(connection, link, stem):
-                own = identifier(name)
-                table = unique(own, of_table, instead="" if own == stem else f"{stem}_{own}")
-                connection.execute(f'CREATE TABLE "{table}" AS {source}')
-                of_table[table] = file.name
-        except (duckdb.Error, sqlite3.Error) as error:
-            raise LoadError(file.name, _told(error, link, file)) from None
+            process.stdin.write(json.dumps([str(file.absolute()) for file in files]).encode() + b"\n")
+            process.stdin.flush()
+            for said in _said(process.stdout.fileno(), work, limits):
+                if "at" in said:
+                    place = " ".join(filter(None, said["at"]))
+                elif "fault" in said:
+                    raise LoadError(*said["fault"])
+                else:
+                    return said
+        except _LimitError as limit:
+            raise LoadError(_shown(place), f"{limit}. Nothing was loaded: leave it out, or {limit.instead}") from None
+        finally:
+            process.kill()
+            code = process.wait()
+            process.stdout.close()
+            with suppress(BrokenPipeError):  # it was ended before it had read all of it
+                process.stdin.close()
+        if code > 0:  # not a signal: a fault of ours, or of the installation
+            complaints.seek(0)
+            raise RuntimeError(f"the process that loads data failed: {complaints.read().decode(errors='replace')}")
+    raise LoadError(_shown(place), f"DuckDB broke down over it (exit code {code}). Nothing was loaded: leave it out")
 
 
-def _told(error: Exception, link: Path, file: Path) -> str:
-    """Give DuckDB's message in one line, with the file's own name."""
-    text = " ".join(str(error).replace(str(link), file.name).split())
-    return text if len(text) <= 500 else text[:500] + "\N{HORIZONTAL ELLIPSIS}"  # noqa: PLR2004
+def _shown(place: str) -> str:
+    return place if len(place) <= _MOST_SHOWN else f"{place[:_MOST_SHOWN]}\N{HORIZONTAL ELLIPSIS}"
 
 
-def _info(connection: "DuckDBPyConnection", name: str, source: str) -> TableInfo:
-    columns = connection.execute(f'DESCRIBE "{name}"').fetchall()
-    count = connection.execute(f'SELECT count(*) FROM "{name}"').fetchall()[0][0]  # noqa: S608  # names are ours, or quoted; the rest was parsed as one query
-    return TableInfo(name, tuple((column[0], column[1]) for column in columns), count, source)
+class _LimitError(Exception):
+    """Raised at a limit; `instead` says what sets a higher one."""
+
+    def __init__(self, text: str, instead: str) -> None:
+        self.instead = instead
+        super().__init__(text)
+
+
+def _said(file: int, work: Path, limits: Limits) -> Iterator[dict[str, Any]]:
+    """Give what the process says, line by line, until it ends. Raises _LimitError."""
+    waiting, deadline, begun = select.poll(), time.monotonic() + limits.seconds, b""
+    waiting.register(file, select.POLLIN)
+    while True:
+        if time.monotonic() >= deadline:
+            text = f"was still being loaded after {limits.seconds:g} s, the limit"
+            raise _LimitError(text, f"set {SECONDS_VARIABLE} to more seconds")
+        if _size_bytes(work) > limits.gigabytes * 10**9:
+            text = f"takes more than {limits.gigabytes:g} GB on the disk, the limit, to be loaded"
+            raise _LimitError(text, f"set {GIGABYTES_VARIABLE} to more gigabytes")
+        if not waiting.poll(_LOOK_AGAIN_S * 1000):
+            continue
+        piece = os.read(file, _PIECE_BYTES)
+        if not piece:
+            return
+        *lines, begun = (begun + piece).split(b"\n")
+        yield from map(json.loads, lines)
+
+
+def _size_bytes(folder: Path) -> int:
+    """Return how much of the disk the files of a folder take; one that is removed meanwhile counts as nothing."""
+    size = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            size += path.lstat().st_blocks * 512
+    return size

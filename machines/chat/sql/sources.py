@@ -1,6 +1,6 @@
 """How each kind of data file is read: as one table, or as all the tables that it has.
 
-A reader takes a connection and a file, and gives pairs of a table's name and the SELECT that reads it. Whether a text file is read whole is looked at line by line: DuckDB finds delimiter and
+A reader takes a connection and a file, and gives the tables of the file, each with the way to the SELECT that reads it. Whether a text file is read whole is looked at line by line: DuckDB finds delimiter and
 header by itself, and leaves out lines that do not suit what it has found.
 """
 
@@ -9,6 +9,7 @@ import gzip
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -103,7 +104,17 @@ def _begun(file: Path) -> bytes:
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-Tables = Iterator[tuple[str, str]]
+
+@attrs.frozen
+class Source:
+    """A table to be loaded: its name, what it is in its file (`view sales`; empty where the file is one table), and what gives the SELECT that reads it."""
+
+    name: str
+    what: str
+    select: Callable[[], str]
+
+
+Tables = Iterator[Source]
 MOST_FILES = 1_000
 _TIMES = (("DATETIME", "TIMESTAMP"), ("TIMESTAMP", "TIMESTAMP"), ("DATE", "DATE"))  # as SQLite's tables declare them
 _NULL = "\x02NULL"  # stands in no text that people write
@@ -155,7 +166,7 @@ def reader_of(file: Path) -> Reader | None:
 
 def _one(call: str) -> Callable[["DuckDBPyConnection", Path, str], Tables]:
     def tables(_: "DuckDBPyConnection", link: Path, name: str) -> Tables:
-        yield name, f"SELECT * FROM {call.format(_text(str(link)))}"  # noqa: S608  # names are ours, or quoted; the rest was parsed as one query
+        yield Source(name, "", lambda: f"SELECT * FROM {call.format(_text(str(link)))}")  # noqa: S608  # quoted
 
     return tables
 
@@ -165,8 +176,11 @@ def _rows(delimiter: str = "") -> Callable[["DuckDBPyConnection", Path, str], Ta
     options = f", delim = '{delimiter}'" if delimiter else ""
 
     def tables(connection: "DuckDBPyConnection", link: Path, name: str) -> Tables:
-        require_rows(connection, link, _text(str(link)), delimiter)
-        yield name, f"SELECT * FROM read_csv({_text(str(link))}, sample_size = -1{options})"  # noqa: S608  # quoted
+        def select() -> str:
+            require_rows(connection, link, _text(str(link)), delimiter)
+            return f"SELECT * FROM read_csv({_text(str(link))}, sample_size = -1{options})"  # noqa: S608  # quoted
+
+        yield Source(name, "", select)
 
     return tables
 
@@ -187,16 +201,18 @@ def _duckdb(connection: "DuckDBPyConnection", link: Path, _: str) -> Tables:
     for kind in ("table", "view"):
         for schema, name in connection.execute(asked.format(kind)).fetchall():
             given = name if schema == "main" else f"{schema}_{name}"
-            yield given, f"SELECT * FROM source_file.{_name(schema)}.{_name(name)}"  # noqa: S608  # names are ours, or quoted; the rest was parsed as one query
+            select = f"SELECT * FROM source_file.{_name(schema)}.{_name(name)}"  # noqa: S608  # quoted
+            yield Source(given, f"{kind} {given}", partial(str, select))
 
 
 def _sqlite(connection: "DuckDBPyConnection", link: Path, _: str) -> Tables:
     """Give all tables of a SQLite file, read with Python's sqlite3: DuckDB's own reader is an extension from the network."""
-    asked = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
+    asked = "SELECT type, name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
     with closing(sqlite3.connect(f"{link.resolve().as_uri()}?mode=ro", uri=True)) as database:
         database.text_factory = lambda data: data.decode("utf-8", "replace")
-        for number, (name,) in enumerate(database.execute(asked).fetchall()):
-            yield name, _through_csv(connection, database, name, link.parent / f"table{number}.csv")
+        for number, (kind, name) in enumerate(database.execute(asked).fetchall()):
+            path = link.parent / f"table{number}.csv"
+            yield Source(name, f"{kind} {name}", partial(_through_csv, connection, database, name, path))
 
 
 def _through_csv(connection: "DuckDBPyConnection", database: sqlite3.Connection, name: str, path: Path) -> str:

@@ -9,7 +9,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import attrs
 
@@ -20,6 +20,10 @@ from machines.coding.tools.paths import RECORDS, TEMPORARY
 
 FILE, PROGRAM, LINK = "100644", "100755", "120000"
 LARGEST_BYTES = 5_000_000
+#: What is kept of a workspace has at most so many bytes; what is read for the first time at one look takes at most so many seconds.
+MOST_BYTES, MOST_S = 500_000_000, 60.0
+BEYOND, LATE = f"beyond {MOST_BYTES // 1_000_000} MB of content", f"not read within {MOST_S:g} s"
+_SMALL_BYTES = 64_000  # code comes before data, wherever both lie
 #: Left out wherever they stand: what other programs keep for themselves, and can make again.
 CLOSED = frozenset({
     ".git", ".dsa", *RECORDS, "__pycache__", ".venv", "node_modules", ".cache", ".mypy_cache", ".pytest_cache",
@@ -34,12 +38,59 @@ _IGNORE, _VIRTUAL = ".gitignore", "pyvenv.cfg"
 #: A file that was changed so short before it was read may be changed once more without a change of its times.
 _TICK_NS, _SECOND_NS = 50_000_000, 1_000_000_000
 
+_QUIET_S, _EVERY_S = 2.0, 0.5
+
 #: What changes with a file: mode, size in bytes, times of change of content and of the file in ns, number.
 Stamp = tuple[int, int, int, int, int]
 
 
 class HistoryError(DsaError):
     """Raised when what a workspace was like cannot be kept, or is not known."""
+
+
+def unkept(left_out: Mapping[str, str]) -> str:
+    """Say in a line which files were left out because there was too much of them; nothing where none was."""
+    found = {why: sorted(path for path, reason in left_out.items() if reason == why) for why in (BEYOND, LATE)}
+    told = [
+        f"{len(paths):,} file{'' if len(paths) == 1 else 's'} {why}, as {', '.join(paths[:3])}"
+        for why, paths in found.items()
+        if paths
+    ]
+    return f"not kept, so no diff shows what changes in it and no undo puts it back: {'; '.join(told)}" if told else ""
+
+
+@attrs.define
+class Effort:
+    """What a look may take. `stop` says whether to give it up, `tell` is called with how far it is, after two seconds and every half of one."""
+
+    stop: Callable[[], bool] = bool
+    tell: Callable[[str], object] = str
+    room_bytes: int = MOST_BYTES
+    _began_s: float = attrs.field(factory=lambda: time.monotonic(), init=False)  # noqa: PLW0108  (looked up when it is called)
+    _told_s: float = attrs.field(default=_QUIET_S - _EVERY_S, init=False)
+    _files: int = attrs.field(default=0, init=False)
+    _bytes: int = attrs.field(default=0, init=False)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time is over."""
+        return time.monotonic() - self._began_s > MOST_S
+
+    def go_on(self, size: int = 0) -> None:
+        """Count a file that is looked at, and the bytes of it that are read. Raises HistoryError when it is to stop."""
+        if self.stop():
+            raise HistoryError("the workspace was not looked at to the end: it was stopped")
+        self._files, self._bytes = self._files + (not size), self._bytes + size
+        taken_s = time.monotonic() - self._began_s
+        if taken_s >= self._told_s + _EVERY_S:
+            self._told_s = taken_s
+            read = f"{self._files:,} files, {self._bytes / 1e6:,.0f} MB"
+            self.tell(f"looking at the workspace, so that changes can be undone: {read}, {taken_s:.0f} s")
+
+    def end(self) -> None:
+        """Take away what was told."""
+        if self._told_s >= _QUIET_S:
+            self.tell("")
 
 
 @attrs.frozen(slots=True)
@@ -81,16 +132,24 @@ def look(
     keep: Callable[[str, bytes], None],
     own: tuple[int, int],
     also: Collection[str] = (),
+    left_out: Mapping[str, str] | None = None,
+    effort: Effort | None = None,
 ) -> Sight:
     """Give what stands in a folder.
+
+    What is kept is bounded: files that were there the last time and those of `also` come first, then small ones, then the others by size. What was `left_out` the last
+    time for want of room or time is so again, so that it never seems to be new.
 
     `before` are the files of the last time, `folders` those that held them: they are looked at also when a `.gitignore` names them now, as
     git does, and so are the files `also`, wherever they lie. `keep` is given the id and the content of each file that had to be read. `own` is
     device and number of a folder that is left out. Raises HistoryError for more files than can be kept.
     """
     above = {"/".join(parts[:depth]) for parts in (path.split("/") for path in also) for depth in range(1, len(parts))}
-    looking = _Looking(before, folders, frozenset(also), above, keep, own)
+    effort = effort or Effort()
+    effort.room_bytes -= sum(seen.stamp[1] for seen in before.values())
+    looking = _Looking(before, folders, frozenset(also), above, keep, own, left_out or {}, effort)
     looking.folder(root, "", ())
+    looking.large_ones(root)
     return looking.sight
 
 
@@ -118,7 +177,10 @@ class _Looking:
     above: Collection[str]
     keep: Callable[[str, bytes], None]
     own: tuple[int, int]
+    left_out: Mapping[str, str]
+    effort: Effort
     sight: Sight = attrs.field(factory=Sight)
+    later: list[tuple[int, str]] = attrs.field(factory=list)
 
     def folder(
         self, opened: int, prefix: str, chain: Sequence[tuple[int, tuple[Rule, ...]]], *, is_closed: bool = False
@@ -152,7 +214,7 @@ class _Looking:
             elif is_wanted or not _is_ignored(chain, path, is_folder=False):
                 with suppress(FileNotFoundError):  # gone since it was listed
                     self._file(opened, entry.name, path, entry.stat(follow_symlinks=False))
-        if len(self.sight.files) > _MOST:
+        if len(self.sight.files) + len(self.sight.left_out) + len(self.later) > _MOST:
             raise HistoryError(
                 f"the workspace has more than {_MOST:,} files: name what is not worked on in a .gitignore"
             )
@@ -187,6 +249,7 @@ class _Looking:
             os.close(opened)
 
     def _file(self, folder: int, name: str, path: str, found: os.stat_result) -> None:
+        self.effort.go_on()
         seen = self.before.get(path)
         if seen is not None and seen.settled and seen.stamp == _stamp(found):
             self.sight.files[path] = seen
@@ -194,9 +257,41 @@ class _Looking:
             target = os.fsencode(os.readlink(name, dir_fd=folder))
             self._keep(path, LINK, target, found, settled=True)  # a link is never changed, only replaced
         elif stat.S_ISREG(found.st_mode):
-            self._regular(folder, name, path)
+            self._bounded(folder, name, path, found.st_size)
         else:
             self.sight.left_out[path] = SPECIAL[stat.S_IFMT(found.st_mode)]
+
+    def _bounded(self, folder: int, name: str, path: str, size: int) -> None:
+        """Read a file that is known or asked for; another one as far as there is room, a large one later."""
+        if path in self.before or path in self.also:
+            self._regular(folder, name, path)
+        elif (why := self.left_out.get(path)) in {BEYOND, LATE}:
+            self.sight.left_out[path] = why
+        elif _SMALL_BYTES < size <= LARGEST_BYTES:
+            self.later.append((size, path))
+        else:
+            self._new(folder, name, path, size)
+
+    def _new(self, folder: int, name: str, path: str, size: int) -> None:
+        """Read a file for the first time, as far as there is room and time."""
+        if size <= LARGEST_BYTES and (size > self.effort.room_bytes or self.effort.is_late):
+            self.sight.left_out[path] = BEYOND if size > self.effort.room_bytes else LATE
+            return
+        self._regular(folder, name, path)
+        if path in self.sight.files:
+            self.effort.room_bytes -= self.sight.files[path].stamp[1]
+
+    def large_ones(self, root: int) -> None:
+        """Read the large files that are new, the smaller ones first."""
+        for size, path in sorted(self.later):
+            self.effort.go_on()
+            *above, name = path.split("/")
+            with ExitStack() as opened, suppress(FileNotFoundError, NotADirectoryError, PermissionError):  # gone since
+                folder = root
+                for part in above:
+                    folder = os.open(part, FOLDER, dir_fd=folder)
+                    opened.callback(os.close, folder)
+                self._new(folder, name, path, size)
 
     def _regular(self, folder: int, name: str, path: str) -> None:
         now_ns = time.time_ns()
@@ -215,6 +310,7 @@ class _Looking:
         self._keep(path, _mode(found.st_mode), content, found, settled=found.st_ctime_ns < now_ns - tick_ns)
 
     def _keep(self, path: str, mode: str, content: bytes, found: os.stat_result, *, settled: bool) -> None:
+        self.effort.go_on(len(content))
         blob = blob_id(content)
         self.keep(blob, content)
         self.sight.files[path] = Seen(_stamp(found), mode, blob, settled)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from secrets import token_hex
 
@@ -18,7 +19,7 @@ import attrs
 
 from machines.coding.history import putting
 from machines.coding.history.ignoring import is_named, parts_of, rules_of
-from machines.coding.history.looking import PROGRAM, SPECIAL, HistoryError, Seen, Sight, look
+from machines.coding.history.looking import PROGRAM, SPECIAL, Effort, HistoryError, Seen, Sight, look, unkept
 from machines.coding.history.putting import InTheWay, Kept
 from machines.coding.history.snapshots import Snapshot, Snapshots
 from machines.coding.tools.beneath import Beneath
@@ -264,7 +265,8 @@ class Undoing:
 
 
 _SEEN = "dsa-seen.json"
-_AT_ONCE_BYTES = 32_000_000
+_AT_ONCE_BYTES = 8_000_000  # Ctrl-C waits until so much is written
+_MOST_NAMES = 1_000
 _DIFF = (
     "diff-tree", "-r", "-p", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/",
 )  # fmt: skip
@@ -286,7 +288,7 @@ class History:
     """The history of a workspace. May be used from any thread, and by several processes: one call runs at a time.
 
     Left out are `.git` and what other programs keep for themselves (`looking.CLOSED`), what a `.gitignore` names and was not there before, unless
-    a call names it; files of more than 5 MB, pipes and the like; `left_out` names those that somebody could miss. Permissions are kept beside what git keeps of
+    a call names it; files of more than 5 MB, what is beyond 500 MB in all or is not read within a minute (`looking.MOST_BYTES`, `MOST_S`), pipes and the like; `left_out` names those that somebody could miss. Permissions are kept beside what git keeps of
     them. Raises ArtifactStoreError when `folder` is something else, OSError when `root` is no folder.
     """
 
@@ -299,19 +301,21 @@ class History:
         self._own = (found.st_dev, found.st_ino)
         self._newest: Snapshot | None = None
         self._seen: Mapping[str, Seen] = {}
+        #: Is called with how far a long look at the workspace is, and with nothing when it is over.
+        self.progress: Callable[[str], object] = str
 
-    def mark(self, text: str, also: Collection[str] = ()) -> str:
+    def mark(self, text: str, also: Collection[str] = (), stop: Callable[[], bool] = bool) -> str:
         """Write down what the workspace is like, and give the id of the commit; an unchanged one gets none.
 
         `text` says what has happened, `also` names files that are looked at although they would be left out. Raises HistoryError for a workspace
-        of too many files.
+        of too many files, and where `stop` says so meanwhile.
         """
         with self._thread, self._snapshots.held() as tip:
-            return self._mark(tip, text, also).commit
+            return self._mark(tip, text, also, stop).commit
 
     # -- calls ----------------------------------------------------------------------------------------------------------
 
-    def begin(self, key: str, text: str, also: Collection[str] = ()) -> Begun:
+    def begin(self, key: str, text: str, also: Collection[str] = (), stop: Callable[[], bool] = bool) -> Begun:
         """Mark the workspace before a call, which will write the files `also`; one that is begun again was begun the first time.
 
         Raises HistoryError for a workspace of too many files.
@@ -320,31 +324,35 @@ class History:
         if known is not None:
             return known
         with self._thread, self._snapshots.held() as tip:
-            now = self._mark(tip, text, also)
+            now = self._mark(tip, text, also, stop)
         made = tuple(path for path in also if path not in now.files and path not in now.left_out)
         call = Begun(key, now.commit, made)
         self._begun.keep(call)
         return call
 
-    def end(self, call: Begun, text: str, also: Collection[str] = ()) -> Begun:
+    def end(self, call: Begun, text: str, also: Collection[str] = (), stop: Callable[[], bool] = bool) -> Begun:
         """Mark the workspace after a call. Raises HistoryError for a workspace of too many files."""
-        over = attrs.evolve(call, after=self.mark(text, also))
+        over = attrs.evolve(call, after=self.mark(text, also, stop))
         self._begun.keep(over)
         return over
 
-    def cut_off(self, key: str) -> Begun | None:
+    def cut_off(self, key: str, stop: Callable[[], bool] = bool) -> Begun | None:
         """Give a call that was under way with what it has changed: all that is others than before it, where nobody saw its end.
 
         None where it had not begun. Raises HistoryError for a workspace of too many files.
         """
         call = self._begun.find(key)
-        return call if call is None or call.after else self.end(call, "after a call that was cut off")
+        return call if call is None or call.after else self.end(call, "after a call that was cut off", stop=stop)
 
     # -- what marks say -------------------------------------------------------------------------------------------------
 
     def left_out(self, mark: str) -> Mapping[str, str]:
         """Give the paths that a mark lacks, with why."""
         return self._read(mark).left_out
+
+    def unkept(self, mark: str) -> str:
+        """Say in a line which files a mark lacks because there was too much of them; nothing where it lacks none."""
+        return unkept(self._read(mark).left_out)
 
     def changed(self, first: str, last: str) -> tuple[Changed, ...]:
         """Give the files that are others at two marks, or may be used by others, by path. Raises HistoryError for an id that is no mark."""
@@ -356,7 +364,9 @@ class History:
         Raises HistoryError for an id that is no mark.
         """
         then, now = self._read(first), self._read(last)
-        more = [f"Not kept: {path} ({why})\n" for path, why in now.left_out.items() if path not in then.left_out]
+        new = {path: why for path, why in now.left_out.items() if path not in then.left_out}
+        more = [f"Not kept: {path} ({why})\n" for path, why in islice(new.items(), _MOST_NAMES)]
+        more += [f"Not kept: {len(new) - _MOST_NAMES:,} more files\n"] if len(new) > _MOST_NAMES else []
         more += [f"Permissions of {path}: {old:04o}, then {new:04o}\n" for path, old, new in permitted(then, now)]
         command = ["-c", "core.quotePath=false", *_DIFF, first, last]
         bounds = Bounds(_DIFF_S, most_bytes // 2, most_bytes // 2)
@@ -388,14 +398,17 @@ class History:
 
     # -- marking, while the branch is held ----------------------------------------------------------------------------
 
-    def _mark(self, tip: str | None, text: str, also: Collection[str] = ()) -> Snapshot:
+    def _mark(
+        self, tip: str | None, text: str, also: Collection[str] = (), stop: Callable[[], bool] = bool
+    ) -> Snapshot:
         newest = self._known(tip)
         fresh = _Fresh(self._snapshots, newest.objects if newest else set[str])
-        root = os.open(self.root, ROOT)
+        root, effort = os.open(self.root, ROOT), Effort(stop, self.progress)
         try:
-            folders = frozenset(newest.folders) if newest else frozenset[str]()
-            sight = look(root, self._seen, folders, fresh.keep, self._own, also)
+            folders, left_out = (newest.folders, newest.left_out) if newest else ({}, {})
+            sight = look(root, self._seen, frozenset(folders), fresh.keep, self._own, also, left_out, effort)
         finally:
+            effort.end()
             os.close(root)
         if newest is None or not _is_same(sight, newest, self._seen):
             fresh.write()

@@ -19,15 +19,15 @@ from machines.coding.servers.server import Server
 from machines.coding.servers.tools import ForeignTool, one_line, shown_names, tools_of
 from machines.coding.tools.errors import ToolError
 
-#: The longest line that a server may write.
-LONGEST_BYTES = 16 << 20
+#: The longest line that a server may write, and how deep its JSON may be nested.
+LONGEST_BYTES, MOST_LEVELS = 16 << 20, 200
 _FROM_OURS = ("PATH", "HOME", "LANG")
 _PIECE_BYTES, _COMPLAINT_BYTES = 1 << 16, 4_096
 _GRACE_S, _LOOK_AGAIN_S = 1.0, 0.01
 
 
-class TooLong(Exception):  # noqa: N818  # it says what is the case
-    """Raised when a line does not end."""
+class TooLarge(Exception):  # noqa: N818  # it says what is the case
+    """Raised for a line that does not end, or whose JSON is nested too deep; the text says how much it may be."""
 
 
 class ServerProcess:
@@ -56,7 +56,7 @@ class ServerProcess:
         return self._process.pid
 
     async def lines(self) -> AsyncGenerator[bytes, None]:
-        """Give the lines of its output until it is closed. Raises TooLong."""
+        """Give the lines of its output until it is closed. Raises TooLarge."""
         pieces: list[bytes] = []
         size = 0
         while piece := await _read(self._stdout.fileno()):
@@ -67,7 +67,7 @@ class ServerProcess:
             pieces.append(begun)
             size += len(begun)
             if size > LONGEST_BYTES:
-                raise TooLong
+                raise TooLarge(f"of more than {LONGEST_BYTES >> 20} MiB")
 
     async def drain(self) -> None:
         """Read the rest of its output for nothing, so that it is not stopped by a full pipe."""
@@ -159,6 +159,7 @@ for _name in ("mcp", "client"):  # what a server does wrong is told in errors; w
 
 _MOST_PAGES, _MOST_LISTED, _MOST_GARBLED = 100, 10_000, 100
 _LONGEST_MESSAGE = 1_000
+_TOO_DEEP = f"nested more than {MOST_LEVELS} levels deep"
 _US = ("dual-state-agents", "0.1")
 
 
@@ -335,9 +336,10 @@ class Live:
         with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the talk was over before
             try:
                 await self._pass_on(into)
-            except TooLong:
-                large = f"{self.named} was ended: it writes a message of more than {LONGEST_BYTES >> 20} MiB"
-                self.stop(ToolError("too_large", f"{large}; ask it for less"))
+            except TooLarge as large:
+                self.stop(
+                    ToolError("too_large", f"{self.named} was ended: it writes a message {large}; ask it for less")
+                )
             self.stop()
         into.close()
         await self.process.drain()
@@ -392,13 +394,28 @@ def _as_written() -> "TypeAdapter[Any]":
 
 
 def _message(line: bytes) -> "types.JSONRPCMessage | None":
-    """Read a line; None where it is no message."""
+    """Read a line; None where it is no message. Raises TooLarge for one that is nested too deep."""
     from mcp import types
 
     try:
-        return types.jsonrpc_message_adapter.validate_python(json.loads(line), by_name=False)
-    except (ValueError, RecursionError):
+        said = json.loads(line)
+        _require_levels(said)
+        return types.jsonrpc_message_adapter.validate_python(said, by_name=False)
+    except ValueError:
         return None
+    except RecursionError:
+        raise TooLarge(_TOO_DEEP) from None
+
+
+def _require_levels(value: Any) -> None:  # noqa: ANN401  # JSON of any kind
+    """Raise TooLarge for what is nested too deep."""
+    level = [value]
+    for _ in range(MOST_LEVELS + 1):
+        inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
+        level = [each for values in inner for each in values]
+        if not level:
+            return
+    raise TooLarge(_TOO_DEEP)
 
 
 def told(error: Exception) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import threading
+import zlib
 
 import pytest
 from stream_server import HANG, answered, events, refusing, serving
@@ -339,9 +340,39 @@ def test_counting_fetches_no_tokenizer(monkeypatch):
     assert asked == []
 
 
-def test_an_answer_that_does_not_end_is_cut_off():
-    endless = answered(*[events([chunk({"content": "y" * 1_000_000})], done=False)] * 100)
-    with serving(endless) as (address, _), pytest.raises(GenerationError) as raised:
-        made(OPENAI, address).generate(CONTEXT, on_text=lambda _text: None)
-    assert raised.value.reason == "bad_answer"
-    assert "does not end: its answer has more than 67,108,864 bytes, and was cut off there" in str(raised.value)
+_PIECES = [b'{"error": {"message": "', *[b"y" * 1_000_000] * 70]
+
+
+def _packed():
+    packing = zlib.compressobj(9, zlib.DEFLATED, 31)
+    return b"".join([*map(packing.compress, _PIECES), packing.flush()])
+
+
+_TOO_LARGE = {
+    "streamed": lambda form: form.stream(*["y" * 1_000_000] * 70),
+    "a line of a stream": lambda _form: answered(b"data: ", *_PIECES),
+    "whole": lambda _form: answered(*_PIECES, kind="application/json"),
+    "packed": lambda _form: answered(_packed(), kind="application/json", headers=["content-encoding: gzip"]),
+}
+
+
+@each_way
+@each_format
+@pytest.mark.parametrize("how", _TOO_LARGE)
+def test_an_answer_that_does_not_end_is_cut_off(how, form, streamed):
+    with serving(_TOO_LARGE[how](form)) as (address, _), pytest.raises(GenerationError) as raised:
+        made(form, address).generate(CONTEXT, on_text=(lambda _text: None) if streamed else None)
+    assert (raised.value.reason, str(raised.value)) == (
+        "bad_answer",
+        f"{form.model} does not end: its answer has more than 67,108,864 bytes, and was cut off there; set max_tokens.",
+    )
+
+
+@each_way
+@each_format
+def test_a_refusal_that_does_not_end_is_cut_off(form, streamed):
+    refusal = answered(*_PIECES, kind="application/json", status="400 X")
+    with serving(refusal) as (address, _), pytest.raises(GenerationError) as raised:
+        made(form, address).generate(CONTEXT, on_text=(lambda _text: None) if streamed else None)
+    assert str(raised.value).startswith(f"{form.model} ")
+    assert len(str(raised.value)) < 300

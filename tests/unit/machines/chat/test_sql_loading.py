@@ -5,7 +5,7 @@ import duckdb
 import pytest
 
 from machines.chat.sql import Database, LoadError, TableInfo
-from machines.chat.sql.loading import identifier, unique
+from machines.chat.sql.building import identifier, unique
 
 
 def rows(database, sql):
@@ -197,7 +197,7 @@ def test_what_cannot_be_read_is_named_with_the_reason_and_leaves_nothing(
         opened(folder / name)
     assert str(error.value).startswith(reason)
     assert "source." not in str(error.value)
-    assert list((tmp_path / "kept").iterdir()) == []
+    assert not (tmp_path / "kept").exists()
 
 
 def test_a_source_that_is_not_there_and_a_folder_without_data(folder, opened):
@@ -250,3 +250,82 @@ def test_without_duckdb_it_is_said_what_to_install(tmp_path, monkeypatch):
         LoadError, match=r"DuckDB: it reads the data, and is not installed; run: pip install '\.\[chat\]'"
     ):
         Database([], tmp_path)
+
+
+# -- limits -----------------------------------------------------------------------------------------------------------
+
+OK = "CREATE TABLE ok AS SELECT 1 AS a"
+ENDLESS = "CREATE VIEW boom AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT {} FROM c"
+CROSSED = "CREATE VIEW boom AS SELECT uuid() AS x FROM range(100000) a, range(100000) b"
+FINITE = "CREATE VIEW boom AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 200000) SELECT hex(randomblob(1000)) AS y FROM c"
+
+
+@pytest.fixture(params=["sqlite", "duckdb"])
+def holding(request, folder):
+    """Write a data file that holds a table and a view."""
+
+    def holds(view):
+        if request.param == "sqlite":
+            return in_sqlite(folder / "x.db", f"{OK}; {view};")
+        return in_duckdb(folder / "x.duckdb", OK, view)
+
+    return holds
+
+
+@pytest.mark.parametrize("columns", ["x", "max(x) AS x"])
+def test_a_view_without_an_end_is_ended_at_the_limit_of_time(holding, opened, tmp_path, monkeypatch, columns):
+    monkeypatch.setenv("DSA_LOAD_S", "1.5")
+    path = holding(ENDLESS.format(columns))
+    told = f"{path.name} view boom: was still being loaded after 1.5 s, the limit. Nothing was loaded: leave it out, or set DSA_LOAD_S to more seconds"
+    with pytest.raises(LoadError, match=f"^{told}$"):
+        opened(path)
+    assert not (tmp_path / "kept").exists()
+
+
+@pytest.mark.parametrize(("name", "view"), [("x.duckdb", CROSSED), ("x.db", FINITE)])
+def test_a_view_that_explodes_is_ended_at_the_limit_of_the_disk(folder, opened, tmp_path, monkeypatch, name, view):
+    monkeypatch.setenv("DSA_LOAD_GB", "0.05")
+    monkeypatch.setenv("DSA_LOAD_S", "60")
+    path = in_duckdb(folder / name, OK, view) if name == "x.duckdb" else in_sqlite(folder / name, f"{OK}; {view};")
+    told = rf"{name} view boom: takes more than 0\.05 GB on the disk, the limit, to be loaded\. .* or set DSA_LOAD_GB to more gigabytes"
+    with pytest.raises(LoadError, match=f"^{told}$"):
+        opened(path)
+    assert not (tmp_path / "kept").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "view"),
+    [
+        (
+            "x.db",
+            "CREATE VIEW boom AS SELECT group_concat(y) AS z FROM (SELECT hex(zeroblob(400000000)) AS y UNION ALL SELECT 1)",
+        ),
+        ("x.duckdb", "CREATE VIEW boom AS SELECT list(x) AS y FROM range(3000000000) AS r(x)"),
+    ],
+)
+def test_a_view_that_needs_too_much_memory_is_told(folder, opened, tmp_path, name, view):
+    path = in_duckdb(folder / name, OK, view) if name == "x.duckdb" else in_sqlite(folder / name, f"{OK}; {view};")
+    with pytest.raises(LoadError, match=f"^{name} view boom: needs more than 2 GB of memory, the limit, to be loaded"):
+        opened(path)
+    assert not (tmp_path / "kept").exists()
+
+
+@pytest.mark.parametrize("said", ["0", "-1", "nan", "inf", "soon"])
+@pytest.mark.parametrize("name", ["DSA_LOAD_S", "DSA_LOAD_GB"])
+def test_a_limit_is_a_number_above_0(folder, opened, monkeypatch, name, said):
+    monkeypatch.setenv(name, said)
+    with pytest.raises(LoadError, match=f"{name}: '{said}' is not a number above 0; it is "):
+        opened(written(folder / "x.csv", "a\n1\n"))
+
+
+def test_what_a_killed_process_has_left_is_removed(folder, opened, tmp_path):
+    work = tmp_path / "kept" / ".data-left"
+    work.mkdir(parents=True)
+    (work / "data.duckdb").write_bytes(b"half")
+    opened(written(folder / "x.csv", "a\n1\n"))
+    assert not work.exists()
+
+
+def test_what_is_wrong_with_a_view_is_told_as_it_is(folder, opened):
+    with pytest.raises(LoadError, match=r"^x\.db: no such function: nowhere$"):
+        opened(in_sqlite(folder / "x.db", f"{OK}; CREATE VIEW boom AS SELECT nowhere(1) AS x;"))

@@ -57,13 +57,21 @@ def test_tools_of_several_servers_and_pages(opened):
         ("no_list", "not MCP's: tools: Input should be a valid list"),
         ("endless_list", "has a list of tools that does not end"),
         ("no_tools", "cannot be talked to: I have no tools"),
+        ("deep:201", "was ended: it writes a message nested more than 200 levels deep; ask it for less"),
+        ("deep:300", "was ended: it writes a message nested more than 200 levels deep; ask it for less"),
+        ("deep:3000", "was ended: it writes a message nested more than 200 levels deep; ask it for less"),
+        ("deep:200000", "was ended: it writes a message nested more than 200 levels deep; ask it for less"),
     ],
 )
 def test_a_list_of_tools_that_cannot_be_used_is_refused(opened, how, says):
     code, said = refused(opened(bad=rogue(how)).tools)
-    assert code in {"bad_tools", "server_not_started"}
+    assert code in {"bad_tools", "server_not_started", "too_large"}
     assert said.startswith("the MCP server 'bad' ")
     assert re.search(says, said), said
+
+
+def test_a_list_of_tools_that_is_nested_as_deep_as_it_may_be_is_read(opened):
+    assert [tool.name for tool in opened(a=rogue("deep:190")).tools()] == ["a__t"]
 
 
 @pytest.mark.parametrize("schema", [None, "text", {}, {"type": "array"}, {"type": ["object"]}])
