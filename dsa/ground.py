@@ -50,10 +50,11 @@ class Rule:
 
 @attrs.frozen
 class Watch:
-    """Something to look out for: `condition` true at a configuration of `location`."""
+    """Something to look out for: `condition` true at a configuration of `location`. One that `ends` a search is all that is wanted: no farther ones are looked at."""
 
     location: int
     condition: expr.Expr
+    ends: bool = False
 
 
 @attrs.frozen
@@ -65,8 +66,8 @@ class Known:
     written: dict[Hashable, Any] = attrs.field(factory=dict)
 
 
-#: No more configurations are few.
-_SOON_SEARCHED = 20_000
+#: So many configurations, if all are reached, take a search some seconds; most machines reach few of them.
+_SOON_SEARCHED = 5_000_000
 
 
 @attrs.frozen(slots=False)

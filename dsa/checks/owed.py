@@ -42,6 +42,7 @@ class Owed:
         self._searched, self._fair, self._is_weak = searched, form.fair, form.is_weak
         self._system, self._graph = searched.system, searched.graph
         self._is_owed = Name(WAITING, "variable")
+        self._happen: dict[str, frozenset[int]] = {}
         #: The effects of which no answer is promised, and those whose failure ends the run.
         self._silent = form.doubted("never answers")
         self._failing = form.doubted("fails") - searched.system.machine.failures_handled
@@ -195,7 +196,17 @@ class Owed:
 
     def _able(self, part: frozenset[int], name: str) -> frozenset[int]:
         """Give the positions of a component where something is possible."""
-        return frozenset(at for at in part if any(happens_with(name, command) for command, _ in self._moves(at)))
+        rules, offsets, happening = self._graph.rules, self._graph.offsets, self._happening(name)
+        return frozenset(at for at in part if not happening.isdisjoint(rules[offsets[at] : offsets[at + 1]]))
+
+    def _happening(self, name: str) -> frozenset[int]:
+        """Give the rules that something happens with."""
+        if name not in self._happen:
+            rules, commands = self._searched.ground.rules, self._system.commands
+            self._happen[name] = frozenset(
+                place for place, rule in enumerate(rules) if happens_with(name, commands[rule.command])
+            )
+        return self._happen[name]
 
     def _cycle(self, start: int, part: frozenset[int]) -> list[Move]:
         """Give a way through the component from a position back to it that keeps every promise and is fair."""
