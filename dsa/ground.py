@@ -6,7 +6,7 @@ decided. A configuration's number is `location * volume + data`, where `data` ha
 field the least significant one.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -225,7 +225,7 @@ class Ground:
         return result
 
     def _can_be_true(self, node: expr.Expr) -> bool | None:
-        effort = Effort(min(_TRIED_EACH, self._effort.left))
+        effort = Effort(min(_TRIED_EACH, self._effort.left), self._effort.expired)
         given = effort.left
         found = satisfiable(node, self._ranges, effort)
         self._effort.left -= given - effort.left
@@ -236,10 +236,10 @@ class Ground:
         return {f.name: (False, True) if f.is_bool else range(f.low, f.low + f.size) for f in self.fields}
 
 
-def ground(system: System, *, hurries: bool = False) -> Ground:
+def ground(system: System, *, hurries: bool = False, expired: Callable[[], bool] = lambda: False) -> Ground:
     """Take the parameters' values: number the values, decide what they decide, drop the commands that can never be taken.
 
-    With `hurries`, nothing is decided where there are few configurations: a search is over sooner.
+    With `hurries`, nothing is decided where there are few configurations: a search is over sooner. Nor is it when `expired` says that the time is over.
     """
     machine = system.machine
     domains = {v.name: (v.domain, expr.concrete(v.domain, machine.constants)) for v in system.variables}
@@ -250,7 +250,7 @@ def ground(system: System, *, hurries: bool = False) -> Ground:
         low, size = _extent(values, numbers)
         fields.append(Field(name, low, size, stride, isinstance(domain, expr.BooleanDomain)))
         stride *= size
-    draft = Ground(system, tuple(fields), (), 0, numbers, hurries)
+    draft = Ground(system, tuple(fields), (), 0, numbers, hurries, Effort(_TRIED, expired))
     initial = {name: expr.evaluate(value, machine.constants) for name, value in start_values(system).items()}
     start = sum((draft.number(initial[field.name]) - field.low) * field.stride for field in fields)
     place = {field.name: index for index, field in enumerate(fields)}

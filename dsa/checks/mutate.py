@@ -258,7 +258,7 @@ class _Reached:
     """Where the runs of a system can be at its parameters' values: numbers of configurations, by their location."""
 
     def __init__(self, system: System, limits: Limits, machine: Machine) -> None:
-        self._ground = ground(attrs.evolve(system, machine=machine), hurries=True)
+        self._ground = ground(attrs.evolve(system, machine=machine), hurries=True, expired=limits.expired)
         self._data: dict[int, list[int]] = {}
         for layer in search(self._ground, (), attrs.evolve(limits, max_states=MAX_STATES)).layers or ():
             for location, data in (divmod(number, self._ground.volume) for number in layer):

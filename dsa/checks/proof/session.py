@@ -32,7 +32,7 @@ class Session:
     def __init__(self, machine: Machine, expired: Callable[[], bool]) -> None:
         self.machine, self.expired = machine, expired
         self.system: System = closed_system(machine, expired)
-        self.logic = Logic(self.system)
+        self.logic = Logic(self.system, expired)
         looked_at = tuple(valuations(machine))
         self.valuations = tuple(values for values in looked_at if self._can_start(values)) or looked_at[:1]
 

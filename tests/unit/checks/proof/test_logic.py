@@ -1,6 +1,6 @@
 """Questions to z3: what is known of names, what is needed, what is small."""
 
-from dsa.checks.proof.logic import smallest_values
+from dsa.checks.proof.logic import Logic, smallest_values
 from dsa.checks.proof.session import Session
 from dsa.expr import BooleanDomain, EnumDomain, Integer, Name, RangeDomain
 from dsa.lang import loads
@@ -56,6 +56,13 @@ def test_more_than_z3_can_do_is_unknown_not_no(session: Session) -> None:
     )
     logic = Session(machine, lambda: False).logic
     assert logic.ask([machine.transitions[0].condition]).can_be == "unknown"
+
+
+def test_nothing_is_asked_once_the_time_is_over(session: Session) -> None:
+    late = Logic(session.system, lambda: True)
+    assert late.ask([compared(RETRIES, ">", RMAX)]).can_be == "unknown"
+    assert late.smallest([compared(RETRIES, "<", RMAX)], ["rmax"]).can_be == "unknown"
+    assert late.asked == 0
 
 
 def test_first_values_of_domains() -> None:
