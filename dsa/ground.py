@@ -9,11 +9,12 @@ field the least significant one.
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
 from dsa import expr
+from dsa.errors import DsaError
 from dsa.meaning import Configuration
 from dsa.satisfiable import Effort, outcomes_at_samples, satisfiable
 from dsa.simplify import FALSE, Leaf, all_of, any_of, constant, negated, substituted
@@ -66,6 +67,16 @@ class Known:
     written: dict[Hashable, Any] = attrs.field(factory=dict)
 
 
+#: So many items are worked at between two looks at the clock.
+_BETWEEN_LOOKS = 4_096
+
+Item = TypeVar("Item")
+
+
+class LateError(DsaError):
+    """Raised by long work on what a search found when its time is over."""
+
+
 #: So many configurations, if all are reached, take a search some seconds; most machines reach few of them.
 _SOON_SEARCHED = 5_000_000
 
@@ -103,6 +114,18 @@ class Ground:
     def domain_size(self) -> int:
         """How many numbers configurations may have."""
         return self.volume * len(self.system.locations)
+
+    def timely(self, items: Iterable[Item]) -> Iterator[Item]:
+        """Give items, as long as there is time; raises LateError when many were given and it is over."""
+        for number, item in enumerate(items, start=1):
+            if number % _BETWEEN_LOOKS == 0:
+                self.require_time()
+            yield item
+
+    def require_time(self) -> None:
+        """Raise LateError when the time is over."""
+        if self._effort.expired():
+            raise LateError("the time limit was met")
 
     @cached_property
     def rules_at(self) -> tuple[tuple[Rule, ...], ...]:

@@ -35,6 +35,7 @@ from dsa.claims import (
     Unchanged,
 )
 from dsa.expr import Expr, Name, evaluate, show_value, unparse
+from dsa.ground import LateError
 from dsa.machine import Machine
 from dsa.meaning import Occurrence, is_over
 from dsa.moments import at_location, happens
@@ -152,7 +153,10 @@ class _Judging:
         found = {}
         for form in self._questions.forms:
             is_late = form not in plain and self._limits.expired()
-            judgement = self._judged(form, hits.get(form))
+            try:
+                judgement = self._judged(form, hits.get(form))
+            except LateError:
+                judgement = _LATE
             if is_late and judgement.verdict == "UNKNOWN" and not isinstance(form, Probability | Expected):
                 judgement = attrs.evolve(judgement, reason=_USED_UP)
             what = subject(form)
@@ -182,7 +186,10 @@ class _Judging:
                 return at_start or self._searched(form, seen).hits[0] is not None
             case LeadsTo():
                 searched = self._searched(form, observed(self._system, form, self._constants))
-                return searched.is_listed and Owed(searched, form).is_ever
+                try:
+                    return searched.is_listed and Owed(searched, form).is_ever
+                except LateError:
+                    return False
             case EverywherePossible() | Probability() | Expected():
                 return self._judged(form, hit).verdict == "VIOLATED"
 
@@ -309,6 +316,7 @@ class _Judging:
 
 
 _TOO_MANY = Judgement("UNKNOWN", "there are more configurations than can be listed, as this form asks for")
+_LATE = Judgement("UNKNOWN", "the time limit was met before what was found was looked at")
 _USED_UP = "the time limit was used up before this property was searched"
 _WITHOUT_MEMORY = Always | Never | Unchanged | Possible
 

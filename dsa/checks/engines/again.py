@@ -5,6 +5,7 @@ configuration that was found then takes the steps it took then, but for those of
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import ClassVar
 
@@ -19,7 +20,7 @@ from dsa.checks.engines.plan import Plan, Step
 from dsa.checks.engines.python import Lists
 from dsa.checks.engines.sources import Writer, first_where
 from dsa.expr import Expr
-from dsa.ground import Ground, Watch
+from dsa.ground import Ground, LateError, Watch
 from dsa.system import Location
 
 #: A first search that found more configurations is not kept: its steps would take some hundred bytes each.
@@ -61,7 +62,8 @@ class Again:
             found = automatic()(ground, watches, limits)
             self._first = ground
             if found.complete and found.configurations <= _MOST:
-                self._before = _kept(ground, found)
+                with suppress(LateError):  # later searches are late as well
+                    self._before = _kept(ground, found)
             return found
         if self._before and ground.known is self._first.known:
             return automatic(first=self._later)(ground, watches, limits)

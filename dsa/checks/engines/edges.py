@@ -74,7 +74,7 @@ class _Part:
 
 
 def graph(ground: Ground, found: Found) -> Graph:
-    """Give the graph of a complete search that kept its layers; ValueError for any other."""
+    """Give the graph of a complete search that kept its layers; ValueError for any other, LateError when the ground's time is over."""
     if not found.complete or found.layers is None:
         raise ValueError("only a complete search that kept its layers gives a graph")
     layers = [split(layer, ground.volume) for layer in found.layers]
@@ -92,6 +92,7 @@ def _in_lists(ground: Ground, layers: Sequence[Layer], found: Found) -> Graph:
         known = found.known_at(location)
         fresh = [each for each in part.data if each not in known] if known else part.data
         for step in steps[location]:
+            ground.require_time()
             taken = found.known_step(step)
             data = part.data if taken is None else fresh
             kept = list(compress(data, truth_of(writer, step.rule.condition)(data))) if data else []
@@ -122,6 +123,7 @@ def _in_arrays(ground: Ground, layers: Sequence[Layer]) -> Graph:
     columns: list[list[Any]] = [[], [], []]
     for location, part in parts.items():
         for step in steps[location]:
+            ground.require_time()
             kept = truth_of(writer, step.rule.condition)(part.data)
             ends = _ends(step, at, after_all(writer, step.rule)(part.data[kept]))
             for rule in step.places:
