@@ -236,12 +236,3 @@ _COMPARE: dict[str, Any] = {
 
 def _as_variable(name: str, domain: expr.Domain) -> Variable:
     return Variable(name, "environment", domain, expr.TRUE)
-
-
-def smallest_values(domain: expr.Domain, count: int) -> tuple[expr.Value, ...]:
-    """Give the first values of a parameter's domain, at most `count`."""
-    values = expr.concrete(domain, {})
-    if not isinstance(values, expr.Interval):
-        return values.values[:count]
-    last = values.low + count - 1 if values.high is None else min(values.high, values.low + count - 1)
-    return tuple(range(values.low, last + 1))
