@@ -151,7 +151,7 @@ class _Judging:
             return ("noticed", more[0]) if more else ("survived", "")
         is_default = isinstance(mutant.at, Parameter)
         looked_at = _looked_at(mutant.machine, self._parameters) if is_default else self._values
-        laid_out = cache(partial(_laid_out, mutant.machine, self._own, self._limits.expired))
+        laid_out = cache(partial(closed_system, mutant.machine, self._limits.expired, self._own))
         differs = cache(lambda: is_default or self._compare.told_apart(laid_out()))
         noticed = complaint(mutant.machine, looked_at, self._limits, laid_out, differs, self._engines)
         if noticed or differs():
@@ -163,11 +163,6 @@ class _Judging:
         most = self._limits.max_states
         reports = (check(machine, parameters=there, max_states=most) for there in self._values)
         return frozenset(f"{found.code} ({found.message})" for report in reports for found in report.diagnostics)
-
-
-def _laid_out(machine: Machine, like: System, expired: Callable[[], bool]) -> System:
-    """Lay out a mutant; most of its conditions are those of the machine, and known."""
-    return attrs.evolve(closed_system(machine, expired), memo=like.memo)
 
 
 def _is_set(mutant: Mutant, parameters: Mapping[str, Value] | None) -> bool:
